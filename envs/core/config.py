@@ -1,0 +1,137 @@
+"""Configuration: frozen dataclasses built from a preset, then a YAML file, then flags; unknown keys are errors.
+
+This module turns dataclasses into plain dictionaries and back, overlays a YAML file on a preset, and prints the
+difference between two configurations. Flags are read by the command line (engine/cli).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+import yaml
+
+from envs.core.errors import ConfigError
+from envs.core.registry import nearest
+
+ConfigT = TypeVar("ConfigT")
+
+
+def check(owner: object, field: str, ok: bool, allowed: str) -> None:
+    """Raises a `ConfigError` that names field, value and allowed range unless `ok`.
+
+    Called from `__post_init__` of configuration dataclasses.
+    """
+    if not ok:
+        raise ConfigError(
+            f"{field} of {type(owner).__name__} is out of range",
+            got=repr(getattr(owner, field)),
+            fix=f"allowed: {allowed}",
+        )
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """A configuration as nested dictionaries of JSON types."""
+    return json.loads(json.dumps(dataclasses.asdict(config), default=str))
+
+
+def from_dict(kind: type[ConfigT], values: Mapping[str, Any], where: str = "") -> ConfigT:
+    """A configuration from nested dictionaries; missing keys take the defaults.
+
+    Raises:
+        ConfigError: an unknown key (with the nearest name), a wrong type, or a value out of range.
+    """
+    return _build(kind, values, where)
+
+
+def overlay(config: ConfigT, path: Path) -> ConfigT:
+    """The configuration with the values of a YAML file laid over it.
+
+    Raises:
+        ConfigError: the file is missing or not a mapping, or a key or value is wrong.
+    """
+    try:
+        values = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise ConfigError("the configuration file cannot be read", where=path, got=error.strerror) from None
+    except yaml.YAMLError as error:
+        raise ConfigError("the configuration file is not YAML", where=path, got=str(error)) from None
+    if values is None:
+        return config
+    if not isinstance(values, Mapping):
+        raise ConfigError("the configuration file is not a mapping of keys", where=path, got=type(values).__name__)
+    return _build(type(config), _merge(to_dict(config), values), str(path))
+
+
+def fingerprint(config: Any) -> str:
+    """Twelve hex digits that change whenever a value of the configuration does."""
+    text = json.dumps(to_dict(config), sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
+
+
+def difference(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """Lines "key: old -> new" for every value that differs between two configurations."""
+    lines: list[str] = []
+    for key in sorted({*old, *new}):
+        before, after = old.get(key, "(absent)"), new.get(key, "(absent)")
+        if isinstance(before, Mapping) and isinstance(after, Mapping):
+            lines += difference(before, after, f"{prefix}{key}.")
+        elif before != after:
+            lines.append(f"{prefix}{key}: {before!r} -> {after!r}")
+    return lines
+
+
+def _merge(base: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in over.items():
+        inner = merged.get(key)
+        merged[key] = _merge(inner, value) if isinstance(inner, dict) and isinstance(value, Mapping) else value
+    return merged
+
+
+def _build(kind: Any, values: Mapping[str, Any], where: str) -> Any:
+    hints = get_type_hints(kind)
+    known = {field.name for field in dataclasses.fields(kind)}
+    for key in values:
+        if key not in known:
+            raise ConfigError(
+                f"unknown key {key!r} for {kind.__name__}{nearest(str(key), known)}",
+                where=where or None,
+                fix=f"known keys: {', '.join(sorted(known))}",
+            )
+    return kind(**{key: _coerce(hints[key], value, f"{kind.__name__}.{key}", where) for key, value in values.items()})
+
+
+def _coerce(hint: Any, value: Any, field: str, where: str) -> Any:
+    origin, arguments = get_origin(hint), get_args(hint)
+    if dataclasses.is_dataclass(hint):
+        if not isinstance(value, Mapping):
+            raise _wrong_type(field, value, "a mapping of keys", where)
+        return _build(hint, value, where)
+    if origin is typing.Literal:
+        if value not in arguments:
+            raise _wrong_type(field, value, "one of " + ", ".join(map(repr, arguments)), where)
+        return value
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise _wrong_type(field, value, "a list", where)
+        return tuple(_coerce(arguments[0], item, field, where) for item in value)
+    if type(None) in arguments:
+        inner = [argument for argument in arguments if argument is not type(None)]
+        return None if value is None else _coerce(inner[0], value, field, where)
+    if hint is Path and isinstance(value, str):
+        return Path(value)
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
+        raise _wrong_type(field, value, hint.__name__, where)
+    return value
+
+
+def _wrong_type(field: str, value: object, wanted: str, where: str) -> ConfigError:
+    return ConfigError(f"{field} has the wrong type", where=where or None, got=repr(value), fix=f"give {wanted}")

@@ -1,0 +1,61 @@
+"""The error tree: every failure a user can cause or mend is a `ParleyError` with four parts.
+
+A message says what is wrong, where, what was found there, and how to fix it. Broken invariants of our own code are
+assertions, not errors of this tree.
+"""
+
+from __future__ import annotations
+
+
+class ParleyError(ValueError):
+    """A failure that the user can act on.
+
+    Args:
+        what: what is wrong, one clause, no full stop.
+        where: the file and line, field, argument or address it was found at.
+        got: the offending value, already shortened for display.
+        fix: the action, often a command, that mends it.
+    """
+
+    def __init__(self, what: str, *, where: object = None, got: object = None, fix: str | None = None) -> None:
+        self.what, self.where, self.got, self.fix = what, where, got, fix
+        lines = [what]
+        if where is not None:
+            lines.append(f"  where: {where}")
+        if got is not None:
+            lines.append(f"  got:   {got}")
+        if fix is not None:
+            lines.append(f"  fix:   {fix}")
+        super().__init__("\n".join(lines))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Errors cross process borders (Ray workers), so they must survive a round trip with their parts.
+        return _rebuild, (type(self), self.what, self.where, self.got, self.fix)
+
+
+def _rebuild(kind: type[ParleyError], what: str, where: object, got: object, fix: str | None) -> ParleyError:
+    return kind(what, where=where, got=got, fix=fix)
+
+
+class ConfigError(ParleyError):
+    """A preset, key, flag or value of a configuration is wrong."""
+
+
+class DataError(ParleyError):
+    """A corpus file is missing, broken, or not what its reader expects."""
+
+
+class ScenarioError(ParleyError):
+    """A negotiation scenario or selection breaks a rule of the game."""
+
+
+class CheckpointError(ParleyError):
+    """A checkpoint is missing, damaged, of another kind, or does not fit its partner."""
+
+
+class RunError(ParleyError):
+    """A run folder cannot be created, resumed, read or written."""
+
+
+class ClusterError(ParleyError):
+    """Ray cannot be reached, or lacks the resources a job asks for."""

@@ -1,0 +1,104 @@
+"""One `Registry` per kind of part (corpus, agent, preset): names to factories, found lazily.
+
+A part is registered by decorator, by a lazy "module:attribute" target (so that listing names imports nothing heavy), by
+an installed package's entry point, or named on the spot as `path/file.py:Name`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+from collections.abc import Callable, Iterable, Iterator
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+from envs.core.errors import ConfigError
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """A hint such as ", did you mean 'attack'?", or the empty string when nothing is near."""
+    close = difflib.get_close_matches(name, list(names), n=1)
+    return f", did you mean {close[0]!r}?" if close else ""
+
+
+class Registry:
+    """Names of one kind of part, with a one-line summary each.
+
+    Args:
+        kind: what is registered, for messages ("corpus").
+        entry_point_group: installed packages may add parts under this group ("parley.corpora").
+    """
+
+    def __init__(self, kind: str, entry_point_group: str) -> None:
+        self.kind = kind
+        self.entry_point_group = entry_point_group
+        self._targets: dict[str, Any] = {}
+        self._summaries: dict[str, str] = {}
+
+    def register(self, name: str, summary: str, target: str | None = None) -> Callable[[Any], Any]:
+        """Adds a part; used as a decorator, or directly with a lazy "module:attribute" target.
+
+        Raises:
+            ConfigError: the name is taken.
+        """
+        if name in self._targets:
+            raise ConfigError(f"the {self.kind} {name!r} is registered twice", fix="give one of them another name")
+        self._summaries[name] = summary
+        self._targets[name] = target
+
+        def decorate(part: Any) -> Any:
+            self._targets[name] = part
+            return part
+
+        return decorate
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted({*self._targets, *(point.name for point in self._entry_points())}))
+
+    def summary(self, name: str) -> str:
+        """The one-line summary that listings print."""
+        return self._summaries.get(name, "from an installed package")
+
+    def get(self, name: str) -> Any:
+        """The part of that name.
+
+        Args:
+            name: a registered name, or `path/file.py:Name` for a part of the user's own.
+
+        Raises:
+            ConfigError: no such part, with the nearest name.
+        """
+        if name in self._targets:
+            target = self._targets[name]
+            return _load(target) if isinstance(target, str) else target
+        for point in self._entry_points():
+            if point.name == name:
+                return point.load()
+        if ".py:" in name:
+            return _load_file(name)
+        raise ConfigError(
+            f"no {self.kind} is called {name!r}{nearest(name, self)}",
+            fix=f"known: {', '.join(self)}; or name your own as path/file.py:Name",
+        )
+
+    def _entry_points(self) -> Iterable[Any]:
+        return entry_points(group=self.entry_point_group)
+
+
+def _load(target: str) -> Any:
+    module, _, attribute = target.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def _load_file(name: str) -> Any:
+    path, _, attribute = name.rpartition(":")
+    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+    if spec is None or spec.loader is None or not Path(path).is_file():
+        raise ConfigError("no such Python file", where=path, fix="name an existing file as path/file.py:Name")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    if not hasattr(module, attribute):
+        raise ConfigError(f"the file defines no {attribute!r}", where=path, fix=f"define it{nearest(attribute, dir(module))}")
+    return getattr(module, attribute)

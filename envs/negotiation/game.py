@@ -1,0 +1,309 @@
+"""The negotiation game: the one state machine behind the Gymnasium environment, RLlib training and evaluation.
+
+It holds B dialogues side by side as arrays; a single environment is the case B = 1. A dialogue is: utterances by
+turns until one of them is exactly `<selection>`, then both sides choose, then points (Lewis et al. 2017, section 2).
+
+Shapes: B dialogues, T = `Rules.max_tokens`, n = number of rows passed, L = width of an utterance array.
+
+Rules and where they come from:
+  * An utterance ends at its first `<eos>` or `<selection>`, or after `max_words` tokens (`<eos>` is then appended).
+  * `<selection>` after other words ends the utterance, not the dialogue (released code of Lewis et al.).
+  * `<pad>`, `YOU:` and `THEM:` inside an utterance are dropped and counted: they would let a speaker forge the
+    transcript. An utterance with nothing left is a bare `<eos>`. `<unk>` is kept (people use unknown words).
+  * After `max_turns` utterances, or when fewer than `max_words` + 4 tokens of room are left, `<selection>` is said
+    for the side to move (released attack code: after 20 utterances). Forced words belong to no author.
+  * `complementary`: only side 1 chooses and side 0 is given the complement (Cheng et al. 2019, section 3).
+    # Paper: agreement prints as 100 %. Ours: a refusal by side 1 counts as no agreement, because nobody earns anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from envs.core.config import check
+from envs.core.seeds import derive_seed, stream
+from envs.data.vocabulary import EOS_ID, PAD_ID, SELECTION_ID, Vocabulary
+from envs.negotiation.scenario import (
+    MAX_SELECTIONS,
+    Scenario,
+    complement,
+    is_pareto_optimal,
+    points,
+    selection_table,
+)
+
+SPEAK, SELECT, OVER = range(3)
+NOBODY = -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """Limits and options of the game."""
+
+    max_turns: int = 20
+    """Utterances after which `<selection>` is forced."""
+    max_words: int = 100
+    """Tokens of one utterance, `<eos>` included."""
+    max_tokens: int = 512
+    """Tokens of one dialogue, speaker markers included; must leave room for two utterances."""
+    complementary: bool = False
+    """Side 1 alone chooses; side 0 is given the complement of its selection."""
+
+    def __post_init__(self) -> None:
+        check(self, "max_turns", self.max_turns >= 1, "at least 1")
+        check(self, "max_words", self.max_words >= 1, "at least 1")
+        check(self, "max_tokens", self.max_tokens >= 2 * (self.max_words + 4), "at least 2 * (max_words + 4)")
+
+
+@dataclass(frozen=True)
+class Utterances:
+    """What n speakers say: token ids (n, L) int64 and how many of each row count (n,) int64."""
+
+    tokens: np.ndarray
+    lengths: np.ndarray
+
+
+class Session(Protocol):
+    """One agent's part in a batch of dialogues. Rows index the batch; a session keeps whatever memory it needs."""
+
+    def speak(self, rows: np.ndarray) -> Utterances:
+        """The next utterance in each of the dialogues `rows` (n,)."""
+
+    def choose(self, rows: np.ndarray) -> np.ndarray:
+        """The selection in each of the dialogues `rows`: index (n,) into the legal selections."""
+
+
+class Agent(Protocol):
+    """Anything that can negotiate: a trained model, a script, a person."""
+
+    name: str
+    vocabulary: Vocabulary
+
+    def join(self, view: SideView) -> Session:
+        """Takes a seat on one side of a batch of dialogues."""
+
+
+class NegotiationGame:
+    """B negotiation dialogues.
+
+    Args:
+        scenarios: one scenario per dialogue.
+        seeds: one 63-bit seed per dialogue; decides who speaks first and every random draw in it.
+        vocabulary: the words that both sides share.
+        rules: limits and options.
+        first_speakers: (B,) side 0 or 1 per dialogue; a fair coin from the dialogue's seed when not given.
+    """
+
+    def __init__(
+        self,
+        scenarios: Sequence[Scenario],
+        seeds: Sequence[int],
+        vocabulary: Vocabulary,
+        rules: Rules | None = None,
+        first_speakers: Sequence[int] | None = None,
+    ) -> None:
+        self.scenarios = list(scenarios)
+        self.seeds = list(seeds)
+        self.vocabulary = vocabulary
+        self.rules = rules or Rules()
+        size, width = len(self.scenarios), self.rules.max_tokens
+        assert len(self.seeds) == size, "one seed per dialogue"
+        self.uniforms = np.empty((size, width), dtype=np.float64)
+        coins = np.empty(size, dtype=np.int64)
+        for row, seed in enumerate(self.seeds):
+            generator = stream(seed, "dialogue")
+            coins[row] = generator.integers(2)
+            generator.random(out=self.uniforms[row])
+        self.first_speakers = coins if first_speakers is None else np.array(first_speakers, dtype=np.int64)
+        self.contexts = np.array([[s.context(0), s.context(1)] for s in self.scenarios], dtype=np.int64).transpose(1, 0, 2)
+        self.tokens = np.full((2, size, width), PAD_ID, dtype=np.int64)
+        """Each side's view of the dialogue (2, B, T): the same words, `YOU:` and `THEM:` exchanged."""
+        self.authors = np.full((size, width), NOBODY, dtype=np.int8)
+        """Who wrote each token (B, T): side 0, side 1, or nobody (markers and forced words)."""
+        self.num_tokens = np.zeros(size, dtype=np.int64)
+        self.num_turns = np.zeros(size, dtype=np.int64)
+        self.phase = np.full(size, SPEAK, dtype=np.int8)
+        self.to_move = self.first_speakers.copy()
+        """Whose utterance is next (B,); the side that ended the dialogue once it is no longer `SPEAK`."""
+        self.forced = np.zeros(size, dtype=bool)
+        """Dialogues (B,) in which a limit forced the `<selection>`."""
+        self.selections = np.full((size, 2), -1, dtype=np.int64)
+        self.num_illegal = np.zeros((size, 2), dtype=np.int64)
+        """Tokens dropped as illegal, by side (B, 2)."""
+        self.agreed = np.zeros(size, dtype=bool)
+        self.points = np.zeros((size, 2), dtype=np.int64)
+
+    def __len__(self) -> int:
+        return len(self.scenarios)
+
+    def rows_to_speak(self, side: int) -> np.ndarray:
+        """Dialogues in which it is that side's turn to speak."""
+        return np.flatnonzero((self.phase == SPEAK) & (self.to_move == side))
+
+    def rows_to_choose(self, side: int) -> np.ndarray:
+        """Dialogues in which that side has yet to choose."""
+        if side == 0 and self.rules.complementary:
+            return np.empty(0, dtype=np.int64)
+        return np.flatnonzero((self.phase == SELECT) & (self.selections[:, side] < 0))
+
+    def view(self, side: int) -> SideView:
+        """What that side may see."""
+        return SideView(self, side)
+
+    def say(self, rows: np.ndarray, utterances: Utterances) -> None:
+        """The side to move says its utterance in each of the dialogues `rows` (distinct, all in phase `SPEAK`)."""
+        assert (self.phase[rows] == SPEAK).all(), "only open dialogues take utterances"
+        tokens, lengths = self._legal(rows, utterances)
+        speakers = self.to_move[rows]
+        self._append(rows, speakers, tokens, lengths, speakers)
+        self.num_turns[rows] += 1
+        ended = (lengths == 1) & (tokens[:, 0] == SELECTION_ID)
+        self.phase[rows[ended]] = SELECT
+        going = rows[~ended]
+        self.to_move[going] = 1 - self.to_move[going]
+        room = self.rules.max_tokens - self.num_tokens[going]
+        cut = going[(self.num_turns[going] >= self.rules.max_turns) | (room < self.rules.max_words + 4)]
+        if cut.size:
+            forced = np.full((cut.size, 1), SELECTION_ID, dtype=np.int64)
+            nobody = np.full(cut.size, NOBODY)
+            self._append(cut, self.to_move[cut], forced, np.ones(cut.size, dtype=np.int64), nobody)
+            self.num_turns[cut] += 1
+            self.forced[cut] = True
+            self.phase[cut] = SELECT
+
+    def choose(self, side: int, rows: np.ndarray, selections: np.ndarray) -> None:
+        """A side chooses; when all that must choose have done so, the dialogue is over and points are set.
+
+        Args:
+            side: 0 or 1; side 0 never chooses under the complementary rule.
+            rows: dialogues (n,) in phase `SELECT`.
+            selections: index (n,) into the scenario's legal selections; one out of range counts as no agreement.
+        """
+        assert (self.phase[rows] == SELECT).all(), "only ended dialogues take selections"
+        for row, selection in zip(rows.tolist(), selections.tolist(), strict=True):
+            counts = self.scenarios[row].counts
+            no_agreement = len(selection_table(counts)) - 2
+            legal = selection if 0 <= selection < no_agreement + 2 else no_agreement
+            self.selections[row, side] = legal
+            if self.rules.complementary:
+                self.selections[row, 0] = complement(counts, legal)
+            if (self.selections[row] >= 0).all():
+                first, second = self.selections[row].tolist()
+                self.agreed[row], self.points[row] = points(self.scenarios[row], (first, second))
+                self.phase[row] = OVER
+
+    def is_pareto(self, row: int) -> bool:
+        """Whether a dialogue's outcome is agreed and Pareto optimal."""
+        first, second = self.points[row].tolist()
+        return bool(self.agreed[row]) and is_pareto_optimal(self.scenarios[row], (first, second))
+
+    def transcript(self, row: int) -> list[tuple[int, list[str]]]:
+        """The dialogue as (side, words) turns, `<eos>` left out."""
+        ids = self.tokens[0, row, : self.num_tokens[row]].tolist()
+        turns: list[tuple[int, list[str]]] = []
+        for i in ids:
+            if i in (self.vocabulary.you_id, self.vocabulary.them_id):
+                turns.append((0 if i == self.vocabulary.you_id else 1, []))
+            elif i != EOS_ID:
+                turns[-1][1].append(self.vocabulary.words[i])
+        return turns
+
+    def _legal(self, rows: np.ndarray, utterances: Utterances) -> tuple[np.ndarray, np.ndarray]:
+        """Utterances with illegal tokens dropped and exactly one end; the common clean case stays vectorised."""
+        tokens, lengths = utterances.tokens[:, : self.rules.max_words], np.minimum(utterances.lengths, self.rules.max_words)
+        columns = np.arange(tokens.shape[1])
+        spoken = columns < lengths[:, None]
+        is_end = (tokens == EOS_ID) | (tokens == SELECTION_ID)
+        forbidden = spoken & np.isin(tokens, (PAD_ID, self.vocabulary.you_id, self.vocabulary.them_id))
+        clean = (lengths > 0) & (spoken & is_end).sum(1).__eq__(1) & ~forbidden.any(1)
+        clean &= is_end[np.arange(len(tokens)), np.maximum(lengths - 1, 0)]
+        if clean.all():
+            return tokens, lengths
+        tokens = np.concatenate([tokens, np.full((len(tokens), 1), PAD_ID, dtype=np.int64)], axis=1)
+        lengths = lengths.copy()
+        for i in np.flatnonzero(~clean).tolist():
+            words = tokens[i, : lengths[i]].tolist()
+            end = next((k for k, word in enumerate(words) if word in (EOS_ID, SELECTION_ID)), None)
+            said = words[: len(words) if end is None else end + 1]
+            kept = [word for word in said if word not in (PAD_ID, self.vocabulary.you_id, self.vocabulary.them_id)]
+            self.num_illegal[rows[i], self.to_move[rows[i]]] += len(said) - len(kept)
+            if end is None:
+                kept = [*kept[: self.rules.max_words], EOS_ID]
+            tokens[i] = PAD_ID
+            tokens[i, : len(kept)] = kept
+            lengths[i] = len(kept)
+        return tokens, lengths
+
+    def _append(self, rows: np.ndarray, speakers: np.ndarray, tokens: np.ndarray, lengths: np.ndarray, authors: np.ndarray) -> None:
+        start = self.num_tokens[rows]
+        for side in (0, 1):
+            markers = np.where(speakers == side, self.vocabulary.you_id, self.vocabulary.them_id)
+            self.tokens[side, rows, start] = markers
+        columns = np.arange(tokens.shape[1])
+        at_n, at_l = np.nonzero(columns < lengths[:, None])
+        positions = start[at_n] + 1 + at_l
+        self.tokens[:, rows[at_n], positions] = tokens[at_n, at_l]
+        self.authors[rows[at_n], positions] = authors[at_n]
+        self.num_tokens[rows] = start + 1 + lengths
+
+
+class SideView:
+    """What one side of a batch of dialogues may see: its own context, the dialogue so far, its random draws.
+
+    Args:
+        game: the dialogues.
+        side: 0 or 1.
+    """
+
+    def __init__(self, game: NegotiationGame, side: int) -> None:
+        self._game, self.side = game, side
+        self.vocabulary, self.rules = game.vocabulary, game.rules
+        self.contexts = game.contexts[side]
+        """(B, 6) int64: count and own value of each item in turn."""
+        self.tokens = game.tokens[side]
+        """(B, T) int64: the dialogue so far, own turns marked `YOU:`."""
+        self.num_tokens = game.num_tokens
+        """(B,) int64: how many of `tokens` have been said."""
+        self.uniforms = game.uniforms
+        """(B, T) float64 in [0, 1): the draw that decides the token at each position."""
+
+    def __len__(self) -> int:
+        return len(self._game)
+
+    def generator(self, row: int) -> np.random.Generator:
+        """Random numbers for this side's next move in one dialogue, for agents that need more than one draw a token."""
+        return stream(derive_seed(self._game.seeds[row], "side", self.side), int(self.num_tokens[row]))
+
+    def selections(self, row: int) -> np.ndarray:
+        """The legal selections (m, 6) of one dialogue as item token ids, m <= `MAX_SELECTIONS`."""
+        return selection_table(self._game.scenarios[row].counts)
+
+
+def play(game: NegotiationGame, agents: tuple[Agent, Agent]) -> NegotiationGame:
+    """Plays every dialogue of a game to its end.
+
+    Args:
+        game: fresh or half-played dialogues.
+        agents: who sits on side 0 and side 1.
+
+    Returns:
+        The same game, over.
+    """
+    sessions = tuple(agent.join(game.view(side)) for side, agent in enumerate(agents))
+    while (game.phase == SPEAK).any():
+        for side, session in enumerate(sessions):
+            rows = game.rows_to_speak(side)
+            if rows.size:
+                game.say(rows, session.speak(rows))
+    for side, session in enumerate(sessions):
+        rows = game.rows_to_choose(side)
+        if rows.size:
+            game.choose(side, rows, session.choose(rows))
+    return game
+
+
+__all__ = ["MAX_SELECTIONS", "Agent", "NegotiationGame", "Rules", "Session", "SideView", "Utterances", "play"]

@@ -1,0 +1,200 @@
+"""The negotiation scenario of Lewis et al. 2017 (Deal or No Deal): three item types, counts, two value functions.
+
+What belongs here: the rules that make a scenario legal, the legal selections, the points, Pareto optimality and the
+generator of random scenarios. Dialogue is in `game.py`.
+
+Items 0, 1, 2 are books, hats and balls. A selection is six item tokens, the chooser's three items then the partner's;
+item token ids are fixed: 5 * item + count for counts 0..4, then `<disagree>`, `<no_agreement>`, `<disconnect>`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from envs.core.errors import ScenarioError
+
+ITEM_NAMES = ("book", "hat", "ball")
+NUM_ITEMS = 3
+MAX_COUNT = 4
+TOTAL_VALUE = 10
+MIN_TOTAL_ITEMS, MAX_TOTAL_ITEMS = 5, 7
+ITEM_TOKENS = (
+    *(f"item{item}={count}" for item in range(NUM_ITEMS) for count in range(MAX_COUNT + 1)),
+    "<disagree>",
+    "<no_agreement>",
+    "<disconnect>",
+)
+DISAGREE_ID, NO_AGREEMENT_ID, DISCONNECT_ID = 15, 16, 17
+ITEM_TOKEN_INDEX = {token: i for i, token in enumerate(ITEM_TOKENS)}
+MAX_SELECTIONS = 38
+"""The most legal selections that any scenario has: (2+1)(2+1)(3+1) allocations and two refusals."""
+
+Triple = tuple[int, int, int]
+
+
+@dataclass(frozen=True, order=True)
+class Scenario:
+    """One deal to be struck: how many of each item there are and what each side's items are worth.
+
+    Args:
+        counts: number of books, hats, balls, each 1..4, 5..7 in total.
+        values: for side 0 and side 1, points per item, each 0..10; counts times values sum to 10 for both sides.
+
+    Raises:
+        ScenarioError: a rule of the corpus is broken (message names the rule).
+    """
+
+    counts: Triple
+    values: tuple[Triple, Triple]
+
+    def __post_init__(self) -> None:
+        problem = _problem(self.counts, self.values)
+        if problem:
+            raise ScenarioError(
+                f"illegal scenario: {problem}",
+                got=f"counts {self.counts}, values {self.values}",
+                fix="counts 1..4 with 5..7 in total, values summing to 10 points on both sides, "
+                "every item wanted by someone and one item wanted by both",
+            )
+
+    @property
+    def key(self) -> str:
+        """A short name, equal for equal scenarios: counts, then each side's values."""
+        return "/".join(",".join(map(str, part)) for part in (self.counts, *self.values))
+
+    def context(self, side: int) -> tuple[int, ...]:
+        """The six numbers that a side sees: count and own value of each item in turn."""
+        return tuple(itertools.chain.from_iterable(zip(self.counts, self.values[side], strict=True)))
+
+    def swapped(self) -> Scenario:
+        """The same scenario with the sides exchanged."""
+        return Scenario(self.counts, (self.values[1], self.values[0]))
+
+    @classmethod
+    def from_contexts(cls, first: Sequence[int], second: Sequence[int]) -> Scenario:
+        """A scenario from both sides' six numbers (count value, three times).
+
+        Raises:
+            ScenarioError: the sides disagree on the counts, or a rule is broken.
+        """
+        if len(first) != 2 * NUM_ITEMS or len(second) != 2 * NUM_ITEMS or tuple(first[::2]) != tuple(second[::2]):
+            raise ScenarioError(
+                "the two sides' contexts do not describe one scenario",
+                got=f"{list(first)} and {list(second)}",
+                fix="give six numbers a side with equal counts: c0 v0 c1 v1 c2 v2",
+            )
+        counts, mine, theirs = (tuple(map(int, part)) for part in (first[::2], first[1::2], second[1::2]))
+        return cls(counts, (mine, theirs))  # type: ignore[arg-type]  # lengths were checked above
+
+
+def _problem(counts: Triple, values: tuple[Triple, Triple]) -> str:
+    if not all(1 <= count <= MAX_COUNT for count in counts):
+        return f"every count is 1..{MAX_COUNT}"
+    if not MIN_TOTAL_ITEMS <= sum(counts) <= MAX_TOTAL_ITEMS:
+        return f"there are {MIN_TOTAL_ITEMS}..{MAX_TOTAL_ITEMS} items in total"
+    for side in values:
+        if not all(0 <= value <= TOTAL_VALUE for value in side):
+            return f"every value is 0..{TOTAL_VALUE}"
+        if sum(c * v for c, v in zip(counts, side, strict=True)) != TOTAL_VALUE:
+            return f"each side's items are worth {TOTAL_VALUE} in total"
+    if not all(a or b for a, b in zip(*values, strict=True)):
+        return "every item is wanted by someone"
+    if not any(a and b for a, b in zip(*values, strict=True)):
+        return "one item is wanted by both"
+    return ""
+
+
+@lru_cache(maxsize=None)
+def selection_table(counts: Triple) -> np.ndarray:
+    """The legal selections for those counts, in a fixed order.
+
+    Returns:
+        Item token ids (n, 6) int64: every allocation (own three, then the complement), then no agreement, then
+        disconnect; 18 <= n <= 38 for legal counts. `<disagree>` is never a choice.
+    """
+    rows = [
+        [5 * i + n for i, n in enumerate(own)] + [5 * i + counts[i] - n for i, n in enumerate(own)]
+        for own in itertools.product(*(range(count + 1) for count in counts))
+    ]
+    rows += [[NO_AGREEMENT_ID] * 6, [DISCONNECT_ID] * 6]
+    table = np.array(rows, dtype=np.int64)
+    table.setflags(write=False)
+    return table
+
+
+@lru_cache(maxsize=None)
+def picks_table(counts: Triple) -> np.ndarray:
+    """The chooser's own items in each legal selection (n, 3) int64; -1 throughout for the two refusals."""
+    own = selection_table(counts)[:, :NUM_ITEMS]
+    table = np.where(own < DISAGREE_ID, own - 5 * np.arange(NUM_ITEMS), -1)
+    table.setflags(write=False)
+    return table
+
+
+def complement(counts: Triple, selection: int) -> int:
+    """Index of the selection in which the other side holds the rest; refusals are their own complement."""
+    table = selection_table(counts)
+    swapped = np.concatenate([table[selection, NUM_ITEMS:], table[selection, :NUM_ITEMS]])
+    return int(np.flatnonzero((table == swapped).all(axis=1))[0])
+
+
+def selection_index(counts: Triple, own: Sequence[int]) -> int:
+    """Index of the allocation that gives the chooser `own` items.
+
+    Raises:
+        ScenarioError: more items are chosen than there are.
+    """
+    hits = np.flatnonzero((picks_table(counts) == np.asarray(own)).all(axis=1))
+    if not hits.size or min(own) < 0:
+        raise ScenarioError("illegal selection", got=f"{tuple(own)} of {counts}", fix="choose 0..count of each item")
+    return int(hits[0])
+
+
+def points(scenario: Scenario, selections: tuple[int, int]) -> tuple[bool, tuple[int, int]]:
+    """Whether the sides' selections fit together, and what each side earns (0, 0 if they do not).
+
+    Refusals and anything that does not add up to the counts are no agreement, as in the published scoring.
+    """
+    table = picks_table(scenario.counts)
+    first, second = table[selections[0]], table[selections[1]]
+    if first[0] < 0 or second[0] < 0 or not np.array_equal(first + second, scenario.counts):
+        return False, (0, 0)
+    return True, (int(first @ scenario.values[0]), int(second @ scenario.values[1]))
+
+
+def is_pareto_optimal(scenario: Scenario, earned: tuple[int, int]) -> bool:
+    """Whether no legal allocation is at least as good for both sides and better for one."""
+    own = picks_table(scenario.counts)[:-2]
+    first = own @ np.array(scenario.values[0])
+    second = (np.array(scenario.counts) - own) @ np.array(scenario.values[1])
+    better = (first >= earned[0]) & (second >= earned[1]) & ((first > earned[0]) | (second > earned[1]))
+    return not better.any()
+
+
+@lru_cache(maxsize=1)
+def _legal_scenarios() -> tuple[tuple[Triple, tuple[tuple[Triple, Triple], ...]], ...]:
+    """Every legal scenario, grouped by counts: 28 count vectors, each with all legal pairs of values."""
+    groups = []
+    for counts in itertools.product(range(1, MAX_COUNT + 1), repeat=NUM_ITEMS):
+        if not MIN_TOTAL_ITEMS <= sum(counts) <= MAX_TOTAL_ITEMS:
+            continue
+        sides = [
+            values
+            for values in itertools.product(*(range(TOTAL_VALUE // count + 1) for count in counts))
+            if sum(c * v for c, v in zip(counts, values, strict=True)) == TOTAL_VALUE
+        ]
+        pairs = tuple(pair for pair in itertools.product(sides, repeat=2) if not _problem(counts, pair))  # type: ignore[arg-type]
+        groups.append((counts, pairs))
+    return tuple(groups)  # type: ignore[arg-type]  # product() types its tuples as variadic
+
+
+def random_scenario(rng: np.random.Generator) -> Scenario:
+    """A legal scenario: counts uniform over the 28 count vectors of the corpus, then values uniform over the legal pairs."""
+    groups = _legal_scenarios()
+    counts, pairs = groups[rng.integers(len(groups))]
+    return Scenario(counts, pairs[rng.integers(len(pairs))])
