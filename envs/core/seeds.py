@@ -17,7 +17,8 @@ def stable_hash(*key: Key) -> int:
     """A 64-bit hash of the key's parts, equal in every process and on every machine."""
     digest = hashlib.blake2b(digest_size=8)
     for part in key:
-        text = f"{type(part).__name__}:{part}".encode()
+        # Any integer type names the same stream; a number and its digits as text do not.
+        text = f"str:{part}".encode() if isinstance(part, str) else f"int:{int(part)}".encode()
         digest.update(len(text).to_bytes(4, "little") + text)
     return int.from_bytes(digest.digest(), "little")
 

@@ -80,8 +80,13 @@ class Session(Protocol):
 class Agent(Protocol):
     """Anything that can negotiate: a trained model, a script, a person."""
 
-    name: str
-    vocabulary: Vocabulary
+    @property
+    def name(self) -> str:
+        """What reports call it."""
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The words it knows; a dialogue needs two agents with the same ones."""
 
     def join(self, view: SideView) -> Session:
         """Takes a seat on one side of a batch of dialogues."""
@@ -107,7 +112,8 @@ class NegotiationGame:
         first_speakers: Sequence[int] | None = None,
     ) -> None:
         self.scenarios = list(scenarios)
-        self.seeds = list(seeds)
+        # Keys of seed streams carry their type, so a numpy integer would name other streams than the same int.
+        self.seeds = [int(seed) for seed in seeds]
         self.vocabulary = vocabulary
         self.rules = rules or Rules()
         size, width = len(self.scenarios), self.rules.max_tokens
@@ -238,7 +244,9 @@ class NegotiationGame:
             lengths[i] = len(kept)
         return tokens, lengths
 
-    def _append(self, rows: np.ndarray, speakers: np.ndarray, tokens: np.ndarray, lengths: np.ndarray, authors: np.ndarray) -> None:
+    def _append(
+        self, rows: np.ndarray, speakers: np.ndarray, tokens: np.ndarray, lengths: np.ndarray, authors: np.ndarray
+    ) -> None:
         start = self.num_tokens[rows]
         for side in (0, 1):
             markers = np.where(speakers == side, self.vocabulary.you_id, self.vocabulary.them_id)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 
@@ -109,7 +109,7 @@ def _problem(counts: Triple, values: tuple[Triple, Triple]) -> str:
     return ""
 
 
-@lru_cache(maxsize=None)
+@cache
 def selection_table(counts: Triple) -> np.ndarray:
     """The legal selections for those counts, in a fixed order.
 
@@ -127,7 +127,7 @@ def selection_table(counts: Triple) -> np.ndarray:
     return table
 
 
-@lru_cache(maxsize=None)
+@cache
 def picks_table(counts: Triple) -> np.ndarray:
     """The chooser's own items in each legal selection (n, 3) int64; -1 throughout for the two refusals."""
     own = selection_table(counts)[:, :NUM_ITEMS]
@@ -198,3 +198,30 @@ def random_scenario(rng: np.random.Generator) -> Scenario:
     groups = _legal_scenarios()
     counts, pairs = groups[rng.integers(len(groups))]
     return Scenario(counts, pairs[rng.integers(len(pairs))])
+
+
+@lru_cache(maxsize=1)
+def _stacked_selections() -> tuple[np.ndarray, np.ndarray]:
+    """Legal selections of every count vector at index 25 c0 + 5 c1 + c2, padded to 38, and which are legal."""
+    table = np.zeros((125, MAX_SELECTIONS, 2 * NUM_ITEMS), dtype=np.int64)
+    legal = np.zeros((125, MAX_SELECTIONS), dtype=bool)
+    for counts, _ in _legal_scenarios():
+        rows = selection_table(counts)
+        index = 25 * counts[0] + 5 * counts[1] + counts[2]
+        table[index, : len(rows)] = rows
+        legal[index, : len(rows)] = True
+    return table, legal
+
+
+def legal_selections(counts_n3: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The legal selections of many scenarios at once.
+
+    Args:
+        counts_n3: item counts (n, 3).
+
+    Returns:
+        Item token ids (n, 38, 6), in the order of `selection_table` and padded with zeros; which rows are legal (n, 38).
+    """
+    table, legal = _stacked_selections()
+    index = counts_n3 @ np.array([25, 5, 1])
+    return table[index], legal[index]

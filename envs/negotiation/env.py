@@ -1,0 +1,310 @@
+"""`parley/Negotiation-v1`: one side of the negotiation game as a Gymnasium environment, the other side a given agent.
+
+The rules are in `game.py`; this is its face for B = 1. The spaces, observations, actions, rewards and outcomes below
+are module functions because the two-sided environment of `engine/rllib` shows the same ones to both sides.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from envs.core.errors import ConfigError, ScenarioError
+from envs.core.registry import nearest
+from envs.data.vocabulary import PAD_ID, Vocabulary
+from envs.negotiation.game import OVER, SELECT, Agent, NegotiationGame, Rules, Utterances
+from envs.negotiation.render import render_dialogue
+from envs.negotiation.scenario import MAX_SELECTIONS, NUM_ITEMS, TOTAL_VALUE, Scenario, random_scenario, selection_table
+
+REWARDS = ("points", "advantage")
+_ROW = np.zeros(1, dtype=np.int64)
+
+
+def action_space(vocabulary: Vocabulary, rules: Rules) -> spaces.Dict:
+    """What either side may do: an utterance of token ids padded with `<pad>`, and an index of a selection."""
+    words = np.full(rules.max_words, len(vocabulary), dtype=np.int64)
+    return spaces.Dict({"utterance": spaces.MultiDiscrete(words), "selection": spaces.Discrete(MAX_SELECTIONS)})
+
+
+def observation_space(vocabulary: Vocabulary, rules: Rules) -> spaces.Dict:
+    """What either side sees; the keys are explained in `NegotiationEnv`."""
+    return spaces.Dict(
+        {
+            "context": spaces.Box(0, TOTAL_VALUE, (2 * NUM_ITEMS,), np.int64),
+            "tokens": spaces.Box(0, len(vocabulary) - 1, (rules.max_tokens,), np.int64),
+            "num_tokens": spaces.Discrete(rules.max_tokens + 1),
+            "phase": spaces.Discrete(OVER + 1),
+            "selections": spaces.MultiBinary(MAX_SELECTIONS),
+        }
+    )
+
+
+def observe(game: NegotiationGame, side: int) -> dict[str, Any]:
+    """That side's observation of the first dialogue, in copies that later moves leave alone."""
+    legal = np.zeros(MAX_SELECTIONS, dtype=np.int8)
+    legal[: len(selection_table(game.scenarios[0].counts))] = 1
+    return {
+        "context": game.contexts[side, 0].copy(),
+        "tokens": game.tokens[side, 0].copy(),
+        "num_tokens": game.num_tokens[0],
+        "phase": np.int64(game.phase[0]),
+        "selections": legal,
+    }
+
+
+def speak_action(vocabulary: Vocabulary, rules: Rules, words: Sequence[str]) -> dict[str, Any]:
+    """The action that says `words`; end them with `<eos>`, or pass `["<selection>"]` to end the dialogue.
+
+    Raises:
+        ScenarioError: there are more words than `rules.max_words`.
+    """
+    if len(words) > rules.max_words:
+        raise ScenarioError("the utterance is too long", got=f"{len(words)} tokens", fix=f"say at most {rules.max_words}")
+    utterance = np.full(rules.max_words, PAD_ID, dtype=np.int64)
+    utterance[: len(words)] = vocabulary.encode(words)
+    return {"utterance": utterance, "selection": np.int64(0)}
+
+
+def choose_action(rules: Rules, selection: int) -> dict[str, Any]:
+    """The action that chooses the selection of that index."""
+    return {"utterance": np.full(rules.max_words, PAD_ID, dtype=np.int64), "selection": np.int64(selection)}
+
+
+def act(game: NegotiationGame, side: int, action: Mapping[str, Any], space: spaces.Dict) -> None:
+    """Carries out the action of the side to act in the first dialogue; the phase decides which part of it is read.
+
+    Raises:
+        ScenarioError: the action lies outside the action space.
+    """
+    if not space.contains(action):
+        raise ScenarioError("the action lies outside the action space", got=repr(action), fix="see env.action_space")
+    if game.phase[0] == SELECT:
+        game.choose(side, _ROW, np.array([action["selection"]], dtype=np.int64))
+        return
+    tokens = np.array(action["utterance"], dtype=np.int64)
+    length = np.flatnonzero(tokens != PAD_ID).max(initial=-1) + 1
+    game.say(_ROW, Utterances(tokens[None], np.array([length], dtype=np.int64)))
+
+
+def side_reward(game: NegotiationGame, side: int, kind: str) -> float:
+    """That side's reward at the end of the first dialogue; 0 before, since nobody has earned points yet."""
+    own, other = game.points[0, side], game.points[0, 1 - side]
+    return float(own if kind == "points" else own - other)
+
+
+def outcome(game: NegotiationGame) -> dict[str, Any]:
+    """How the first dialogue ended; pairs are by side."""
+    return {
+        "agreed": bool(game.agreed[0]),
+        "points": tuple(game.points[0].tolist()),
+        "forced": bool(game.forced[0]),
+        "num_illegal": tuple(game.num_illegal[0].tolist()),
+        "transcript": game.transcript(0),
+    }
+
+
+def draw_scenario(rng: np.random.Generator, scenarios: Sequence[Scenario] | None) -> Scenario:
+    """One of the scenarios, all alike likely, or any legal one when there is no list."""
+    return random_scenario(rng) if scenarios is None else scenarios[int(rng.integers(len(scenarios)))]
+
+
+def check_arguments(owner: str, reward_kind: str, scenarios: Sequence[Scenario] | None) -> None:
+    """Raises a `ConfigError` for an unknown reward or an empty list of scenarios; `owner` is the class at fault."""
+    if reward_kind not in REWARDS:
+        hint = nearest(str(reward_kind), REWARDS)
+        raise ConfigError(f"unknown reward{hint}", where=owner, got=repr(reward_kind), fix=f"one of {', '.join(REWARDS)}")
+    if scenarios is not None and not len(scenarios):
+        raise ConfigError("the list of scenarios is empty", where=owner, fix="give one at least, or None for random ones")
+
+
+class NegotiationEnv(gymnasium.Env[dict[str, Any], dict[str, Any]]):
+    """Divide books, hats and balls with a partner by talking (Deal or No Deal).
+
+    ## Description
+    Two sides see the same few items and value them differently. They talk by turns until one of them says exactly
+    `<selection>`; then each chooses, unseen by the other, who gets what. If the two choices fit together, each side
+    earns the value of its items; otherwise nobody earns anything. You play one side, `partner` the other.
+
+    ## Action Space
+    A `Dict`; the phase of the dialogue decides which part of it is read, the other is ignored:
+
+    | key | space | meaning | read in |
+    |---|---|---|---|
+    | utterance | `MultiDiscrete` (max_words,) | token ids of your words, closed by `<eos>` and padded with `<pad>` | `SPEAK` |
+    | selection | `Discrete(38)` | index of a legal selection; one beyond them counts as no agreement | `SELECT` |
+
+    `speak_action` and `choose_action` of this module write such actions. An utterance without `<eos>` is closed for
+    you; words that nobody may say (`<pad>` between words, `YOU:`, `THEM:`) are dropped and counted.
+
+    ## Observation Space
+    A `Dict`, always from your own perspective:
+
+    | key | space | meaning |
+    |---|---|---|
+    | context | `Box` int64 (6,) in 0..10 | number of books and your points for one, the same for hats and balls |
+    | tokens | `Box` int64 (max_tokens,) | the dialogue so far, your turns after `YOU:`, padded with `<pad>` |
+    | num_tokens | `Discrete(max_tokens + 1)` | how many of `tokens` have been said |
+    | phase | `Discrete(3)` | 0 `SPEAK`, 1 `SELECT`, 2 `OVER` |
+    | selections | `MultiBinary(38)` | 1 at the index of every legal selection of this scenario, in every phase |
+
+    ## Starting State
+    A scenario, drawn afresh, and a fair coin that decides who speaks first. If it is the partner, its first utterance
+    has already been said. `reset(options={"scenario": Scenario(...)})` sets the scenario. One seed gives one episode.
+
+    ## Reward
+    0 until the end. Then `"points"`: your points, 0..10; or `"advantage"`: yours less the partner's, -10..10.
+
+    ## Episode End
+    Termination: both have chosen; under `Rules(complementary=True)`, side 1 has (side 0 gets the rest). Truncation:
+    never, because the limits of `Rules` belong to the game: past them it says `<selection>` for the side to move.
+    Should the partner end a complementary dialogue before your first word, `reset` shows the phase `OVER`, and your
+    first action, whatever it is, only collects the reward.
+
+    ## Information
+    Empty until the end. Then `agreed`, `points`, `forced` (a limit ended the dialogue), `num_illegal` (dropped tokens)
+    and `transcript` (turns of side and words); pairs are by side.
+
+    ## Arguments
+    * `vocabulary`: the words; the partner's when not given, and the scripted bargainers' when there is no partner either.
+    * `partner`: any `Agent` with the same vocabulary; the scripted, fair-minded `Bargainer` when not given.
+    * `scenarios`: the list that scenarios are drawn from; None draws from all legal ones.
+    * `reward`: `"points"` or `"advantage"`.
+    * `rules`: limits and options of the game.
+    * `side`: 0 or 1, yours.
+    * `render_mode`: `"ansi"` returns text from `render()`; `"human"` writes it to standard error after every move.
+
+    ## References
+    * Lewis, Yarats, Dauphin, Parikh, Batra (2017). Deal or No Deal? End-to-End Learning for Negotiation Dialogues.
+    * Cheng, Wei, Hsieh (2019). Evaluating and Enhancing the Robustness of Dialogue Systems, section 3 (complementary).
+
+    ## Version History
+    * v1: first version.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi", "human"], "render_fps": 1}  # type: ignore[misc]
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary | None = None,
+        partner: Agent | None = None,
+        scenarios: Sequence[Scenario] | None = None,
+        reward: str = "points",
+        rules: Rules | None = None,
+        side: int = 0,
+        render_mode: str | None = None,
+    ) -> None:
+        check_arguments("NegotiationEnv", reward, scenarios)
+        if side not in (0, 1):
+            raise ConfigError("there is no such side", where="NegotiationEnv", got=repr(side), fix="side 0 or 1")
+        if render_mode not in (None, *self.metadata["render_modes"]):
+            modes = self.metadata["render_modes"]
+            hint = nearest(str(render_mode), modes)
+            what = f"unknown render mode{hint}"
+            raise ConfigError(what, where="NegotiationEnv", got=repr(render_mode), fix=f"one of {', '.join(modes)}")
+        self.partner = _default_partner(vocabulary) if partner is None else partner
+        self.vocabulary = self.partner.vocabulary if vocabulary is None else vocabulary
+        if self.vocabulary.digest != self.partner.vocabulary.digest:
+            raise ConfigError(
+                f"the partner {self.partner.name!r} speaks another vocabulary",
+                where="NegotiationEnv",
+                got=f"{len(self.partner.vocabulary)} words, not {len(self.vocabulary)}",
+                fix="leave vocabulary out, or give the one that the partner was made with",
+            )
+        self.scenarios = None if scenarios is None else tuple(scenarios)
+        self.reward = reward
+        self.rules = rules or Rules()
+        self.side = side
+        self.render_mode = render_mode
+        self.action_space: spaces.Dict = action_space(self.vocabulary, self.rules)
+        self.observation_space = observation_space(self.vocabulary, self.rules)
+        self._game: NegotiationGame | None = None
+        self._ended = False
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Starts a dialogue.
+
+        Args:
+            seed: starts the generator that all later dialogues draw from.
+            options: `{"scenario": Scenario}` sets the scenario.
+
+        Raises:
+            ConfigError: an unknown option, or one of the wrong type.
+        """
+        super().reset(seed=seed)
+        given = dict(options or {})
+        scenario = given.pop("scenario", None)
+        if given or not isinstance(scenario, Scenario | None):
+            raise ConfigError("wrong option of reset", got=repr(options), fix='the only one is {"scenario": Scenario(...)}')
+        dialogue_seed = int(self.np_random.integers(2**63))
+        if scenario is None:
+            scenario = draw_scenario(self.np_random, self.scenarios)
+        self._game = NegotiationGame([scenario], [dialogue_seed], self.vocabulary, self.rules)
+        self._session = self.partner.join(self._game.view(1 - self.side))
+        self._ended = False
+        self._let_partner_act()
+        self._show()
+        return observe(self._game, self.side), {}
+
+    def step(self, action: dict[str, Any]) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
+        """Speaks or chooses, then lets the partner act until it is your turn again.
+
+        Args:
+            action: see the class.
+
+        Raises:
+            ScenarioError: there is no dialogue going on, or the action lies outside the action space.
+        """
+        game = self._game
+        if game is None or self._ended:
+            raise ScenarioError("no dialogue is going on", where="step of NegotiationEnv", fix="call reset() first")
+        if game.phase[0] != OVER:
+            act(game, self.side, action, self.action_space)
+            self._let_partner_act()
+        self._ended = bool(game.phase[0] == OVER)
+        self._show()
+        info = outcome(game) if self._ended else {}
+        return observe(game, self.side), side_reward(game, self.side, self.reward), self._ended, False, info
+
+    def render(self) -> str | None:  # type: ignore[override]
+        """The dialogue so far as text: returned in mode `"ansi"`, written to standard error in mode `"human"`.
+
+        Raises:
+            ScenarioError: there has been no dialogue yet.
+        """
+        if self._game is None:
+            raise ScenarioError("there is nothing to render yet", where="render of NegotiationEnv", fix="call reset() first")
+        if self.render_mode is None:
+            gymnasium.logger.warn('render() needs a render mode: gymnasium.make(..., render_mode="ansi")')
+            return None
+        text = render_dialogue(self._game, 0, self.side)
+        if self.render_mode == "ansi":
+            return text
+        sys.stderr.write(text + "\n\n")
+        return None
+
+    def _show(self) -> None:
+        if self.render_mode == "human":
+            self.render()
+
+    def _let_partner_act(self) -> None:
+        game, side = self._game, 1 - self.side
+        assert game is not None
+        rows = game.rows_to_speak(side)
+        if rows.size:
+            game.say(rows, self._session.speak(rows))
+        rows = game.rows_to_choose(side)
+        if rows.size:
+            game.choose(side, rows, self._session.choose(rows))
+
+
+def _default_partner(vocabulary: Vocabulary | None) -> Agent:
+    # Imported here because the bargainers' wording tables are not needed by those who bring a partner.
+    from envs.negotiation.bargainers import Bargainer
+    from envs.negotiation.wording import bargainer_vocabulary
+
+    return Bargainer.named("scripted", bargainer_vocabulary() if vocabulary is None else vocabulary)

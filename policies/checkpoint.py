@@ -1,0 +1,173 @@
+"""How models and training states are stored: safetensors beside JSON, written whole or not at all. No pickle.
+
+A checkpoint is a folder with `weights.safetensors`, `config.json` (kind, format version, sizes, where it came from) and
+`vocabulary.json`. A training state is one safetensors file whose metadata holds the counters.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from envs.core.errors import CheckpointError
+from envs.data.vocabulary import Vocabulary
+
+FORMAT_VERSION = 1
+_PARTS = ("weights.safetensors", "config.json", "vocabulary.json")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A stored model.
+
+    Args:
+        kind: what it is, such as "negotiator".
+        sizes: the keyword arguments that rebuild it.
+        provenance: how it came about: the role it was trained for, data, seed, figures reached.
+        vocabulary: its words.
+        weights: its parameters by name, on the CPU.
+    """
+
+    kind: str
+    sizes: dict[str, Any]
+    provenance: dict[str, Any]
+    vocabulary: Vocabulary
+    weights: dict[str, Tensor]
+
+    def save(self, folder: Path) -> None:
+        """Writes the checkpoint aside, then puts it in place in one rename; an older one is replaced.
+
+        Raises:
+            CheckpointError: the folder cannot be written (full disk, no permission).
+        """
+        aside = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
+        try:
+            aside.mkdir(parents=True, exist_ok=True)
+            save_file({name: value.detach().cpu().contiguous() for name, value in self.weights.items()}, aside / _PARTS[0])
+            config = {"format": FORMAT_VERSION, "kind": self.kind, "sizes": self.sizes, "provenance": self.provenance}
+            (aside / _PARTS[1]).write_text(json.dumps(config, indent=2))
+            self.vocabulary.save(aside / _PARTS[2])
+            for part in _PARTS:
+                _sync(aside / part)
+            if folder.exists():
+                old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
+                folder.rename(old)
+                aside.rename(folder)
+                shutil.rmtree(old)
+            else:
+                aside.rename(folder)
+            _sync(folder.parent)
+        except (OSError, SafetensorError) as error:
+            shutil.rmtree(aside, ignore_errors=True)
+            raise CheckpointError("the checkpoint cannot be written", where=folder, got=str(error), fix="free disk space or choose another folder") from None
+
+    @classmethod
+    def load(cls, folder: Path, kind: str) -> Checkpoint:
+        """Reads a checkpoint of the given kind.
+
+        Raises:
+            CheckpointError: nothing is there, a part is missing or damaged, or it is of another kind or format.
+        """
+        missing = [part for part in _PARTS if not (folder / part).is_file()]
+        if missing:
+            raise CheckpointError(
+                "no checkpoint is there",
+                where=folder,
+                got=f"missing {', '.join(missing)}",
+                fix="name a checkpoint folder, such as runs/NAME/checkpoint",
+            )
+        try:
+            config = json.loads((folder / _PARTS[1]).read_text())
+            found = config["kind"], config["format"]
+            if found != (kind, FORMAT_VERSION):
+                raise CheckpointError(
+                    "the checkpoint is of another kind",
+                    where=folder,
+                    got=f"kind {found[0]!r}, format {found[1]}",
+                    fix=f"name a checkpoint of kind {kind!r}, format {FORMAT_VERSION}",
+                )
+            with safe_open(folder / _PARTS[0], framework="pt") as file:
+                weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # safe_open is no mapping
+            return cls(kind, config["sizes"], config["provenance"], Vocabulary.load(folder / _PARTS[2]), weights)
+        except (OSError, KeyError, TypeError, json.JSONDecodeError, SafetensorError) as error:
+            raise CheckpointError("the checkpoint is damaged", where=folder, got=f"{type(error).__name__}: {error}", fix="train it again or copy it again") from None
+
+
+def save_state(path: Path, tensors: Mapping[str, Tensor], counters: Mapping[str, Any]) -> None:
+    """Writes a training state whole: tensors by name, and counters (JSON types) in the file's metadata.
+
+    Raises:
+        CheckpointError: the file cannot be written; the previous state stays as it was.
+    """
+    aside = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save_file(
+            {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()},
+            aside,
+            metadata={"counters": json.dumps(counters)},
+        )
+        _sync(aside)
+        aside.rename(path)
+        _sync(path.parent)
+    except (OSError, SafetensorError) as error:
+        aside.unlink(missing_ok=True)
+        raise CheckpointError("the training state cannot be written", where=path, got=str(error), fix="free disk space, then resume") from None
+
+
+def load_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Reads what `save_state` wrote: (tensors, counters).
+
+    Raises:
+        CheckpointError: the file is damaged.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # safe_open is no mapping
+            return tensors, json.loads(file.metadata()["counters"])
+    except (OSError, KeyError, TypeError, json.JSONDecodeError, SafetensorError) as error:
+        raise CheckpointError("the training state is damaged", where=path, got=str(error), fix="delete it to start again") from None
+
+
+def flatten_optimiser(optimiser: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """An optimiser's state as named tensors and JSON-typed numbers, for `save_state`."""
+    tensors: dict[str, Tensor] = {}
+    numbers: dict[str, Any] = {}
+    for index, entries in optimiser.state_dict()["state"].items():
+        for name, value in entries.items():
+            if isinstance(value, Tensor):
+                tensors[f"optimiser.{index}.{name}"] = value
+            else:
+                numbers[f"{index}.{name}"] = value
+    return tensors, numbers
+
+
+def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]) -> None:
+    """Puts back what `flatten_optimiser` took out; the parameter groups keep their present settings."""
+    state: dict[int, dict[str, Any]] = {}
+    for key, value in tensors.items():
+        if key.startswith("optimiser."):
+            _, index, name = key.split(".", 2)
+            state.setdefault(int(index), {})[name] = value
+    for key, number in numbers.items():
+        index, name = key.split(".", 1)
+        state.setdefault(int(index), {})[name] = number
+    optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,69 @@
+"""Batches of negotiation dialogues: sorted by length, cut, and padded only to their own longest member."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from envs.data.vocabulary import PAD_ID
+
+
+class Dialogues(Protocol):
+    """A split of a compiled corpus: N dialogues, each seen from one side."""
+
+    contexts: np.ndarray
+    """(N, 6) count and own value of each item in turn."""
+    outputs: np.ndarray
+    """(N, 6) item token ids of the final selection."""
+    lengths: np.ndarray
+    """(N,) tokens per dialogue."""
+
+    def tokens(self, index: int) -> np.ndarray:
+        """The tokens of one dialogue (lengths[index],) int64."""
+
+    def __len__(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class Batch:
+    """B dialogues padded to T tokens, as int64 tensors."""
+
+    contexts_B6: Tensor
+    tokens_BT: Tensor
+    lengths_B: Tensor
+    outputs_B6: Tensor
+
+    def to(self, device: torch.device) -> Batch:
+        return Batch(*(value.to(device) for value in vars(self).values()))
+
+
+def make_batch(dialogues: Dialogues, indices: np.ndarray) -> Batch:
+    """The dialogues at `indices` (B,), padded to the longest of them."""
+    lengths = dialogues.lengths[indices]
+    tokens = np.full((len(indices), int(lengths.max())), PAD_ID, dtype=np.int64)
+    for row, index in enumerate(indices):
+        tokens[row, : lengths[row]] = dialogues.tokens(int(index))
+    return Batch(
+        torch.from_numpy(dialogues.contexts[indices].astype(np.int64)),
+        torch.from_numpy(tokens),
+        torch.from_numpy(lengths.astype(np.int64)),
+        torch.from_numpy(dialogues.outputs[indices].astype(np.int64)),
+    )
+
+
+def by_length(dialogues: Dialogues, batch_size: int) -> list[np.ndarray]:
+    """Indices of batches of dialogues of like length, shortest first; the last may be smaller."""
+    order = np.argsort(dialogues.lengths, kind="stable")
+    return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
+
+
+def shuffled(dialogues: Dialogues, batch_size: int, generator: np.random.Generator) -> Iterator[Batch]:
+    """One epoch: batches of like length in random order."""
+    groups = by_length(dialogues, batch_size)
+    for index in generator.permutation(len(groups)):
+        yield make_batch(dialogues, groups[index])

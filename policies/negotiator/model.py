@@ -1,0 +1,192 @@
+"""The target agent's networks: context encoder, GRU language model, selection module (Lewis et al. 2017, section 4).
+
+Sizes, weight tying, dropout places and losses follow the authors' released code for the 2017 model; its word
+perplexity and selection perplexity are the figures to match. 1,631,277 parameters at the published sizes.
+
+Shapes: B dialogues, T tokens, V words, H language state, E word embedding, C context state, S selection state.
+
+Departures:
+  * # Released: the attention of the selection module is not masked, and the backward GRU starts on padding.
+    Ours: both see each dialogue alone, because a decision must not depend on what else is in the batch.
+  * # Released: the last token is cut off before selecting, so that in training the longest dialogues of a batch are
+    selected on without `<selection>`. Ours: always with it, as in play.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from envs.core.config import check
+from envs.data.vocabulary import PAD_ID, Vocabulary
+from envs.negotiation.scenario import DISAGREE_ID, DISCONNECT_ID, ITEM_TOKENS, NUM_ITEMS, TOTAL_VALUE
+from policies.gru import flip_by_length, recur
+
+NUM_HEADS = 2 * NUM_ITEMS
+
+
+@dataclass(frozen=True, kw_only=True)
+class NegotiatorSizes:
+    """Widths of the negotiation agent's layers; the defaults are the published ones."""
+
+    embed_word: int = 256
+    """Width of the word embedding."""
+    embed_context: int = 64
+    """Width of the embeddings of counts and values."""
+    hidden_context: int = 64
+    """Width of the encoded scenario."""
+    hidden_language: int = 128
+    """State of the language model."""
+    hidden_attention: int = 256
+    """Width of the selection module's attention."""
+    hidden_selection: int = 256
+    """State of each direction of the selection module."""
+    dropout: float = 0.5
+    """Share of inputs dropped in training, in [0, 1)."""
+    init_range: float = 0.1
+    """Weights start uniform in plus or minus this."""
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if name not in ("dropout", "init_range"):
+                check(self, name, value >= 1, "at least 1")
+        check(self, "dropout", 0 <= self.dropout < 1, "0 <= dropout < 1")
+        check(self, "init_range", self.init_range > 0, "above 0")
+
+
+class Negotiator(nn.Module):
+    """One negotiation agent's parameters.
+
+    Args:
+        vocabulary: the words it knows.
+        sizes: widths of its layers.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, sizes: NegotiatorSizes) -> None:
+        super().__init__()
+        self.vocabulary, self.sizes = vocabulary, sizes
+        s = sizes
+        self.word_embedding = nn.Embedding(len(vocabulary), s.embed_word)
+        self.count_embedding = nn.Embedding(TOTAL_VALUE + 1, s.embed_context)
+        self.value_embedding = nn.Embedding(TOTAL_VALUE + 1, s.embed_context)
+        self.context_encoder = nn.Linear(NUM_ITEMS * s.embed_context, s.hidden_context)
+        # One set of weights reads and writes (the released reader and writer are tied).
+        self.language = nn.GRU(s.embed_word + s.hidden_context, s.hidden_language)
+        self.decoder = nn.Linear(s.hidden_language, s.embed_word)
+        self.selection = nn.GRU(s.hidden_language + s.embed_word, s.hidden_selection, bidirectional=True)
+        self.attention_hidden = nn.Linear(2 * s.hidden_selection, s.hidden_attention)
+        self.attention_score = nn.Linear(s.hidden_attention, 1)
+        self.selection_encoder = nn.Linear(2 * s.hidden_selection + s.hidden_context, s.hidden_selection)
+        self.selection_heads = nn.Linear(s.hidden_selection, NUM_HEADS * len(ITEM_TOKENS))
+        self.dropout = nn.Dropout(s.dropout)
+
+    def initialise(self, generator: torch.Generator) -> None:
+        """Draws the published initial weights: uniform, biases zero, the selection GRU at torch's own range."""
+        selection_range = self.sizes.hidden_selection**-0.5
+        for name, parameter in self.named_parameters():
+            if name.startswith("selection."):
+                parameter.data.uniform_(-selection_range, selection_range, generator=generator)
+            elif "bias" in name:
+                parameter.data.zero_()
+            else:
+                parameter.data.uniform_(-self.sizes.init_range, self.sizes.init_range, generator=generator)
+
+    def encode_context(self, contexts_B6: Tensor) -> Tensor:
+        """The scenario as one side sees it: (B, 6) int64 to (B, C)."""
+        product = self.count_embedding(contexts_B6[:, 0::2]) * self.value_embedding(contexts_B6[:, 1::2])
+        return self.context_encoder(torch.tanh(product.flatten(1)))
+
+    def read(self, tokens_BT: Tensor, context_BC: Tensor) -> Tensor:
+        """Language states (B, T, H) after each token of whole dialogues."""
+        words_TBE = self.word_embedding(tokens_BT.t())
+        context_TBC = context_BC.expand(words_TBE.shape[0], *context_BC.shape)
+        inputs = self.dropout(torch.cat([words_TBE, context_TBC], dim=-1))
+        gru = self.language
+        gates = F.linear(inputs, gru.weight_ih_l0, gru.bias_ih_l0).unsqueeze(0)
+        start = context_BC.new_zeros(1, len(tokens_BT), self.sizes.hidden_language, dtype=gru.weight_hh_l0.dtype)
+        states = recur(gates, gru.weight_hh_l0.unsqueeze(0), gru.bias_hh_l0.unsqueeze(0), start)
+        return states.squeeze(0).transpose(0, 1)
+
+    def folded_decoder(self) -> tuple[Tensor, Tensor]:
+        """The decoder and the tied output embedding as one map: weight (V, H) and bias (V,)."""
+        return self.word_embedding.weight @ self.decoder.weight, self.word_embedding.weight @ self.decoder.bias
+
+    def word_logits(self, states: Tensor) -> Tensor:
+        """Logits (..., V) of the next word from language states (..., H)."""
+        return F.linear(states, *self.folded_decoder())
+
+    def selection_logits(self, tokens_BT: Tensor, states_BTH: Tensor, lengths_B: Tensor, context_BC: Tensor) -> Tensor:
+        """Item logits (B, 6, 18) of the final choice, from whole dialogues that end in `<selection>`."""
+        words_TBE = self.word_embedding(tokens_BT.t())
+        inputs = self.dropout(torch.cat([states_BTH.transpose(0, 1), words_TBE], dim=-1))
+        gru = self.selection
+        both_DTBI = torch.stack([inputs, flip_by_length(inputs, lengths_B)])
+        weight_DI3S = torch.stack([gru.weight_ih_l0, gru.weight_ih_l0_reverse]).transpose(1, 2)
+        bias_D13S = torch.stack([gru.bias_ih_l0, gru.bias_ih_l0_reverse]).unsqueeze(1)
+        gates = torch.baddbmm(bias_D13S, both_DTBI.flatten(1, 2), weight_DI3S).unflatten(1, both_DTBI.shape[1:3])
+        outputs = recur(
+            gates,
+            torch.stack([gru.weight_hh_l0, gru.weight_hh_l0_reverse]),
+            torch.stack([gru.bias_hh_l0, gru.bias_hh_l0_reverse]),
+            context_BC.new_zeros(2, len(tokens_BT), self.sizes.hidden_selection, dtype=gru.weight_hh_l0.dtype),
+        )
+        hidden_TB2S = torch.cat([outputs[0], flip_by_length(outputs[1], lengths_B)], dim=-1)
+        return self.selection_head(hidden_TB2S, lengths_B, context_BC)
+
+    def selection_head(self, hidden_TB2S: Tensor, lengths_B: Tensor, context_BC: Tensor) -> Tensor:
+        """Attention over the selection GRU's outputs, then the six heads: (B, 6, 18)."""
+        scores_TB = self.attention_score(torch.tanh(self.attention_hidden(hidden_TB2S))).squeeze(-1)
+        steps = torch.arange(scores_TB.shape[0], device=scores_TB.device).unsqueeze(1)
+        weights_TB = scores_TB.masked_fill(steps >= lengths_B, -torch.inf).softmax(0)
+        attended = torch.einsum("tb,tbs->bs", weights_TB, hidden_TB2S)
+        encoded = torch.tanh(self.selection_encoder(self.dropout(torch.cat([attended, context_BC], dim=-1))))
+        return self.selection_heads(encoded).unflatten(-1, (NUM_HEADS, len(ITEM_TOKENS)))
+
+    def forward(self, contexts_B6: Tensor, tokens_BT: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+        """Teacher-forced pass over whole dialogues.
+
+        Args:
+            contexts_B6: count and own value of each item in turn, int64.
+            tokens_BT: dialogues from this side's perspective, padded, int64.
+            lengths_B: real tokens per dialogue, int64.
+
+        Returns:
+            Word logits (B, T - 1, V) for tokens 1..T-1, and item logits (B, 6, 18).
+        """
+        context_BC = self.encode_context(contexts_B6)
+        states_BTH = self.read(tokens_BT, context_BC)
+        choice = self.selection_logits(tokens_BT, states_BTH, lengths_B, context_BC)
+        return self.word_logits(states_BTH[:, :-1]), choice
+
+
+def word_nll(logits_BTV: Tensor, tokens_BT: Tensor) -> Tensor:
+    """Negative log-likelihood (B, T - 1) in nats of tokens 1..T-1."""
+    return F.cross_entropy(logits_BTV.flatten(0, 1), tokens_BT[:, 1:].flatten(), reduction="none").view(tokens_BT.shape[0], -1)
+
+
+def selection_loss(choice_B6K: Tensor, outputs_B6: Tensor) -> Tensor:
+    """Mean cross-entropy over the six heads; `<disagree>` and `<disconnect>` weigh nothing (released loss)."""
+    weights = choice_B6K.new_ones(choice_B6K.shape[-1])
+    weights[[DISAGREE_ID, DISCONNECT_ID]] = 0
+    targets = outputs_B6.flatten()
+    total = F.cross_entropy(choice_B6K.flatten(0, 1), targets, weight=weights, reduction="sum")
+    # A batch of disagreements alone has no weight at all; its loss is zero, not 0 / 0.
+    return total / weights[targets].sum().clamp_min(1)
+
+
+def supervised_loss(
+    choice_B6K: Tensor, nll_BT: Tensor, outputs_B6: Tensor, selection_weight: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Released training loss: mean word cross-entropy (padding targets included) + weight * selection loss.
+
+    Returns:
+        (total, words, selection), scalars in nats.
+    """
+    words, selection = nll_BT.mean(), selection_loss(choice_B6K, outputs_B6)
+    return words + selection_weight * selection, words, selection
+
+
+__all__ = ["NUM_HEADS", "PAD_ID", "Negotiator", "NegotiatorSizes", "selection_loss", "supervised_loss", "word_nll"]

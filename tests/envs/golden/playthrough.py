@@ -1,0 +1,150 @@
+"""Golden playthroughs: whole episodes written out, so that any change of a rule, an observation or a reward shows.
+
+`python -m tests.envs.golden.rewrite` writes them again after an intended change; read the difference before keeping it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from envs.negotiation.env import choose_action, speak_action
+from envs.negotiation.game import SPEAK, Rules
+from envs.negotiation.scenario import Scenario, complement, selection_index
+from tests.envs.negotiation.agents import VOCABULARY, Babbler, Reader
+
+FOLDER = Path(__file__).parent
+MIN_RUN = 4
+
+Policy = Callable[[int, Mapping[str, Any]], Any]
+"""From the step's number, counted from 0, and the observation to the action."""
+
+
+@dataclass(frozen=True)
+class Playthrough:
+    """One episode to record: an environment, its arguments, a seed, and who acts in it."""
+
+    name: str
+    environment: str
+    arguments: Mapping[str, Any]
+    policy: Policy
+    seed: int
+
+    @property
+    def path(self) -> Path:
+        return FOLDER / f"{self.name}.txt"
+
+
+def record(playthrough: Playthrough) -> str:
+    """Plays the episode and writes down all that passes between the environment and the policy."""
+    env = gymnasium.make(playthrough.environment, render_mode="ansi", **playthrough.arguments)
+    arguments = ", ".join(f"{key}={value!r}" for key, value in playthrough.arguments.items())
+    lines = [f"environment: {playthrough.environment}", f"arguments: {arguments}", f"seed: {playthrough.seed}", "", "reset"]
+    observation, info = env.reset(seed=playthrough.seed)
+    lines += _indented({"observation": observation, "info": info, "render": env.render()})
+    step, over = 0, False
+    while not over:
+        action = playthrough.policy(step, observation)
+        observation, reward, terminated, truncated, info = env.step(action)
+        step, over = step + 1, terminated or truncated
+        lines += ["", f"step {step}"]
+        shown = {"action": action, "observation": observation, "reward": reward, "terminated": terminated}
+        lines += _indented({**shown, "truncated": truncated, "info": info})
+    lines += ["", "end", *_indented({"render": env.render()})]
+    return "\n".join(lines) + "\n"
+
+
+def _indented(values: Mapping[str, Any], depth: int = 1) -> list[str]:
+    lines = []
+    for key, value in values.items():
+        margin = "  " * depth
+        if isinstance(value, Mapping) and value:
+            lines += [f"{margin}{key}:", *_indented(value, depth + 1)]
+        elif isinstance(value, str):
+            lines += [f"{margin}{key}:", *(f"{margin}  | {line}".rstrip() for line in value.splitlines())]
+        else:
+            lines.append(f"{margin}{key}: {_short(value)}")
+    return lines
+
+
+def _short(value: Any) -> str:
+    if not isinstance(value, np.ndarray):
+        return str(value)
+    runs = [(number, len(list(same))) for number, same in groupby(value.tolist())]
+    return " ".join(f"{number}*{length}" if length >= MIN_RUN else " ".join([str(number)] * length) for number, length in runs)
+
+
+RULES = Rules(max_turns=8, max_words=8, max_tokens=64)
+COMPLEMENTARY = Rules(max_turns=8, max_words=8, max_tokens=64, complementary=True)
+
+
+def _negotiator(*lines: str, selection: int) -> Policy:
+    """Says the lines in order, then always the last one; chooses that selection when asked."""
+
+    def act(step: int, observation: Mapping[str, Any]) -> Any:
+        if observation["phase"] == SPEAK:
+            return speak_action(VOCABULARY, RULES, lines[min(step, len(lines) - 1)].split())
+        return choose_action(RULES, selection)
+
+    return act
+
+
+def _random(step: int, observation: Mapping[str, Any]) -> Any:
+    rng = np.random.default_rng([step, int(observation["num_tokens"])])
+    utterance = rng.integers(len(VOCABULARY), size=RULES.max_words)
+    return {"utterance": utterance, "selection": rng.integers(38)}
+
+
+NEGOTIATION = "parley/Negotiation-v1"
+SCENARIO = Scenario((1, 2, 3), ((1, 3, 1), (4, 0, 2)))
+FIRST = selection_index(SCENARIO.counts, (0, 2, 1))
+SECOND = complement(SCENARIO.counts, FIRST)
+PLAYTHROUGHS = (
+    Playthrough(
+        name="negotiation_agreed",
+        environment=NEGOTIATION,
+        arguments={"partner": Reader(selection=SECOND), "scenarios": (SCENARIO,), "rules": RULES},
+        policy=_negotiator("i want the hat . <eos>", "no book", "<selection>", selection=FIRST),
+        seed=2,
+    ),
+    Playthrough(
+        name="negotiation_advantage_of_side_1",
+        environment=NEGOTIATION,
+        arguments={
+            "partner": Reader((), selection=FIRST),
+            "scenarios": (SCENARIO,),
+            "rules": RULES,
+            "reward": "advantage",
+            "side": 1,
+        },
+        policy=_negotiator("i want the book please . <eos>", selection=SECOND),
+        seed=1,
+    ),
+    Playthrough(
+        name="negotiation_complementary",
+        environment=NEGOTIATION,
+        arguments={"partner": Reader(selection=SECOND), "scenarios": (SCENARIO,), "rules": COMPLEMENTARY},
+        policy=_negotiator("no <eos>", "<selection>", selection=FIRST),
+        seed=1,
+    ),
+    Playthrough(
+        name="negotiation_forced",
+        environment=NEGOTIATION,
+        arguments={"partner": Reader(("no .",) * 9, selection=SECOND), "rules": RULES},
+        policy=_negotiator("i want the book the hat the ball", selection=37),
+        seed=3,
+    ),
+    Playthrough(
+        name="negotiation_random_words",
+        environment=NEGOTIATION,
+        arguments={"partner": Babbler(), "rules": RULES},
+        policy=_random,
+        seed=4,
+    ),
+)
