@@ -1,0 +1,131 @@
+"""REINFORCE over whole dialogues: goal-based agents (Lewis et al. 2017, eq. 4) and the RL attack (Cheng et al. 2019).
+
+One dialogue, seen from the learner's side, is one example. Its reward is the learner's points, or its points minus the
+target's; its return at the learner's k-th last word is gamma^k times the reward less a running baseline; the loss is
+minus the sum over its own words of return times log-probability, averaged over dialogues.
+
+Departures:
+  * # Released: one dialogue an update, and the reward is also divided by its running deviation. Ours: many dialogues an
+    update; dividing is the option `standardise` (the papers only subtract the mean).
+  * # Released attack: reward 5 - loss of the target's choice, which pays for a win and not for its margin.
+    Ours: S_adv - S_ori, as the paper states.
+
+Shapes: N dialogues, T tokens, V words, M words that the learner wrote in all of them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from envs.core.config import check
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReinforceConfig:
+    """How one side learns from dialogues against a frozen partner."""
+
+    reward: Literal["points", "advantage"] = "points"
+    """Own points (goal-based agent), or own minus the partner's points (RL attack)."""
+    complementary: bool = False
+    """The partner alone chooses and the learner is given the complement (the attack's rule)."""
+    updates: int = 250
+    """Gradient steps."""
+    dialogues_per_update: int = 64
+    """Dialogues played for each gradient step."""
+    gamma: float = 0.95
+    """Discount per own word, counted back from the last."""
+    standardise: bool = False
+    """Divide the reward by its running deviation (released code)."""
+    optimiser: Literal["adam", "sgd"] = "adam"
+    """Adam, or SGD with Nesterov momentum 0.1 (released code)."""
+    learning_rate: float = 5e-4
+    """Step size."""
+    clip: float = 1.0
+    """Largest norm of the whole gradient."""
+    temperature: float = 0.5
+    """Of the learner's and the partner's word distributions."""
+    supervised_weight: float = 1.0
+    """Weight of the supervised loss on corpus dialogues in each step; guards against language drift. 0 turns it off."""
+    supervised_batch: int = 16
+    """Corpus dialogues in each step."""
+    kl_weight: float = 0.0
+    """Weight of KL(learner || starting model) on the learner's own words; the other guard. 0 turns it off."""
+    scenarios: Literal["random", "selfplay"] = "random"
+    """Random legal scenarios, or the corpus' self-play scenarios in turn."""
+    max_turns: int = 20
+    """Utterances after which the end of a dialogue is forced."""
+
+    def __post_init__(self) -> None:
+        for name in ("updates", "dialogues_per_update", "supervised_batch", "max_turns"):
+            check(self, name, getattr(self, name) >= 1, "at least 1")
+        check(self, "gamma", 0 < self.gamma <= 1, "0 < gamma <= 1")
+        check(self, "learning_rate", self.learning_rate > 0, "above 0")
+        check(self, "clip", self.clip > 0, "above 0")
+        check(self, "temperature", self.temperature > 0, "above 0")
+        check(self, "supervised_weight", self.supervised_weight >= 0, "at least 0")
+        check(self, "kl_weight", self.kl_weight >= 0, "at least 0")
+
+
+@dataclass
+class RunningBaseline:
+    """Mean and deviation of all rewards so far, the newest included, as in the released code."""
+
+    count: int = 0
+    total: float = 0.0
+    squares: float = 0.0
+
+    def center(self, rewards_N: np.ndarray, standardise: bool) -> np.ndarray:
+        """Adds the rewards to the record and returns them less the mean, (N,) float64."""
+        self.count += len(rewards_N)
+        self.total += float(rewards_N.sum())
+        self.squares += float((rewards_N**2).sum())
+        mean = self.total / self.count
+        centered = rewards_N - mean
+        if not standardise:
+            return centered
+        deviation = math.sqrt(max(self.squares / self.count - mean**2, 0.0))
+        return centered / max(1e-4, deviation)
+
+
+def discounted_returns(own_NT: np.ndarray, rewards_N: np.ndarray, gamma: float) -> np.ndarray:
+    """Return of each of the learner's words: gamma^k times the reward, k own words before its last; 0 elsewhere.
+
+    Args:
+        own_NT: which tokens the learner wrote, bool.
+        rewards_N: centered rewards.
+        gamma: discount per own word.
+
+    Returns:
+        (N, T) float32.
+    """
+    following = own_NT[:, ::-1].cumsum(1)[:, ::-1] - own_NT
+    return (own_NT * gamma**following * rewards_N[:, None]).astype(np.float32)
+
+
+def policy_log_probs(logits_MV: Tensor, forbidden: list[int], temperature: float) -> Tensor:
+    """Log-probabilities (M, V) of the distribution that speaks: tempered, without the words nobody may say."""
+    masked = (logits_MV / temperature).index_fill(-1, torch.tensor(forbidden, device=logits_MV.device), -torch.inf)
+    return masked.log_softmax(-1)
+
+
+def policy_gradient_loss(log_probs_M: Tensor, returns_M: Tensor, num_dialogues: int) -> Tensor:
+    """Minus the sum over words of return times log-probability, per dialogue (Lewis et al. 2017, eq. 4).
+
+    Args:
+        log_probs_M: of the learner's words as spoken, all dialogues after one another.
+        returns_M: their returns, from `discounted_returns`.
+        num_dialogues: how many dialogues the words come from.
+    """
+    return -(log_probs_M * returns_M).sum() / num_dialogues
+
+
+def kl_to_reference(log_probs_MV: Tensor, reference_MV: Tensor) -> Tensor:
+    """Exact KL(learner || reference), averaged over words; both are log-probabilities with the same words forbidden."""
+    difference = (log_probs_MV - reference_MV).masked_fill(torch.isinf(log_probs_MV), 0.0)
+    return (log_probs_MV.exp() * difference).sum(-1).mean()

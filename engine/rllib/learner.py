@@ -1,0 +1,70 @@
+"""The one learner: REINFORCE on dialogues just played, a supervised loss on corpus dialogues, and KL to the start.
+
+Serves goal-based agents, the RL attack, and both sides of adversarial training; what differs between them is the reward,
+which the algorithm has already turned into returns.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from ray.rllib.core.learner.torch.torch_learner import TorchLearner
+from torch import Tensor
+
+from engine.attacks.reinforce import ReinforceConfig, kl_to_reference, policy_gradient_loss
+from policies.negotiator.speaker import load_model
+
+RELEASED_MOMENTUM = 0.1
+
+
+class DialogueLearner(TorchLearner):
+    """Updates the trained module of a `DialogueReinforce` algorithm."""
+
+    def build(self) -> None:
+        super().build()
+        self._reference = None
+        if self._reinforce.kl_weight > 0:
+            # Always from the checkpoint training started at: a copy of the present weights would move after a resume.
+            self._reference = load_model(Path(self.config.start_checkpoint)).to(self._device).requires_grad_(False)
+
+    @property
+    def _reinforce(self) -> ReinforceConfig:
+        return self.config.reinforce
+
+    def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
+        """Adam, or SGD with the released momentum."""
+        parameters = self.get_parameters(self._module[module_id])
+        optimiser: torch.optim.Optimizer
+        if self._reinforce.optimiser == "adam":
+            optimiser = torch.optim.Adam(parameters)
+        else:
+            optimiser = torch.optim.SGD(parameters, lr=config.lr, momentum=RELEASED_MOMENTUM, nesterov=True)
+        self.register_optimizer(module_id=module_id, optimizer=optimiser, params=parameters, lr_or_lr_schedule=config.lr)
+
+    def compute_loss_for_module(
+        self, *, module_id: str, config: Any, batch: dict[str, Any], fwd_out: dict[str, Any]
+    ) -> Tensor:
+        """Policy-gradient loss + supervised_weight * supervised loss + kl_weight * KL."""
+        settings = self._reinforce
+        played = ~batch["supervised"].bool()
+        own = batch["own"][played].bool()
+        words, returns = batch["tokens"][played][own], batch["returns"][played][own]
+        log_probs_MV = fwd_out["log_probs"]
+        log_probs_M = log_probs_MV.gather(1, words.unsqueeze(1)).squeeze(1)
+        loss = policy_gradient_loss(log_probs_M, returns, int(played.sum()))
+        finite = log_probs_MV.detach().masked_fill(torch.isinf(log_probs_MV), 0.0)
+        logged = {"policy_gradient_loss": loss, "word_entropy": -(log_probs_MV.detach().exp() * finite).sum(-1).mean()}
+        if "supervised_loss" in fwd_out:
+            loss = loss + settings.supervised_weight * fwd_out["supervised_loss"]
+            logged["supervised_loss"] = fwd_out["supervised_loss"]
+        if self._reference is not None:
+            with torch.no_grad():
+                reference = self.module[module_id].unwrapped().word_log_probs(self._reference, batch)
+            kl = kl_to_reference(log_probs_MV, reference)
+            loss = loss + settings.kl_weight * kl
+            logged["kl"] = kl
+        for name, value in logged.items():
+            self.metrics.log_value((module_id, name), value.item(), window=1)
+        return loss

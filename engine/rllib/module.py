@@ -1,0 +1,103 @@
+"""A negotiator as an RLModule: the same network that `policies/negotiator` fits and plays, behind RLlib's interface.
+
+Training rows are whole dialogues from the learner's side, not single turns: one teacher-forced pass scores all of a
+dialogue's words. Columns of a training batch (N rows, T tokens):
+    contexts (N, 6), tokens (N, T), lengths (N,), own (N, T) bool, returns (N, T) float32   dialogues just played
+    supervised (N,) bool, outputs (N, 6)                                  corpus dialogues mixed in, and what was chosen
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from ray.rllib.core.columns import Columns
+from ray.rllib.core.rl_module.torch import TorchRLModule
+
+from engine.attacks.reinforce import policy_log_probs
+from envs.negotiation.game import SELECT, SPEAK, Rules
+from policies.negotiator.model import Negotiator, supervised_loss, word_nll
+from policies.negotiator.speaker import NegotiatorAgent, load_model
+
+SELECTION_WEIGHT = 0.5
+"""Weight of the selection loss in supervised rows, as in the supervised training."""
+
+
+class NegotiatorModule(TorchRLModule):
+    """RLModule around a `Negotiator`.
+
+    Model config: `checkpoint` (folder it starts from), `temperature` (of its speech).
+    """
+
+    def setup(self) -> None:
+        self.net: Negotiator = load_model(Path(self.model_config["checkpoint"]))
+        self.temperature: float = self.model_config["temperature"]
+        self.forbidden = list(self.net.vocabulary.unspeakable_ids)
+
+    def agent(self, name: str) -> NegotiatorAgent:
+        """The module with its weights of this moment, as an agent that plays."""
+        return NegotiatorAgent(self.net.eval(), name, self.temperature)
+
+    def _forward_inference(self, batch: dict[str, Any], **_: Any) -> dict[str, Any]:
+        """Acts on observations of `engine/rllib/env.py`: re-reads each dialogue, then speaks or chooses."""
+        observations = {key: np.asarray(value) for key, value in batch[Columns.OBS].items()}
+        view = _ObservedView(self.net, observations)
+        session = self.agent("module").join(view)  # type: ignore[arg-type]  # quacks like a SideView
+        count, width = len(view), view.rules.max_words
+        utterances = np.full((count, width), 3, dtype=np.int64)
+        selections = np.zeros(count, dtype=np.int64)
+        phase = observations["phase"].reshape(count, -1)
+        phase = phase.argmax(1) if phase.shape[1] > 1 else phase[:, 0]
+        speaking, choosing = np.flatnonzero(phase == SPEAK), np.flatnonzero(phase == SELECT)
+        if speaking.size:
+            said = session.speak(speaking)
+            utterances[speaking, : said.tokens.shape[1]] = np.where(
+                np.arange(said.tokens.shape[1]) < said.lengths[:, None], said.tokens, 3
+            )
+        if choosing.size:
+            selections[choosing] = session.choose(choosing)
+        return {Columns.ACTIONS: {"utterance": utterances, "selection": selections}}
+
+    _forward_exploration = _forward_inference
+
+    def _forward_train(self, batch: dict[str, Any], **_: Any) -> dict[str, Any]:
+        """Log-probabilities at the learner's words, and the loss on corpus rows."""
+        supervised = batch["supervised"].bool()
+        out: dict[str, Any] = {"log_probs": self.word_log_probs(self.net, batch)}
+        if supervised.any():
+            self.net.train()  # dropout belongs to the supervised rows alone: played rows are scored as they were spoken
+            width = int(batch["lengths"][supervised].max())
+            tokens = batch["tokens"][supervised, :width]
+            logits, choice = self.net(batch["contexts"][supervised], tokens, batch["lengths"][supervised])
+            losses = supervised_loss(choice, word_nll(logits, tokens), batch["outputs"][supervised], SELECTION_WEIGHT)
+            out["supervised_loss"] = losses[0]
+            self.net.eval()
+        return out
+
+    def word_log_probs(self, net: Negotiator, batch: dict[str, Any]) -> torch.Tensor:
+        """Log-probabilities (M, V) under a network's speaking distribution wherever the learner wrote a word."""
+        net.eval()
+        played = ~batch["supervised"].bool()
+        own = batch["own"][played].bool()
+        width = int(batch["lengths"][played].max())
+        states = net.read(batch["tokens"][played, :width], net.encode_context(batch["contexts"][played]))
+        # A word is decided by the state after the token before it.
+        return policy_log_probs(net.word_logits(states[:, :-1][own[:, 1:width]]), self.forbidden, self.temperature)
+
+
+class _ObservedView:
+    """A `SideView` made from a batch of observations, so that a session can act on them."""
+
+    def __init__(self, net: Negotiator, observations: dict[str, np.ndarray]) -> None:
+        self.vocabulary = net.vocabulary
+        self.contexts = observations["context"].astype(np.int64)
+        self.tokens = observations["tokens"].astype(np.int64)
+        self.num_tokens = observations["num_tokens"].reshape(len(self.contexts), -1)[:, -1].astype(np.int64)
+        self.rules = Rules(max_tokens=self.tokens.shape[1])
+        # Draws come from torch's generator, which RLlib seeds per runner.
+        self.uniforms = torch.rand(self.tokens.shape, dtype=torch.float64).numpy()
+
+    def __len__(self) -> int:
+        return len(self.contexts)

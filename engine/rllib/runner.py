@@ -1,0 +1,144 @@
+"""The env runner: plays whole dialogues, hundreds side by side, each with its own seed.
+
+RLlib's stock multi-agent runner returns the first k finished episodes of a vector and drops the rest (long dialogues
+hardly reach the learner), replays seeds, and re-reads each dialogue at every turn. This one plays a given list of
+dialogues to their end, through the same `play` that evaluation uses, and returns one row per dialogue. What a dialogue
+is depends on its index and the master seed alone, not on which runner plays it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import ray
+from gymnasium import Space
+from ray.rllib.core import COMPONENT_RL_MODULE
+from ray.rllib.env.env_runner import EnvRunner
+from ray.rllib.utils.metrics import WEIGHTS_SEQ_NO
+
+from engine.rllib.env import AGENTS, NegotiationMultiAgentEnv
+from envs.core.seeds import derive_seed
+from envs.negotiation.game import Agent, NegotiationGame, Rules, play
+from envs.negotiation.scenario import Scenario
+
+class DialogueEnvRunner(EnvRunner):
+    """Plays dialogues between the modules "adversary" (side 0, the one that learns) and "target" (side 1)."""
+
+    def __init__(self, *, config: Any, **kwargs: Any) -> None:
+        super().__init__(config=config, **kwargs)
+        self._weights_seq_no = 0
+        self._agents: tuple[Agent, ...] | None = None
+        self.make_env()
+        self.make_module()
+
+    def make_env(self) -> None:
+        """The two-sided environment; gives the spaces (its game is played in batches by `sample`)."""
+        self.env = NegotiationMultiAgentEnv(self.config.env_config)
+
+    def make_module(self) -> None:
+        """Both seats' modules."""
+        spec = self.config.get_multi_rl_module_spec(spaces=self.get_spaces(), inference_only=True)
+        self.module = spec.build()
+        self._agents = None
+
+    def get_spaces(self) -> dict[str, tuple[Space, Space]]:
+        """Observation and action space of each module."""
+        env = self.env
+        return {seat: (env.get_observation_space(seat), env.get_action_space(seat)) for seat in AGENTS}
+
+    def assert_healthy(self) -> None:
+        assert self.env is not None
+        assert self.module is not None
+
+    def sample(self, *, dealt: Sequence[tuple[int, Scenario]] = (), **_: Any) -> dict[str, Any]:
+        """Plays dialogues to their end.
+
+        Args:
+            dealt: index and scenario of each; first speaker and all draws follow from (master seed, index).
+
+        Returns:
+            Arrays with one row per dialogue, seen from the side that learns: index, contexts, tokens, lengths, own,
+            points (N, 2), agreed, turns, forced; and seconds spent playing and in the modules' networks.
+        """
+        started = time.monotonic()
+        game = self._deal(dealt)
+        if self._agents is None:
+            self._agents = tuple(self.module[seat].agent(seat) for seat in AGENTS)
+        clocks = tuple(_Clocked(agent) for agent in self._agents)
+        play(game, clocks)  # type: ignore[arg-type]  # a pair, as AGENTS is
+        width = int(game.num_tokens.max())
+        return {
+            "index": np.array([index for index, _ in dealt], dtype=np.int64),
+            "contexts": game.contexts[0].copy(),
+            "tokens": game.tokens[0, :, :width].copy(),
+            "lengths": game.num_tokens.copy(),
+            "own": game.authors[:, :width] == 0,
+            "points": game.points.copy(),
+            "agreed": game.agreed.copy(),
+            "turns": game.num_turns.copy(),
+            "forced": game.forced.copy(),
+            "seconds": time.monotonic() - started,
+            "network_seconds": sum(clock.seconds for clock in clocks),
+        }
+
+    def _deal(self, dealt: Sequence[tuple[int, Scenario]]) -> NegotiationGame:
+        settings = self.config.reinforce
+        seeds = [derive_seed(self.config.master_seed, "training dialogue", index) for index, _ in dealt]
+        rules = Rules(max_turns=settings.max_turns, complementary=settings.complementary)
+        return NegotiationGame([scenario for _, scenario in dealt], seeds, self.module[AGENTS[0]].net.vocabulary, rules)
+
+    def get_metrics(self) -> Any:
+        return self.metrics.reduce()
+
+    def get_state(self, components: Any = None, *, not_components: Any = None, **kwargs: Any) -> dict[str, Any]:
+        """The modules' state and its sequence number; dialogues carry no state from one call to the next."""
+        state: dict[str, Any] = {}
+        if self._check_component(COMPONENT_RL_MODULE, components, not_components):
+            state[COMPONENT_RL_MODULE] = self.module.get_state(
+                components=self._get_subcomponents(COMPONENT_RL_MODULE, components),
+                not_components=self._get_subcomponents(COMPONENT_RL_MODULE, not_components),
+                **kwargs,
+            )
+            state[WEIGHTS_SEQ_NO] = self._weights_seq_no
+        return state
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Takes newer weights; equal or older sequence numbers are ignored, 0 forces."""
+        if COMPONENT_RL_MODULE not in state:
+            return
+        number = state.get(WEIGHTS_SEQ_NO, 0)
+        if number == 0 or number > self._weights_seq_no:
+            weights = state[COMPONENT_RL_MODULE]
+            self.module.set_state(ray.get(weights) if isinstance(weights, ray.ObjectRef) else weights)
+            self._agents = None
+        self._weights_seq_no = max(self._weights_seq_no, number)
+
+    def weights_seq_no(self) -> int:
+        """Sequence number of the weights in use."""
+        return self._weights_seq_no
+
+
+class _Clocked:
+    """An agent that counts the seconds its networks take."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent, self.name, self.vocabulary = agent, agent.name, agent.vocabulary
+        self.seconds = 0.0
+
+    def join(self, view: Any) -> _Clocked:
+        session = self._timed(self._agent.join)(view)
+        self.speak, self.choose = self._timed(session.speak), self._timed(session.choose)
+        return self
+
+    def _timed(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*arguments: Any) -> Any:
+            started = time.monotonic()
+            try:
+                return call(*arguments)
+            finally:
+                self.seconds += time.monotonic() - started
+
+        return timed
