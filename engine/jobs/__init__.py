@@ -1,0 +1,1 @@
+"""Jobs: one verb of the command line each, a configuration and a function that runs it. Read `data.py` first."""

@@ -1,0 +1,371 @@
+"""The job behind `parley data`: list the corpora, get one, describe it, check it.
+
+Every function returns a frozen dataclass of plain values, ready to be printed as a table or, through
+`dataclasses.asdict`, as JSON. Screens and flags are the command line's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from envs.core.errors import DataError
+from envs.data.compiled import Split, open_corpus
+from envs.data.corpora import CorpusFile, CorpusSource, FileCorpus, corpora
+from envs.data.dealornodeal import CONTEXT_WORDS, FileLine, read_lines
+from envs.data.download import DownloadError, Progress, download, replacing
+from envs.data.raw_dealornodeal import rebuild_train
+from envs.data.root import data_root as resolve_data_root
+from envs.data.root import missing_files
+from envs.data.vocabulary import EOS_ID, UNK_ID, Vocabulary
+from envs.negotiation.scenario import DISAGREE_ID, DISCONNECT_ID, ITEM_TOKENS, NO_AGREEMENT_ID
+
+GENERATED = "generated on this machine"
+TRAIN_FILE = "train.txt"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorpusListing:
+    """One row of `parley data list`."""
+
+    name: str
+    summary: str
+    licence: str
+    where: str
+    """Folder of the files, or that the corpus is generated."""
+    present: bool
+    """Whether every file is there."""
+    missing: tuple[str, ...]
+    """Files that are not, with number of lines and size where they are fixed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorpusDelivery:
+    """What `parley data get` did."""
+
+    name: str
+    where: str
+    """Folder of the files, or that the corpus is generated."""
+    files: dict[str, str]
+    """What became of each file: "kept", "downloaded" or "rebuilt from data.txt"."""
+    compiled: str
+    """Folder of the compiled form."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """One thing that is wrong with a corpus."""
+
+    what: str
+    file: str
+    line: int | None
+    """Counted from 1; none when the file as a whole is wrong."""
+    got: str | None
+    fix: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorpusCheck:
+    """What `parley data check` found."""
+
+    name: str
+    where: str
+    num_dialogues: dict[str, int]
+    """Good dialogue lines of each split."""
+    num_selfplay: int
+    """Good self-play scenarios."""
+    problems: tuple[Problem, ...]
+    """Everything that is wrong, file by file."""
+
+    @property
+    def exit_status(self) -> int:
+        """0 when nothing is wrong, else 1."""
+        return int(bool(self.problems))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spread:
+    """How a number is spread over dialogues."""
+
+    mean: float
+    median: float
+    p95: float
+    max: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitInfo:
+    """One split of a corpus in numbers."""
+
+    name: str
+    num_dialogues: int
+    """Views of dialogues, one a line."""
+    num_tokens: int
+    """Dialogue tokens, markers included."""
+    num_loader_tokens: int
+    """The same with the six context numbers and six output tokens of each line, as the published loader counts."""
+    unknown_rate: float
+    """Share of dialogue tokens outside the vocabulary."""
+    tokens: Spread
+    """Tokens of a dialogue."""
+    turns: Spread
+    """Turns of a dialogue, the final `<selection>` included."""
+    words: Spread
+    """Words of an utterance, marker and `<eos>` left out."""
+    outcomes: dict[str, int]
+    """Dialogues that end in an allocation, disagreement, no agreement or disconnection."""
+    num_scenarios: int
+    """Distinct scenarios, sides in order."""
+    choices: Spread
+    """Legal selections of a dialogue, refusals included."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorpusInfo:
+    """What `parley data info` tells."""
+
+    name: str
+    summary: str
+    licence: str
+    where: str
+    compiled: str
+    num_words: int
+    """Word ids, the four specials included."""
+    threshold: int
+    """Words are kept that occur more often than this."""
+    num_item_tokens: int
+    num_context_values: int
+    splits: tuple[SplitInfo, ...]
+    num_selfplay: int
+    """Self-play scenarios."""
+    num_selfplay_distinct: int
+    """The same without repetitions, sides in order."""
+    selfplay_choices: Spread
+    """Legal selections of a self-play scenario."""
+
+
+def list_corpora(data_root: Path | None = None) -> list[CorpusListing]:
+    """Every registered corpus and whether its files are there."""
+    root = resolve_data_root(data_root)
+    listings = []
+    for name in corpora:
+        source: CorpusSource = corpora.get(name)
+        absent = _absent(source, root)
+        listings.append(
+            CorpusListing(
+                name=name,
+                summary=source.summary,
+                licence=source.licence,
+                where=_where(source, root),
+                present=not absent,
+                missing=tuple(file.describe() for file in absent),
+            )
+        )
+    return listings
+
+
+def get_corpus(name: str, data_root: Path | None = None, progress: Progress | None = None) -> CorpusDelivery:
+    """Downloads what is missing or wrong of a corpus, and compiles it.
+
+    Args:
+        name: a registered name, or `path/file.py:NAME`.
+        data_root: where its folder is made.
+        progress: told about every chunk of every download.
+
+    Raises:
+        DataError: an address cannot be reached (the message names each missing file and where to put it), or the files
+            cannot be written or read.
+    """
+    source: CorpusSource = corpora.get(name)
+    root = resolve_data_root(data_root)
+    files: dict[str, str] = {}
+    if isinstance(source, FileCorpus):
+        wrong = _absent(source, root)
+        wrong += [file for file in source.files if file not in wrong and file.mismatch(source.folder(root) / file.name)]
+        files = {file.name: "kept" for file in source.files if file not in wrong}
+        # The training split comes last, because rebuilding it needs the others.
+        for file in sorted(wrong, key=lambda file: file.name == TRAIN_FILE):
+            try:
+                files[file.name] = _obtain(source, file, root, progress)
+            except DownloadError as error:
+                raise _by_hand(source, root, error) from None
+    compiled = open_corpus(source, root)
+    return CorpusDelivery(name=source.name, where=_where(source, root), files=files, compiled=str(compiled.folder))
+
+
+def check_corpus(name: str, data_root: Path | None = None) -> CorpusCheck:
+    """Reads every line of a corpus and compares its files with what is published.
+
+    Args:
+        name: a registered name, or `path/file.py:NAME`.
+        data_root: where its folder lies.
+
+    Returns:
+        All that is wrong: missing files, files that differ from the published ones, and every broken line.
+    """
+    source: CorpusSource = corpora.get(name)
+    root = resolve_data_root(data_root)
+    text = source.read(root)
+    problems = [_problem(error) for error in text.broken]
+    folder = source.folder(root)
+    if folder is not None:
+        for file in source.files:
+            path = folder / file.name
+            difference = file.mismatch(path) if path.is_file() else ""
+            if difference:
+                what = f"the file differs from the published {file.describe()}"
+                fix = f"parley data get {name} puts the published file there"
+                problems.append(Problem(what=what, file=str(path), line=None, got=difference, fix=fix))
+    problems.sort(key=lambda problem: problem.file)
+    return CorpusCheck(
+        name=source.name,
+        where=_where(source, root),
+        num_dialogues={split: len(records) for split, records in text.splits.items()},
+        num_selfplay=len(text.selfplay),
+        problems=tuple(problems),
+    )
+
+
+def describe_corpus(name: str, data_root: Path | None = None) -> CorpusInfo:
+    """A corpus in numbers, counted on its compiled form.
+
+    Args:
+        name: a registered name, or `path/file.py:NAME`.
+        data_root: where its folder lies.
+
+    Raises:
+        DataError: files are missing or broken.
+    """
+    source: CorpusSource = corpora.get(name)
+    root = resolve_data_root(data_root)
+    corpus = open_corpus(source, root)
+    return CorpusInfo(
+        name=source.name,
+        summary=source.summary,
+        licence=source.licence,
+        where=_where(source, root),
+        compiled=str(corpus.folder),
+        num_words=len(corpus.vocabulary),
+        threshold=source.threshold,
+        num_item_tokens=len(ITEM_TOKENS),
+        num_context_values=len(CONTEXT_WORDS),
+        splits=tuple(_split_info(name, split, corpus.vocabulary) for name, split in corpus.splits.items()),
+        num_selfplay=len(corpus.selfplay),
+        num_selfplay_distinct=len(set(corpus.selfplay)),
+        selfplay_choices=_choices(np.array([scenario.counts for scenario in corpus.selfplay])),
+    )
+
+
+def _obtain(source: FileCorpus, file: CorpusFile, root: Path, progress: Progress | None) -> str:
+    target = source.folder(root) / file.name
+    rebuildable = file.name == TRAIN_FILE and source.raw is not None
+    if rebuildable and (target.parent / str(source.raw)).is_file():
+        return _rebuild(source, file, root, progress)
+    try:
+        download(_address(source, file.name), target, file.mismatch, progress)
+    except DownloadError:
+        # Some copies of the published repository lack the file.
+        if not rebuildable:
+            raise
+        return _rebuild(source, file, root, progress)
+    return "downloaded"
+
+
+def _rebuild(source: FileCorpus, file: CorpusFile, root: Path, progress: Progress | None) -> str:
+    folder, raw_name = source.folder(root), str(source.raw)
+    held_out = [line for split in ("val", "test") for line in read_lines(folder / f"{split}.txt")]
+    with replacing(folder / file.name) as draft:
+        raw = folder / raw_name
+        if not raw.is_file():
+            raw = draft.with_name(raw_name)
+            download(_address(source, raw_name), raw, lambda path: "", progress)
+        lines = rebuild_train(read_lines(raw), held_out, str(raw))
+        draft.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="")
+        difference = file.mismatch(draft)
+        if difference:
+            raise DownloadError(f"{file.name} rebuilt from {raw_name} is not the published one", where=raw, got=difference)
+    return f"rebuilt from {raw_name}"
+
+
+def _address(source: FileCorpus, name: str) -> str:
+    if source.address is None:
+        raise DownloadError("the corpus has no address to download from", got=source.name)
+    return f"{source.address}/{name}"
+
+
+def _by_hand(source: FileCorpus, root: Path, error: DownloadError) -> DataError:
+    folder = source.folder(root)
+    wanted = "; ".join(file.describe() for file in source.files if _lacks(folder, file))
+    instead = f" ({source.raw} will do in place of {TRAIN_FILE}: put it there and run this again)" if source.raw else ""
+    return DataError(
+        f"the corpus {source.name!r} cannot be downloaded: {error.what}",
+        where=error.where,
+        got=error.got,
+        fix=f"put these files from {source.obtain} into {folder}: {wanted}{instead}; then parley data check {source.name}",
+    )
+
+
+def _lacks(folder: Path, file: CorpusFile) -> bool:
+    return not (folder / file.name).is_file() or bool(file.mismatch(folder / file.name))
+
+
+def _absent(source: CorpusSource, root: Path) -> list[CorpusFile]:
+    folder = source.folder(root)
+    if folder is None:
+        return []
+    names = missing_files(folder, [file.name for file in source.files])
+    return [file for file in source.files if file.name in names]
+
+
+def _where(source: CorpusSource, root: Path) -> str:
+    folder = source.folder(root)
+    return GENERATED if folder is None else str(folder)
+
+
+def _problem(error: DataError) -> Problem:
+    place = error.where if isinstance(error.where, FileLine) else FileLine(str(error.where), 0)
+    got = None if error.got is None else str(error.got)
+    return Problem(what=error.what, file=place.source, line=place.line or None, got=got, fix=error.fix)
+
+
+def _split_info(name: str, split: Split, vocabulary: Vocabulary) -> SplitInfo:
+    values, starts = split.token_values, split.offsets[:-1]
+    is_marker = np.isin(values, (vocabulary.you_id, vocabulary.them_id))
+    turn_starts = np.flatnonzero(is_marker)
+    turn_lengths = np.diff(np.append(turn_starts, len(values)))
+    closing = values[turn_starts + turn_lengths - 1]
+    counts = split.contexts[:, ::2]
+    kinds = split.outputs[:, 0]
+    refusals = {"disagree": DISAGREE_ID, "no_agreement": NO_AGREEMENT_ID, "disconnect": DISCONNECT_ID}
+    outcomes = {kind: int((kinds == token).sum()) for kind, token in refusals.items()}
+    return SplitInfo(
+        name=name,
+        num_dialogues=len(split),
+        num_tokens=len(values),
+        num_loader_tokens=len(values) + len(split) * (split.contexts.shape[1] + split.outputs.shape[1]),
+        unknown_rate=float((values == UNK_ID).mean()) if len(values) else 0.0,
+        tokens=_spread(split.lengths),
+        turns=_spread(np.add.reduceat(is_marker, starts) if len(split) else starts),
+        words=_spread(turn_lengths[closing == EOS_ID] - 2),
+        outcomes={"items": int((kinds < DISAGREE_ID).sum()), **outcomes},
+        num_scenarios=len(np.unique(np.hstack([split.contexts, split.partner_values]), axis=0)),
+        choices=_choices(counts),
+    )
+
+
+def _choices(counts: np.ndarray) -> Spread:
+    """Legal selections for counts (n, 3): every allocation and two refusals."""
+    return _spread((counts + 1).prod(axis=1) + 2)
+
+
+def _spread(values: np.ndarray) -> Spread:
+    if not len(values):
+        return Spread(mean=0.0, median=0.0, p95=0.0, max=0.0)
+    return Spread(
+        mean=float(values.mean()),
+        median=float(np.median(values)),
+        p95=float(np.percentile(values, 95)),
+        max=float(values.max()),
+    )
