@@ -1,1 +1,4 @@
-"""Jobs: one verb of the command line each, a configuration and a function that runs it. Read `data.py` first."""
+"""Jobs: one verb of the command line each, a configuration and a function that runs it.
+
+Read `job.py` for what a job is and `catalogue.py` for the list of them.
+"""

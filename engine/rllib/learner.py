@@ -11,9 +11,11 @@ from typing import Any
 
 import torch
 from ray.rllib.core.learner.torch.torch_learner import TorchLearner
+from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
 from torch import Tensor
 
 from engine.attacks.reinforce import ReinforceConfig, kl_to_reference, policy_gradient_loss
+from envs.core.seeds import derive_seed
 from policies.negotiator.speaker import load_model
 
 RELEASED_MOMENTUM = 0.1
@@ -28,6 +30,17 @@ class DialogueLearner(TorchLearner):
         if self._reinforce.kl_weight > 0:
             # Always from the checkpoint training started at: a copy of the present weights would move after a resume.
             self._reference = load_model(Path(self.config.start_checkpoint)).to(self._device).requires_grad_(False)
+
+    def before_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
+        """Names the dropout of an update by the dialogues behind it, so that a resumed training repeats it exactly."""
+        super().before_gradient_based_update(timesteps=timesteps)
+        self._dropout_seed = derive_seed(self.config.master_seed, "dropout", timesteps[NUM_ENV_STEPS_SAMPLED_LIFETIME])
+
+    def _uncompiled_update(self, batch: dict[str, Any], **kwargs: Any) -> Any:
+        devices = [self._device] if self._device.type == "cuda" else []
+        with torch.random.fork_rng(devices=devices):
+            torch.manual_seed(self._dropout_seed)
+            return super()._uncompiled_update(batch, **kwargs)
 
     @property
     def _reinforce(self) -> ReinforceConfig:

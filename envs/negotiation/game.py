@@ -276,6 +276,8 @@ class SideView:
         """(B, T) int64: the dialogue so far, own turns marked `YOU:`."""
         self.num_tokens = game.num_tokens
         """(B,) int64: how many of `tokens` have been said."""
+        self.num_turns = game.num_turns
+        """(B,) int64: how many utterances have been said."""
         self.uniforms = game.uniforms
         """(B, T) float64 in [0, 1): the draw that decides the token at each position."""
 

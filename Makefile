@@ -1,0 +1,52 @@
+# Every target sets itself up: a stamp per kind of set-up, redone only when pyproject.toml or constraints.txt changes.
+PYTHON ?= python3
+PYTEST_ARGS ?=
+VENV := .venv
+BIN := $(VENV)/bin
+USE := $(VENV)/.parley-use
+DEV := $(VENV)/.parley-dev
+INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt --editable
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint types contracts check clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
+
+demo: $(USE) ## train, self-play and attack on the built-in corpus, then write runs/demo/report.html
+	@$(BIN)/parley demo
+
+test: $(DEV) ## every test that needs neither a GPU nor downloaded data
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(DEV) ## ruff
+	@$(BIN)/ruff check .
+
+types: $(DEV) ## mypy
+	@$(BIN)/mypy
+
+contracts: $(DEV) ## who may import whom
+	@$(BIN)/lint-imports
+
+check: lint types contracts test ## all of the above
+
+clean: ## remove the set-up and every cache, keep the runs
+	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "Parley needs Python 3.11 or newer." >&2; \
+	  echo "  got:   $$($(PYTHON) --version 2>&1)" >&2; \
+	  echo "  fix:   make $(MAKECMDGOALS) PYTHON=python3.11" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV)
+
+$(USE): pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Setting up $(VENV) (the first time takes some minutes)"
+	@$(INSTALL) .
+	@touch $@
+
+$(DEV): pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Setting up $(VENV) with the developers' tools (the first time takes some minutes)"
+	@$(INSTALL) ".[dev]"
+	@touch $@ $(USE)

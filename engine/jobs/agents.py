@@ -1,0 +1,102 @@
+"""Agents by name: scripted bargainers, a person, or a checkpoint folder of a trained model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from envs.core.errors import CheckpointError, ConfigError
+from envs.core.registry import Registry, nearest
+from envs.data.vocabulary import Vocabulary
+from envs.negotiation.game import Agent
+
+CHECKPOINT = "checkpoint"
+"""Name of the checkpoint folder inside a run."""
+
+agents = Registry("agent", "parley.agents")
+agents.register("scripted", "fair-minded scripted bargainer", "envs.negotiation.bargainers:scripted")
+agents.register("scripted-tough", "scripted bargainer that holds out", "envs.negotiation.bargainers:scripted_tough")
+agents.register("human", "you, at the terminal", "engine.jobs.person:Person")
+
+
+def checkpoint_folder(spec: str) -> Path | None:
+    """The checkpoint that a name stands for: a checkpoint folder, or a run that holds one; None for anything else."""
+    path = Path(spec)
+    for folder in (path, path / CHECKPOINT):
+        if (folder / "weights.safetensors").is_file():
+            return folder
+    return None
+
+
+def require_checkpoint(spec: str, option: str) -> Path:
+    """The checkpoint that a name stands for.
+
+    Raises:
+        CheckpointError: there is none, with what to do.
+    """
+    folder = checkpoint_folder(spec)
+    if folder is None:
+        raise CheckpointError(
+            f"{option} needs a checkpoint and there is none",
+            where=spec,
+            fix="name a run or checkpoint folder; parley train negotiator makes one",
+        )
+    return folder
+
+
+def vocabulary_of(spec: str) -> Vocabulary | None:
+    """The vocabulary that an agent brings along: a checkpoint's own; None for agents that take any."""
+    folder = checkpoint_folder(spec)
+    return None if folder is None else Vocabulary.load(folder / "vocabulary.json")
+
+
+def shared_vocabulary(specs: dict[str, str]) -> Vocabulary:
+    """The one vocabulary in which agents can talk.
+
+    Args:
+        specs: agents by the option that named them.
+
+    Raises:
+        CheckpointError: two checkpoints have different vocabularies.
+    """
+    found = {option: vocabulary for option, spec in specs.items() if (vocabulary := vocabulary_of(spec)) is not None}
+    if not found:
+        from envs.negotiation.wording import bargainer_vocabulary
+
+        return bargainer_vocabulary()
+    first_option, first = next(iter(found.items()))
+    for option, vocabulary in found.items():
+        if vocabulary.digest != first.digest:
+            raise CheckpointError(
+                f"{first_option} and {option} speak different vocabularies",
+                where=f"{specs[first_option]} and {specs[option]}",
+                got=f"{len(first)} words ({first.digest}) and {len(vocabulary)} words ({vocabulary.digest})",
+                fix="use agents trained on the same corpus",
+            )
+    return first
+
+
+def make_agent(spec: str, vocabulary: Vocabulary, temperature: float = 0.5) -> Agent:
+    """The agent that a name stands for.
+
+    Args:
+        spec: a checkpoint or run folder, a registered name, or `path/file.py:Name` for a factory that takes a vocabulary.
+        vocabulary: of the game.
+        temperature: of a model's word distribution.
+
+    Raises:
+        ConfigError: nothing is called that.
+        CheckpointError: the checkpoint is damaged or of another kind.
+    """
+    folder = checkpoint_folder(spec)
+    if folder is not None:
+        from policies.negotiator.speaker import load_agent
+
+        return load_agent(folder, name=spec, temperature=temperature)
+    if spec in agents or ".py:" in spec:
+        factory: Any = agents.get(spec)
+        return factory(vocabulary)
+    raise ConfigError(
+        f"no agent is called {spec!r}{nearest(spec, agents)}",
+        fix=f"name a run or checkpoint folder, one of {', '.join(agents)}, or path/file.py:Name",
+    )

@@ -1,0 +1,132 @@
+"""Attacks on a negotiation agent, evaluated: `parley attack rl` and `parley attack transfer` (Cheng et al. 2019).
+
+Both are matches under the complementary rule; `rl` plays a trained adversary, `transfer` an ordinary speaker that plugs
+in sentences which won elsewhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from engine.attacks.transfer import PAPER_SENTENCE, PAPER_TURN, last_sentences
+from engine.jobs.agents import require_checkpoint
+from engine.jobs.job import Job, Result, Watcher
+from engine.jobs.match import UNCHECKED, Cast, MatchConfig, finish, play_match
+from engine.store.run_folder import RunFolder
+from envs.core.config import check
+from envs.core.errors import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackConfig:
+    """Who is attacked, and through whom."""
+
+    target: str = "runs/negotiator"
+    """The attacked agent: run or checkpoint folder, or any agent's name."""
+    speaker: str = "runs/adversary"
+    """Who speaks for the attacker: the trained adversary (rl), or the agent that sentences are plugged into (transfer)."""
+    judge: str = ""
+    """Checkpoint whose perplexity measures fluency, such as the supervised agent; the target's when empty."""
+    dialogues: int = 2000
+    """Number of dialogues."""
+    scenarios: str = "random"
+    """"random" for random legal scenarios, a corpus name for its self-play scenarios in turn, or a file of them."""
+    temperature: float = 0.5
+    """Of the models' word distributions; 0 takes the likeliest word."""
+    seed: int = 1
+    """Master seed."""
+    workers: int = 0
+    """Ray actors that play; 0 plays in this process without Ray."""
+    gpus_per_worker: float = 0.0
+    """GPUs, or a fraction of one, for each actor."""
+    address: str = ""
+    """Address of a Ray cluster; a local one when empty."""
+    data_root: Path | None = None
+    """Where corpora lie; PARLEY_DATA or the user cache folder when not given."""
+
+    def match(self) -> MatchConfig:
+        """The same as a match under the attack's rule."""
+        shared = {name: value for name, value in vars(self).items() if name in MatchConfig.__dataclass_fields__}
+        return MatchConfig(adversary=self.speaker, complementary=True, **shared)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransferSettings:
+    """Where the sentences come from and when they are said."""
+
+    source: str = ""
+    """Run of an attack whose adversary's last sentences are collected."""
+    sentence: str = ""
+    """One fixed sentence instead, words separated by blanks."""
+    min_advantage: int = 4
+    """Points by which a collected sentence's adversary must have won."""
+    max_sentences: int = 100
+    """Keep at most this many collected sentences, the most frequent ones."""
+    turn: int = PAPER_TURN
+    """Utterances that must have been said before the sentence is."""
+
+    def __post_init__(self) -> None:
+        check(self, "max_sentences", self.max_sentences >= 1, "at least 1")
+        check(self, "turn", self.turn >= 0, "at least 0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransferConfig(AttackConfig):
+    """The transfer attack."""
+
+    transfer: TransferSettings = field(default_factory=TransferSettings)
+    """What is plugged in."""
+
+
+def run_rl(config: AttackConfig, path: Path, watcher: Watcher) -> Result:
+    """Plays a trained adversary against the target."""
+    require_checkpoint(config.speaker, "--speaker")
+    return _run(ATTACK_RL, config, Cast(config.match()), path, watcher, "RL attack")
+
+
+def run_transfer(config: TransferConfig, path: Path, watcher: Watcher) -> Result:
+    """Plugs sentences that won elsewhere into an ordinary speaker's dialogues."""
+    settings = config.transfer
+    if bool(settings.source) == bool(settings.sentence):
+        raise ConfigError(
+            "the transfer attack needs one source of sentences",
+            got=f"source {settings.source!r}, sentence {settings.sentence!r}",
+            fix="give transfer.source=RUN (an attack rl run) or transfer.sentence=TEXT",
+        )
+    if settings.sentence:
+        sentences = [settings.sentence]
+    else:
+        rows = RunFolder.load(Path(settings.source)).read_rows().to_pylist()
+        sentences = last_sentences(rows, settings.min_advantage, settings.max_sentences)
+    watcher.say(f"{len(sentences)} sentences to plug in, such as: {sentences[0] if sentences else '(none)'}")
+    if not sentences:
+        raise ConfigError(
+            "no adversary's dialogue in the source is good enough to take a sentence from",
+            where=settings.source,
+            got=f"none won by {settings.min_advantage} points or more",
+            fix="lower transfer.min_advantage, or name the run of a stronger attack",
+        )
+    cast = Cast(config.match(), tuple(sentences), settings.turn)
+    return _run(ATTACK_TRANSFER, config, cast, path, watcher, "transfer attack")
+
+
+def _run(job: Job, config: AttackConfig, cast: Cast, path: Path, watcher: Watcher, title: str) -> Result:
+    with RunFolder.open(path, config, job=job.name, unchecked=UNCHECKED) as folder:
+        play_match(folder, cast, watcher)
+        words = f"{config.dialogues} dialogues on {config.scenarios} scenarios, seed {config.seed}; the target alone chooses."
+        return finish(folder, f"{title} on {config.target}", words)
+
+
+def transfer_from_rl() -> TransferConfig:
+    """Sentences collected from an RL attack's best dialogues (Cheng et al. 2019, section 4.2)."""
+    return TransferConfig(speaker="runs/negotiator", transfer=TransferSettings(source="runs/attack-rl"))
+
+
+def fixed_sentence() -> TransferConfig:
+    """The paper's one fixed sentence (Cheng et al. 2019, section 7.2)."""
+    return TransferConfig(speaker="runs/negotiator", transfer=TransferSettings(sentence=PAPER_SENTENCE))
+
+
+ATTACK_RL = Job("attack-rl", AttackConfig, {"cheng2019": AttackConfig}, run_rl)
+ATTACK_TRANSFER = Job("attack-transfer", TransferConfig, {"cheng2019": transfer_from_rl, "fixed": fixed_sentence}, run_transfer)

@@ -1,0 +1,280 @@
+"""Two agents play N dialogues: `parley selfplay`, and the evaluation of every attack on the negotiation game.
+
+Dialogues are cut into shards of fixed composition and played by workers (Ray actors, or this process); a worker plays a
+shard's dialogues side by side. Each dialogue has its own scenario and seed, by its number and the master seed alone.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from engine.jobs.agents import checkpoint_folder, make_agent, shared_vocabulary
+from engine.jobs.job import Job, Result, Watcher
+from engine.metrics.negotiation import METRICS, negotiation_metrics
+from engine.runtime.pool import Progress
+from engine.runtime.record import record_shards
+from engine.runtime.session import connect
+from engine.runtime.sharding import Shard, make_shards
+from engine.store.run_folder import RunFolder
+from engine.store.schemas import OK, SCHEMA_VERSION
+from envs.core.config import check
+from envs.core.errors import ConfigError
+from envs.core.seeds import derive_seed, stream
+from envs.data.compiled import load_corpus
+from envs.data.dealornodeal import parse_scenarios, read_lines
+from envs.data.vocabulary import Vocabulary
+from envs.negotiation.game import NOBODY, Agent, NegotiationGame, Rules, play
+from envs.negotiation.scenario import ITEM_TOKENS, Scenario, random_scenario, selection_table
+
+RANDOM = "random"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatchConfig:
+    """Who plays whom, on which scenarios."""
+
+    adversary: str
+    """Agent on side 0: run or checkpoint folder, registered name, or path/file.py:Name."""
+    target: str
+    """Agent on side 1."""
+    dialogues: int = 2000
+    """Number of dialogues."""
+    scenarios: str = RANDOM
+    """"random" for random legal scenarios, a corpus name for its self-play scenarios in turn, or a file of them."""
+    judge: str = ""
+    """Checkpoint whose perplexity measures fluency, such as the supervised agent; the target's when empty."""
+    temperature: float = 0.5
+    """Of the models' word distributions; 0 takes the likeliest word."""
+    complementary: bool = False
+    """The target alone chooses and the adversary is given the complement (the attacks' rule)."""
+    max_turns: int = 20
+    """Utterances after which the end of a dialogue is forced."""
+    seed: int = 1
+    """Master seed."""
+    shard_size: int = 250
+    """Dialogues played side by side, saved together; changing it changes rounding in the last digit."""
+    workers: int = 0
+    """Ray actors that play; 0 plays in this process without Ray."""
+    gpus_per_worker: float = 0.0
+    """GPUs, or a fraction of one, for each actor."""
+    address: str = ""
+    """Address of a Ray cluster; a local one when empty."""
+    data_root: Path | None = None
+    """Where corpora lie; PARLEY_DATA or the user cache folder when not given."""
+
+    def __post_init__(self) -> None:
+        check(self, "dialogues", self.dialogues >= 1, "at least 1")
+        check(self, "temperature", self.temperature >= 0, "at least 0")
+        check(self, "max_turns", self.max_turns >= 1, "at least 1")
+        check(self, "seed", self.seed >= 0, "at least 0")
+        check(self, "shard_size", self.shard_size >= 1, "at least 1")
+        check(self, "workers", self.workers >= 0, "at least 0")
+        check(self, "gpus_per_worker", self.gpus_per_worker >= 0, "at least 0")
+
+
+UNCHECKED = ("workers", "gpus_per_worker", "address", "data_root")
+"""Settings that change how a match is run and not its rows; a resumed run may differ in them."""
+
+@dataclass(frozen=True)
+class Cast:
+    """The agents of a match, made afresh in each worker from their names.
+
+    Args:
+        config: who plays whom.
+        adversary_sentences: for the transfer attack, what its speaker plugs in; empty for an ordinary adversary.
+        adversary_turn: for the transfer attack, utterances that must be behind it.
+    """
+
+    config: MatchConfig
+    adversary_sentences: tuple[str, ...] = ()
+    adversary_turn: int = 0
+
+    def vocabulary(self) -> Vocabulary:
+        """What both sides speak.
+
+        Raises:
+            CheckpointError: they speak different vocabularies.
+        """
+        specs = {"the adversary": self.config.adversary, "the target": self.config.target}
+        return shared_vocabulary(specs | ({"the judge": self.config.judge} if self.config.judge else {}))
+
+    def agents(self) -> tuple[Agent, Agent]:
+        """The adversary and the target."""
+        vocabulary, temperature = self.vocabulary(), self.config.temperature
+        adversary = make_agent(self.config.adversary, vocabulary, temperature)
+        if self.adversary_sentences:
+            from engine.attacks.transfer import TransferAgent
+
+            adversary = TransferAgent(adversary, self.adversary_sentences, self.adversary_turn)
+        return adversary, make_agent(self.config.target, vocabulary, temperature)
+
+
+class MatchWorker:
+    """Plays shards of dialogues and returns their rows."""
+
+    def __init__(self, cast: Cast) -> None:
+        self.config, self.vocabulary = cast.config, cast.vocabulary()
+        self.agents = cast.agents()
+        self.judge = None
+        folder = checkpoint_folder(self.config.judge or self.config.target)
+        if folder is not None:
+            from policies.negotiator.speaker import load_model
+
+            self.judge = load_model(folder)
+        if self.config.gpus_per_worker > 0:
+            self._move_to_gpu()
+
+    def run(self, shard: Shard[Scenario]) -> list[dict[str, Any]]:
+        """One row per dialogue (`engine.store.schemas.DIALOGUES`)."""
+        seeds = [dialogue_seed(self.config.seed, key) for key in shard.keys]
+        rules = Rules(max_turns=self.config.max_turns, complementary=self.config.complementary)
+        game = play(NegotiationGame(shard.items, seeds, self.vocabulary, rules), self.agents)
+        rows = [dialogue_row(game, row, key) for row, key in enumerate(shard.keys)]
+        if self.judge is not None:
+            from policies.negotiator.scoring import utterance_nll
+
+            for side, name in enumerate(("nll_adversary", "nll_target")):
+                for row, nats in zip(rows, utterance_nll(self.judge, game, side)[0].tolist(), strict=True):
+                    row[name] = nats
+        return rows
+
+    def _move_to_gpu(self) -> None:
+        from policies.negotiator.speaker import NegotiatorAgent
+
+        moved = [
+            NegotiatorAgent(agent.model.to("cuda"), agent.name, agent.temperature) if isinstance(agent, NegotiatorAgent) else agent
+            for agent in self.agents
+        ]
+        self.agents = (moved[0], moved[1])
+        self.judge = None if self.judge is None else self.judge.to("cuda")
+
+
+def dialogue_seed(seed: int, key: str) -> int:
+    """The seed of a dialogue, by the master seed and its key."""
+    return derive_seed(seed, "dialogue", key)
+
+
+def dialogue_row(game: NegotiationGame, row: int, key: str) -> dict[str, Any]:
+    """A finished dialogue as a row of `engine.store.schemas.DIALOGUES`; likelihoods are left null."""
+    scenario = game.scenarios[row]
+    written = game.authors[row]
+    adversary, target = (
+        [ITEM_TOKENS[token] for token in selection_table(scenario.counts)[selection]] for selection in game.selections[row]
+    )
+    return {
+        "item_key": key,
+        "status": OK,
+        "error": None,
+        "seed": game.seeds[row],
+        "schema_version": SCHEMA_VERSION,
+        "counts": list(scenario.counts),
+        "values_adversary": list(scenario.values[0]),
+        "values_target": list(scenario.values[1]),
+        "first_speaker": int(game.first_speakers[row]),
+        "turns": [{"side": side, "words": " ".join(words)} for side, words in game.transcript(row)],
+        "agreed": bool(game.agreed[row]),
+        "forced": bool(game.forced[row]),
+        "ended_by": NOBODY if game.forced[row] else int(game.to_move[row]),
+        "points_adversary": int(game.points[row, 0]),
+        "points_target": int(game.points[row, 1]),
+        "selection_adversary": adversary,
+        "selection_target": target,
+        "pareto": game.is_pareto(row),
+        "num_turns": int(game.num_turns[row]),
+        "num_words_adversary": int(np.count_nonzero(written == 0)),
+        "num_words_target": int(np.count_nonzero(written == 1)),
+        "nll_adversary": None,
+        "nll_target": None,
+    }
+
+
+def match_scenarios(config: MatchConfig) -> dict[str, Scenario]:
+    """The scenario of each dialogue by its key, "000000" onwards.
+
+    Raises:
+        ConfigError: `scenarios` names neither a corpus nor a file.
+        DataError: the file or corpus is missing or broken.
+    """
+    keys = [f"{number:06d}" for number in range(config.dialogues)]
+    if config.scenarios == RANDOM:
+        return {key: random_scenario(stream(config.seed, "scenario", key)) for key in keys}
+    path = Path(config.scenarios)
+    if path.is_file():
+        scenarios, errors = parse_scenarios(read_lines(path), str(path))
+        if errors:
+            raise errors[0]
+    else:
+        scenarios = load_corpus(config.scenarios, config.data_root).selfplay
+    if not scenarios:
+        raise ConfigError("there are no scenarios to play", where=config.scenarios, fix="name a file of context lines, two a scenario")
+    return {key: scenarios[number % len(scenarios)] for number, key in enumerate(keys)}
+
+
+def play_match(run: RunFolder, cast: Cast, watcher: Watcher) -> None:
+    """Plays what the run does not hold yet.
+
+    Raises:
+        ClusterError: Ray cannot be reached or lacks room for the workers.
+        RunError: the disk refuses.
+    """
+    config = cast.config
+    cast.agents()  # Names and vocabularies are checked here, before anything is started.
+    shards = make_shards(match_scenarios(config), config.shard_size)
+    watcher.stage(f"{config.adversary} against {config.target}", config.dialogues, "dialogues")
+    before = len(run.done_keys())
+
+    def on_progress(progress: Progress) -> None:
+        watcher.advance(before + progress.num_done, f"{progress.num_workers} workers, {progress.num_failed} failed")
+
+    record = partial(
+        record_shards,
+        run,
+        MatchWorker,
+        (cast,),
+        shards,
+        seed_of=partial(dialogue_seed, config.seed),
+        num_workers=config.workers,
+        num_gpus_per_worker=config.gpus_per_worker,
+        on_progress=on_progress,
+    )
+    if config.workers == 0:
+        record()
+        return
+    with connect(config.address or None, num_cpus=None if config.address else max(config.workers, os.cpu_count() or 1)):
+        record()
+
+
+def run(config: MatchConfig, path: Path, watcher: Watcher) -> Result:
+    """Plays the match into the run folder `path` and summarises it."""
+    with RunFolder.open(path, config, job=SELFPLAY.name, unchecked=UNCHECKED) as folder:
+        play_match(folder, Cast(config), watcher)
+        title = f"{config.adversary} against {config.target}"
+        return finish(folder, title, f"{config.dialogues} dialogues on {config.scenarios} scenarios, seed {config.seed}.")
+
+
+def finish(folder: RunFolder, title: str, description: str) -> Result:
+    """Writes the metrics and the report of a played match."""
+    metrics = negotiation_metrics(folder.read_rows().to_pylist())
+    folder.write_summary(metrics, {"title": title, "description": description})
+    return Result(
+        run=folder.path,
+        title=title,
+        metrics=metrics,
+        legend=METRICS,
+        files=(folder.path / "summary.json", folder.path / "rows"),
+        next_commands=(f"parley report {folder.path}",),
+    )
+
+
+def scripted() -> MatchConfig:
+    """A fair scripted bargainer against a tough one; needs no training."""
+    return MatchConfig(adversary="scripted", target="scripted-tough")
+
+
+SELFPLAY = Job("selfplay", MatchConfig, {"scripted": scripted}, run)

@@ -1,0 +1,136 @@
+"""Supervised training of a negotiation agent: `parley train negotiator`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from engine.jobs.agents import CHECKPOINT
+from engine.jobs.job import Job, Result, Watcher
+from engine.metrics.statistics import Metric, count
+from engine.store.run_folder import RunFolder
+from envs.core.config import check
+from envs.data.compiled import load_corpus
+from policies.negotiator.fit import FitConfig
+
+STATE = "training.safetensors"
+
+LEGEND = {
+    "validation_ppl": Metric("validation perplexity, released formula", "lower: better", "padding above the line, first tokens below"),
+    "validation_ppl_per_token": Metric("validation perplexity per token", "lower: better", "exp of the mean over predicted tokens"),
+    "validation_selection_ppl": Metric("validation selection perplexity", "lower: better", "released formula, the stopping criterion"),
+    "validation_selection_accuracy": Metric("validation selections all right", "higher: better", "share with all six heads right"),
+    "test_ppl": Metric("test perplexity, released formula", "lower: better", "padding above the line, first tokens below"),
+    "test_ppl_per_token": Metric("test perplexity per token", "lower: better", "exp of the mean over predicted tokens"),
+    "test_selection_ppl": Metric("test selection perplexity", "lower: better", "released formula"),
+    "test_selection_accuracy": Metric("test selections all right", "higher: better", "share with all six heads right"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainNegotiatorConfig:
+    """What is fitted to what."""
+
+    corpus: str = "embedded"
+    """Registered corpus (parley data list) or path/file.py:NAME."""
+    data_root: Path | None = None
+    """Where corpora lie; PARLEY_DATA or the user cache folder when not given."""
+    seed: int = 1
+    """Master seed."""
+    threads: int = 1
+    """CPU threads that the training computes with."""
+    device: str = "cpu"
+    """Torch device, such as cpu or cuda."""
+    fit: FitConfig = field(default_factory=FitConfig)
+    """The recipe."""
+
+    def __post_init__(self) -> None:
+        check(self, "seed", self.seed >= 0, "at least 0")
+        check(self, "threads", self.threads >= 1, "at least 1")
+
+
+UNCHECKED = ("data_root", "device", "threads")
+
+
+def demo() -> TrainNegotiatorConfig:
+    """A small agent for the embedded corpus, fitted in about a minute of one core."""
+    return TrainNegotiatorConfig(fit=FitConfig(max_epochs=6, patience=6, batch_size=64, learning_rate=3e-3))
+
+
+def lewis2017() -> TrainNegotiatorConfig:
+    """The agent of Lewis et al. 2017 by their released recipe (SGD, 30 epochs and annealing), on Deal or No Deal."""
+    recipe = FitConfig(optimiser="sgd", learning_rate=1.0, momentum=0.1, batch_size=16, max_epochs=30, patience=30)
+    return TrainNegotiatorConfig(corpus="dealornodeal", fit=recipe)
+
+
+def fast() -> TrainNegotiatorConfig:
+    """The same agent on Deal or No Deal, fitted with Adam in half the epochs."""
+    return TrainNegotiatorConfig(corpus="dealornodeal", fit=FitConfig(max_epochs=14, patience=14, learning_rate=2e-3))
+
+
+def run(config: TrainNegotiatorConfig, path: Path, watcher: Watcher) -> Result:
+    """Fits a negotiator, resuming exactly at the last finished epoch, and stores it as `checkpoint`."""
+    import torch
+
+    from policies.checkpoint import Checkpoint
+    from policies.negotiator.evaluation import Fitness, evaluate
+    from policies.negotiator.fit import Epoch, Fit
+    from policies.negotiator.model import Negotiator
+    from policies.negotiator.speaker import KIND
+
+    torch.set_num_threads(config.threads)
+    corpus = load_corpus(config.corpus, config.data_root)
+    train, validation, test = (corpus.splits[name] for name in ("train", "val", "test"))
+    with RunFolder.open(path, config, job=TRAIN_NEGOTIATOR.name, unchecked=UNCHECKED) as folder:
+        model = Negotiator(corpus.vocabulary, config.fit.sizes).to(config.device)
+        fit = Fit(model, train, validation, config.fit, config.seed, path / STATE)
+        if fit.history:
+            watcher.say(f"resumed after epoch {len(fit.history)}")
+
+        def on_epoch(epoch: Epoch) -> None:
+            folder.event("epoch", **epoch.as_row())
+            fitness = epoch.validation
+            watcher.say(
+                f"epoch {epoch.number:2d} ({epoch.stage}): training perplexity {epoch.train_perplexity:.2f}, validation "
+                f"{fitness.perplexity_reference:.2f}, selection {fitness.selection_perplexity:.3f}, {epoch.seconds:.0f} s"
+            )
+
+        def on_batch(epoch: int, done: int, total: int) -> None:
+            if done == 1:
+                watcher.stage(f"epoch {epoch}", total, "batches")
+            watcher.advance(done)
+
+        model = fit.run(on_epoch, on_batch)
+        provenance = {"role": "supervised", "corpus": corpus.name, "corpus_key": corpus.folder.name, "seed": config.seed}
+        Checkpoint(KIND, asdict(config.fit.sizes), provenance, corpus.vocabulary, model.state_dict()).save(path / CHECKPOINT)
+        metrics = {}
+        for split, fitness in (("validation", evaluate(model, validation)), ("test", evaluate(model, test))):
+            size = len(validation if split == "validation" else test)
+            for name, value in _figures(fitness).items():
+                metrics[f"{split}_{name}"] = count(value, size)
+        title = f"negotiator on {corpus.name}"
+        folder.write_summary(metrics, {"title": title, "description": f"Supervised training, seed {config.seed}."})
+    return Result(
+        run=path,
+        title=title,
+        metrics=metrics,
+        legend=LEGEND,
+        files=(path / CHECKPOINT, path / "summary.json"),
+        next_commands=(
+            f"parley selfplay --adversary {path} --target {path}",
+            f"parley train adversary --target {path} --run runs/adversary",
+        ),
+    )
+
+
+def _figures(fitness: Fitness) -> dict[str, float]:
+    return {
+        "ppl": fitness.perplexity_reference,
+        "ppl_per_token": fitness.perplexity,
+        "selection_ppl": fitness.selection_perplexity,
+        "selection_accuracy": fitness.selection_accuracy,
+    }
+
+
+PRESETS = {"fast": fast, "lewis2017": lewis2017, "demo": demo}
+TRAIN_NEGOTIATOR = Job("train-negotiator", TrainNegotiatorConfig, PRESETS, run)

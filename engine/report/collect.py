@@ -1,0 +1,201 @@
+"""From a run folder to what its report shows.
+
+A folder may be a run, hold runs, or both: the stages of a demonstration lie below it, and its report shows them together in
+the order in which they were started.
+
+What a job can tell the report, beyond its metrics and rows:
+  * `write_summary(metrics, extra)` with `title` (a short heading), `description` (one sentence) and `command` (what to type);
+  * events, as `CURVES` lists them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine.metrics.statistics import Estimate
+from engine.report.content import Curve, MatchSection, ReportData
+from engine.report.page import write_report
+from engine.store.run_folder import RunFolder
+from engine.store.schemas import DIALOGUES
+from envs.core.errors import RunError
+
+REPORT = "report.html"
+STEP = "number"
+"""The field of an event that says which epoch or iteration it was."""
+
+
+@dataclass(frozen=True)
+class CurveSource:
+    """Which fields of which events make a curve.
+
+    Args:
+        kind: the kind of event, which is also the name of the step.
+        title: what is shown.
+        y_label: the quantity and its unit.
+        fields: fields of the event by name of the series.
+        smoothed: as in `Curve`.
+    """
+
+    kind: str
+    title: str
+    y_label: str
+    fields: Mapping[str, str]
+    smoothed: bool = False
+
+
+CURVES = (
+    CurveSource("epoch", "words", "perplexity", {"training": "train_perplexity", "validation": "perplexity_reference"}),
+    CurveSource("epoch", "selections", "selection perplexity", {"validation": "selection_perplexity"}),
+    CurveSource(
+        "iteration", "points", "points per dialogue", {"adversary": "score_adversary", "target": "score_target"}, smoothed=True
+    ),
+    CurveSource("iteration", "reward", "mean reward", {"reward": "reward"}, smoothed=True),
+    CurveSource("iteration", "agreement", "share of dialogues", {"agreement": "agreement"}, smoothed=True),
+)
+
+_FILES = {
+    "config.json": "what was asked for",
+    "environment.json": "versions, commit, device",
+    "events.jsonl": "what happened when",
+    "rows": "every dialogue, as Parquet",
+    "summary.json": "the metrics",
+}
+_WEIGHTS = ".safetensors"
+
+
+def report_from_run(run_dir: Path) -> Path:
+    """Writes `report.html` into a run folder.
+
+    Args:
+        run_dir: a run, or a folder that holds runs.
+
+    Returns:
+        The page written.
+
+    Raises:
+        RunError: there is no run in the folder, a part of one is damaged, or the page cannot be written.
+    """
+    return write_report(collect_run(run_dir), run_dir / REPORT)
+
+
+def collect_run(run_dir: Path) -> ReportData:
+    """What the report of a run folder shows.
+
+    Args:
+        run_dir: a run, or a folder that holds runs.
+
+    Raises:
+        RunError: there is no run in the folder, or a part of one is damaged.
+    """
+    stages = _stages(run_dir)
+    top = stages.get("")
+    about = (top and top.summary()) or {}
+    commands = [about["command"]] if "command" in about else _commands(stages.values())
+    config: dict[str, str] = {}
+    files: list[tuple[str, str]] = []
+    for name, run in stages.items():
+        prefix = f"{name}/" if name else ""
+        config |= _flat(run.config, f"{name}." if name else "")
+        files += [(prefix + path, what) for path, what in _files(run.path)]
+    return ReportData(
+        title=about.get("title", run_dir.resolve().name),
+        lead=about.get("description", ""),
+        sections=[section for name, run in stages.items() if (section := _section(name, run))],
+        curves=[curve for name, run in stages.items() for curve in _curves(name, run)],
+        commands=commands,
+        files=files,
+        config=config,
+        environment=_environment(next(iter(stages.values())).path),
+    )
+
+
+def _stages(run_dir: Path) -> dict[str, RunFolder]:
+    """The runs of a folder by name, the folder's own first under the empty name, then those below it by start."""
+    found = [path.parent for path in run_dir.glob("*/config.json")]
+    below = sorted([RunFolder.load(path) for path in found], key=lambda run: (_started(run), run.path.name))
+    if not below or (run_dir / "config.json").is_file():
+        return {"": RunFolder.load(run_dir), **{run.path.name: run for run in below}}
+    return {run.path.name: run for run in below}
+
+
+def _started(run: RunFolder) -> str:
+    events = run.events()
+    return str(events[0]["time"]) if events else ""
+
+
+def _section(name: str, run: RunFolder) -> MatchSection | None:
+    summary = run.summary() or {}
+    metrics = {key: Estimate.from_json(parts) for key, parts in summary.get("metrics", {}).items()}
+    plays = set(DIALOGUES.names) <= set(run.schema.names)
+    rows = run.read_rows().to_pylist() if plays else []
+    if not metrics and not rows:
+        return None
+    return MatchSection(
+        name=summary.get("title", name or run.path.resolve().name),
+        # The heading of the page already carries the description of its own run.
+        description=summary.get("description", "") if name else "",
+        metrics=metrics,
+        rows=rows,
+    )
+
+
+def _curves(name: str, run: RunFolder) -> list[Curve]:
+    events = run.events()
+    heading = (run.summary() or {}).get("title", name or run.path.resolve().name)
+    curves = []
+    for source in CURVES:
+        steps = {event[STEP]: event for event in events if event["kind"] == source.kind and STEP in event}
+        series = {label: points for label, field in source.fields.items() if (points := _series(steps, field))}
+        if series:
+            curves.append(
+                Curve(
+                    title=f"{heading}: {source.title}",
+                    x_label=source.kind,
+                    y_label=source.y_label,
+                    series=series,
+                    smoothed=source.smoothed,
+                )
+            )
+    return curves
+
+
+def _series(steps: Mapping[float, Mapping[str, Any]], field: str) -> list[tuple[float, float]]:
+    """The points of one field; a step that a resumed run did twice counts as it was done last."""
+    points = [(float(step), event[field]) for step, event in sorted(steps.items()) if field in event]
+    return [(step, math.nan if value is None else float(value)) for step, value in points]
+
+
+def _commands(runs: Iterable[RunFolder]) -> list[str]:
+    summaries = [run.summary() or {} for run in runs]
+    return [summary["command"] for summary in summaries if "command" in summary]
+
+
+def _files(path: Path) -> Sequence[tuple[str, str]]:
+    known = [(name, what) for name, what in _FILES.items() if (path / name).exists()]
+    weights = sorted(str(file.relative_to(path)) for file in path.glob(f"*{_WEIGHTS}"))
+    weights += sorted(str(file.relative_to(path)) for file in path.glob(f"*/*{_WEIGHTS}"))
+    return [*known, *((name, "weights") for name in weights)]
+
+
+def _environment(path: Path) -> dict[str, str]:
+    file = path / "environment.json"
+    try:
+        return _flat(json.loads(file.read_text()), "")
+    except (OSError, ValueError) as error:
+        raise RunError("the file cannot be read as JSON", where=file, got=error, fix="restore it from a copy") from None
+
+
+def _flat(values: Mapping[str, Any], prefix: str) -> dict[str, str]:
+    """Nested settings by dotted name; what is not set is left out."""
+    flat: dict[str, str] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{key}.")
+        elif value is not None:
+            flat[f"{prefix}{key}"] = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return flat

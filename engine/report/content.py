@@ -1,0 +1,84 @@
+"""What a report shows, as plain values: matches with their metrics and dialogues, curves, commands and files.
+
+Anything that can fill a `ReportData` can be shown: `collect.py` fills it from a run folder, a notebook may fill it by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from engine.metrics.negotiation import Row
+from engine.metrics.statistics import Estimate
+from engine.store.schemas import OK
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatchSection:
+    """One match, or one stage of training: what was measured in it.
+
+    Args:
+        name: a short heading, such as "adversary vs target".
+        description: one sentence for a reader who does not know the run.
+        metrics: estimates by metric name; `engine.metrics.negotiation.METRICS` says what the names mean.
+        rows: its dialogues, in any order; empty for a stage that holds none.
+    """
+
+    name: str
+    description: str = ""
+    metrics: Mapping[str, Estimate] = field(default_factory=dict)
+    rows: Sequence[Row] = ()
+
+    @property
+    def dialogues(self) -> list[Row]:
+        """The rows that hold a finished dialogue."""
+        return [row for row in self.rows if row["status"] == OK]
+
+    @property
+    def failures(self) -> list[Row]:
+        """The rows of dialogues that ended in an error."""
+        return [row for row in self.rows if row["status"] != OK]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """Some series over the same steps of training.
+
+    Args:
+        title: what is shown.
+        x_label: the step, such as "epoch".
+        y_label: the quantity and its unit.
+        series: (step, value) points by name, each in the order of its steps.
+        smoothed: draws a moving average in front of the single points, for quantities that jump from step to step.
+    """
+
+    title: str
+    x_label: str
+    y_label: str
+    series: Mapping[str, Sequence[tuple[float, float]]]
+    smoothed: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportData:
+    """A whole report.
+
+    Args:
+        title: the heading of the page.
+        lead: one or two sentences under it.
+        sections: matches and stages, in the order in which they are shown.
+        curves: training curves.
+        commands: what to type to get the same figures again.
+        files: (path, what it is) of the files beside the report.
+        config: settings by dotted name.
+        environment: versions, device and the like by name.
+    """
+
+    title: str
+    lead: str = ""
+    sections: Sequence[MatchSection] = ()
+    curves: Sequence[Curve] = ()
+    commands: Sequence[str] = ()
+    files: Sequence[tuple[str, str]] = ()
+    config: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)

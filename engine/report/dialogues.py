@@ -1,0 +1,149 @@
+"""Dialogues for people to read: which ones to show, and each as the page prints it.
+
+What speakers say may be anything that a search for trigger inputs came up with, so text is made visible before it is shown.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from engine.metrics.negotiation import Row
+from envs.data.vocabulary import SELECTION
+from envs.negotiation.scenario import ITEM_NAMES, ITEM_TOKEN_INDEX, MAX_COUNT, NUM_ITEMS
+
+SIDES = ("adversary", "target")
+_NUM_ALLOCATED = NUM_ITEMS * (MAX_COUNT + 1)
+_HIDDEN_CATEGORIES = ("Cc", "Cf", "Co", "Cs", "Zl", "Zp")
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One utterance: who spoke, and the words; `ends` for the `<selection>` that ended the talk, told in words."""
+
+    side: str
+    words: str
+    ends: bool
+
+
+@dataclass(frozen=True)
+class Item:
+    """One item type: how many there are, its value to each side, and how many each side took (None: no allocation)."""
+
+    name: str
+    count: int
+    values: tuple[int, int]
+    taken: tuple[int | None, int | None]
+
+
+@dataclass(frozen=True)
+class Dialogue:
+    """One dialogue as it is shown.
+
+    Args:
+        key: the item's key in the run.
+        seed: what replays it.
+        points: of the adversary and of the target.
+        outcome: one clause that says how it ended.
+        agreed: whether there was a deal.
+        notes: short remarks, such as "Pareto optimal".
+        items: the scenario and who took what.
+        turns: what was said.
+    """
+
+    key: str
+    seed: int
+    points: tuple[int, int]
+    outcome: str
+    agreed: bool
+    notes: tuple[str, ...]
+    items: tuple[Item, ...]
+    turns: tuple[Turn, ...]
+
+
+def extremes(rows: Sequence[Row], limit: int = 2) -> tuple[list[Dialogue], list[Dialogue]]:
+    """The best and the worst dialogues for the adversary.
+
+    Ordered by the adversary's lead, then by its points; equal ones by key, so that the same run shows the same dialogues.
+
+    Args:
+        rows: finished dialogues.
+        limit: how many to show of each kind at most; no dialogue is shown twice.
+
+    Returns:
+        The best, best first, and the worst, worst first.
+    """
+    order = sorted(rows, key=lambda row: (_lead(row), -int(row["points_adversary"]), str(row["item_key"])))
+    best = order[: min(limit, (len(order) + 1) // 2)]
+    worst = order[::-1][: min(limit, len(order) // 2)]
+    return [read_dialogue(row) for row in best], [read_dialogue(row) for row in worst]
+
+
+def read_dialogue(row: Row) -> Dialogue:
+    """One finished dialogue of a run, ready to be shown."""
+    turns = tuple(_turn(SIDES[turn["side"]], str(turn["words"]), bool(row["forced"])) for turn in row["turns"])
+    notes = []
+    if row["agreed"]:
+        notes.append("Pareto optimal" if row["pareto"] else "not Pareto optimal")
+    if row["forced"]:
+        notes.append("ended by a limit")
+    elif row["ended_by"] in (0, 1):
+        notes.append(f"ended by the {SIDES[row['ended_by']]}")
+    return Dialogue(
+        key=visible(str(row["item_key"])),
+        seed=int(row["seed"]),
+        points=(int(row["points_adversary"]), int(row["points_target"])),
+        outcome=_outcome(row),
+        agreed=bool(row["agreed"]),
+        notes=(*notes, f"{row['num_turns']} turns"),
+        items=_items(row),
+        turns=turns,
+    )
+
+
+def visible(text: str) -> str:
+    """The text with characters that would not be seen, or would reorder their neighbours, written as their code points."""
+    return "".join(f"\\u{ord(c):04x}" if unicodedata.category(c) in _HIDDEN_CATEGORIES else c for c in text)
+
+
+def _lead(row: Row) -> int:
+    return int(row["points_target"]) - int(row["points_adversary"])
+
+
+def _turn(side: str, words: str, forced: bool) -> Turn:
+    if words.strip() == SELECTION:
+        return Turn(side, "a limit ends the talk" if forced else f"the {side} ends the talk", ends=True)
+    return Turn(side, visible(words) or "(says nothing)", ends=False)
+
+
+def _taken(selection: Sequence[str]) -> tuple[int, ...] | None:
+    """How many of each item the chooser takes for itself; None for a refusal."""
+    own = [ITEM_TOKEN_INDEX.get(token, _NUM_ALLOCATED) for token in selection[:NUM_ITEMS]]
+    if len(own) < NUM_ITEMS or any(token >= _NUM_ALLOCATED for token in own):
+        return None
+    return tuple(token % (MAX_COUNT + 1) for token in own)
+
+
+def _items(row: Row) -> tuple[Item, ...]:
+    taken = [_taken(row["selection_adversary"]), _taken(row["selection_target"])]
+    return tuple(
+        Item(
+            name=name,
+            count=int(row["counts"][i]),
+            values=(int(row["values_adversary"][i]), int(row["values_target"][i])),
+            taken=(taken[0][i] if taken[0] else None, taken[1][i] if taken[1] else None),
+        )
+        for i, name in enumerate(ITEM_NAMES)
+    )
+
+
+def _outcome(row: Row) -> str:
+    if row["agreed"]:
+        return "deal"
+    refusals = [side for side in SIDES if _taken(row[f"selection_{side}"]) is None]
+    if len(refusals) == len(SIDES):
+        return "no deal: both refused"
+    if refusals:
+        return f"no deal: the {refusals[0]} refused"
+    return "no deal: the choices do not fit together"

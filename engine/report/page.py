@@ -1,0 +1,299 @@
+"""The report as one self-contained HTML page: no script, nothing loaded from elsewhere, every text escaped.
+
+What speakers say is hostile text. Three lines of defence: jinja2 escapes everything that is not a figure drawn here, the page's
+content policy forbids scripts and foreign resources, and invisible characters are written out (`dialogues.visible`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from engine.metrics.negotiation import METRICS, NEITHER
+from engine.metrics.statistics import Estimate, Metric
+from engine.report.content import MatchSection, ReportData
+from engine.report.dialogues import Dialogue, extremes
+from engine.store.documents import write_whole
+from envs.core.errors import RunError
+
+_SHARES = frozenset(
+    {
+        "agreement",
+        "distinct_share_adversary",
+        "distinct_share_target",
+        "ended_by_adversary",
+        "forced_end",
+        "par",
+        "par_strict",
+        "pareto",
+    }
+)
+_COUNTS = frozenset({"distinct_adversary", "distinct_target"})
+_MAIN = frozenset(
+    {
+        "advantage",
+        "agreement",
+        "fluency_ppl",
+        "par",
+        "pareto",
+        "score_adversary",
+        "score_target",
+        "turns",
+        "words_per_utterance",
+    }
+)
+_RAIL = 120.0
+_MAX_REASONS = 5
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One estimate of the table; `dot`, `span` (start, width) and `zero` are places on a rail of 120 units."""
+
+    value: str
+    interval: str
+    n: int
+    small: bool
+    dot: float | None
+    span: tuple[float, float] | None
+    zero: float | None
+
+
+@dataclass(frozen=True)
+class MetricRow:
+    """One metric over the columns of its table; None where a column lacks it."""
+
+    title: str
+    direction: str
+    definition: str
+    cells: tuple[Cell | None, ...]
+
+
+@dataclass(frozen=True)
+class MetricTable:
+    """Metrics of the matches that share some: those that a reader looks for first, and the others."""
+
+    columns: tuple[str, ...]
+    rows: tuple[MetricRow, ...]
+    more: tuple[MetricRow, ...]
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The result of one match in figures that a reader takes away."""
+
+    name: str
+    description: str
+    advantage: str
+    interval: str
+    num_dialogues: int
+    small: bool
+    scores: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A drawing with its caption."""
+
+    name: str
+    caption: str
+    svg: Markup
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Dialogues of one match."""
+
+    name: str
+    best: list[Dialogue]
+    worst: list[Dialogue]
+
+
+@dataclass(frozen=True)
+class Failures:
+    """Dialogues of one match that ended in an error, and the most frequent reasons."""
+
+    name: str
+    failed: int
+    total: int
+    reasons: list[tuple[str, int]]
+
+
+def write_report(data: ReportData, path: Path) -> Path:
+    """Writes the page.
+
+    Args:
+        data: what to show.
+        path: the file to write; a page that stands there is replaced only when the new one is complete.
+
+    Returns:
+        The path written.
+
+    Raises:
+        RunError: the file cannot be written.
+    """
+    page = render(data).encode("utf-8", "backslashreplace")
+    try:
+        write_whole(path, page)
+    except OSError as error:
+        fix = "free some space, or give a folder that can be written"
+        raise RunError("the report cannot be written", where=path, got=error.strerror, fix=fix) from None
+    return path
+
+
+def render(data: ReportData) -> str:
+    """The page as text; the same data give the same text."""
+    # matplotlib costs a second, which readers of this module's tables need not pay.
+    from engine.report import plots
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("engine.report", "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    played = [section for section in data.sections if section.dialogues]
+    parts: dict[str, Sequence[Any]] = {
+        "headlines": [headline for section in data.sections if (headline := _headline(section))],
+        "tables": metric_tables(data.sections),
+        "outcomes": [Figure(s.name, _outcome_caption(s), Markup(plots.scatter_svg(s))) for s in played],
+        "curves": [
+            Figure(curve.title, _curve_caption(curve.smoothed, curve.x_label, curve.y_label), Markup(plots.curve_svg(curve)))
+            for curve in data.curves
+            if any(curve.series.values())
+        ],
+        "examples": [Examples(section.name, *extremes(section.dialogues)) for section in played],
+        "failures": [_failures(section) for section in data.sections if section.failures],
+    }
+    anchors = {
+        "matches": ("headlines", "Matches"),
+        "metrics": ("tables", "Metrics"),
+        "outcomes": ("outcomes", "Outcomes"),
+        "training": ("curves", "Training"),
+        "dialogues": ("examples", "Dialogues"),
+        "failures": ("failures", "Failures"),
+    }
+    contents = [(anchor, name) for anchor, (part, name) in anchors.items() if parts[part]]
+    if contents and (data.commands or data.files or data.config or data.environment):
+        contents.append(("run", "The run"))
+    style = Markup(files("engine.report").joinpath("templates/report.css").read_text())
+    return environment.get_template("report.html").render(data=data, contents=contents, style=style, **parts)
+
+
+def metric_tables(sections: Sequence[MatchSection]) -> list[MetricTable]:
+    """One table for each group of sections that have a metric in common, so that comparable figures stand side by side."""
+    groups: list[tuple[set[str], list[MatchSection]]] = []
+    for section in sections:
+        if not section.metrics:
+            continue
+        names, members = set(section.metrics), [section]
+        apart = []
+        for known, others in groups:
+            if known & set(section.metrics):
+                names |= known
+                members = [*others, *members]
+            else:
+                apart.append((known, others))
+        groups = [*apart, (names, members)]
+    order = {id(section): i for i, section in enumerate(sections)}
+    ordered = [sorted(members, key=lambda section: order[id(section)]) for _, members in groups]
+    return [_table(members) for members in sorted(ordered, key=lambda members: order[id(members[0])])]
+
+
+def _table(sections: Sequence[MatchSection]) -> MetricTable:
+    present = dict.fromkeys(name for section in sections for name in section.metrics)
+    names = [name for name in METRICS if name in present] + [name for name in present if name not in METRICS]
+    known = [name for name in names if name in _MAIN]
+    rows = {}
+    for name in names:
+        metric = METRICS.get(name, Metric(name.replace("_", " "), NEITHER, ""))
+        direction = "" if metric.direction == NEITHER else metric.direction
+        cells = _cells(name, [section.metrics.get(name) for section in sections])
+        rows[name] = MetricRow(metric.title[:1].upper() + metric.title[1:], direction, metric.definition, cells)
+    first = known or names
+    return MetricTable(
+        columns=tuple(section.name for section in sections),
+        rows=tuple(rows[name] for name in first),
+        more=tuple(rows[name] for name in names if name not in first),
+    )
+
+
+def _cells(name: str, estimates: Sequence[Estimate | None]) -> tuple[Cell | None, ...]:
+    bounds = [x for e in estimates if e for x in (e.low, e.value, e.high) if math.isfinite(x)]
+    low, high = (0.0, 1.0) if name in _SHARES else (min(0.0, *bounds, 0.0), max(0.0, *bounds, 0.0))
+    width = (high - low) or 1.0
+
+    def place(x: float) -> float:
+        return round(4 + (_RAIL - 8) * (x - low) / width, 2)
+
+    cells: list[Cell | None] = []
+    for estimate in estimates:
+        if estimate is None:
+            cells.append(None)
+            continue
+        known = all(map(math.isfinite, (estimate.low, estimate.high)))
+        cells.append(
+            Cell(
+                value=f"{estimate.value:.0f}" if name in _COUNTS else _number(name, estimate.value),
+                interval=f"{_number(name, estimate.low)} to {_number(name, estimate.high)}" if known else "",
+                n=estimate.n,
+                small=estimate.flagged,
+                dot=place(estimate.value) if known else None,
+                span=(place(estimate.low), round(place(estimate.high) - place(estimate.low), 2)) if known else None,
+                zero=place(0.0) if known and low < 0 < high else None,
+            )
+        )
+    return tuple(cells)
+
+
+def _number(name: str, value: float) -> str:
+    if not math.isfinite(value):
+        return "none"
+    if name in _SHARES:
+        return f"{100 * value:.1f} %"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}".replace("-", "\N{MINUS SIGN}")
+    return f"{value:.2f}".replace("-", "\N{MINUS SIGN}")
+
+
+def _headline(section: MatchSection) -> Headline | None:
+    wanted = [section.metrics.get(name) for name in ("advantage", "score_adversary", "score_target")]
+    if any(estimate is None or not math.isfinite(estimate.value) for estimate in wanted):
+        return None
+    advantage, adversary, target = (estimate for estimate in wanted if estimate)
+    sign = "+" if advantage.value > 0 else ""
+    return Headline(
+        name=section.name,
+        description=section.description,
+        advantage=sign + _number("advantage", advantage.value),
+        interval=f"95 % interval {_number('advantage', advantage.low)} to {_number('advantage', advantage.high)}",
+        num_dialogues=advantage.n,
+        small=advantage.flagged,
+        scores=(adversary.value, target.value),
+    )
+
+
+def _outcome_caption(section: MatchSection) -> str:
+    rows = section.dialogues
+    agreed = sum(bool(row["agreed"]) for row in rows)
+    optimal = sum(bool(row["pareto"]) for row in rows)
+    return f"{len(rows)} dialogues: {agreed} deals, {optimal} of them Pareto optimal, {len(rows) - agreed} without a deal"
+
+
+def _curve_caption(smoothed: bool, x_label: str, y_label: str) -> str:
+    return f"{y_label} per {x_label}" + (", moving average in front of the single values" if smoothed else "")
+
+
+def _failures(section: MatchSection) -> Failures:
+    reasons: Mapping[str, int] = Counter(str(row["error"]).splitlines()[0] for row in section.failures)
+    frequent = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))[:_MAX_REASONS]
+    return Failures(section.name, len(section.failures), len(section.rows), frequent)

@@ -1,0 +1,219 @@
+"""Figures of the report: who earned what, and how training went.
+
+Every figure is drawn once, in the colours of the light page. The SVG form then exchanges each colour for a variable of
+the page's style sheet, so that the same drawing follows a reader's dark mode.
+"""
+
+from __future__ import annotations
+
+import html
+import io
+import itertools
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from engine.metrics.negotiation import Row
+from engine.report.content import Curve, MatchSection, ReportData
+from envs.core.errors import RunError
+
+INK, MUTED, GRID, PAPER = "#1c2430", "#5c6878", "#d8dee6", "#fefefe"
+SERIES = ("#b8460e", "#1f5fbf", "#0f7b6c", "#8a3ffc")
+"""Colours of series in order; the adversary takes the first and the target the second wherever both are shown."""
+DEALS, PARETO, NO_DEAL = "#9db4d6", "#0f7b6d", "#b9a6a0"
+VARIABLES = {
+    INK: "--ink",
+    MUTED: "--muted",
+    GRID: "--line",
+    PAPER: "--card",
+    **{colour: f"--series-{i}" for i, colour in enumerate(SERIES)},
+    DEALS: "--deals",
+    PARETO: "--pareto",
+    NO_DEAL: "--no-deal",
+}
+
+_STYLE: dict[Any, Any] = {
+    "axes.edgecolor": GRID,
+    "axes.labelcolor": MUTED,
+    "axes.labelsize": 9.5,
+    "axes.linewidth": 0.8,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlecolor": INK,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 10.5,
+    "axes.titleweight": "bold",
+    "figure.dpi": 160.0,
+    "font.family": ["DejaVu Sans"],
+    "grid.color": GRID,
+    "grid.linewidth": 0.7,
+    "legend.fontsize": 9,
+    "legend.frameon": False,
+    "legend.labelcolor": INK,
+    "svg.fonttype": "none",
+    # Names come from users and configuration files, where a dollar sign is a dollar sign.
+    "text.parse_math": False,
+    "xtick.color": MUTED,
+    "xtick.labelsize": 9,
+    "ytick.color": MUTED,
+    "ytick.labelsize": 9,
+}
+_TOTAL = 10
+_LARGEST_BUBBLE = 900.0
+_LONGEST_LABEL = 36
+
+
+def scatter_svg(section: MatchSection) -> str:
+    """The points of both sides in every dialogue of a match, as SVG text (see `draw_scatter`)."""
+    return _svg((4.2, 4.2), f"Points of both sides, {section.name}", lambda axes: draw_scatter(axes, section.dialogues))
+
+
+def curve_svg(curve: Curve) -> str:
+    """A training curve as SVG text."""
+    return _svg((5.4, 3.2), f"{curve.title}, {curve.y_label} per {curve.x_label}", lambda axes: draw_curve(axes, curve))
+
+
+def write_picture(data: ReportData, path: Path) -> Path:
+    """Writes one PNG with the points of the first two matches and the last curve, for a README or a slide.
+
+    Args:
+        data: a report with at least one match or curve.
+        path: the file to write.
+
+    Returns:
+        The path written.
+
+    Raises:
+        RunError: the report holds neither dialogues nor curves.
+    """
+    matches = [section for section in data.sections if section.dialogues][:2]
+    curves = list(data.curves)[-1:]
+    if not matches and not curves:
+        raise RunError("there is nothing to draw", where=data.title, fix="draw a run that holds dialogues or training events")
+    widths = [3.7] * len(matches) + [4.9] * len(curves)
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(sum(widths), 4.2), layout="constrained", facecolor=PAPER)
+        panels = figure.subplots(1, len(widths), squeeze=False, width_ratios=widths)[0]
+        for axes, section in zip(panels, matches, strict=False):
+            draw_scatter(axes, section.dialogues)
+            axes.set_title(_short(section.name))
+        for axes, curve in zip(panels[len(matches) :], curves, strict=True):
+            draw_curve(axes, curve)
+            axes.set_title(_short(curve.title))
+        if matches:
+            figure.legend(handles=_legend(), loc="outside lower left", ncols=4, handletextpad=0.3, columnspacing=1.4)
+        # Without its usual mark of software and date, the same run gives the same bytes.
+        figure.savefig(path, metadata={"Software": None})
+    return path
+
+
+def draw_scatter(axes: Axes, rows: Sequence[Row]) -> None:
+    """Draws one bubble per outcome, its area the number of dialogues, the Pareto optimal deals as the core of the bubble.
+
+    Points are whole numbers, so single dots would hide each other; the mean of all dialogues is a cross.
+
+    Args:
+        axes: where to draw.
+        rows: finished dialogues, at least one.
+    """
+    points = [(int(row["points_adversary"]), int(row["points_target"])) for row in rows]
+    layers = {
+        DEALS: Counter(point for point, row in zip(points, rows, strict=True) if row["agreed"]),
+        PARETO: Counter(point for point, row in zip(points, rows, strict=True) if row["pareto"]),
+        NO_DEAL: Counter(point for point, row in zip(points, rows, strict=True) if not row["agreed"]),
+    }
+    scale = _LARGEST_BUBBLE / max(count for counts in layers.values() for count in counts.values())
+    axes.grid(True)
+    axes.set_axisbelow(True)
+    axes.plot([0, _TOTAL], [0, _TOTAL], color=MUTED, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
+    for order, (colour, counts) in enumerate(layers.items(), start=2):
+        cells = sorted(counts)
+        if cells:
+            x, y = np.array(cells).T
+            sizes = [scale * counts[cell] for cell in cells]
+            axes.scatter(x, y, s=sizes, color=colour, edgecolors=PAPER, linewidths=0.8, zorder=order)
+    mean_x, mean_y = np.mean(points, axis=0)
+    for colour, width, size in ((PAPER, 4.5, 13), (INK, 2.0, 11)):
+        axes.plot(mean_x, mean_y, marker="+", markersize=size, markeredgewidth=width, color=colour, zorder=5)
+    axes.set(xlim=(-1, _TOTAL + 1), ylim=(-1, _TOTAL + 1), xticks=range(0, 11, 2), yticks=range(0, 11, 2), aspect="equal")
+    axes.set(xlabel="points of the adversary", ylabel="points of the target")
+
+
+def draw_curve(axes: Axes, curve: Curve) -> None:
+    """Draws every series of a curve; a smoothed one as faint points with its moving average in front.
+
+    Args:
+        axes: where to draw.
+        curve: at least one series; a value that is not finite leaves a gap.
+    """
+    axes.grid(True, axis="y")
+    axes.set_axisbelow(True)
+    for (name, points), colour in zip(curve.series.items(), itertools.cycle(SERIES)):
+        steps, values = np.array(points, dtype=np.float64).reshape(-1, 2).T
+        marker = "o" if len(steps) <= 40 and not curve.smoothed else None
+        if curve.smoothed:
+            axes.plot(steps, values, color=colour, alpha=0.28, linewidth=1.0)
+            values = moving_average(values)
+        axes.plot(steps, values, color=colour, linewidth=1.9, marker=marker, markersize=3.2, label=_short(name))
+    axes.set(xlabel=_short(curve.x_label), ylabel=_short(curve.y_label))
+    axes.margins(x=0.02)
+    if len(curve.series) > 1:
+        axes.legend()
+
+
+def moving_average(values: np.ndarray, share: float = 0.1) -> np.ndarray:
+    """A centred mean over about a tenth of the steps, over fewer near the ends.
+
+    Args:
+        values: (n,) float; values that are not finite are left out of the means.
+        share: width of the window as a part of n, in (0, 1].
+
+    Returns:
+        (n,) float64; NaN where no value of the window is finite.
+    """
+    half = max(1, round(len(values) * share / 2))
+    known = np.isfinite(values)
+    sums = np.concatenate([[0.0], np.cumsum(np.where(known, values, 0.0))])
+    counts = np.concatenate([[0], np.cumsum(known)])
+    start = np.maximum(np.arange(len(values)) - half, 0)
+    stop = np.minimum(np.arange(len(values)) + half + 1, len(values))
+    with np.errstate(invalid="ignore"):
+        return (sums[stop] - sums[start]) / (counts[stop] - counts[start])
+
+
+def _short(label: str) -> str:
+    # A longer one would leave no room for the axes.
+    return label if len(label) <= _LONGEST_LABEL else label[: _LONGEST_LABEL - 1] + "\N{HORIZONTAL ELLIPSIS}"
+
+
+def _legend() -> list[Line2D]:
+    names = {DEALS: "deals", PARETO: "of them Pareto optimal", NO_DEAL: "no deal"}
+    dots = [Line2D([], [], linestyle="", marker="o", markersize=8, color=colour, label=name) for colour, name in names.items()]
+    return [*dots, Line2D([], [], linestyle="", marker="+", markersize=9, markeredgewidth=2, color=INK, label="mean")]
+
+
+def _svg(size: tuple[float, float], label: str, draw: Callable[[Axes], None]) -> str:
+    # The salt names clip paths and markers: different figures on one page must not share those names.
+    with matplotlib.rc_context({**_STYLE, "svg.hashsalt": label}):
+        figure = Figure(figsize=size, layout="constrained")
+        draw(figure.subplots())
+        buffer = io.StringIO()
+        nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+        figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    view = text.split('viewBox="', 1)[1].split('"', 1)[0]
+    # The first <defs> is a style rule for everything on the page; names of groups would repeat from figure to figure.
+    body = text.split("</defs>", 1)[1].replace("xlink:href=", "href=")
+    body = re.sub(r'<g id="[^"]*"', "<g", body)
+    for colour, variable in VARIABLES.items():
+        body = body.replace(colour, f"var({variable})")
+    return f'<svg role="img" aria-label="{html.escape(label)}" viewBox="{view}">{body.strip()}'

@@ -1,0 +1,109 @@
+"""Sharded work: each shard goes to a worker, each result comes back to this process as soon as it is there.
+
+The workers are Ray actors (`actors.py` says how they are fed and what happens when they die), or, with `num_workers=0`, one
+worker in this process without Ray. Nothing else depends on which: items draw from their own seed streams, so the results
+are the same.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+from engine.runtime.actors import ActorPool
+from engine.runtime.sharding import ItemT, Shard
+from engine.runtime.worker import ResultT, ShardFailure, ShardWorker, attempt
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a pool is.
+
+    Args:
+        num_done: items whose shard has come back, failed ones included.
+        num_failed: items in failed shards.
+        num_items: all items.
+        num_workers: workers that have started.
+    """
+
+    num_done: int
+    num_failed: int
+    num_items: int
+    num_workers: int
+
+
+def run_sharded(
+    worker_class: Callable[..., ShardWorker[ItemT, ResultT]],
+    worker_args: Sequence[Any],
+    shards: Sequence[Shard[ItemT]],
+    *,
+    num_workers: int,
+    on_result: Callable[[Shard[ItemT], ResultT | ShardFailure], None],
+    num_cpus_per_worker: float = 1,
+    num_gpus_per_worker: float = 0.0,
+    on_progress: Callable[[Progress], None] | None = None,
+    start_timeout_s: float = 120.0,
+) -> Progress:
+    """Works off shards and hands each result over, in this process, as it comes.
+
+    Args:
+        worker_class: makes a worker; called once in each actor, and again after a restart.
+        worker_args: its arguments; they are pickled, so give paths of weights rather than weights.
+        shards: the work; no more workers are started than there are shards.
+        num_workers: actors; 0 runs everything in this process without Ray. Otherwise a `session.connect` block must be
+            around the call.
+        on_result: takes each shard and its result or failure, in order of completion; what it raises ends the run.
+        num_cpus_per_worker: CPUs that each actor reserves, and threads that it computes with (at least 1).
+        num_gpus_per_worker: GPUs that each actor reserves, a fraction to share one; with 0 it sees none.
+        on_progress: told once at the start and after each result.
+        start_timeout_s: seconds for the first worker to start, the time a growing cluster needs included.
+
+    Returns:
+        The final progress.
+
+    Raises:
+        ClusterError: no session, too little room in it for the workers, or workers that die while they start.
+        Exception: what building a worker raised.
+    """
+    num_items, num_done, num_failed = sum(map(len, shards)), 0, 0
+    progress = Progress(0, 0, num_items, 0)
+    if on_progress:
+        on_progress(progress)
+    if not shards:
+        return progress
+    if num_workers == 0:
+        results = _work_here(worker_class, worker_args, shards)
+    else:
+        pool = ActorPool(
+            worker_class,
+            worker_args,
+            num_workers=min(num_workers, len(shards)),
+            num_cpus=num_cpus_per_worker,
+            num_gpus=num_gpus_per_worker,
+        )
+        results = pool.work(shards, start_timeout_s)
+    # Closed at once when `on_result` raises, so that no actor outlives the call.
+    with closing(results):
+        for shard, result, num_started in results:
+            if isinstance(result, ShardFailure):
+                logger.warning("shard %s failed: %s", shard.name, result.reason)
+                num_failed += len(shard)
+            num_done += len(shard)
+            on_result(shard, result)
+            progress = Progress(num_done, num_failed, num_items, num_started)
+            if on_progress:
+                on_progress(progress)
+    return progress
+
+
+def _work_here(
+    worker_class: Callable[..., ShardWorker[ItemT, ResultT]], worker_args: Sequence[Any], shards: Sequence[Shard[ItemT]]
+) -> Generator[tuple[Shard[ItemT], ResultT | ShardFailure, int]]:
+    worker = worker_class(*worker_args)
+    for shard in shards:
+        yield shard, attempt(worker, shard), 1

@@ -1,0 +1,80 @@
+"""Sharded work into a run folder: what is saved is not done again, what is done is saved at once.
+
+The driver alone writes, one part per shard. A shard that failed becomes rows with status "error", one per item, and is
+tried again when the run is resumed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from engine.runtime.pool import Progress, run_sharded
+from engine.runtime.sharding import ItemT, Shard
+from engine.runtime.worker import ShardFailure, ShardWorker
+from engine.store.run_folder import RunFolder
+from engine.store.schemas import error_row
+
+logger = logging.getLogger(__name__)
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def record_shards(
+    run: RunFolder,
+    worker_class: Callable[..., ShardWorker[ItemT, Rows]],
+    worker_args: Sequence[Any],
+    shards: Sequence[Shard[ItemT]],
+    *,
+    seed_of: Callable[[str], int],
+    num_workers: int,
+    num_cpus_per_worker: float = 1,
+    num_gpus_per_worker: float = 0.0,
+    on_progress: Callable[[Progress], None] | None = None,
+    start_timeout_s: float = 120.0,
+) -> Progress:
+    """Works off the shards that the run does not hold yet and saves their rows.
+
+    Args:
+        run: opened for writing.
+        worker_class: makes a worker whose result for a shard is its rows, one per item, keyed by the run's columns.
+        worker_args: as in `run_sharded`.
+        shards: all of the run's work, the saved part included.
+        seed_of: the seed of an item, for the rows of those that failed.
+        num_workers: as in `run_sharded`, like the rest.
+        num_cpus_per_worker: as in `run_sharded`.
+        num_gpus_per_worker: as in `run_sharded`.
+        on_progress: as in `run_sharded`; counts what is left to do.
+        start_timeout_s: as in `run_sharded`.
+
+    Returns:
+        The final progress over what was left to do.
+
+    Raises:
+        RunError: a part holds other items than the shard of its name, or the disk refuses.
+        ClusterError: as in `run_sharded`.
+    """
+    left = [shard for shard in shards if not run.is_done(shard.name, shard.keys)]
+    if len(left) < len(shards):
+        logger.info("%d of %d shards are saved already", len(shards) - len(left), len(shards))
+
+    def save(shard: Shard[ItemT], result: Rows | ShardFailure) -> None:
+        if isinstance(result, ShardFailure):
+            run.event("shard_failed", name=shard.name, reason=result.reason, details=result.details)
+            result = [error_row(key, seed_of(key), result.reason) for key in shard.keys]
+        strays = {row["item_key"] for row in result} ^ set(shard.keys)
+        assert not strays, f"{worker_class} returned other rows than the shard asks for: {sorted(strays)[:5]}"
+        run.write_shard(shard.name, result)
+
+    return run_sharded(
+        worker_class,
+        worker_args,
+        left,
+        num_workers=num_workers,
+        on_result=save,
+        num_cpus_per_worker=num_cpus_per_worker,
+        num_gpus_per_worker=num_gpus_per_worker,
+        on_progress=on_progress,
+        start_timeout_s=start_timeout_s,
+    )

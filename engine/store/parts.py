@@ -1,0 +1,101 @@
+"""One part: the rows of one finished shard in one Parquet file, with a checksum on every page.
+
+A part is whole or absent, so a run that was killed holds finished shards only. What was damaged afterwards (a disk, a
+copy cut short) is found by reading it through.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from engine.store.documents import write_whole
+from engine.store.schemas import OK
+
+CORRUPT = ".corrupt"
+"""The ending of a damaged part that was moved aside."""
+_PREFIX, _ENDING = "part-", ".parquet"
+
+
+@dataclass(frozen=True)
+class Part:
+    """What is known of a part without holding its rows.
+
+    Args:
+        done: keys of the items that worked.
+        failed: keys of the items whose rows hold an error.
+    """
+
+    done: frozenset[str]
+    failed: frozenset[str]
+
+    @classmethod
+    def of(cls, table: pa.Table) -> Part:
+        """The keys in a part's rows."""
+        pairs = list(zip(table["item_key"].to_pylist(), table["status"].to_pylist(), strict=True))
+        done = frozenset(key for key, status in pairs if status == OK)
+        return cls(done, frozenset(key for key, status in pairs if status != OK))
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """Every item of the part."""
+        return self.done | self.failed
+
+
+def part_path(folder: Path, name: str) -> Path:
+    """The file of the shard of that name."""
+    return folder / f"{_PREFIX}{name}{_ENDING}"
+
+
+def list_parts(folder: Path) -> dict[str, Path]:
+    """The parts of a folder by shard name, in the order of their names; files moved aside are none."""
+    found = sorted(folder.glob(f"{_PREFIX}*{_ENDING}"))
+    return {path.name.removeprefix(_PREFIX).removesuffix(_ENDING): path for path in found}
+
+
+def to_table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
+    """Rows as a table of exactly that schema; columns that a row lacks are null.
+
+    An unknown column, an item with two rows or a missing base column is a mistake of the caller.
+    """
+    unknown = {column for row in rows for column in row} - set(schema.names)
+    assert not unknown, f"columns that the schema lacks: {sorted(unknown)}"
+    table = pa.Table.from_pylist(list(rows), schema=schema)
+    missing = [field.name for field in schema if not field.nullable and table[field.name].null_count]
+    assert not missing, f"every row needs {missing}"
+    assert len(set(table["item_key"].to_pylist())) == len(rows), "an item has one row"
+    return table
+
+
+def write_part(path: Path, table: pa.Table) -> None:
+    """Writes a part whole.
+
+    Raises:
+        OSError: the disk is full or the folder cannot be written; nothing is left behind.
+    """
+    # Encoded in memory, because Python's own file errors say which kind they are and Arrow's do not.
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer, compression="zstd", write_page_checksum=True)
+    write_whole(path, buffer.getvalue())
+
+
+def read_part(path: Path) -> pa.Table | None:
+    """The rows of a part, checksums verified; None when it is damaged.
+
+    Raises:
+        OSError: the file cannot be read at all, which says nothing about its content.
+    """
+    content = path.read_bytes()
+    try:
+        with pq.ParquetFile(io.BytesIO(content), page_checksum_verification=True) as file:
+            table = file.read()
+        table.validate(full=True)
+    except Exception:  # Where the damage lies decides what Arrow raises: its own errors, OSError, UnicodeDecodeError.
+        return None
+    return table

@@ -1,0 +1,70 @@
+"""The columns of the rows that runs write, one Arrow schema per kind of row.
+
+Every row says which item of work it belongs to, whether that worked, and from which seed; the other columns are null in
+rows of failed items. `SCHEMA_VERSION` grows when a column changes its meaning or type.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+SCHEMA_VERSION = 1
+OK, ERROR = "ok", "error"
+
+BASE = pa.schema(
+    [
+        pa.field("item_key", pa.string(), nullable=False),
+        pa.field("status", pa.string(), nullable=False),
+        pa.field("error", pa.string()),
+        pa.field("seed", pa.int64(), nullable=False),
+        pa.field("schema_version", pa.int64(), nullable=False),
+    ]
+)
+"""What every row has: the item's key, "ok" or "error" with the reason, the item's own seed (63 bits), the version."""
+
+
+def with_base(fields: list[pa.Field]) -> pa.Schema:
+    """The schema of a kind of row: the columns of `BASE`, then its own."""
+    return pa.schema([*BASE, *fields])
+
+
+def _list(of: pa.DataType) -> pa.DataType:
+    # Parquet calls list elements "element"; any other name would come back changed.
+    return pa.list_(pa.field("element", of))
+
+
+DIALOGUES = with_base(
+    [
+        # The scenario: three counts, three points per item for each side.
+        pa.field("counts", _list(pa.int64())),
+        pa.field("values_adversary", _list(pa.int64())),
+        pa.field("values_target", _list(pa.int64())),
+        # The dialogue: sides 0 (adversary) and 1 (target), words joined by blanks, `<eos>` left out.
+        pa.field("first_speaker", pa.int64()),
+        pa.field("turns", _list(pa.struct([pa.field("side", pa.int8()), pa.field("words", pa.string())]))),
+        # The outcome: ended_by is the side that said `<selection>`, -1 when a limit did.
+        pa.field("agreed", pa.bool_()),
+        pa.field("forced", pa.bool_()),
+        pa.field("ended_by", pa.int64()),
+        pa.field("points_adversary", pa.int64()),
+        pa.field("points_target", pa.int64()),
+        pa.field("selection_adversary", _list(pa.string())),
+        pa.field("selection_target", _list(pa.string())),
+        pa.field("pareto", pa.bool_()),
+        # Language: turns include `<selection>`; words are the tokens a side wrote itself, `<eos>` and `<selection>`
+        # included, forced ones not; nll is their summed negative log likelihood in nats, null when it was not scored.
+        pa.field("num_turns", pa.int64()),
+        pa.field("num_words_adversary", pa.int64()),
+        pa.field("num_words_target", pa.int64()),
+        pa.field("nll_adversary", pa.float64()),
+        pa.field("nll_target", pa.float64()),
+    ]
+)
+"""One negotiation dialogue per row."""
+
+
+def error_row(item_key: str, seed: int, reason: str) -> dict[str, Any]:
+    """The row of an item that failed; every column of its kind is null."""
+    return {"item_key": item_key, "status": ERROR, "error": reason, "seed": seed, "schema_version": SCHEMA_VERSION}

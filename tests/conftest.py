@@ -1,0 +1,38 @@
+"""What all tests share: one Ray session, and the reasons for which tests of some marks are skipped."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from engine.runtime.session import Session, connect
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skips, with the reason, what this machine cannot run."""
+    missing = {
+        "data": "set PARLEY_DATA to a data root with the published corpora" if not os.environ.get("PARLEY_DATA") else "",
+        "gpu": "needs a CUDA device" if any(item.get_closest_marker("gpu") for item in items) and not _has_cuda() else "",
+    }
+    for item in items:
+        for mark, reason in missing.items():
+            if reason and item.get_closest_marker(mark):
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def _has_cuda() -> bool:
+    if importlib.util.find_spec("torch") is None:
+        return False
+    import torch
+
+    return torch.cuda.is_available()
+
+
+@pytest.fixture(scope="session")
+def ray_session() -> Iterator[Session]:
+    """The one local Ray session of the tests; four logical CPUs, whatever the machine has."""
+    with connect(num_cpus=4) as session:
+        yield session

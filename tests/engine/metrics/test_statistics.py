@@ -1,0 +1,147 @@
+"""Intervals: against scipy, against closed forms, and that clusters count."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.metrics import statistics
+from engine.metrics.statistics import Estimate, count, mean, paired_difference, rate, ratio_of_sums
+
+
+@given(n=st.integers(1, 5000), data=st.data())
+def test_rate_is_the_wilson_interval_of_scipy(n: int, data: st.DataObject) -> None:
+    successes = data.draw(st.integers(0, n))
+    expected = scipy.stats.binomtest(successes, n).proportion_ci(0.95, method="wilson")
+    estimate = rate(successes, n)
+    assert estimate.value == successes / n
+    assert estimate.low == pytest.approx(expected.low, abs=1e-12)
+    assert estimate.high == pytest.approx(expected.high, abs=1e-12)
+    assert 0 <= estimate.low <= estimate.value <= estimate.high <= 1
+
+
+def test_rate_of_a_published_example() -> None:
+    # Newcombe 1998, table I: 81 of 263 gives 0.2553 to 0.3662 by Wilson's score method.
+    estimate = rate(81, 263)
+    assert (round(estimate.low, 4), round(estimate.high, 4)) == (0.2553, 0.3662)
+
+
+@pytest.mark.parametrize("decimals", [None, 0], ids=["drawn one by one", "drawn as multiplicities"])
+def test_mean_agrees_with_the_bootstrap_of_scipy(decimals: int | None) -> None:
+    rng = np.random.default_rng(5)
+    values = rng.gamma(2.0, 2.0, size=400)
+    values = values if decimals is None else np.minimum(np.round(values, decimals), 8)
+    expected = scipy.stats.bootstrap(
+        (values,), np.mean, n_resamples=20_000, method="percentile", rng=np.random.default_rng(6)
+    ).confidence_interval
+    estimate = mean(values)
+    width = expected.high - expected.low
+    assert estimate.value == pytest.approx(values.mean(), rel=1e-12)
+    assert estimate.low == pytest.approx(expected.low, abs=0.06 * width)
+    assert estimate.high == pytest.approx(expected.high, abs=0.06 * width)
+    assert estimate.n == 400
+
+
+def test_both_ways_of_drawing_are_one_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
+    top, bottom = np.repeat([0.0, 1.0, 5.0], [60, 30, 10]), np.repeat([1.0, 2.0], [50, 50])
+    by_multiplicity = statistics._resampled_sums(top, bottom, seed=0)
+    # Distinct in the last digits only: the same sums, but no two clusters alike.
+    one_by_one = statistics._resampled_sums(top + np.arange(100) * 1e-12, bottom, seed=0)
+    for many, few in zip(one_by_one, by_multiplicity, strict=True):
+        assert scipy.stats.ks_2samp(many.round(6), few.round(6)).pvalue > 0.01
+
+
+def test_coverage_is_near_95_percent() -> None:
+    rng = np.random.default_rng(11)
+    hits = sum(e.low <= 3.0 <= e.high for e in (mean(rng.normal(3.0, 1.0, size=60)) for _ in range(300)))
+    assert 0.90 <= hits / 300 <= 0.985
+
+
+def test_repeated_values_do_not_narrow_a_clustered_interval() -> None:
+    values = np.random.default_rng(2).normal(size=50)
+    alone = mean(values)
+    repeated, clusters = np.repeat(values, 20), np.repeat([f"dialogue {i:02d}" for i in range(50)], 20)
+    clustered = mean(repeated, clusters)
+    assert (clustered.low, clustered.high, clustered.n) == (pytest.approx(alone.low), pytest.approx(alone.high), 50)
+    careless = mean(repeated)
+    assert careless.high - careless.low < 0.4 * (clustered.high - clustered.low)
+
+
+def test_order_of_clusters_does_not_matter() -> None:
+    values, clusters = np.arange(60.0) ** 1.5, [f"d{i % 12:02d}" for i in range(60)]
+    shuffled = np.random.default_rng(0).permutation(60)
+    first, second = mean(values, clusters), mean(values[shuffled], [clusters[i] for i in shuffled])
+    assert (first.value, first.low, first.high) == pytest.approx((second.value, second.low, second.high))
+
+
+def test_pairing_removes_what_pairs_share() -> None:
+    rng = np.random.default_rng(3)
+    shared = rng.normal(0, 10, size=200)
+    difference = paired_difference(shared + 0.5 + rng.normal(0, 0.1, 200), shared)
+    assert difference.low > 0.45
+    assert difference.high < 0.55
+
+
+def test_perplexity_is_exp_of_total_nll_over_total_words() -> None:
+    nll, words = np.array([3.0, 40.0, 0.5]), np.array([2, 10, 1])
+    estimate = ratio_of_sums(nll, words, transform=np.exp)
+    assert estimate.value == pytest.approx(math.exp(43.5 / 13))
+    assert math.exp(0.5) <= estimate.low < estimate.value < estimate.high <= math.exp(4)
+
+
+def test_dialogues_without_words_take_no_part_in_a_ratio() -> None:
+    assert ratio_of_sums([0.0] * 3 + [6.0], [0, 0, 0, 3]).value == 2.0
+    # Most resamples of this one are empty; those that are not all say 2.
+    assert (ratio_of_sums([0.0] * 3 + [6.0], [0, 0, 0, 3]).low, ratio_of_sums([0.0] * 3 + [6.0], [0, 0, 0, 3]).high) == (2, 2)
+
+
+def test_equal_seeds_give_equal_intervals_and_others_differ() -> None:
+    values = np.random.default_rng(4).normal(size=80)
+    assert mean(values, seed=1) == mean(values, seed=1)
+    assert mean(values, seed=1) != mean(values, seed=2)
+
+
+@pytest.mark.parametrize("nothing", [rate(0, 0), mean([]), paired_difference([], []), ratio_of_sums([], []), count(0, 0)])
+def test_nothing_is_null(nothing: Estimate) -> None:
+    assert nothing.to_json() == {"value": None, "low": None, "high": None, "n": 0}
+    assert "none" in str(nothing)
+    assert nothing.flagged
+
+
+def test_one_value_has_no_interval() -> None:
+    assert mean([4.0]).to_json() == {"value": 4.0, "low": None, "high": None, "n": 1}
+
+
+@given(value=st.floats(allow_nan=True, allow_infinity=False), n=st.integers(0, 10**6))
+@settings(max_examples=30)
+def test_json_round_trip(value: float, n: int) -> None:
+    estimate = Estimate(value, value, math.nan, n)
+    text = json.dumps(estimate.to_json(), allow_nan=False)
+    back = Estimate.from_json(json.loads(text))
+    assert back.to_json() == estimate.to_json()
+
+
+@pytest.mark.parametrize(("n", "flagged"), [(29, True), (30, False)])
+def test_few_are_flagged(n: int, flagged: bool) -> None:
+    assert rate(3, n).flagged is flagged
+    assert ("few" in str(rate(3, n))) is flagged
+
+
+def test_values_that_are_not_finite_are_refused() -> None:
+    with pytest.raises(AssertionError):
+        mean([1.0, math.nan])
+
+
+def test_thousands_of_values_take_no_time() -> None:
+    values = np.random.default_rng(0).normal(size=4000)
+    start = time.perf_counter()
+    mean(values)
+    # The aim is 0.2 s; the bound only catches a loop in Python, on a machine that does other things too.
+    assert time.perf_counter() - start < 2.0

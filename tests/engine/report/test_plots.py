@@ -1,0 +1,54 @@
+"""Figures: the picture for a README, and the moving average."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engine.report.content import Curve, MatchSection, ReportData
+from engine.report.plots import curve_svg, moving_average, scatter_svg, write_picture
+from tests.engine.report.dialogues import report, row
+
+
+def size(path: Path) -> tuple[int, int]:
+    data = path.read_bytes()
+    assert data.startswith(b"\x89PNG")
+    return struct.unpack(">II", data[16:24])
+
+
+def test_picture_is_wider_with_more_to_show_and_repeatable(tmp_path: Path) -> None:
+    full = write_picture(report(), tmp_path / "full.png")
+    again = write_picture(report(), tmp_path / "again.png")
+    less = write_picture(report(curves=[]), tmp_path / "less.png")
+    assert full.read_bytes() == again.read_bytes()
+    assert size(full)[0] > size(less)[0] > size(less)[1]
+
+
+def test_bubbles_count_dialogues() -> None:
+    rows = [row(str(i), (6, 4)) for i in range(8)] + [row("x", (2, 8)), row("y", (2, 8), pareto=False), row("z", (0, 0))]
+    svg = scatter_svg(MatchSection(name="m", rows=rows))
+    bubbles = {name: svg.count(f"fill: var(--{name})") for name in ("deals", "pareto", "no-deal")}
+    assert bubbles == {"deals": 2, "pareto": 2, "no-deal": 1}
+
+
+def test_curve_leaves_gaps_at_missing_values() -> None:
+    gap = Curve(title="c", x_label="x", y_label="y", series={"a": [(0, 1.0), (1, float("nan")), (2, 3.0)]}, smoothed=True)
+    assert "nan" not in curve_svg(gap).lower()
+
+
+def test_moving_average_is_a_mean_over_the_window() -> None:
+    values = np.arange(40.0)
+    assert moving_average(values)[20] == pytest.approx(20.0)
+    assert moving_average(values)[0] == pytest.approx(values[:3].mean())
+    values[20] = np.nan
+    assert np.isfinite(moving_average(values)).all()
+    assert np.isnan(moving_average(np.array([np.nan, np.nan]))).all()
+    assert moving_average(np.ones(7)).tolist() == [1.0] * 7
+
+
+def test_picture_of_nothing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="nothing to draw"):
+        write_picture(ReportData(title="t"), tmp_path / "empty.png")

@@ -1,0 +1,251 @@
+"""The pool: equal results for any number of workers, and nothing lost or doubled when workers fail or die."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.runtime.actors import capacity
+from engine.runtime.pool import Progress, run_sharded
+from engine.runtime.record import record_shards
+from engine.runtime.session import Session
+from engine.runtime.sharding import Shard
+from engine.runtime.worker import ShardFailure
+from engine.store.run_folder import RunFolder
+from envs.core.errors import CheckpointError, ClusterError
+from tests.engine.runtime.workers import (
+    NUMBERS,
+    CannotBeBuilt,
+    Counting,
+    DiesOn,
+    DiesOnce,
+    DiesWhileStarting,
+    Environment,
+    RaisesOn,
+    Unsendable,
+    attempts,
+    seed_of,
+    shards_of,
+)
+from tests.engine.store.rows import SmallConfig
+
+HERE, ACTORS = 0, 2
+EITHER = pytest.mark.parametrize("num_workers", [HERE, pytest.param(ACTORS, marks=pytest.mark.ray)])
+
+
+@pytest.fixture(autouse=True)
+def session_where_marked(request: pytest.FixtureRequest) -> None:
+    if request.node.get_closest_marker("ray"):
+        request.getfixturevalue("ray_session")
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    folder = tmp_path / "log"
+    folder.mkdir()
+    return folder
+
+
+class Collected(dict[str, Any]):
+    """Results by shard name; a shard that comes back twice is an error."""
+
+    def take(self, shard: Shard[int], result: Any) -> None:
+        assert shard.name not in self, f"{shard.name} came back twice"
+        self[shard.name] = result
+
+
+@EITHER
+def test_every_shard_comes_back_once_with_progress(num_workers: int, log: Path) -> None:
+    results, seen = Collected(), []
+    last = run_sharded(
+        Counting, (str(log),), shards_of(50, 8), num_workers=num_workers, on_result=results.take, on_progress=seen.append
+    )
+    assert sorted(results) == [f"{i:05d}" for i in range(7)]
+    assert attempts(log) == sorted(results)
+    assert seen[0] == Progress(0, 0, 50, 0)
+    assert [progress.num_done for progress in seen] == sorted(progress.num_done for progress in seen)
+    assert seen[-1] == last
+    assert (last.num_done, last.num_failed, last.num_items) == (50, 0, 50)
+    assert 1 <= last.num_workers <= max(1, num_workers)
+
+
+@pytest.mark.ray
+def test_rows_are_equal_for_no_one_and_two_workers(log: Path, tmp_path: Path) -> None:
+    tables = []
+    for num_workers in (0, 1, 2):
+        with RunFolder.open(tmp_path / f"run {num_workers}", SmallConfig(), job="test", schema=NUMBERS) as run:
+            record_shards(run, Counting, (str(log),), shards_of(30, 4), seed_of=seed_of, num_workers=num_workers)
+            tables.append(run.read_rows())
+    assert tables[0].num_rows == 30
+    assert tables[0].equals(tables[1])
+    assert tables[0].equals(tables[2])
+
+
+@EITHER
+def test_a_shard_that_raises_is_a_failure_and_not_the_end(num_workers: int, log: Path) -> None:
+    results = Collected()
+    last = run_sharded(RaisesOn, (str(log),), shards_of(20, 4), num_workers=num_workers, on_result=results.take)
+    assert {name for name, result in results.items() if isinstance(result, ShardFailure)} == {"00001", "00002"}
+    assert results["00001"].reason == "ZeroDivisionError: no luck"
+    assert "workers.py" in results["00001"].details
+    assert results["00002"].reason == "SystemExit: 3"
+    assert (last.num_done, last.num_failed) == (20, 8)
+
+
+@EITHER
+def test_failed_shards_become_error_rows_and_are_tried_again(num_workers: int, log: Path, tmp_path: Path) -> None:
+    with RunFolder.open(tmp_path / "run", SmallConfig(), job="test", schema=NUMBERS) as run:
+        record_shards(run, RaisesOn, (str(log),), shards_of(20, 4), seed_of=seed_of, num_workers=num_workers)
+        rows = run.read_rows().to_pylist()
+        assert Counter(row["status"] for row in rows) == {"ok": 12, "error": 8}
+        broken = next(row for row in rows if row["item_key"] == "item 0004")
+        assert (broken["error"], broken["seed"]) == ("ZeroDivisionError: no luck", seed_of("item 0004"))
+        failures = [event for event in run.events() if event["kind"] == "shard_failed"]
+        assert {event["name"] for event in failures} == {"00001", "00002"}
+        record_shards(run, Counting, (str(log),), shards_of(20, 4), seed_of=seed_of, num_workers=num_workers)
+        assert run.read_rows()["status"].to_pylist() == ["ok"] * 20
+    assert attempts(log) == [f"{i:05d}" for i in range(5)]
+
+
+@EITHER
+def test_a_worker_that_cannot_be_built_says_why(num_workers: int) -> None:
+    with pytest.raises(CheckpointError, match="train first"):
+        run_sharded(CannotBeBuilt, (), shards_of(4, 2), num_workers=num_workers, on_result=Collected().take)
+
+
+@EITHER
+def test_what_taking_a_result_raises_ends_the_run(num_workers: int, log: Path) -> None:
+    def refuse(shard: Shard[int], result: Any) -> None:
+        raise OSError("the disk is full")
+
+    with pytest.raises(OSError, match="the disk is full"):
+        run_sharded(Counting, (str(log),), shards_of(40, 2), num_workers=num_workers, on_result=refuse)
+    assert len(attempts(log)) <= 1 + 2 * ACTORS
+
+
+@EITHER
+def test_no_shards_need_no_worker(num_workers: int) -> None:
+    assert run_sharded(CannotBeBuilt, (), [], num_workers=num_workers, on_result=Collected().take) == Progress(0, 0, 0, 0)
+
+
+@pytest.mark.ray
+def test_a_killed_worker_costs_no_row_and_doubles_none(log: Path, tmp_path: Path) -> None:
+    shards = shards_of(40, 4)
+    mark = tmp_path / "killed"
+    with RunFolder.open(tmp_path / "run", SmallConfig(), job="test", schema=NUMBERS) as run:
+        last = record_shards(
+            run, DiesOnce, (str(log), str(mark), "00003"), shards, seed_of=seed_of, num_workers=2, start_timeout_s=60
+        )
+        rows = run.read_rows().to_pylist()
+    assert mark.exists()
+    assert attempts(log).count("00003") == 2
+    assert [row["item_key"] for row in rows] == [key for shard in shards for key in shard.keys]
+    assert {row["status"] for row in rows} == {"ok"}
+    assert (last.num_done, last.num_failed) == (40, 0)
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_a_shard_that_kills_its_workers_fails_alone(log: Path) -> None:
+    results = Collected()
+    last = run_sharded(DiesOn, (str(log), "00001"), shards_of(24, 4), num_workers=1, on_result=results.take)
+    assert sorted(results) == [f"{i:05d}" for i in range(6)]
+    assert {name for name, result in results.items() if isinstance(result, ShardFailure)} == {"00001"}
+    assert "the worker died on it" in results["00001"].reason
+    assert last.num_failed == 4
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_a_worker_that_dies_while_it_starts_ends_the_run() -> None:
+    with pytest.raises(ClusterError, match="dies while it starts"):
+        run_sharded(DiesWhileStarting, (), shards_of(4, 2), num_workers=1, on_result=Collected().take)
+
+
+@pytest.mark.ray
+def test_a_result_that_cannot_travel_is_a_failure() -> None:
+    results = Collected()
+    run_sharded(Unsendable, (), shards_of(2, 1), num_workers=1, on_result=results.take)
+    assert all("cannot be sent back" in result.reason for result in results.values())
+    assert len(results) == 2
+
+
+@pytest.mark.ray
+def test_actors_compute_with_the_threads_they_reserve_and_see_no_gpu() -> None:
+    results = Collected()
+    run_sharded(Environment, (), shards_of(2, 1), num_workers=1, num_cpus_per_worker=2, on_result=results.take)
+    found = results["00000"]
+    assert (found["OMP_NUM_THREADS"], found["torch"], found["CUDA_VISIBLE_DEVICES"]) == ("2", 2, "")
+    assert found["pid"] == results["00001"]["pid"]
+
+
+@pytest.mark.ray
+@pytest.mark.parametrize(
+    "asked",
+    [{"num_workers": 5}, {"num_workers": 2, "num_cpus_per_worker": 3}, {"num_workers": 1, "num_gpus_per_worker": 64}],
+    ids=["workers", "CPUs", "GPUs"],
+)
+def test_too_little_room_is_an_error_at_once(asked: dict[str, Any], log: Path) -> None:
+    with pytest.raises(ClusterError, match=r"too little room(.|\n)*4 CPUs(.|\n)*at most [01]|at most 4"):
+        run_sharded(Counting, (str(log),), shards_of(20, 1), on_result=Collected().take, **asked)
+    assert attempts(log) == []
+
+
+@pytest.mark.ray
+def test_resources_that_others_hold_are_an_error_after_a_while(log: Path, ray_session: Session) -> None:
+    import ray
+
+    @ray.remote(num_cpus=4)
+    class Greedy:
+        def hold(self) -> bool:
+            return True
+
+    greedy = Greedy.remote()
+    assert ray.get(greedy.hold.remote())
+    try:
+        with pytest.raises(ClusterError, match=r"no worker could start within 1 s(.|\n)*free 0 CPUs"):
+            run_sharded(
+                Counting, (str(log),), shards_of(4, 1), num_workers=2, on_result=Collected().take, start_timeout_s=1
+            )
+    finally:
+        ray.kill(greedy)
+
+
+def test_actors_without_a_session_are_an_error(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import ray
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    with pytest.raises(ClusterError, match="no Ray session"):
+        run_sharded(Counting, (str(log),), shards_of(4, 1), num_workers=1, on_result=Collected().take)
+
+
+def machine(cpus: float, gpus: float = 0, alive: bool = True) -> dict[str, Any]:
+    return {"Alive": alive, "Resources": {"CPU": cpus, "GPU": gpus}}
+
+
+@pytest.mark.parametrize(
+    ("machines", "cpus", "gpus", "room"),
+    [
+        ([machine(2)], 1, 0, 2),
+        ([machine(3), machine(3)], 2, 0, 2),
+        ([machine(8, 1)], 1, 0.25, 4),
+        ([machine(8, 1)], 1, 0.4, 2),
+        ([machine(8, 3)], 1, 2, 1),
+        ([machine(1, 8)], 1, 0.5, 1),
+        ([machine(8), machine(8, alive=False)], 1, 0, 8),
+        ([{"Alive": True, "Resources": {}}], 1, 0, 0),
+        ([], 1, 0, 0),
+    ],
+)
+def test_capacity_counts_whole_workers_per_machine(machines: list[dict[str, Any]], cpus: float, gpus: float, room: int) -> None:
+    assert capacity(machines, cpus, gpus) == room
+
+
+@given(st.lists(st.integers(0, 16), max_size=5), st.sampled_from([0.5, 1, 2, 3]))
+def test_capacity_never_exceeds_the_sum(cpus: list[int], each: float) -> None:
+    assert capacity([machine(number) for number in cpus], each, 0) * each <= sum(cpus)

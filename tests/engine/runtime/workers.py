@@ -1,0 +1,122 @@
+"""Workers for tests of the pool: well-behaved, failing, and deadly ones. Here, because Ray imports them by name."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from engine.runtime.sharding import Shard, make_shards
+from engine.store.schemas import OK, SCHEMA_VERSION, with_base
+from envs.core.errors import CheckpointError
+from envs.core.seeds import derive_seed, stream
+
+NUMBERS = with_base([pa.field("number", pa.float64())])
+SEED = 17
+
+
+def seed_of(key: str) -> int:
+    return derive_seed(SEED, key)
+
+
+def shards_of(num_items: int, size: int) -> list[Shard[int]]:
+    return make_shards({f"item {i:04d}": i for i in range(num_items)}, size)
+
+
+class Counting:
+    """Rows of random numbers, and a file per attempt: `FOLDER/SHARD.PID.NANOSECONDS`."""
+
+    def __init__(self, folder: str, seconds: float = 0.0) -> None:
+        self.folder, self.seconds = Path(folder), seconds
+
+    def run(self, shard: Shard[int]) -> list[dict[str, Any]]:
+        (self.folder / f"{shard.name}.{os.getpid()}.{time.monotonic_ns()}").touch()
+        time.sleep(self.seconds)
+        base = {"status": OK, "schema_version": SCHEMA_VERSION}
+        return [
+            {**base, "item_key": key, "seed": seed_of(key), "number": stream(seed_of(key), "number").random()}
+            for key in shard.keys
+        ]
+
+
+def attempts(folder: Path) -> list[str]:
+    """The shards that `Counting` worked on, once per attempt."""
+    return sorted(path.name.split(".")[0] for path in folder.iterdir())
+
+
+class DiesOnce(Counting):
+    """Is killed, as if from outside, the first time it gets the named shard."""
+
+    def __init__(self, folder: str, mark: str, shard: str) -> None:
+        super().__init__(folder)
+        self.mark, self.shard = Path(mark), shard
+
+    def run(self, shard: Shard[int]) -> list[dict[str, Any]]:
+        rows = super().run(shard)
+        if shard.name == self.shard and not self.mark.exists():
+            self.mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return rows
+
+
+class DiesOn(Counting):
+    """Is killed each time it gets the named shard."""
+
+    def __init__(self, folder: str, shard: str) -> None:
+        super().__init__(folder)
+        self.shard = shard
+
+    def run(self, shard: Shard[int]) -> list[dict[str, Any]]:
+        rows = super().run(shard)
+        if shard.name == self.shard:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return rows
+
+
+class RaisesOn(Counting):
+    """Raises, or exits, when it gets the named shards."""
+
+    def run(self, shard: Shard[int]) -> list[dict[str, Any]]:
+        if shard.name == "00001":
+            raise ZeroDivisionError("no luck")
+        if shard.name == "00002":
+            sys.exit(3)
+        return super().run(shard)
+
+
+class CannotBeBuilt:
+    def __init__(self) -> None:
+        raise CheckpointError("the checkpoint is missing", where="weights", fix="train first")
+
+    def run(self, shard: Shard[int]) -> None:
+        raise NotImplementedError
+
+
+class DiesWhileStarting:
+    def __init__(self) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def run(self, shard: Shard[int]) -> None:
+        raise NotImplementedError
+
+
+class Environment:
+    """Says how its process is set up."""
+
+    def run(self, shard: Shard[int]) -> dict[str, Any]:
+        import torch
+
+        names = ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
+        found: dict[str, Any] = {name: os.environ.get(name) for name in names}
+        return found | {"torch": torch.get_num_threads(), "pid": os.getpid(), "module": sys.modules[type(self).__module__].__file__}
+
+
+class Unsendable:
+    def run(self, shard: Shard[int]) -> Any:
+        return threading.Lock()

@@ -1,0 +1,202 @@
+"""The rules of the house: who may import what, what may not be written, and that the set-up files agree with each other."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parent.parent
+ROOMS = ("envs", "policies", "engine", "tune")
+SOURCES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
+PURE_RINGS = ("engine.attacks", "engine.search", "engine.perturb", "engine.selfplay", "engine.metrics", "engine.store")
+HEAVY = ("ray", "torch", "matplotlib")
+MAX_LINES = 400
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+CLUSTER = yaml.safe_load((ROOT / "cluster.yaml").read_text())
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = [module_name(path) for path in SOURCES]
+
+
+def below(*packages: str) -> list[str]:
+    return [name for name in MODULES if any(name == package or name.startswith(package + ".") for package in packages)]
+
+
+def imported_roots(path: Path) -> set[str]:
+    roots = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            roots |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            roots.add((node.module or "").split(".")[0])
+    return roots
+
+
+def loaded_by(modules: list[str], forbidden: tuple[str, ...]) -> list[str]:
+    """Which of the forbidden packages a fresh interpreter has loaded after importing the modules."""
+    lines = [f"import {name}" for name in modules]
+    code = "\n".join(["import sys", *lines, f"print(*[name for name in {forbidden!r} if name in sys.modules])"])
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def calls(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Every call of a plain or dotted name in a piece of code: line number, name."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            yield node.lineno, ast.unparse(node.func)
+
+
+def test_envs_import_only_what_a_world_needs() -> None:
+    allowed = set(sys.stdlib_module_names) | {"envs", "gymnasium", "numpy", "pyarrow", "yaml"}
+    strays = {str(path): imported_roots(path) - allowed for path in sorted((ROOT / "envs").rglob("*.py"))}
+    assert {path: roots for path, roots in strays.items() if roots} == {}
+
+
+def test_envs_load_neither_torch_nor_ray() -> None:
+    assert loaded_by(below("envs"), HEAVY) == []
+
+
+def test_pure_rings_and_policies_work_without_ray() -> None:
+    assert loaded_by(below("policies", *PURE_RINGS), ("ray",)) == []
+
+
+def test_every_pure_ring_stands_in_the_contract() -> None:
+    contracts = PROJECT["tool"]["importlinter"]["contracts"]
+    (kept,) = [contract for contract in contracts if contract.get("forbidden_modules") == ["ray"]]
+    assert {"policies", *PURE_RINGS} & set(MODULES) == set(kept["source_modules"])
+
+
+@pytest.mark.skipif("engine.cli.main" not in MODULES, reason="the command line is not there")
+def test_command_line_starts_without_heavy_imports() -> None:
+    assert loaded_by(["engine.cli.main"], (*HEAVY, "pandas", "scipy", "nltk")) == []
+
+
+def test_tune_of_ray_never_takes_the_name_of_our_room() -> None:
+    plain = r"^\s*from ray import .*\btune\b(?!\s+as ray_tune)|^\s*import ray\.tune(?!\s+as ray_tune)"
+    pattern = re.compile(plain, re.MULTILINE)
+    assert [str(path) for path in SOURCES if pattern.search(path.read_text())] == []
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_file_is_short_named_and_typed_in_the_house_way(path: Path) -> None:
+    text = path.read_text()
+    assert len(text.splitlines()) <= MAX_LINES
+    assert path.stem not in {"utils", "util", "helpers", "common", "misc"}
+    assert ast.get_docstring(ast.parse(text)), "a module says what belongs in it"
+    if path.name != "__init__.py":
+        assert "from __future__ import annotations" in text
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_file_keeps_off_global_randomness_salted_hashes_and_pickles(path: Path) -> None:
+    forbidden = re.compile(
+        r"hash|(np|numpy)\.random\.(seed|rand|randn|randint|random|choice|shuffle|permutation|uniform|normal)"
+        r"|random\.\w+|torch\.(save|load|manual_seed|seed)|(cloud)?pickle\.\w+|joblib\.\w+|yaml\.(load|unsafe_load)|eval|exec"
+    )
+    tree = ast.parse(path.read_text())
+    found = [(line, name) for line, name in calls(tree) if forbidden.fullmatch(name)]
+    # A seed inside torch's fork of its generator is gone with the block.
+    blocks = [node for node in ast.walk(tree) if isinstance(node, ast.With)]
+    forks = [block for block in blocks if "torch.random.fork_rng" in ast.unparse(block.items[0])]
+    fenced = {(line, name) for fork in forks for line, name in calls(fork) if name == "torch.manual_seed"}
+    assert [call for call in found if call not in fenced] == []
+
+
+def test_every_folder_of_code_is_a_package_of_the_wheel() -> None:
+    patterns = PROJECT["tool"]["setuptools"]["packages"]["find"]["include"]
+    folders = {path.parent for path in SOURCES}
+    assert [str(folder) for folder in folders if not (folder / "__init__.py").is_file()] == []
+    names = {module_name(folder / "__init__.py") for folder in folders}
+    assert [name for name in names if not any(fnmatch(name, pattern) for pattern in patterns)] == []
+    assert {pattern.split(".")[0] for pattern in patterns} == set(ROOMS)
+
+
+def test_every_other_file_in_the_rooms_travels_in_the_wheel() -> None:
+    data = PROJECT["tool"]["setuptools"]["package-data"]
+    folders = {package: ROOT / package.replace(".", "/") for package in data}
+    declared = {path for package, patterns in data.items() for pattern in patterns for path in folders[package].glob(pattern)}
+    files = [path for room in ROOMS for path in (ROOT / room).rglob("*") if path.is_file()]
+    assert {path for path in files if path.suffix not in {".py", ".pyc"}} == declared
+
+
+def pins() -> dict[str, str]:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    entries = [line.split("==") for line in lines if line and not line.startswith("#")]
+    return {canonicalize_name(name): version for name, version in entries}
+
+
+def requirements() -> list[Requirement]:
+    project = PROJECT["project"]
+    extras = [line for lines in project["optional-dependencies"].values() for line in lines]
+    return [Requirement(line) for line in project["dependencies"] + extras]
+
+
+@pytest.mark.parametrize("requirement", requirements(), ids=str)
+def test_each_requirement_has_a_pin_within_its_range(requirement: Requirement) -> None:
+    assert requirement.specifier.contains(pins()[canonicalize_name(requirement.name)])
+
+
+def test_sources_import_only_declared_packages() -> None:
+    declared = {requirement.name.lower() for requirement in requirements()} | {"yaml", "markupsafe"}
+    roots = {root for path in SOURCES for root in imported_roots(path)}
+    assert roots - set(sys.stdlib_module_names) - set(ROOMS) <= declared
+
+
+def tracked_texts() -> Iterator[tuple[str, str]]:
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    for name in listed.stdout.splitlines():
+        try:
+            yield name, (ROOT / name).read_text()
+        except (UnicodeDecodeError, FileNotFoundError):
+            continue
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a git checkout")
+def test_no_file_names_a_folder_of_one_machine() -> None:
+    pattern = re.compile(r"(?<![\w.~}])/(work|opt|root|home|Users|mnt)/\w")
+    assert [name for name, text in tracked_texts() if pattern.search(text)] == []
+
+
+def test_cluster_file_is_valid_for_the_pinned_ray() -> None:
+    util = pytest.importorskip("ray.autoscaler._private.util")
+    util.validate_config(util.prepare_config(CLUSTER))
+
+
+def test_cluster_runs_the_pinned_ray_everywhere() -> None:
+    images = [CLUSTER["docker"]["image"], *(kind["docker"]["worker_image"] for kind in node_types() if "docker" in kind)]
+    assert [image.split(":")[1].split("-")[0] for image in images] == [pins()["ray"]] * len(images)
+
+
+def test_cluster_head_takes_no_work_and_idle_workers_cost_nothing() -> None:
+    kinds = CLUSTER["available_node_types"]
+    assert kinds[CLUSTER["head_node_type"]]["resources"]["CPU"] == 0
+    workers = [kind for name, kind in kinds.items() if name != CLUSTER["head_node_type"]]
+    assert all(kind["min_workers"] == 0 and kind["max_workers"] > 0 for kind in workers)
+    assert sum(kind["max_workers"] for kind in workers) <= CLUSTER["max_workers"]
+    assert any(kind["resources"].get("GPU") for kind in workers)
+    assert any(not kind["resources"].get("GPU") for kind in workers)
+
+
+def node_types() -> list[dict[str, Any]]:
+    return list(CLUSTER["available_node_types"].values())
