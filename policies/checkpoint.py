@@ -61,15 +61,26 @@ class Checkpoint:
                 _sync(aside / part)
             if folder.exists():
                 old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
+                # One left by a killed process of the same number; what it held has been replaced since.
+                shutil.rmtree(old, ignore_errors=True)
                 folder.rename(old)
-                aside.rename(folder)
-                shutil.rmtree(old)
+                try:
+                    aside.rename(folder)
+                except OSError:
+                    old.rename(folder)
+                    raise
+                shutil.rmtree(old, ignore_errors=True)
             else:
                 aside.rename(folder)
             _sync(folder.parent)
         except (OSError, SafetensorError) as error:
             shutil.rmtree(aside, ignore_errors=True)
-            raise CheckpointError("the checkpoint cannot be written", where=folder, got=str(error), fix="free disk space or choose another folder") from None
+            raise CheckpointError(
+                "the checkpoint cannot be written",
+                where=folder,
+                got=str(error),
+                fix="free disk space or choose another folder",
+            ) from None
 
     @classmethod
     def load(cls, folder: Path, kind: str) -> Checkpoint:
@@ -99,8 +110,15 @@ class Checkpoint:
             with safe_open(folder / _PARTS[0], framework="pt") as file:
                 weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # safe_open is no mapping
             return cls(kind, config["sizes"], config["provenance"], Vocabulary.load(folder / _PARTS[2]), weights)
-        except (OSError, KeyError, TypeError, json.JSONDecodeError, SafetensorError) as error:
-            raise CheckpointError("the checkpoint is damaged", where=folder, got=f"{type(error).__name__}: {error}", fix="train it again or copy it again") from None
+        except CheckpointError:
+            raise
+        except (OSError, KeyError, TypeError, ValueError, SafetensorError) as error:
+            raise CheckpointError(
+                "the checkpoint is damaged",
+                where=folder,
+                got=f"{type(error).__name__}: {error}",
+                fix="train it again or copy it again",
+            ) from None
 
 
 def save_state(path: Path, tensors: Mapping[str, Tensor], counters: Mapping[str, Any]) -> None:
@@ -122,7 +140,12 @@ def save_state(path: Path, tensors: Mapping[str, Tensor], counters: Mapping[str,
         _sync(path.parent)
     except (OSError, SafetensorError) as error:
         aside.unlink(missing_ok=True)
-        raise CheckpointError("the training state cannot be written", where=path, got=str(error), fix="free disk space, then resume") from None
+        raise CheckpointError(
+            "the training state cannot be written",
+            where=path,
+            got=str(error),
+            fix="free disk space, then resume",
+        ) from None
 
 
 def load_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -135,8 +158,13 @@ def load_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # safe_open is no mapping
             return tensors, json.loads(file.metadata()["counters"])
-    except (OSError, KeyError, TypeError, json.JSONDecodeError, SafetensorError) as error:
-        raise CheckpointError("the training state is damaged", where=path, got=str(error), fix="delete it to start again") from None
+    except (OSError, KeyError, TypeError, ValueError, SafetensorError) as error:
+        raise CheckpointError(
+            "the training state is damaged",
+            where=path,
+            got=str(error),
+            fix="delete it to start again",
+        ) from None
 
 
 def flatten_optimiser(optimiser: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -11,7 +11,21 @@ Shapes: D directions (1 or 2), B rows, T steps, H hidden units.
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+
+class GRU(nn.GRU):
+    """torch's layer as a holder of weights, their types declared; `recur` and `step` do its work."""
+
+    weight_ih_l0: Tensor
+    weight_hh_l0: Tensor
+    bias_ih_l0: Tensor
+    bias_hh_l0: Tensor
+    weight_ih_l0_reverse: Tensor
+    weight_hh_l0_reverse: Tensor
+    bias_ih_l0_reverse: Tensor
+    bias_hh_l0_reverse: Tensor
 
 
 class _Recurrence(torch.autograd.Function):
@@ -44,7 +58,8 @@ class _Recurrence(torch.autograd.Function):
         return states[:, 1:]
 
     @staticmethod
-    def backward(ctx, grad_DTBH: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[no-untyped-def, override]
+    @once_differentiable
+    def backward(ctx, grad_DTBH: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[no-untyped-def]
         weight_D3HH, states, gates, products = ctx.saved_tensors
         dtype = ctx.dtype
         directions, steps, rows, hidden = products.shape
@@ -90,7 +105,9 @@ def recur(gates_DTB3H: Tensor, weight_D3HH: Tensor, bias_D3H: Tensor, start_DBH:
     return _Recurrence.apply(gates_DTB3H.to(start_DBH.dtype), weight_D3HH, bias_D3H, start_DBH, dtype)
 
 
-def step(gates_B3H: Tensor, weight_H3H: Tensor, bias_3H: Tensor, state_BH: Tensor) -> Tensor:
+def step(
+    gates_B3H: Tensor, weight_H3H: Tensor, bias_3H: Tensor, state_BH: Tensor, out_BH: Tensor | None = None
+) -> Tensor:
     """One step of one direction without gradients, for decoding.
 
     Args:
@@ -98,15 +115,16 @@ def step(gates_B3H: Tensor, weight_H3H: Tensor, bias_3H: Tensor, state_BH: Tenso
         weight_H3H: the hidden weights transposed and contiguous.
         bias_3H: hidden biases.
         state_BH: states before the step.
+        out_BH: where the states after it are written; a new tensor when not given.
 
     Returns:
-        The states after it (B, H).
+        The states after the step (B, H).
     """
     hidden = state_BH.shape[-1]
     product = torch.addmm(bias_3H, state_BH, weight_H3H)
     gate = gates_B3H[:, : 2 * hidden].add_(product[:, : 2 * hidden]).sigmoid_()
     candidate = gates_B3H[:, 2 * hidden :].addcmul_(gate[:, :hidden], product[:, 2 * hidden :]).tanh_()
-    return torch.lerp(candidate, state_BH, gate[:, hidden:])
+    return torch.lerp(candidate, state_BH, gate[:, hidden:], out=out_BH)
 
 
 def flip_by_length(values_TB: Tensor, lengths_B: Tensor) -> Tensor:

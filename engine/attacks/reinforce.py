@@ -24,6 +24,11 @@ import torch
 from torch import Tensor
 
 from envs.core.config import check
+from envs.core.errors import ParleyError
+
+
+class DivergenceError(ParleyError):
+    """A reward, a loss or a gradient is no longer a finite number."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,5 +132,15 @@ def policy_gradient_loss(log_probs_M: Tensor, returns_M: Tensor, num_dialogues: 
 
 def kl_to_reference(log_probs_MV: Tensor, reference_MV: Tensor) -> Tensor:
     """Exact KL(learner || reference), averaged over words; both are log-probabilities with the same words forbidden."""
-    difference = (log_probs_MV - reference_MV).masked_fill(torch.isinf(log_probs_MV), 0.0)
-    return (log_probs_MV.exp() * difference).sum(-1).mean()
+    return _expected(log_probs_MV, log_probs_MV - reference_MV)
+
+
+def entropy(log_probs_MV: Tensor) -> Tensor:
+    """Entropy of the word distributions in nats, averaged over words."""
+    return _expected(log_probs_MV, -log_probs_MV)
+
+
+def _expected(log_probs_MV: Tensor, values_MV: Tensor) -> Tensor:
+    """Mean over words of the expected value; 0 when the learner wrote no word in any dialogue."""
+    allowed = values_MV.masked_fill(torch.isinf(log_probs_MV), 0.0)
+    return (log_probs_MV.exp() * allowed).sum() / max(1, len(log_probs_MV))

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from envs.core.errors import ConfigError
-from envs.data.vocabulary import EOS_ID, PAD_ID, SELECTION, UNK_ID, Vocabulary
+from envs.data.vocabulary import EOS_ID, PAD_ID, SELECTION, SELECTION_ID, Vocabulary
 from envs.negotiation.game import Agent, Session, SideView, Utterances
 
 PAPER_TURN = 3
@@ -53,7 +53,7 @@ class TransferAgent:
         turn: utterances that must be behind it, n in the paper.
 
     Raises:
-        ConfigError: the list is empty, or a sentence has a word that the speaker does not know.
+        ConfigError: the list is empty, or a sentence has a word that the speaker does not know or nobody may say.
     """
 
     def __init__(self, speaker: Agent, sentences: Sequence[str], turn: int = PAPER_TURN) -> None:
@@ -68,10 +68,17 @@ class TransferAgent:
         self.tokens = [self._encode(sentence) for sentence in sentences]
 
     def _encode(self, sentence: str) -> np.ndarray:
-        ids = self.vocabulary.encode(sentence.split())
-        if (ids == UNK_ID).any():
-            unknown = [word for word in sentence.split() if word not in self.vocabulary.index]
-            raise ConfigError("a sentence has words that the speaker does not know", where=sentence, got=unknown, fix="use words of its corpus")
+        words = sentence.split()
+        ids = self.vocabulary.encode(words)
+        reserved = {EOS_ID, SELECTION_ID, *self.vocabulary.unspeakable_ids}
+        wrong = [word for word, i in zip(words, ids.tolist(), strict=True) if i in reserved]
+        if wrong:
+            raise ConfigError(
+                "a sentence has words that the speaker does not know or may not say",
+                where=sentence,
+                got=" ".join(wrong),
+                fix="use words of its corpus",
+            )
         return np.append(ids, EOS_ID)
 
     def join(self, view: SideView) -> Session:

@@ -13,10 +13,12 @@ from envs.negotiation.game import Agent
 CHECKPOINT = "checkpoint"
 """Name of the checkpoint folder inside a run."""
 
+HUMAN = "human"
+
 agents = Registry("agent", "parley.agents")
 agents.register("scripted", "fair-minded scripted bargainer", "envs.negotiation.bargainers:scripted")
 agents.register("scripted-tough", "scripted bargainer that holds out", "envs.negotiation.bargainers:scripted_tough")
-agents.register("human", "you, at the terminal", "engine.jobs.person:Person")
+agents.register(HUMAN, "you, at the terminal", "engine.jobs.person:Person")
 
 
 def checkpoint_folder(spec: str) -> Path | None:
@@ -42,6 +44,22 @@ def require_checkpoint(spec: str, option: str) -> Path:
             fix="name a run or checkpoint folder; parley train negotiator makes one",
         )
     return folder
+
+
+def require_device(device: str, option: str) -> None:
+    """Makes sure that torch can compute on a device.
+
+    Raises:
+        ConfigError: it cannot, with what torch says.
+    """
+    import torch
+
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        what = f"{option} names a device that torch cannot use"
+        raise ConfigError(what, where=device, got=reason, fix="compute on the CPU") from None
 
 
 def vocabulary_of(spec: str) -> Vocabulary | None:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from engine.attacks.transfer import PAPER_SENTENCE, PAPER_TURN, last_sentences
 from engine.jobs.agents import require_checkpoint
-from engine.jobs.job import Job, Result, Watcher
-from engine.jobs.match import UNCHECKED, Cast, MatchConfig, finish, play_match
+from engine.jobs.job import Result, Watcher
+from engine.jobs.match import Cast, MatchConfig, match_job, run_match
 from engine.store.run_folder import RunFolder
 from envs.core.config import check
 from envs.core.errors import ConfigError
@@ -82,7 +82,7 @@ class TransferConfig(AttackConfig):
 def run_rl(config: AttackConfig, path: Path, watcher: Watcher) -> Result:
     """Plays a trained adversary against the target."""
     require_checkpoint(config.speaker, "--speaker")
-    return _run(ATTACK_RL, config, Cast(config.match()), path, watcher, "RL attack")
+    return run_match(ATTACK_RL, config, Cast(config.match()), path, watcher, f"RL attack on {config.target}")
 
 
 def run_transfer(config: TransferConfig, path: Path, watcher: Watcher) -> Result:
@@ -108,14 +108,7 @@ def run_transfer(config: TransferConfig, path: Path, watcher: Watcher) -> Result
             fix="lower transfer.min_advantage, or name the run of a stronger attack",
         )
     cast = Cast(config.match(), tuple(sentences), settings.turn)
-    return _run(ATTACK_TRANSFER, config, cast, path, watcher, "transfer attack")
-
-
-def _run(job: Job, config: AttackConfig, cast: Cast, path: Path, watcher: Watcher, title: str) -> Result:
-    with RunFolder.open(path, config, job=job.name, unchecked=UNCHECKED) as folder:
-        play_match(folder, cast, watcher)
-        words = f"{config.dialogues} dialogues on {config.scenarios} scenarios, seed {config.seed}; the target alone chooses."
-        return finish(folder, f"{title} on {config.target}", words)
+    return run_match(ATTACK_TRANSFER, config, cast, path, watcher, f"transfer attack on {config.target}")
 
 
 def transfer_from_rl() -> TransferConfig:
@@ -128,5 +121,12 @@ def fixed_sentence() -> TransferConfig:
     return TransferConfig(speaker="runs/negotiator", transfer=TransferSettings(sentence=PAPER_SENTENCE))
 
 
-ATTACK_RL = Job("attack-rl", AttackConfig, {"cheng2019": AttackConfig}, run_rl)
-ATTACK_TRANSFER = Job("attack-transfer", TransferConfig, {"cheng2019": transfer_from_rl, "fixed": fixed_sentence}, run_transfer)
+def learned() -> AttackConfig:
+    """An adversary trained with parley train adversary (Cheng et al. 2019, section 4.1)."""
+    return AttackConfig()
+
+
+ATTACK_RL = match_job("attack-rl", AttackConfig, {"cheng2019": learned}, run_rl)
+ATTACK_TRANSFER = match_job(
+    "attack-transfer", TransferConfig, {"cheng2019": transfer_from_rl, "fixed": fixed_sentence}, run_transfer
+)

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from engine.jobs.job import Job
+if TYPE_CHECKING:
+    from engine.jobs.job import Job
 
 
 @dataclass(frozen=True)
@@ -20,14 +22,18 @@ class Entry:
         summary: one line of help.
         target: "module:ATTRIBUTE" of the `Job`.
         run_name: the run is runs/RUN_NAME unless told otherwise.
+        presets: the names of the job's presets, the default first; the job itself says what they are.
         examples: copy-paste commands.
+        reports: whether a finished run is shown as a page right away.
     """
 
     words: tuple[str, ...]
     summary: str
     target: str
     run_name: str
+    presets: tuple[str, ...]
     examples: tuple[str, ...]
+    reports: bool = False
 
     def load(self) -> Job:
         """Imports the job."""
@@ -38,10 +44,24 @@ class Entry:
 
 ENTRIES = (
     Entry(
+        ("demo",),
+        "the whole story on the built-in corpus, offline, in a few minutes",
+        "engine.jobs.demo:DEMO",
+        "demo",
+        ("embedded",),
+        (
+            "parley demo                                   # goes on where it was interrupted",
+            "parley demo --run runs/again --seed 2",
+            "parley demo --dialogues 4000 --json --run runs/demo-large",
+        ),
+        reports=True,
+    ),
+    Entry(
         ("train", "negotiator"),
         "fit a negotiation agent to recorded dialogues",
         "engine.jobs.negotiator:TRAIN_NEGOTIATOR",
         "negotiator",
+        ("fast", "lewis2017", "demo"),
         (
             "parley train negotiator                       # Deal or No Deal, fast recipe",
             "parley train negotiator lewis2017             # the released recipe, 32 epochs",
@@ -53,6 +73,7 @@ ENTRIES = (
         "train a goal-based agent by self-play against a frozen one (RLlib)",
         "engine.jobs.reinforce:TRAIN_RL",
         "rl",
+        ("lewis2017",),
         (
             "parley train rl --target runs/negotiator",
             "parley train rl --target runs/negotiator --env-runners 8 --address 10.0.0.1:6379",
@@ -64,6 +85,7 @@ ENTRIES = (
         "train an adversary against a frozen target (RLlib)",
         "engine.jobs.reinforce:TRAIN_ADVERSARY",
         "adversary",
+        ("cheng2019", "demo"),
         (
             "parley train adversary --target runs/negotiator",
             "parley train adversary --target runs/rl --learner runs/negotiator --run runs/adversary-rl",
@@ -75,6 +97,7 @@ ENTRIES = (
         "let two agents negotiate, and measure who gains what",
         "engine.jobs.match:SELFPLAY",
         "selfplay",
+        ("scripted",),
         (
             "parley selfplay --adversary scripted --target scripted-tough --dialogues 500",
             "parley selfplay --adversary runs/rl --target runs/negotiator --json",
@@ -86,6 +109,7 @@ ENTRIES = (
         "play a trained adversary against a target",
         "engine.jobs.attack:ATTACK_RL",
         "attack-rl",
+        ("cheng2019",),
         (
             "parley attack rl --target runs/negotiator --speaker runs/adversary",
             "parley attack rl --target runs/rl --speaker runs/adversary-rl --judge runs/negotiator",
@@ -97,6 +121,7 @@ ENTRIES = (
         "plug sentences that won elsewhere into ordinary dialogues",
         "engine.jobs.attack:ATTACK_TRANSFER",
         "attack-transfer",
+        ("cheng2019", "fixed"),
         (
             "parley attack transfer --target runs/negotiator --speaker runs/negotiator --set transfer.source=runs/attack-rl",
             "parley attack transfer fixed --target runs/negotiator --speaker runs/negotiator",
@@ -106,6 +131,18 @@ ENTRIES = (
 )
 
 
-def find(name: str) -> Entry | None:
-    """The entry of a job by the name that its run folders carry."""
-    return next((entry for entry in ENTRIES if "-".join(entry.words) == name), None)
+def find(name: str) -> Entry:
+    """The entry of a job.
+
+    Args:
+        name: what its run folders carry, such as "train-negotiator".
+
+    Raises:
+        RunError: no job is called that.
+    """
+    for entry in ENTRIES:
+        if "-".join(entry.words) == name:
+            return entry
+    from envs.core.errors import RunError
+
+    raise RunError("no job of this version is called so", got=name, fix="use the version of Parley that made the run")

@@ -1,7 +1,7 @@
 """What a job is: a frozen configuration, presets that return one, and a function that runs it in a run folder.
 
 Each job module defines a `Job`; `catalogue.py` lists them. Jobs print nothing: they tell a `Watcher` how far they are and
-return a `Result`.
+return a `Result`. What a result says is read from the run folder, so a finished run gives the same one again.
 """
 
 from __future__ import annotations
@@ -12,6 +12,29 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from engine.metrics.statistics import Estimate, Metric
+from engine.store.run_folder import RunFolder
+from engine.store.schemas import OK
+from envs.core.config import difference, to_dict
+from envs.core.errors import RunError
+
+CONFIG, SUMMARY = "config.json", "summary.json"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The same metrics without the thing that a job is about.
+
+    Args:
+        title: what was measured instead.
+        here: what the result itself was measured on.
+        metrics: estimates by name.
+        differences: the result less those, over pairs of dialogues on one scenario, by name.
+    """
+
+    title: str
+    here: str
+    metrics: Mapping[str, Estimate]
+    differences: Mapping[str, Estimate]
 
 
 @dataclass(frozen=True)
@@ -25,6 +48,8 @@ class Result:
         legend: what the metrics mean, by name.
         files: what was written that a user may want next.
         next_commands: what to type next.
+        comparison: what the metrics are shown beside.
+        failure: why the result is not what the job promises; empty when it is.
     """
 
     run: Path
@@ -33,6 +58,8 @@ class Result:
     legend: Mapping[str, Metric] = field(default_factory=dict)
     files: Sequence[Path] = ()
     next_commands: Sequence[str] = ()
+    comparison: Comparison | None = None
+    failure: str = ""
 
 
 class Watcher(Protocol):
@@ -56,20 +83,73 @@ class Job:
         name: what a run folder calls it, and `parley resume` finds it by.
         config: the type of its configuration, a frozen dataclass whose fields all have defaults or come from a preset.
         presets: functions that return a full configuration, by name; the first one is the default.
-        run: does the work in a run folder.
+        run: does the work in a run folder, or what is left of it.
+        legend: what its metrics mean, by name.
+        files: what a finished run holds that a user may want next, by path in the run folder.
+        next_commands: what to type after a run of that configuration in that folder.
+        unchecked: settings that change how a run is done and not what comes out; a resumed run may differ in them.
+        num_rows: how many rows a finished run of a configuration holds.
     """
 
     name: str
     config: type
     presets: Mapping[str, Callable[[], Any]]
     run: Callable[[Any, Path, Watcher], Result]
+    legend: Mapping[str, Metric]
+    files: tuple[str, ...]
+    next_commands: Callable[[Any, Path], tuple[str, ...]]
+    unchecked: tuple[str, ...] = ()
+    num_rows: Callable[[Any], int] = lambda config: 0
+
+    def result(self, config: Any, path: Path) -> Result:
+        """What a run holds that has written its summary.
+
+        Raises:
+            RunError: the run or its summary cannot be read.
+        """
+        summary = RunFolder.load(path).summary() or {}
+        return Result(
+            run=path,
+            title=summary["title"],
+            metrics={name: Estimate.from_json(parts) for name, parts in summary["metrics"].items()},
+            legend=self.legend,
+            files=tuple(path / name for name in self.files),
+            next_commands=self.next_commands(config, path),
+        )
+
+    def finished(self, config: Any, path: Path, watcher: Watcher) -> Result | None:
+        """The result of a run that has nothing left to do; None when there is work, or another run in the folder.
+
+        Raises:
+            RunError: what is there cannot be read as a run.
+        """
+        if not all((path / name).exists() for name in (CONFIG, SUMMARY, *self.files)):
+            return None
+        run = RunFolder.load(path)
+        if run.job != self.name or difference(self._checked(run.config), self._checked(to_dict(config))):
+            return None
+        try:
+            num_done = run.read_rows()["status"].to_pylist().count(OK)
+        except RunError:
+            # Opening the run for writing sets the damaged part aside and does its items again.
+            return None
+        if num_done != self.num_rows(config):
+            return None
+        watcher.say(f"{path} is finished: nothing is left to do")
+        return self.result(config, path)
+
+    def _checked(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in config.items() if name not in self.unchecked}
 
 
 class Silent:
     """A watcher that looks away; for tests and notebooks."""
 
-    def stage(self, title: str, total: int, unit: str) -> None: ...
+    def stage(self, title: str, total: int, unit: str) -> None:
+        """Shows nothing."""
 
-    def advance(self, done: int, note: str = "") -> None: ...
+    def advance(self, done: int, note: str = "") -> None:
+        """Shows nothing."""
 
-    def say(self, text: str) -> None: ...
+    def say(self, text: str) -> None:
+        """Shows nothing."""

@@ -7,15 +7,19 @@ shard's dialogues side by side. Each dialogue has its own scenario and seed, by 
 from __future__ import annotations
 
 import os
+import shlex
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from engine.jobs.agents import checkpoint_folder, make_agent, shared_vocabulary
-from engine.jobs.job import Job, Result, Watcher
+from engine.jobs.agents import HUMAN, checkpoint_folder, make_agent, require_checkpoint, require_device, shared_vocabulary
+from engine.jobs.command import command_line
+from engine.jobs.job import SUMMARY, Job, Result, Watcher
 from engine.metrics.negotiation import METRICS, negotiation_metrics
 from engine.runtime.pool import Progress
 from engine.runtime.record import record_shards
@@ -80,6 +84,8 @@ class MatchConfig:
 
 UNCHECKED = ("workers", "gpus_per_worker", "address", "data_root")
 """Settings that change how a match is run and not its rows; a resumed run may differ in them."""
+FILES = (SUMMARY, "rows")
+
 
 @dataclass(frozen=True)
 class Cast:
@@ -103,6 +109,25 @@ class Cast:
         """
         specs = {"the adversary": self.config.adversary, "the target": self.config.target}
         return shared_vocabulary(specs | ({"the judge": self.config.judge} if self.config.judge else {}))
+
+    def check(self) -> None:
+        """Finds out before a run is made whether there are agents and scenarios to play.
+
+        Raises:
+            ConfigError: an agent or scenarios are not there, or cannot sit where they are wanted.
+            CheckpointError: a checkpoint is damaged or of another kind, or vocabularies differ.
+            DataError: a file of scenarios or a corpus is missing or broken.
+        """
+        self.agents()
+        match_scenarios(self.config)
+        if self.config.judge:
+            require_checkpoint(self.config.judge, "--judge")
+        if self.config.workers and HUMAN in (self.config.adversary, self.config.target):
+            raise ConfigError(
+                "a person cannot sit in another process", got=f"{self.config.workers} workers", fix="play with --workers 0"
+            )
+        if self.config.gpus_per_worker > 0 and not self.config.workers:
+            require_device("cuda", "--gpus-per-worker")
 
     def agents(self) -> tuple[Agent, Agent]:
         """The adversary and the target."""
@@ -147,11 +172,12 @@ class MatchWorker:
     def _move_to_gpu(self) -> None:
         from policies.negotiator.speaker import NegotiatorAgent
 
-        moved = [
-            NegotiatorAgent(agent.model.to("cuda"), agent.name, agent.temperature) if isinstance(agent, NegotiatorAgent) else agent
-            for agent in self.agents
-        ]
-        self.agents = (moved[0], moved[1])
+        def moved(agent: Agent) -> Agent:
+            if not isinstance(agent, NegotiatorAgent):
+                return agent
+            return NegotiatorAgent(agent.model.to("cuda"), agent.name, agent.temperature)
+
+        self.agents = (moved(self.agents[0]), moved(self.agents[1]))
         self.judge = None if self.judge is None else self.judge.to("cuda")
 
 
@@ -212,7 +238,8 @@ def match_scenarios(config: MatchConfig) -> dict[str, Scenario]:
     else:
         scenarios = load_corpus(config.scenarios, config.data_root).selfplay
     if not scenarios:
-        raise ConfigError("there are no scenarios to play", where=config.scenarios, fix="name a file of context lines, two a scenario")
+        fix = "name a file of context lines, two a scenario"
+        raise ConfigError("there are no scenarios to play", where=config.scenarios, fix=fix)
     return {key: scenarios[number % len(scenarios)] for number, key in enumerate(keys)}
 
 
@@ -224,7 +251,6 @@ def play_match(run: RunFolder, cast: Cast, watcher: Watcher) -> None:
         RunError: the disk refuses.
     """
     config = cast.config
-    cast.agents()  # Names and vocabularies are checked here, before anything is started.
     shards = make_shards(match_scenarios(config), config.shard_size)
     watcher.stage(f"{config.adversary} against {config.target}", config.dialogues, "dialogues")
     before = len(run.done_keys())
@@ -252,24 +278,46 @@ def play_match(run: RunFolder, cast: Cast, watcher: Watcher) -> None:
 
 def run(config: MatchConfig, path: Path, watcher: Watcher) -> Result:
     """Plays the match into the run folder `path` and summarises it."""
-    with RunFolder.open(path, config, job=SELFPLAY.name, unchecked=UNCHECKED) as folder:
-        play_match(folder, Cast(config), watcher)
-        title = f"{config.adversary} against {config.target}"
-        return finish(folder, title, f"{config.dialogues} dialogues on {config.scenarios} scenarios, seed {config.seed}.")
+    title = f"{config.adversary} against {config.target}"
+    return run_match(SELFPLAY, config, Cast(config), path, watcher, title)
 
 
-def finish(folder: RunFolder, title: str, description: str) -> Result:
-    """Writes the metrics and the report of a played match."""
-    metrics = negotiation_metrics(folder.read_rows().to_pylist())
-    folder.write_summary(metrics, {"title": title, "description": description})
-    return Result(
-        run=folder.path,
-        title=title,
-        metrics=metrics,
-        legend=METRICS,
-        files=(folder.path / "summary.json", folder.path / "rows"),
-        next_commands=(f"parley report {folder.path}",),
+def run_match(job: Job, config: Any, cast: Cast, path: Path, watcher: Watcher, title: str) -> Result:
+    """Plays what is left of a match into a run folder and summarises it.
+
+    Args:
+        job: whose run it is.
+        config: that job's configuration.
+        cast: who plays.
+        path: run folder.
+        watcher: who looks on.
+        title: heading of the result.
+    """
+    if earlier := job.finished(config, path, watcher):
+        return earlier
+    cast.check()
+    with RunFolder.open(path, config, job=job.name, unchecked=job.unchecked) as folder:
+        play_match(folder, cast, watcher)
+        match = cast.config
+        chooses = "; the target alone chooses" if match.complementary else ""
+        about = {
+            "title": title,
+            "description": f"{match.dialogues} dialogues on {match.scenarios} scenarios, seed {match.seed}{chooses}.",
+            "command": command_line(job, config, path),
+        }
+        folder.write_summary(negotiation_metrics(folder.read_rows().to_pylist()), about)
+    return job.result(config, path)
+
+
+def match_job(name: str, config: type, presets: Mapping[str, Callable[[], Any]], run: Callable[..., Result]) -> Job:
+    """A job whose rows are the dialogues of a match."""
+    return Job(
+        name, config, presets, run, METRICS, FILES, _next_commands, unchecked=UNCHECKED, num_rows=attrgetter("dialogues")
     )
+
+
+def _next_commands(config: Any, path: Path) -> tuple[str, ...]:
+    return (shlex.join(["parley", "report", str(path)]),)
 
 
 def scripted() -> MatchConfig:
@@ -277,4 +325,4 @@ def scripted() -> MatchConfig:
     return MatchConfig(adversary="scripted", target="scripted-tough")
 
 
-SELFPLAY = Job("selfplay", MatchConfig, {"scripted": scripted}, run)
+SELFPLAY = match_job("selfplay", MatchConfig, {"scripted": scripted}, run)

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from engine.jobs.agents import CHECKPOINT
-from engine.jobs.job import Job, Result, Watcher
+from engine.jobs.agents import CHECKPOINT, require_device
+from engine.jobs.command import command_line
+from engine.jobs.job import SUMMARY, Job, Result, Watcher
 from engine.metrics.statistics import Metric, count
 from engine.store.run_folder import RunFolder
 from envs.core.config import check
 from envs.data.compiled import load_corpus
+from policies.negotiator.evaluation import Fitness
 from policies.negotiator.fit import FitConfig
 
 STATE = "training.safetensors"
+LOWER, HIGHER = "lower: better", "higher: better"
 
 LEGEND = {
-    "validation_ppl": Metric("validation perplexity, released formula", "lower: better", "padding above the line, first tokens below"),
-    "validation_ppl_per_token": Metric("validation perplexity per token", "lower: better", "exp of the mean over predicted tokens"),
-    "validation_selection_ppl": Metric("validation selection perplexity", "lower: better", "released formula, the stopping criterion"),
-    "validation_selection_accuracy": Metric("validation selections all right", "higher: better", "share with all six heads right"),
-    "test_ppl": Metric("test perplexity, released formula", "lower: better", "padding above the line, first tokens below"),
-    "test_ppl_per_token": Metric("test perplexity per token", "lower: better", "exp of the mean over predicted tokens"),
-    "test_selection_ppl": Metric("test selection perplexity", "lower: better", "released formula"),
-    "test_selection_accuracy": Metric("test selections all right", "higher: better", "share with all six heads right"),
+    "validation_ppl": Metric("validation perplexity", LOWER, "released formula: padding above the line, first tokens below"),
+    "validation_ppl_per_token": Metric("validation perplexity per token", LOWER, "exp of the mean over predicted tokens"),
+    "validation_selection_ppl": Metric("validation selection perplexity", LOWER, "released formula, the stopping criterion"),
+    "validation_selection_accuracy": Metric("validation selections all right", HIGHER, "share with all six heads right"),
+    "test_ppl": Metric("test perplexity", LOWER, "released formula: padding above the line, first tokens below"),
+    "test_ppl_per_token": Metric("test perplexity per token", LOWER, "exp of the mean over predicted tokens"),
+    "test_selection_ppl": Metric("test selection perplexity", LOWER, "released formula"),
+    "test_selection_accuracy": Metric("test selections all right", HIGHER, "share with all six heads right"),
 }
 
 
@@ -70,18 +74,21 @@ def fast() -> TrainNegotiatorConfig:
 
 def run(config: TrainNegotiatorConfig, path: Path, watcher: Watcher) -> Result:
     """Fits a negotiator, resuming exactly at the last finished epoch, and stores it as `checkpoint`."""
+    if earlier := TRAIN_NEGOTIATOR.finished(config, path, watcher):
+        return earlier
     import torch
 
     from policies.checkpoint import Checkpoint
-    from policies.negotiator.evaluation import Fitness, evaluate
+    from policies.negotiator.evaluation import evaluate
     from policies.negotiator.fit import Epoch, Fit
     from policies.negotiator.model import Negotiator
     from policies.negotiator.speaker import KIND
 
+    require_device(config.device, "--device")
     torch.set_num_threads(config.threads)
     corpus = load_corpus(config.corpus, config.data_root)
     train, validation, test = (corpus.splits[name] for name in ("train", "val", "test"))
-    with RunFolder.open(path, config, job=TRAIN_NEGOTIATOR.name, unchecked=UNCHECKED) as folder:
+    with RunFolder.open(path, config, job=TRAIN_NEGOTIATOR.name, unchecked=TRAIN_NEGOTIATOR.unchecked) as folder:
         model = Negotiator(corpus.vocabulary, config.fit.sizes).to(config.device)
         fit = Fit(model, train, validation, config.fit, config.seed, path / STATE)
         if fit.history:
@@ -108,18 +115,21 @@ def run(config: TrainNegotiatorConfig, path: Path, watcher: Watcher) -> Result:
             size = len(validation if split == "validation" else test)
             for name, value in _figures(fitness).items():
                 metrics[f"{split}_{name}"] = count(value, size)
-        title = f"negotiator on {corpus.name}"
-        folder.write_summary(metrics, {"title": title, "description": f"Supervised training, seed {config.seed}."})
-    return Result(
-        run=path,
-        title=title,
-        metrics=metrics,
-        legend=LEGEND,
-        files=(path / CHECKPOINT, path / "summary.json"),
-        next_commands=(
-            f"parley selfplay --adversary {path} --target {path}",
-            f"parley train adversary --target {path} --run runs/adversary",
-        ),
+        about = {
+            "title": f"negotiator on {corpus.name}",
+            "description": f"Supervised training, seed {config.seed}.",
+            "command": command_line(TRAIN_NEGOTIATOR, config, path),
+        }
+        folder.write_summary(metrics, about)
+    return TRAIN_NEGOTIATOR.result(config, path)
+
+
+def _next_commands(config: TrainNegotiatorConfig, path: Path) -> tuple[str, ...]:
+    folder = str(path)
+    corpus = [] if config.corpus == "dealornodeal" else ["--corpus", config.corpus]
+    return (
+        shlex.join(["parley", "selfplay", "--adversary", folder, "--target", folder]),
+        shlex.join(["parley", "train", "adversary", "--target", folder, *corpus]),
     )
 
 
@@ -133,4 +143,6 @@ def _figures(fitness: Fitness) -> dict[str, float]:
 
 
 PRESETS = {"fast": fast, "lewis2017": lewis2017, "demo": demo}
-TRAIN_NEGOTIATOR = Job("train-negotiator", TrainNegotiatorConfig, PRESETS, run)
+TRAIN_NEGOTIATOR = Job(
+    "train-negotiator", TrainNegotiatorConfig, PRESETS, run, LEGEND, (CHECKPOINT, SUMMARY), _next_commands, UNCHECKED
+)

@@ -7,6 +7,7 @@ al. 2019): own minus the target's points, the target alone chooses. Both are one
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,7 +16,8 @@ from typing import Any
 
 from engine.attacks.reinforce import ReinforceConfig
 from engine.jobs.agents import CHECKPOINT, require_checkpoint, shared_vocabulary
-from engine.jobs.job import Job, Result, Watcher
+from engine.jobs.command import command_line
+from engine.jobs.job import SUMMARY, Job, Result, Watcher
 from engine.metrics.statistics import Metric, mean
 from engine.runtime.session import connect
 from engine.store.run_folder import RunFolder
@@ -74,12 +76,15 @@ def run(role: str, config: TrainReinforceConfig, path: Path, watcher: Watcher) -
         path: run folder.
         watcher: who looks on.
     """
+    job = TRAIN_RL if role == "rl" else TRAIN_ADVERSARY
+    if earlier := job.finished(config, path, watcher):
+        return earlier
     target = require_checkpoint(config.target, "--target")
     learner = require_checkpoint(config.learner or config.target, "--learner")
     vocabulary = shared_vocabulary({"--learner": str(learner), "--target": str(target)})
     _check_corpus(config, vocabulary)
     with (
-        RunFolder.open(path, config, job=f"train-{role}", unchecked=UNCHECKED) as folder,
+        RunFolder.open(path, config, job=job.name, unchecked=job.unchecked) as folder,
         connect(config.address or None, num_cpus=None if config.address else max(config.env_runners + 1, os.cpu_count() or 1)),
     ):
         from engine.rllib import state
@@ -111,16 +116,13 @@ def run(role: str, config: TrainReinforceConfig, path: Path, watcher: Watcher) -
             "dialogues_per_s": mean([step["dialogues"] / step["seconds"] for step in history]),
             "share_outside_networks": mean([_outside(step) for step in history]),
         }
-        title = f"{role} against {config.target}"
-        folder.write_summary(metrics, {"title": title, "description": f"{len(history)} updates, seed {config.seed}."})
-    return Result(
-        run=path,
-        title=title,
-        metrics=metrics,
-        legend=LEGEND,
-        files=(path / CHECKPOINT, path / "summary.json"),
-        next_commands=_next(role, config, path),
-    )
+        about = {
+            "title": f"{role} against {config.target}",
+            "description": f"{len(history)} updates, seed {config.seed}.",
+            "command": command_line(job, config, path),
+        }
+        folder.write_summary(metrics, about)
+    return job.result(config, path)
 
 
 def _check_corpus(config: TrainReinforceConfig, vocabulary: Any) -> None:
@@ -131,7 +133,8 @@ def _check_corpus(config: TrainReinforceConfig, vocabulary: Any) -> None:
         raise ConfigError(
             "the corpus of the supervised guard has another vocabulary than the agents",
             where=f"corpus {config.corpus}",
-            got=f"{len(corpus.vocabulary)} words ({corpus.vocabulary.digest}), the agents {len(vocabulary)} ({vocabulary.digest})",
+            got=f"{len(corpus.vocabulary)} words, digest {corpus.vocabulary.digest}; "
+            f"the agents {len(vocabulary)}, digest {vocabulary.digest}",
             fix="name the corpus that the agents were trained on with --corpus, or set reinforce.supervised_weight=0",
         )
 
@@ -180,10 +183,10 @@ def _outside(step: dict[str, Any]) -> float:
     return 1 - (step["seconds_networks_speaking"] + step["seconds_learning"]) / step["seconds"]
 
 
-def _next(role: str, config: TrainReinforceConfig, path: Path) -> tuple[str, ...]:
+def _next_commands(role: str, config: TrainReinforceConfig, path: Path) -> tuple[str, ...]:
     if role == "adversary":
-        return (f"parley attack rl --target {config.target} --speaker {path}",)
-    return (f"parley selfplay --adversary {path} --target {config.target}",)
+        return (shlex.join(["parley", "attack", "rl", "--target", config.target, "--speaker", str(path)]),)
+    return (shlex.join(["parley", "selfplay", "--adversary", str(path), "--target", config.target]),)
 
 
 def lewis2017() -> TrainReinforceConfig:
@@ -205,7 +208,16 @@ def demo() -> TrainReinforceConfig:
 
 
 def _job(role: str, presets: dict[str, Callable[[], TrainReinforceConfig]]) -> Job:
-    return Job(f"train-{role}", TrainReinforceConfig, presets, partial(run, role))
+    return Job(
+        f"train-{role}",
+        TrainReinforceConfig,
+        presets,
+        partial(run, role),
+        LEGEND,
+        (CHECKPOINT, SUMMARY),
+        partial(_next_commands, role),
+        UNCHECKED,
+    )
 
 
 TRAIN_RL = _job("rl", {"lewis2017": lewis2017})

@@ -13,7 +13,7 @@ Shapes: V values, G clusters, R = `NUM_RESAMPLES`, D distinct clusters.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -103,7 +103,7 @@ def rate(successes: int, n: int) -> Estimate:
     return Estimate(share, min(share, max(0.0, centre - half)), max(share, min(1.0, centre + half)), n)
 
 
-def mean(values: ArrayLike, clusters: Sequence[Any] | None = None, seed: int = 0) -> Estimate:
+def mean(values: ArrayLike, clusters: ArrayLike | None = None, seed: int = 0) -> Estimate:
     """A mean with its clustered bootstrap interval.
 
     Args:
@@ -115,7 +115,7 @@ def mean(values: ArrayLike, clusters: Sequence[Any] | None = None, seed: int = 0
     return ratio_of_sums(numbers, np.ones_like(numbers), clusters, seed=seed)
 
 
-def paired_difference(a: ArrayLike, b: ArrayLike, clusters: Sequence[Any] | None = None, seed: int = 0) -> Estimate:
+def paired_difference(a: ArrayLike, b: ArrayLike, clusters: ArrayLike | None = None, seed: int = 0) -> Estimate:
     """The mean of `a - b` over pairs, with the paired bootstrap: a pair is drawn whole.
 
     Args:
@@ -132,7 +132,7 @@ def paired_difference(a: ArrayLike, b: ArrayLike, clusters: Sequence[Any] | None
 def ratio_of_sums(
     numerators: ArrayLike,
     denominators: ArrayLike,
-    clusters: Sequence[Any] | None = None,
+    clusters: ArrayLike | None = None,
     transform: Callable[[np.ndarray], np.ndarray] | None = None,
     seed: int = 0,
 ) -> Estimate:
@@ -165,7 +165,7 @@ def ratio_of_sums(
 
 
 def _sum_by_cluster(
-    numerators: ArrayLike, denominators: ArrayLike, clusters: Sequence[Any] | None
+    numerators: ArrayLike, denominators: ArrayLike, clusters: ArrayLike | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Both sums within each cluster, (G,) and (G,); clusters in sorted order."""
     top, bottom = np.asarray(numerators, dtype=np.float64), np.asarray(denominators, dtype=np.float64)
@@ -174,8 +174,9 @@ def _sum_by_cluster(
     assert (bottom >= 0).all(), "denominators are counts, not below 0"
     if clusters is None:
         return top, bottom
-    assert len(clusters) == len(top), f"one cluster per value, got {len(clusters)} for {len(top)}"
-    names, index = np.unique(np.asarray(clusters), return_inverse=True)
+    labels = np.asarray(clusters)
+    assert labels.shape == top.shape, f"one cluster per value, got {labels.shape} for {top.shape}"
+    names, index = np.unique(labels, return_inverse=True)
     return np.bincount(index, top, len(names)), np.bincount(index, bottom, len(names))
 
 

@@ -2,7 +2,9 @@
 
 An iteration plays `dialogues_per_update` dialogues on the env runners, turns rewards into returns, mixes in corpus
 dialogues, and makes one update. Iteration i plays dialogues i * D .. (i + 1) * D - 1 whoever plays them; a runner that
-dies costs a replay of its share, and an update is never made on fewer dialogues than configured.
+dies costs a replay of its share, and an update is never made on fewer dialogues than configured, nor on dialogues of a
+runner with old weights. For another reward, override `DialogueReinforce.rewards` and name the class in
+`DialogueReinforceConfig(algo_class=...)`.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from ray.rllib.algorithms.algorithm import Algorithm
-from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
@@ -50,6 +52,8 @@ class DialogueReinforceConfig(AlgorithmConfig):
         # Every dialogue is seeded by itself; RLlib's own seeding replays seeds, and its checker seeds all envs alike.
         self.disable_env_checking = True
         self.env_runners(env_runner_cls=DialogueEnvRunner, num_env_runners=0)
+        # A runner whose code fails would otherwise sleep for a minute before anyone hears of it.
+        self.fault_tolerance(delay_between_env_runner_restarts_s=0.0)
         self.learners(num_learners=0)
 
     def dialogues(
@@ -81,9 +85,7 @@ class DialogueReinforceConfig(AlgorithmConfig):
             NegotiationMultiAgentEnv,
             env_config={"vocabulary": vocabulary, "rules": rules, "reward": reinforce.reward, "seed": seed},
         )
-        self.multi_agent(
-            policies=list(AGENTS), policy_mapping_fn=_seat_of, policies_to_train=[ADVERSARY]
-        )
+        self.multi_agent(policies=list(AGENTS), policy_mapping_fn=_seat_of, policies_to_train=[ADVERSARY])
         specs = {
             seat: RLModuleSpec(
                 module_class=NegotiatorModule,
@@ -96,13 +98,12 @@ class DialogueReinforceConfig(AlgorithmConfig):
         return self
 
     def get_default_learner_class(self) -> type:
+        """`DialogueLearner`."""
         return DialogueLearner
 
     def get_default_rl_module_spec(self) -> RLModuleSpec:
+        """A `NegotiatorModule`; its checkpoint is named in `dialogues()`."""
         return RLModuleSpec(module_class=NegotiatorModule)
-
-    def training(self, **kwargs: Any) -> DialogueReinforceConfig:
-        return super().training(**{key: value for key, value in kwargs.items() if value is not NotProvided})
 
 
 def _seat_of(agent: str, *_: Any, **__: Any) -> str:
@@ -114,9 +115,11 @@ class DialogueReinforce(Algorithm):
 
     @classmethod
     def get_default_config(cls) -> DialogueReinforceConfig:
-        return DialogueReinforceConfig()
+        """A configuration that still needs `dialogues()`."""
+        return DialogueReinforceConfig(algo_class=cls)
 
     def setup(self, config: AlgorithmConfig) -> None:
+        """Builds runners and learner, then opens the corpus."""
         super().setup(config)
         self.baseline = RunningBaseline()
         self._corpus = load_corpus(config.corpus, config.data_root)
@@ -124,16 +127,24 @@ class DialogueReinforce(Algorithm):
         self.last: dict[str, Any] = {}
         """Figures of the newest iteration, from our own clocks (RLlib's timers are moving averages)."""
 
+    def rewards(self, played: dict[str, Any]) -> np.ndarray:
+        """What the learner gets for each dialogue, (N,) float64.
+
+        Args:
+            played: the columns that `DialogueEnvRunner.sample` returns, in order of index.
+        """
+        points = played["points"].astype(np.float64)
+        return points[:, 0] - points[:, 1] if self.config.reinforce.reward == "advantage" else points[:, 0]
+
     def training_step(self) -> None:
+        """One iteration: play, reward, learn, hand the new weights to the runners."""
         started = time.monotonic()
         settings = self.config.reinforce
         size = settings.dialogues_per_update
         first = self.training_iteration * size
         played = self._play(range(first, first + size))
         sampled = time.monotonic()
-        rewards = played["points"][:, 0].astype(np.float64)
-        if settings.reward == "advantage":
-            rewards = rewards - played["points"][:, 1]
+        rewards = self.rewards(played)
         centered = self.baseline.center(rewards, settings.standardise)
         returns = discounted_returns(played["own"], centered, settings.gamma)
         rows = SampleBatch(_rows(played, returns, self._corpus_batch()))
@@ -142,9 +153,7 @@ class DialogueReinforce(Algorithm):
         learned = self.learner_group.update(batch=batch, timesteps=steps)
         self.metrics.aggregate(learned, key=LEARNER_RESULTS)
         updated = time.monotonic()
-        self.env_runner_group.sync_weights(
-            from_worker_or_learner_group=self.learner_group, policies=[ADVERSARY], inference_only=True, timeout_seconds=None
-        )
+        self._send_weights([ADVERSARY])
         finished = time.monotonic()
         self.last = {
             "reward": float(rewards.mean()),
@@ -169,12 +178,14 @@ class DialogueReinforce(Algorithm):
         done: list[dict[str, Any]] = []
         missing = list(indices)
         for _ in range(MAX_REPLAYS):
-            done += self._dispatch(missing)
+            # A runner that died and was restarted unnoticed speaks with the weights that training started from.
+            done += [part for part in self._dispatch(missing) if part["weights"] == self.env_runner.weights_seq_no()]
             here = {int(index) for part in done for index in part["index"]}
             missing = [index for index in indices if index not in here]
             if not missing:
                 return _merge(done)
             self.restore_env_runners(self.env_runner_group)
+            self._send_weights()
         raise ClusterError(
             "env runners keep failing",
             got=f"{len(missing)} of {len(indices)} dialogues unplayed after {MAX_REPLAYS} attempts",
@@ -186,13 +197,19 @@ class DialogueReinforce(Algorithm):
         dealt = [(index, self._scenario(index)) for index in indices]
         workers = group.healthy_worker_ids() if group.num_remote_workers() else []
         if not workers:
-            return [self.env_runner.sample(dealt=dealt)] if self.env_runner is not None else []
+            return [self.env_runner.sample(dealt=dealt)]
         shares = [dealt[place :: len(workers)] for place in range(len(workers))]
         busy = [(worker, share) for worker, share in zip(workers, shares, strict=True) if share]
         return group.foreach_env_runner(
             [partial(_sample, dealt=share) for _, share in busy],
             local_env_runner=False,
             remote_worker_ids=[worker for worker, _ in busy],
+        )
+
+    def _send_weights(self, seats: list[str] | None = None) -> None:
+        """Puts the learner's weights, of all seats or some, into every runner with older ones."""
+        self.env_runner_group.sync_weights(
+            from_worker_or_learner_group=self.learner_group, policies=seats, inference_only=True, timeout_seconds=None
         )
 
     def _scenario(self, index: int) -> Scenario:

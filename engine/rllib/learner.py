@@ -14,7 +14,7 @@ from ray.rllib.core.learner.torch.torch_learner import TorchLearner
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
 from torch import Tensor
 
-from engine.attacks.reinforce import ReinforceConfig, kl_to_reference, policy_gradient_loss
+from engine.attacks.reinforce import DivergenceError, ReinforceConfig, entropy, kl_to_reference, policy_gradient_loss
 from envs.core.seeds import derive_seed
 from policies.negotiator.speaker import load_model
 
@@ -25,6 +25,7 @@ class DialogueLearner(TorchLearner):
     """Updates the trained module of a `DialogueReinforce` algorithm."""
 
     def build(self) -> None:
+        """Builds the module and its optimiser, and loads the reference of the KL guard."""
         super().build()
         self._reference = None
         if self._reinforce.kl_weight > 0:
@@ -41,6 +42,24 @@ class DialogueLearner(TorchLearner):
         with torch.random.fork_rng(devices=devices):
             torch.manual_seed(self._dropout_seed)
             return super()._uncompiled_update(batch, **kwargs)
+
+    def compute_gradients(self, loss_per_module: dict[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
+        """The gradient of the loss.
+
+        Raises:
+            DivergenceError: it is not finite; the weights are still those of the update before.
+        """
+        gradients = super().compute_gradients(loss_per_module, **kwargs)
+        # RLlib would put zeros in its place and go on.
+        broken = [gradient for gradient in gradients.values() if gradient is not None and not gradient.isfinite().all()]
+        if broken:
+            raise DivergenceError(
+                "the gradient of an update is not finite",
+                where="reinforcement learning",
+                got=", ".join(f"loss of {name}: {loss.item()}" for name, loss in loss_per_module.items()),
+                fix="resume from the last saved state with a smaller learning_rate; a reward of your own must be finite",
+            )
+        return gradients
 
     @property
     def _reinforce(self) -> ReinforceConfig:
@@ -67,8 +86,7 @@ class DialogueLearner(TorchLearner):
         log_probs_MV = fwd_out["log_probs"]
         log_probs_M = log_probs_MV.gather(1, words.unsqueeze(1)).squeeze(1)
         loss = policy_gradient_loss(log_probs_M, returns, int(played.sum()))
-        finite = log_probs_MV.detach().masked_fill(torch.isinf(log_probs_MV), 0.0)
-        logged = {"policy_gradient_loss": loss, "word_entropy": -(log_probs_MV.detach().exp() * finite).sum(-1).mean()}
+        logged = {"policy_gradient_loss": loss, "word_entropy": entropy(log_probs_MV.detach())}
         if "supervised_loss" in fwd_out:
             loss = loss + settings.supervised_weight * fwd_out["supervised_loss"]
             logged["supervised_loss"] = fwd_out["supervised_loss"]

@@ -17,6 +17,7 @@ from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.torch import TorchRLModule
 
 from engine.attacks.reinforce import policy_log_probs
+from envs.data.vocabulary import PAD_ID
 from envs.negotiation.game import SELECT, SPEAK, Rules
 from policies.negotiator.model import Negotiator, supervised_loss, word_nll
 from policies.negotiator.speaker import NegotiatorAgent, load_model
@@ -32,6 +33,7 @@ class NegotiatorModule(TorchRLModule):
     """
 
     def setup(self) -> None:
+        """Loads the networks of the checkpoint."""
         self.net: Negotiator = load_model(Path(self.model_config["checkpoint"]))
         self.temperature: float = self.model_config["temperature"]
         self.forbidden = list(self.net.vocabulary.unspeakable_ids)
@@ -43,19 +45,17 @@ class NegotiatorModule(TorchRLModule):
     def _forward_inference(self, batch: dict[str, Any], **_: Any) -> dict[str, Any]:
         """Acts on observations of `engine/rllib/env.py`: re-reads each dialogue, then speaks or chooses."""
         observations = {key: np.asarray(value) for key, value in batch[Columns.OBS].items()}
-        view = _ObservedView(self.net, observations)
+        view = _ObservedView(self.net, observations, self.action_space["utterance"].shape[0])
         session = self.agent("module").join(view)  # type: ignore[arg-type]  # quacks like a SideView
         count, width = len(view), view.rules.max_words
-        utterances = np.full((count, width), 3, dtype=np.int64)
+        utterances = np.full((count, width), PAD_ID, dtype=np.int64)
         selections = np.zeros(count, dtype=np.int64)
         phase = observations["phase"].reshape(count, -1)
         phase = phase.argmax(1) if phase.shape[1] > 1 else phase[:, 0]
         speaking, choosing = np.flatnonzero(phase == SPEAK), np.flatnonzero(phase == SELECT)
         if speaking.size:
             said = session.speak(speaking)
-            utterances[speaking, : said.tokens.shape[1]] = np.where(
-                np.arange(said.tokens.shape[1]) < said.lengths[:, None], said.tokens, 3
-            )
+            utterances[speaking] = np.where(np.arange(width) < said.lengths[:, None], said.tokens, PAD_ID)
         if choosing.size:
             selections[choosing] = session.choose(choosing)
         return {Columns.ACTIONS: {"utterance": utterances, "selection": selections}}
@@ -90,12 +90,12 @@ class NegotiatorModule(TorchRLModule):
 class _ObservedView:
     """A `SideView` made from a batch of observations, so that a session can act on them."""
 
-    def __init__(self, net: Negotiator, observations: dict[str, np.ndarray]) -> None:
+    def __init__(self, net: Negotiator, observations: dict[str, np.ndarray], max_words: int) -> None:
         self.vocabulary = net.vocabulary
         self.contexts = observations["context"].astype(np.int64)
         self.tokens = observations["tokens"].astype(np.int64)
         self.num_tokens = observations["num_tokens"].reshape(len(self.contexts), -1)[:, -1].astype(np.int64)
-        self.rules = Rules(max_tokens=self.tokens.shape[1])
+        self.rules = Rules(max_words=max_words, max_tokens=self.tokens.shape[1])
         # Draws come from torch's generator, which RLlib seeds per runner.
         self.uniforms = torch.rand(self.tokens.shape, dtype=torch.float64).numpy()
 

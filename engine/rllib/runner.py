@@ -24,6 +24,7 @@ from envs.core.seeds import derive_seed
 from envs.negotiation.game import Agent, NegotiationGame, Rules, play
 from envs.negotiation.scenario import Scenario
 
+
 class DialogueEnvRunner(EnvRunner):
     """Plays dialogues between the modules "adversary" (side 0, the one that learns) and "target" (side 1)."""
 
@@ -50,6 +51,7 @@ class DialogueEnvRunner(EnvRunner):
         return {seat: (env.get_observation_space(seat), env.get_action_space(seat)) for seat in AGENTS}
 
     def assert_healthy(self) -> None:
+        """RLlib's question after a restart."""
         assert self.env is not None
         assert self.module is not None
 
@@ -61,7 +63,8 @@ class DialogueEnvRunner(EnvRunner):
 
         Returns:
             Arrays with one row per dialogue, seen from the side that learns: index, contexts, tokens, lengths, own,
-            points (N, 2), agreed, turns, forced; and seconds spent playing and in the modules' networks.
+            points (N, 2), agreed, turns, forced; and the sequence number of the weights that played, seconds spent playing
+            and in the modules' networks.
         """
         started = time.monotonic()
         game = self._deal(dealt)
@@ -75,11 +78,12 @@ class DialogueEnvRunner(EnvRunner):
             "contexts": game.contexts[0].copy(),
             "tokens": game.tokens[0, :, :width].copy(),
             "lengths": game.num_tokens.copy(),
-            "own": game.authors[:, :width] == 0,
+            "own": _drawn_words(game.authors[:, :width] == 0, game.rules.max_words),
             "points": game.points.copy(),
             "agreed": game.agreed.copy(),
             "turns": game.num_turns.copy(),
             "forced": game.forced.copy(),
+            "weights": self._weights_seq_no,
             "seconds": time.monotonic() - started,
             "network_seconds": sum(clock.seconds for clock in clocks),
         }
@@ -91,6 +95,7 @@ class DialogueEnvRunner(EnvRunner):
         return NegotiationGame([scenario for _, scenario in dealt], seeds, self.module[AGENTS[0]].net.vocabulary, rules)
 
     def get_metrics(self) -> Any:
+        """Nothing of ours: figures of dialogues come with the dialogues."""
         return self.metrics.reduce()
 
     def get_state(self, components: Any = None, *, not_components: Any = None, **kwargs: Any) -> dict[str, Any]:
@@ -119,6 +124,17 @@ class DialogueEnvRunner(EnvRunner):
     def weights_seq_no(self) -> int:
         """Sequence number of the weights in use."""
         return self._weights_seq_no
+
+
+def _drawn_words(own_NT: np.ndarray, max_words: int) -> np.ndarray:
+    """The learner's words less every `<eos>` with which the game closed an utterance that had reached its limit.
+
+    Nobody drew those, so their log-probabilities have no place in the policy gradient.
+    """
+    columns = np.arange(own_NT.shape[1])
+    # A marker, which is nobody's, stands before each utterance.
+    markers = np.maximum.accumulate(np.where(own_NT, -1, columns), axis=1)
+    return own_NT & (columns - markers <= max_words)
 
 
 class _Clocked:

@@ -1,10 +1,9 @@
 """A pool of Ray actors, fed so that none waits and none floods, and kept alive while workers and machines die.
 
 * At most two shards are in flight per actor: one runs, the next is there when it ends.
-* A worker that dies is restarted and its shards run again, by Ray, up to three times; a result is handed over once.
-* A shard that keeps killing its worker takes the one queued behind it along. Both are tried once more, each alone, so
-  that only the guilty one fails.
-* When a machine is lost, its workers are replaced (they wait until there is room) and their shards go to the others.
+* A worker that dies, by itself or with its machine, is restarted by Ray where there is room. Its shards are tried again,
+  each alone on whichever worker is free, so that one that kills its workers does not take others along; after three deaths
+  it fails. A result is handed over once.
 * A worker that cannot be built ends the run: nothing could be done with it. Workers that get no resources are an error
   after a while, never a silent wait.
 """
@@ -27,9 +26,7 @@ from envs.core.errors import ClusterError
 logger = logging.getLogger(__name__)
 
 MAX_IN_FLIGHT = 2
-MAX_TASK_RETRIES = 3
-_LOOK_AROUND_S = 5.0
-"""How long nothing may come back before the machines are looked at."""
+MAX_DEATHS = 3
 
 
 def capacity(nodes: Sequence[Mapping[str, Any]], num_cpus: float, num_gpus: float) -> int:
@@ -52,28 +49,25 @@ def capacity(nodes: Sequence[Mapping[str, Any]], num_cpus: float, num_gpus: floa
 
 
 class Seat:
-    """What runs inside an actor: one worker, built with the threads that its reservation allows."""
+    """What runs inside an actor: one worker, computing with the threads that its reservation allows."""
 
     def __init__(self, worker_class: Callable[..., Any], worker_args: Sequence[Any], num_threads: int) -> None:
-        self._error: Exception | None = None
-        try:
-            self._worker = worker_class(*worker_args)
-        except Exception as error:
-            # Raised from here, Ray would build the actor again and again and print each traceback.
-            self._error = error
-        if "torch" in sys.modules:
-            sys.modules["torch"].set_num_threads(num_threads)
+        # The worker is built by the first call, not here: Ray would rebuild an actor that dies in here for ever.
+        self._build = lambda: worker_class(*worker_args)
+        self._num_threads = num_threads
+        self._worker: Any = None
 
-    def start(self) -> str:
-        """The id of the machine it sits on; raises what building the worker raised."""
-        import ray
-
-        if self._error is not None:
-            raise self._error
-        return ray.get_runtime_context().get_node_id()
+    def start(self) -> None:
+        """Builds the worker unless it is there, raising what that raises."""
+        if self._worker is None:
+            self._worker = self._build()
+            if "torch" in sys.modules:
+                sys.modules["torch"].set_num_threads(self._num_threads)
 
     def run(self, shard: Shard[Any]) -> Any:
         """The worker's result or failure."""
+        # A restart that the pool has not heard of yet leaves a seat without its worker.
+        self.start()
         return attempt(self._worker, shard)
 
 
@@ -115,13 +109,14 @@ class ActorPool(Generic[ItemT, ResultT]):
             num_cpus=num_cpus,
             num_gpus=num_gpus,
             max_restarts=-1,
-            max_task_retries=MAX_TASK_RETRIES,
+            # Makes calls wait while an actor restarts. Each call turns the retries themselves off, because Ray would repeat
+            # the shards in flight together, and bind them to this actor even when its machine is gone.
+            max_task_retries=MAX_DEATHS,
             runtime_env={"env_vars": variables},
         )
-        self._make = lambda: seat.remote(worker_class, worker_args, num_threads)
-        self._actors = [self._make() for _ in range(num_workers)]
-        self._machines = [""] * num_workers
+        self._actors = [seat.remote(worker_class, worker_args, num_threads) for _ in range(num_workers)]
         self._stumbles = [0] * num_workers
+        self._deaths: Counter[str] = Counter()
         self._waiting: deque[Shard[ItemT]] = deque()
         self._suspects: deque[Shard[ItemT]] = deque()
         self._starting: dict[Any, int] = {}
@@ -134,7 +129,7 @@ class ActorPool(Generic[ItemT, ResultT]):
 
         Args:
             shards: the work.
-            start_timeout_s: seconds to wait while no worker has started.
+            start_timeout_s: seconds to wait while no worker is up.
 
         Raises:
             ClusterError: no worker started in time, or one died while it started.
@@ -146,19 +141,19 @@ class ActorPool(Generic[ItemT, ResultT]):
         try:
             for seat in range(len(self._actors)):
                 self._start(seat)
-            deadline = time.monotonic() + start_timeout_s
+            idle_since = time.monotonic()
             while self._waiting or self._suspects or self._running:
-                back, _ = ray.wait([*self._starting, *self._running], num_returns=1, timeout=_LOOK_AROUND_S)
-                if self._running:
-                    deadline = time.monotonic() + start_timeout_s
-                elif not back and time.monotonic() > deadline:
-                    raise self._no_start(start_timeout_s)
+                patience_s = None if self._running else max(0.0, idle_since + start_timeout_s - time.monotonic())
+                back, _ = ray.wait([*self._starting, *self._running], timeout=patience_s)
                 if not back:
-                    self._replace_lost()
-                elif back[0] in self._starting:
-                    self._welcome(back[0])
-                elif outcome := self._collect(back[0]):
-                    yield *outcome, len(self._actors) - len(self._starting)
+                    raise self._no_start(start_timeout_s)
+                if self._running:
+                    idle_since = time.monotonic()
+                for ref in back:
+                    if ref in self._starting:
+                        self._welcome(ref)
+                    elif outcome := self._collect(ref):
+                        yield *outcome, len(self._actors) - len(self._starting)
                 self._feed()
         finally:
             for actor in self._actors:
@@ -166,7 +161,6 @@ class ActorPool(Generic[ItemT, ResultT]):
 
     def _start(self, seat: int) -> None:
         if seat not in self._starting.values():
-            # Counted here, because Ray prints a line for each retry that the end of the pool cuts off.
             self._starting[self._actors[seat].start.options(max_task_retries=0).remote()] = seat
 
     def _welcome(self, ref: Any) -> None:
@@ -175,13 +169,13 @@ class ActorPool(Generic[ItemT, ResultT]):
 
         seat = self._starting.pop(ref)
         try:
-            self._machines[seat] = ray.get(ref)
+            ray.get(ref)
             self._stumbles[seat] = 0
         except RayTaskError as error:
             raise (error.cause if isinstance(error.cause, Exception) else error) from error
         except RayError as error:
             self._stumbles[seat] += 1
-            if self._stumbles[seat] > MAX_TASK_RETRIES:
+            if self._stumbles[seat] == MAX_DEATHS:
                 raise ClusterError(
                     "a worker dies while it starts", got=str(error), fix="run with 0 workers to see it fail in this process"
                 ) from error
@@ -201,8 +195,7 @@ class ActorPool(Generic[ItemT, ResultT]):
                 self._give(seat, self._suspects.popleft(), alone=True)
 
     def _give(self, seat: int, shard: Shard[ItemT], alone: bool) -> None:
-        retries = 0 if alone else MAX_TASK_RETRIES
-        ref = self._actors[seat].run.options(max_task_retries=retries).remote(shard)
+        ref = self._actors[seat].run.options(max_task_retries=0).remote(shard)
         self._running[ref] = (seat, shard, alone)
 
     def _collect(self, ref: Any) -> tuple[Shard[ItemT], ResultT | ShardFailure] | None:
@@ -210,37 +203,21 @@ class ActorPool(Generic[ItemT, ResultT]):
         import ray
         from ray.exceptions import RayError, RayTaskError
 
-        seat, shard, alone = self._running.pop(ref)
+        seat, shard, _ = self._running.pop(ref)
         try:
             return shard, ray.get(ref)
         except RayTaskError as error:
-            # The worker returned, and what it returned cannot travel.
-            return shard, ShardFailure(f"the result cannot be sent back: {error.cause!r}", str(error))
+            # Not from the work, which `attempt` answers for: the result cannot travel, or a restarted worker not be built.
+            return shard, ShardFailure(f"{type(error.cause).__name__}: {error.cause}", str(error))
         except RayError as error:
             # Its worker must have come up again before it is given more.
             self._start(seat)
-            if alone:
-                return shard, ShardFailure(f"the worker died on it, also alone: {type(error).__name__}", str(error))
-            logger.warning("shard %s lost its worker %d times: it is tried once more, alone", shard.name, MAX_TASK_RETRIES + 1)
+            self._deaths[shard.name] += 1
+            if self._deaths[shard.name] == MAX_DEATHS:
+                return shard, ShardFailure(f"{type(error).__name__}: its worker died {MAX_DEATHS} times", str(error))
+            logger.warning("shard %s lost its worker: it is tried again, alone", shard.name)
             self._suspects.append(shard)
             return None
-
-    def _replace_lost(self) -> None:
-        """Puts new workers in the place of those whose machine is gone; the shards they had go back to the front."""
-        import ray
-
-        alive = {node["NodeID"] for node in ray.nodes() if node["Alive"]}
-        for seat, machine in enumerate(self._machines):
-            if machine and machine not in alive:
-                logger.warning("the machine of worker %d is lost: its shards go to the others", seat)
-                ray.kill(self._actors[seat])
-                self._actors[seat], self._machines[seat] = self._make(), ""
-                for ref, (owner, shard, alone) in list(self._running.items()):
-                    if owner == seat:
-                        del self._running[ref]
-                        (self._suspects if alone else self._waiting).appendleft(shard)
-                self._starting = {ref: owner for ref, owner in self._starting.items() if owner != seat}
-                self._start(seat)
 
     def _check_room(self, num_workers: int, num_cpus: float, num_gpus: float) -> None:
         import ray

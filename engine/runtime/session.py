@@ -1,26 +1,24 @@
 """Reaching Ray: a session on this machine, or a cluster at an address, quietly and without hanging.
 
-Ray 2.60 waits for minutes, and then ends the process, when an address does not answer; `connect` asks first.
-Ray 2.60 starts local sessions with a token but does not use the token towards an explicit address; `connect` does
-(a cluster without tokens ignores it).
+Whether tokens are used follows the cluster: a local session has one (Ray's default), a cluster is asked first
+(`probe.py`), and this process uses the token of RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or Ray's own file when it wants one.
+RAY_AUTH_MODE, where it is set, is taken at its word.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from engine.runtime.probe import wants_token
 from envs.core.errors import ClusterError
 
 _ROOT = Path(__file__).resolve().parents[2]
-_HTTP2_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
-_HTTP2_SETTINGS_FRAME = 4
 _CHATTY = (
     "ray._private.authentication.authentication_token_setup",
     "ray._common.deprecation",
@@ -64,7 +62,7 @@ def connect(address: str | None = None, *, num_cpus: int | None = None, timeout_
         timeout_s: seconds within which an address must answer.
 
     Raises:
-        ClusterError: nothing answers at the address, it is not a Ray cluster, or it refuses the token.
+        ClusterError: nothing answers at the address, it is not a Ray head, or tokens do not fit.
     """
     global _current
     import ray
@@ -73,10 +71,11 @@ def connect(address: str | None = None, *, num_cpus: int | None = None, timeout_
         yield _current or Session("joined")
         return
     session = Session(address or os.environ.get("RAY_ADDRESS") or "local")
-    if not session.is_local and session.address != "auto":
-        check_address(session.address, timeout_s)
     with _quiet():
-        _start(session, num_cpus)
+        if session.is_local:
+            _start(num_cpus)
+        else:
+            _join(session.address, timeout_s)
         _current = session
         try:
             yield session
@@ -98,31 +97,67 @@ def _quiet() -> Iterator[None]:
             logging.getLogger(name).setLevel(level)
 
 
-def _start(session: Session, num_cpus: int | None) -> None:
+def _start(num_cpus: int | None) -> None:
     import ray
-    from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
+
+    try:
+        ray.init("local", num_cpus=num_cpus, include_dashboard=False, **_options())
+    except (RuntimeError, ValueError, OSError) as error:
+        raise ClusterError("Ray cannot be started on this machine", got=f"{type(error).__name__}: {error}") from error
+
+
+def _join(address: str, timeout_s: float) -> None:
+    import ray
+    from ray._private.services import canonicalize_bootstrap_address
     from ray.exceptions import RayError
 
+    try:
+        # The head that this machine belongs to, as Ray wrote it down; it may have gone since.
+        head = canonicalize_bootstrap_address("auto") if address == "auto" else address
+    except ConnectionError as error:
+        raise ClusterError("this machine is part of no cluster", got=error, fix="give host:port of the head") from error
+    token_wanted = wants_token(head, timeout_s)
+    if token_wanted is not None:
+        _settle_tokens(head, token_wanted)
+    try:
+        ray.init(head, **_options())
+    except (RayError, RuntimeError, ValueError, OSError) as error:
+        raise ClusterError(
+            "the cluster does not let this process in",
+            where=head,
+            got=f"{type(error).__name__}: {error}",
+            fix="run this on a machine of the cluster, or with ray job submit, with the Ray and Python versions of the "
+            "cluster and, where it has one, its token in RAY_AUTH_TOKEN",
+        ) from error
+
+
+def _settle_tokens(head: str, wanted: bool) -> None:
+    """Makes this process use a token exactly if the cluster does; Ray itself would fail late, or silently."""
+    from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
+
+    mode = os.environ.get("RAY_AUTH_MODE")
+    if not wanted and mode == "token":
+        raise ClusterError(
+            "the cluster uses no token and this process does",
+            where=head,
+            got="RAY_AUTH_MODE=token",
+            fix="set RAY_AUTH_MODE=disabled",
+        )
+    if wanted and not maybe_enable_token_auth_if_token_available(warn_if_disabled=False):
+        raise ClusterError(
+            "the cluster wants a token and this process has none",
+            where=head,
+            got=f"RAY_AUTH_MODE={mode}" if mode else "no token",
+            fix="unset RAY_AUTH_MODE and put the cluster's token (on its head: ray get-auth-token) into RAY_AUTH_TOKEN",
+        )
+
+
+def _options() -> dict[str, Any]:
     options: dict[str, Any] = {"logging_level": logging.WARNING}
     # A submitted job brings its own code and environment, and Ray refuses to merge two.
     if "RAY_JOB_CONFIG_JSON_ENV_VAR" not in os.environ:
         options["runtime_env"] = {"env_vars": code_path()}
-    try:
-        if session.is_local:
-            ray.init("local", num_cpus=num_cpus, include_dashboard=False, **options)
-        else:
-            maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
-            ray.init(session.address, **options)
-    except (RayError, RuntimeError, ValueError, OSError) as error:
-        raise ClusterError(
-            "Ray cannot be started" if session.is_local else "Ray does not let this process in",
-            where=session.address,
-            got=f"{type(error).__name__}: {error}",
-            fix="see the lines above"
-            if session.is_local
-            else "run this on a machine of the cluster (or with ray job submit), with the cluster's Ray version, "
-            "RAY_AUTH_MODE=token and its token in RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH",
-        ) from error
+    return options
 
 
 def code_path() -> dict[str, str]:
@@ -131,32 +166,3 @@ def code_path() -> dict[str, str]:
     if "site-packages" in _ROOT.parts:
         return {}
     return {"PYTHONPATH": os.pathsep.join((str(_ROOT), "${PYTHONPATH}"))}
-
-
-def check_address(address: str, timeout_s: float) -> None:
-    """Makes sure that something that speaks HTTP/2, as Ray's gRPC does, answers at an address.
-
-    Args:
-        address: host:port, or ray://host:port of a Ray client server.
-        timeout_s: seconds within which it must answer.
-
-    Raises:
-        ClusterError: it is no address, nothing answers, or something else does.
-    """
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if not host or not port.isdigit():
-        raise ClusterError("this is not the address of a cluster", got=address, fix="give host:port, such as 10.0.0.1:6379")
-    try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=timeout_s) as connection:
-            if os.environ.get("RAY_USE_TLS") == "1":
-                return
-            connection.sendall(_HTTP2_HELLO)
-            answer = connection.recv(9)
-    except (OSError, OverflowError) as error:
-        raise ClusterError(
-            "no Ray cluster answers", where=address, got=error, fix="start one there with: ray start --head --port PORT"
-        ) from error
-    if len(answer) < 4 or answer[3] != _HTTP2_SETTINGS_FRAME:
-        raise ClusterError(
-            "something other than Ray answers", where=address, got=repr(answer), fix="give the port of the head, by default 6379"
-        )

@@ -16,14 +16,19 @@ from envs.data.vocabulary import PAD_ID
 class Dialogues(Protocol):
     """A split of a compiled corpus: N dialogues, each seen from one side."""
 
-    contexts: np.ndarray
-    """(N, 6) count and own value of each item in turn."""
-    outputs: np.ndarray
-    """(N, 6) item token ids of the final selection."""
-    lengths: np.ndarray
-    """(N,) tokens per dialogue."""
+    @property
+    def contexts(self) -> np.ndarray:
+        """(N, 6) count and own value of each item in turn."""
 
-    def tokens(self, index: int) -> np.ndarray:
+    @property
+    def outputs(self) -> np.ndarray:
+        """(N, 6) item token ids of the final selection."""
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """(N,) tokens per dialogue."""
+
+    def tokens(self, index: int, /) -> np.ndarray:
         """The tokens of one dialogue (lengths[index],) int64."""
 
     def __len__(self) -> int: ...
@@ -39,6 +44,7 @@ class Batch:
     outputs_B6: Tensor
 
     def to(self, device: torch.device) -> Batch:
+        """The same batch on a device."""
         return Batch(*(value.to(device) for value in vars(self).values()))
 
 

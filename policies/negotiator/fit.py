@@ -22,6 +22,7 @@ from typing import Any, Literal
 import torch
 
 from envs.core.config import check
+from envs.core.errors import ConfigError
 from envs.core.seeds import derive_seed, stream
 from policies.checkpoint import flatten_optimiser, load_state, restore_optimiser, save_state
 from policies.negotiator.batches import Batch, Dialogues, shuffled
@@ -29,6 +30,9 @@ from policies.negotiator.evaluation import Fitness, evaluate
 from policies.negotiator.model import Negotiator, NegotiatorSizes, supervised_loss, word_nll
 
 log = logging.getLogger(__name__)
+
+DIVERGED = 100.0
+"""Loss in nats that no model has which still learns: guessing costs the logarithm of the number of words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +137,12 @@ class Fit:
             self._best = self._weights()
 
     def run(self, on_epoch: Callable[[Epoch], None], on_batch: Progress | None = None) -> Negotiator:
-        """Trains to the end of the recipe and returns the model, in evaluation mode."""
+        """Trains to the end of the recipe and returns the model, in evaluation mode.
+
+        Raises:
+            ConfigError: the loss has left all bounds; the last saved state is that of the epoch before.
+            CheckpointError: a state cannot be written.
+        """
         while self._advance_stage():
             started = time.monotonic()
             loss = self._train_epoch(on_batch)
@@ -181,14 +190,22 @@ class Fit:
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             torch.manual_seed(derive_seed(self.seed, "dropout", self._epoch))
             for done, batch in enumerate(shuffled(self.train, self.config.batch_size, order), start=1):
-                loss = self._step(batch.to(device))
-                total += loss * batch.tokens_BT.numel()
-                weight += batch.tokens_BT.numel()
+                loss, words = self._step(batch.to(device))
+                if not loss < DIVERGED:
+                    raise ConfigError(
+                        "the training has diverged",
+                        where=f"epoch {self._epoch + 1}, batch {done} of {num_batches}",
+                        got=f"a loss of {loss:g}",
+                        fix=f"lower learning_rate (now {self._rate:g}) or clip (now {self.config.clip:g})",
+                    )
+                targets = batch.tokens_BT[:, 1:].numel()
+                total, weight = total + words * targets, weight + targets
                 if on_batch is not None:
                     on_batch(self._epoch + 1, done, num_batches)
         return total / weight
 
-    def _step(self, batch: Batch) -> float:
+    def _step(self, batch: Batch) -> tuple[float, float]:
+        """One update; its whole loss and the words' share of it."""
         mixed = self.config.precision == "bfloat16"
         with torch.autocast(batch.tokens_BT.device.type, dtype=torch.bfloat16, enabled=mixed):
             logits_BTV, choice_B6K = self.model(batch.contexts_B6, batch.tokens_BT, batch.lengths_B)
@@ -198,7 +215,8 @@ class Fit:
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip)
         self._optimiser.step()
-        return float(words.detach())
+        whole, of_words = torch.stack([loss.detach(), words.detach()]).tolist()
+        return whole, of_words
 
     def _weights(self) -> dict[str, torch.Tensor]:
         return {name: value.detach().clone() for name, value in self.model.state_dict().items()}

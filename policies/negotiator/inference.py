@@ -61,10 +61,12 @@ class Tables:
         context_nC = self.model.encode_context(torch.from_numpy(contexts_n6).to(self.device))
         return context_nC, F.linear(context_nC, self.context_weight)
 
-    def advance(self, tokens_n: Tensor, context_gates_n3H: Tensor, states_nH: Tensor) -> Tensor:
-        """Language states after one more token in each row."""
+    def advance(
+        self, tokens_n: Tensor, context_gates_n3H: Tensor, states_nH: Tensor, out_nH: Tensor | None = None
+    ) -> Tensor:
+        """Language states after one more token in each row, written to `out_nH` where given."""
         gates = self.word_gates_V3H[tokens_n].add_(context_gates_n3H)
-        return step(gates, self.hidden_weight_H3H, self.hidden_bias_3H, states_nH)
+        return step(gates, self.hidden_weight_H3H, self.hidden_bias_3H, states_nH, out_BH=out_nH)
 
     @torch.no_grad()
     def decide(self, contexts_n6: np.ndarray, tokens_nT: np.ndarray, lengths_n: np.ndarray) -> Tensor:
@@ -83,13 +85,14 @@ class Tables:
         running = np.searchsorted(-lengths, -np.arange(steps), side="left").tolist()
         context_nC, context_gates = self.encode(contexts)
         rows, hidden = len(lengths), self.model.sizes.hidden_language
-        states_TnH = context_nC.new_zeros(steps, rows, hidden)
+        states_TnH = context_nC.new_empty(steps, rows, hidden)
         state = context_nC.new_zeros(rows, hidden)
         for t, k in enumerate(running):
-            state = self.advance(tokens_Tn[t, :k], context_gates[:k], state[:k])
-            states_TnH[t, :k] = state
+            state = self.advance(tokens_Tn[t, :k], context_gates[:k], state[:k], out_nH=states_TnH[t, :k])
         width = self.model.sizes.hidden_selection
-        outputs_Tn2S = context_nC.new_zeros(steps, rows, 2 * width)
+        outputs_Tn2S = context_nC.new_empty(steps, rows, 2 * width)
+        for t, k in enumerate(running):
+            outputs_Tn2S[t, k:] = 0
         self.selection_forward.run(tokens_Tn, states_TnH, running, range(steps), outputs_Tn2S[..., :width])
         self.selection_backward.run(tokens_Tn, states_TnH, running, range(steps - 1, -1, -1), outputs_Tn2S[..., width:])
         return self.model.selection_head(outputs_Tn2S, torch.from_numpy(lengths).to(self.device), context_nC)
@@ -103,10 +106,14 @@ class _Direction:
         self.hidden_weight, self.bias = hidden_weight_S3S, bias_3S
 
     def run(self, tokens_Tn: Tensor, states_TnH: Tensor, running: list[int], order: range, out_TnS: Tensor) -> None:
-        """Writes the outputs of every step; rows enter with a zero state when their own tokens begin."""
+        """Writes the outputs of every step.
+
+        The output of one step is the state of the next. Rows that are not running hold zeros, which is the state that a
+        row enters with when the backward direction reaches its last token.
+        """
         state = out_TnS.new_zeros(out_TnS.shape[1:])
         for t in order:
             k = running[t]
             gates = torch.addmm(self.word_gates[tokens_Tn[t, :k]], states_TnH[t, :k], self.state_weight)
-            state[:k] = step(gates, self.hidden_weight, self.bias, state[:k])
-            out_TnS[t, :k] = state[:k]
+            step(gates, self.hidden_weight, self.bias, state[:k], out_BH=out_TnS[t, :k])
+            state = out_TnS[t]

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from envs.core.config import check
 from envs.data.vocabulary import PAD_ID, Vocabulary
 from envs.negotiation.scenario import DISAGREE_ID, DISCONNECT_ID, ITEM_TOKENS, NUM_ITEMS, TOTAL_VALUE
-from policies.gru import flip_by_length, recur
+from policies.gru import GRU, flip_by_length, recur
 
 NUM_HEADS = 2 * NUM_ITEMS
 
@@ -74,9 +74,9 @@ class Negotiator(nn.Module):
         self.value_embedding = nn.Embedding(TOTAL_VALUE + 1, s.embed_context)
         self.context_encoder = nn.Linear(NUM_ITEMS * s.embed_context, s.hidden_context)
         # One set of weights reads and writes (the released reader and writer are tied).
-        self.language = nn.GRU(s.embed_word + s.hidden_context, s.hidden_language)
+        self.language = GRU(s.embed_word + s.hidden_context, s.hidden_language)
         self.decoder = nn.Linear(s.hidden_language, s.embed_word)
-        self.selection = nn.GRU(s.hidden_language + s.embed_word, s.hidden_selection, bidirectional=True)
+        self.selection = GRU(s.hidden_language + s.embed_word, s.hidden_selection, bidirectional=True)
         self.attention_hidden = nn.Linear(2 * s.hidden_selection, s.hidden_attention)
         self.attention_score = nn.Linear(s.hidden_attention, 1)
         self.selection_encoder = nn.Linear(2 * s.hidden_selection + s.hidden_context, s.hidden_selection)

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from envs.core.config import check
-from envs.core.errors import CheckpointError
+from envs.core.errors import CheckpointError, ConfigError
 from envs.data.vocabulary import EOS_ID, SELECTION_ID, Vocabulary
 from envs.negotiation.game import SideView, Utterances
 from envs.negotiation.scenario import legal_selections
@@ -54,7 +54,8 @@ class NegotiatorAgent:
         if view.vocabulary.digest != self.vocabulary.digest:
             raise CheckpointError(
                 f"{self.name} speaks another vocabulary than this game",
-                got=f"{len(self.vocabulary)} words ({self.vocabulary.digest}) against {len(view.vocabulary)} ({view.vocabulary.digest})",
+                got=f"{len(self.vocabulary)} words ({self.vocabulary.digest}) against "
+                f"{len(view.vocabulary)} ({view.vocabulary.digest})",
                 fix="play agents that were trained on the same corpus",
             )
         return NegotiatorSession(self, view)
@@ -74,7 +75,7 @@ class NegotiatorSession:
     def speak(self, rows: np.ndarray) -> Utterances:
         """Reads what is new in the dialogues `rows`, then samples an utterance for each."""
         self._catch_up(rows)
-        agent, view = self._agent, self._view
+        view = self._view
         device, count = self._states.device, len(rows)
         index = torch.from_numpy(rows).to(device)
         gates, states = self._context_gates[index], self._states[index]
@@ -177,9 +178,14 @@ def rebuild(checkpoint: Checkpoint, where: object) -> Negotiator:
     Raises:
         CheckpointError: the weights do not fit the sizes.
     """
-    model = Negotiator(checkpoint.vocabulary, NegotiatorSizes(**checkpoint.sizes))
     try:
+        model = Negotiator(checkpoint.vocabulary, NegotiatorSizes(**checkpoint.sizes))
         model.load_state_dict(checkpoint.weights)
-    except RuntimeError as error:
-        raise CheckpointError("the checkpoint's weights do not fit its sizes", where=where, got=str(error)[:200], fix="train it again") from None
+    except (RuntimeError, TypeError, ConfigError) as error:
+        raise CheckpointError(
+            "the checkpoint's weights do not fit its sizes",
+            where=where,
+            got=str(error)[:200],
+            fix="train it again",
+        ) from None
     return model.eval()

@@ -61,7 +61,8 @@ class Collected(dict[str, Any]):
 
 @EITHER
 def test_every_shard_comes_back_once_with_progress(num_workers: int, log: Path) -> None:
-    results, seen = Collected(), []
+    results = Collected()
+    seen: list[Progress] = []
     last = run_sharded(
         Counting, (str(log),), shards_of(50, 8), num_workers=num_workers, on_result=results.take, on_progress=seen.append
     )
@@ -153,10 +154,11 @@ def test_a_killed_worker_costs_no_row_and_doubles_none(log: Path, tmp_path: Path
 @pytest.mark.slow
 def test_a_shard_that_kills_its_workers_fails_alone(log: Path) -> None:
     results = Collected()
-    last = run_sharded(DiesOn, (str(log), "00001"), shards_of(24, 4), num_workers=1, on_result=results.take)
-    assert sorted(results) == [f"{i:05d}" for i in range(6)]
-    assert {name for name, result in results.items() if isinstance(result, ShardFailure)} == {"00001"}
-    assert "the worker died on it" in results["00001"].reason
+    last = run_sharded(DiesOn, (str(log), "00000"), shards_of(16, 4), num_workers=1, on_result=results.take)
+    assert sorted(results) == [f"{i:05d}" for i in range(4)]
+    assert {name for name, result in results.items() if isinstance(result, ShardFailure)} == {"00000"}
+    assert "its worker died 3 times" in results["00000"].reason
+    assert attempts(log).count("00000") == 3
     assert last.num_failed == 4
 
 
@@ -171,7 +173,7 @@ def test_a_worker_that_dies_while_it_starts_ends_the_run() -> None:
 def test_a_result_that_cannot_travel_is_a_failure() -> None:
     results = Collected()
     run_sharded(Unsendable, (), shards_of(2, 1), num_workers=1, on_result=results.take)
-    assert all("cannot be sent back" in result.reason for result in results.values())
+    assert all("cannot pickle" in result.reason for result in results.values())
     assert len(results) == 2
 
 
@@ -205,7 +207,7 @@ def test_resources_that_others_hold_are_an_error_after_a_while(log: Path, ray_se
         def hold(self) -> bool:
             return True
 
-    greedy = Greedy.remote()
+    greedy = Greedy.remote()  # type: ignore[attr-defined]
     assert ray.get(greedy.hold.remote())
     try:
         with pytest.raises(ClusterError, match=r"no worker could start within 1 s(.|\n)*free 0 CPUs"):

@@ -75,6 +75,8 @@ class DiesOn(Counting):
     def run(self, shard: Shard[int]) -> list[dict[str, Any]]:
         rows = super().run(shard)
         if shard.name == self.shard:
+            # Long enough for the next shard to queue up behind it.
+            time.sleep(0.5)
             os.kill(os.getpid(), signal.SIGKILL)
         return rows
 
@@ -114,7 +116,8 @@ class Environment:
 
         names = ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
         found: dict[str, Any] = {name: os.environ.get(name) for name in names}
-        return found | {"torch": torch.get_num_threads(), "pid": os.getpid(), "module": sys.modules[type(self).__module__].__file__}
+        module = sys.modules[type(self).__module__].__file__
+        return found | {"torch": torch.get_num_threads(), "pid": os.getpid(), "module": module}
 
 
 class Unsendable:

@@ -1,0 +1,146 @@
+"""`parley data list|get|info|check`: the corpora on this machine."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from tyro import conf
+
+from engine.cli.flags import parse
+from engine.cli.screen import watching
+from engine.cli.tables import make_console, show_lines, show_table
+from engine.cli.verbs import Verb
+from engine.jobs.data import Problem, SplitInfo, check_corpus, describe_corpus, get_corpus, list_corpora
+from engine.jobs.job import Watcher
+from envs.data.download import Progress
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataArguments:
+    """Where corpora lie, and how the answer is printed."""
+
+    data_root: Annotated[Path | None, conf.arg(metavar="PATH", help_behavior_hint="")] = None
+    """Where corpora lie; PARLEY_DATA or the user cache folder when not given."""
+    json: Annotated[conf.FlagCreatePairsOff[bool], conf.arg(help_behavior_hint="")] = False
+    """Print one JSON object on standard output."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorpusArguments(DataArguments):
+    """Which corpus, where, and how the answer is printed."""
+
+    name: Annotated[conf.Positional[str], conf.arg(metavar="NAME")]
+    """Registered corpus (parley data list), or path/file.py:NAME."""
+
+
+def run_list(verb: Verb, arguments: Sequence[str]) -> int:
+    """Lists the corpora; returns the exit status."""
+    asked = parse(DataArguments, verb, arguments)
+    listings = list_corpora(asked.data_root)
+    if asked.json:
+        return _print({"corpora": [asdict(listing) for listing in listings]})
+    rows = [(each.name, "yes" if each.present else "no", each.licence, each.where, each.summary) for each in listings]
+    console = make_console()
+    show_table(console, "Corpora", ("name", "here", "licence", "where", "what it is"), rows)
+    absent = [f"parley data get {listing.name}" for listing in listings if not listing.present]
+    show_lines(console, "next", absent or ["parley data info embedded"])
+    return 0
+
+
+def run_get(verb: Verb, arguments: Sequence[str]) -> int:
+    """Downloads and compiles a corpus; returns the exit status."""
+    asked = parse(CorpusArguments, verb, arguments)
+    with watching() as watcher:
+        delivery = get_corpus(asked.name, asked.data_root, _told(watcher))
+    if asked.json:
+        return _print(asdict(delivery))
+    console = make_console()
+    if delivery.files:
+        show_table(console, f"{delivery.name}, {delivery.where}", ("file", "what was done"), [*delivery.files.items()])
+    show_lines(console, "files", [delivery.compiled])
+    show_lines(console, "next", [f"parley data info {asked.name}", f"parley data check {asked.name}"])
+    return 0
+
+
+def run_info(verb: Verb, arguments: Sequence[str]) -> int:
+    """Describes a corpus; returns the exit status."""
+    asked = parse(CorpusArguments, verb, arguments)
+    with watching():
+        info = describe_corpus(asked.name, asked.data_root)
+    if asked.json:
+        return _print(asdict(info))
+    console = make_console()
+    facts = [
+        ("what it is", info.summary),
+        ("licence", info.licence),
+        ("where", info.where),
+        ("compiled", info.compiled),
+        ("vocabulary", f"{info.num_words:,} words, those that occur more than {info.threshold} times"),
+        ("scenarios to play", f"{info.num_selfplay:,}, {info.num_selfplay_distinct:,} distinct"),
+    ]
+    show_table(console, info.name, ("fact", "value"), facts)
+    columns = ("", *(split.name for split in info.splits))
+    facts_of_splits = zip(*(_facts(split) for split in info.splits), strict=True)
+    rows = [(facts[0][0], *(value for _, value in facts)) for facts in facts_of_splits]
+    show_table(console, "splits", columns, rows, right=columns[1:])
+    show_lines(console, "next", [f"parley data check {asked.name}", f"parley train negotiator --corpus {asked.name}"])
+    return 0
+
+
+def run_check(verb: Verb, arguments: Sequence[str]) -> int:
+    """Checks a corpus; returns the exit status, 1 when something is wrong with it."""
+    asked = parse(CorpusArguments, verb, arguments)
+    with watching():
+        found = check_corpus(asked.name, asked.data_root)
+    if asked.json:
+        _print({**asdict(found), "ok": not found.problems})
+        return found.exit_status
+    console = make_console()
+    rows = [(split, f"{num:,}") for split, num in found.num_dialogues.items()]
+    rows.append(("self-play scenarios", f"{found.num_selfplay:,}"))
+    show_table(console, f"{found.name}, {found.where}", ("part", "good lines"), rows, right=("good lines",))
+    show_lines(console, f"{len(found.problems)} problems", [_line(problem) for problem in found.problems])
+    if not found.problems:
+        console.print("\nnothing is wrong")
+    return found.exit_status
+
+
+def _facts(split: SplitInfo) -> list[tuple[str, str]]:
+    return [
+        ("dialogues", f"{split.num_dialogues:,}"),
+        ("tokens", f"{split.num_tokens:,}"),
+        ("unknown words", f"{split.unknown_rate:.2%}"),
+        ("tokens of a dialogue", f"{split.tokens.mean:.1f}"),
+        ("turns of a dialogue", f"{split.turns.mean:.1f}"),
+        ("words of an utterance", f"{split.words.mean:.1f}"),
+        ("scenarios", f"{split.num_scenarios:,}"),
+        *((f"ends: {name.replace('_', ' ')}", f"{num:,}") for name, num in split.outcomes.items()),
+    ]
+
+
+def _line(problem: Problem) -> str:
+    place = problem.file if problem.line is None else f"{problem.file}:{problem.line}"
+    details = [f"got {problem.got}" if problem.got else "", problem.fix or ""]
+    return "; ".join([f"{place}: {problem.what}", *(detail for detail in details if detail)])
+
+
+def _told(watcher: Watcher) -> Progress:
+    current: list[str] = []
+
+    def progress(name: str, num_bytes: int, total: int | None) -> None:
+        if current != [name]:
+            current[:] = [name]
+            watcher.stage(name, total or 0, "bytes")
+        watcher.advance(num_bytes)
+
+    return progress
+
+
+def _print(answer: dict[str, Any]) -> int:
+    sys.stdout.write(f"{json.dumps(answer)}\n")
+    return 0

@@ -1,0 +1,264 @@
+"""From the command line to a configuration: a preset, then a YAML file, then `--set` and flags.
+
+Flags are made by tyro from the simple fields of a configuration; the docstring under a field is its help. Sections (fields
+that are configurations themselves) have no flags: they are set by `--set SECTION.KEY=VALUE` or in the YAML file.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import itertools
+import re
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, make_dataclass
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_args, get_type_hints
+
+import tyro
+import yaml
+from tyro import conf
+
+from engine.cli.verbs import Verb
+from engine.jobs.job import Job
+from envs.core.config import from_dict, overlay, to_dict
+from envs.core.errors import ConfigError
+from envs.core.registry import nearest
+
+ArgumentsT = TypeVar("ArgumentsT")
+
+# PyYAML reads YAML 1.1, in which a number with an exponent needs a point; nobody types that.
+_EXPONENT = re.compile(r"[+-]?\d+e[+-]?\d+", re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFlags:
+    """Where the run goes and how it is set; a preset, then the YAML file, then single settings and flags."""
+
+    run: Annotated[Path, conf.arg(metavar="DIR")]
+    """Folder of the run; the same command again goes on with what is there."""
+    config: Annotated[Path | None, conf.arg(metavar="FILE.yaml", help_behavior_hint="")] = None
+    """Settings laid over the preset."""
+    set: Annotated[conf.UseAppendAction[tuple[str, ...]], conf.arg(metavar="KEY=VALUE", help_behavior_hint="(repeatable)")] = ()
+    """One setting, also one of a section."""
+    json: Annotated[conf.FlagCreatePairsOff[bool], conf.arg(help_behavior_hint="")] = False
+    """Print the metrics as one JSON object on standard output."""
+
+
+@dataclass(frozen=True)
+class JobCommand:
+    """A command line understood.
+
+    Args:
+        config: the job's configuration, complete.
+        run: the run's folder.
+        json: whether the metrics are wanted as JSON.
+    """
+
+    config: Any
+    run: Path
+    json: bool
+
+
+def parse_job(verb: Verb, job: Job, run_name: str, arguments: Sequence[str]) -> JobCommand:
+    """Understands the arguments of a verb that runs a job.
+
+    Args:
+        verb: what was typed before them.
+        job: the job.
+        run_name: the run is runs/RUN_NAME unless told otherwise.
+        arguments: `[PRESET] [flags]`.
+
+    Raises:
+        ConfigError: an unknown preset, flag or key (with the nearest name), or a value that is not allowed.
+        SystemExit: help was asked for, or tyro found a value of the wrong type and said so.
+    """
+    preset, rest = _take_preset(job, arguments)
+    config = job.presets[preset]()
+    settings_type = _settings_type(job.config)
+    title = verb.words[-1]
+    parts = {title: settings_type, "run": RunFlags}
+    line_type = make_dataclass("Line", [(name, Annotated[part, conf.OmitArgPrefixes]) for name, part in parts.items()])
+
+    def read(base: Any) -> Any:
+        shown = {field.name: getattr(base, field.name) for field in dataclasses.fields(settings_type)}
+        line = line_type(settings_type(**shown), RunFlags(run=Path("runs", run_name)))
+        return _parse(line_type, verb, rest, _about(verb, job), _sections_help(job.config), line, job.config)
+
+    # Read twice: the first time for the settings that flags are laid over.
+    run: RunFlags = read(config).run
+    base = assign(config if run.config is None else overlay(config, run.config), run.set)
+    return JobCommand(dataclasses.replace(base, **vars(getattr(read(base), title))), run.run, run.json)
+
+
+def parse(kind: type[ArgumentsT], verb: Verb, arguments: Sequence[str]) -> ArgumentsT:
+    """Understands the arguments of any other verb.
+
+    Args:
+        kind: a dataclass with a docstring under every field.
+        verb: what was typed before them.
+        arguments: what follows it.
+
+    Raises:
+        ConfigError: an unknown flag or one argument too many.
+        SystemExit: help was asked for, or tyro found a missing or wrong value and said so.
+    """
+    return _parse(kind, verb, arguments, verb.summary, (), tyro.MISSING_NONPROP, kind)
+
+
+def assign(config: Any, settings: Sequence[str]) -> Any:
+    """The configuration with single settings changed.
+
+    Args:
+        config: a configuration.
+        settings: "key=value" or "section.key=value"; the value is read as YAML.
+
+    Raises:
+        ConfigError: no such key (with the nearest name), no equals sign, or a value that is not allowed.
+    """
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        if not equals:
+            raise ConfigError("a setting needs a value", where=f"--set {setting}", fix=f"--set {key}=VALUE")
+        values = to_dict(config)
+        place = values
+        *sections, last = key.split(".")
+        for section in sections:
+            inner = place.setdefault(section, {})
+            if not isinstance(inner, dict):
+                what = f"{section!r} is a setting and not a section"
+                raise ConfigError(what, where=f"--set {setting}", fix=f"--set {section}=VALUE")
+            place = inner
+        place[last] = _value(text, setting)
+        config = from_dict(type(config), values, f"--set {setting}")
+    return config
+
+
+def field_docs(kind: type) -> dict[str, str]:
+    """The docstrings under the fields of a dataclass, inherited ones included."""
+    docs: dict[str, str] = {}
+    for owner in reversed(kind.__mro__):
+        if dataclasses.is_dataclass(owner):
+            (definition,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
+            assert isinstance(definition, ast.ClassDef)
+            for field, text in itertools.pairwise(definition.body):
+                match field, text:
+                    case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(doc))):
+                        docs[name] = inspect.cleandoc(doc)
+    return docs
+
+
+def _take_preset(job: Job, arguments: Sequence[str]) -> tuple[str, list[str]]:
+    if not arguments or arguments[0].startswith("-"):
+        return next(iter(job.presets)), list(arguments)
+    name = arguments[0]
+    if name not in job.presets:
+        fix = f"presets: {', '.join(job.presets)}; the first one when none is named"
+        raise ConfigError(f"no preset is called {name!r}{nearest(name, job.presets)}", fix=fix)
+    return name, list(arguments[1:])
+
+
+def _parse(
+    kind: type[ArgumentsT], verb: Verb, arguments: Sequence[str], about: str, more: Sequence[str], default: Any, known: type
+) -> ArgumentsT:
+    name = f"parley {verb.name}"
+    try:
+        found, unknown = tyro.cli(
+            kind,
+            # tyro shows positional arguments of its own accord; it does not know of presets.
+            prog=f"{name} {verb.usage}" if verb.has_presets else name,
+            description=about,
+            args=list(arguments),
+            default=default,
+            return_unknown_args=True,
+        )
+    except SystemExit as end:
+        if end.code in (None, 0):
+            sys.stdout.write("\n".join([*more, "", "examples:", *(f"  {line}" for line in verb.examples), ""]))
+        raise
+    if unknown:
+        raise _unknown(unknown[0], name, known)
+    return found
+
+
+def _unknown(argument: str, verb_name: str, kind: type) -> ConfigError:
+    if not argument.startswith("-"):
+        return ConfigError(f"{argument!r} is one argument too many", fix=f"{verb_name} --help; a preset comes before the flags")
+    name = argument.lstrip("-").partition("=")[0].replace("-", "_")
+    inside = [key for key in dotted_keys(kind) if key.endswith(f".{name}")]
+    if inside:
+        return ConfigError(f"{argument} is a setting of a section and not a flag", fix=f"--set {inside[0]}=VALUE")
+    flags = [f"--{field.name.replace('_', '-')}" for owner in (kind, RunFlags) for field in dataclasses.fields(owner)]
+    return ConfigError(f"there is no flag {argument}{nearest(argument.partition('=')[0], flags)}", fix=f"{verb_name} --help")
+
+
+def dotted_keys(kind: type, prefix: str = "") -> list[str]:
+    """Every simple key of a configuration, those of sections with the sections' names in front."""
+    keys = [prefix + name for name, _ in _simple_fields(kind)]
+    for name, inner in _sections(kind):
+        keys += dotted_keys(inner, f"{prefix}{name}.")
+    return keys
+
+
+def _simple_fields(kind: type) -> Iterator[tuple[str, Any]]:
+    hints = get_type_hints(kind)
+    for field in dataclasses.fields(kind):
+        if not dataclasses.is_dataclass(hints[field.name]):
+            yield field.name, hints[field.name]
+
+
+def _sections(kind: type) -> Iterator[tuple[str, type]]:
+    hints = get_type_hints(kind)
+    for field in dataclasses.fields(kind):
+        if dataclasses.is_dataclass(hints[field.name]):
+            yield field.name, hints[field.name]
+
+
+def _settings_type(kind: type) -> Any:
+    """A dataclass of the simple fields of a configuration, as tyro shall show them."""
+    docs = field_docs(kind)
+    flags = [
+        (name, Annotated[hint, conf.arg(help=docs.get(name, ""), metavar=_metavar(hint), help_behavior_hint=_default_hint)])
+        for name, hint in _simple_fields(kind)
+    ]
+    return make_dataclass("Settings", flags, kw_only=True, namespace={"__doc__": inspect.getdoc(kind)})
+
+
+def _metavar(hint: Any) -> str | None:
+    """None leaves it to tyro, which would show the None of an optional value as a choice."""
+    return "PATH" if Path in get_args(hint) else None
+
+
+def _default_hint(default: str) -> str:
+    return "" if default in ("None", "''") else f"(default: {default})"
+
+
+def _about(verb: Verb, job: Job) -> str:
+    lines = [verb.summary, "", "presets:"]
+    for number, (name, preset) in enumerate(job.presets.items()):
+        text = (inspect.getdoc(preset) or "").splitlines()[0]
+        lines.append(f"  {name:<12} {'(default) ' if number == 0 else ''}{text}")
+    return "\n".join(lines)
+
+
+def _sections_help(kind: type) -> list[str]:
+    keys = [key for key in dotted_keys(kind) if "." in key]
+    if not keys:
+        return []
+    lines = ["", "sections, for --set SECTION.KEY=VALUE and --config:"]
+    for section, inside in itertools.groupby(keys, key=lambda key: key.rpartition(".")[0]):
+        names = ", ".join(key.rpartition(".")[2] for key in inside)
+        lines += textwrap.wrap(f"{section}: {names}", 100, initial_indent="  ", subsequent_indent="      ")
+    return lines
+
+
+def _value(text: str, setting: str) -> Any:
+    if _EXPONENT.fullmatch(text):
+        return float(text)
+    try:
+        return yaml.safe_load(text) if text else ""
+    except yaml.YAMLError as error:
+        raise ConfigError("the value of a setting is not YAML", where=f"--set {setting}", got=str(error)) from None

@@ -1,0 +1,46 @@
+"""Verbs that run jobs: understand the flags, run, show the result."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+
+from engine.cli.flags import JobCommand, parse_job
+from engine.cli.screen import watching
+from engine.cli.tables import show_result
+from engine.cli.verbs import Verb
+from engine.jobs.catalogue import Entry, find
+from engine.jobs.job import Job
+
+
+def run_job(verb: Verb, arguments: Sequence[str]) -> int:
+    """Runs the job of a verb; returns the exit status."""
+    entry = find("-".join(verb.words))
+    job = entry.load()
+    return carry_out(entry, job, parse_job(verb, job, entry.run_name, arguments))
+
+
+def carry_out(entry: Entry, job: Job, command: JobCommand) -> int:
+    """Runs a job and shows its result.
+
+    Args:
+        entry: what the list of jobs says of it.
+        job: the job.
+        command: its configuration and folder.
+
+    Returns:
+        The exit status: 1 when the result is not what the job promises.
+    """
+    with watching() as watcher:
+        result = job.run(command.config, command.run, watcher)
+        if entry.reports:
+            from engine.report.collect import report_from_run
+
+            result = replace(result, files=(report_from_run(result.run), *result.files))
+    show_result(result)
+    if command.json:
+        metrics = {name: estimate.to_json() for name, estimate in result.metrics.items()}
+        sys.stdout.write(f"{json.dumps({'metrics': metrics, 'run': str(result.run)})}\n")
+    return int(bool(result.failure))

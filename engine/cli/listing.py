@@ -1,0 +1,57 @@
+"""`parley list`: everything that can be named on the command line."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from tyro import conf
+
+from engine.cli.flags import parse
+from engine.cli.tables import make_console, show_table
+from engine.cli.verbs import Verb
+from engine.jobs.agents import agents
+from engine.jobs.catalogue import ENTRIES
+from engine.metrics.negotiation import METRICS
+from envs.data.corpora import corpora
+from envs.registration import IDS
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListArguments:
+    """How it is printed."""
+
+    json: Annotated[conf.FlagCreatePairsOff[bool], conf.arg(help_behavior_hint="")] = False
+    """Print one JSON object on standard output."""
+
+
+def run_list(verb: Verb, arguments: Sequence[str]) -> int:
+    """Prints the lists; returns the exit status."""
+    asked = parse(ListArguments, verb, arguments)
+    parts = listing()
+    if asked.json:
+        sys.stdout.write(f"{json.dumps(parts)}\n")
+        return 0
+    console = make_console()
+    show_table(console, "Agents, beside run and checkpoint folders", ("name", "what it is"), [*parts["agents"].items()])
+    show_table(console, "Corpora", ("name", "what it is"), [*parts["corpora"].items()])
+    presets = [(verb, ", ".join(names)) for verb, names in parts["presets"].items()]
+    show_table(console, "Presets, the default first", ("verb", "presets"), presets)
+    show_table(console, "Environments, for gymnasium.make", ("id",), [(name,) for name in parts["environments"]])
+    metrics = [(name, metric["direction"], metric["definition"]) for name, metric in parts["metrics"].items()]
+    show_table(console, "Metrics of a negotiation", ("name", "direction", "definition"), metrics)
+    return 0
+
+
+def listing() -> dict[str, Any]:
+    """The names of each kind of part, with what is worth knowing of each."""
+    return {
+        "agents": {name: agents.summary(name) for name in agents},
+        "corpora": {name: corpora.summary(name) for name in corpora},
+        "presets": {" ".join(entry.words): list(entry.presets) for entry in ENTRIES},
+        "environments": list(IDS),
+        "metrics": {name: metric._asdict() for name, metric in METRICS.items()},
+    }

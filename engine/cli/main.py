@@ -1,0 +1,73 @@
+"""The entry point of the console script `parley`: finds the verb, runs it, and says in few words what went wrong.
+
+Exit status: 0 done, 1 done but not as it should be (a broken corpus, a promise not kept), 2 a mistake that the user can
+mend, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from engine.cli.verbs import VERBS, below, find_verb, group_help, help_text
+
+DEBUG_VARIABLE = "PARLEY_DEBUG"
+MISTAKE, INTERRUPTED = 2, 130
+_HELP = ("-h", "--help")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command.
+
+    Args:
+        argv: the arguments without the program's name; those of the process when not given.
+
+    Returns:
+        The exit status.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in arguments or os.environ.get(DEBUG_VARIABLE) == "1"
+    try:
+        return _run([argument for argument in arguments if argument != "--debug"])
+    except SystemExit as end:
+        # Help was asked for, or a value was of the wrong type and tyro has said so.
+        return end.code if isinstance(end.code, int) else 0
+    except KeyboardInterrupt:
+        if debug:
+            raise
+        sys.stderr.write("\ninterrupted; the same command resumes\n")
+        return INTERRUPTED
+    except ValueError as error:
+        # Imported late, because the tree of errors lies in a package whose import takes longer than help may.
+        from envs.core.errors import ParleyError
+
+        if debug or not isinstance(error, ParleyError):
+            raise
+        from engine.cli.tables import show_error
+
+        show_error(error)
+        return MISTAKE
+
+
+def _run(arguments: list[str]) -> int:
+    if not arguments or arguments[0] in _HELP:
+        sys.stdout.write(f"{help_text()}\n")
+        return 0
+    verb = find_verb(arguments)
+    if verb is not None:
+        return verb.run(arguments[len(verb.words) :])
+    word = arguments[0]
+    if below(word) and set(arguments[1:]) & set(_HELP):
+        sys.stdout.write(f"{group_help(word)}\n")
+        return 0
+    from envs.core.errors import ConfigError
+    from envs.core.registry import nearest
+
+    if below(word):
+        endings = [verb.words[1] for verb in below(word)]
+        got = arguments[1] if len(arguments) > 1 else None
+        what = f"parley {word} takes one of {', '.join(endings)}{nearest(got or '', endings)}"
+        raise ConfigError(what, got=got, fix=f"parley {word} --help")
+    names = {verb.words[0] for verb in VERBS}
+    raise ConfigError(f"no verb is called {word!r}{nearest(word, names)}", fix="parley --help lists the verbs")

@@ -1,0 +1,152 @@
+"""Watching a job: a live line on a terminal, a plain line every few seconds elsewhere. Both on standard error."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, redirect_stdout
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+from rich.text import Text
+
+from engine.cli.tables import make_console
+from engine.jobs.job import Watcher
+
+PLAIN_INTERVAL_S = 5.0
+
+
+class Pace:
+    """How fast a stage goes, counted from its first news, because a resumed stage does not begin at nothing.
+
+    Args:
+        total: units of the whole stage.
+        unit: their name.
+        clock: seconds, never going back.
+    """
+
+    def __init__(self, total: int, unit: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._total, self._unit, self._clock = total, unit, clock
+        self._first: tuple[float, int] | None = None
+
+    def at(self, done: int) -> str:
+        """Units per second and the time left, such as "3.5 updates/s, 0:42 left"; empty while nothing is known."""
+        now = self._clock()
+        if self._first is None:
+            self._first = now, done
+        began, at_first = self._first
+        if done <= at_first or now <= began:
+            return ""
+        rate = (done - at_first) / (now - began)
+        minutes, seconds = divmod(round((self._total - done) / rate), 60)
+        return f"{rate:.3g} {self._unit}/s, {minutes}:{seconds:02d} left"
+
+
+class PlainScreen:
+    """Lines of text, for files and pipes.
+
+    Args:
+        console: where they go.
+        clock: seconds, never going back.
+    """
+
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
+        self._console, self._clock = console, clock
+        self._spoke = clock()
+        self._title, self._total, self._unit = "", 0, ""
+        self._pace = Pace(0, "", clock)
+
+    def stage(self, title: str, total: int, unit: str) -> None:
+        """Begins a stage in silence; a short one is never mentioned."""
+        self._title, self._total, self._unit = title, total, unit
+        self._pace = Pace(total, unit, self._clock)
+
+    def advance(self, done: int, note: str = "") -> None:
+        """Writes a line when the last one is some seconds old."""
+        pace = self._pace.at(done)
+        if self._clock() - self._spoke >= PLAIN_INTERVAL_S:
+            parts = [f"{self._title}: {done}/{self._total} {self._unit}", pace, note]
+            self.say(", ".join(part for part in parts if part))
+
+    def say(self, text: str) -> None:
+        """Writes a line."""
+        self._spoke = self._clock()
+        self._console.print(Text(text), soft_wrap=True)
+
+
+class LiveScreen:
+    """One moving line, and kept lines above it.
+
+    Args:
+        progress: the moving line, started.
+    """
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._task: TaskID | None = None
+        self._pace = Pace(0, "")
+
+    def stage(self, title: str, total: int, unit: str) -> None:
+        """Replaces the line by that of a new stage."""
+        if self._task is not None:
+            self._progress.remove_task(self._task)
+        self._task = self._progress.add_task(title, total=total, pace="", note="")
+        self._pace = Pace(total, unit)
+
+    def advance(self, done: int, note: str = "") -> None:
+        """Moves the line."""
+        assert self._task is not None, "a stage begins before it advances"
+        self._progress.update(self._task, completed=done, pace=self._pace.at(done), note=note)
+
+    def say(self, text: str) -> None:
+        """Writes a line above the moving one."""
+        self._progress.console.print(Text(text), soft_wrap=True)
+
+
+@contextmanager
+def watching() -> Iterator[Watcher]:
+    """A screen for the length of a `with` block, in which standard output is left to what comes after it."""
+    console = make_console()
+    with ExitStack() as stack:
+        # Ray repeats what its workers print; a JSON object on standard output must stay alone.
+        stack.enter_context(redirect_stdout(sys.stderr))
+        stack.enter_context(_warnings_on(console))
+        if not console.is_terminal:
+            yield PlainScreen(console)
+            return
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[pace]}", markup=False),
+            TextColumn("{task.fields[note]}", markup=False),
+        )
+        progress = stack.enter_context(Progress(*columns, console=console, transient=True))
+        yield LiveScreen(progress)
+
+
+class _WarningLines(logging.Handler):
+    """Log records as short lines on a console."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(logging.WARNING)
+        self._console = console
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Writes one record."""
+        self._console.print(Text(f"{record.levelname.lower()}: {record.getMessage()}", style="yellow"), soft_wrap=True)
+
+
+@contextmanager
+def _warnings_on(console: Console) -> Iterator[None]:
+    """Shows logged warnings, Python's own among them."""
+    root, handler = logging.getLogger(), _WarningLines(console)
+    root.addHandler(handler)
+    logging.captureWarnings(True)
+    try:
+        yield
+    finally:
+        logging.captureWarnings(False)
+        root.removeHandler(handler)

@@ -1,0 +1,132 @@
+"""What people see at the end: result tables, files, next commands, errors. Everything goes to standard error.
+
+Texts may hold what agents said, so nothing in them is taken for markup.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from engine.jobs.job import Comparison, Result
+from engine.metrics.statistics import FEW, NOTHING, Estimate, Metric
+from envs.core.errors import ParleyError
+
+_PLAIN_WIDTH = 120
+
+
+def make_console() -> Console:
+    """Standard error, with colours when it is a terminal and room for a table when it is not."""
+    console = Console(stderr=True, markup=False, highlight=False, emoji=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = _PLAIN_WIDTH
+    return console
+
+
+def show_error(error: ParleyError) -> None:
+    """What is wrong in red, where, what was found and how to mend it below."""
+    first, *rest = str(error).split("\n")
+    console = make_console()
+    # Not wrapped, so that paths and commands can be copied.
+    console.print(Text(f"error: {first}", style="bold red"), soft_wrap=True)
+    if rest:
+        console.print(Text("\n".join(rest), style="red"), soft_wrap=True)
+
+
+def show_result(result: Result) -> None:
+    """The last screen of a job: its table, the files written, the next command, and what was promised and not kept."""
+    console = make_console()
+    columns, rows = _alone(result) if result.comparison is None else _compared(result, result.comparison)
+    show_table(console, result.title, columns, rows, right=columns[2:])
+    if any(estimate.flagged and estimate.n for estimate in result.metrics.values()):
+        console.print(f"few: fewer than {FEW} independent dialogues; do not lean on the number")
+    show_lines(console, "files", [str(path) for path in result.files])
+    show_lines(console, "next", result.next_commands)
+    if result.failure:
+        console.print(Text(f"failed: {result.failure}", style="bold red"), soft_wrap=True)
+
+
+def show_lines(console: Console, heading: str, lines: Sequence[str]) -> None:
+    """A heading and lines that can be copied."""
+    if lines:
+        console.print(Text("\n".join([f"\n{heading}:", *(f"  {line}" for line in lines)])), soft_wrap=True)
+
+
+def show_table(
+    console: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str] = ()
+) -> None:
+    """A table of text without lines.
+
+    Args:
+        console: where it goes.
+        title: above it.
+        columns: headings.
+        rows: cells in the order of the headings.
+        right: headings of columns that are set flush right.
+    """
+    table = Table(box=None, pad_edge=False)
+    for column in columns:
+        table.add_column(column, justify="right" if column in right else "left", header_style="dim", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    console.print()
+    console.print(Text(title, style="bold"))
+    console.print(table)
+
+
+def number(value: float, counted: bool = False) -> str:
+    """A number at the precision that tables show.
+
+    Args:
+        value: NaN is "none".
+        counted: whether it is exact; then whole numbers stay whole.
+    """
+    if math.isnan(value):
+        return "none"
+    if counted and value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:.3f}" if abs(value) < 100 else f"{value:,.1f}"
+
+
+def interval(estimate: Estimate) -> str:
+    """The 95 % interval; empty when there is none."""
+    return "" if math.isnan(estimate.low) else f"[{number(estimate.low)}, {number(estimate.high)}]"
+
+
+_Cells = tuple[tuple[str, ...], list[list[str]]]
+
+
+def _alone(result: Result) -> _Cells:
+    rows = [
+        [*_name(result, name), number(estimate.value, math.isnan(estimate.low)), interval(estimate), _num(estimate)]
+        for name, estimate in result.metrics.items()
+    ]
+    return ("metric", "direction", "value", "95 % interval", "n"), rows
+
+
+def _compared(result: Result, comparison: Comparison) -> _Cells:
+    rows = []
+    for name, estimate in result.metrics.items():
+        three = (comparison.metrics.get(name, NOTHING), estimate, comparison.differences.get(name, NOTHING))
+        rows.append([*_name(result, name), *map(_both, three), _num(estimate)])
+    return ("metric", "direction", comparison.title, comparison.here, "difference", "n"), rows
+
+
+def _name(result: Result, name: str) -> list[str]:
+    metric = result.legend.get(name, Metric(name, "", ""))
+    return [metric.title, metric.direction]
+
+
+def _both(estimate: Estimate) -> str:
+    if estimate is NOTHING:
+        return ""
+    return f"{number(estimate.value, math.isnan(estimate.low))} {interval(estimate)}".rstrip()
+
+
+def _num(estimate: Estimate) -> str:
+    return f"{estimate.n:,}{' few' if estimate.flagged and estimate.n else ''}"

@@ -1,0 +1,155 @@
+"""The verbs and their help, as plain text: importing this imports nothing heavy."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from engine.jobs.catalogue import ENTRIES
+
+SLOGAN = "Finds out how a dialogue agent breaks, and makes it harder to break."
+PRESET = "[PRESET]"
+
+
+@dataclass(frozen=True)
+class Verb:
+    """What can be typed after `parley`.
+
+    Args:
+        words: such as ("train", "negotiator").
+        summary: one line of help.
+        target: "module:function" of what runs it; the function takes the verb and the arguments after its words, and
+            returns the exit status.
+        examples: copy-paste commands.
+        usage: the positional arguments.
+    """
+
+    words: tuple[str, ...]
+    summary: str
+    target: str
+    examples: tuple[str, ...]
+    usage: str = ""
+
+    @property
+    def name(self) -> str:
+        """The words as typed."""
+        return " ".join(self.words)
+
+    @property
+    def has_presets(self) -> bool:
+        """Whether it runs a job, whose first argument may name a preset."""
+        return self.usage == PRESET
+
+    def run(self, arguments: Sequence[str]) -> int:
+        """Imports the verb's module and runs it; returns the exit status."""
+        module, _, attribute = self.target.partition(":")
+        function: Callable[[Verb, Sequence[str]], int] = getattr(importlib.import_module(module), attribute)
+        return function(self, arguments)
+
+
+JOBS = tuple(Verb(entry.words, entry.summary, "engine.cli.jobs:run_job", entry.examples, PRESET) for entry in ENTRIES)
+OTHERS = (
+    Verb(
+        ("list",),
+        "agents, corpora, presets, environments and metrics",
+        "engine.cli.listing:run_list",
+        ("parley list", "parley list --json", "parley list --json | python -m json.tool"),
+    ),
+    Verb(
+        ("data", "list"),
+        "the corpora, their licences, and whether their files are there",
+        "engine.cli.data:run_list",
+        ("parley data list", "parley data list --data-root DIR", "parley data list --json"),
+    ),
+    Verb(
+        ("data", "get"),
+        "download a corpus and compile it",
+        "engine.cli.data:run_get",
+        ("parley data get dealornodeal", "parley data get dealornodeal --data-root DIR", "parley data get embedded --json"),
+        "NAME",
+    ),
+    Verb(
+        ("data", "info"),
+        "a corpus in numbers",
+        "engine.cli.data:run_info",
+        ("parley data info embedded", "parley data info dealornodeal --json", "parley data info corpus.py:CORPUS"),
+        "NAME",
+    ),
+    Verb(
+        ("data", "check"),
+        "read every line of a corpus; every problem with file and line",
+        "engine.cli.data:run_check",
+        ("parley data check embedded", "parley data check dealornodeal --json", "parley data check corpus.py:CORPUS"),
+        "NAME",
+    ),
+    Verb(
+        ("play",),
+        "negotiate with an agent yourself",
+        "engine.cli.play:run_play",
+        (
+            "parley play scripted",
+            "parley play runs/demo/adversary --seed 7",
+            "parley play scripted-tough --scenario 1,2,3/0,2,2/4,0,2   # counts / your points / its points",
+        ),
+        "AGENT",
+    ),
+    Verb(
+        ("report",),
+        "show a run, or a folder of runs, as one page",
+        "engine.cli.runs:run_report",
+        ("parley report runs/demo", "parley report runs/selfplay", "parley report runs   # all runs side by side"),
+        "RUN",
+    ),
+    Verb(
+        ("resume",),
+        "go on with a run that was interrupted",
+        "engine.cli.runs:run_resume",
+        ("parley resume runs/negotiator", "parley resume runs/demo", "parley resume runs/selfplay --json"),
+        "RUN",
+    ),
+)
+VERBS = (*JOBS, *OTHERS)
+_ORDER = (
+    ("start here", ("demo", "list", "play")),
+    ("data", ("data",)),
+    ("agents", ("train",)),
+    ("matches and attacks", ("selfplay", "attack")),
+    ("runs", ("report", "resume")),
+)
+
+
+def find_verb(arguments: Sequence[str]) -> Verb | None:
+    """The verb that a command line begins with; None when there is none."""
+    return next((verb for verb in VERBS if tuple(arguments[: len(verb.words)]) == verb.words), None)
+
+
+def below(word: str) -> list[Verb]:
+    """The verbs that begin with a word."""
+    return [verb for verb in VERBS if verb.words[0] == word]
+
+
+def help_text() -> str:
+    """What `parley --help` prints."""
+    lines = ["usage: parley VERB [ARGUMENTS]", "", SLOGAN]
+    for title, words in _ORDER:
+        lines += ["", title, *(line for word in words for line in _lines(below(word)))]
+    lines += [
+        "",
+        "parley VERB --help says more. The same command again goes on with an interrupted run. Text goes to standard error,",
+        "results to standard output with --json; --debug shows the traceback of an error.",
+    ]
+    return "\n".join(lines)
+
+
+def group_help(word: str) -> str:
+    """What `parley train --help` prints, and the like for other words that begin several verbs."""
+    verbs = below(word)
+    endings = "|".join(verb.words[1] for verb in verbs)
+    examples = [f"  {verb.examples[0]}" for verb in verbs]
+    lines = [f"usage: parley {word} {endings} [ARGUMENTS]", "", *_lines(verbs), "", "examples", *examples]
+    return "\n".join(lines)
+
+
+def _lines(verbs: Sequence[Verb]) -> list[str]:
+    return [f"  {f'{verb.name} {verb.usage}'.rstrip():<26} {verb.summary}" for verb in verbs]

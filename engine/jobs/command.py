@@ -1,0 +1,56 @@
+"""The command that asks for a configuration: the nearest preset, and a flag or `--set` for everything that differs.
+
+It is derived from the configuration and not from what was typed, so it stands alone: no YAML file, nothing forgotten.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from engine.jobs.catalogue import find
+from engine.jobs.job import Job
+from envs.core.config import to_dict
+
+
+def command_line(job: Job, config: Any, path: Path) -> str:
+    """What to type to get a run like this one.
+
+    Args:
+        job: which job.
+        config: its configuration.
+        path: the run's folder.
+    """
+    entry = find(job.name)
+    wanted = flat(to_dict(config))
+    presets = {name: flat(to_dict(preset())) for name, preset in job.presets.items()}
+    changes = {
+        name: {key: value for key, value in wanted.items() if value != values[key]} for name, values in presets.items()
+    }
+    nearest = min(changes, key=lambda name: len(changes[name]))
+    words = ["parley", *entry.words]
+    if nearest != next(iter(presets)):
+        words.append(nearest)
+    for key, value in changes[nearest].items():
+        words += ["--set", f"{key}={json.dumps(value)}"] if "." in key else _flag(key, value)
+    if path != Path("runs", entry.run_name):
+        words += ["--run", str(path)]
+    return shlex.join(words)
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The simple values of nested settings, by dotted key."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        found |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return found
+
+
+def _flag(key: str, value: Any) -> list[str]:
+    flag = key.replace("_", "-")
+    if isinstance(value, bool):
+        return [f"--{flag}" if value else f"--no-{flag}"]
+    return [f"--{flag}", str(value)]

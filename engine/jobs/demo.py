@@ -1,0 +1,137 @@
+"""The whole story on the embedded corpus, offline: `parley demo`.
+
+A target is fitted, an adversary is trained against it, then both play the same scenarios with the same seeds: the target
+against itself, and the adversary against the target. In both matches side 1 alone chooses, so that the adversary's gain is
+not a gain of the rule. Each stage is a run of its own below the demonstration's folder, and resumes by itself.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from engine.attacks.reinforce import ReinforceConfig
+from engine.jobs import negotiator, reinforce
+from engine.jobs.attack import ATTACK_RL, AttackConfig
+from engine.jobs.command import command_line
+from engine.jobs.job import SUMMARY, Comparison, Job, Result, Watcher
+from engine.jobs.match import SELFPLAY, MatchConfig
+from engine.metrics.negotiation import FOR_ADVERSARY, METRICS
+from engine.metrics.statistics import Estimate, Metric, paired_difference
+from engine.store.run_folder import RunFolder
+from engine.store.schemas import OK
+from envs.core.config import check
+from policies.negotiator.fit import FitConfig
+
+STAGES = ("target", "adversary", "selfplay", "attack")
+"""Names of the stages, in the order in which they are done; also of their folders."""
+
+GAIN = "advantage_gain"
+LEGEND = METRICS | {
+    GAIN: Metric("advantage gained", FOR_ADVERSARY, "advantage less the target's against itself on the same scenario, mean")
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoConfig:
+    """How large the demonstration is."""
+
+    dialogues: int = 1000
+    """Dialogues of each of the two matches."""
+    workers: int = 0
+    """Ray actors that play the matches; 0 plays in this process."""
+    seed: int = 1
+    """Master seed of every stage."""
+    fit: FitConfig = field(default_factory=lambda: negotiator.demo().fit)
+    """The target's recipe."""
+    reinforce: ReinforceConfig = field(default_factory=lambda: reinforce.demo().reinforce)
+    """The adversary's learning rule."""
+
+    def __post_init__(self) -> None:
+        check(self, "dialogues", self.dialogues >= 1, "at least 1")
+        check(self, "workers", self.workers >= 0, "at least 0")
+        check(self, "seed", self.seed >= 0, "at least 0")
+
+
+def stages(config: DemoConfig, path: Path) -> dict[str, tuple[Job, Any]]:
+    """The job and configuration of each stage, by its name.
+
+    Args:
+        config: how large.
+        path: the demonstration's folder, as it was given; the stages name each other's folders below it.
+    """
+    target, adversary = str(path / "target"), str(path / "adversary")
+    fitted = replace(negotiator.demo(), fit=config.fit, seed=config.seed)
+    trained = replace(
+        reinforce.demo(), target=target, corpus=fitted.corpus, reinforce=config.reinforce, seed=config.seed
+    )
+    matched: dict[str, Any] = {"dialogues": config.dialogues, "workers": config.workers, "seed": config.seed, "judge": target}
+    return {
+        "target": (negotiator.TRAIN_NEGOTIATOR, fitted),
+        "adversary": (reinforce.TRAIN_ADVERSARY, trained),
+        "selfplay": (SELFPLAY, MatchConfig(adversary=target, target=target, complementary=True, **matched)),
+        "attack": (ATTACK_RL, AttackConfig(speaker=adversary, target=target, **matched)),
+    }
+
+
+def run(config: DemoConfig, path: Path, watcher: Watcher) -> Result:
+    """Does what is left of the stages and compares the two matches."""
+    with RunFolder.open(path, config, job=DEMO.name, unchecked=DEMO.unchecked) as folder:
+        results = {}
+        for number, (name, (job, settings)) in enumerate(stages(config, path).items(), start=1):
+            watcher.say(f"stage {number} of {len(STAGES)}: {name}")
+            results[name] = job.run(settings, path / name, watcher)
+        selfplay, attack = (_dialogues(path / name) for name in ("selfplay", "attack"))
+        pairs = [(selfplay[key], attack[key]) for key in sorted(selfplay.keys() & attack.keys())]
+        differences = {name: _difference(pairs, number) for name, number in _COMPARED.items()}
+        metrics = {**results["attack"].metrics, GAIN: differences["advantage"]}
+        about = {
+            "title": "A trained adversary against the agent it was trained on",
+            "description": f"Embedded corpus, {config.dialogues} dialogues a match on the same scenarios, seed {config.seed}; "
+            "side 1 alone chooses in both matches.",
+            "command": command_line(DEMO, config, path),
+        }
+        folder.write_summary(metrics, about)
+    before = results["selfplay"].metrics
+    comparison = Comparison("target against itself", "adversary against target", before, differences)
+    return replace(DEMO.result(config, path), comparison=comparison, failure=_failure(metrics["advantage"]))
+
+
+def _dialogues(path: Path) -> dict[str, Mapping[str, Any]]:
+    return {row["item_key"]: row for row in RunFolder.load(path).read_rows().to_pylist() if row["status"] == OK}
+
+
+_COMPARED: dict[str, Callable[[Mapping[str, Any]], float]] = {
+    "advantage": lambda row: row["points_adversary"] - row["points_target"],
+    "agreement": lambda row: row["agreed"],
+    "score_adversary": lambda row: row["points_adversary"],
+    "score_target": lambda row: row["points_target"],
+    "turns": lambda row: row["num_turns"],
+}
+"""Metrics that are means over all dialogues, and so have a difference for each scenario."""
+
+
+def _difference(
+    pairs: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]], number: Callable[[Mapping[str, Any]], float]
+) -> Estimate:
+    return paired_difference([number(after) for _, after in pairs], [number(before) for before, _ in pairs])
+
+
+def _failure(advantage: Estimate) -> str:
+    if advantage.low > 0:
+        return ""
+    return f"the adversary has no certain advantage over its target: {advantage}"
+
+
+def _next_commands(config: DemoConfig, path: Path) -> tuple[str, ...]:
+    return (
+        shlex.join(["parley", "play", str(path / "target")]),
+        shlex.join(["parley", "play", str(path / "adversary")]),
+        "parley train negotiator --help",
+    )
+
+
+DEMO = Job("demo", DemoConfig, {"embedded": DemoConfig}, run, LEGEND, (SUMMARY,), _next_commands, ("workers",))

@@ -1,0 +1,181 @@
+"""A person at the terminal, as an agent: reads what the other side says, types words, chooses items.
+
+What is shown goes to standard error and what is typed comes from standard input, so a person can also be a file of lines.
+Words are taken as the corpora write them: lower case, punctuation apart. Leaving, or the end of the input, is the same as
+Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import Protocol
+
+import numpy as np
+
+from envs.core.errors import ScenarioError
+from envs.data.vocabulary import EOS, EOS_ID, PAD_ID, SELECTION, SELECTION_ID, Vocabulary
+from envs.negotiation.game import SideView, Utterances
+from envs.negotiation.scenario import ITEM_NAMES, NUM_ITEMS, selection_index
+
+HELP = f"""Type what you say. Commands:
+  /deal   end the dialogue and choose items (also {SELECTION})
+  /help   this list
+  /quit   leave"""
+NO_DEAL = "none"
+_PIECES = re.compile(r"<\w+>|[\w'-]+|[^\w\s]")
+
+
+class Terminal(Protocol):
+    """Where a person sits."""
+
+    def show(self, text: str) -> None:
+        """Shows lines."""
+
+    def ask(self, prompt: str) -> str:
+        """The next line typed, without blanks at its ends.
+
+        Raises:
+            KeyboardInterrupt: the person has left.
+        """
+
+
+class StandardTerminal:
+    """Standard error and standard input of this process."""
+
+    def show(self, text: str) -> None:
+        """Shows lines."""
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
+
+    def ask(self, prompt: str) -> str:
+        """The next line typed; raises `KeyboardInterrupt` at the end of the input."""
+        sys.stderr.write(prompt)
+        sys.stderr.flush()
+        line = sys.stdin.readline()
+        if not line:
+            raise KeyboardInterrupt
+        return line.strip()
+
+
+class Person:
+    """A person as an `Agent`.
+
+    Args:
+        vocabulary: of the game.
+        terminal: where the person sits.
+    """
+
+    name = "human"
+
+    def __init__(self, vocabulary: Vocabulary, terminal: Terminal | None = None) -> None:
+        self.vocabulary = vocabulary
+        self.terminal = terminal or StandardTerminal()
+
+    def join(self, view: SideView) -> PersonSession:
+        """Takes a seat on one side of a batch of dialogues, which are then held one utterance at a time."""
+        return PersonSession(view, self.terminal)
+
+
+class PersonSession:
+    """A person's part in a batch of dialogues.
+
+    Args:
+        view: what the side sees.
+        terminal: where the person sits.
+    """
+
+    def __init__(self, view: SideView, terminal: Terminal) -> None:
+        self._view, self._terminal = view, terminal
+        self._num_shown = np.zeros(len(view), dtype=np.int64)
+        self._last_row = -1
+
+    def speak(self, rows: np.ndarray) -> Utterances:
+        """What the person says in each of the dialogues `rows` (n,), one after the other."""
+        said = [self._words(row) for row in rows.tolist()]
+        lengths = np.array([len(words) for words in said], dtype=np.int64)
+        tokens = np.full((len(said), int(lengths.max(initial=1))), PAD_ID, dtype=np.int64)
+        for i, words in enumerate(said):
+            tokens[i, : len(words)] = words
+        return Utterances(tokens, lengths)
+
+    def choose(self, rows: np.ndarray) -> np.ndarray:
+        """What the person takes in each of the dialogues `rows`: index (n,) into the legal selections."""
+        return np.array([self._selection(row) for row in rows.tolist()], dtype=np.int64)
+
+    def _words(self, row: int) -> list[int]:
+        self._catch_up(row)
+        while True:
+            line = self._terminal.ask("you: ")
+            if line in ("/deal", SELECTION):
+                return [SELECTION_ID]
+            if line == "/quit":
+                raise KeyboardInterrupt
+            if line == "/help":
+                self._terminal.show(HELP)
+            elif line.startswith("/"):
+                self._terminal.show(f"there is no command {line.split()[0]}; /help lists them")
+            elif words := read_words(line, self._view.vocabulary):
+                unknown = [word for word in words if word not in self._view.vocabulary.index]
+                if unknown:
+                    self._terminal.show(f"  (the other side does not know, and hears as <unk>: {', '.join(unknown)})")
+                return [*self._view.vocabulary.encode(words).tolist(), EOS_ID]
+
+    def _selection(self, row: int) -> int:
+        self._catch_up(row)
+        first, second, third = self._view.contexts[row, ::2].tolist()
+        counts = (first, second, third)
+        things = ", ".join(f"{name} 0..{count}" for name, count in zip(ITEM_NAMES, counts, strict=True))
+        while True:
+            line = self._terminal.ask(f"you take ({things}; or {NO_DEAL}): ")
+            if line == "/quit":
+                raise KeyboardInterrupt
+            if line == NO_DEAL:
+                return len(self._view.selections(row)) - 2
+            numbers = re.findall(r"\d+", line)
+            try:
+                if len(numbers) == NUM_ITEMS:
+                    return selection_index(counts, [int(number) for number in numbers])
+                self._terminal.show(f"give {NUM_ITEMS} numbers, such as {' '.join(map(str, counts))}, or {NO_DEAL}")
+            except ScenarioError as error:
+                self._terminal.show(f"{error.what}: {error.fix}")
+
+    def _catch_up(self, row: int) -> None:
+        """Shows the scenario of a dialogue when it is another one than before, and what was said since."""
+        view, anew = self._view, row != self._last_row
+        if anew:
+            self._last_row, self._num_shown[row] = row, 0
+            self._terminal.show(_scenario(view, row))
+        ids = view.tokens[row, self._num_shown[row] : view.num_tokens[row]].tolist()
+        self._num_shown[row] = view.num_tokens[row]
+        for mine, words in _turns(ids, view.vocabulary):
+            # What was typed stands on the screen already; what a limit of the game said does not.
+            if anew or not mine or words == SELECTION:
+                self._terminal.show(f"{'you' if mine else 'partner'}: {words or '(says nothing)'}")
+
+
+def read_words(line: str, vocabulary: Vocabulary) -> list[str]:
+    """A typed line in words as the corpora write them: lower case, punctuation apart unless the vocabulary has it joined."""
+    words: list[str] = []
+    for piece in line.lower().split():
+        words += [piece] if piece in vocabulary.index else _PIECES.findall(piece)
+    return [word for word in words if word != EOS]
+
+
+def _scenario(view: SideView, row: int) -> str:
+    counts, values = view.contexts[row, ::2].tolist(), view.contexts[row, 1::2].tolist()
+    lines = ["item  count  value to you  value to partner"]
+    for name, count, value in zip(ITEM_NAMES, counts, values, strict=True):
+        lines.append(f"{name:<4}  {count:>5}  {value:>12}  {'?':>16}")
+    return "\n".join([*lines, ""])
+
+
+def _turns(ids: list[int], vocabulary: Vocabulary) -> list[tuple[bool, str]]:
+    """Whether a turn is one's own, and its words."""
+    turns: list[tuple[bool, list[str]]] = []
+    for token in ids:
+        if token in (vocabulary.you_id, vocabulary.them_id):
+            turns.append((token == vocabulary.you_id, []))
+        elif token != EOS_ID:
+            turns[-1][1].append(vocabulary.words[token])
+    return [(mine, " ".join(words)) for mine, words in turns]

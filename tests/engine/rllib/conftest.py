@@ -1,0 +1,18 @@
+"""The world in which all trainings of this folder take place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from envs.data.root import CACHE_VARIABLE
+from tests.engine.rllib.trainings import World
+
+
+@pytest.fixture(scope="package")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    folder = tmp_path_factory.mktemp("world")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(CACHE_VARIABLE, str(folder / "cache"))
+        yield World(folder)

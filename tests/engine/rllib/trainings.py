@@ -1,0 +1,117 @@
+"""Small trainings: a corpus and two random negotiators on disk, and algorithms that remember what they played.
+
+Here, because Ray's workers import classes by name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from engine.attacks.reinforce import ReinforceConfig
+from engine.rllib.algorithm import DialogueReinforce, DialogueReinforceConfig
+from engine.rllib.env import AGENTS
+from envs.data.compiled import load_corpus
+from envs.data.vocabulary import Vocabulary
+from policies.checkpoint import Checkpoint
+from policies.negotiator.model import Negotiator, NegotiatorSizes
+from policies.negotiator.speaker import KIND
+from tests.envs.data import made_up
+
+SEED = 5
+SIZES = NegotiatorSizes(
+    embed_word=12,
+    embed_context=8,
+    hidden_context=8,
+    hidden_language=16,
+    hidden_attention=8,
+    hidden_selection=8,
+    init_range=0.4,
+)
+SMALL = ReinforceConfig(
+    reward="advantage",
+    complementary=True,
+    dialogues_per_update=12,
+    learning_rate=1e-2,
+    supervised_batch=4,
+    max_turns=6,
+    temperature=1.0,
+)
+CORPUS = f"{made_up.__file__}:SOURCE"
+
+
+@dataclass(frozen=True)
+class World:
+    """A folder with a data root and the checkpoints of two random negotiators of the same vocabulary."""
+
+    folder: Path
+
+    def __post_init__(self) -> None:
+        made_up.write(self.folder / "data" / made_up.SOURCE.name, made_up.contents())
+        for number, seat in enumerate(AGENTS):
+            model = Negotiator(self.vocabulary, SIZES)
+            model.initialise(torch.Generator().manual_seed(number))
+            Checkpoint(KIND, dict(vars(SIZES)), {}, self.vocabulary, model.state_dict()).save(self.folder / seat)
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The corpus' words."""
+        return load_corpus(CORPUS, self.folder / "data").vocabulary
+
+    def settings(
+        self,
+        reinforce: ReinforceConfig = SMALL,
+        *,
+        kind: type[DialogueReinforce] = DialogueReinforce,
+        env_runners: int = 0,
+        seed: int = SEED,
+    ) -> DialogueReinforceConfig:
+        """What an algorithm is built from."""
+        settings = DialogueReinforceConfig(algo_class=kind).dialogues(
+            reinforce=reinforce,
+            seed=seed,
+            learner=str(self.folder / "adversary"),
+            partner=str(self.folder / "target"),
+            vocabulary=self.vocabulary,
+            corpus=CORPUS,
+            data_root=self.folder / "data",
+        )
+        settings.env_runners(num_env_runners=env_runners)
+        return settings
+
+
+class Recording(DialogueReinforce):
+    """Remembers the dialogues of every update."""
+
+    def setup(self, config: Any) -> None:
+        super().setup(config)
+        self.played: list[dict[str, Any]] = []
+
+    def rewards(self, played: dict[str, Any]) -> np.ndarray:
+        self.played.append(played)
+        return super().rewards(played)
+
+
+NAMES = ("books", "hats", "two")
+"""What each item is called in the game of names."""
+
+
+class GameOfNames(Recording):
+    """Pays 1 when the learner's first word names the item that is worth most to it, the first of equals."""
+
+    def rewards(self, played: dict[str, Any]) -> np.ndarray:
+        super().rewards(played)
+        vocabulary = self.config.env_config["vocabulary"]
+        names = vocabulary.encode(NAMES)[best_items(played)]
+        first = played["own"].argmax(1)
+        spoken = played["tokens"][np.arange(len(first)), first]
+        return (played["own"].any(1) & (spoken == names)).astype(np.float64)
+
+
+def best_items(played: dict[str, Any]) -> np.ndarray:
+    """The item (N,) that one of is worth most to the learner, the first of equals."""
+    return played["contexts"][:, 1::2].argmax(1)

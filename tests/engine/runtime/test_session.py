@@ -1,0 +1,182 @@
+"""Reaching Ray: what does not answer, or is not Ray, is an error in time; what is already there is used."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.runtime import session
+from engine.runtime.pool import run_sharded
+from engine.runtime.probe import wants_token
+from engine.runtime.session import Session, code_path, connect
+from envs.core.errors import ClusterError
+from tests.engine.runtime.workers import Environment, shards_of
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+SETTINGS = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+
+
+def frame(headers: bytes) -> bytes:
+    """A header block that ends an answer."""
+    return bytes([0, 0, len(headers), 1, 5, 0, 0, 0, 1]) + headers
+
+
+@contextmanager
+def listening(answer: bytes | None) -> Iterator[str]:
+    """An address where something accepts one connection and answers, or keeps silent."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(1000)
+                if answer is not None:
+                    connection.sendall(answer)
+                else:
+                    connection.recv(1000)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+        thread.join()
+
+
+def closed_address() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return f"127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("address", ["", "head", "head:", ":6379", "head:port", "127.0.0.1:99999", "ray://127.0.0.1:10001"])
+def test_what_is_no_address_is_an_error(address: str) -> None:
+    with pytest.raises(ClusterError):
+        wants_token(address, timeout_s=1)
+
+
+def test_a_closed_port_is_an_error() -> None:
+    with pytest.raises(ClusterError, match=r"no Ray cluster answers(.|\n)*ray start --head"):
+        wants_token(closed_address(), timeout_s=1)
+
+
+def test_silence_is_an_error_in_time() -> None:
+    with listening(None) as address:
+        start = time.monotonic()
+        with pytest.raises(ClusterError, match="no Ray cluster answers"):
+            wants_token(address, timeout_s=0.5)
+        assert time.monotonic() - start < 3
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"", SETTINGS, SETTINGS + frame(b"\x88\x00\x0bgrpc-status\x0212")],
+    ids=["web server", "hangs up", "no reply", "other gRPC service"],
+)
+def test_other_servers_are_not_ray(answer: bytes) -> None:
+    with listening(answer) as address, pytest.raises(ClusterError, match="other than a Ray head"):
+        wants_token(address, timeout_s=5)
+
+
+@pytest.mark.parametrize(("status", "wanted"), [(b"\x010", False), (b"\x0216", True)])
+def test_a_head_says_whether_it_wants_a_token(status: bytes, wanted: bool) -> None:
+    with listening(SETTINGS + frame(b"\x88\x00\x0bgrpc-status" + status)) as address:
+        assert wants_token(address, timeout_s=5) is wanted
+
+
+@pytest.mark.parametrize(
+    ("wanted", "mode", "has_token", "problem"),
+    [
+        (True, None, True, ""),
+        (True, None, False, "wants a token and this process has none"),
+        (True, "disabled", False, "RAY_AUTH_MODE=disabled"),
+        (False, None, True, ""),
+        (False, "disabled", True, ""),
+        (False, "token", True, "uses no token and this process does"),
+    ],
+)
+def test_tokens_follow_the_cluster(
+    monkeypatch: pytest.MonkeyPatch, wanted: bool, mode: str | None, has_token: bool, problem: str
+) -> None:
+    from ray._private.authentication import authentication_token_setup
+
+    def enable(warn_if_disabled: bool) -> bool:
+        assert wanted, "a token towards a cluster without one makes actors vanish"
+        return has_token
+
+    monkeypatch.setattr(authentication_token_setup, "maybe_enable_token_auth_if_token_available", enable)
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    if mode:
+        monkeypatch.setenv("RAY_AUTH_MODE", mode)
+    if problem:
+        with pytest.raises(ClusterError, match=problem):
+            session._settle_tokens("head:6379", wanted)
+    else:
+        session._settle_tokens("head:6379", wanted)
+
+
+def test_connecting_to_nothing_fails_in_time() -> None:
+    code = f"from engine.runtime.session import connect\nwith connect({closed_address()!r}): print('connected')"
+    start = time.monotonic()
+    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert "ClusterError: no Ray cluster answers" in found.stderr
+    assert "connected" not in found.stdout
+    assert time.monotonic() - start < 30
+
+
+def test_work_in_this_process_does_not_import_ray() -> None:
+    code = """
+import sys
+import engine.runtime.record, engine.runtime.session
+from engine.runtime.pool import run_sharded
+from engine.runtime.sharding import make_shards
+class Worker:
+    def run(self, shard): return len(shard)
+shards = make_shards({"a": 1, "b": 2}, 1)
+run_sharded(Worker, (), shards, num_workers=0, on_result=lambda shard, result: print(shard.name, result))
+print("ray" in sys.modules, "torch" in sys.modules)
+"""
+    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    assert found.stdout.split() == ["00000", "1", "00001", "1", "False", "False"]
+
+
+def test_code_path_is_this_checkout_unless_installed_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert code_path()["PYTHONPATH"].split(os.pathsep) == [str(ROOT), "${PYTHONPATH}"]
+    monkeypatch.setattr(session, "_ROOT", Path("/usr/lib/python3/site-packages"))
+    assert code_path() == {}
+
+
+@pytest.mark.ray
+def test_a_block_inside_a_block_uses_its_session(ray_session: Session) -> None:
+    import ray
+
+    with connect(closed_address()) as inner:
+        assert inner == ray_session == session.current()
+        assert inner.is_local
+    assert ray.is_initialized()
+
+
+@pytest.mark.ray
+def test_a_session_of_the_caller_is_used_and_left(ray_session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    import ray
+
+    monkeypatch.setattr(session, "_current", None)
+    with connect() as joined:
+        assert not joined.is_local
+    assert ray.is_initialized()
+
+
+@pytest.mark.ray
+def test_workers_import_the_code_of_this_checkout(ray_session: Session) -> None:
+    found: list[Any] = []
+    run_sharded(Environment, (), shards_of(1, 1), num_workers=1, on_result=lambda shard, result: found.append(result))
+    assert Path(found[0]["module"]) == ROOT / "tests" / "engine" / "runtime" / "workers.py"

@@ -1,0 +1,231 @@
+"""Supervised training: that it learns, that a seed names it, its schedule, and that a killed one goes on exactly."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from envs.core.errors import CheckpointError, ConfigError
+from policies.negotiator.batches import by_length, make_batch
+from policies.negotiator.evaluation import evaluate
+from policies.negotiator.fit import Epoch, Fit, FitConfig
+from policies.negotiator.model import Negotiator, word_nll
+from tests.policies.negotiator.made_up import TINY, VOCABULARY, dialogues
+
+TRAIN, VALIDATION = dialogues(40, seed=1), dialogues(20, seed=2)
+FAST = FitConfig(sizes=TINY, max_epochs=3, patience=3, batch_size=8, learning_rate=0.02)
+RELEASED = FitConfig(
+    sizes=TINY, optimiser="sgd", learning_rate=1.0, momentum=0.1, batch_size=16, max_epochs=2, patience=2, anneal_floor=0.01
+)
+NUM_FAST_EPOCHS = 3 + 2
+"""Three at the full rate, two of annealing: 1/5 and 1/25 are at or above 0.01, 1/125 is not."""
+
+
+class Killed(Exception):
+    """Stands for the process being killed: nothing after it runs."""
+
+
+def fit(path: Path, config: FitConfig = FAST, seed: int = 1) -> Fit:
+    return Fit(Negotiator(VOCABULARY, config.sizes), TRAIN, VALIDATION, config, seed, path / "state.safetensors")
+
+
+def ignore(_: Epoch) -> None:
+    """For trainings whose epochs nobody watches."""
+
+
+def weights(model: Negotiator) -> dict[str, Tensor]:
+    return {name: value.clone() for name, value in model.state_dict().items()}
+
+
+def assert_equal(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> None:
+    assert found.keys() == wanted.keys()
+    assert [name for name in wanted if not torch.equal(found[name], wanted[name])] == []
+
+
+def figures(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{name: value for name, value in row.items() if name != "seconds"} for row in history]
+
+
+def test_it_learns(tmp_path: Path) -> None:
+    training = fit(tmp_path, replace(FAST, max_epochs=6, patience=6))
+    before = evaluate(training.model, VALIDATION)
+    epochs: list[Epoch] = []
+    model = training.run(epochs.append)
+    assert before.perplexity == pytest.approx(len(VOCABULARY), rel=0.2), "untrained, every word is about as likely"
+    after = evaluate(model, VALIDATION)
+    assert after.perplexity < 0.75 * before.perplexity
+    assert epochs[-1].train_perplexity < 0.8 * epochs[0].train_perplexity
+    assert not model.training
+
+
+def test_one_seed_one_model(tmp_path: Path) -> None:
+    first, second, other = (fit(tmp_path / name, seed=seed).run(ignore) for name, seed in (("a", 1), ("b", 1), ("c", 2)))
+    assert_equal(weights(first), weights(second))
+    assert not torch.equal(first.decoder.weight, other.decoder.weight)
+
+
+def test_torchs_own_generator_is_left_alone(tmp_path: Path) -> None:
+    training = fit(tmp_path, replace(FAST, max_epochs=1))
+    before = torch.random.get_rng_state()
+    training.run(ignore)
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def killed_after(number: int) -> Callable[[Epoch], None]:
+    def on_epoch(epoch: Epoch) -> None:
+        if epoch.number == number:
+            raise Killed
+
+    return on_epoch
+
+
+@pytest.mark.parametrize("after", range(1, NUM_FAST_EPOCHS + 1))
+def test_a_killed_training_goes_on_as_if_it_had_not_been(tmp_path: Path, after: int) -> None:
+    whole = fit(tmp_path / "whole")
+    wanted = whole.run(ignore)
+    assert len(whole.history) == NUM_FAST_EPOCHS
+    with pytest.raises(Killed):
+        fit(tmp_path / "killed").run(killed_after(after))
+    resumed = fit(tmp_path / "killed")
+    assert len(resumed.history) == after
+    epochs: list[Epoch] = []
+    assert_equal(weights(resumed.run(epochs.append)), weights(wanted))
+    assert [epoch.number for epoch in epochs] == list(range(after + 1, NUM_FAST_EPOCHS + 1))
+    assert figures(resumed.history) == figures(whole.history)
+
+
+def test_a_training_by_the_released_recipe_goes_on_alike(tmp_path: Path) -> None:
+    # Momentum is a state of the optimiser, and is there at the full rate alone.
+    wanted = fit(tmp_path / "whole", RELEASED).run(ignore)
+    for number in range(1, 5):
+        with pytest.raises(Killed):
+            fit(tmp_path / "killed", RELEASED).run(killed_after(number))
+    assert_equal(weights(fit(tmp_path / "killed", RELEASED).run(ignore)), weights(wanted))
+
+
+def test_a_training_killed_within_an_epoch_makes_it_again(tmp_path: Path) -> None:
+    def on_batch(epoch: int, done: int, total: int) -> None:
+        assert 1 <= done <= total == 5
+        if (epoch, done) == (2, 3):
+            raise Killed
+
+    wanted = fit(tmp_path / "whole").run(ignore)
+    with pytest.raises(Killed):
+        fit(tmp_path / "killed").run(ignore, on_batch)
+    resumed = fit(tmp_path / "killed")
+    assert len(resumed.history) == 1
+    assert_equal(weights(resumed.run(ignore)), weights(wanted))
+
+
+def test_a_finished_training_says_so_at_once(tmp_path: Path) -> None:
+    wanted = fit(tmp_path).run(ignore)
+    again = fit(tmp_path)
+    epochs: list[Epoch] = []
+    assert_equal(weights(again.run(epochs.append)), weights(wanted))
+    assert epochs == []
+    assert len(again.history) == NUM_FAST_EPOCHS
+
+
+def test_the_released_recipe_anneals_twice_without_momentum(tmp_path: Path) -> None:
+    training = fit(tmp_path, RELEASED)
+    seen: list[tuple[str, float, float, bool]] = []
+
+    def on_epoch(epoch: Epoch) -> None:
+        group = training._optimiser.param_groups[0]
+        assert group["lr"] == epoch.learning_rate
+        seen.append((epoch.stage, epoch.learning_rate, group["momentum"], group["nesterov"]))
+
+    training.run(on_epoch)
+    assert seen == [
+        ("full", 1.0, 0.1, True),
+        ("full", 1.0, 0.1, True),
+        ("anneal", pytest.approx(0.2), 0.0, False),
+        ("anneal", pytest.approx(0.04), 0.0, False),
+    ]
+
+
+def test_the_best_model_by_selection_loss_is_taken_back(tmp_path: Path) -> None:
+    # No annealing, so that what is taken back is what is returned; a rate at which the loss goes up and down.
+    training = fit(tmp_path, replace(FAST, max_epochs=8, patience=8, learning_rate=0.2, anneal_floor=1.0))
+    kept: list[tuple[float, dict[str, Tensor]]] = []
+    best: list[bool] = []
+
+    def on_epoch(epoch: Epoch) -> None:
+        kept.append((epoch.validation.selection_loss, weights(training.model)))
+        best.append(epoch.best)
+
+    model = training.run(on_epoch)
+    losses = [loss for loss, _ in kept]
+    assert best == [loss == min(losses[: i + 1]) for i, loss in enumerate(losses)]
+    place = int(np.argmin(losses))
+    assert place < len(losses) - 1, "the last model is the best one: nothing would be taken back"
+    assert_equal(weights(model), kept[place][1])
+
+
+def test_patience_ends_the_full_rate_early(tmp_path: Path) -> None:
+    training = fit(tmp_path, replace(FAST, max_epochs=50, patience=2, learning_rate=0.3, anneal_floor=1.0))
+    epochs: list[Epoch] = []
+    training.run(epochs.append)
+    assert len(epochs) < 50
+    assert [epoch.best for epoch in epochs[-3:]] == [True, False, False]
+
+
+def test_the_reported_perplexity_is_that_of_the_training_words(tmp_path: Path) -> None:
+    # Without dropout and at a rate that moves nothing, the first epoch's figure is that of the initial weights.
+    still = replace(FAST, sizes=replace(TINY, dropout=0.0), learning_rate=1e-12, max_epochs=1, anneal_floor=1.0)
+    epochs: list[Epoch] = []
+    model = fit(tmp_path, still).run(epochs.append)
+    losses = []
+    with torch.no_grad():
+        for batch in (make_batch(TRAIN, group) for group in by_length(TRAIN, still.batch_size)):
+            logits, _ = model(batch.contexts_B6, batch.tokens_BT, batch.lengths_B)
+            losses += word_nll(logits, batch.tokens_BT).flatten().tolist()
+    assert epochs[0].train_perplexity == pytest.approx(math.exp(sum(losses) / len(losses)), rel=1e-5)
+
+
+def test_half_precision_learns_in_full_precision_weights(tmp_path: Path) -> None:
+    training = fit(tmp_path, replace(FAST, precision="bfloat16", max_epochs=2))
+    before = evaluate(training.model, VALIDATION).perplexity
+    model = training.run(ignore)
+    assert {value.dtype for value in model.state_dict().values()} == {torch.float32}
+    assert evaluate(model, VALIDATION).perplexity < before
+
+
+def test_a_training_that_diverges_stops_and_says_what_to_lower(tmp_path: Path) -> None:
+    training = fit(tmp_path, replace(FAST, optimiser="sgd", learning_rate=1e6, clip=1e6))
+    with pytest.raises(ConfigError, match=r"diverged(.|\n)*epoch 1(.|\n)*learning_rate"):
+        training.run(ignore)
+
+
+def test_a_damaged_state_is_named(tmp_path: Path) -> None:
+    (tmp_path / "state.safetensors").write_bytes(b"not a state")
+    with pytest.raises(CheckpointError, match=r"training state is damaged(.|\n)*state.safetensors(.|\n)*delete it"):
+        fit(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"learning_rate": 0.0},
+        {"momentum": 1.0},
+        {"batch_size": 0},
+        {"clip": 0.0},
+        {"selection_weight": -0.1},
+        {"max_epochs": 0},
+        {"patience": 0},
+        {"anneal_divisor": 1.0},
+        {"anneal_floor": 0.0},
+    ],
+    ids=lambda wrong: next(iter(wrong)),
+)
+def test_recipes_out_of_range_are_named(wrong: dict[str, float]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(wrong))):
+        FitConfig(**wrong)  # type: ignore[arg-type]

@@ -1,0 +1,62 @@
+"""The form that plays against the form that learns: one step and the final choice."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from envs.data.vocabulary import PAD_ID
+from policies.negotiator.batches import make_batch
+from policies.negotiator.inference import Tables
+from tests.policies.negotiator.made_up import TINY, MadeUp, dialogues, negotiator
+
+
+def decided(tables: Tables, made: MadeUp, indices: np.ndarray) -> torch.Tensor:
+    batch = make_batch(made, indices)
+    return tables.decide(made.contexts[indices], batch.tokens_BT.numpy(), made.lengths[indices])
+
+
+@pytest.mark.parametrize("size", [1, 7, 300])
+def test_the_final_choice_is_that_of_the_networks(size: int) -> None:
+    model, made = negotiator(), dialogues(size, max_turns=6)
+    batch = make_batch(made, np.arange(size))
+    with torch.no_grad():
+        _, wanted = model(batch.contexts_B6, batch.tokens_BT, batch.lengths_B)
+    torch.testing.assert_close(decided(Tables(model), made, np.arange(size)), wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_the_final_choice_does_not_depend_on_order_or_companions() -> None:
+    tables, made = Tables(negotiator()), dialogues(40, max_turns=6)
+    assert len(set(made.lengths.tolist())) > 10
+    together = decided(tables, made, np.arange(40))
+    order = np.random.default_rng(0).permutation(40)
+    torch.testing.assert_close(decided(tables, made, order), together[torch.from_numpy(order)], rtol=1e-5, atol=1e-6)
+    for i in range(40):
+        torch.testing.assert_close(decided(tables, made, np.array([i]))[0], together[i], rtol=1e-5, atol=1e-6)
+
+
+def test_what_stands_after_the_end_is_never_read() -> None:
+    tables, made = Tables(negotiator()), dialogues(5)
+    indices = np.arange(5)
+    tokens = make_batch(made, indices).tokens_BT.numpy()
+    garbage = np.where(tokens == PAD_ID, 7, tokens)
+    garbage = np.concatenate([garbage, np.full((5, 3), 9)], axis=1)
+    found = tables.decide(made.contexts, garbage, made.lengths)
+    assert torch.equal(found, decided(tables, made, indices))
+
+
+def test_step_by_step_the_log_probabilities_are_those_of_the_whole_pass() -> None:
+    model, made = negotiator(), dialogues(6)
+    tables = Tables(model)
+    for i in range(6):
+        context, tokens = made.contexts[[i]], made.words[i]
+        with torch.no_grad():
+            wanted = model(torch.from_numpy(context), torch.from_numpy(tokens)[None], torch.tensor([len(tokens)]))[0][0]
+            encoded, gates = tables.encode(context)
+            torch.testing.assert_close(encoded, model.encode_context(torch.from_numpy(context)))
+            state = torch.zeros(1, TINY.hidden_language)
+            for t in range(len(tokens) - 1):
+                state = tables.advance(torch.from_numpy(tokens[[t]]), gates, state)
+                logits = torch.addmm(tables.word_bias_V, state, tables.word_weight_HV)
+                torch.testing.assert_close(logits.log_softmax(1)[0], wanted[t].log_softmax(0), rtol=1e-4, atol=1e-5)

@@ -1,0 +1,267 @@
+"""The negotiator at the table: what it samples, what it never says, and what its dialogues may depend on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import chisquare
+from torch import Tensor
+
+from envs.core.errors import CheckpointError, ConfigError
+from envs.core.seeds import derive_seed
+from envs.data.vocabulary import EOS_ID, SELECTION_ID, UNK_ID, Vocabulary
+from envs.negotiation.game import NOBODY, SPEAK, NegotiationGame, Rules, Utterances, play
+from envs.negotiation.scenario import random_scenario, selection_table
+from policies.checkpoint import Checkpoint
+from policies.negotiator.model import Negotiator
+from policies.negotiator.speaker import KIND, NegotiatorAgent, best_selection, load_agent, load_model, rebuild, selection_scores
+from tests.policies.negotiator.made_up import SHORT, TINY, VOCABULARY, deal, negotiator, played
+
+PER_DIALOGUE = ("authors", "num_tokens", "num_turns", "to_move", "forced", "selections", "num_illegal", "agreed", "points")
+
+
+def pair(temperature: float = 1.0) -> tuple[NegotiatorAgent, NegotiatorAgent]:
+    return NegotiatorAgent(negotiator(1), "one", temperature), NegotiatorAgent(negotiator(2), "two", temperature)
+
+
+def part(game: NegotiationGame, rows: Sequence[int]) -> NegotiationGame:
+    """The same dialogues, fresh, without the others."""
+    return NegotiationGame([game.scenarios[i] for i in rows], [game.seeds[i] for i in rows], VOCABULARY, game.rules)
+
+
+def assert_same_dialogues(game: NegotiationGame, rows: Sequence[int], other: NegotiationGame) -> None:
+    assert np.array_equal(game.tokens[:, rows], other.tokens)
+    for name in PER_DIALOGUE:
+        assert np.array_equal(getattr(game, name)[rows], getattr(other, name)), name
+
+
+def speaking_logits(model: Negotiator, game: NegotiationGame, row: int, side: int, temperature: float) -> Tensor:
+    """Logits (T - 1, V) of the distribution that side speaks from, by the networks that learn."""
+    tokens = torch.from_numpy(game.tokens[side, row, : game.num_tokens[row]])[None]
+    context = torch.from_numpy(game.contexts[side, [row]])
+    with torch.no_grad():
+        logits = model(context, tokens, torch.tensor([tokens.shape[1]]))[0][0] / temperature
+    logits[:, list(VOCABULARY.unspeakable_ids)] = -torch.inf
+    return logits
+
+
+def test_dialogues_side_by_side_are_those_played_one_at_a_time() -> None:
+    together = played(60)
+    assert len(set(together.num_turns.tolist())) > 2, "dialogues of one length would prove little"
+    for i in range(60):
+        assert_same_dialogues(together, [i], play(part(together, [i]), pair()))
+
+
+@settings(deadline=None, max_examples=10)
+@given(st.permutations(range(12)))
+def test_dialogues_do_not_depend_on_their_place(order: list[int]) -> None:
+    together = played(12)
+    assert_same_dialogues(together, order, play(part(together, order), pair()))
+
+
+def test_a_session_that_joins_late_goes_on_as_if_it_had_been_there() -> None:
+    whole = played(20)
+    game = part(whole, range(20))
+    sessions = [agent.join(game.view(side)) for side, agent in enumerate(pair())]
+    for side in (0, 1):
+        rows = game.rows_to_speak(side)
+        game.say(rows, sessions[side].speak(rows))
+    assert (game.phase == SPEAK).any()
+    assert_same_dialogues(play(game, pair()), list(range(20)), whole)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0, 20.0])
+def test_words_that_nobody_may_say_are_never_said(temperature: float) -> None:
+    game = played(150, temperature=temperature)
+    said = game.tokens[0][game.authors != NOBODY]
+    assert len(said) > 300
+    assert not np.isin(said, VOCABULARY.unspeakable_ids).any()
+    assert not game.num_illegal.any()
+
+
+@pytest.mark.parametrize("draw", [0.0, 0.5, np.nextafter(1.0, 0.0)])
+def test_no_draw_falls_on_a_forbidden_word_or_off_the_end(draw: float) -> None:
+    game = deal(20)
+    game.uniforms[:] = draw
+    play(game, pair())
+    assert not np.isin(game.tokens[0][game.authors != NOBODY], VOCABULARY.unspeakable_ids).any()
+    assert not game.num_illegal.any()
+
+
+def test_a_last_word_that_is_forbidden_is_not_said_either() -> None:
+    words = VOCABULARY.words
+    vocabulary = Vocabulary((*words[:4], *words[6:], "YOU:", "THEM:"))
+    assert max(vocabulary.unspeakable_ids) == len(vocabulary) - 1
+    model = Negotiator(vocabulary, TINY)
+    model.initialise(torch.Generator().manual_seed(0))
+    fresh = deal(10)
+    game = NegotiationGame(fresh.scenarios, fresh.seeds, vocabulary, SHORT)
+    game.uniforms[:] = np.nextafter(1.0, 0.0)
+    agent = NegotiatorAgent(model.eval(), "any", 30.0)
+    play(game, (agent, agent))
+    assert vocabulary.index["."] in game.tokens
+    assert not game.num_illegal.any()
+
+
+def cut_short(game: NegotiationGame, row: int, place: int) -> bool:
+    """Whether the game put this `<eos>` after the most words an utterance may have."""
+    most, authors = game.rules.max_words, game.authors[row]
+    return bool(game.tokens[0, row, place] == EOS_ID and place > most and (authors[place - most : place] != NOBODY).all())
+
+
+def test_without_temperature_the_likeliest_word_is_said() -> None:
+    game = played(40, temperature=0.0)
+    models = (negotiator(1), negotiator(2))
+    num_words = 0
+    for i in range(40):
+        for side, model in enumerate(models):
+            logits = speaking_logits(model, game, i, side, 1.0)
+            own = np.array([place for place in np.flatnonzero(game.authors[i] == side).tolist() if not cut_short(game, i, place)])
+            assert logits[own - 1].argmax(1).tolist() == game.tokens[side, i, own].tolist()
+            num_words += len(own)
+    assert num_words > 100
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0])
+def test_words_are_said_as_often_as_the_softmax_says(temperature: float) -> None:
+    size = 4000
+    scenario = random_scenario(np.random.default_rng(0))
+    seeds = [derive_seed(0, "frequency", i) for i in range(size)]
+    game = NegotiationGame([scenario] * size, seeds, VOCABULARY, SHORT, first_speakers=[0] * size)
+    rows = np.arange(size)
+    said = NegotiatorAgent(negotiator(1), "one", temperature).join(game.view(0)).speak(rows)
+    game.say(rows, said)
+    chance = speaking_logits(negotiator(1), game, 0, 0, temperature)[0].softmax(0).double().numpy()
+    counts = np.bincount(said.tokens[:, 0], minlength=len(VOCABULARY))
+    possible = chance > 0
+    assert possible.sum() == len(VOCABULARY) - 4
+    assert not counts[~possible].any()
+    assert chisquare(counts[possible], size * chance[possible] / chance[possible].sum()).pvalue > 0.001
+
+
+def endless(model: Negotiator) -> Negotiator:
+    """The same network, which would rather go on talking: its ends are the least likely words."""
+    with torch.no_grad():
+        model.decoder.weight.zero_()
+        model.decoder.bias.fill_(1.0)
+        model.word_embedding.weight[[EOS_ID, SELECTION_ID]] = -5.0
+    return model
+
+
+def test_an_utterance_has_no_more_words_than_allowed() -> None:
+    rules = Rules(max_turns=4, max_words=5, max_tokens=40)
+    agent = NegotiatorAgent(endless(negotiator(1)), "endless", 0.5)
+    game = deal(30, rules=rules)
+    rows = game.rows_to_speak(0)
+    said = agent.join(game.view(0)).speak(rows)
+    assert said.tokens.shape == (len(rows), 5)
+    assert said.lengths.tolist() == [5] * len(rows)
+    assert not np.isin(said.tokens, (EOS_ID, SELECTION_ID)).any()
+    play(game, (agent, agent))
+    assert game.forced.all()
+    assert set(game.num_turns.tolist()) == {5}
+
+
+def test_what_is_said_ends_at_its_end() -> None:
+    game = deal(50)
+    rows = game.rows_to_speak(1)
+    said = pair()[1].join(game.view(1)).speak(rows)
+    for tokens, length in zip(said.tokens, said.lengths, strict=True):
+        ends = np.flatnonzero(np.isin(tokens[:length], (EOS_ID, SELECTION_ID))).tolist()
+        assert ends in ([length - 1], [] if length == SHORT.max_words else None)
+
+
+def head_logits(size: int, seed: int) -> Tensor:
+    return torch.randn(size, 6, 18, generator=torch.Generator().manual_seed(seed))
+
+
+@settings(deadline=None)
+@given(st.integers(0, 2**31), st.integers(1, 8))
+def test_the_choice_is_the_legal_selection_of_the_largest_sum(seed: int, size: int) -> None:
+    rng = np.random.default_rng(seed)
+    scenarios = [random_scenario(rng) for _ in range(size)]
+    contexts = np.array([scenario.context(0) for scenario in scenarios])
+    logits = head_logits(size, seed)
+    # An illegal selection that outweighs every legal one must not be chosen.
+    logits[:, :, 15] = 50.0
+    found, scores = best_selection(logits, contexts), selection_scores(logits, contexts)
+    for i, scenario in enumerate(scenarios):
+        table = selection_table(scenario.counts)
+        sums = [sum(float(logits[i, head, token]) for head, token in enumerate(selection)) for selection in table]
+        assert 0 <= found[i] < len(table)
+        assert sums[found[i]] == pytest.approx(max(sums), abs=1e-4)
+        assert scores[i, : len(table)].tolist() == pytest.approx(sums, abs=1e-4)
+        assert torch.isneginf(scores[i, len(table) :]).all()
+
+
+def test_both_sides_choose_by_their_own_networks_and_contexts() -> None:
+    game = played(30)
+    for side, model in enumerate((negotiator(1), negotiator(2))):
+        for i in range(30):
+            tokens = torch.from_numpy(game.tokens[side, i, : game.num_tokens[i]])[None]
+            contexts = game.contexts[side, [i]]
+            with torch.no_grad():
+                choice = model(torch.from_numpy(contexts), tokens, torch.tensor([tokens.shape[1]]))[1]
+            assert game.selections[i, side] == best_selection(choice, contexts)[0]
+
+
+def test_another_vocabulary_is_refused_at_the_table() -> None:
+    other = Vocabulary((*VOCABULARY.words, "surplus"))
+    fresh = deal(1)
+    game = NegotiationGame(fresh.scenarios, fresh.seeds, other)
+    with pytest.raises(CheckpointError, match=r"one speaks another vocabulary(.|\n)*15 words(.|\n)*16"):
+        pair()[0].join(game.view(0))
+
+
+def test_a_temperature_below_zero_is_refused() -> None:
+    with pytest.raises(ConfigError, match="temperature"):
+        pair(-0.1)
+
+
+def stored(model: Negotiator, **sizes: int) -> Checkpoint:
+    kept = {**vars(TINY), **sizes}
+    return Checkpoint(KIND, kept, {}, VOCABULARY, dict(model.state_dict()))
+
+
+def test_an_agent_comes_back_from_its_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "run" / "checkpoint"
+    stored(negotiator(1)).save(folder)
+    loaded = load_agent(folder)
+    assert loaded.name == "run"
+    assert loaded.temperature == 0.5
+    assert not loaded.model.training
+    agents = (load_agent(folder, "one", 1.0), NegotiatorAgent(negotiator(2), "two", 1.0))
+    assert_same_dialogues(played(10), list(range(10)), play(deal(10), agents))
+    for name, value in negotiator(1).state_dict().items():
+        assert torch.equal(load_model(folder).state_dict()[name], value)
+
+
+@pytest.mark.parametrize("sizes", [{"hidden_language": 7}, {"hidden_langage": 6}, {"embed_word": 0}])
+def test_weights_that_do_not_fit_their_sizes_are_refused(sizes: dict[str, int]) -> None:
+    with pytest.raises(CheckpointError, match=r"do not fit its sizes(.|\n)*somewhere"):
+        rebuild(stored(negotiator(1), **sizes), "somewhere")
+
+
+def test_missing_weights_are_refused() -> None:
+    whole = stored(negotiator(1))
+    weights = {name: value for name, value in whole.weights.items() if name != "decoder.bias"}
+    with pytest.raises(CheckpointError, match=r"do not fit its sizes(.|\n)*decoder.bias"):
+        rebuild(replace(whole, weights=weights), "somewhere")
+
+
+def test_unknown_words_are_read_and_not_said() -> None:
+    game = deal(10)
+    agents = pair()
+    rows = game.rows_to_speak(0)
+    tokens = np.full((len(rows), 2), UNK_ID)
+    tokens[:, 1] = EOS_ID
+    game.say(rows, Utterances(tokens, np.full(len(rows), 2)))
+    play(game, agents)
+    assert (game.tokens[0] == UNK_ID).sum() == len(rows)

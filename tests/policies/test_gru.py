@@ -1,0 +1,136 @@
+"""The recurrent core against torch's own layer: values, every gradient, precision, and the edges."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from policies.gru import GRU, flip_by_length, recur, step
+
+INPUT, HIDDEN = 3, 4
+
+
+def layer(directions: int, seed: int = 0) -> GRU:
+    """A double precision layer whose biases differ from each other and from zero."""
+    gru = GRU(INPUT, HIDDEN, bidirectional=directions == 2).double()
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in gru.parameters():
+        parameter.data.normal_(generator=generator)
+    return gru
+
+
+def through_recur(gru: GRU, inputs_TBI: Tensor, start_DBH: Tensor) -> Tensor:
+    """What the layer returns (T, B, D * H), formed by `recur`."""
+    suffixes = ["", "_reverse"][: len(start_DBH)]
+
+    def stacked(name: str) -> list[Tensor]:
+        return [getattr(gru, name + suffix) for suffix in suffixes]
+
+    both = [inputs_TBI, inputs_TBI.flip(0)][: len(start_DBH)]
+    gates = [F.linear(x, w, b) for x, w, b in zip(both, stacked("weight_ih_l0"), stacked("bias_ih_l0"), strict=True)]
+    states = recur(torch.stack(gates), torch.stack(stacked("weight_hh_l0")), torch.stack(stacked("bias_hh_l0")), start_DBH)
+    return torch.cat([states[0], *(backward.flip(0) for backward in states[1:])], dim=-1)
+
+
+def values_and_gradients(gru: GRU, inputs: Tensor, start: Tensor, ours: bool) -> dict[str, Tensor]:
+    leaves = {"inputs": inputs.clone().requires_grad_(), "start": start.clone().requires_grad_()}
+    call = through_recur if ours else nn.GRU.forward
+    out = call(gru, leaves["inputs"], leaves["start"])
+    out = out if isinstance(out, Tensor) else out[0]
+    # Each output weighs differently, so that no two gradients can be exchanged unnoticed.
+    loss = (out * torch.linspace(-1, 2, out.numel(), dtype=out.dtype).view_as(out)).sum()
+    named = leaves | dict(gru.named_parameters())
+    grads = torch.autograd.grad(loss, list(named.values()))
+    return {"out": out.detach(), **dict(zip(named, grads, strict=True))}
+
+
+@pytest.mark.parametrize("directions", [1, 2])
+@pytest.mark.parametrize(("steps", "rows"), [(1, 1), (7, 3), (20, 1)])
+def test_values_and_all_gradients_are_those_of_torch(directions: int, steps: int, rows: int) -> None:
+    gru, generator = layer(directions), torch.Generator().manual_seed(1)
+    inputs = torch.randn(steps, rows, INPUT, generator=generator, dtype=torch.float64)
+    start = torch.randn(directions, rows, HIDDEN, generator=generator, dtype=torch.float64)
+    theirs = values_and_gradients(gru, inputs, start, ours=False)
+    ours = values_and_gradients(gru, inputs, start, ours=True)
+    assert len(theirs) == 3 + 4 * directions
+    for name, value in theirs.items():
+        torch.testing.assert_close(ours[name], value, rtol=1e-10, atol=1e-12, msg=name)
+
+
+def test_gradients_are_those_of_finite_differences() -> None:
+    generator = torch.Generator().manual_seed(2)
+    shapes = [(2, 3, 2, 3 * HIDDEN), (2, 3 * HIDDEN, HIDDEN), (2, 3 * HIDDEN), (2, 2, HIDDEN)]
+    arguments = [torch.randn(shape, generator=generator, dtype=torch.float64, requires_grad=True) for shape in shapes]
+    assert torch.autograd.gradcheck(recur, arguments)
+
+
+def test_nothing_differs_when_no_gradient_is_wanted() -> None:
+    gru = layer(2)
+    inputs, start = torch.linspace(-1, 1, 30).double().view(5, 2, INPUT), torch.zeros(2, 2, HIDDEN, dtype=torch.float64)
+    wanted = through_recur(gru, inputs, start)
+    with torch.no_grad():
+        assert torch.equal(through_recur(gru, inputs, start), wanted)
+
+
+@pytest.mark.parametrize("directions", [1, 2])
+def test_no_steps_leave_no_states_and_no_gradient(directions: int) -> None:
+    shapes = [(0, 3, 3 * HIDDEN), (3 * HIDDEN, HIDDEN), (3 * HIDDEN,), (3, HIDDEN)]
+    arguments = [torch.ones(directions, *shape, requires_grad=True) for shape in shapes]
+    states = recur(*arguments)
+    assert states.shape == (directions, 0, 3, HIDDEN)
+    states.sum().backward()
+    for argument in arguments:
+        assert argument.grad is not None
+        assert argument.grad.shape == argument.shape
+        assert not argument.grad.any()
+
+
+def test_second_derivatives_are_refused_rather_than_wrong() -> None:
+    gates = torch.ones(1, 2, 1, 3 * HIDDEN, requires_grad=True)
+    states = recur(gates, torch.ones(1, 3 * HIDDEN, HIDDEN), torch.ones(1, 3 * HIDDEN), torch.zeros(1, 1, HIDDEN))
+    (grad,) = torch.autograd.grad(states.square().sum(), gates, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        grad.sum().backward()
+
+
+def test_autocast_rounds_the_products_and_keeps_states_in_full() -> None:
+    gru, generator = layer(2).float(), torch.Generator().manual_seed(3)
+    for parameter in gru.parameters():
+        parameter.data *= 0.3
+    inputs, start = torch.randn(9, 4, INPUT, generator=generator), torch.zeros(2, 4, HIDDEN)
+    full = values_and_gradients(gru, inputs, start, ours=True)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert through_recur(gru, inputs, start).dtype == torch.float32
+        rounded = values_and_gradients(gru, inputs, start, ours=True)
+    assert not torch.equal(rounded["out"], full["out"]), "autocast must reach the products"
+    for name, value in full.items():
+        assert rounded[name].dtype == torch.float32
+        torch.testing.assert_close(rounded[name], value, rtol=0.02, atol=0.02 * float(value.abs().max()), msg=name)
+
+
+def test_one_step_is_one_step_of_torch() -> None:
+    gru, generator = layer(1), torch.Generator().manual_seed(4)
+    words = torch.randn(5, INPUT, generator=generator, dtype=torch.float64)
+    state = torch.randn(5, HIDDEN, generator=generator, dtype=torch.float64)
+    with torch.no_grad():
+        wanted = nn.GRU.forward(gru, words[None], state[None])[1][0]
+        gates = F.linear(words, gru.weight_ih_l0, gru.bias_ih_l0)
+        found = step(gates, gru.weight_hh_l0.t().contiguous(), gru.bias_hh_l0, state)
+    torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-14)
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=5), st.integers(0, 3))
+def test_flipping_reverses_each_row_up_to_its_length(lengths: list[int], more: int) -> None:
+    steps = max(lengths) + more
+    values = torch.arange(steps * len(lengths) * 2).view(steps, len(lengths), 2)
+    flipped = flip_by_length(values, torch.tensor(lengths))
+    for place, length in enumerate(lengths):
+        wanted = values[:, place].tolist()
+        wanted[:length] = wanted[:length][::-1]
+        assert flipped[:, place].tolist() == wanted
+    assert torch.equal(flip_by_length(flipped, torch.tensor(lengths)), values)
