@@ -5,8 +5,9 @@ target's; its return at the learner's k-th last word is gamma^k times the reward
 minus the sum over its own words of return times log-probability, averaged over dialogues.
 
 Departures:
-  * # Released: one dialogue an update, and the reward is also divided by its running deviation. Ours: many dialogues an
-    update; dividing is the option `standardise` (the papers only subtract the mean).
+  * # Released: one dialogue an update; the centered reward is divided by its running deviation, and each update is clipped
+    to norm 1, which leaves little but its sign. Ours: many dialogues an update, and `scaling` chooses; the papers only
+    subtract the mean.
   * # Released attack: reward 5 - loss of the target's choice, which pays for a win and not for its margin.
     Ours: S_adv - S_ori, as the paper states.
 
@@ -45,8 +46,8 @@ class ReinforceConfig:
     """Dialogues played for each gradient step."""
     gamma: float = 0.95
     """Discount per own word, counted back from the last."""
-    standardise: bool = False
-    """Divide the reward by its running deviation (released code)."""
+    scaling: Literal["none", "deviation", "sign"] = "none"
+    """What is kept of a reward less the baseline: all of it (papers), per running deviation, or its sign alone."""
     optimiser: Literal["adam", "sgd"] = "adam"
     """Adam, or SGD with Nesterov momentum 0.1 (released code)."""
     learning_rate: float = 5e-4
@@ -85,17 +86,23 @@ class RunningBaseline:
     total: float = 0.0
     squares: float = 0.0
 
-    def center(self, rewards_N: np.ndarray, standardise: bool) -> np.ndarray:
-        """Adds the rewards to the record and returns them less the mean, (N,) float64."""
+    def center(self, rewards_N: np.ndarray, scaling: str) -> np.ndarray:
+        """Adds the rewards to the record and returns them less the mean, scaled as `ReinforceConfig.scaling` says.
+
+        Returns:
+            (N,) float64.
+        """
         self.count += len(rewards_N)
         self.total += float(rewards_N.sum())
         self.squares += float((rewards_N**2).sum())
         mean = self.total / self.count
         centered = rewards_N - mean
-        if not standardise:
-            return centered
-        deviation = math.sqrt(max(self.squares / self.count - mean**2, 0.0))
-        return centered / max(1e-4, deviation)
+        if scaling == "sign":
+            return np.sign(centered)
+        if scaling == "deviation":
+            deviation = math.sqrt(max(self.squares / self.count - mean**2, 0.0))
+            return centered / max(1e-4, deviation)
+        return centered
 
 
 def discounted_returns(own_NT: np.ndarray, rewards_N: np.ndarray, gamma: float) -> np.ndarray:

@@ -11,8 +11,11 @@ from engine.cli.flags import JobCommand, parse_job
 from engine.cli.screen import watching
 from engine.cli.tables import show_result
 from engine.cli.verbs import Verb
+from engine.jobs.agents import HUMAN
 from engine.jobs.catalogue import Entry, find
+from engine.jobs.command import flat
 from engine.jobs.job import Job
+from envs.core.config import to_dict
 
 
 def run_job(verb: Verb, arguments: Sequence[str]) -> int:
@@ -33,7 +36,8 @@ def carry_out(entry: Entry, job: Job, command: JobCommand) -> int:
     Returns:
         The exit status: 1 when the result is not what the job promises.
     """
-    with watching() as watcher:
+    typed = HUMAN in flat(to_dict(command.config)).values()
+    with watching(live=not typed) as watcher:
         result = job.run(command.config, command.run, watcher)
         if entry.reports:
             from engine.report.collect import report_from_run

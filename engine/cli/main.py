@@ -71,3 +71,8 @@ def _run(arguments: list[str]) -> int:
         raise ConfigError(what, got=got, fix=f"parley {word} --help")
     names = {verb.words[0] for verb in VERBS}
     raise ConfigError(f"no verb is called {word!r}{nearest(word, names)}", fix="parley --help lists the verbs")
+
+
+if __name__ == "__main__":
+    # For `python -m engine.cli.main` where the project is a folder and not installed, as in a submitted Ray job.
+    sys.exit(main())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +27,8 @@ class ReportArguments:
 
     run: Annotated[conf.Positional[Path], conf.arg(metavar="RUN")]
     """Folder of a run, or a folder that holds runs."""
+    json: Annotated[conf.FlagCreatePairsOff[bool], conf.arg(help_behavior_hint="")] = False
+    """Print where the page is as one JSON object on standard output."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,12 +43,14 @@ class ResumeArguments:
 
 def run_report(verb: Verb, arguments: Sequence[str]) -> int:
     """Writes report.html into a run folder; returns the exit status."""
-    run = parse(ReportArguments, verb, arguments).run
+    asked = parse(ReportArguments, verb, arguments)
     from engine.report.collect import report_from_run
 
     with watching():
-        page = report_from_run(run)
+        page = report_from_run(asked.run)
     show_lines(make_console(), "files", [str(page)])
+    if asked.json:
+        sys.stdout.write(f"{json.dumps({'report': str(page), 'run': str(asked.run)})}\n")
     return 0
 
 

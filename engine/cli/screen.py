@@ -9,30 +9,40 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
 from engine.cli.tables import make_console
 from engine.jobs.job import Watcher
 
 PLAIN_INTERVAL_S = 5.0
+_CHATTY = "ray.tune.utils.util"
+"""The logger of Ray that recommends a package for watching GPUs each time an algorithm is built."""
 
 
-class Pace:
-    """How fast a stage goes, counted from its first news, because a resumed stage does not begin at nothing.
+class Stage:
+    """A stage in words: how far, how fast, how long still.
+
+    The pace is counted from the first news, because a resumed stage does not begin at nothing.
 
     Args:
-        total: units of the whole stage.
+        title: what is done.
+        total: units of the whole stage; 0 when that is not known.
         unit: their name.
         clock: seconds, never going back.
     """
 
-    def __init__(self, total: int, unit: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self._total, self._unit, self._clock = total, unit, clock
+    def __init__(self, title: str, total: int, unit: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._title, self._total, self._unit, self._clock = title, total, unit, clock
         self._first: tuple[float, int] | None = None
 
-    def at(self, done: int) -> str:
-        """Units per second and the time left, such as "3.5 updates/s, 0:42 left"; empty while nothing is known."""
+    def at(self, done: int, note: str = "") -> str:
+        """Such as "learning: 40/100 updates, 3.5 updates/s, 0:17 left, reward +0.3"."""
+        of = f"/{self._total:,}" if self._total else ""
+        parts = (f"{self._title}: {done:,}{of} {self._unit}", self._pace(done), note)
+        return ", ".join(part for part in parts if part)
+
+    def _pace(self, done: int) -> str:
         now = self._clock()
         if self._first is None:
             self._first = now, done
@@ -40,8 +50,9 @@ class Pace:
         if done <= at_first or now <= began:
             return ""
         rate = (done - at_first) / (now - began)
-        minutes, seconds = divmod(round((self._total - done) / rate), 60)
-        return f"{rate:.3g} {self._unit}/s, {minutes}:{seconds:02d} left"
+        minutes, seconds = divmod(max(0, round((self._total - done) / rate)), 60)
+        shown = f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
+        return f"{shown} {self._unit}/s" + (f", {minutes}:{seconds:02d} left" if self._total else "")
 
 
 class PlainScreen:
@@ -55,20 +66,17 @@ class PlainScreen:
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         self._console, self._clock = console, clock
         self._spoke = clock()
-        self._title, self._total, self._unit = "", 0, ""
-        self._pace = Pace(0, "", clock)
+        self._stage = Stage("", 0, "", clock)
 
     def stage(self, title: str, total: int, unit: str) -> None:
         """Begins a stage in silence; a short one is never mentioned."""
-        self._title, self._total, self._unit = title, total, unit
-        self._pace = Pace(total, unit, self._clock)
+        self._stage = Stage(title, total, unit, self._clock)
 
     def advance(self, done: int, note: str = "") -> None:
         """Writes a line when the last one is some seconds old."""
-        pace = self._pace.at(done)
+        line = self._stage.at(done, note)
         if self._clock() - self._spoke >= PLAIN_INTERVAL_S:
-            parts = [f"{self._title}: {done}/{self._total} {self._unit}", pace, note]
-            self.say(", ".join(part for part in parts if part))
+            self.say(line)
 
     def say(self, text: str) -> None:
         """Writes a line."""
@@ -86,19 +94,19 @@ class LiveScreen:
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._task: TaskID | None = None
-        self._pace = Pace(0, "")
+        self._stage = Stage("", 0, "")
 
     def stage(self, title: str, total: int, unit: str) -> None:
         """Replaces the line by that of a new stage."""
         if self._task is not None:
             self._progress.remove_task(self._task)
-        self._task = self._progress.add_task(title, total=total, pace="", note="")
-        self._pace = Pace(total, unit)
+        self._task = self._progress.add_task(title, total=total or None)
+        self._stage = Stage(title, total, unit)
 
     def advance(self, done: int, note: str = "") -> None:
         """Moves the line."""
         assert self._task is not None, "a stage begins before it advances"
-        self._progress.update(self._task, completed=done, pace=self._pace.at(done), note=note)
+        self._progress.update(self._task, completed=done, description=self._stage.at(done, note))
 
     def say(self, text: str) -> None:
         """Writes a line above the moving one."""
@@ -106,23 +114,21 @@ class LiveScreen:
 
 
 @contextmanager
-def watching() -> Iterator[Watcher]:
-    """A screen for the length of a `with` block, in which standard output is left to what comes after it."""
+def watching(live: bool = True) -> Iterator[Watcher]:
+    """A screen for the length of a `with` block, in which standard output is left to what comes after it.
+
+    Args:
+        live: whether a line may move where there is a terminal; it must not where somebody types.
+    """
     console = make_console()
     with ExitStack() as stack:
         # Ray repeats what its workers print; a JSON object on standard output must stay alone.
         stack.enter_context(redirect_stdout(sys.stderr))
         stack.enter_context(_warnings_on(console))
-        if not console.is_terminal:
+        if not (live and console.is_terminal):
             yield PlainScreen(console)
             return
-        columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[pace]}", markup=False),
-            TextColumn("{task.fields[note]}", markup=False),
-        )
+        columns = (BarColumn(bar_width=12), TextColumn("{task.description}", markup=False))
         progress = stack.enter_context(Progress(*columns, console=console, transient=True))
         yield LiveScreen(progress)
 
@@ -142,7 +148,9 @@ class _WarningLines(logging.Handler):
 @contextmanager
 def _warnings_on(console: Console) -> Iterator[None]:
     """Shows logged warnings, Python's own among them."""
-    root, handler = logging.getLogger(), _WarningLines(console)
+    root, handler, chatty = logging.getLogger(), _WarningLines(console), logging.getLogger(_CHATTY)
+    level = chatty.level
+    chatty.setLevel(logging.ERROR)
     root.addHandler(handler)
     logging.captureWarnings(True)
     try:
@@ -150,3 +158,4 @@ def _warnings_on(console: Console) -> Iterator[None]:
     finally:
         logging.captureWarnings(False)
         root.removeHandler(handler)
+        chatty.setLevel(level)

@@ -17,7 +17,7 @@ from engine.jobs.job import Comparison, Result
 from engine.metrics.statistics import FEW, NOTHING, Estimate, Metric
 from envs.core.errors import ParleyError
 
-_PLAIN_WIDTH = 120
+_PLAIN_WIDTH = 140
 
 
 def make_console() -> Console:

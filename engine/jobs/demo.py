@@ -134,4 +134,9 @@ def _next_commands(config: DemoConfig, path: Path) -> tuple[str, ...]:
     )
 
 
-DEMO = Job("demo", DemoConfig, {"embedded": DemoConfig}, run, LEGEND, (SUMMARY,), _next_commands, ("workers",))
+def embedded() -> DemoConfig:
+    """Two small networks on scripted negotiations, after Lewis et al. 2017 and Cheng et al. 2019."""
+    return DemoConfig()
+
+
+DEMO = Job("demo", DemoConfig, {"embedded": embedded}, run, LEGEND, (SUMMARY,), _next_commands, ("workers",))

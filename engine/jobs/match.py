@@ -122,9 +122,11 @@ class Cast:
         match_scenarios(self.config)
         if self.config.judge:
             require_checkpoint(self.config.judge, "--judge")
-        if self.config.workers and HUMAN in (self.config.adversary, self.config.target):
+        if HUMAN in (self.config.adversary, self.config.target) and (self.config.workers or self.config.shard_size > 1):
             raise ConfigError(
-                "a person cannot sit in another process", got=f"{self.config.workers} workers", fix="play with --workers 0"
+                "a person plays here, and one dialogue at a time",
+                got=f"{self.config.workers} workers, {self.config.shard_size} dialogues side by side",
+                fix="--workers 0 --shard-size 1",
             )
         if self.config.gpus_per_worker > 0 and not self.config.workers:
             require_device("cuda", "--gpus-per-worker")
@@ -256,7 +258,9 @@ def play_match(run: RunFolder, cast: Cast, watcher: Watcher) -> None:
     before = len(run.done_keys())
 
     def on_progress(progress: Progress) -> None:
-        watcher.advance(before + progress.num_done, f"{progress.num_workers} workers, {progress.num_failed} failed")
+        workers = f"{progress.num_workers} of {config.workers} workers" if config.workers else ""
+        failed = f"{progress.num_failed} failed" if progress.num_failed else ""
+        watcher.advance(before + progress.num_done, ", ".join(filter(None, (workers, failed))))
 
     record = partial(
         record_shards,
@@ -278,7 +282,8 @@ def play_match(run: RunFolder, cast: Cast, watcher: Watcher) -> None:
 
 def run(config: MatchConfig, path: Path, watcher: Watcher) -> Result:
     """Plays the match into the run folder `path` and summarises it."""
-    title = f"{config.adversary} against {config.target}"
+    partner = "itself" if config.adversary == config.target else config.target
+    title = f"{config.adversary} against {partner}"
     return run_match(SELFPLAY, config, Cast(config), path, watcher, title)
 
 

@@ -15,6 +15,7 @@ from envs.core.config import check
 from envs.data.compiled import load_corpus
 from policies.negotiator.evaluation import Fitness
 from policies.negotiator.fit import FitConfig
+from policies.negotiator.model import NegotiatorSizes
 
 STATE = "training.safetensors"
 LOWER, HIGHER = "lower: better", "higher: better"
@@ -58,7 +59,21 @@ UNCHECKED = ("data_root", "device", "threads")
 
 def demo() -> TrainNegotiatorConfig:
     """A small agent for the embedded corpus, fitted in about a minute of one core."""
-    return TrainNegotiatorConfig(fit=FitConfig(max_epochs=6, patience=6, batch_size=64, learning_rate=3e-3))
+    sizes = NegotiatorSizes(
+        embed_word=64,
+        embed_context=32,
+        hidden_context=32,
+        hidden_language=96,
+        hidden_attention=64,
+        hidden_selection=64,
+        dropout=0.2,
+        # At the published 0.1 the narrow layers' signals are so small that the selection module starts late.
+        init_range=0.3,
+    )
+    recipe = FitConfig(
+        sizes=sizes, batch_size=16, learning_rate=4e-3, selection_weight=2.0, max_epochs=3, patience=3, anneal_floor=0.2
+    )
+    return TrainNegotiatorConfig(fit=recipe)
 
 
 def lewis2017() -> TrainNegotiatorConfig:

@@ -27,9 +27,9 @@ from envs.core.errors import ConfigError
 STATE = "training.safetensors"
 
 LEGEND = {
-    "reward": Metric("reward, last updates", "higher: learner", "mean over the dialogues of the last tenth of the updates"),
-    "advantage": Metric("advantage, last updates", "higher: learner", "learner's points minus partner's, same dialogues"),
-    "agreement": Metric("agreement, last updates", "higher: both", "share of the same dialogues"),
+    "training_reward": Metric("reward, last updates", "higher: learner", "mean over the last tenth of the updates"),
+    "training_advantage": Metric("advantage, last updates", "higher: learner", "learner's less partner's points, same updates"),
+    "training_agreement": Metric("agreement, last updates", "higher: both", "share of dialogues, same updates"),
     "dialogues_per_s": Metric("dialogues per second", "higher: better", "played and learned from, wall time"),
     "share_outside_networks": Metric("share outside networks", "lower: better", "of wall time, neither speaking nor learning"),
 }
@@ -83,6 +83,10 @@ def run(role: str, config: TrainReinforceConfig, path: Path, watcher: Watcher) -
     learner = require_checkpoint(config.learner or config.target, "--learner")
     vocabulary = shared_vocabulary({"--learner": str(learner), "--target": str(target)})
     _check_corpus(config, vocabulary)
+    from policies.negotiator.speaker import KIND, load_model
+
+    # Read here, so that a damaged one is found before a run is made and Ray is started.
+    base, _ = load_model(learner), load_model(target)
     with (
         RunFolder.open(path, config, job=job.name, unchecked=job.unchecked) as folder,
         connect(config.address or None, num_cpus=None if config.address else max(config.env_runners + 1, os.cpu_count() or 1)),
@@ -96,9 +100,7 @@ def run(role: str, config: TrainReinforceConfig, path: Path, watcher: Watcher) -
         finally:
             algorithm.stop()
         from policies.checkpoint import Checkpoint
-        from policies.negotiator.speaker import KIND, load_model
 
-        base = load_model(learner)
         provenance = {
             "role": role,
             "target": config.target,
@@ -111,8 +113,7 @@ def run(role: str, config: TrainReinforceConfig, path: Path, watcher: Watcher) -
         Checkpoint(KIND, dict(sizes), provenance, vocabulary, weights).save(path / CHECKPOINT)
         tail = history[-max(1, len(history) // 10) :]
         metrics = {
-            name: mean([step[name] for step in tail]) for name in ("reward", "advantage", "agreement")
-        } | {
+            **{f"training_{name}": mean([step[name] for step in tail]) for name in ("reward", "advantage", "agreement")},
             "dialogues_per_s": mean([step["dialogues"] / step["seconds"] for step in history]),
             "share_outside_networks": mean([_outside(step) for step in history]),
         }
@@ -203,7 +204,9 @@ def cheng2019() -> TrainReinforceConfig:
 
 def demo() -> TrainReinforceConfig:
     """The RL attack on the demonstration's small agent, about a minute of one core."""
-    rule = ReinforceConfig(reward="advantage", complementary=True, updates=100)
+    rule = ReinforceConfig(
+        reward="advantage", complementary=True, updates=120, learning_rate=1e-3, supervised_weight=0.5
+    )
     return TrainReinforceConfig(target="runs/demo/target", reinforce=rule)
 
 

@@ -52,8 +52,6 @@ class DialogueReinforceConfig(AlgorithmConfig):
         # Every dialogue is seeded by itself; RLlib's own seeding replays seeds, and its checker seeds all envs alike.
         self.disable_env_checking = True
         self.env_runners(env_runner_cls=DialogueEnvRunner, num_env_runners=0)
-        # A runner whose code fails would otherwise sleep for a minute before anyone hears of it.
-        self.fault_tolerance(delay_between_env_runner_restarts_s=0.0)
         self.learners(num_learners=0)
 
     def dialogues(
@@ -145,7 +143,7 @@ class DialogueReinforce(Algorithm):
         played = self._play(range(first, first + size))
         sampled = time.monotonic()
         rewards = self.rewards(played)
-        centered = self.baseline.center(rewards, settings.standardise)
+        centered = self.baseline.center(rewards, settings.scaling)
         returns = discounted_returns(played["own"], centered, settings.gamma)
         rows = SampleBatch(_rows(played, returns, self._corpus_batch()))
         batch = MultiAgentBatch({ADVERSARY: rows}, env_steps=int(played["turns"].sum()))
@@ -200,11 +198,15 @@ class DialogueReinforce(Algorithm):
             return [self.env_runner.sample(dealt=dealt)]
         shares = [dealt[place :: len(workers)] for place in range(len(workers))]
         busy = [(worker, share) for worker, share in zip(workers, shares, strict=True) if share]
-        return group.foreach_env_runner(
+        parts = group.foreach_env_runner(
             [partial(_sample, dealt=share) for _, share in busy],
             local_env_runner=False,
             remote_worker_ids=[worker for worker, _ in busy],
         )
+        for part in parts:
+            if isinstance(part, Exception):
+                raise part
+        return parts
 
     def _send_weights(self, seats: list[str] | None = None) -> None:
         """Puts the learner's weights, of all seats or some, into every runner with older ones."""
@@ -230,8 +232,12 @@ class DialogueReinforce(Algorithm):
         return make_batch(corpus, draws.choice(len(corpus), size=min(settings.supervised_batch, len(corpus)), replace=False))
 
 
-def _sample(runner: DialogueEnvRunner, dealt: list[tuple[int, Scenario]]) -> dict[str, Any]:
-    return runner.sample(dealt=dealt)
+def _sample(runner: DialogueEnvRunner, dealt: list[tuple[int, Scenario]]) -> dict[str, Any] | Exception:
+    """The runner's dialogues, or what went wrong: raised there, RLlib would let the runner sleep, die and try for ever."""
+    try:
+        return runner.sample(dealt=dealt)
+    except Exception as error:
+        return error
 
 
 def _merge(parts: list[dict[str, Any]]) -> dict[str, Any]:

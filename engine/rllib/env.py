@@ -83,7 +83,8 @@ class NegotiationMultiAgentEnv(MultiAgentEnv):
         self._seed = config.get("seed", 0)
         self._stream = tuple(config.get("stream", ()))
         if isinstance(config, EnvContext):
-            self._stream += (config.worker_index, config.vector_index)
+            # A runner that is built by hand, without a group, has no index.
+            self._stream += (config.worker_index or 0, config.vector_index)
             # RLlib gives one context, with vector_index 0, to all sub-environments that a runner makes; each takes the
             # next number, or they would all play the same dialogues.
             config.vector_index += 1

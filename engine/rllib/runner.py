@@ -17,6 +17,7 @@ import ray
 from gymnasium import Space
 from ray.rllib.core import COMPONENT_RL_MODULE
 from ray.rllib.env.env_runner import EnvRunner
+from ray.rllib.utils.checkpoints import Checkpointable
 from ray.rllib.utils.metrics import WEIGHTS_SEQ_NO
 
 from engine.rllib.env import AGENTS, NegotiationMultiAgentEnv
@@ -25,7 +26,7 @@ from envs.negotiation.game import Agent, NegotiationGame, Rules, play
 from envs.negotiation.scenario import Scenario
 
 
-class DialogueEnvRunner(EnvRunner):
+class DialogueEnvRunner(EnvRunner, Checkpointable):
     """Plays dialogues between the modules "adversary" (side 0, the one that learns) and "target" (side 1)."""
 
     def __init__(self, *, config: Any, **kwargs: Any) -> None:
@@ -120,6 +121,14 @@ class DialogueEnvRunner(EnvRunner):
             self.module.set_state(ray.get(weights) if isinstance(weights, ray.ObjectRef) else weights)
             self._agents = None
         self._weights_seq_no = max(self._weights_seq_no, number)
+
+    def get_ctor_args_and_kwargs(self) -> tuple[tuple[()], dict[str, Any]]:
+        """What builds another runner like this one."""
+        return (), {"config": self.config}
+
+    def get_checkpointable_components(self) -> list[tuple[str, Any]]:
+        """The modules."""
+        return [(COMPONENT_RL_MODULE, self.module)]
 
     def weights_seq_no(self) -> int:
         """Sequence number of the weights in use."""

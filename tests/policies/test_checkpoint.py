@@ -116,6 +116,23 @@ def test_a_full_disk_leaves_the_older_checkpoint(tmp_path: Path, room: int) -> N
     assert_stored(tmp_path / "checkpoint", larger)
 
 
+def test_a_disk_that_fills_up_late_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    STORED.save(tmp_path / "models" / "checkpoint")
+    save_state(tmp_path / "states" / "state.safetensors", WEIGHTS, {"epoch": 1})
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(CheckpointError, match=r"cannot be written(.|\n)*No space left"):
+            replace(STORED, provenance={"seed": 2}).save(tmp_path / "models" / "checkpoint")
+        with pytest.raises(CheckpointError, match=r"cannot be written(.|\n)*No space left"):
+            save_state(tmp_path / "states" / "state.safetensors", WEIGHTS, {"epoch": 2})
+    assert_stored(tmp_path / "models" / "checkpoint")
+    assert [path.name for path in (tmp_path / "states").iterdir()] == ["state.safetensors"]
+    assert load_state(tmp_path / "states" / "state.safetensors")[1] == {"epoch": 1}
+
+
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(CheckpointError, match=r"cannot be written(.|\n)*file/checkpoint"):

@@ -14,9 +14,9 @@ import torch
 
 from engine.attacks.reinforce import ReinforceConfig
 from engine.rllib.algorithm import DialogueReinforce, DialogueReinforceConfig
-from engine.rllib.env import AGENTS
+from engine.rllib.env import ADVERSARY, AGENTS, TARGET
 from envs.data.compiled import load_corpus
-from envs.data.vocabulary import Vocabulary
+from envs.data.vocabulary import EOS_ID, Vocabulary
 from policies.checkpoint import Checkpoint
 from policies.negotiator.model import Negotiator, NegotiatorSizes
 from policies.negotiator.speaker import KIND
@@ -24,10 +24,10 @@ from tests.envs.data import made_up
 
 SEED = 5
 SIZES = NegotiatorSizes(
-    embed_word=12,
-    embed_context=8,
-    hidden_context=8,
-    hidden_language=16,
+    embed_word=16,
+    embed_context=16,
+    hidden_context=16,
+    hidden_language=32,
     hidden_attention=8,
     hidden_selection=8,
     init_range=0.4,
@@ -55,7 +55,11 @@ class World:
         for number, seat in enumerate(AGENTS):
             model = Negotiator(self.vocabulary, SIZES)
             model.initialise(torch.Generator().manual_seed(number))
-            Checkpoint(KIND, dict(vars(SIZES)), {}, self.vocabulary, model.state_dict()).save(self.folder / seat)
+            self.save(model, seat)
+
+    def save(self, model: Negotiator, name: str) -> None:
+        """Stores a negotiator as a checkpoint of that name."""
+        Checkpoint(KIND, dict(vars(SIZES)), {}, self.vocabulary, model.state_dict()).save(self.folder / name)
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -69,13 +73,14 @@ class World:
         kind: type[DialogueReinforce] = DialogueReinforce,
         env_runners: int = 0,
         seed: int = SEED,
+        learner: str | None = None,
     ) -> DialogueReinforceConfig:
-        """What an algorithm is built from."""
+        """What an algorithm is built from; its learner starts as "adversary" unless another checkpoint is named."""
         settings = DialogueReinforceConfig(algo_class=kind).dialogues(
             reinforce=reinforce,
             seed=seed,
-            learner=str(self.folder / "adversary"),
-            partner=str(self.folder / "target"),
+            learner=str(self.folder / ADVERSARY) if learner is None else learner,
+            partner=str(self.folder / TARGET),
             vocabulary=self.vocabulary,
             corpus=CORPUS,
             data_root=self.folder / "data",
@@ -101,15 +106,15 @@ NAMES = ("books", "hats", "two")
 
 
 class GameOfNames(Recording):
-    """Pays 1 when the learner's first word names the item that is worth most to it, the first of equals."""
+    """Pays 1 when the learner's last word names the item that is worth most to it, the first of equals."""
 
     def rewards(self, played: dict[str, Any]) -> np.ndarray:
         super().rewards(played)
         vocabulary = self.config.env_config["vocabulary"]
-        names = vocabulary.encode(NAMES)[best_items(played)]
-        first = played["own"].argmax(1)
-        spoken = played["tokens"][np.arange(len(first)), first]
-        return (played["own"].any(1) & (spoken == names)).astype(np.float64)
+        said = played["own"] & (played["tokens"] != EOS_ID)
+        last = said.shape[1] - 1 - said[:, ::-1].argmax(1)
+        words = played["tokens"][np.arange(len(last)), last]
+        return (said.any(1) & (words == vocabulary.encode(NAMES)[best_items(played)])).astype(np.float64)
 
 
 def best_items(played: dict[str, Any]) -> np.ndarray:

@@ -17,7 +17,7 @@ from policies.negotiator.speaker import NegotiatorAgent
 from tests.envs.negotiation.agents import VOCABULARY
 
 TINY = NegotiatorSizes(
-    embed_word=8, embed_context=4, hidden_context=5, hidden_language=6, hidden_attention=7, hidden_selection=9, init_range=0.4
+    embed_word=8, embed_context=4, hidden_context=5, hidden_language=6, hidden_attention=7, hidden_selection=9
 )
 SHORT = Rules(max_turns=6, max_words=8, max_tokens=64)
 WORDS = VOCABULARY.encode(["i", "want", "the", "book", "hat", "ball", "no", "deal", "."])
@@ -72,9 +72,11 @@ def _said(rng: np.random.Generator, num_turns: int) -> np.ndarray:
 
 
 def negotiator(seed: int = 0, sizes: NegotiatorSizes = TINY) -> Negotiator:
-    """A network with random weights, in evaluation mode."""
+    """A network of random weights, in evaluation mode; they are large, biases too, so that every word read tells."""
     model = Negotiator(VOCABULARY, sizes)
-    model.initialise(torch.Generator().manual_seed(seed))
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in model.parameters():
+        parameter.data.uniform_(-1.5, 1.5, generator=generator)
     return model.eval()
 
 

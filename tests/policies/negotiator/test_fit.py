@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -18,15 +18,26 @@ from policies.negotiator.batches import by_length, make_batch
 from policies.negotiator.evaluation import evaluate
 from policies.negotiator.fit import Epoch, Fit, FitConfig
 from policies.negotiator.model import Negotiator, word_nll
-from tests.policies.negotiator.made_up import TINY, VOCABULARY, dialogues
+from tests.policies.negotiator.made_up import TINY, VOCABULARY, MadeUp, dialogues
 
 TRAIN, VALIDATION = dialogues(40, seed=1), dialogues(20, seed=2)
-FAST = FitConfig(sizes=TINY, max_epochs=3, patience=3, batch_size=8, learning_rate=0.02)
+SIZES = replace(TINY, init_range=0.4)
+FAST = FitConfig(sizes=SIZES, max_epochs=3, patience=3, batch_size=8, learning_rate=0.02)
 RELEASED = FitConfig(
-    sizes=TINY, optimiser="sgd", learning_rate=1.0, momentum=0.1, batch_size=16, max_epochs=2, patience=2, anneal_floor=0.01
+    sizes=SIZES, optimiser="sgd", learning_rate=1.0, momentum=0.1, batch_size=16, max_epochs=2, patience=2, anneal_floor=0.01
 )
 NUM_FAST_EPOCHS = 3 + 2
 """Three at the full rate, two of annealing: 1/5 and 1/25 are at or above 0.01, 1/125 is not."""
+
+
+class Recorded(MadeUp):
+    """Remembers which dialogues are asked for, in order."""
+
+    asked: ClassVar[list[int]] = []
+
+    def tokens(self, index: int, /) -> np.ndarray:
+        self.asked.append(index)
+        return super().tokens(index)
 
 
 class Killed(Exception):
@@ -77,6 +88,20 @@ def test_torchs_own_generator_is_left_alone(tmp_path: Path) -> None:
     before = torch.random.get_rng_state()
     training.run(ignore)
     assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_each_epoch_has_an_order_of_its_own_that_the_seed_names(tmp_path: Path) -> None:
+    orders = []
+    for number, seed in enumerate((1, 1, 2)):
+        train = Recorded(TRAIN.contexts, TRAIN.outputs, TRAIN.words)
+        model = Negotiator(VOCABULARY, SIZES)
+        Recorded.asked.clear()
+        Fit(model, train, VALIDATION, replace(FAST, max_epochs=2, anneal_floor=1.0), seed, tmp_path / str(number)).run(ignore)
+        orders.append([Recorded.asked[start : start + len(train)] for start in (0, len(train))])
+    assert all(sorted(epoch) == list(range(len(TRAIN))) for order in orders for epoch in order)
+    assert orders[0] == orders[1]
+    assert orders[0][0] != orders[0][1]
+    assert orders[0][0] != orders[2][0]
 
 
 def killed_after(number: int) -> Callable[[Epoch], None]:
@@ -180,7 +205,7 @@ def test_patience_ends_the_full_rate_early(tmp_path: Path) -> None:
 
 def test_the_reported_perplexity_is_that_of_the_training_words(tmp_path: Path) -> None:
     # Without dropout and at a rate that moves nothing, the first epoch's figure is that of the initial weights.
-    still = replace(FAST, sizes=replace(TINY, dropout=0.0), learning_rate=1e-12, max_epochs=1, anneal_floor=1.0)
+    still = replace(FAST, sizes=replace(SIZES, dropout=0.0), learning_rate=1e-12, max_epochs=1, anneal_floor=1.0)
     epochs: list[Epoch] = []
     model = fit(tmp_path, still).run(epochs.append)
     losses = []

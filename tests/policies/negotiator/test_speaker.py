@@ -123,10 +123,23 @@ def test_without_temperature_the_likeliest_word_is_said() -> None:
     for i in range(40):
         for side, model in enumerate(models):
             logits = speaking_logits(model, game, i, side, 1.0)
-            own = np.array([place for place in np.flatnonzero(game.authors[i] == side).tolist() if not cut_short(game, i, place)])
+            places = np.flatnonzero(game.authors[i] == side).tolist()
+            own = np.array([place for place in places if not cut_short(game, i, place)], dtype=np.int64)
             assert logits[own - 1].argmax(1).tolist() == game.tokens[side, i, own].tolist()
             num_words += len(own)
     assert num_words > 100
+
+
+def test_each_word_is_decided_by_the_draw_of_its_own_place() -> None:
+    game = played(30, temperature=0.7)
+    for i in range(30):
+        for side, model in enumerate((negotiator(1), negotiator(2))):
+            cumulative = speaking_logits(model, game, i, side, 0.7).double().softmax(1).cumsum(1)
+            for place in np.flatnonzero(game.authors[i] == side).tolist():
+                if not cut_short(game, i, place):
+                    word, draw = int(game.tokens[side, i, place]), game.uniforms[i, place]
+                    below = float(cumulative[place - 1, word - 1]) if word else 0.0
+                    assert below - 1e-5 <= draw <= float(cumulative[place - 1, word]) + 1e-5
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0])
@@ -167,6 +180,14 @@ def test_an_utterance_has_no_more_words_than_allowed() -> None:
     play(game, (agent, agent))
     assert game.forced.all()
     assert set(game.num_turns.tolist()) == {5}
+
+
+def test_a_word_without_any_chance_is_not_said_at_the_smallest_draw() -> None:
+    # So sharp that the chance of an end, the first word of the vocabulary, is zero and not merely small.
+    agent = NegotiatorAgent(endless(negotiator(1)), "endless", 0.01)
+    game = deal(10)
+    game.uniforms[:] = 0.0
+    assert EOS_ID not in agent.join(game.view(0)).speak(game.rows_to_speak(0)).tokens
 
 
 def test_what_is_said_ends_at_its_end() -> None:

@@ -1,0 +1,119 @@
+"""The negotiator as a researcher writes it: torch's own layers, one dialogue at a time, one word at a time.
+
+It shares the parameters of a `Negotiator` and nothing of how that runs. Utterances of the partner are read by one call
+of the layer, own words are sampled one by one, and the legal selections are scored in a loop, as in the published code;
+what that does besides (log-probabilities of words, texts, figures kept per word) is left out, which makes this faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from envs.data.vocabulary import EOS_ID, SELECTION_ID
+from envs.negotiation.game import NegotiationGame
+from envs.negotiation.scenario import points, selection_table
+from policies.negotiator.model import Negotiator
+
+ENDS = (EOS_ID, SELECTION_ID)
+
+
+class PlainNegotiator:
+    """One side of one dialogue after another.
+
+    Args:
+        model: the parameters.
+        temperature: of the word distribution.
+    """
+
+    def __init__(self, model: Negotiator, temperature: float) -> None:
+        self.model, self.temperature = model, temperature
+        self.mask = torch.zeros(len(model.vocabulary))
+        self.mask[list(model.vocabulary.unspeakable_ids)] = -999.0
+
+    def begin(self, context: Sequence[int]) -> None:
+        """A new dialogue: count and own value of each item in turn."""
+        self.counts = (context[0], context[2], context[4])
+        self.scenario = self.model.encode_context(torch.tensor([context]))
+        self.state = torch.zeros(1, 1, self.model.sizes.hidden_language)
+        self.tokens: list[int] = []
+        self.states: list[Tensor] = []
+
+    def read(self, words: list[int]) -> None:
+        """The partner's words, `<eos>` included."""
+        self._advance([self.model.vocabulary.them_id, *words])
+
+    def write(self, draws: Sequence[float]) -> list[int]:
+        """Own words, at most as many as there are draws; `<eos>` is added where they do not end by themselves."""
+        self._advance([self.model.vocabulary.you_id])
+        words: list[int] = []
+        for draw in draws:
+            hidden = self.model.decoder(self.state[0, 0])
+            logits = torch.mv(self.model.word_embedding.weight, hidden) / self.temperature + self.mask
+            cumulative = logits.softmax(0).cumsum(0)
+            words.append(int(torch.searchsorted(cumulative, draw * float(cumulative[-1]), right=True)))
+            self._advance(words[-1:])
+            if words[-1] in ENDS:
+                return words
+        self._advance([EOS_ID])
+        return [*words, EOS_ID]
+
+    def force_end(self) -> None:
+        """`<selection>` is said for this side."""
+        self._advance([self.model.vocabulary.you_id, SELECTION_ID])
+
+    def choose(self) -> int:
+        """The legal selection with the largest sum of head logits, as an index."""
+        words = self.model.word_embedding(torch.tensor(self.tokens)).unsqueeze(1)
+        hidden, _ = nn.GRU.forward(self.model.selection, torch.cat([torch.cat(self.states), words], 2))
+        scores = self.model.attention_score(torch.tanh(self.model.attention_hidden(hidden)))
+        attended = (scores.softmax(0) * hidden).sum(0)
+        encoded = torch.tanh(self.model.selection_encoder(torch.cat([attended, self.scenario], 1)))
+        logits = self.model.selection_heads(encoded).view(6, -1).tolist()
+        legal = selection_table(self.counts).tolist()
+        sums = [sum(logits[head][token] for head, token in enumerate(selection)) for selection in legal]
+        return sums.index(max(sums))
+
+    def _advance(self, tokens: list[int]) -> None:
+        words = self.model.word_embedding(torch.tensor(tokens)).unsqueeze(1)
+        inputs = torch.cat([words, self.scenario.expand(len(tokens), 1, -1)], 2)
+        states, self.state = nn.GRU.forward(self.model.language, inputs, self.state)
+        self.tokens += tokens
+        self.states.append(states)
+
+
+@dataclass(frozen=True)
+class Played:
+    """A finished dialogue."""
+
+    tokens: list[int]
+    """From side 0's perspective, markers included."""
+    selections: tuple[int, int]
+    """What each side chose, as indices into the legal selections."""
+    points: tuple[int, int]
+    """What each side earned."""
+
+
+@torch.no_grad()
+def play_plainly(game: NegotiationGame, row: int, agents: tuple[PlainNegotiator, PlainNegotiator]) -> Played:
+    """Plays one dialogue of a fresh game, whose scenario, first speaker and draws alone are read."""
+    rules, draws = game.rules, game.uniforms[row].tolist()
+    for side, agent in enumerate(agents):
+        agent.begin(game.contexts[side, row].tolist())
+    writer, num_turns, num_tokens = int(game.first_speakers[row]), 0, 0
+    while True:
+        words = agents[writer].write(draws[num_tokens + 1 : num_tokens + 1 + rules.max_words])
+        agents[1 - writer].read(words)
+        num_turns, num_tokens = num_turns + 1, num_tokens + 1 + len(words)
+        if words == [SELECTION_ID]:
+            break
+        writer = 1 - writer
+        if num_turns >= rules.max_turns or rules.max_tokens - num_tokens < rules.max_words + 4:
+            agents[writer].force_end()
+            agents[1 - writer].read([SELECTION_ID])
+            break
+    selections = (agents[0].choose(), agents[1].choose())
+    return Played(agents[0].tokens, selections, points(game.scenarios[row], selections)[1])

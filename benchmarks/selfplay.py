@@ -1,0 +1,152 @@
+"""Self-play: dialogues a second of the batched game against one dialogue and one word at a time.
+
+Both are given the same draw for each place of each dialogue, so that they must say the same words and choose the same
+selections. Ratios are of one process on one thread; beside them stands what two processes make of two cores.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import tempfile
+import time
+from dataclasses import dataclass
+from multiprocessing.queues import Queue
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.measure import Clock, run
+from benchmarks.plain_negotiator import PlainNegotiator, Played, play_plainly
+from benchmarks.weights import negotiator, store
+from envs.core.seeds import derive_seed, stream
+from envs.data.vocabulary import Vocabulary
+from envs.negotiation.game import NegotiationGame, play
+from envs.negotiation.scenario import random_scenario
+from policies.negotiator.model import Negotiator
+from policies.negotiator.speaker import NegotiatorAgent, load_agent
+
+SEED = 1
+NUM_WORKERS = 2
+_ROUNDS = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Self-play of a negotiator with itself against a plain loop."""
+
+    checkpoint: Path | None = None
+    """Checkpoint folder of the negotiator; one fitted on the spot when not given."""
+    quick: bool = False
+    """Fewer dialogues: below a minute."""
+    batch: int = 250
+    """Dialogues side by side."""
+    temperature: float = 0.5
+    """Of the word distribution."""
+
+    @property
+    def reference_dialogues(self) -> int:
+        """How many dialogues the reference plays in each of four rounds."""
+        return 40 if self.quick else 250
+
+    @property
+    def batches(self) -> int:
+        """How many batches ours plays in each round."""
+        return 1 if self.quick else 4
+
+
+def deal(indices: range, vocabulary: Vocabulary) -> NegotiationGame:
+    """Fresh dialogues; scenario, first speaker and draws follow from the index alone."""
+    scenarios = [random_scenario(stream(SEED, "scenario", i)) for i in indices]
+    return NegotiationGame(scenarios, [derive_seed(SEED, "dialogue", i) for i in indices], vocabulary)
+
+
+def same(game: NegotiationGame, row: int, plain: Played) -> bool:
+    """Whether both say the same words and end alike."""
+    tokens = game.tokens[0, row, : game.num_tokens[row]].tolist()
+    ours = (tokens, tuple(game.selections[row].tolist()), tuple(game.points[row].tolist()))
+    return ours == (plain.tokens, plain.selections, plain.points)
+
+
+def measure(options: Options) -> dict[str, Any]:
+    """Plays alternately, compares every dialogue, then plays on two processes."""
+    model = negotiator(options.checkpoint)
+    vocabulary = model.vocabulary
+    agent = NegotiatorAgent(model, "ours", options.temperature)
+    plain = (PlainNegotiator(model, options.temperature), PlainNegotiator(model, options.temperature))
+    play(deal(range(8), vocabulary), (agent, agent))
+    play_plainly(deal(range(1), vocabulary), 0, plain)
+    ours, reference = Clock(), Clock()
+    num_ours = num_reference = num_same = num_tokens = num_turns = 0
+    for turn in range(_ROUNDS):
+        start = turn * options.batches * options.batch
+        for batch in range(options.batches):
+            indices = range(start + batch * options.batch, start + (batch + 1) * options.batch)
+            with ours.running():
+                game = play(deal(indices, vocabulary), (agent, agent))
+            num_ours += len(game)
+            num_tokens += int(game.num_tokens.sum())
+            num_turns += int(game.num_turns.sum())
+            share = _share(options.reference_dialogues, batch, options.batches)
+            fresh = deal(indices[:share], vocabulary)
+            with reference.running():
+                played = [play_plainly(fresh, row, plain) for row in range(share)]
+            num_reference += share
+            num_same += sum(same(game, row, result) for row, result in enumerate(played))
+    rate, reference_rate = num_ours / ours.cpu_s, num_reference / reference.cpu_s
+    wall_rate, workers_rate = num_ours / ours.wall_s, _on_workers(model, options)
+    return {
+        "ratio": rate / reference_rate,
+        "identical": num_same == num_reference,
+        "identical_share": num_same / num_reference,
+        "dialogues_compared": num_reference,
+        "dialogues_per_cpu_s": rate,
+        "reference_dialogues_per_cpu_s": reference_rate,
+        "two_workers_ratio": workers_rate / (num_reference / reference.wall_s),
+        "two_workers_speedup": workers_rate / wall_rate,
+        "two_workers_dialogues_per_s": workers_rate,
+        "tokens_per_dialogue": num_tokens / num_ours,
+        "utterances_per_dialogue": num_turns / num_ours,
+        "batch": options.batch,
+        "weights": "fitted here" if options.checkpoint is None else "checkpoint",
+    }
+
+
+def _share(total: int, place: int, places: int) -> int:
+    return total * (place + 1) // places - total * place // places
+
+
+def _on_workers(model: Negotiator, options: Options) -> float:
+    """Dialogues a second on the wall of two processes that play at the same time; their start does not count."""
+    context = multiprocessing.get_context("spawn")
+    barrier, results = context.Barrier(NUM_WORKERS), context.Queue()
+    with tempfile.TemporaryDirectory() as folder:
+        store(model, Path(folder) / "checkpoint")
+        workers = [
+            context.Process(target=_work, args=(Path(folder) / "checkpoint", options, number, barrier, results))
+            for number in range(NUM_WORKERS)
+        ]
+        for worker in workers:
+            worker.start()
+        times = [results.get() for _ in workers]
+        for worker in workers:
+            worker.join()
+    seconds = max(end for _, end in times) - min(start for start, _ in times)
+    return NUM_WORKERS * _ROUNDS * options.batches * options.batch / seconds
+
+
+def _work(folder: Path, options: Options, number: int, barrier: Barrier, results: Queue[tuple[float, float]]) -> None:
+    torch.set_num_threads(1)
+    agent = load_agent(folder, temperature=options.temperature)
+    play(deal(range(8), agent.vocabulary), (agent, agent))
+    barrier.wait()
+    start = time.monotonic()
+    for batch in range(_ROUNDS * options.batches):
+        first = (number * _ROUNDS * options.batches + batch) * options.batch
+        play(deal(range(first, first + options.batch), agent.vocabulary), (agent, agent))
+    results.put((start, time.monotonic()))
+
+
+if __name__ == "__main__":
+    run("selfplay", Options, measure)

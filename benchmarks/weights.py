@@ -1,0 +1,57 @@
+"""The networks that are measured: a checkpoint's, or published sizes fitted to some of the embedded corpus on the spot.
+
+Random weights would not do: they babble to the word limit, and no share of any time measured on them would be real.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+
+from envs.data.compiled import Split, load_corpus
+from policies.checkpoint import Checkpoint
+from policies.negotiator.fit import Epoch, Fit, FitConfig
+from policies.negotiator.model import Negotiator
+from policies.negotiator.speaker import KIND, load_model
+
+EMBEDDED = "embedded"
+_RECIPE = FitConfig(max_epochs=1, patience=1, batch_size=16, learning_rate=3e-3, anneal_floor=1.0)
+_NUM_DIALOGUES, _MOST_TOKENS = 1000, 60
+
+
+def pick(split: Split, indices: np.ndarray) -> Split:
+    """Some dialogues (n,) of a split as a split."""
+    tokens = [split.tokens(int(i)) for i in indices]
+    return replace(
+        split,
+        contexts=split.contexts[indices],
+        partner_values=split.partner_values[indices],
+        outputs=split.outputs[indices],
+        token_values=np.concatenate(tokens),
+        offsets=np.cumsum([0, *map(len, tokens)]),
+    )
+
+
+def negotiator(checkpoint: Path | None) -> Negotiator:
+    """A checkpoint's network, or one fitted to short dialogues of the embedded corpus for one epoch, some seconds long."""
+    if checkpoint is not None:
+        return load_model(checkpoint)
+    corpus = load_corpus(EMBEDDED)
+    train = corpus.splits["train"]
+    short = pick(train, np.flatnonzero(train.lengths <= _MOST_TOKENS)[:_NUM_DIALOGUES])
+    model = Negotiator(corpus.vocabulary, _RECIPE.sizes)
+    with tempfile.TemporaryDirectory() as folder:
+        fit = Fit(model, short, pick(corpus.splits["val"], np.arange(32)), _RECIPE, 1, Path(folder) / "state.safetensors")
+        return fit.run(_ignore)
+
+
+def store(model: Negotiator, folder: Path) -> None:
+    """Writes a checkpoint that other processes can load."""
+    Checkpoint(KIND, asdict(model.sizes), {"role": "benchmark"}, model.vocabulary, model.state_dict()).save(folder)
+
+
+def _ignore(_: Epoch) -> None:
+    """Nobody watches this fit."""

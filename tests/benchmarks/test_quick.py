@@ -1,0 +1,48 @@
+"""Every benchmark runs offline in its quick form and prints one line with what it promises; how fast is not asked."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+NAMES = sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py") if '__name__ == "__main__"' in path.read_text())
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The compiled corpus, made once for all of them."""
+    return tmp_path_factory.mktemp("cache")
+
+
+def test_the_benchmarks_are_found() -> None:
+    assert {"selfplay", "supervised", "rllib_overhead"} <= set(NAMES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_the_quick_form_prints_one_line_of_figures(name: str, cache: Path) -> None:
+    environment = {**os.environ, "PARLEY_CACHE": str(cache), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", f"benchmarks.{name}", "--quick"]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (line,) = done.stdout.splitlines()
+    figures = json.loads(line)
+    assert figures["benchmark"] == name
+    assert isinstance(figures["identical"], bool)
+    assert figures.get("ratio", figures.get("items_per_s")) > 0
+
+
+@pytest.mark.slow
+def test_a_wrong_option_is_an_error_and_no_line() -> None:
+    command = [sys.executable, "-m", "benchmarks.supervised", "--quick", "--corpus", "nowhere"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert done.stdout == ""
+    assert "no corpus is called 'nowhere'" in done.stderr
+    assert "Traceback" not in done.stderr

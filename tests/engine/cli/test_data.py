@@ -1,0 +1,81 @@
+"""The data verbs: tables for people, one object for machines, exit status 1 for a broken corpus."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.engine.cli.conftest import Parley
+from tests.engine.jobs.made_up import CORPUS
+
+
+def test_list_says_what_is_missing_and_how_to_get_it(parley: Parley, tmp_path: Path) -> None:
+    outcome = parley(f"data list --data-root {tmp_path}")
+    assert (outcome.status, outcome.out) == (0, "")
+    assert "parley data get dealornodeal" in outcome.err
+    printed = json.loads(parley(f"data list --data-root {tmp_path} --json").out)["corpora"]
+    assert {corpus["name"]: corpus["present"] for corpus in printed} == {"dealornodeal": False, "embedded": True}
+
+
+def test_info_counts_a_corpus(parley: Parley, root: Path) -> None:
+    outcome = parley(f"data info {CORPUS} --data-root {root}")
+    assert (outcome.status, outcome.out) == (0, "")
+    assert "ends: no agreement" in outcome.err
+    printed = json.loads(parley(f"data info {CORPUS} --data-root {root} --json").out)
+    assert [split["num_dialogues"] for split in printed["splits"]] == [40, 5, 5]
+
+
+def test_check_finds_nothing_wrong_with_a_good_corpus(parley: Parley, root: Path) -> None:
+    outcome = parley(f"data check {CORPUS} --data-root {root}")
+    assert outcome.status == 0
+    assert outcome.err.endswith("nothing is wrong\n")
+
+
+def test_check_lists_every_problem_with_file_and_line(parley: Parley, root: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "data" / "made_up"
+    folder.mkdir(parents=True)
+    for file in (root / "made_up").iterdir():
+        (folder / file.name).write_text(file.read_text())
+    lines = (folder / "val.txt").read_text().splitlines()
+    (folder / "val.txt").write_text("\n".join([lines[0], "nonsense", *lines[2:]]) + "\n")
+    (folder / "test.txt").unlink()
+    outcome = parley(f"data check {CORPUS} --data-root {tmp_path / 'data'}")
+    assert outcome.status == 1
+    assert f"{folder / 'val.txt'}:2: " in outcome.err
+    assert f"{folder / 'test.txt'}: a file is missing" in outcome.err
+    as_json = parley(f"data check {CORPUS} --data-root {tmp_path / 'data'} --json")
+    assert as_json.status == 1
+    printed = json.loads(as_json.out)
+    assert printed["ok"] is False
+    assert len(printed["problems"]) == 2
+
+
+def test_get_tells_where_everything_is(parley: Parley, root: Path) -> None:
+    outcome = parley(f"data get {CORPUS} --data-root {root}")
+    assert outcome.status == 0
+    assert outcome.err.count("kept") == 4
+    assert Path(json.loads(parley(f"data get {CORPUS} --data-root {root} --json").out)["compiled"]).is_dir()
+
+
+def test_get_without_an_address_names_the_files(parley: Parley, tmp_path: Path) -> None:
+    outcome = parley(f"data get {CORPUS} --data-root {tmp_path}")
+    assert outcome.status == 2
+    assert "put these files from nowhere.example" in outcome.err
+
+
+@pytest.mark.parametrize("verb", ["get", "info", "check"])
+def test_an_unknown_corpus_is_named(parley: Parley, verb: str) -> None:
+    outcome = parley(f"data {verb} embeded")
+    assert outcome.status == 2
+    assert "did you mean 'embedded'" in outcome.err
+
+
+def test_everything_that_has_a_name_is_listed(parley: Parley) -> None:
+    printed = json.loads(parley("list --json").out)
+    assert {"human", "scripted"} <= set(printed["agents"])
+    assert "embedded" in printed["corpora"]
+    assert printed["presets"]["train negotiator"] == ["fast", "lewis2017", "demo"]
+    assert printed["environments"] == ["parley/Negotiation-v1"]
+    assert printed["metrics"]["advantage"]["direction"] == "higher: adversary"

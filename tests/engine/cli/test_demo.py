@@ -1,0 +1,97 @@
+"""The demonstration, small: every stage a run, a report at the end, an honest exit status, and resuming."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engine.jobs import demo, negotiator, reinforce
+from engine.jobs.demo import DEMO, GAIN, STAGES, DemoConfig, stages
+from engine.metrics.statistics import Estimate
+from engine.store.run_folder import RunFolder
+from tests.engine.cli.conftest import Parley
+from tests.engine.jobs.made_up import CORPUS, TINY, rows
+
+SMALL = ["demo", "--dialogues", "40"]
+SMALL += [word for name, value in vars(TINY).items() for word in ("--set", f"fit.sizes.{name}={value}")]
+SMALL += ["--set", "fit.max_epochs=1", "--set", "reinforce.updates=2"]
+SMALL += ["--set", "reinforce.dialogues_per_update=4", "--set", "reinforce.max_turns=4"]
+
+
+@pytest.fixture
+def _small_corpus(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Puts the made-up corpus in the place of the embedded one, which takes seconds to make."""
+    fitted, trained = negotiator.demo(), reinforce.demo()
+    small = {"corpus": CORPUS, "data_root": root}
+    monkeypatch.setattr(negotiator, "demo", lambda: dataclasses.replace(fitted, **small))
+    monkeypatch.setattr(reinforce, "demo", lambda: dataclasses.replace(trained, data_root=root))
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("_small_corpus", "ray_session")
+def test_the_whole_story(parley: Parley) -> None:
+    outcome = parley(*SMALL, "--json")
+    printed = json.loads(outcome.out)
+    path = Path("runs/demo")
+    assert [entry.parent.name for entry in sorted(path.glob("*/config.json"))] == sorted(STAGES)
+    assert printed["run"] == "runs/demo"
+    attack = RunFolder.load(path / "attack").summary()
+    assert attack is not None
+    assert {name: parts for name, parts in printed["metrics"].items() if name != GAIN} == attack["metrics"]
+    assert outcome.status == int(printed["metrics"]["advantage"]["low"] <= 0)
+    assert ("failed: the adversary has no certain advantage" in outcome.err) == bool(outcome.status)
+    assert "target against itself" in outcome.err
+    assert "runs/demo/report.html" in outcome.err
+    assert "RL attack on runs/demo/target" in (path / "report.html").read_text()
+    gained = [
+        (after["points_adversary"] - after["points_target"]) - (before["points_adversary"] - before["points_target"])
+        for before, after in zip(rows(path / "selfplay"), rows(path / "attack"), strict=True)
+    ]
+    assert printed["metrics"][GAIN]["value"] == pytest.approx(np.mean(gained))
+    scenarios = [[(row["counts"], row["values_adversary"]) for row in rows(path / stage)] for stage in ("selfplay", "attack")]
+    assert scenarios[0] == scenarios[1], "both matches are played on the same scenarios"
+
+    again = parley(*SMALL, "--json")
+    assert (again.status, again.out) == (outcome.status, outcome.out)
+    assert again.err.count("is finished: nothing is left to do") == len(STAGES)
+    (path / "report.html").unlink()
+    resumed = parley("resume runs/demo --json")
+    assert (resumed.status, resumed.out) == (outcome.status, outcome.out)
+    assert (path / "report.html").exists()
+
+
+def test_the_stages_name_each_other_as_the_folder_was_given() -> None:
+    planned = stages(DemoConfig(seed=7, dialogues=9), Path("runs/demo"))
+    assert tuple(planned) == STAGES
+    configs = {name: config for name, (_, config) in planned.items()}
+    assert configs["adversary"].target == configs["selfplay"].target == configs["attack"].target == "runs/demo/target"
+    assert configs["attack"].speaker == "runs/demo/adversary"
+    assert configs["attack"].judge == configs["selfplay"].judge == "runs/demo/target"
+    assert configs["selfplay"].complementary, "the rule of the attack, so that like is compared with like"
+    assert {config.seed for config in configs.values()} == {7}
+    assert configs["attack"].match().dialogues == configs["selfplay"].dialogues == 9
+    assert configs["selfplay"].scenarios == configs["attack"].scenarios == "random"
+
+
+def test_the_demonstration_is_that_of_the_presets() -> None:
+    config = DEMO.presets["embedded"]()
+    assert (config.fit, config.reinforce) == (negotiator.demo().fit, reinforce.demo().reinforce)
+    assert config.reinforce.complementary
+
+
+@pytest.mark.parametrize(("low", "kept"), [(0.01, True), (0.0, False), (-0.2, False), (float("nan"), False)])
+def test_the_promise_is_an_interval_above_zero(low: float, kept: bool) -> None:
+    assert (demo._failure(Estimate(0.5, low, 1.0, 40)) == "") is kept
+
+
+def test_sizes_out_of_range_are_refused(parley: Parley) -> None:
+    for flag in ("--dialogues 0", "--workers -1", "--seed -1"):
+        outcome = parley(f"demo {flag}")
+        assert outcome.status == 2
+        assert "allowed: at least" in outcome.err
+
+

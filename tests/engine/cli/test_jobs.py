@@ -1,0 +1,201 @@
+"""Verbs that run jobs, from the words typed to what is printed and left behind."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.cli.flags import JobCommand
+from engine.cli.jobs import carry_out
+from engine.cli.tables import interval, number, show_result
+from engine.jobs.catalogue import find
+from engine.jobs.job import Comparison, Job, Result, Watcher
+from engine.jobs.match import SELFPLAY, MatchConfig
+from engine.metrics.statistics import NOTHING, Estimate, Metric, count
+from engine.store.run_folder import RunFolder
+from tests.engine.cli.conftest import Parley
+from tests.engine.jobs.made_up import CORPUS, TINY, rows
+
+ASKED = MatchConfig(adversary="scripted", target="scripted")
+FEW = "selfplay --dialogues 12 --shard-size 6"
+MANY = "selfplay --dialogues 40"
+
+
+def only_object(text: str) -> dict[str, Any]:
+    """The one JSON object that standard output holds."""
+    (line,) = text.splitlines()
+    found = json.loads(line)
+    assert isinstance(found, dict)
+    return found
+
+
+def test_json_is_one_object_and_the_same_as_the_summary(parley: Parley) -> None:
+    outcome = parley(f"{FEW} --json")
+    assert outcome.status == 0
+    printed = only_object(outcome.out)
+    assert set(printed) == {"metrics", "run"}
+    assert printed["run"] == "runs/selfplay"
+    assert all(set(parts) == {"value", "low", "high", "n"} for parts in printed["metrics"].values())
+    summary = RunFolder.load(Path("runs/selfplay")).summary()
+    assert summary is not None
+    assert {key: summary[key] for key in printed} == printed
+    assert summary["command"] == "parley selfplay --dialogues 12 --shard-size 6"
+    assert "positive advantage rate" in outcome.err, "people's table is on standard error"
+
+
+def test_without_json_standard_output_is_left_alone(parley: Parley) -> None:
+    outcome = parley(FEW)
+    assert outcome.out == ""
+    assert "next:\n  parley report runs/selfplay" in outcome.err
+
+
+def test_few_dialogues_are_flagged_and_many_are_not(parley: Parley) -> None:
+    assert "12 few" in parley(FEW).err
+    assert "few" not in parley(f"{MANY} --run runs/many").err
+
+
+def test_the_same_command_again_prints_the_same_table_at_once(parley: Parley) -> None:
+    first, again = parley(f"{FEW} --json"), parley(f"{FEW} --json")
+    assert again.status == 0
+    assert again.out == first.out
+    assert again.err == f"runs/selfplay is finished: nothing is left to do\n{first.err}"
+
+
+def test_another_command_in_the_same_folder_is_an_error_that_shows_the_difference(parley: Parley) -> None:
+    parley(FEW)
+    outcome = parley(f"{FEW} --seed 2")
+    assert outcome.status == 2
+    assert "seed: 1 -> 2" in outcome.err
+
+
+def test_resume_needs_the_folder_alone(parley: Parley) -> None:
+    first = parley(f"{FEW} --json --run runs/here")
+    before = rows(Path("runs/here"))
+    min(Path("runs/here/rows").glob("*.parquet")).unlink()
+    outcome = parley("resume runs/here --json")
+    assert outcome.status == 0
+    assert rows(Path("runs/here")) == before
+    assert outcome.out == first.out
+
+
+def test_resume_of_a_run_of_another_version_is_an_error(parley: Parley) -> None:
+    parley(FEW)
+    path = Path("runs/selfplay/config.json")
+    head = json.loads(path.read_text())
+    path.write_text(json.dumps({**head, "config": {**head["config"], "dialogus": 3}}))
+    assert "did you mean 'dialogues'" in parley("resume runs/selfplay").err
+    path.write_text(json.dumps({**head, "job": "train-ranker"}))
+    outcome = parley("resume runs/selfplay")
+    assert outcome.status == 2
+    assert "train-ranker" in outcome.err
+
+
+def test_a_report_is_written_where_it_is_said(parley: Parley) -> None:
+    parley(FEW)
+    outcome = parley("report runs/selfplay --json")
+    assert outcome.status == 0
+    assert only_object(outcome.out) == {"report": "runs/selfplay/report.html", "run": "runs/selfplay"}
+    assert "parley selfplay --dialogues 12 --shard-size 6" in Path("runs/selfplay/report.html").read_text()
+    assert parley("report runs/nothing").status == 2
+
+
+def test_an_attack_from_training_to_report(parley: Parley, root: Path) -> None:
+    """The README's line of commands with small networks, but for the training by reinforcement."""
+    sizes = [word for name, value in vars(TINY).items() for word in ("--set", f"fit.sizes.{name}={value}")]
+    few = ["--set", "fit.max_epochs=1", "--set", "fit.batch_size=16"]
+    trained = parley("train negotiator --json", "--corpus", CORPUS, "--data-root", str(root), *sizes, *few)
+    assert trained.status == 0
+    assert only_object(trained.out)["metrics"]["test_ppl"]["value"] > 1
+    assert "parley train adversary --target runs/negotiator" in trained.err
+    target, speaker = "--target runs/negotiator", "--speaker runs/negotiator"
+    attack = parley(f"attack rl {target} {speaker} --dialogues 4 --json --set data_root={root}")
+    assert attack.status == 0
+    assert only_object(attack.out)["metrics"]["advantage"]["n"] == 4
+    words = "hats please"
+    sentence = ["--set", f"transfer.sentence={words}", "--set", "transfer.source="]
+    transfer = parley(f"attack transfer {target} {speaker} --dialogues 4", *sentence)
+    assert transfer.status == 0, transfer.err
+    said = [turn["words"] for row in rows(Path("runs/attack-transfer")) for turn in row["turns"]]
+    assert words in said
+    assert parley("report runs").status == 0
+    assert Path("runs/report.html").exists()
+
+
+def test_checkpoints_play_scripted_bargainers(parley: Parley, checkpoints: tuple[str, str]) -> None:
+    target, adversary = checkpoints
+    outcome = parley(f"selfplay --adversary {adversary} --target {target} --dialogues 3 --max-turns 3 --json")
+    assert only_object(outcome.out)["metrics"]["fluency_ppl"]["n"] == 3
+
+
+def test_a_person_may_play_a_match(parley: Parley, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("hello\n/deal\nnone\n" * 2))
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    outcome = parley("selfplay --adversary human --target scripted --dialogues 2 --shard-size 1 --json")
+    assert only_object(outcome.out)["metrics"]["agreement"]["value"] == 0
+    assert "you: " in outcome.err
+    assert "\x1b[?25l" not in outcome.err, "no line moves where somebody types"
+
+
+def fake(result: Result) -> Job:
+    """A job that speaks, prints and warns, and then has that result."""
+
+    def run(config: Any, path: Path, watcher: Watcher) -> Result:
+        sys.stdout.write("a library that prints\n")
+        logging.getLogger("engine.made_up").warning("3 of 12 dialogues failed")
+        watcher.say("working")
+        return result
+
+    return replace(SELFPLAY, run=run)
+
+
+@pytest.fixture
+def result() -> Result:
+    return Result(
+        run=Path("runs/x"),
+        title="a [bold]hostile[/] title",
+        metrics={"gain": Estimate(1.25, 1.0, 1.5, 200), "odd": NOTHING},
+        legend={"gain": Metric("points gained", "higher: adversary", "")},
+    )
+
+
+def test_what_a_job_prints_stays_off_standard_output(result: Result, capsys: pytest.CaptureFixture[str]) -> None:
+    status = carry_out(find("selfplay"), fake(result), JobCommand(ASKED, Path("runs/x"), True))
+    shown = capsys.readouterr()
+    assert status == 0
+    assert only_object(shown.out) == {
+        "metrics": {
+            "gain": {"value": 1.25, "low": 1.0, "high": 1.5, "n": 200},
+            "odd": {"value": None, "low": None, "high": None, "n": 0},
+        },
+        "run": "runs/x",
+    }
+    assert "a library that prints" in shown.err
+    assert "warning: 3 of 12 dialogues failed\nworking\n" in shown.err
+    assert "a [bold]hostile[/] title" in shown.err
+
+
+def test_a_promise_not_kept_is_exit_status_1(result: Result, capsys: pytest.CaptureFixture[str]) -> None:
+    broken = replace(result, failure="the adversary gains nothing")
+    assert carry_out(find("selfplay"), fake(broken), JobCommand(ASKED, Path("runs/x"), False)) == 1
+    assert capsys.readouterr().err.endswith("failed: the adversary gains nothing\n")
+
+
+def test_a_comparison_stands_side_by_side(result: Result, capsys: pytest.CaptureFixture[str]) -> None:
+    before, change = Estimate(0.25, 0.0, 0.5, 200), Estimate(1.0, 0.75, 1.25, 200)
+    show_result(replace(result, comparison=Comparison("without", "with", {"gain": before}, {"gain": change})))
+    heading, row = [line.split() for line in capsys.readouterr().err.splitlines() if line.startswith(("metric", "points"))]
+    assert heading == ["metric", "direction", "without", "with", "difference", "n"]
+    assert row[4:] == ["0.250", "[0.000,", "0.500]", "1.250", "[1.000,", "1.500]", "1.000", "[0.750,", "1.250]", "200"]
+
+
+def test_numbers_as_tables_show_them() -> None:
+    assert [number(value) for value in (0.12345, -3, 1234.56, float("nan"))] == ["0.123", "-3.000", "1,234.6", "none"]
+    assert [number(value, counted=True) for value in (1234, 0.5)] == ["1,234", "0.500"]
+    assert interval(count(3, 9)) == ""

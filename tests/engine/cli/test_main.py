@@ -1,0 +1,147 @@
+"""The entry point: screens, exit statuses, errors, speed."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from engine.cli import main as entry
+from engine.cli.verbs import VERBS, Verb, below
+from engine.jobs.catalogue import ENTRIES, find
+from envs.core.errors import ConfigError, RunError
+from tests.engine.cli.conftest import Parley
+from tests.engine.cli.screens import FOLDER, SCREENS, steady
+from tests.engine.jobs.made_up import ROOT, rows, start_parley
+
+REWRITE = "if the change is intended: python -m tests.engine.cli.rewrite, and read the difference"
+HEAVY = ("ray", "torch", "matplotlib", "scipy", "pandas", "nltk")
+
+
+@pytest.mark.parametrize("name", SCREENS)
+def test_the_screen_is_the_recorded_one(parley: Parley, name: str) -> None:
+    outcome = parley(SCREENS[name])
+    assert steady(outcome.out, outcome.err) == (FOLDER / f"{name}.txt").read_text(), REWRITE
+    mistake = "error" in outcome.err.lower()
+    assert outcome.status == (2 if mistake else 0)
+
+
+def test_every_recorded_screen_is_one_of_a_command() -> None:
+    assert {path.stem for path in FOLDER.glob("*.txt")} == set(SCREENS)
+
+
+def test_help_shows_every_verb_with_its_examples(parley: Parley) -> None:
+    overview = parley("--help").out
+    for verb in VERBS:
+        assert f"  {verb.name}" in overview
+        assert verb.summary in overview
+        assert len(verb.examples) == 3
+        assert all(example.startswith(f"parley {verb.name}") for example in verb.examples)
+
+
+def loaded(*arguments: str) -> tuple[set[str], float]:
+    """Packages that a command loads in a fresh interpreter, and the seconds it takes."""
+    code = (
+        "import sys\nfrom engine.cli.main import main\nmain(sys.argv[1:])\n"
+        "sys.stderr.write('loaded: ' + ' '.join({name.split('.')[0] for name in sys.modules}))"
+    )
+    began = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", code, *arguments], cwd=ROOT, capture_output=True, text=True, check=True)
+    return set(done.stderr.rpartition("loaded: ")[2].split()), time.monotonic() - began
+
+
+def test_help_starts_at_once() -> None:
+    packages, seconds = loaded("--help")
+    assert not packages & {*HEAVY, "envs", "gymnasium", "numpy", "pyarrow", "rich", "tyro", "yaml"}
+    # On a free machine a tenth of this; the imports above are what keeps it so.
+    assert seconds < 5
+
+
+LIGHT = ("train --help", "list", "list --json", "selfplay --help", "attack transfer --help", "play --help", "data list")
+
+
+@pytest.mark.parametrize("words", LIGHT)
+def test_nothing_heavy_is_loaded_to_tell_what_there_is(words: str) -> None:
+    assert not loaded(*words.split())[0] & set(HEAVY)
+
+
+def test_without_arguments_it_helps(parley: Parley) -> None:
+    assert parley("").out == parley("-h").out == parley("--help").out
+
+
+def test_a_word_that_begins_several_verbs_wants_one(parley: Parley) -> None:
+    outcome = parley("train")
+    assert outcome.status == 2
+    assert "negotiator, rl, adversary" in outcome.err
+    assert "did you mean 'adversary'" in parley("train adversery").err
+
+
+def test_errors_keep_their_traceback_for_those_who_ask(parley: Parley, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "Traceback" not in parley("selfplay --adversary nobody").err
+    with pytest.raises(ConfigError, match="nobody"):
+        parley("selfplay --adversary nobody --debug")
+    monkeypatch.setenv(entry.DEBUG_VARIABLE, "1")
+    with pytest.raises(ConfigError, match="nobody"):
+        parley("selfplay --adversary nobody")
+
+
+def test_a_fault_of_our_own_is_not_dressed_up(parley: Parley, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> int:
+        raise ValueError("not a mistake of the user's")
+
+    monkeypatch.setattr(Verb, "run", broken)
+    with pytest.raises(ValueError, match="not a mistake"):
+        parley("list")
+
+
+def test_an_error_is_red_on_a_terminal(parley: Parley, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "\x1b[1;31merror: " in parley("trian").err
+
+
+def test_an_interrupted_run_says_so_and_the_same_command_resumes(tmp_path: Path, parley: Parley) -> None:
+    asked = ["selfplay", "--dialogues", "800", "--shard-size", "20", "--run", "run"]
+    with start_parley(*asked, folder=tmp_path) as process:
+        while process.poll() is None and len(list((tmp_path / "run" / "rows").glob("*.parquet"))) < 2:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate()
+    assert process.returncode == 130, err
+    assert err.endswith("interrupted; the same command resumes\n")
+    assert "Traceback" not in err
+    assert out == ""
+    num_saved = len(rows(tmp_path / "run"))
+    assert 40 <= num_saved < 800
+    assert parley(*asked).status == 0
+    assert parley(*asked[:-1], "whole").status == 0
+    assert rows(tmp_path / "run") == rows(tmp_path / "whole")
+
+
+def test_every_verb_can_be_loaded_and_every_job_is_in_the_list() -> None:
+    for verb in VERBS:
+        module, _, attribute = verb.target.partition(":")
+        assert callable(getattr(importlib.import_module(module), attribute))
+    for listed in ENTRIES:
+        job = listed.load()
+        assert job.name == "-".join(listed.words)
+        assert tuple(job.presets) == listed.presets
+        assert find(job.name) is listed
+        assert [preset() for preset in job.presets.values()]
+        assert listed.words[0] in {verb.words[0] for verb in below(listed.words[0])}
+    with pytest.raises(RunError, match="train-ranker"):
+        find("train-ranker")
+
+
+def test_the_console_script_is_this_function() -> None:
+    script = Path(sys.executable).with_name("parley")
+    if not os.access(script, os.X_OK):
+        pytest.skip("the project is not installed in this environment")
+    done = subprocess.run([script, "--help"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("usage: parley VERB")

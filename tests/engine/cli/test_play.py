@@ -1,0 +1,76 @@
+"""A person plays, with lines from a pipe."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import pytest
+
+from engine.cli.play import read_scenario
+from envs.core.errors import ConfigError, ScenarioError
+from envs.negotiation.scenario import Scenario
+from tests.engine.cli.conftest import Parley
+
+SCENARIO = "1,2,3/0,2,2/4,0,2"
+
+
+@pytest.fixture
+def typed(monkeypatch: pytest.MonkeyPatch) -> object:
+    def type_lines(*lines: str) -> None:
+        monkeypatch.setattr(sys, "stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
+
+    return type_lines
+
+
+def test_a_dialogue_from_the_scenario_to_the_points(parley: Parley, typed: object) -> None:
+    typed("you can have the book and one ball", "/deal", "0 2 2")  # type: ignore[operator]
+    outcome = parley(f"play scripted --scenario {SCENARIO}")
+    assert (outcome.status, outcome.out) == (0, "")
+    assert "value to partner" in outcome.err
+    assert "you chose book 0, hat 2, ball 2" in outcome.err
+    assert "partner chose" in outcome.err
+    assert "points: you" in outcome.err
+    assert outcome.err.endswith("next:\n  parley play scripted --seed 2\n")
+
+
+def test_equal_seeds_are_equal_games_and_others_are_not(parley: Parley, typed: object) -> None:
+    games = []
+    for seed in (5, 5, 6):
+        typed("hello", "/deal", "none")  # type: ignore[operator]
+        games.append(parley(f"play scripted --seed {seed}").err)
+    assert games[0] == games[1]
+    assert games[0] != games[2]
+
+
+def test_a_network_can_be_played(parley: Parley, typed: object, checkpoints: tuple[str, str]) -> None:
+    typed("hello", "/deal", "none")  # type: ignore[operator]
+    outcome = parley(f"play {checkpoints[0]} --temperature 0")
+    assert outcome.status == 0
+    assert "not agreed, points: you 0, partner 0" in outcome.err
+
+
+@pytest.mark.parametrize("lines", [(), ("hello",), ("/quit",), ("/deal", "/quit")])
+def test_leaving_is_no_error(parley: Parley, typed: object, lines: tuple[str, ...]) -> None:
+    typed(*lines)  # type: ignore[operator]
+    outcome = parley("play scripted --seed 3")
+    assert outcome.status == 0
+    assert outcome.err.endswith("you left, there is no deal\n")
+
+
+def test_a_scenario_is_read_as_its_key() -> None:
+    scenario = Scenario((1, 2, 3), ((0, 2, 2), (4, 0, 2)))
+    assert scenario.key == SCENARIO
+    assert read_scenario(SCENARIO) == scenario
+    for broken in ("", "1,2,3", "1,2/3,4/5,6", "1,2,3/0,2,2/4,0,two"):
+        with pytest.raises(ConfigError, match="three times three numbers"):
+            read_scenario(broken)
+    with pytest.raises(ScenarioError, match="worth 10"):
+        read_scenario("1,2,3/0,2,2/4,0,3")
+
+
+def test_an_unknown_agent_is_named(parley: Parley) -> None:
+    outcome = parley("play scriptd")
+    assert outcome.status == 2
+    assert "did you mean 'scripted'" in outcome.err
+    assert parley("play").status == 2

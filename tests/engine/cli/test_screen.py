@@ -1,0 +1,110 @@
+"""Watching a job: pace, plain lines now and then, a live line on a terminal."""
+
+from __future__ import annotations
+
+import io
+import logging
+import warnings
+
+import pytest
+from rich.console import Console
+from rich.progress import Progress, TextColumn
+
+from engine.cli.screen import LiveScreen, PlainScreen, Stage, watching
+
+
+class Clock:
+    """Seconds that pass when they are told to."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def plain() -> tuple[PlainScreen, Clock, io.StringIO]:
+    clock, text = Clock(), io.StringIO()
+    return PlainScreen(Console(file=text, width=200), clock), clock, text
+
+
+def test_pace_counts_from_the_first_news() -> None:
+    clock = Clock()
+    stage = Stage("match", 1000, "dialogues", clock)
+    assert stage.at(500) == "match: 500/1,000 dialogues", "a resumed stage begins where it was left"
+    clock.now += 10
+    assert stage.at(500, "2 workers") == "match: 500/1,000 dialogues, 2 workers"
+    assert stage.at(600) == "match: 600/1,000 dialogues, 10 dialogues/s, 0:40 left"
+    clock.now += 90
+    assert stage.at(1000) == "match: 1,000/1,000 dialogues, 5 dialogues/s, 0:00 left"
+
+
+def test_a_stage_of_unknown_length_has_a_pace_and_no_end() -> None:
+    clock = Clock()
+    stage = Stage("train.txt", 0, "bytes", clock)
+    stage.at(0)
+    clock.now += 2
+    assert stage.at(4000) == "train.txt: 4,000 bytes, 2,000 bytes/s"
+
+
+def test_plain_lines_come_every_few_seconds_at_most() -> None:
+    screen, clock, text = plain()
+    screen.stage("learning", 100, "updates")
+    for done in range(1, 101):
+        clock.now += 0.5
+        screen.advance(done, "reward +1.00")
+    lines = text.getvalue().splitlines()
+    assert len(lines) == 10
+    assert lines[0] == "learning: 10/100 updates, 2 updates/s, 0:45 left, reward +1.00"
+
+
+def test_short_stages_are_passed_over_in_silence_and_words_are_kept() -> None:
+    screen, clock, text = plain()
+    for epoch in (1, 2):
+        screen.stage(f"epoch {epoch}", 3, "batches")
+        for done in (1, 2, 3):
+            clock.now += 0.5
+            screen.advance(done)
+        screen.say(f"epoch {epoch} [bold]done[/]")
+    assert text.getvalue() == "epoch 1 [bold]done[/]\nepoch 2 [bold]done[/]\n"
+
+
+def test_a_live_line_shows_one_stage_at_a_time() -> None:
+    text = io.StringIO()
+    console = Console(file=text, force_terminal=True, width=100)
+    with Progress(TextColumn("{task.description}", markup=False), console=console) as line:
+        screen = LiveScreen(line)
+        screen.stage("first", 3, "updates")
+        screen.advance(2, "so far")
+        screen.stage("second", 5, "updates")
+        screen.advance(4, "nearly")
+        screen.say("a line worth keeping")
+        assert [(task.description, task.completed) for task in line.tasks] == [("second: 4/5 updates, nearly", 4)]
+    assert "a line worth keeping" in text.getvalue()
+
+
+def test_a_terminal_gets_a_live_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with watching() as watcher:
+        assert isinstance(watcher, LiveScreen)
+        watcher.stage("learning", 3, "updates")
+        watcher.advance(3)
+    assert capsys.readouterr().out == ""
+
+
+def test_warnings_are_shown_while_a_job_is_watched_and_not_after(capsys: pytest.CaptureFixture[str]) -> None:
+    root = logging.getLogger()
+    before = list(root.handlers)
+    with watching():
+        logging.getLogger("engine.store.parts").warning("%s is damaged", "part-00001")
+        logging.getLogger("engine.store.parts").info("nothing to see")
+        logging.getLogger("ray.tune.utils.util").warning("Install something")
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            warnings.warn("a number overflowed", RuntimeWarning, stacklevel=1)
+    shown = capsys.readouterr().err
+    assert "warning: part-00001 is damaged\n" in shown
+    assert "a number overflowed" in shown
+    assert "nothing to see" not in shown
+    assert "Install something" not in shown
+    assert root.handlers == before

@@ -1,0 +1,158 @@
+"""Remote env runners: the same training as in one process, whether they live, die at work or die unnoticed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+import ray
+from ray.exceptions import RayError
+from torch import Tensor
+
+from engine.rllib.algorithm import MAX_REPLAYS
+from engine.rllib.env import ADVERSARY, TARGET
+from engine.rllib.state import learned_weights
+from engine.runtime.session import Session
+from envs.core.errors import ClusterError
+from policies.negotiator.speaker import load_model
+from tests.engine.rllib.trainings import SMALL, Recording, World
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
+
+PHASES = ("alive", "killed at work", "restarted", "killed unnoticed")
+RESTART_S = 90.0
+
+
+@dataclass
+class History:
+    """What happened in each update: the dialogues, and the weights after it in the learner and in every runner."""
+
+    played: list[dict[str, Any]] = field(default_factory=list)
+    learned: list[dict[str, Tensor]] = field(default_factory=list)
+    spoken_with: list[list[dict[str, dict[str, np.ndarray]]]] = field(default_factory=list)
+
+    def update(self, algorithm: Recording) -> None:
+        algorithm.train()
+        self.played.append(algorithm.played[-1])
+        self.learned.append(learned_weights(algorithm))
+        states = algorithm.env_runner_group.foreach_env_runner(lambda runner: runner.get_state()["rl_module"])
+        self.spoken_with.append(states)
+
+
+@pytest.fixture(scope="module")
+def alone(world: World, ray_session: Session) -> Iterator[History]:
+    """As many updates without any runner beside the process itself."""
+    algorithm = world.settings(kind=Recording).build_algo()
+    history = History()
+    for _ in PHASES:
+        history.update(algorithm)
+    yield history
+    algorithm.stop()
+
+
+@pytest.fixture(scope="module")
+def algorithm(world: World, ray_session: Session) -> Iterator[Recording]:
+    """A training with two remote runners."""
+    algorithm = world.settings(kind=Recording, env_runners=2).build_algo()
+    yield algorithm
+    algorithm.stop()
+
+
+@pytest.fixture(scope="module")
+def troubled(algorithm: Recording) -> History:
+    """The updates of `PHASES`, two runners playing and dying."""
+    actors = algorithm.env_runner_group._worker_manager.actors()
+    history = History()
+    history.update(algorithm)
+    first = pid(actors[1])
+    # The runner dies with its share of the next dialogues in its queue.
+    actors[1].apply.remote(lambda _: os.kill(os.getpid(), signal.SIGKILL))
+    history.update(algorithm)
+    wait_until_restarted(actors[1], first)
+    history.update(algorithm)
+    second = pid(actors[2])
+    os.kill(second, signal.SIGKILL)
+    # Restarted before RLlib calls it again, the runner looks as if nothing had happened, and has its first weights.
+    wait_until_restarted(actors[2], second)
+    assert algorithm.env_runner_group.num_healthy_remote_workers() == 2, "the death was meant to go unnoticed"
+    history.update(algorithm)
+    return history
+
+
+def pid(actor: Any) -> int:
+    return ray.get(actor.apply.remote(lambda _: os.getpid()), timeout=RESTART_S)
+
+
+def wait_until_restarted(actor: Any, former: int) -> None:
+    deadline = time.monotonic() + RESTART_S
+    while time.monotonic() < deadline:
+        try:
+            if pid(actor) != former:
+                return
+        except RayError:
+            time.sleep(0.2)
+    raise TimeoutError("the runner was not restarted")
+
+
+@pytest.mark.parametrize("number", range(len(PHASES)), ids=PHASES)
+def test_no_dialogue_is_lost_or_played_by_old_weights(alone: History, troubled: History, number: int) -> None:
+    size = SMALL.dialogues_per_update
+    played, expected = troubled.played[number], alone.played[number]
+    assert played["index"].tolist() == list(range(number * size, (number + 1) * size))
+    for name in ("contexts", "tokens", "lengths", "own", "points", "agreed", "turns", "forced"):
+        np.testing.assert_array_equal(played[name], expected[name], err_msg=name)
+
+
+@pytest.mark.parametrize("number", range(len(PHASES)), ids=PHASES)
+def test_every_update_makes_the_same_weights(alone: History, troubled: History, number: int) -> None:
+    for name, value in alone.learned[number].items():
+        assert value.equal(troubled.learned[number][name]), name
+
+
+@pytest.mark.parametrize("number", range(len(PHASES)), ids=PHASES)
+def test_all_runners_have_the_learners_newest_weights_and_the_frozen_target(
+    world: World, alone: History, troubled: History, number: int
+) -> None:
+    frozen = load_model(world.folder / TARGET).state_dict()
+    start = load_model(world.folder / ADVERSARY).state_dict()
+    for history in (alone, troubled):
+        for state in history.spoken_with[number]:
+            for name, value in history.learned[number].items():
+                np.testing.assert_array_equal(state[ADVERSARY][f"net.{name}"], value.numpy(), err_msg=name)
+            for name, value in frozen.items():
+                np.testing.assert_array_equal(state[TARGET][f"net.{name}"], value.numpy(), err_msg=name)
+        moved = history.learned[number]["decoder.weight"] - start["decoder.weight"]
+        assert moved.abs().max() > 1e-3
+
+
+def test_a_dead_runner_is_left_out_and_comes_back(troubled: History) -> None:
+    # This process' own runner, and the remote ones in service.
+    assert [len(states) for states in troubled.spoken_with] == [3, 2, 3, 3]
+
+
+def test_an_error_of_the_work_itself_ends_the_training_at_once(
+    algorithm: Recording, troubled: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(algorithm, "_scenario", lambda index: None)
+    with pytest.raises(AttributeError, match="context"):
+        algorithm.training_step()
+    assert algorithm.env_runner_group.num_healthy_remote_workers() == 2
+
+
+def test_runners_that_keep_failing_are_an_error(algorithm: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
+    attempts: list[int] = []
+
+    def nothing(indices: list[int]) -> list[dict[str, Any]]:
+        attempts.append(len(indices))
+        return []
+
+    monkeypatch.setattr(algorithm, "_dispatch", nothing)
+    with pytest.raises(ClusterError, match="keep failing"):
+        algorithm.training_step()
+    assert attempts == [SMALL.dialogues_per_update] * MAX_REPLAYS
