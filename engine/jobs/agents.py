@@ -46,22 +46,6 @@ def require_checkpoint(spec: str, option: str) -> Path:
     return folder
 
 
-def require_device(device: str, option: str) -> None:
-    """Makes sure that torch can compute on a device.
-
-    Raises:
-        ConfigError: it cannot, with what torch says.
-    """
-    import torch
-
-    try:
-        torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        what = f"{option} names a device that torch cannot use"
-        raise ConfigError(what, where=device, got=reason, fix="compute on the CPU") from None
-
-
 def vocabulary_of(spec: str) -> Vocabulary | None:
     """The vocabulary that an agent brings along: a checkpoint's own; None for agents that take any."""
     folder = checkpoint_folder(spec)

@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from engine.jobs.agents import HUMAN, checkpoint_folder, make_agent, require_checkpoint, require_device, shared_vocabulary
+from engine.jobs.agents import HUMAN, checkpoint_folder, make_agent, require_checkpoint, shared_vocabulary
 from engine.jobs.command import command_line
+from engine.jobs.device import require_device
 from engine.jobs.job import SUMMARY, Job, Result, Watcher
 from engine.metrics.negotiation import METRICS, negotiation_metrics
 from engine.runtime.pool import Progress

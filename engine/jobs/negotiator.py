@@ -6,8 +6,9 @@ import shlex
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from engine.jobs.agents import CHECKPOINT, require_device
+from engine.jobs.agents import CHECKPOINT
 from engine.jobs.command import command_line
+from engine.jobs.device import require_device, threads
 from engine.jobs.job import SUMMARY, Job, Result, Watcher
 from engine.metrics.statistics import Metric, count
 from engine.store.run_folder import RunFolder
@@ -91,8 +92,6 @@ def run(config: TrainNegotiatorConfig, path: Path, watcher: Watcher) -> Result:
     """Fits a negotiator, resuming exactly at the last finished epoch, and stores it as `checkpoint`."""
     if earlier := TRAIN_NEGOTIATOR.finished(config, path, watcher):
         return earlier
-    import torch
-
     from policies.checkpoint import Checkpoint
     from policies.negotiator.evaluation import evaluate
     from policies.negotiator.fit import Epoch, Fit
@@ -100,10 +99,12 @@ def run(config: TrainNegotiatorConfig, path: Path, watcher: Watcher) -> Result:
     from policies.negotiator.speaker import KIND
 
     require_device(config.device, "--device")
-    torch.set_num_threads(config.threads)
     corpus = load_corpus(config.corpus, config.data_root)
     train, validation, test = (corpus.splits[name] for name in ("train", "val", "test"))
-    with RunFolder.open(path, config, job=TRAIN_NEGOTIATOR.name, unchecked=TRAIN_NEGOTIATOR.unchecked) as folder:
+    with (
+        threads(config.threads),
+        RunFolder.open(path, config, job=TRAIN_NEGOTIATOR.name, unchecked=TRAIN_NEGOTIATOR.unchecked) as folder,
+    ):
         model = Negotiator(corpus.vocabulary, config.fit.sizes).to(config.device)
         fit = Fit(model, train, validation, config.fit, config.seed, path / STATE)
         if fit.history:

@@ -17,6 +17,7 @@ from typing import Any
 from engine.attacks.reinforce import ReinforceConfig
 from engine.jobs.agents import CHECKPOINT, require_checkpoint, shared_vocabulary
 from engine.jobs.command import command_line
+from engine.jobs.device import threads
 from engine.jobs.job import SUMMARY, Job, Result, Watcher
 from engine.metrics.statistics import Metric, mean
 from engine.runtime.session import connect
@@ -51,6 +52,8 @@ class TrainReinforceConfig:
     """Master seed."""
     env_runners: int = 0
     """Ray actors that play; 0 plays in this process."""
+    threads: int = 1
+    """CPU threads that learning, and dialogues played in this process, compute with."""
     save_every: int = 25
     """Updates between saved training states."""
     address: str = ""
@@ -61,10 +64,11 @@ class TrainReinforceConfig:
     def __post_init__(self) -> None:
         check(self, "seed", self.seed >= 0, "at least 0")
         check(self, "env_runners", self.env_runners >= 0, "at least 0")
+        check(self, "threads", self.threads >= 1, "at least 1")
         check(self, "save_every", self.save_every >= 1, "at least 1")
 
 
-UNCHECKED = ("env_runners", "address", "data_root", "save_every")
+UNCHECKED = ("env_runners", "threads", "address", "data_root", "save_every")
 
 
 def run(role: str, config: TrainReinforceConfig, path: Path, watcher: Watcher) -> Result:
@@ -88,6 +92,7 @@ def run(role: str, config: TrainReinforceConfig, path: Path, watcher: Watcher) -
     # Read here, so that a damaged one is found before a run is made and Ray is started.
     base, _ = load_model(learner), load_model(target)
     with (
+        threads(config.threads),
         RunFolder.open(path, config, job=job.name, unchecked=job.unchecked) as folder,
         connect(config.address or None, num_cpus=None if config.address else max(config.env_runners + 1, os.cpu_count() or 1)),
     ):
@@ -192,13 +197,25 @@ def _next_commands(role: str, config: TrainReinforceConfig, path: Path) -> tuple
 
 def lewis2017() -> TrainReinforceConfig:
     """Goal-based agent: own points, both sides choose, self-play scenarios, supervised guard (Lewis et al. 2017)."""
-    rule = ReinforceConfig(reward="points", complementary=False, scenarios="selfplay")
+    # With the whole centered reward and no KL, training settles on short, generous offers that everybody accepts.
+    rule = ReinforceConfig(
+        reward="points",
+        complementary=False,
+        scenarios="selfplay",
+        scaling="sign",
+        updates=1000,
+        learning_rate=3e-4,
+        kl_weight=0.5,
+        supervised_weight=0.5,
+    )
     return TrainReinforceConfig(target="runs/negotiator", corpus="dealornodeal", reinforce=rule)
 
 
 def cheng2019() -> TrainReinforceConfig:
     """RL attack: S_adv - S_ori, the target alone chooses (Cheng et al. 2019, section 4.1)."""
-    rule = ReinforceConfig(reward="advantage", complementary=True)
+    rule = ReinforceConfig(
+        reward="advantage", complementary=True, updates=1000, learning_rate=3e-4, kl_weight=0.5, supervised_weight=0.5
+    )
     return TrainReinforceConfig(target="runs/negotiator", corpus="dealornodeal", reinforce=rule)
 
 

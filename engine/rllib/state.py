@@ -45,7 +45,7 @@ def save(algorithm: DialogueReinforce, path: Path) -> None:
 
 
 def restore(algorithm: DialogueReinforce, path: Path) -> int:
-    """Puts a saved state into a freshly built algorithm.
+    """Puts a saved state into an algorithm of the same configuration, fresh or not.
 
     Returns:
         The iterations it has behind it.
@@ -64,7 +64,8 @@ def restore(algorithm: DialogueReinforce, path: Path) -> int:
     learner = state[COMPONENT_LEARNER]
     learner[COMPONENT_RL_MODULE][ADVERSARY] |= weights
     learner[COMPONENT_OPTIMIZER][_OPTIMISER]["state"]["state"] = entries
-    learner["weights_seq_no"] = counters["iteration"] + 1
+    # Runners take only what is newer than what they have.
+    learner["weights_seq_no"] += 1
     algorithm.learner_group.set_state(state)
     algorithm.baseline = RunningBaseline(**counters["baseline"])
     algorithm._iteration = counters["iteration"]

@@ -16,12 +16,13 @@ from engine.attacks.reinforce import DivergenceError, ReinforceConfig
 from engine.rllib import state
 from engine.rllib.env import ADVERSARY, TARGET
 from engine.runtime.session import Session
+from envs.core.seeds import derive_seed
 from envs.data.compiled import load_corpus
 from envs.data.vocabulary import SELECTION_ID
-from envs.negotiation.game import NegotiationGame, Utterances
+from envs.negotiation.game import NegotiationGame, Rules, Utterances, play
 from envs.negotiation.scenario import MAX_SELECTIONS
-from policies.negotiator.speaker import load_model
-from tests.engine.rllib.trainings import CORPUS, NAMES, SMALL, GameOfNames, Recording, World, best_items
+from policies.negotiator.speaker import NegotiatorAgent, load_agent, load_model
+from tests.engine.rllib.trainings import CORPUS, NAMES, SEED, SMALL, GameOfNames, Recording, World, best_items
 
 pytestmark = pytest.mark.ray
 
@@ -92,13 +93,24 @@ def test_an_update_moves_the_learner_alone_and_reaches_the_runner(world: World, 
         assert value.equal(learner[name]), name
 
 
-def test_the_next_dialogues_are_spoken_with_the_new_weights(build: Build) -> None:
-    moved, still = build(ALONE), build(replace(ALONE, learning_rate=1e-12))
-    for algorithm in (moved, still):
-        train(algorithm, 2)
-    for name in ("tokens", "points"):
-        np.testing.assert_array_equal(moved.played[0][name], still.played[0][name])
-    assert moved.played[1]["tokens"].tolist() != still.played[1]["tokens"].tolist()
+def test_the_next_dialogues_are_spoken_with_the_new_weights(world: World, build: Build) -> None:
+    algorithm = build()
+    algorithm.train()
+    model = load_model(world.folder / ADVERSARY)
+    model.load_state_dict(state.learned_weights(algorithm))
+    algorithm.train()
+    played = algorithm.played[1]
+    for agent, spoken in ((model, True), (load_model(world.folder / ADVERSARY), False)):
+        game = game_of(algorithm, played["index"].tolist())
+        play(game, (NegotiatorAgent(agent, "again", SMALL.temperature), load_agent(world.folder / TARGET, temperature=1.0)))
+        assert np.array_equal(game.tokens[0, :, : played["tokens"].shape[1]], played["tokens"]) == spoken
+
+
+def game_of(algorithm: Recording, indices: list[int]) -> NegotiationGame:
+    """The dialogues of those indices, not yet played."""
+    seeds = [derive_seed(SEED, "training dialogue", index) for index in indices]
+    rules = Rules(max_turns=SMALL.max_turns, complementary=SMALL.complementary)
+    return NegotiationGame([algorithm._scenario(index) for index in indices], seeds, algorithm.config.env_config["vocabulary"], rules)
 
 
 def test_no_two_updates_play_the_same_dialogue(build: Build) -> None:
@@ -192,6 +204,19 @@ def test_a_resumed_training_goes_on_as_if_never_interrupted(name: str, saved_aft
     assert ends[0][1] == ends[1][1]
     assert ends[0][0].keys() == ends[1][0].keys()
     assert all(value.equal(ends[1][0][key]) for key, value in ends[0][0].items())
+
+
+def test_a_state_can_be_put_back_into_a_training_that_went_on(build: Build, tmp_path: Path) -> None:
+    algorithm = build()
+    train(algorithm, 2)
+    state.save(algorithm, tmp_path / "state")
+    train(algorithm, 2)
+    once, learned = algorithm.played[2:], state.learned_weights(algorithm)
+    state.restore(algorithm, tmp_path / "state")
+    train(algorithm, 2)
+    for played, again in zip(once, algorithm.played[4:], strict=True):
+        np.testing.assert_array_equal(played["tokens"], again["tokens"])
+    assert distance(state.learned_weights(algorithm), learned) == 0
 
 
 class Ruined(Recording):
