@@ -27,7 +27,7 @@ from torch import nn
 
 from benchmarks.measure import Clock, run
 from benchmarks.weights import EMBEDDED, negotiator, store
-from engine.attacks.reinforce import ReinforceConfig
+from engine.attacks.settings import ReinforceConfig
 from engine.jobs.reinforce import cheng2019
 from envs.core.errors import ConfigError
 from envs.core.seeds import derive_seed, stream

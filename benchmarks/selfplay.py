@@ -29,7 +29,8 @@ from policies.negotiator.speaker import NegotiatorAgent, load_agent
 
 SEED = 1
 NUM_WORKERS = 2
-_ROUNDS = 4
+_PATIENCE_S = 300.0
+"""After which a worker that has not answered counts as dead."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,14 +47,14 @@ class Options:
     """Of the word distribution."""
 
     @property
-    def reference_dialogues(self) -> int:
-        """How many dialogues the reference plays in each of four rounds."""
-        return 40 if self.quick else 250
+    def rounds(self) -> int:
+        """Batches that ours plays, by turns with the reference."""
+        return 4 if self.quick else 16
 
     @property
-    def batches(self) -> int:
-        """How many batches ours plays in each round."""
-        return 1 if self.quick else 4
+    def reference_dialogues(self) -> int:
+        """How many dialogues of each batch the reference plays too."""
+        return min(40 if self.quick else 60, self.batch)
 
 
 def deal(indices: range, vocabulary: Vocabulary) -> NegotiationGame:
@@ -79,21 +80,18 @@ def measure(options: Options) -> dict[str, Any]:
     play_plainly(deal(range(1), vocabulary), 0, plain)
     ours, reference = Clock(), Clock()
     num_ours = num_reference = num_same = num_tokens = num_turns = 0
-    for turn in range(_ROUNDS):
-        start = turn * options.batches * options.batch
-        for batch in range(options.batches):
-            indices = range(start + batch * options.batch, start + (batch + 1) * options.batch)
-            with ours.running():
-                game = play(deal(indices, vocabulary), (agent, agent))
-            num_ours += len(game)
-            num_tokens += int(game.num_tokens.sum())
-            num_turns += int(game.num_turns.sum())
-            share = _share(options.reference_dialogues, batch, options.batches)
-            fresh = deal(indices[:share], vocabulary)
-            with reference.running():
-                played = [play_plainly(fresh, row, plain) for row in range(share)]
-            num_reference += share
-            num_same += sum(same(game, row, result) for row, result in enumerate(played))
+    for number in range(options.rounds):
+        indices = range(number * options.batch, (number + 1) * options.batch)
+        with ours.running():
+            game = play(deal(indices, vocabulary), (agent, agent))
+        num_ours += len(game)
+        num_tokens += int(game.num_tokens.sum())
+        num_turns += int(game.num_turns.sum())
+        fresh = deal(indices[: options.reference_dialogues], vocabulary)
+        with reference.running():
+            played = [play_plainly(fresh, row, plain) for row in range(len(fresh))]
+        num_reference += len(fresh)
+        num_same += sum(same(game, row, result) for row, result in enumerate(played))
     rate, reference_rate = num_ours / ours.cpu_s, num_reference / reference.cpu_s
     wall_rate, workers_rate = num_ours / ours.wall_s, _on_workers(model, options)
     return {
@@ -113,10 +111,6 @@ def measure(options: Options) -> dict[str, Any]:
     }
 
 
-def _share(total: int, place: int, places: int) -> int:
-    return total * (place + 1) // places - total * place // places
-
-
 def _on_workers(model: Negotiator, options: Options) -> float:
     """Dialogues a second on the wall of two processes that play at the same time; their start does not count."""
     context = multiprocessing.get_context("spawn")
@@ -129,21 +123,21 @@ def _on_workers(model: Negotiator, options: Options) -> float:
         ]
         for worker in workers:
             worker.start()
-        times = [results.get() for _ in workers]
+        times = [results.get(timeout=_PATIENCE_S) for _ in workers]
         for worker in workers:
             worker.join()
     seconds = max(end for _, end in times) - min(start for start, _ in times)
-    return NUM_WORKERS * _ROUNDS * options.batches * options.batch / seconds
+    return NUM_WORKERS * options.rounds * options.batch / seconds
 
 
 def _work(folder: Path, options: Options, number: int, barrier: Barrier, results: Queue[tuple[float, float]]) -> None:
     torch.set_num_threads(1)
     agent = load_agent(folder, temperature=options.temperature)
     play(deal(range(8), agent.vocabulary), (agent, agent))
-    barrier.wait()
+    barrier.wait(_PATIENCE_S)
     start = time.monotonic()
-    for batch in range(_ROUNDS * options.batches):
-        first = (number * _ROUNDS * options.batches + batch) * options.batch
+    for turn in range(options.rounds):
+        first = (number * options.rounds + turn) * options.batch
         play(deal(range(first, first + options.batch), agent.vocabulary), (agent, agent))
     results.put((start, time.monotonic()))
 

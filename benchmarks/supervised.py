@@ -30,8 +30,9 @@ from envs.core.seeds import derive_seed, stream
 from envs.data.compiled import Split, load_corpus
 from policies.negotiator.batches import Batch, make_batch, shuffled
 from policies.negotiator.evaluation import evaluate
-from policies.negotiator.fit import Epoch, Fit, FitConfig
+from policies.negotiator.fit import Epoch, Fit
 from policies.negotiator.model import Negotiator, supervised_loss, word_nll
+from policies.negotiator.settings import FitConfig
 
 SEED = 1
 MOST_DIFFERENCE = 1e-4

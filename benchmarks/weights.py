@@ -13,8 +13,9 @@ import numpy as np
 
 from envs.data.compiled import Split, load_corpus
 from policies.checkpoint import Checkpoint
-from policies.negotiator.fit import Epoch, Fit, FitConfig
+from policies.negotiator.fit import Epoch, Fit
 from policies.negotiator.model import Negotiator
+from policies.negotiator.settings import FitConfig
 from policies.negotiator.speaker import KIND, load_model
 
 EMBEDDED = "embedded"

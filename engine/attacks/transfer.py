@@ -60,7 +60,7 @@ class TransferAgent:
         if not sentences:
             raise ConfigError(
                 "the transfer attack has no sentence to plug in",
-                fix="collect from a run whose adversary wins, lower --min-advantage, or give --sentence TEXT",
+                fix="name a stronger attack in transfer.source, lower transfer.min_advantage, or give transfer.sentence",
             )
         self.name = f"transfer through {speaker.name}"
         self.vocabulary: Vocabulary = speaker.vocabulary

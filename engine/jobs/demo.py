@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from engine.attacks.reinforce import ReinforceConfig
+from engine.attacks.settings import ReinforceConfig
 from engine.jobs import negotiator, reinforce
 from engine.jobs.attack import ATTACK_RL, AttackConfig
 from engine.jobs.command import command_line
@@ -24,7 +24,7 @@ from engine.metrics.statistics import Estimate, Metric, paired_difference
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK
 from envs.core.config import check
-from policies.negotiator.fit import FitConfig
+from policies.negotiator.settings import FitConfig
 
 STAGES = ("target", "adversary", "selfplay", "attack")
 """Names of the stages, in the order in which they are done; also of their folders."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from engine.jobs.agents import CHECKPOINT
 from engine.jobs.command import command_line
@@ -14,9 +15,10 @@ from engine.metrics.statistics import Metric, count
 from engine.store.run_folder import RunFolder
 from envs.core.config import check
 from envs.data.compiled import load_corpus
-from policies.negotiator.evaluation import Fitness
-from policies.negotiator.fit import FitConfig
-from policies.negotiator.model import NegotiatorSizes
+from policies.negotiator.settings import FitConfig, NegotiatorSizes
+
+if TYPE_CHECKING:
+    from policies.negotiator.evaluation import Fitness
 
 STATE = "training.safetensors"
 LOWER, HIGHER = "lower: better", "higher: better"

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from engine.attacks.reinforce import ReinforceConfig
+from engine.attacks.settings import ReinforceConfig
 from engine.jobs.agents import CHECKPOINT, require_checkpoint, shared_vocabulary
 from engine.jobs.command import command_line
 from engine.jobs.device import threads

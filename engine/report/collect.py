@@ -102,10 +102,12 @@ def collect_run(run_dir: Path) -> ReportData:
         prefix = f"{name}/" if name else ""
         config |= _flat(run.config, f"{name}." if name else "")
         files += [(prefix + path, what) for path, what in _files(run.path)]
+    # What a run of several stages measured is in its stages; shown twice it would look like one more match.
+    shown = {name: run for name, run in stages.items() if name or len(stages) == 1}
     return ReportData(
         title=about.get("title", run_dir.resolve().name),
         lead=about.get("description", ""),
-        sections=[section for name, run in stages.items() if (section := _section(name, run))],
+        sections=[section for name, run in shown.items() if (section := _section(name, run))],
         curves=[curve for name, run in stages.items() for curve in _curves(name, run)],
         commands=commands,
         files=files,

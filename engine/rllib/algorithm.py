@@ -22,7 +22,8 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
 from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, LEARNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME
 
-from engine.attacks.reinforce import ReinforceConfig, RunningBaseline, discounted_returns
+from engine.attacks.reinforce import RunningBaseline, discounted_returns
+from engine.attacks.settings import ReinforceConfig
 from engine.rllib.env import ADVERSARY, AGENTS, NegotiationMultiAgentEnv
 from engine.rllib.learner import DialogueLearner
 from engine.rllib.module import NegotiatorModule

@@ -14,7 +14,8 @@ from ray.rllib.core.learner.torch.torch_learner import TorchLearner
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
 from torch import Tensor
 
-from engine.attacks.reinforce import DivergenceError, ReinforceConfig, entropy, kl_to_reference, policy_gradient_loss
+from engine.attacks.reinforce import DivergenceError, entropy, kl_to_reference, policy_gradient_loss
+from engine.attacks.settings import ReinforceConfig
 from envs.core.seeds import derive_seed
 from policies.negotiator.speaker import load_model
 

@@ -38,13 +38,15 @@ class Vocabulary:
 
     def __post_init__(self) -> None:
         if self.words[:4] != SPECIALS:
-            raise DataError("a vocabulary must start with the four specials", got=self.words[:4], fix=f"put {SPECIALS} in front")
+            fix = f"put {SPECIALS} in front"
+            raise DataError("a vocabulary must start with the four specials", got=self.words[:4], fix=fix)
         if len(set(self.words)) != len(self.words):
             twice = [word for word, count in Counter(self.words).items() if count > 1]
             raise DataError("a vocabulary holds a word twice", got=twice[:5], fix="remove the repeated words")
         for marker in (YOU, THEM):
             if marker not in self.index:
-                raise DataError(f"a negotiation vocabulary lacks the speaker marker {marker!r}", fix="train on a corpus with both speakers")
+                fix = "train on a corpus with both speakers"
+                raise DataError(f"a negotiation vocabulary lacks the speaker marker {marker!r}", fix=fix)
 
     @classmethod
     def build(cls, sentences: Iterable[Sequence[str]], threshold: int) -> Vocabulary:
@@ -71,10 +73,12 @@ class Vocabulary:
 
     @cached_property
     def you_id(self) -> int:
+        """Id of the marker of one's own turns."""
         return self.index[YOU]
 
     @cached_property
     def them_id(self) -> int:
+        """Id of the marker of the partner's turns."""
         return self.index[THEM]
 
     @cached_property

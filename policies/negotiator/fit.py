@@ -15,65 +15,24 @@ import logging
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
-from envs.core.config import check
 from envs.core.errors import ConfigError
 from envs.core.seeds import derive_seed, stream
 from policies.checkpoint import flatten_optimiser, load_state, restore_optimiser, save_state
 from policies.negotiator.batches import Batch, Dialogues, shuffled
 from policies.negotiator.evaluation import Fitness, evaluate
-from policies.negotiator.model import Negotiator, NegotiatorSizes, supervised_loss, word_nll
+from policies.negotiator.model import Negotiator, supervised_loss, word_nll
+from policies.negotiator.settings import FitConfig
 
 log = logging.getLogger(__name__)
 
 DIVERGED = 100.0
 """Loss in nats that no model has which still learns: guessing costs the logarithm of the number of words."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class FitConfig:
-    """How a negotiator is fitted to a corpus."""
-
-    sizes: NegotiatorSizes = field(default_factory=NegotiatorSizes)
-    """Widths of the layers."""
-    optimiser: Literal["adam", "sgd"] = "adam"
-    """Adam (fast recipe) or SGD with Nesterov momentum (released recipe)."""
-    learning_rate: float = 2e-3
-    """Step size before annealing."""
-    momentum: float = 0.1
-    """Momentum of SGD; Adam ignores it."""
-    batch_size: int = 32
-    """Dialogues per step."""
-    clip: float = 0.5
-    """Largest norm of the whole gradient."""
-    selection_weight: float = 0.5
-    """Weight of the selection loss beside the word loss."""
-    max_epochs: int = 16
-    """Epochs at the full rate."""
-    patience: int = 16
-    """Stop the full-rate stage after this many epochs without a better validation selection loss."""
-    anneal_divisor: float = 5.0
-    """The rate is divided by this before each annealing epoch."""
-    anneal_floor: float = 0.01
-    """Annealing ends when the rate falls below this share of the full rate."""
-    precision: Literal["float32", "bfloat16"] = "float32"
-    """Precision of matrix products in training; weights and states stay float32."""
-
-    def __post_init__(self) -> None:
-        check(self, "learning_rate", self.learning_rate > 0, "above 0")
-        check(self, "momentum", 0 <= self.momentum < 1, "0 <= momentum < 1")
-        check(self, "batch_size", self.batch_size >= 1, "at least 1")
-        check(self, "clip", self.clip > 0, "above 0")
-        check(self, "selection_weight", self.selection_weight >= 0, "at least 0")
-        check(self, "max_epochs", self.max_epochs >= 1, "at least 1")
-        check(self, "patience", self.patience >= 1, "at least 1")
-        check(self, "anneal_divisor", self.anneal_divisor > 1, "above 1")
-        check(self, "anneal_floor", 0 < self.anneal_floor <= 1, "0 < anneal_floor <= 1")
 
 
 @dataclass(frozen=True)

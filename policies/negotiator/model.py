@@ -14,47 +14,16 @@ Departures:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from envs.core.config import check
-from envs.data.vocabulary import PAD_ID, Vocabulary
+from envs.data.vocabulary import Vocabulary
 from envs.negotiation.scenario import DISAGREE_ID, DISCONNECT_ID, ITEM_TOKENS, NUM_ITEMS, TOTAL_VALUE
 from policies.gru import GRU, flip_by_length, recur
+from policies.negotiator.settings import NegotiatorSizes
 
 NUM_HEADS = 2 * NUM_ITEMS
-
-
-@dataclass(frozen=True, kw_only=True)
-class NegotiatorSizes:
-    """Widths of the negotiation agent's layers; the defaults are the published ones."""
-
-    embed_word: int = 256
-    """Width of the word embedding."""
-    embed_context: int = 64
-    """Width of the embeddings of counts and values."""
-    hidden_context: int = 64
-    """Width of the encoded scenario."""
-    hidden_language: int = 128
-    """State of the language model."""
-    hidden_attention: int = 256
-    """Width of the selection module's attention."""
-    hidden_selection: int = 256
-    """State of each direction of the selection module."""
-    dropout: float = 0.5
-    """Share of inputs dropped in training, in [0, 1)."""
-    init_range: float = 0.1
-    """Weights start uniform in plus or minus this."""
-
-    def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if name not in ("dropout", "init_range"):
-                check(self, name, value >= 1, "at least 1")
-        check(self, "dropout", 0 <= self.dropout < 1, "0 <= dropout < 1")
-        check(self, "init_range", self.init_range > 0, "above 0")
 
 
 class Negotiator(nn.Module):
@@ -188,5 +157,3 @@ def supervised_loss(
     words, selection = nll_BT.mean(), selection_loss(choice_B6K, outputs_B6)
     return words + selection_weight * selection, words, selection
 
-
-__all__ = ["NUM_HEADS", "PAD_ID", "Negotiator", "NegotiatorSizes", "selection_loss", "supervised_loss", "word_nll"]

@@ -20,7 +20,8 @@ from envs.negotiation.game import SideView, Utterances
 from envs.negotiation.scenario import legal_selections
 from policies.checkpoint import Checkpoint
 from policies.negotiator.inference import Tables
-from policies.negotiator.model import Negotiator, NegotiatorSizes
+from policies.negotiator.model import Negotiator
+from policies.negotiator.settings import NegotiatorSizes
 
 KIND = "negotiator"
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from torch.distributions import Categorical, kl_divergence
 
 from engine.attacks.reinforce import (
-    ReinforceConfig,
     RunningBaseline,
     discounted_returns,
     entropy,
@@ -20,6 +19,7 @@ from engine.attacks.reinforce import (
     policy_gradient_loss,
     policy_log_probs,
 )
+from engine.attacks.settings import ReinforceConfig
 from envs.core.config import from_dict
 from envs.core.errors import ConfigError
 

@@ -15,7 +15,8 @@ from envs.core.seeds import stream
 from envs.data.vocabulary import SELECTION
 from envs.negotiation.game import SPEAK, NegotiationGame, Rules, play
 from envs.negotiation.scenario import random_scenario
-from policies.negotiator.model import Negotiator, NegotiatorSizes
+from policies.negotiator.model import Negotiator
+from policies.negotiator.settings import NegotiatorSizes
 from policies.negotiator.speaker import NegotiatorAgent
 from tests.envs.negotiation.agents import VOCABULARY, Reader
 
@@ -24,7 +25,7 @@ OTHERS = ("i want the hat", "no ball")
 TALK = Reader(("the book .", "the hat .", "the ball .", "i want", "deal ."))
 RULES = Rules(max_turns=12, max_words=8, max_tokens=128)
 SIZES = NegotiatorSizes(
-    embed_word=12, embed_context=8, hidden_context=8, hidden_language=16, hidden_attention=8, hidden_selection=8, init_range=0.4
+    embed_word=12, embed_context=8, hidden_context=8, hidden_language=16, hidden_attention=8, hidden_selection=8, init_range=1.5
 )
 
 

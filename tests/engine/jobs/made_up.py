@@ -11,15 +11,15 @@ from typing import Any
 
 import torch
 
-from engine.attacks.reinforce import ReinforceConfig
+from engine.attacks.settings import ReinforceConfig
 from engine.jobs.reinforce import TrainReinforceConfig
 from engine.store.run_folder import RunFolder
 from envs.data.compiled import load_corpus
 from envs.data.vocabulary import Vocabulary
 from envs.negotiation.wording import bargainer_vocabulary
 from policies.checkpoint import Checkpoint
-from policies.negotiator.fit import FitConfig
-from policies.negotiator.model import Negotiator, NegotiatorSizes
+from policies.negotiator.model import Negotiator
+from policies.negotiator.settings import FitConfig, NegotiatorSizes
 from policies.negotiator.speaker import KIND
 from tests.envs.data import made_up
 

@@ -12,7 +12,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.attacks.reinforce import DivergenceError, ReinforceConfig
+from engine.attacks.reinforce import DivergenceError
+from engine.attacks.settings import ReinforceConfig
 from engine.rllib import state
 from engine.rllib.env import ADVERSARY, TARGET
 from engine.runtime.session import Session
@@ -110,7 +111,8 @@ def game_of(algorithm: Recording, indices: list[int]) -> NegotiationGame:
     """The dialogues of those indices, not yet played."""
     seeds = [derive_seed(SEED, "training dialogue", index) for index in indices]
     rules = Rules(max_turns=SMALL.max_turns, complementary=SMALL.complementary)
-    return NegotiationGame([algorithm._scenario(index) for index in indices], seeds, algorithm.config.env_config["vocabulary"], rules)
+    scenarios = [algorithm._scenario(index) for index in indices]
+    return NegotiationGame(scenarios, seeds, algorithm.config.env_config["vocabulary"], rules)
 
 
 def test_no_two_updates_play_the_same_dialogue(build: Build) -> None:

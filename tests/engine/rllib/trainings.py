@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from engine.attacks.reinforce import ReinforceConfig
+from engine.attacks.settings import ReinforceConfig
 from engine.rllib.algorithm import DialogueReinforce, DialogueReinforceConfig
 from engine.rllib.env import ADVERSARY, AGENTS, TARGET
 from envs.data.compiled import load_corpus
 from envs.data.vocabulary import EOS_ID, Vocabulary
 from policies.checkpoint import Checkpoint
-from policies.negotiator.model import Negotiator, NegotiatorSizes
+from policies.negotiator.model import Negotiator
+from policies.negotiator.settings import NegotiatorSizes
 from policies.negotiator.speaker import KIND
 from tests.envs.data import made_up
 

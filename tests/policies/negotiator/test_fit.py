@@ -16,8 +16,9 @@ from torch import Tensor
 from envs.core.errors import CheckpointError, ConfigError
 from policies.negotiator.batches import by_length, make_batch
 from policies.negotiator.evaluation import evaluate
-from policies.negotiator.fit import Epoch, Fit, FitConfig
+from policies.negotiator.fit import Epoch, Fit
 from policies.negotiator.model import Negotiator, word_nll
+from policies.negotiator.settings import FitConfig
 from tests.policies.negotiator.made_up import TINY, VOCABULARY, MadeUp, dialogues
 
 TRAIN, VALIDATION = dialogues(40, seed=1), dialogues(20, seed=2)
