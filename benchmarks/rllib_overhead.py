@@ -1,6 +1,6 @@
 """What RLlib costs: where the seconds of training an adversary go, and the same training as a plain loop.
 
-The adversary of `parley train adversary` learns through `engine/rllib` in this process; every call that computes with a
+An adversary learns as `parley train adversary` lets it, through `engine/rllib` in this process; every call that computes with a
 network is clocked by itself, and so is what stands around it. The plain loop plays the same dialogues, forms the same
 loss by hand and takes the same steps with the same optimiser. As every random number is named by the seed, both must
 arrive at the same weights.
@@ -11,6 +11,7 @@ training; "ratio" is plain seconds / RLlib seconds, at most about 1.
 
 from __future__ import annotations
 
+import copy
 import tempfile
 import time
 from collections import defaultdict
@@ -28,7 +29,6 @@ from torch import nn
 from benchmarks.measure import Clock, run
 from benchmarks.weights import EMBEDDED, negotiator, store
 from engine.attacks.settings import ReinforceConfig
-from engine.jobs.reinforce import cheng2019
 from envs.core.errors import ConfigError
 from envs.core.seeds import derive_seed, stream
 from envs.data.compiled import Corpus, load_corpus
@@ -39,6 +39,17 @@ from policies.negotiator.model import Negotiator, supervised_loss, word_nll
 from policies.negotiator.speaker import NegotiatorAgent, load_model
 
 SEED = 1
+RULE = ReinforceConfig(
+    reward="advantage",
+    complementary=True,
+    scaling="none",
+    optimiser="adam",
+    learning_rate=3e-4,
+    supervised_weight=0.5,
+    kl_weight=0.5,
+    scenarios="random",
+)
+"""The RL attack with both guards against language drift; `PlainLoop` writes the same out by hand."""
 MODEL_SPANS = ("speaking", "training_forward", "training_backward")
 _SELECTION_WEIGHT = 0.5
 
@@ -127,13 +138,14 @@ class PlainLoop:
     Args:
         learner: learns from its present weights.
         partner: stays as it is.
-        rule: the learning rule; the reward is the advantage.
+        rule: its sizes, rates and weights; what kind of rule it is, is written out here.
         corpus: of the supervised guard.
     """
 
     def __init__(self, learner: Negotiator, partner: Negotiator, rule: ReinforceConfig, corpus: Corpus) -> None:
         self.learner, self.rule, self.corpus = learner, rule, corpus
         self.partner = NegotiatorAgent(partner, "partner", rule.temperature)
+        self.reference = copy.deepcopy(learner).requires_grad_(False)
         self.optimiser = torch.optim.Adam(learner.parameters(), lr=rule.learning_rate)
         self.rewards: list[float] = []
         self.iteration = 0
@@ -180,13 +192,24 @@ class PlainLoop:
         return own, returns
 
     def _policy_loss(self, game: NegotiationGame, own: np.ndarray, returns: np.ndarray) -> torch.Tensor:
+        """REINFORCE and the divergence from the reference on the words that the learner drew."""
         tokens, mine = torch.from_numpy(game.tokens[0, :, : own.shape[1]]), torch.from_numpy(own)
         contexts = torch.from_numpy(np.ascontiguousarray(game.contexts[0]))
-        states = self.learner.read(tokens, self.learner.encode_context(contexts))
-        logits = self.learner.word_logits(states[:, :-1][mine[:, 1:]]) / self.rule.temperature
-        logits[:, list(self.learner.vocabulary.unspeakable_ids)] = -torch.inf
-        log_probs = logits.log_softmax(1).gather(1, tokens[mine].unsqueeze(1)).squeeze(1)
-        return -(log_probs * torch.from_numpy(returns)[mine]).sum() / len(game)
+        speaking = self._log_probs(self.learner, contexts, tokens, mine)
+        with torch.no_grad():
+            reference = self._log_probs(self.reference, contexts, tokens, mine)
+        log_probs = speaking.gather(1, tokens[mine].unsqueeze(1)).squeeze(1)
+        difference = (speaking - reference).masked_fill(torch.isinf(speaking), 0.0)
+        divergence = (speaking.exp() * difference).sum(1).mean()
+        return -(log_probs * torch.from_numpy(returns)[mine]).sum() / len(game) + self.rule.kl_weight * divergence
+
+    def _log_probs(
+        self, model: Negotiator, contexts: torch.Tensor, tokens: torch.Tensor, mine: torch.Tensor
+    ) -> torch.Tensor:
+        states = model.read(tokens, model.encode_context(contexts))
+        logits = model.word_logits(states[:, :-1][mine[:, 1:]]) / self.rule.temperature
+        logits[:, list(model.vocabulary.unspeakable_ids)] = -torch.inf
+        return logits.log_softmax(1)
 
     def _corpus_loss(self) -> torch.Tensor:
         train = self.corpus.splits["train"]
@@ -200,7 +223,7 @@ def measure(options: Options) -> dict[str, Any]:
     """Trains both by turns and compares their weights."""
     from engine.runtime.session import connect
 
-    corpus, rule = load_corpus(options.corpus, options.data_root), cheng2019().reinforce
+    corpus, rule = load_corpus(options.corpus, options.data_root), RULE
     model = negotiator(options.checkpoint)
     if model.vocabulary.digest != corpus.vocabulary.digest:
         raise ConfigError(

@@ -79,7 +79,7 @@ class DialogueEnvRunner(EnvRunner, Checkpointable):
             "contexts": game.contexts[0].copy(),
             "tokens": game.tokens[0, :, :width].copy(),
             "lengths": game.num_tokens.copy(),
-            "own": _drawn_words(game.authors[:, :width] == 0, game.rules.max_words),
+            "own": game.authors[:, :width] == 0,
             "points": game.points.copy(),
             "agreed": game.agreed.copy(),
             "turns": game.num_turns.copy(),
@@ -133,17 +133,6 @@ class DialogueEnvRunner(EnvRunner, Checkpointable):
     def weights_seq_no(self) -> int:
         """Sequence number of the weights in use."""
         return self._weights_seq_no
-
-
-def _drawn_words(own_NT: np.ndarray, max_words: int) -> np.ndarray:
-    """The learner's words less every `<eos>` with which the game closed an utterance that had reached its limit.
-
-    Nobody drew those, so their log-probabilities have no place in the policy gradient.
-    """
-    columns = np.arange(own_NT.shape[1])
-    # A marker, which is nobody's, stands before each utterance.
-    markers = np.maximum.accumulate(np.where(own_NT, -1, columns), axis=1)
-    return own_NT & (columns - markers <= max_words)
 
 
 class _Clocked:

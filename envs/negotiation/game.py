@@ -6,7 +6,7 @@ turns until one of them is exactly `<selection>`, then both sides choose, then p
 Shapes: B dialogues, T = `Rules.max_tokens`, n = number of rows passed, L = width of an utterance array.
 
 Rules and where they come from:
-  * An utterance ends at its first `<eos>` or `<selection>`, or after `max_words` tokens (`<eos>` is then appended).
+  * An utterance ends at its first `<eos>` or `<selection>`, or after `max_words` tokens (an `<eos>` of nobody's follows).
   * `<selection>` after other words ends the utterance, not the dialogue (released code of Lewis et al.).
   * `<pad>`, `YOU:` and `THEM:` inside an utterance are dropped and counted: they would let a speaker forge the
     transcript. An utterance with nothing left is a bare `<eos>`. `<unk>` is kept (people use unknown words).
@@ -129,7 +129,7 @@ class NegotiationGame:
         self.tokens = np.full((2, size, width), PAD_ID, dtype=np.int64)
         """Each side's view of the dialogue (2, B, T): the same words, `YOU:` and `THEM:` exchanged."""
         self.authors = np.full((size, width), NOBODY, dtype=np.int8)
-        """Who wrote each token (B, T): side 0, side 1, or nobody (markers and forced words)."""
+        """Who wrote each token (B, T): side 0, side 1, or nobody (markers, forced words, an `<eos>` that the game added)."""
         self.num_tokens = np.zeros(size, dtype=np.int64)
         self.num_turns = np.zeros(size, dtype=np.int64)
         self.phase = np.full(size, SPEAK, dtype=np.int8)
@@ -163,9 +163,10 @@ class NegotiationGame:
     def say(self, rows: np.ndarray, utterances: Utterances) -> None:
         """The side to move says its utterance in each of the dialogues `rows` (distinct, all in phase `SPEAK`)."""
         assert (self.phase[rows] == SPEAK).all(), "only open dialogues take utterances"
-        tokens, lengths = self._legal(rows, utterances)
+        tokens, lengths, closed = self._legal(rows, utterances)
         speakers = self.to_move[rows]
         self._append(rows, speakers, tokens, lengths, speakers)
+        self.authors[rows[closed], self.num_tokens[rows[closed]] - 1] = NOBODY
         self.num_turns[rows] += 1
         ended = (lengths == 1) & (tokens[:, 0] == SELECTION_ID)
         self.phase[rows[ended]] = SELECT
@@ -218,8 +219,11 @@ class NegotiationGame:
                 turns[-1][1].append(self.vocabulary.words[i])
         return turns
 
-    def _legal(self, rows: np.ndarray, utterances: Utterances) -> tuple[np.ndarray, np.ndarray]:
-        """Utterances with illegal tokens dropped and exactly one end; the common clean case stays vectorised."""
+    def _legal(self, rows: np.ndarray, utterances: Utterances) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Utterances with illegal tokens dropped and exactly one end, and which of them (n,) the game had to close.
+
+        The common clean case stays vectorised.
+        """
         tokens, lengths = utterances.tokens[:, : self.rules.max_words], np.minimum(utterances.lengths, self.rules.max_words)
         columns = np.arange(tokens.shape[1])
         spoken = columns < lengths[:, None]
@@ -227,8 +231,9 @@ class NegotiationGame:
         forbidden = spoken & np.isin(tokens, (PAD_ID, self.vocabulary.you_id, self.vocabulary.them_id))
         clean = (lengths > 0) & (spoken & is_end).sum(1).__eq__(1) & ~forbidden.any(1)
         clean &= is_end[np.arange(len(tokens)), np.maximum(lengths - 1, 0)]
+        closed = np.zeros(len(tokens), dtype=bool)
         if clean.all():
-            return tokens, lengths
+            return tokens, lengths, closed
         tokens = np.concatenate([tokens, np.full((len(tokens), 1), PAD_ID, dtype=np.int64)], axis=1)
         lengths = lengths.copy()
         for i in np.flatnonzero(~clean).tolist():
@@ -237,12 +242,13 @@ class NegotiationGame:
             said = words[: len(words) if end is None else end + 1]
             kept = [word for word in said if word not in (PAD_ID, self.vocabulary.you_id, self.vocabulary.them_id)]
             self.num_illegal[rows[i], self.to_move[rows[i]]] += len(said) - len(kept)
+            closed[i] = end is None
             if end is None:
                 kept = [*kept[: self.rules.max_words], EOS_ID]
             tokens[i] = PAD_ID
             tokens[i, : len(kept)] = kept
             lengths[i] = len(kept)
-        return tokens, lengths
+        return tokens, lengths, closed
 
     def _append(
         self, rows: np.ndarray, speakers: np.ndarray, tokens: np.ndarray, lengths: np.ndarray, authors: np.ndarray

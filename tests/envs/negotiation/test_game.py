@@ -255,7 +255,9 @@ def check_transcript(game: NegotiationGame) -> None:
         assert not is_end[:-1].any(), "an utterance has one end"
         forced = game.forced[0] and stop == length
         speaker = 0 if first[start] == YOU_ID else 1
-        assert (authors[start + 1 : stop] == (NOBODY if forced else speaker)).all()
+        assert (authors[start + 1 : stop - 1] == speaker).all()
+        closed_by_game = forced or (words[-1] == EOS_ID and authors[stop - 1] == NOBODY)
+        assert authors[stop - 1] == (NOBODY if closed_by_game else speaker)
     assert length <= game.rules.max_tokens
 
 
