@@ -87,7 +87,8 @@ def lewis2017() -> TrainNegotiatorConfig:
 
 def fast() -> TrainNegotiatorConfig:
     """The same agent on Deal or No Deal, fitted with Adam in half the epochs."""
-    return TrainNegotiatorConfig(corpus="dealornodeal", fit=FitConfig(max_epochs=14, patience=14, learning_rate=2e-3))
+    recipe = FitConfig(max_epochs=14, patience=14, learning_rate=2e-3, precision="auto")
+    return TrainNegotiatorConfig(corpus="dealornodeal", fit=recipe)
 
 
 def run(config: TrainNegotiatorConfig, path: Path, watcher: Watcher) -> Result:

@@ -203,7 +203,7 @@ def lewis2017() -> TrainReinforceConfig:
         complementary=False,
         scenarios="selfplay",
         scaling="sign",
-        updates=1000,
+        updates=1125,
         learning_rate=3e-4,
         kl_weight=0.5,
         supervised_weight=0.5,

@@ -165,7 +165,9 @@ class Fit:
 
     def _step(self, batch: Batch) -> tuple[float, float]:
         """One update; its whole loss and the words' share of it."""
-        mixed = self.config.precision == "bfloat16"
+        mixed = self.config.precision == "bfloat16" or (
+            self.config.precision == "auto" and multiplies_bfloat16(batch.tokens_BT.device)
+        )
         with torch.autocast(batch.tokens_BT.device.type, dtype=torch.bfloat16, enabled=mixed):
             logits_BTV, choice_B6K = self.model(batch.contexts_B6, batch.tokens_BT, batch.lengths_B)
         nll_BT = word_nll(logits_BTV.float(), batch.tokens_BT)
@@ -205,3 +207,10 @@ class Fit:
         self._optimiser = self._new_optimiser()
         restore_optimiser(self._optimiser, tensors, counters["optimiser"])
         log.info("resumed after epoch %d from %s", self._epoch, self.state_path)
+
+
+def multiplies_bfloat16(device: torch.device) -> bool:
+    """Whether a device has instructions for bfloat16 products; without them they are slower than float32."""
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    return device.type == "cpu" and bool(torch.cpu.get_capabilities().get("amx_bf16"))

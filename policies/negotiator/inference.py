@@ -28,7 +28,7 @@ class Tables:
     """Frozen inference form of a negotiator.
 
     Args:
-        model: its weights are read once, now; later training does not reach the tables.
+        model: its weights are read now; after further training, make new tables.
     """
 
     @torch.no_grad()

@@ -63,8 +63,8 @@ class FitConfig:
     """The rate is divided by this before each annealing epoch."""
     anneal_floor: float = 0.01
     """Annealing ends when the rate falls below this share of the full rate."""
-    precision: Literal["float32", "bfloat16"] = "float32"
-    """Precision of matrix products in training; weights and states stay float32."""
+    precision: Literal["float32", "bfloat16", "auto"] = "float32"
+    """Of matrix products in training; auto is bfloat16 where the device multiplies it in hardware. The rest is float32."""
 
     def __post_init__(self) -> None:
         check(self, "learning_rate", self.learning_rate > 0, "above 0")

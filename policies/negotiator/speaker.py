@@ -44,7 +44,6 @@ class NegotiatorAgent:
         self.word_weight_HV = self.tables.word_weight_HV * sharpness
         self.word_bias_V = self.tables.word_bias_V * sharpness
         self.word_bias_V[list(self.vocabulary.unspeakable_ids)] = -torch.inf
-        self.last_speakable_id = max(set(range(len(self.vocabulary))) - set(self.vocabulary.unspeakable_ids))
 
     def join(self, view: SideView) -> NegotiatorSession:
         """Takes a seat; the vocabulary of the game must be the model's own.
@@ -137,9 +136,7 @@ class NegotiatorSession:
             return logits_nV.argmax(1)
         weights = logits_nV.sub_(logits_nV.amax(1, keepdim=True)).exp_()
         cumulative = weights.cumsum(1)
-        words = torch.searchsorted(cumulative, (draws_n * cumulative[:, -1]).unsqueeze(1), right=True).squeeze(1)
-        # A draw that rounds up to the whole mass falls off the end; the last word that may be spoken holds it.
-        return words.clamp_max_(self._agent.last_speakable_id)
+        return torch.searchsorted(cumulative, (draws_n * cumulative[:, -1]).unsqueeze(1), right=True).squeeze(1)
 
 
 def best_selection(logits_n6K: torch.Tensor, contexts_n6: np.ndarray) -> np.ndarray:
