@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +16,19 @@ from envs.data.dealornodeal import format_line, parse_lines, read_lines
 from envs.data.root import data_root
 from envs.negotiation.scenario import selection_table
 
+DATA = os.environ.get("PARLEY_DATA")
 pytestmark = [
     pytest.mark.data,
-    pytest.mark.skipif(not os.environ.get("PARLEY_DATA"), reason="PARLEY_DATA names no folder with the published corpora"),
+    pytest.mark.skipif(not DATA, reason="PARLEY_DATA names no folder with the published corpora"),
 ]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def published() -> Iterator[None]:
+    """The data root as the run was started with: other tests hide it for the length of a session."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PARLEY_DATA", str(DATA))
+        yield
 
 
 @pytest.fixture(scope="module")
