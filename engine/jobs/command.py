@@ -6,10 +6,13 @@ It is derived from the configuration and not from what was typed, so it stands a
 from __future__ import annotations
 
 import json
+import math
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from engine.jobs.catalogue import find
 from engine.jobs.job import Job
@@ -35,7 +38,7 @@ def command_line(job: Job, config: Any, path: Path) -> str:
     if nearest != next(iter(presets)):
         words.append(nearest)
     for key, value in changes[nearest].items():
-        words += ["--set", f"{key}={json.dumps(value)}"] if "." in key else _flag(key, value)
+        words += ["--set", f"{key}={_yaml(value)}"] if "." in key else _flag(key, value)
     if path != Path("runs", entry.run_name):
         words += ["--run", str(path)]
     return shlex.join(words)
@@ -54,3 +57,10 @@ def _flag(key: str, value: Any) -> list[str]:
     if isinstance(value, bool):
         return [f"--{flag}" if value else f"--no-{flag}"]
     return [f"--{flag}", str(value)]
+
+
+def _yaml(value: Any) -> str:
+    """A simple value as `--set` reads it; JSON's escapes of rare characters mean something else in YAML."""
+    if isinstance(value, str):
+        return yaml.safe_dump(value, default_style='"', width=math.inf).rstrip("\n")
+    return json.dumps(value)

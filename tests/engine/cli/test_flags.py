@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from engine.cli.flags import JobCommand, assign, dotted_keys, field_docs, parse_job
@@ -164,6 +164,7 @@ def test_the_command_of_a_match_leads_back_to_it(config: MatchConfig, path: Path
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example(preset="cheng2019", source="\U00010000 \u2028", turn=3, seed=0)
 @given(preset=st.sampled_from(["cheng2019", "fixed"]), source=TEXTS, turn=st.integers(0, 9), seed=st.integers(0, 2**63))
 def test_the_command_of_a_section_leads_back_to_it(preset: str, source: str, turn: int, seed: int) -> None:
     shown = TransferSettings(source=source, turn=turn)
