@@ -2,6 +2,10 @@
 
 Both are given the same draw for each place of each dialogue, so that they must say the same words and choose the same
 selections. Ratios are of one process on one thread; beside them stands what two processes make of two cores.
+
+What bounds the ratio: at published sizes a dialogue of 40 tokens costs about 125 million float32 operations, most of them in
+the two sides' selection networks (1.44 million a token and side), so a core that multiplies matrices at 130 GFLOP/s plays at
+most some thousand dialogues a second, a dozen times what the plain loop does on the same core.
 """
 
 from __future__ import annotations
