@@ -3,9 +3,8 @@
 Both are given the same draw for each place of each dialogue, so that they must say the same words and choose the same
 selections. Ratios are of one process on one thread; beside them stands what two processes make of two cores.
 
-What bounds the ratio: at published sizes a dialogue of 40 tokens costs about 125 million float32 operations, most of them in
-the two sides' selection networks (1.44 million a token and side), so a core that multiplies matrices at 130 GFLOP/s plays at
-most some thousand dialogues a second, a dozen times what the plain loop does on the same core.
+What bounds the ratio: "bound_dialogues_per_cpu_s" is how many dialogues a core could decide if it did nothing but both
+sides' selection products, at the float32 rate measured in the same run.
 """
 
 from __future__ import annotations
@@ -110,9 +109,31 @@ def measure(options: Options) -> dict[str, Any]:
         "two_workers_dialogues_per_s": workers_rate,
         "tokens_per_dialogue": num_tokens / num_ours,
         "utterances_per_dialogue": num_turns / num_ours,
+        "bound_dialogues_per_cpu_s": _gflop_per_s() / (num_tokens / num_ours * 2 * selection_gflop(model)),
         "batch": options.batch,
         "weights": "fitted here" if options.checkpoint is None else "checkpoint",
     }
+
+
+def selection_gflop(model: Negotiator) -> float:
+    """Float32 operations that the selection network needs for one token of one side, in 1e9; words come from tables."""
+    language, selection, attention = (
+        getattr(model.sizes, f"hidden_{name}") for name in ("language", "selection", "attention")
+    )
+    directions = 2 * 3 * selection * (language + selection)
+    return 2 * (directions + 2 * selection * attention) / 1e9
+
+
+def _gflop_per_s() -> float:
+    """The rate of float32 matrix products of the decision's shape on this thread."""
+    left, right, repeats = torch.randn(128, 256), torch.randn(256, 768), 400
+    for _ in range(20):
+        left @ right
+    clock = Clock()
+    with clock.running():
+        for _ in range(repeats):
+            left @ right
+    return 2 * 128 * 256 * 768 * repeats / clock.cpu_s / 1e9
 
 
 def _on_workers(model: Negotiator, options: Options) -> float:

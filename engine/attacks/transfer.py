@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from envs.core.errors import ConfigError
-from envs.data.vocabulary import EOS_ID, PAD_ID, SELECTION, SELECTION_ID, Vocabulary
+from envs.data.vocabulary import EOS_ID, SELECTION, SELECTION_ID, Vocabulary
 from envs.negotiation.game import Agent, Session, SideView, Utterances
 
 PAPER_TURN = 3
@@ -102,11 +102,7 @@ class _TransferSession:
             choices = self._agent.tokens
             parts[row] = choices[self._view.generator(row).integers(len(choices))]
         self._said[plugged] = True
-        lengths = np.array([len(parts[row]) for row in rows.tolist()])
-        tokens = np.full((len(rows), int(lengths.max())), PAD_ID, dtype=np.int64)
-        for i, row in enumerate(rows.tolist()):
-            tokens[i, : lengths[i]] = parts[row]
-        return Utterances(tokens, lengths)
+        return Utterances.of([parts[row] for row in rows.tolist()])
 
     def choose(self, rows: np.ndarray) -> np.ndarray:
         return self._inner.choose(rows)

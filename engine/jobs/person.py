@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from envs.core.errors import ScenarioError
-from envs.data.vocabulary import EOS, EOS_ID, PAD_ID, SELECTION, SELECTION_ID, Vocabulary
+from envs.data.vocabulary import EOS, EOS_ID, SELECTION, SELECTION_ID, Vocabulary
 from envs.negotiation.game import SideView, Utterances
 from envs.negotiation.scenario import ITEM_NAMES, NUM_ITEMS, selection_index
 
@@ -92,12 +92,7 @@ class PersonSession:
 
     def speak(self, rows: np.ndarray) -> Utterances:
         """What the person says in each of the dialogues `rows` (n,), one after the other."""
-        said = [self._words(row) for row in rows.tolist()]
-        lengths = np.array([len(words) for words in said], dtype=np.int64)
-        tokens = np.full((len(said), int(lengths.max(initial=1))), PAD_ID, dtype=np.int64)
-        for i, words in enumerate(said):
-            tokens[i, : len(words)] = words
-        return Utterances(tokens, lengths)
+        return Utterances.of([self._words(row) for row in rows.tolist()])
 
     def choose(self, rows: np.ndarray) -> np.ndarray:
         """What the person takes in each of the dialogues `rows`: index (n,) into the legal selections."""

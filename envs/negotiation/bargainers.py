@@ -19,7 +19,7 @@ import numpy as np
 from envs.core.config import check
 from envs.core.errors import ConfigError
 from envs.core.registry import nearest
-from envs.data.vocabulary import PAD_ID, SELECTION_ID, Vocabulary
+from envs.data.vocabulary import SELECTION_ID, Vocabulary
 from envs.negotiation.game import SideView, Utterances
 from envs.negotiation.listening import Meaning
 from envs.negotiation.phrasing import Act, Move, Phrasebook
@@ -286,12 +286,7 @@ class BargainerSession:
 
     def speak(self, rows: np.ndarray) -> Utterances:
         """The next utterance in each of the dialogues `rows` (n,)."""
-        said = [self._say(row) for row in rows.tolist()]
-        lengths = np.array([len(words) for words in said], dtype=np.int64)
-        tokens = np.full((len(said), int(lengths.max(initial=1))), PAD_ID, dtype=np.int64)
-        for i, words in enumerate(said):
-            tokens[i, : len(words)] = words
-        return Utterances(tokens, lengths)
+        return Utterances.of([self._say(row) for row in rows.tolist()])
 
     def choose(self, rows: np.ndarray) -> np.ndarray:
         """The selection in each of the dialogues `rows`: index (n,) into the legal selections."""

@@ -66,6 +66,15 @@ class Utterances:
     tokens: np.ndarray
     lengths: np.ndarray
 
+    @classmethod
+    def of(cls, said: Sequence[Sequence[int] | np.ndarray]) -> Utterances:
+        """From the token ids of each of n speakers, padded to the longest."""
+        lengths = np.array([len(words) for words in said], dtype=np.int64)
+        tokens = np.full((len(said), int(lengths.max(initial=1))), PAD_ID, dtype=np.int64)
+        for i, words in enumerate(said):
+            tokens[i, : len(words)] = words
+        return cls(tokens, lengths)
+
 
 class Session(Protocol):
     """One agent's part in a batch of dialogues. Rows index the batch; a session keeps whatever memory it needs."""
