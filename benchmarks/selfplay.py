@@ -3,8 +3,10 @@
 Both are given the same draw for each place of each dialogue, so that they must say the same words and choose the same
 selections. Ratios are of one process on one thread; beside them stands what two processes make of two cores.
 
-What bounds the ratio: "bound_dialogues_per_cpu_s" is how many dialogues a core could decide if it did nothing but both
-sides' selection products, at the float32 rate measured in the same run.
+What bounds the ratio: choices cost most. "bound_dialogues_per_cpu_s" is how many dialogues a core could decide if it did
+nothing but both sides' selection products, at the rate measured in the same run, in bfloat16 where the processor
+multiplies it. In float32 that bound is near; in bfloat16 the products are a minor share, and what remains is gate
+functions, which stay in float32, and speaking, whose every product is float32 so that no word changes.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ from envs.core.seeds import derive_seed, stream
 from envs.data.vocabulary import Vocabulary
 from envs.negotiation.game import NegotiationGame, play
 from envs.negotiation.scenario import random_scenario
+from policies.negotiator.fit import multiplies_bfloat16
+from policies.negotiator.inference import DECIDE_ROWS, SCREEN_ROWS
 from policies.negotiator.model import Negotiator
 from policies.negotiator.speaker import NegotiatorAgent, load_agent
 
@@ -116,7 +120,7 @@ def measure(options: Options) -> dict[str, Any]:
 
 
 def selection_gflop(model: Negotiator) -> float:
-    """Float32 operations that the selection network needs for one token of one side, in 1e9; words come from tables."""
+    """Operations that the selection network needs for one token of one side, in 1e9; words come from tables."""
     language, selection, attention = (
         getattr(model.sizes, f"hidden_{name}") for name in ("language", "selection", "attention")
     )
@@ -125,15 +129,17 @@ def selection_gflop(model: Negotiator) -> float:
 
 
 def _gflop_per_s() -> float:
-    """The rate of float32 matrix products of the decision's shape on this thread."""
-    left, right, repeats = torch.randn(128, 256), torch.randn(256, 768), 400
+    """The rate of matrix products of the decision's shape, in the precision that it is screened in, on this thread."""
+    screened = multiplies_bfloat16(torch.device("cpu"))
+    rows, dtype = (SCREEN_ROWS, torch.bfloat16) if screened else (DECIDE_ROWS, torch.float32)
+    left, right, repeats = torch.randn(rows, 384, dtype=dtype), torch.randn(384, 512, dtype=dtype), 400
     for _ in range(20):
         left @ right
     clock = Clock()
     with clock.running():
         for _ in range(repeats):
             left @ right
-    return 2 * 128 * 256 * 768 * repeats / clock.cpu_s / 1e9
+    return 2 * rows * 384 * 512 * repeats / clock.cpu_s / 1e9
 
 
 def _on_workers(model: Negotiator, options: Options) -> float:

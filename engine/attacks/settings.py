@@ -1,4 +1,4 @@
-"""Settings of the attacks that learn. Torch-free, so that help starts fast."""
+"""Settings of the attacks that learn and of those that search. Torch-free, so that help starts fast."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from envs.core.config import check
+
+AttackKind = Literal["reactive", "preemptive", "ra-pa-da", "ra-pa-ta"]
+"""The white-box attacks of Cheng et al. 2019, by what they search for and what they do when that fails."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,3 +55,50 @@ class ReinforceConfig:
         check(self, "temperature", self.temperature > 0, "above 0")
         check(self, "supervised_weight", self.supervised_weight >= 0, "at least 0")
         check(self, "kl_weight", self.kl_weight >= 0, "at least 0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchConfig:
+    """How the words of an adversarial sentence are searched."""
+
+    loss: Literal["hinge", "released", "outcome"] = "hinge"
+    """Hinge over the target's logits (paper), the released code's, or the points alone: black-box, one choice a query."""
+    kappa: float = 0.0
+    """Margin of the hinge in logits; larger asks for a surer choice."""
+    constraint: Literal["hard", "soft"] = "hard"
+    """The target must end the talk (paper), or a penalty on the loss says how far it is from that (released code)."""
+    penalty: float = 1.0
+    """Weight of the soft constraint."""
+    end_margin: float = 0.0
+    """Logits by which <selection> must lead the target's other words under the hard constraint."""
+    proposals: Literal["pad-scan", "exhaustive", "gradient", "random"] = "pad-scan"
+    """The best place by padding it out, then every word there (paper); every word everywhere; best by gradient; by chance."""
+    candidates: int = 512
+    """Candidates for each replaced word, with gradient or random proposals."""
+    max_replacements: int = 2
+    """Words of a sentence that may be replaced."""
+    allow_special: bool = False
+    """Offer <unk>, <selection>, <pad> and the speaker markers as words too (released code)."""
+    goal: float = 5.0
+    """Advantage in points from which a reactive search counts as successful."""
+    preemptive_goal: float = 2.0
+    """Expected advantage in points from which a preemptive search counts as successful."""
+    stop_at_goal: bool = False
+    """A successful search replaces no further word; otherwise it goes on while that gains something."""
+    replies: int = 16
+    """Replies of the target over which a preemptive sentence is judged."""
+    screening_replies: int = 2
+    """Replies over which every candidate of a preemptive search is judged first."""
+    finalists: int = 24
+    """Candidates of a preemptive search that go on to be judged over all replies."""
+
+    def __post_init__(self) -> None:
+        for name in ("candidates", "max_replacements", "replies", "screening_replies", "finalists"):
+            check(self, name, getattr(self, name) >= 1, "at least 1")
+        check(self, "kappa", self.kappa >= 0, "at least 0")
+        check(self, "penalty", self.penalty >= 0, "at least 0")
+        check(self, "end_margin", self.end_margin >= 0, "at least 0")
+        check(self, "screening_replies", self.screening_replies <= self.replies, "at most replies")
+        black_box = self.loss == "outcome"
+        check(self, "proposals", not (black_box and self.proposals == "gradient"), "anything but gradient for a black box")
+        check(self, "constraint", not (black_box and self.constraint == "soft"), "hard for a black box")

@@ -44,6 +44,26 @@ def last_sentences(rows: Iterable[Mapping[str, Any]], min_advantage: int, limit:
     return [sentence for sentence, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:limit]]
 
 
+def encode_sentence(sentence: str, vocabulary: Vocabulary) -> np.ndarray:
+    """A sentence as word ids with `<eos>` last.
+
+    Raises:
+        ConfigError: it has a word that the vocabulary lacks or nobody may say.
+    """
+    words = sentence.split()
+    ids = vocabulary.encode(words)
+    reserved = {EOS_ID, SELECTION_ID, *vocabulary.unspeakable_ids}
+    wrong = [word for word, i in zip(words, ids.tolist(), strict=True) if i in reserved]
+    if wrong:
+        raise ConfigError(
+            "a sentence has words that the speaker does not know or may not say",
+            where=sentence,
+            got=" ".join(wrong),
+            fix="use words of its corpus",
+        )
+    return np.append(ids, EOS_ID)
+
+
 class TransferAgent:
     """A speaker that says a learned sentence once.
 
@@ -65,21 +85,7 @@ class TransferAgent:
         self.name = f"transfer through {speaker.name}"
         self.vocabulary: Vocabulary = speaker.vocabulary
         self.speaker, self.turn = speaker, turn
-        self.tokens = [self._encode(sentence) for sentence in sentences]
-
-    def _encode(self, sentence: str) -> np.ndarray:
-        words = sentence.split()
-        ids = self.vocabulary.encode(words)
-        reserved = {EOS_ID, SELECTION_ID, *self.vocabulary.unspeakable_ids}
-        wrong = [word for word, i in zip(words, ids.tolist(), strict=True) if i in reserved]
-        if wrong:
-            raise ConfigError(
-                "a sentence has words that the speaker does not know or may not say",
-                where=sentence,
-                got=" ".join(wrong),
-                fix="use words of its corpus",
-            )
-        return np.append(ids, EOS_ID)
+        self.tokens = [encode_sentence(sentence, self.vocabulary) for sentence in sentences]
 
     def join(self, view: SideView) -> Session:
         """Takes a seat beside its speaker's."""

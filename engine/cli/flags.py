@@ -79,7 +79,7 @@ def parse_job(verb: Verb, job: Job, run_name: str, arguments: Sequence[str]) -> 
     preset, rest = _take_preset(job, arguments)
     config = job.presets[preset]()
     settings_type = _settings_type(job.config)
-    title = verb.words[-1]
+    title = verb.words[-1].replace("-", "_")
     parts = {title: settings_type, "run": RunFlags}
     line_type = make_dataclass("Line", [(name, Annotated[part, conf.OmitArgPrefixes]) for name, part in parts.items()])
 

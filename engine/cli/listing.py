@@ -15,7 +15,7 @@ from engine.cli.tables import make_console, show_table
 from engine.cli.verbs import Verb
 from engine.jobs.agents import agents
 from engine.jobs.catalogue import ENTRIES
-from engine.metrics.negotiation import METRICS
+from engine.metrics.attack import ATTACK_METRICS
 from envs.data.corpora import corpora
 from envs.registration import IDS
 
@@ -53,5 +53,5 @@ def listing() -> dict[str, Any]:
         "corpora": {name: corpora.summary(name) for name in corpora},
         "presets": {" ".join(entry.words): list(entry.presets) for entry in ENTRIES},
         "environments": list(IDS),
-        "metrics": {name: metric._asdict() for name, metric in METRICS.items()},
+        "metrics": {name: metric._asdict() for name, metric in ATTACK_METRICS.items()},
     }

@@ -41,10 +41,14 @@ def show_error(error: ParleyError) -> None:
 def show_result(result: Result) -> None:
     """The last screen of a job: its table, the files written, the next command, and what was promised and not kept."""
     console = make_console()
-    columns, rows = _alone(result) if result.comparison is None else _compared(result, result.comparison)
-    show_table(console, result.title, columns, rows, right=columns[2:])
-    if any(estimate.flagged and estimate.n for estimate in result.metrics.values()):
-        console.print(f"few: fewer than {FEW} independent dialogues; do not lean on the number")
+    if result.table is not None:
+        show_table(console, result.title, result.table.columns, result.table.rows, right=result.table.columns[1:])
+        console.print(Text(f"\n{result.table.note}"))
+    else:
+        columns, rows = _alone(result) if result.comparison is None else _compared(result, result.comparison)
+        show_table(console, result.title, columns, rows, right=columns[2:])
+        if any(estimate.flagged and estimate.n for estimate in result.metrics.values()):
+            console.print(f"few: fewer than {FEW} independent dialogues; do not lean on the number")
     show_lines(console, "files", [str(path) for path in result.files])
     show_lines(console, "next", result.next_commands)
     if result.failure:

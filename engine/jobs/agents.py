@@ -78,13 +78,14 @@ def shared_vocabulary(specs: dict[str, str]) -> Vocabulary:
     return first
 
 
-def make_agent(spec: str, vocabulary: Vocabulary, temperature: float = 0.5) -> Agent:
+def make_agent(spec: str, vocabulary: Vocabulary, temperature: float = 0.5, device: str = "cpu") -> Agent:
     """The agent that a name stands for.
 
     Args:
         spec: a checkpoint or run folder, a registered name, or `path/file.py:Name` for a factory that takes a vocabulary.
         vocabulary: of the game.
         temperature: of a model's word distribution.
+        device: that a model computes on.
 
     Raises:
         ConfigError: nothing is called that.
@@ -94,7 +95,7 @@ def make_agent(spec: str, vocabulary: Vocabulary, temperature: float = 0.5) -> A
     if folder is not None:
         from policies.negotiator.speaker import load_agent
 
-        return load_agent(folder, name=spec, temperature=temperature)
+        return load_agent(folder, name=spec, temperature=temperature, device=device)
     if spec in agents or ".py:" in spec:
         factory: Any = agents.get(spec)
         return factory(vocabulary)

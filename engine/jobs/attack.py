@@ -9,13 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from engine.attacks.transfer import PAPER_SENTENCE, PAPER_TURN, last_sentences
+from engine.attacks.transfer import PAPER_SENTENCE, PAPER_TURN, TransferAgent, last_sentences
 from engine.jobs.agents import require_checkpoint
 from engine.jobs.job import Result, Watcher
 from engine.jobs.match import Cast, MatchConfig, match_job, run_match
 from engine.store.run_folder import RunFolder
 from envs.core.config import check
 from envs.core.errors import ConfigError
+from envs.negotiation.game import Agent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +80,24 @@ class TransferConfig(AttackConfig):
     """What is plugged in."""
 
 
+@dataclass(frozen=True)
+class TransferCast(Cast):
+    """A match whose adversary plugs in sentences.
+
+    Args:
+        sentences: what it plugs in.
+        turn: utterances that must be behind it.
+    """
+
+    sentences: tuple[str, ...]
+    turn: int
+
+    def agents(self, device: str = "cpu") -> tuple[Agent, Agent]:
+        """The adversary and the target; models compute on the device."""
+        speaker, target = super().agents(device)
+        return TransferAgent(speaker, self.sentences, self.turn), target
+
+
 def run_rl(config: AttackConfig, path: Path, watcher: Watcher) -> Result:
     """Plays a trained adversary against the target."""
     require_checkpoint(config.speaker, "--speaker")
@@ -88,6 +107,18 @@ def run_rl(config: AttackConfig, path: Path, watcher: Watcher) -> Result:
 def run_transfer(config: TransferConfig, path: Path, watcher: Watcher) -> Result:
     """Plugs sentences that won elsewhere into an ordinary speaker's dialogues."""
     settings = config.transfer
+    sentences = transfer_sentences(settings, watcher)
+    cast = TransferCast(config.match(), sentences, settings.turn)
+    return run_match(ATTACK_TRANSFER, config, cast, path, watcher, f"transfer attack on {config.target}")
+
+
+def transfer_sentences(settings: TransferSettings, watcher: Watcher) -> tuple[str, ...]:
+    """What a transfer attack plugs in.
+
+    Raises:
+        ConfigError: no source is named, or two, or none of its dialogues is good enough.
+        RunError: the source is no run.
+    """
     if bool(settings.source) == bool(settings.sentence):
         raise ConfigError(
             "the transfer attack needs one source of sentences",
@@ -107,8 +138,7 @@ def run_transfer(config: TransferConfig, path: Path, watcher: Watcher) -> Result
             got=f"none won by {settings.min_advantage} points or more",
             fix="lower transfer.min_advantage, or name the run of a stronger attack",
         )
-    cast = Cast(config.match(), tuple(sentences), settings.turn)
-    return run_match(ATTACK_TRANSFER, config, cast, path, watcher, f"transfer attack on {config.target}")
+    return tuple(sentences)
 
 
 def transfer_from_rl() -> TransferConfig:

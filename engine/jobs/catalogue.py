@@ -128,6 +128,67 @@ ENTRIES = (
             "parley attack transfer --target runs/rl --speaker runs/rl --set transfer.turn=5",
         ),
     ),
+    Entry(
+        ("attack", "reactive"),
+        "replace words so that the target ends the talk and chooses badly",
+        "engine.jobs.whitebox:ATTACK_REACTIVE",
+        "attack-reactive",
+        ("cheng2019", "released", "black-box"),
+        (
+            "parley attack reactive --target runs/negotiator --speaker runs/negotiator --workers 2",
+            "parley attack reactive black-box --target runs/rl --speaker runs/rl --judge runs/negotiator",
+            "parley attack reactive --turn 4 --set search.proposals=gradient --set search.max_replacements=3",
+        ),
+    ),
+    Entry(
+        ("attack", "preemptive"),
+        "replace words so that the target asks for less in its reply",
+        "engine.jobs.whitebox:ATTACK_PREEMPTIVE",
+        "attack-preemptive",
+        ("cheng2019",),
+        (
+            "parley attack preemptive --target runs/negotiator --speaker runs/negotiator --workers 2",
+            "parley attack preemptive --target runs/rl --speaker runs/rl --judge runs/negotiator",
+            "parley attack preemptive --set search.replies=32 --set search.max_replacements=1",
+        ),
+    ),
+    Entry(
+        ("attack", "ra-pa-da"),
+        "at every turn reactive, else preemptive, else wait",
+        "engine.jobs.whitebox:ATTACK_RA_PA_DA",
+        "attack-ra-pa-da",
+        ("cheng2019",),
+        (
+            "parley attack ra-pa-da --target runs/negotiator --speaker runs/negotiator --workers 2",
+            "parley attack ra-pa-da --target runs/rl --speaker runs/rl --judge runs/negotiator",
+            "parley attack ra-pa-da --set search.goal=3 --set search.preemptive_goal=1",
+        ),
+    ),
+    Entry(
+        ("attack", "ra-pa-ta"),
+        "at every turn reactive, else preemptive, else a sentence that won elsewhere",
+        "engine.jobs.whitebox:ATTACK_RA_PA_TA",
+        "attack-ra-pa-ta",
+        ("cheng2019",),
+        (
+            "parley attack ra-pa-ta --target runs/negotiator --speaker runs/negotiator --workers 2",
+            'parley attack ra-pa-ta --set transfer.sentence="" --set transfer.source=runs/attack-rl',
+            "parley attack ra-pa-ta --target runs/rl --speaker runs/rl --judge runs/negotiator",
+        ),
+    ),
+    Entry(
+        ("attack", "table"),
+        "every attack on one target, beside the published figures",
+        "engine.jobs.table:ATTACK_TABLE",
+        "attack-table",
+        ("cheng2019", "cheng2019-rl", "demo"),
+        (
+            "parley attack table --target runs/negotiator --adversary runs/adversary --workers 2",
+            "parley attack table --target runs/negotiator --rows reactive,ra-pa-da --dialogues 100",
+            "parley attack table demo --run runs/demo-table",
+        ),
+        reports=True,
+    ),
 )
 
 

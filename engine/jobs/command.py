@@ -30,9 +30,7 @@ def command_line(job: Job, config: Any, path: Path) -> str:
     entry = find(job.name)
     wanted = flat(to_dict(config))
     presets = {name: flat(to_dict(preset())) for name, preset in job.presets.items()}
-    changes = {
-        name: {key: value for key, value in wanted.items() if value != values[key]} for name, values in presets.items()
-    }
+    changes = {name: {key: value for key, value in wanted.items() if value != values[key]} for name, values in presets.items()}
     nearest = min(changes, key=lambda name: len(changes[name]))
     words = ["parley", *entry.words]
     if nearest != next(iter(presets)):

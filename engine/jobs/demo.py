@@ -2,7 +2,8 @@
 
 A target is fitted, an adversary is trained against it, then both play the same scenarios with the same seeds: the target
 against itself, and the adversary against the target. In both matches side 1 alone chooses, so that the adversary's gain is
-not a gain of the rule. Each stage is a run of its own below the demonstration's folder, and resumes by itself.
+not a gain of the rule. Last comes a white-box attack, whose adversary reads the target's networks. Each stage is a run of
+its own below the demonstration's folder, and resumes by itself.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from engine.jobs.attack import ATTACK_RL, AttackConfig
 from engine.jobs.command import command_line
 from engine.jobs.job import SUMMARY, Comparison, Job, Result, Watcher
 from engine.jobs.match import SELFPLAY, MatchConfig
+from engine.jobs.whitebox import ATTACK_REACTIVE, WhiteBoxAttackConfig
 from engine.metrics.negotiation import FOR_ADVERSARY, METRICS
 from engine.metrics.statistics import Estimate, Metric, paired_difference
 from engine.store.run_folder import RunFolder
@@ -26,12 +28,16 @@ from engine.store.schemas import OK
 from envs.core.config import check
 from policies.negotiator.settings import FitConfig
 
-STAGES = ("target", "adversary", "selfplay", "attack")
+STAGES = ("target", "adversary", "selfplay", "attack", "reactive")
 """Names of the stages, in the order in which they are done; also of their folders."""
 
 GAIN = "advantage_gain"
 LEGEND = METRICS | {
-    GAIN: Metric("advantage gained", FOR_ADVERSARY, "advantage less the target's against itself on the same scenario, mean")
+    GAIN: Metric("advantage gained", FOR_ADVERSARY, "advantage less the target's against itself on the same scenario, mean"),
+    "reactive_advantage": Metric("advantage, reactive attack", FOR_ADVERSARY, "the white-box attack's, played live"),
+    "reactive_forced_advantage": Metric(
+        "the same, end forced", FOR_ADVERSARY, "the target made to end the talk where that is its likeliest answer"
+    ),
 }
 
 
@@ -41,6 +47,8 @@ class DemoConfig:
 
     dialogues: int = 1000
     """Dialogues of each of the two matches."""
+    searches: int = 200
+    """Dialogues of the white-box attack."""
     workers: int = 0
     """Ray actors that play the matches; 0 plays in this process."""
     seed: int = 1
@@ -52,6 +60,7 @@ class DemoConfig:
 
     def __post_init__(self) -> None:
         check(self, "dialogues", self.dialogues >= 1, "at least 1")
+        check(self, "searches", self.searches >= 1, "at least 1")
         check(self, "workers", self.workers >= 0, "at least 0")
         check(self, "seed", self.seed >= 0, "at least 0")
 
@@ -65,15 +74,17 @@ def stages(config: DemoConfig, path: Path) -> dict[str, tuple[Job, Any]]:
     """
     target, adversary = str(path / "target"), str(path / "adversary")
     fitted = replace(negotiator.demo(), fit=config.fit, seed=config.seed)
-    trained = replace(
-        reinforce.demo(), target=target, corpus=fitted.corpus, reinforce=config.reinforce, seed=config.seed
-    )
+    trained = replace(reinforce.demo(), target=target, corpus=fitted.corpus, reinforce=config.reinforce, seed=config.seed)
     matched: dict[str, Any] = {"dialogues": config.dialogues, "workers": config.workers, "seed": config.seed, "judge": target}
     return {
         "target": (negotiator.TRAIN_NEGOTIATOR, fitted),
         "adversary": (reinforce.TRAIN_ADVERSARY, trained),
         "selfplay": (SELFPLAY, MatchConfig(adversary=target, target=target, complementary=True, **matched)),
         "attack": (ATTACK_RL, AttackConfig(speaker=adversary, target=target, **matched)),
+        "reactive": (
+            ATTACK_REACTIVE,
+            WhiteBoxAttackConfig(speaker=target, target=target, **{**matched, "dialogues": config.searches}),
+        ),
     }
 
 
@@ -87,7 +98,13 @@ def run(config: DemoConfig, path: Path, watcher: Watcher) -> Result:
         selfplay, attack = (_dialogues(path / name) for name in ("selfplay", "attack"))
         pairs = [(selfplay[key], attack[key]) for key in sorted(selfplay.keys() & attack.keys())]
         differences = {name: _difference(pairs, number) for name, number in _COMPARED.items()}
-        metrics = {**results["attack"].metrics, GAIN: differences["advantage"]}
+        searched = results["reactive"].metrics
+        metrics = {
+            **results["attack"].metrics,
+            GAIN: differences["advantage"],
+            "reactive_advantage": searched["advantage"],
+            "reactive_forced_advantage": searched["forced_advantage"],
+        }
         about = {
             "title": "A trained adversary against the agent it was trained on",
             "description": f"Embedded corpus, {config.dialogues} dialogues a match on the same scenarios, seed {config.seed}; "
@@ -130,7 +147,7 @@ def _next_commands(config: DemoConfig, path: Path) -> tuple[str, ...]:
     return (
         shlex.join(["parley", "play", str(path / "target")]),
         shlex.join(["parley", "play", str(path / "adversary")]),
-        "parley train negotiator --help",
+        "parley attack reactive --help",
     )
 
 

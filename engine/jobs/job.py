@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from engine.metrics.attack_table import TextTable
 from engine.metrics.statistics import Estimate, Metric
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK
@@ -49,6 +50,7 @@ class Result:
         files: what was written that a user may want next.
         next_commands: what to type next.
         comparison: what the metrics are shown beside.
+        table: what is shown in the place of the metrics, when there are more than a screen holds.
         failure: why the result is not what the job promises; empty when it is.
     """
 
@@ -59,6 +61,7 @@ class Result:
     files: Sequence[Path] = ()
     next_commands: Sequence[str] = ()
     comparison: Comparison | None = None
+    table: TextTable | None = None
     failure: str = ""
 
 

@@ -8,34 +8,40 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from engine.jobs.agents import HUMAN, checkpoint_folder, make_agent, require_checkpoint, shared_vocabulary
 from engine.jobs.command import command_line
 from engine.jobs.device import require_device
 from engine.jobs.job import SUMMARY, Job, Result, Watcher
 from engine.metrics.negotiation import METRICS, negotiation_metrics
+from engine.metrics.statistics import NOTHING, Estimate, count
 from engine.runtime.pool import Progress
 from engine.runtime.record import record_shards
 from engine.runtime.session import connect
 from engine.runtime.sharding import Shard, make_shards
 from engine.store.run_folder import RunFolder
-from engine.store.schemas import OK, SCHEMA_VERSION
+from engine.store.schemas import DIALOGUES, OK, SCHEMA_VERSION
 from envs.core.config import check
 from envs.core.errors import ConfigError
 from envs.core.seeds import derive_seed, stream
 from envs.data.compiled import load_corpus
 from envs.data.dealornodeal import parse_scenarios, read_lines
 from envs.data.vocabulary import Vocabulary
-from envs.negotiation.game import NOBODY, Agent, NegotiationGame, Rules, play
+from envs.negotiation.game import NOBODY, Agent, NegotiationGame, Rules, Session, play_sessions
 from envs.negotiation.scenario import ITEM_TOKENS, Scenario, random_scenario, selection_table
+
+if TYPE_CHECKING:
+    from policies.negotiator.model import Negotiator
 
 RANDOM = "random"
 
@@ -86,21 +92,19 @@ class MatchConfig:
 UNCHECKED = ("workers", "gpus_per_worker", "address", "data_root")
 """Settings that change how a match is run and not its rows; a resumed run may differ in them."""
 FILES = (SUMMARY, "rows")
+PLAYED = "played"
+"""Kind of the event that says how long playing took."""
 
 
 @dataclass(frozen=True)
 class Cast:
-    """The agents of a match, made afresh in each worker from their names.
+    """The agents of a match, made afresh in each worker from their names; attacks with agents of their own extend it.
 
     Args:
         config: who plays whom.
-        adversary_sentences: for the transfer attack, what its speaker plugs in; empty for an ordinary adversary.
-        adversary_turn: for the transfer attack, utterances that must be behind it.
     """
 
     config: MatchConfig
-    adversary_sentences: tuple[str, ...] = ()
-    adversary_turn: int = 0
 
     def vocabulary(self) -> Vocabulary:
         """What both sides speak.
@@ -132,15 +136,25 @@ class Cast:
         if self.config.gpus_per_worker > 0 and not self.config.workers:
             require_device("cuda", "--gpus-per-worker")
 
-    def agents(self) -> tuple[Agent, Agent]:
-        """The adversary and the target."""
+    def agents(self, device: str = "cpu") -> tuple[Agent, Agent]:
+        """The adversary and the target; models compute on the device."""
         vocabulary, temperature = self.vocabulary(), self.config.temperature
-        adversary = make_agent(self.config.adversary, vocabulary, temperature)
-        if self.adversary_sentences:
-            from engine.attacks.transfer import TransferAgent
+        adversary, target = (
+            make_agent(spec, vocabulary, temperature, device) for spec in (self.config.adversary, self.config.target)
+        )
+        return adversary, target
 
-            adversary = TransferAgent(adversary, self.adversary_sentences, self.adversary_turn)
-        return adversary, make_agent(self.config.target, vocabulary, temperature)
+    def worker(self) -> type[MatchWorker]:
+        """What plays the shards."""
+        return MatchWorker
+
+    def schema(self) -> pa.Schema:
+        """The columns of the rows."""
+        return DIALOGUES
+
+    def measure(self, run: RunFolder) -> dict[str, Estimate]:
+        """The metrics of a run whose dialogues have all been played."""
+        return negotiation_metrics(run.read_rows().to_pylist())
 
 
 class MatchWorker:
@@ -148,22 +162,30 @@ class MatchWorker:
 
     def __init__(self, cast: Cast) -> None:
         self.config, self.vocabulary = cast.config, cast.vocabulary()
-        self.agents = cast.agents()
-        self.judge = None
+        self.device = "cuda" if self.config.gpus_per_worker > 0 else "cpu"
+        self.agents = cast.agents(self.device)
+        self.judge: Negotiator | None = None
         folder = checkpoint_folder(self.config.judge or self.config.target)
         if folder is not None:
             from policies.negotiator.speaker import load_model
 
-            self.judge = load_model(folder)
-        if self.config.gpus_per_worker > 0:
-            self._move_to_gpu()
+            self.judge = load_model(folder).to(self.device)
 
     def run(self, shard: Shard[Scenario]) -> list[dict[str, Any]]:
-        """One row per dialogue (`engine.store.schemas.DIALOGUES`)."""
+        """One row per dialogue, by the schema of the cast."""
+        game = self.deal(shard)
+        sessions = (self.agents[0].join(game.view(0)), self.agents[1].join(game.view(1)))
+        return self.rows(play_sessions(game, sessions), sessions, shard.keys)
+
+    def deal(self, shard: Shard[Scenario]) -> NegotiationGame:
+        """The shard's dialogues, not yet begun."""
         seeds = [dialogue_seed(self.config.seed, key) for key in shard.keys]
         rules = Rules(max_turns=self.config.max_turns, complementary=self.config.complementary)
-        game = play(NegotiationGame(shard.items, seeds, self.vocabulary, rules), self.agents)
-        rows = [dialogue_row(game, row, key) for row, key in enumerate(shard.keys)]
+        return NegotiationGame(shard.items, seeds, self.vocabulary, rules)
+
+    def rows(self, game: NegotiationGame, sessions: tuple[Session, Session], keys: Sequence[str]) -> list[dict[str, Any]]:
+        """The finished dialogues as rows (`engine.store.schemas.DIALOGUES`)."""
+        rows = [dialogue_row(game, row, key) for row, key in enumerate(keys)]
         if self.judge is not None:
             from policies.negotiator.scoring import utterance_nll
 
@@ -171,17 +193,6 @@ class MatchWorker:
                 for row, nats in zip(rows, utterance_nll(self.judge, game, side)[0].tolist(), strict=True):
                     row[name] = nats
         return rows
-
-    def _move_to_gpu(self) -> None:
-        from policies.negotiator.speaker import NegotiatorAgent
-
-        def moved(agent: Agent) -> Agent:
-            if not isinstance(agent, NegotiatorAgent):
-                return agent
-            return NegotiatorAgent(agent.model.to("cuda"), agent.name, agent.temperature)
-
-        self.agents = (moved(self.agents[0]), moved(self.agents[1]))
-        self.judge = None if self.judge is None else self.judge.to("cuda")
 
 
 def dialogue_seed(seed: int, key: str) -> int:
@@ -246,8 +257,8 @@ def match_scenarios(config: MatchConfig) -> dict[str, Scenario]:
     return {key: scenarios[number % len(scenarios)] for number, key in enumerate(keys)}
 
 
-def play_match(run: RunFolder, cast: Cast, watcher: Watcher) -> None:
-    """Plays what the run does not hold yet.
+def play_match(run: RunFolder, cast: Cast, watcher: Watcher, title: str) -> None:
+    """Plays what the run does not hold yet; the title is what the watcher is shown.
 
     Raises:
         ClusterError: Ray cannot be reached or lacks room for the workers.
@@ -255,7 +266,7 @@ def play_match(run: RunFolder, cast: Cast, watcher: Watcher) -> None:
     """
     config = cast.config
     shards = make_shards(match_scenarios(config), config.shard_size)
-    watcher.stage(f"{config.adversary} against {config.target}", config.dialogues, "dialogues")
+    watcher.stage(title, config.dialogues, "dialogues")
     before = len(run.done_keys())
 
     def on_progress(progress: Progress) -> None:
@@ -266,7 +277,7 @@ def play_match(run: RunFolder, cast: Cast, watcher: Watcher) -> None:
     record = partial(
         record_shards,
         run,
-        MatchWorker,
+        cast.worker(),
         (cast,),
         shards,
         seed_of=partial(dialogue_seed, config.seed),
@@ -275,10 +286,25 @@ def play_match(run: RunFolder, cast: Cast, watcher: Watcher) -> None:
         on_progress=on_progress,
     )
     if config.workers == 0:
-        record()
-        return
-    with connect(config.address or None, num_cpus=None if config.address else max(config.workers, os.cpu_count() or 1)):
-        record()
+        seconds = _timed(record)
+    else:
+        with connect(config.address or None, num_cpus=None if config.address else max(config.workers, os.cpu_count() or 1)):
+            seconds = _timed(record)
+    run.event(PLAYED, seconds=seconds, dialogues=config.dialogues - before, workers=max(config.workers, 1))
+
+
+def seconds_per_dialogue(run: RunFolder) -> Estimate:
+    """Seconds that a worker spent on a dialogue, its start and summary included, over all sessions that came to their end."""
+    played = [event for event in run.events() if event["kind"] == PLAYED and event["dialogues"]]
+    dialogues = sum(event["dialogues"] for event in played)
+    spent = sum(event["seconds"] * event["workers"] for event in played)
+    return count(spent / dialogues, dialogues) if dialogues else NOTHING
+
+
+def _timed(work: Callable[[], Any]) -> float:
+    start = time.monotonic()
+    work()
+    return time.monotonic() - start
 
 
 def run(config: MatchConfig, path: Path, watcher: Watcher) -> Result:
@@ -302,8 +328,8 @@ def run_match(job: Job, config: Any, cast: Cast, path: Path, watcher: Watcher, t
     if earlier := job.finished(config, path, watcher):
         return earlier
     cast.check()
-    with RunFolder.open(path, config, job=job.name, unchecked=job.unchecked) as folder:
-        play_match(folder, cast, watcher)
+    with RunFolder.open(path, config, job=job.name, schema=cast.schema(), unchecked=job.unchecked) as folder:
+        play_match(folder, cast, watcher, title)
         match = cast.config
         chooses = "; the target alone chooses" if match.complementary else ""
         about = {
@@ -311,18 +337,17 @@ def run_match(job: Job, config: Any, cast: Cast, path: Path, watcher: Watcher, t
             "description": f"{match.dialogues} dialogues on {match.scenarios} scenarios, seed {match.seed}{chooses}.",
             "command": command_line(job, config, path),
         }
-        folder.write_summary(negotiation_metrics(folder.read_rows().to_pylist()), about)
+        folder.write_summary(cast.measure(folder), about)
     return job.result(config, path)
 
 
 def match_job(name: str, config: type, presets: Mapping[str, Callable[[], Any]], run: Callable[..., Result]) -> Job:
     """A job whose rows are the dialogues of a match."""
-    return Job(
-        name, config, presets, run, METRICS, FILES, _next_commands, unchecked=UNCHECKED, num_rows=attrgetter("dialogues")
-    )
+    return Job(name, config, presets, run, METRICS, FILES, next_commands, unchecked=UNCHECKED, num_rows=attrgetter("dialogues"))
 
 
-def _next_commands(config: Any, path: Path) -> tuple[str, ...]:
+def next_commands(config: Any, path: Path) -> tuple[str, ...]:
+    """What to type after a match."""
     return (shlex.join(["parley", "report", str(path)]),)
 
 

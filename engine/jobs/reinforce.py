@@ -221,9 +221,7 @@ def cheng2019() -> TrainReinforceConfig:
 
 def demo() -> TrainReinforceConfig:
     """The RL attack on the demonstration's small agent, about a minute of one core."""
-    rule = ReinforceConfig(
-        reward="advantage", complementary=True, updates=120, learning_rate=1e-3, supervised_weight=0.5
-    )
+    rule = ReinforceConfig(reward="advantage", complementary=True, updates=120, learning_rate=1e-3, supervised_weight=0.5)
     return TrainReinforceConfig(target="runs/demo/target", reinforce=rule)
 
 

@@ -1,4 +1,5 @@
 """What a run's rows amount to: estimates with intervals, and the metrics of each task.
 
-Read `statistics.py` first; `negotiation.py` is the table of negotiation metrics. Numpy only, no Ray, one process.
+Read `statistics.py` first; `negotiation.py` is the table of negotiation metrics, `attack.py` that of attacks, and
+`attack_table.py` sets attacks beside each other and the figures of `published.py`. Numpy only, no Ray, one process.
 """

@@ -35,29 +35,51 @@ LOWER_FOR_TARGET = "lower: target"
 NEITHER = "neither"
 
 METRICS: dict[str, Metric] = {
-    "advantage": Metric("advantage", FOR_ADVERSARY, "adversary's points minus target's, mean over all dialogues"),
+    "advantage": Metric("advantage", FOR_ADVERSARY, "adversary's points minus target's, mean over all dialogues", main=True),
     "advantage_agreed": Metric("advantage, agreed", FOR_ADVERSARY, "the same over agreed dialogues only"),
-    "par": Metric("positive advantage rate", FOR_ADVERSARY, "share of all dialogues with advantage >= 0; a tie or 0:0 counts"),
-    "par_strict": Metric("wins", FOR_ADVERSARY, "share of all dialogues with advantage > 0; a tie or 0:0 does not count"),
-    "agreement": Metric("agreement", FOR_BOTH, "share of all dialogues in which the two selections fit"),
-    "score_adversary": Metric("adversary's score", FOR_ADVERSARY, "points, mean over all dialogues, 0 without agreement"),
-    "score_target": Metric("target's score", FOR_TARGET, "points, mean over all dialogues, 0 without agreement"),
+    "par": Metric(
+        "positive advantage rate",
+        FOR_ADVERSARY,
+        "share of all dialogues with advantage >= 0; a tie or 0:0 counts",
+        "share",
+        main=True,
+    ),
+    "par_strict": Metric(
+        "wins", FOR_ADVERSARY, "share of all dialogues with advantage > 0; a tie or 0:0 does not count", "share", main=True
+    ),
+    "agreement": Metric("agreement", FOR_BOTH, "share of all dialogues in which the two selections fit", "share", main=True),
+    "score_adversary": Metric(
+        "adversary's score", FOR_ADVERSARY, "points, mean over all dialogues, 0 without agreement", main=True
+    ),
+    "score_target": Metric("target's score", FOR_TARGET, "points, mean over all dialogues, 0 without agreement", main=True),
     "score_adversary_agreed": Metric("adversary's score, agreed", FOR_ADVERSARY, "points, mean over agreed dialogues"),
     "score_target_agreed": Metric("target's score, agreed", FOR_TARGET, "points, mean over agreed dialogues"),
-    "pareto": Metric("Pareto optimal", FOR_BOTH, "share of agreed dialogues that no allocation improves for one at no cost"),
-    "turns": Metric("turns", NEITHER, "utterances, <selection> included, mean over all dialogues"),
-    "words_per_utterance": Metric("words per utterance", NEITHER, "tokens written, <eos> included, per utterance written"),
-    "ended_by_adversary": Metric("ended by adversary", NEITHER, "share of all dialogues whose <selection> it said"),
-    "forced_end": Metric("forced end", LOWER_FOR_BOTH, "share of all dialogues that a limit ended"),
-    "distinct_adversary": Metric("adversary's distinct utterances", FOR_ADVERSARY, "how many differ, <selection> left out"),
-    "distinct_target": Metric("target's distinct utterances", FOR_TARGET, "how many differ, <selection> left out"),
+    "pareto": Metric(
+        "Pareto optimal",
+        FOR_BOTH,
+        "share of agreed dialogues that no allocation improves for one at no cost",
+        "share",
+        main=True,
+    ),
+    "turns": Metric("turns", NEITHER, "utterances, <selection> included, mean over all dialogues", main=True),
+    "words_per_utterance": Metric(
+        "words per utterance", NEITHER, "tokens written, <eos> included, per utterance written", main=True
+    ),
+    "ended_by_adversary": Metric("ended by adversary", NEITHER, "share of all dialogues whose <selection> it said", "share"),
+    "forced_end": Metric("forced end", LOWER_FOR_BOTH, "share of all dialogues that a limit ended", "share"),
+    "distinct_adversary": Metric(
+        "adversary's distinct utterances", FOR_ADVERSARY, "how many differ, <selection> left out", "count"
+    ),
+    "distinct_target": Metric("target's distinct utterances", FOR_TARGET, "how many differ, <selection> left out", "count"),
     "distinct_share_adversary": Metric(
-        "adversary's distinct share", FOR_ADVERSARY, "different utterances per utterance; falls as dialogues are added"
+        "adversary's distinct share", FOR_ADVERSARY, "different utterances per utterance; falls as dialogues are added", "share"
     ),
     "distinct_share_target": Metric(
-        "target's distinct share", FOR_TARGET, "different utterances per utterance; falls as dialogues are added"
+        "target's distinct share", FOR_TARGET, "different utterances per utterance; falls as dialogues are added", "share"
     ),
-    "fluency_ppl": Metric("adversary's perplexity", LOWER_FOR_ADVERSARY, "exp of nll per token of what the adversary wrote"),
+    "fluency_ppl": Metric(
+        "adversary's perplexity", LOWER_FOR_ADVERSARY, "exp of nll per token of what the adversary wrote", main=True
+    ),
     "fluency_ppl_target": Metric("target's perplexity", LOWER_FOR_TARGET, "exp of nll per token of what the target wrote"),
 }
 """Every negotiation metric in the order of the result table."""
@@ -80,43 +102,81 @@ def negotiation_metrics(rows: Sequence[Row], seed: int = 0) -> dict[str, Estimat
     if len(dialogues) < len(rows):
         logger.warning("%d of %d dialogues failed and are left out of the metrics", len(rows) - len(dialogues), len(rows))
     agreed = [row for row in dialogues if row["agreed"]]
-    num = len(dialogues)
-
-    def averaged(chosen: Sequence[Row], number: Callable[[Row], float]) -> Estimate:
-        return mean(np.array([number(row) for row in chosen], dtype=np.float64), seed=seed)
-
-    def share(chosen: Sequence[Row], holds: Callable[[Row], bool]) -> Estimate:
-        return rate(sum(holds(row) for row in chosen), len(chosen))
-
     distinct = [_distinct(dialogues, side) for side in (0, 1)]
     estimates = {
-        "advantage": averaged(dialogues, _advantage),
-        "advantage_agreed": averaged(agreed, _advantage),
-        "par": share(dialogues, lambda row: _advantage(row) >= 0),
-        "par_strict": share(dialogues, lambda row: _advantage(row) > 0),
-        "agreement": rate(len(agreed), num),
-        "score_adversary": averaged(dialogues, lambda row: row["points_adversary"]),
-        "score_target": averaged(dialogues, lambda row: row["points_target"]),
-        "score_adversary_agreed": averaged(agreed, lambda row: row["points_adversary"]),
-        "score_target_agreed": averaged(agreed, lambda row: row["points_target"]),
-        "pareto": share(agreed, lambda row: row["pareto"]),
-        "turns": averaged(dialogues, lambda row: row["num_turns"]),
+        **outcome_metrics(dialogues, seed),
+        "pareto": _share(agreed, lambda row: row["pareto"]),
+        "turns": _averaged(dialogues, lambda row: row["num_turns"], seed),
         "words_per_utterance": ratio_of_sums(
             [row["num_words_adversary"] + row["num_words_target"] for row in dialogues],
             [row["num_turns"] - row["forced"] for row in dialogues],
             seed=seed,
         ),
-        "ended_by_adversary": share(dialogues, lambda row: row["ended_by"] == 0),
-        "forced_end": share(dialogues, lambda row: row["forced"]),
+        "ended_by_adversary": _share(dialogues, lambda row: row["ended_by"] == 0),
+        "forced_end": _share(dialogues, lambda row: row["forced"]),
         "distinct_adversary": count(distinct[0][0], distinct[0][1]),
         "distinct_target": count(distinct[1][0], distinct[1][1]),
         "distinct_share_adversary": _share_of_distinct(*distinct[0]),
         "distinct_share_target": _share_of_distinct(*distinct[1]),
-        "fluency_ppl": _perplexity(dialogues, "adversary", seed),
-        "fluency_ppl_target": _perplexity(dialogues, "target", seed),
+        "fluency_ppl": _perplexity_of_side(dialogues, "adversary", seed),
+        "fluency_ppl_target": _perplexity_of_side(dialogues, "target", seed),
     }
     assert list(estimates) == list(METRICS), "the table and the computation name the same metrics"
     return estimates
+
+
+def outcome_metrics(dialogues: Sequence[Row], seed: int = 0) -> dict[str, Estimate]:
+    """Those of `METRICS` that points and agreement alone decide, in its order.
+
+    Args:
+        dialogues: finished ones; only `points_adversary`, `points_target` and `agreed` are read.
+        seed: as in `negotiation_metrics`.
+    """
+    agreed = [row for row in dialogues if row["agreed"]]
+    return {
+        "advantage": _averaged(dialogues, _advantage, seed),
+        "advantage_agreed": _averaged(agreed, _advantage, seed),
+        "par": _share(dialogues, lambda row: _advantage(row) >= 0),
+        "par_strict": _share(dialogues, lambda row: _advantage(row) > 0),
+        "agreement": rate(len(agreed), len(dialogues)),
+        "score_adversary": _averaged(dialogues, lambda row: row["points_adversary"], seed),
+        "score_target": _averaged(dialogues, lambda row: row["points_target"], seed),
+        "score_adversary_agreed": _averaged(agreed, lambda row: row["points_adversary"], seed),
+        "score_target_agreed": _averaged(agreed, lambda row: row["points_target"], seed),
+    }
+
+
+def perplexity(
+    whose: str, nats: Sequence[float | None], words: Sequence[int], clusters: Sequence[str] | None = None, seed: int = 0
+) -> Estimate:
+    """Exp of the negative log likelihood per token over some texts.
+
+    Args:
+        whose: the texts' name in a warning.
+        nats: negative log likelihood of each text; None where it was not scored, and the text is left out.
+        words: tokens of each text.
+        clusters: the dialogue that each text belongs to; every text is its own when not given.
+        seed: as in `negotiation_metrics`.
+
+    Returns:
+        The estimate; NaN, with a warning, when a likelihood is not finite.
+    """
+    scored = [i for i, value in enumerate(nats) if value is not None]
+    known = np.array([nats[i] for i in scored], dtype=np.float64)
+    broken = int(np.count_nonzero(~np.isfinite(known)))
+    if broken:
+        logger.warning("%d of %d likelihoods of %s are not finite: no perplexity", broken, len(scored), whose)
+        return count(math.nan, len(scored))
+    groups = None if clusters is None else [clusters[i] for i in scored]
+    return ratio_of_sums(known, [words[i] for i in scored], groups, transform=np.exp, seed=seed)
+
+
+def _averaged(chosen: Sequence[Row], number: Callable[[Row], float], seed: int) -> Estimate:
+    return mean(np.array([number(row) for row in chosen], dtype=np.float64), seed=seed)
+
+
+def _share(chosen: Sequence[Row], holds: Callable[[Row], bool]) -> Estimate:
+    return rate(sum(holds(row) for row in chosen), len(chosen))
 
 
 def _advantage(row: Row) -> int:
@@ -133,12 +193,6 @@ def _share_of_distinct(distinct: int, total: int) -> Estimate:
     return count(distinct / total, total) if total else NOTHING
 
 
-def _perplexity(dialogues: Sequence[Row], side: str, seed: int) -> Estimate:
-    scored = [row for row in dialogues if row[f"nll_{side}"] is not None]
-    broken = sum(not math.isfinite(row[f"nll_{side}"]) for row in scored)
-    if broken:
-        logger.warning("%d of %d likelihoods of the %s are not finite: it has no perplexity", broken, len(scored), side)
-        return count(math.nan, len(scored))
-    return ratio_of_sums(
-        [row[f"nll_{side}"] for row in scored], [row[f"num_words_{side}"] for row in scored], transform=np.exp, seed=seed
-    )
+def _perplexity_of_side(dialogues: Sequence[Row], side: str, seed: int) -> Estimate:
+    nats, words = ([row[f"{column}_{side}"] for row in dialogues] for column in ("nll", "num_words"))
+    return perplexity(f"the {side}", nats, words, seed=seed)

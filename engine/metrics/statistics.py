@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -79,6 +79,10 @@ class Metric(NamedTuple):
     """Which way is better, and for whom."""
     definition: str
     """One line; the denominator is named in it."""
+    form: Literal["number", "share", "count"] = "number"
+    """How its value is written: with decimals, as percent, or as a whole number."""
+    main: bool = False
+    """Whether a reader looks for it first; pages fold the others away."""
 
 
 def count(value: float, n: int) -> Estimate:

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from engine.jobs.table import ATTACK_TABLE
+from engine.metrics.attack_table import ROWS, AttackLine, TextTable, attack_table, table_lines
 from engine.metrics.statistics import Estimate
 from engine.report.content import Curve, MatchSection, ReportData
 from engine.report.page import write_report
@@ -65,7 +67,9 @@ _FILES = {
     "events.jsonl": "what happened when",
     "rows": "every dialogue, as Parquet",
     "summary.json": "the metrics",
+    "table.md": "the table of attacks, as Markdown",
 }
+_ATTACK = "attack-"
 _WEIGHTS = ".safetensors"
 
 
@@ -94,6 +98,7 @@ def collect_run(run_dir: Path) -> ReportData:
         RunError: there is no run in the folder, or a part of one is damaged.
     """
     stages = _stages(run_dir)
+    headings = _headings(stages)
     top = stages.get("")
     about = (top and top.summary()) or {}
     commands = [about["command"]] if "command" in about else _commands(stages.values())
@@ -108,8 +113,14 @@ def collect_run(run_dir: Path) -> ReportData:
     return ReportData(
         title=about.get("title", run_dir.resolve().name),
         lead=about.get("description", ""),
-        sections=[section for name, run in shown.items() if (section := _section(name, run))],
-        curves=[curve for name, run in stages.items() for curve in _curves(name, run)],
+        attack_tables=_attack_tables(stages, headings),
+        sections=[
+            section
+            for name, run in shown.items()
+            # The heading of the page already carries the description of its own run.
+            if (section := _section(headings[name], run, described=bool(name), large=not _is_table(top)))
+        ],
+        curves=[curve for name, run in stages.items() for curve in _curves(headings[name], run)],
         commands=commands,
         files=files,
         config=config,
@@ -126,30 +137,58 @@ def _stages(run_dir: Path) -> dict[str, RunFolder]:
     return {run.path.name: run for run in below}
 
 
+def _headings(stages: Mapping[str, RunFolder]) -> dict[str, str]:
+    """What each run is called: by its title, or short where the title of a table says the rest."""
+    titles = {name: (run.summary() or {}).get("title", name or run.path.resolve().name) for name, run in stages.items()}
+    return titles | (ROWS if _is_table(stages.get("")) else {})
+
+
+def _is_table(run: RunFolder | None) -> bool:
+    return run is not None and run.job == ATTACK_TABLE.name
+
+
+def _attack_tables(stages: Mapping[str, RunFolder], headings: Mapping[str, str]) -> list[tuple[str, TextTable]]:
+    """The tables of a folder, each with its heading: those that were measured as such, and one of its other attacks."""
+    tables, lines = [], []
+    for name, run in stages.items():
+        metrics = _metrics(run)
+        if not metrics or not run.job.startswith(_ATTACK):
+            continue
+        if _is_table(run):
+            table = attack_table(table_lines(metrics, run.config["published"]))
+            if not name:
+                # The attacks below it are its rows, and the page bears its title.
+                return [("", table)]
+            tables.append((headings[name], table))
+        else:
+            lines.append(AttackLine(headings[name], metrics))
+    return [*tables, *([("Attacks side by side", attack_table(lines))] if len(lines) > 1 else [])]
+
+
 def _started(run: RunFolder) -> str:
     events = run.events()
     return str(events[0]["time"]) if events else ""
 
 
-def _section(name: str, run: RunFolder) -> MatchSection | None:
-    summary = run.summary() or {}
-    metrics = {key: Estimate.from_json(parts) for key, parts in summary.get("metrics", {}).items()}
+def _section(heading: str, run: RunFolder, described: bool, large: bool) -> MatchSection | None:
+    if _is_table(run):
+        # Its figures stand in a table of their own.
+        return None
+    metrics = _metrics(run)
     plays = set(DIALOGUES.names) <= set(run.schema.names)
     rows = run.read_rows().to_pylist() if plays else []
     if not metrics and not rows:
         return None
-    return MatchSection(
-        name=summary.get("title", name or run.path.resolve().name),
-        # The heading of the page already carries the description of its own run.
-        description=summary.get("description", "") if name else "",
-        metrics=metrics,
-        rows=rows,
-    )
+    description = (run.summary() or {}).get("description", "") if described else ""
+    return MatchSection(name=heading, description=description, metrics=metrics, rows=rows, large=large)
 
 
-def _curves(name: str, run: RunFolder) -> list[Curve]:
+def _metrics(run: RunFolder) -> dict[str, Estimate]:
+    return {name: Estimate.from_json(parts) for name, parts in (run.summary() or {}).get("metrics", {}).items()}
+
+
+def _curves(heading: str, run: RunFolder) -> list[Curve]:
     events = run.events()
-    heading = (run.summary() or {}).get("title", name or run.path.resolve().name)
     curves = []
     for source in CURVES:
         steps = {event[STEP]: event for event in events if event["kind"] == source.kind and STEP in event}

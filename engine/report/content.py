@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from engine.metrics.attack_table import TextTable
 from engine.metrics.negotiation import Row
 from engine.metrics.statistics import Estimate
 from engine.store.schemas import OK
@@ -20,19 +21,26 @@ class MatchSection:
     Args:
         name: a short heading, such as "adversary vs target".
         description: one sentence for a reader who does not know the run.
-        metrics: estimates by metric name; `engine.metrics.negotiation.METRICS` says what the names mean.
+        metrics: estimates by metric name; `engine.metrics.attack.ATTACK_METRICS` says what the names mean.
         rows: its dialogues, in any order; empty for a stage that holds none.
+        large: whether its advantage is worth large figures; not where a table of attacks says it.
     """
 
     name: str
     description: str = ""
     metrics: Mapping[str, Estimate] = field(default_factory=dict)
     rows: Sequence[Row] = ()
+    large: bool = True
 
     @property
     def dialogues(self) -> list[Row]:
         """The rows that hold a finished dialogue."""
         return [row for row in self.rows if row["status"] == OK]
+
+    @property
+    def kinds(self) -> set[str]:
+        """Of the attack sentences in its dialogues."""
+        return {attempt["kind"] for row in self.dialogues for attempt in row.get("attempts", ())}
 
     @property
     def failures(self) -> list[Row]:
@@ -66,6 +74,7 @@ class ReportData:
     Args:
         title: the heading of the page.
         lead: one or two sentences under it.
+        attack_tables: attacks beside each other, each table with its heading, which may be empty.
         sections: matches and stages, in the order in which they are shown.
         curves: training curves.
         commands: what to type to get the same figures again.
@@ -76,6 +85,7 @@ class ReportData:
 
     title: str
     lead: str = ""
+    attack_tables: Sequence[tuple[str, TextTable]] = ()
     sections: Sequence[MatchSection] = ()
     curves: Sequence[Curve] = ()
     commands: Sequence[str] = ()

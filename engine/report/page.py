@@ -17,39 +17,18 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from engine.metrics.negotiation import METRICS, NEITHER
+from engine.metrics.attack import ATTACK_METRICS, REACTIVE, Points, budget_curves
+from engine.metrics.negotiation import NEITHER
 from engine.metrics.statistics import Estimate, Metric
 from engine.report.content import MatchSection, ReportData
 from engine.report.dialogues import Dialogue, extremes
 from engine.store.documents import write_whole
 from envs.core.errors import RunError
 
-_SHARES = frozenset(
-    {
-        "agreement",
-        "distinct_share_adversary",
-        "distinct_share_target",
-        "ended_by_adversary",
-        "forced_end",
-        "par",
-        "par_strict",
-        "pareto",
-    }
-)
-_COUNTS = frozenset({"distinct_adversary", "distinct_target"})
-_MAIN = frozenset(
-    {
-        "advantage",
-        "agreement",
-        "fluency_ppl",
-        "par",
-        "pareto",
-        "score_adversary",
-        "score_target",
-        "turns",
-        "words_per_utterance",
-    }
-)
+_BUDGETS = {
+    "replaced": ("Advantage by replaced words", "words that may be replaced"),
+    "decisions": ("Advantage by decisions of the target", "decisions that may be asked for"),
+}
 _RAIL = 120.0
 _MAX_REASONS = 5
 
@@ -88,12 +67,13 @@ class MetricTable:
 
 @dataclass(frozen=True)
 class Headline:
-    """The result of one match in figures that a reader takes away."""
+    """The result of one match in figures that a reader takes away; `forced` is empty where no end was forced."""
 
     name: str
     description: str
     advantage: str
     interval: str
+    forced: str
     num_dialogues: int
     small: bool
     scores: tuple[float, float]
@@ -163,8 +143,10 @@ def render(data: ReportData) -> str:
     )
     played = [section for section in data.sections if section.dialogues]
     parts: dict[str, Sequence[Any]] = {
-        "headlines": [headline for section in data.sections if (headline := _headline(section))],
+        "headlines": [headline for section in data.sections if section.large and (headline := _headline(section))],
+        "attack_tables": data.attack_tables,
         "tables": metric_tables(data.sections),
+        "budgets": _budgets([section for section in played if section.kinds == {REACTIVE}]),
         "outcomes": [Figure(s.name, _outcome_caption(s), Markup(plots.scatter_svg(s))) for s in played],
         "curves": [
             Figure(curve.title, _curve_caption(curve.smoothed, curve.x_label, curve.y_label), Markup(plots.curve_svg(curve)))
@@ -175,8 +157,10 @@ def render(data: ReportData) -> str:
         "failures": [_failures(section) for section in data.sections if section.failures],
     }
     anchors = {
+        "attacks": ("attack_tables", "Attacks"),
         "matches": ("headlines", "Matches"),
         "metrics": ("tables", "Metrics"),
+        "budget": ("budgets", "Budget"),
         "outcomes": ("outcomes", "Outcomes"),
         "training": ("curves", "Training"),
         "dialogues": ("examples", "Dialogues"),
@@ -211,13 +195,13 @@ def metric_tables(sections: Sequence[MatchSection]) -> list[MetricTable]:
 
 def _table(sections: Sequence[MatchSection]) -> MetricTable:
     present = dict.fromkeys(name for section in sections for name in section.metrics)
-    names = [name for name in METRICS if name in present] + [name for name in present if name not in METRICS]
-    known = [name for name in names if name in _MAIN]
+    names = [name for name in ATTACK_METRICS if name in present] + [name for name in present if name not in ATTACK_METRICS]
+    metrics = {name: ATTACK_METRICS.get(name, Metric(name.replace("_", " "), NEITHER, "")) for name in names}
+    known = [name for name in names if metrics[name].main]
     rows = {}
-    for name in names:
-        metric = METRICS.get(name, Metric(name.replace("_", " "), NEITHER, ""))
+    for name, metric in metrics.items():
         direction = "" if metric.direction == NEITHER else metric.direction
-        cells = _cells(name, [section.metrics.get(name) for section in sections])
+        cells = _cells(metric, [section.metrics.get(name) for section in sections])
         rows[name] = MetricRow(metric.title[:1].upper() + metric.title[1:], direction, metric.definition, cells)
     first = known or names
     return MetricTable(
@@ -227,9 +211,9 @@ def _table(sections: Sequence[MatchSection]) -> MetricTable:
     )
 
 
-def _cells(name: str, estimates: Sequence[Estimate | None]) -> tuple[Cell | None, ...]:
+def _cells(metric: Metric, estimates: Sequence[Estimate | None]) -> tuple[Cell | None, ...]:
     bounds = [x for e in estimates if e for x in (e.low, e.value, e.high) if math.isfinite(x)]
-    low, high = (0.0, 1.0) if name in _SHARES else (min(0.0, *bounds, 0.0), max(0.0, *bounds, 0.0))
+    low, high = (0.0, 1.0) if metric.form == "share" else (min(0.0, *bounds, 0.0), max(0.0, *bounds, 0.0))
     width = (high - low) or 1.0
 
     def place(x: float) -> float:
@@ -243,8 +227,8 @@ def _cells(name: str, estimates: Sequence[Estimate | None]) -> tuple[Cell | None
         known = all(map(math.isfinite, (estimate.low, estimate.high)))
         cells.append(
             Cell(
-                value=f"{estimate.value:.0f}" if name in _COUNTS else _number(name, estimate.value),
-                interval=f"{_number(name, estimate.low)} to {_number(name, estimate.high)}" if known else "",
+                value=_number(metric, estimate.value),
+                interval=f"{_number(metric, estimate.low)} to {_number(metric, estimate.high)}" if known else "",
                 n=estimate.n,
                 small=estimate.flagged,
                 dot=place(estimate.value) if known else None,
@@ -255,14 +239,13 @@ def _cells(name: str, estimates: Sequence[Estimate | None]) -> tuple[Cell | None
     return tuple(cells)
 
 
-def _number(name: str, value: float) -> str:
+def _number(metric: Metric, value: float) -> str:
     if not math.isfinite(value):
         return "none"
-    if name in _SHARES:
+    if metric.form == "share":
         return f"{100 * value:.1f} %"
-    if abs(value) >= 1000:
-        return f"{value:,.0f}".replace("-", "\N{MINUS SIGN}")
-    return f"{value:.2f}".replace("-", "\N{MINUS SIGN}")
+    whole = metric.form == "count" or abs(value) >= 1000
+    return f"{value:,.{0 if whole else 2}f}".replace("-", "\N{MINUS SIGN}")
 
 
 def _headline(section: MatchSection) -> Headline | None:
@@ -270,16 +253,47 @@ def _headline(section: MatchSection) -> Headline | None:
     if any(estimate is None or not math.isfinite(estimate.value) for estimate in wanted):
         return None
     advantage, adversary, target = (estimate for estimate in wanted if estimate)
-    sign = "+" if advantage.value > 0 else ""
+    forced = section.metrics.get("forced_advantage")
     return Headline(
         name=section.name,
         description=section.description,
-        advantage=sign + _number("advantage", advantage.value),
-        interval=f"95 % interval {_number('advantage', advantage.low)} to {_number('advantage', advantage.high)}",
+        advantage=_signed(advantage.value),
+        interval=_interval(advantage),
+        forced=f"{_signed(forced.value)} where the end is forced, {_interval(forced)}" if forced else "",
         num_dialogues=advantage.n,
         small=advantage.flagged,
         scores=(adversary.value, target.value),
     )
+
+
+def _signed(advantage: float) -> str:
+    return ("+" if advantage > 0 else "") + _number(ATTACK_METRICS["advantage"], advantage)
+
+
+def _interval(advantage: Estimate) -> str:
+    low, high = (_number(ATTACK_METRICS["advantage"], end) for end in (advantage.low, advantage.high))
+    return f"95 % interval {low} to {high}"
+
+
+def _budgets(sections: Sequence[MatchSection]) -> list[Figure]:
+    """What searches gain within a budget, all attacks in one drawing; none for searches that never went a step.
+
+    Of attacks of several kinds only the searches that succeeded are on record, which say nothing of a budget.
+    """
+    from engine.report import plots
+
+    by_budget: dict[str, dict[str, Points]] = {name: {} for name in _BUDGETS}
+    for section in sections:
+        for name, points in budget_curves(section.dialogues).items():
+            by_budget[name][section.name] = points
+    figures = []
+    for name, (title, label) in _BUDGETS.items():
+        series = {section: points for section, points in by_budget[name].items() if len(points) > 1}
+        if series:
+            nums = ", ".join(f"{points[0][1].n:,}" for points in series.values())
+            caption = f"mean over {nums} dialogues with a reactive attack; bands are 95 % intervals"
+            figures.append(Figure(title, caption, Markup(plots.budget_svg(title, label, series))))
+    return figures
 
 
 def _outcome_caption(section: MatchSection) -> str:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import html
 import io
 import itertools
+import math
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import NullLocator
 
+from engine.metrics.attack import Points
 from engine.metrics.negotiation import Row
 from engine.report.content import Curve, MatchSection, ReportData
 from envs.core.errors import RunError
@@ -69,6 +72,7 @@ _STYLE: dict[Any, Any] = {
 _TOTAL = 10
 _LARGEST_BUBBLE = 900.0
 _LONGEST_LABEL = 36
+_MANY, _MOST_TICKS = 32, 9
 
 
 def scatter_svg(section: MatchSection) -> str:
@@ -79,6 +83,11 @@ def scatter_svg(section: MatchSection) -> str:
 def curve_svg(curve: Curve) -> str:
     """A training curve as SVG text."""
     return _svg((5.4, 3.2), f"{curve.title}, {curve.y_label} per {curve.x_label}", lambda axes: draw_curve(axes, curve))
+
+
+def budget_svg(title: str, x_label: str, series: Mapping[str, Points]) -> str:
+    """What attacks gain within a budget, as SVG text (see `draw_budget`)."""
+    return _svg((5.4, 3.2), title, lambda axes: draw_budget(axes, x_label, series))
 
 
 def write_picture(data: ReportData, path: Path) -> Path:
@@ -166,6 +175,33 @@ def draw_curve(axes: Axes, curve: Curve) -> None:
     axes.set(xlabel=_short(curve.x_label), ylabel=_short(curve.y_label))
     axes.margins(x=0.02)
     if len(curve.series) > 1:
+        axes.legend()
+
+
+def draw_budget(axes: Axes, x_label: str, series: Mapping[str, Points]) -> None:
+    """Draws a mean against a budget with its 95 % interval as a band; budgets in the hundreds on a logarithmic axis.
+
+    Args:
+        axes: where to draw.
+        x_label: the budget.
+        series: points by name, each in the order of its budgets.
+    """
+    axes.grid(True, axis="y")
+    axes.set_axisbelow(True)
+    for (name, points), colour in zip(series.items(), itertools.cycle(SERIES)):
+        budgets = [budget for budget, _ in points]
+        low, value, high = np.array([[each.low, each.value, each.high] for _, each in points]).T
+        axes.fill_between(budgets, low, high, color=colour, alpha=0.16, linewidth=0)
+        axes.plot(budgets, value, color=colour, linewidth=1.9, marker="o", markersize=3.6, label=_short(name))
+    ticks = sorted({budget for points in series.values() for budget, _ in points})
+    if ticks[-1] >= _MANY:
+        axes.set_xscale("log", base=2)
+    axes.set_xticks(ticks[:: math.ceil(len(ticks) / _MOST_TICKS)], minor=False)
+    axes.xaxis.set_major_formatter(lambda budget, _: f"{budget:,.0f}")
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set(xlabel=_short(x_label), ylabel="adversary's points ahead")
+    axes.margins(x=0.04)
+    if len(series) > 1:
         axes.legend()
 
 

@@ -64,6 +64,59 @@ DIALOGUES = with_base(
 )
 """One negotiation dialogue per row."""
 
+_STEP = pa.struct(
+    [
+        pa.field("replaced", pa.int64()),
+        pa.field("reads", pa.int64()),
+        pa.field("decisions", pa.int64()),
+        pa.field("feasible", pa.bool_()),
+        pa.field("points_adversary", pa.int64()),
+        pa.field("points_target", pa.int64()),
+    ]
+)
+_ATTEMPT = pa.struct(
+    [
+        # Which utterance of `turns` it is, how it was made ("reactive", "preemptive" or "transfer"), and whether its search
+        # reached its goal.
+        pa.field("turn", pa.int64()),
+        pa.field("kind", pa.string()),
+        pa.field("accepted", pa.bool_()),
+        # What the speaker would have said, words joined by blanks, `<eos>` left out, and the positions of the words in
+        # the said sentence that differ from it.
+        pa.field("base", pa.string()),
+        pa.field("replaced", _list(pa.int64())),
+        # Reactive attempts: the target's probability of answering `<selection>` at its temperature, and whether it did.
+        pa.field("end_probability", pa.float64()),
+        pa.field("ended", pa.bool_()),
+        # Language: tokens of the sentence, `<eos>` included; nats of it and of the base sentence in its place under the
+        # judge; its least likely token; its special tokens. Likelihoods are null when they were not scored.
+        pa.field("num_words", pa.int64()),
+        pa.field("nll", pa.float64()),
+        pa.field("nll_base", pa.float64()),
+        pa.field("num_words_base", pa.int64()),
+        pa.field("lowest_probability", pa.float64()),
+        pa.field("special", pa.int64()),
+        # The path of the search, the untouched sentence first: words replaced so far, queries so far, whether the end
+        # constraint holds, and what both sides would earn if the dialogue ended there.
+        pa.field("steps", _list(_STEP)),
+    ]
+)
+ATTACKS = pa.schema(
+    [
+        *DIALOGUES,
+        # The outcome if the target had to end the dialogue at the first accepted reactive sentence that satisfies the end
+        # constraint; where there is none, the outcome of the dialogue as it was played.
+        pa.field("forced_points_adversary", pa.int64()),
+        pa.field("forced_points_target", pa.int64()),
+        pa.field("forced_agreed", pa.bool_()),
+        # Candidates that the target was asked about, rejected searches included: read, and decided upon.
+        pa.field("reads", pa.int64()),
+        pa.field("decisions", pa.int64()),
+        pa.field("attempts", _list(_ATTEMPT)),
+    ]
+)
+"""One attacked negotiation dialogue per row, played live, with the searches for the sentences that were said in it."""
+
 
 def error_row(item_key: str, seed: int, reason: str) -> dict[str, Any]:
     """The row of an item that failed; every column of its kind is null."""

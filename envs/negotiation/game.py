@@ -303,6 +303,10 @@ class SideView:
         """Random numbers for this side's next move in one dialogue, for agents that need more than one draw a token."""
         return stream(derive_seed(self._game.seeds[row], "side", self.side), int(self.num_tokens[row]))
 
+    def opponent(self) -> SideView:
+        """What the other side may see; only white-box attackers, who read their target's networks, look at it."""
+        return SideView(self._game, 1 - self.side)
+
     def selections(self, row: int) -> np.ndarray:
         """The legal selections (m, 6) of one dialogue as item token ids, m <= `MAX_SELECTIONS`."""
         return selection_table(self._game.scenarios[row].counts)
@@ -318,7 +322,12 @@ def play(game: NegotiationGame, agents: tuple[Agent, Agent]) -> NegotiationGame:
     Returns:
         The same game, over.
     """
-    sessions = tuple(agent.join(game.view(side)) for side, agent in enumerate(agents))
+    sessions = (agents[0].join(game.view(0)), agents[1].join(game.view(1)))
+    return play_sessions(game, sessions)
+
+
+def play_sessions(game: NegotiationGame, sessions: tuple[Session, Session]) -> NegotiationGame:
+    """Plays every dialogue of a game to its end between sessions that have taken their seats."""
     while (game.phase == SPEAK).any():
         for side, session in enumerate(sessions):
             rows = game.rows_to_speak(side)

@@ -18,6 +18,7 @@ from engine.cli.tables import interval, number, show_result
 from engine.jobs.catalogue import find
 from engine.jobs.job import Comparison, Job, Result, Watcher
 from engine.jobs.match import SELFPLAY, MatchConfig
+from engine.metrics.attack_table import TextTable
 from engine.metrics.statistics import NOTHING, Estimate, Metric, count
 from engine.store.run_folder import RunFolder
 from tests.engine.cli.conftest import Parley
@@ -193,6 +194,20 @@ def test_a_comparison_stands_side_by_side(result: Result, capsys: pytest.Capture
     heading, row = [line.split() for line in capsys.readouterr().err.splitlines() if line.startswith(("metric", "points"))]
     assert heading == ["metric", "direction", "without", "with", "difference", "n"]
     assert row[4:] == ["0.250", "[0.000,", "0.500]", "1.250", "[1.000,", "1.500]", "1.000", "[0.750,", "1.250]", "200"]
+
+
+def test_a_table_stands_in_the_place_of_the_metrics(result: Result, capsys: pytest.CaptureFixture[str]) -> None:
+    table = TextTable(("attack", "advantage, live"), (("reactive [red]", "2.50 [2.25, 2.75]"), ("rl", "-")), "How to read it.")
+    few = {"reactive.gain": Estimate(1.0, 0.5, 1.5, 3)}
+    show_result(replace(result, table=table, metrics=few))
+    lines = [line.rstrip() for line in capsys.readouterr().err.splitlines() if line]
+    assert lines == [
+        "a [bold]hostile[/] title",
+        "attack            advantage, live",
+        "reactive [red]  2.50 [2.25, 2.75]",
+        "rl                              -",
+        "How to read it.",
+    ]
 
 
 def test_numbers_as_tables_show_them() -> None:

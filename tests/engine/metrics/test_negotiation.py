@@ -45,7 +45,7 @@ def test_names_are_those_of_the_table_in_its_order() -> None:
     wanted += " score_target_agreed pareto turns words_per_utterance ended_by_adversary forced_end distinct_adversary"
     wanted += " distinct_target fluency_ppl fluency_ppl_target"
     assert set(wanted.split()) <= set(METRICS)
-    assert all(title and direction and "\n" not in definition for title, direction, definition in METRICS.values())
+    assert all(metric.title and metric.direction and "\n" not in metric.definition for metric in METRICS.values())
 
 
 def test_a_failed_negotiation_is_a_tie_of_nothing() -> None:

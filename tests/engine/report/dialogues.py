@@ -6,6 +6,7 @@ from typing import Any
 
 from engine.metrics.statistics import Estimate
 from engine.report.content import Curve, MatchSection, ReportData
+from tests.engine.metrics.attacks import attempt
 
 NAN = float("nan")
 
@@ -41,6 +42,21 @@ def row(key: str = "a", points: tuple[int, int] = (6, 4), **changes: Any) -> dic
         "num_words_adversary": 5,
         "nll_target": 11.5,
         "num_words_target": 6,
+        **changes,
+    }
+
+
+def attack_row(key: str = "a", points: tuple[int, int] = (6, 4), **changes: Any) -> dict[str, Any]:
+    """One attacked dialogue whose first sentence has had its last word replaced."""
+    said = {"base": "i would like the ball", "replaced": [4], "num_words": 6}
+    return {
+        **row(key, points),
+        "forced_points_adversary": 9,
+        "forced_points_target": 1,
+        "forced_agreed": True,
+        "reads": 400,
+        "decisions": 20,
+        "attempts": [attempt(**said, end_probability=0.63)],
         **changes,
     }
 

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from engine.jobs.table import TableConfig
 from engine.metrics.negotiation import negotiation_metrics
+from engine.metrics.statistics import Estimate
 from engine.report.collect import collect_run, report_from_run
 from engine.store.run_folder import RunFolder
 from envs.core.errors import RunError
@@ -85,6 +87,59 @@ def test_folder_that_is_a_run_and_holds_runs(tmp_path: Path) -> None:
     assert [section.name for section in data.sections] == ["attack"]
     assert [curve.title for curve in data.curves] == ["demo: reward"]
     assert {"seed", "attack.seed"} <= set(data.config)
+
+
+def measure(path: Path, job: str, metrics: dict[str, Estimate], config: Any = None, **extra: Any) -> None:
+    with RunFolder.open(path, config or Config(), job=job) as run:
+        run.write_summary(metrics, extra)
+
+
+def figures(advantage: float) -> dict[str, Estimate]:
+    return {"advantage": Estimate(advantage, advantage - 0.5, advantage + 0.5, 40)}
+
+
+def table_run(path: Path) -> None:
+    """A table with two rows below it, as the job leaves them."""
+    rows = {"rl.advantage": figures(3)["advantage"], "reactive.advantage": figures(5)["advantage"]}
+    measure(path, "attack-table", rows, TableConfig(published="rl"), title="attacks on x")
+    measure(path / "rl", "attack-rl", figures(3), title="RL attack on x")
+    measure(path / "reactive", "attack-reactive", figures(5), title="reactive attack on x")
+
+
+def test_table_of_attacks_speaks_for_the_runs_below_it(tmp_path: Path) -> None:
+    table_run(tmp_path)
+    data = collect_run(tmp_path)
+    ((heading, table),) = data.attack_tables
+    assert (data.title, heading) == ("attacks on x", "")
+    assert [row[:2] for row in table.rows] == [("RL attack", "3.00 [2.50, 3.50]"), ("reactive", "5.00 [4.50, 5.50]")]
+    published = table.columns.index("published")
+    assert [row[published] for row in table.rows] == ["2.32", "4.95"]
+    assert [(section.name, section.large) for section in data.sections] == [("RL attack", False), ("reactive", False)]
+
+
+def test_folder_of_attacks_shows_them_side_by_side(tmp_path: Path) -> None:
+    measure(tmp_path / "a", "attack-rl", figures(3), title="RL attack on x")
+    measure(tmp_path / "match", "selfplay", figures(0), title="x against itself")
+    assert collect_run(tmp_path).attack_tables == [], "one attack needs no table"
+    measure(tmp_path / "b", "attack-reactive", figures(5), title="reactive attack on x")
+    table_run(tmp_path / "table")
+    data = collect_run(tmp_path)
+    shown = {heading: [row[0] for row in table.rows] for heading, table in data.attack_tables}
+    assert shown == {
+        "attacks on x": ["RL attack", "reactive"],
+        "Attacks side by side": ["RL attack on x", "reactive attack on x"],
+    }
+    names = [(section.name, section.large) for section in data.sections]
+    assert names == [("RL attack on x", True), ("x against itself", True), ("reactive attack on x", True)]
+
+
+def test_table_that_is_not_finished_shows_the_attacks_that_are(tmp_path: Path) -> None:
+    RunFolder.open(tmp_path, TableConfig(), job="attack-table").close()
+    measure(tmp_path / "rl", "attack-rl", figures(3), title="RL attack on x")
+    measure(tmp_path / "reactive", "attack-reactive", figures(5), title="reactive attack on x")
+    ((heading, table),) = collect_run(tmp_path).attack_tables
+    assert heading == "Attacks side by side"
+    assert [row[0] for row in table.rows] == ["RL attack", "reactive"]
 
 
 def test_page_lies_in_the_run_folder_and_is_replaced(tmp_path: Path) -> None:

@@ -9,14 +9,16 @@ from typing import Any
 
 import pytest
 
-from engine.metrics.negotiation import METRICS
-from engine.metrics.statistics import Estimate
+from engine.metrics.attack import ATTACK_METRICS, attack_metrics
+from engine.metrics.attack_table import TextTable
+from engine.metrics.statistics import NOTHING, Estimate
 from engine.report.content import Curve, MatchSection, ReportData
 from engine.report.page import metric_tables, render, write_report
 from envs.core.errors import RunError
-from tests.engine.report.dialogues import NAN, error_row, metrics, report, row
+from tests.engine.metrics.attacks import attempt
+from tests.engine.report.dialogues import NAN, attack_row, error_row, metrics, report, row
 
-HOSTILE = '😀 <script>alert(1)</script><img src=x onerror=alert(2)>"\' onload=alert(3) {{ 7*7 }} </style></title> & $x_{'
+HOSTILE = "😀 <script>alert(1)</script><img src=x onerror=alert(2)>\"' onload=alert(3) {{ 7*7 }} </style></title> & $x_{"
 VOID = {"meta", "br", "img", "hr", "input", "link"}
 
 
@@ -103,12 +105,19 @@ def test_same_data_same_page(page: str) -> None:
 
 def hostile_report() -> ReportData:
     turns = [{"side": 0, "words": HOSTILE}, {"side": 1, "words": "\u202etxt\x00\ud800 😀"}]
-    rows = [row(HOSTILE, turns=turns), row("b", (1, 9), turns=turns), error_row("c", HOSTILE)]
+    # Words, base sentence and kind of an attack are hostile too, and a hostile word stands for another one.
+    searched = attempt(base=f"x{HOSTILE}", replaced=[0, 3], kind=HOSTILE)
+    rows = [
+        row(HOSTILE, turns=turns),
+        attack_row("b", (1, 9), turns=turns, attempts=[searched, attempt(turn=1, base=HOSTILE)]),
+        error_row("c", HOSTILE),
+    ]
     estimates = {**metrics(), HOSTILE: Estimate(1, 0, 2, 40)}
     series = {HOSTILE: [(0, 1), (1, 2)], "b": [(0, 1)]}
     return report(
         title=HOSTILE,
         lead=HOSTILE,
+        attack_tables=[(HOSTILE, TextTable((HOSTILE, "n"), ((HOSTILE, HOSTILE),), HOSTILE))],
         sections=[MatchSection(name=HOSTILE, description=HOSTILE, metrics=estimates, rows=rows)],
         curves=[Curve(title=HOSTILE, x_label=HOSTILE, y_label=HOSTILE, series=series)],
         commands=[HOSTILE],
@@ -186,11 +195,11 @@ def test_sections_share_a_table_only_when_they_share_a_metric() -> None:
 
 
 def test_metrics_that_few_readers_look_for_are_folded_away() -> None:
-    everything = {name: Estimate(0.5, 0.4, 0.6, 90) for name in METRICS}
+    everything = {name: Estimate(0.5, 0.4, 0.6, 90) for name in ATTACK_METRICS}
     (table,) = metric_tables([MatchSection(name="m", metrics=everything)])
     titles = [row.title.lower() for row in table.rows]
     assert titles[0] == "advantage"
-    assert len(table.rows) + len(table.more) == len(METRICS)
+    assert len(table.rows) + len(table.more) == len(ATTACK_METRICS)
     assert "adversary's distinct share" in {row.title.lower() for row in table.more}
     text = render(ReportData(title="t", sections=[MatchSection(name="m", metrics=everything)]))
     assert text.index("<details>") < text.index("distinct share") < text.index("</details>")
@@ -264,6 +273,76 @@ def test_dialogue_without_a_deal_says_why() -> None:
     assert "no deal: the target refused" in refusal(selection_target=no)
     assert "no deal: the choices do not fit together" in refusal()
     assert "book 1 0 – 4 1" in refusal(selection_adversary=no)
+
+
+def searched(**changes: Any) -> MatchSection:
+    rows = [attack_row("a", (8, 2)), attack_row("b", (5, 5), **changes)]
+    return MatchSection(name="reactive", metrics=attack_metrics(rows, NOTHING), rows=rows)
+
+
+def test_replaced_words_are_marked_and_can_be_told_without_colour() -> None:
+    page = render(report(sections=[searched()]))
+    assert 'the <mark>hats</mark> <del><span class="unseen">instead of </span>ball</del></span>' in page
+    assert page.count("<mark>") == page.count("<del>") == 2
+    text = words(page)
+    assert "adversary reactive, 1 word replaced, target ends with 63 %: it did i would like the hats instead of ball" in text
+
+
+def test_both_protocols_stand_over_a_dialogue() -> None:
+    text = words(render(report(sections=[searched()])))
+    assert "adversary 8 : 2 target as played; with the end forced, 9 : 1 deal" in text
+    assert "+8.00 where the end is forced, 95 % interval 8.00 to 8.00" in text
+    plain = words(render(report(sections=[MatchSection(name="m", metrics=metrics(), rows=[row()])])))
+    assert "forced" not in plain
+
+
+def test_a_sentence_plugged_in_stands_beside_what_it_replaced() -> None:
+    page = render(report(sections=[searched(attempts=[attempt(base="ok deal", replaced=[], kind="transfer")])]))
+    assert 'like the hats <del><span class="unseen">instead of </span>ok deal</del></span>' in page
+
+
+def test_budget_curves_of_reactive_attacks_have_figures() -> None:
+    page = render(report(sections=[searched()]))
+    assert "Advantage by replaced words" in words(page)
+    assert "mean over 2 dialogues with a reactive attack; bands are 95 % intervals" in words(page)
+    figures = re.findall(r"<figcaption><strong>(.*?)</strong>", page)
+    assert [figure for figure in figures if figure.startswith("Advantage")] == [
+        "Advantage by replaced words",
+        "Advantage by decisions of the target",
+    ]
+
+
+@pytest.mark.parametrize(
+    "attempts",
+    [
+        pytest.param([attempt(), attempt(kind="preemptive", steps=[])], id="only-successes-on-record"),
+        pytest.param([attempt(kind="preemptive", steps=[])], id="not-reactive"),
+        pytest.param([], id="none"),
+    ],
+)
+def test_other_attacks_have_no_budget_curve(attempts: list[dict[str, Any]]) -> None:
+    rows = [attack_row(key, attempts=attempts) for key in "ab"]
+    assert "Advantage by" not in render(report(sections=[MatchSection(name="m", rows=rows)]))
+
+
+def test_a_search_that_never_went_a_step_has_no_curve() -> None:
+    rows = [attack_row(attempts=[attempt(steps=attempt()["steps"][:1])])]
+    assert "Advantage by" not in render(report(sections=[MatchSection(name="m", rows=rows)]))
+
+
+def test_the_table_of_attacks_comes_first() -> None:
+    table = TextTable(("attack", "n"), (("reactive", "200"), ("transfer", "12 few")), "How to read it.")
+    outline = Outline(render(report(attack_tables=[("", table), ("others", table)])))
+    assert outline.headings[:4] == [("h1", "demo"), ("h2", "Attacks"), ("h3", "others"), ("h2", "Matches")]
+    assert outline.count("table", class_="attacks") == 2
+    assert "attack n reactive 200 transfer 12 few How to read it." in " ".join(" ".join(outline.text).split())
+
+
+def test_a_match_that_a_table_speaks_of_has_no_large_figures() -> None:
+    sections = [MatchSection(name="reactive", metrics=metrics(), rows=[row()], large=False)]
+    headings = Outline(render(report(sections=sections))).headings
+    assert ("h2", "Matches") not in headings
+    assert ("h2", "Metrics") in headings
 
 
 def test_forced_end_belongs_to_nobody() -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from engine.metrics.statistics import Estimate
 from engine.report.content import Curve, MatchSection, ReportData
-from engine.report.plots import curve_svg, moving_average, scatter_svg, write_picture
+from engine.report.plots import budget_svg, curve_svg, moving_average, scatter_svg, write_picture
 from tests.engine.report.dialogues import report, row
 
 
@@ -37,6 +39,32 @@ def test_bubbles_count_dialogues() -> None:
 def test_curve_leaves_gaps_at_missing_values() -> None:
     gap = Curve(title="c", x_label="x", y_label="y", series={"a": [(0, 1.0), (1, float("nan")), (2, 3.0)]}, smoothed=True)
     assert "nan" not in curve_svg(gap).lower()
+
+
+def budget(budgets: list[int]) -> list[tuple[int, Estimate]]:
+    return [(limit, Estimate(i, i - 0.5, i + 0.5, 40)) for i, limit in enumerate(budgets)]
+
+
+def labels(svg: str) -> list[str]:
+    return [found for found in re.findall(r">([\d,]+)</text>", svg) if found]
+
+
+def test_few_budgets_are_each_labelled_and_many_on_a_logarithmic_axis() -> None:
+    assert labels(budget_svg("t", "words", {"a": budget([0, 1, 2])}))[:3] == ["0", "1", "2"]
+    doubling = labels(budget_svg("t", "decisions", {"a": budget([2**i for i in range(13)])}))
+    assert doubling[:7] == ["1", "4", "16", "64", "256", "1,024", "4,096"]
+
+
+def test_every_budget_curve_has_a_band_and_a_name_where_there_are_several() -> None:
+    one = budget_svg("t", "words", {"a": budget([0, 1])})
+    two = budget_svg("t", "words", {"a": budget([0, 1]), "b": budget([0, 1, 2])})
+    assert [svg.count("fill-opacity: 0.16") for svg in (one, two)] == [1, 2]
+    assert [">a</text>" in svg for svg in (one, two)] == [False, True]
+
+
+def test_an_interval_that_is_not_there_leaves_the_line() -> None:
+    single = [(limit, Estimate(1.0, float("nan"), float("nan"), 1)) for limit in (0, 1)]
+    assert "nan" not in budget_svg("t", "words", {"a": single}).lower()
 
 
 def test_moving_average_is_a_mean_over_the_window() -> None:

@@ -8,8 +8,10 @@ import torch
 
 from envs.data.vocabulary import PAD_ID
 from policies.negotiator.batches import make_batch
-from policies.negotiator.inference import Tables
-from tests.policies.negotiator.made_up import TINY, MadeUp, dialogues, negotiator
+from policies.negotiator.inference import SCREEN_ROWS, Tables, by_step
+from policies.negotiator.model import Negotiator
+from policies.negotiator.settings import NegotiatorSizes
+from tests.policies.negotiator.made_up import TINY, VOCABULARY, MadeUp, dialogues, negotiator
 
 
 def decided(tables: Tables, made: MadeUp, indices: np.ndarray) -> torch.Tensor:
@@ -34,6 +36,43 @@ def test_the_final_choice_does_not_depend_on_order_or_companions() -> None:
     torch.testing.assert_close(decided(tables, made, order), together[torch.from_numpy(order)], rtol=1e-4, atol=1e-5)
     for i in range(40):
         torch.testing.assert_close(decided(tables, made, np.array([i]))[0], together[i], rtol=1e-4, atol=1e-5)
+
+
+def screened(tables: Tables, made: MadeUp, indices: np.ndarray) -> torch.Tensor:
+    """The choice in bfloat16, from language states read one token at a time and kept in an order of their own."""
+    lengths, tokens = made.lengths[indices], make_batch(made, indices).tokens_BT.numpy()
+    _, gates = tables.encode(made.contexts[indices])
+    state, states = torch.zeros(len(indices), tables.model.sizes.hidden_language), []
+    for t in range(tokens.shape[1]):
+        state = tables.advance(torch.from_numpy(tokens[:, t]), gates, state)
+        states.append(state)
+    order = np.random.default_rng(0).permutation(tokens.size)
+    at = np.empty(tokens.size, dtype=np.int64)
+    at[order] = np.arange(tokens.size)
+    # The states past each end belong to nobody; they must not be read.
+    ended = np.arange(tokens.shape[1])[:, None] >= lengths
+    kept = torch.stack(states).masked_fill(torch.from_numpy(ended).unsqueeze(2), torch.nan).flatten(0, 1)[order]
+    at_nT = np.ascontiguousarray(at.reshape(ended.shape).T)
+    return tables.screen(made.contexts[indices], tokens, lengths, kept.bfloat16(), at_nT)
+
+
+@pytest.mark.parametrize("size", [1, 7, SCREEN_ROWS + 50])
+@torch.no_grad()
+def test_the_screened_choice_is_nearly_the_choice(size: int) -> None:
+    model, made = Negotiator(VOCABULARY, NegotiatorSizes()), dialogues(size, max_turns=6)
+    model.initialise(torch.Generator().manual_seed(0))
+    tables = Tables(model.eval())
+    exact, nearly = (form(tables, made, np.arange(size)) for form in (decided, screened))
+    assert nearly.dtype == torch.float32
+    assert not torch.equal(nearly, exact), "the products must be in bfloat16"
+    torch.testing.assert_close(nearly, exact, rtol=0, atol=0.01 * float(exact.max() - exact.min()))
+
+
+@pytest.mark.parametrize(("lengths", "steps"), [([2, 3, 1], [0, 0, 0, 1, 1, 2]), ([1], [0]), ([], [])])
+def test_tokens_stand_step_by_step(lengths: list[int], steps: list[int]) -> None:
+    step, row = by_step(np.array(lengths, dtype=np.int64))
+    assert step.tolist() == steps
+    assert all(row[step == t].tolist() == [i for i, length in enumerate(lengths) if length > t] for t in steps)
 
 
 def test_what_stands_after_the_end_is_never_read() -> None:

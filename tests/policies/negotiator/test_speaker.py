@@ -20,8 +20,18 @@ from envs.data.vocabulary import EOS_ID, SELECTION_ID, UNK_ID, Vocabulary
 from envs.negotiation.game import NOBODY, SPEAK, NegotiationGame, Rules, Utterances, play
 from envs.negotiation.scenario import random_scenario, selection_table
 from policies.checkpoint import Checkpoint
+from policies.negotiator.inference import Tables
 from policies.negotiator.model import Negotiator
-from policies.negotiator.speaker import KIND, NegotiatorAgent, best_selection, load_agent, load_model, rebuild, selection_scores
+from policies.negotiator.speaker import (
+    KIND,
+    NegotiatorAgent,
+    best_selection,
+    load_agent,
+    load_model,
+    rebuild,
+    selection_scores,
+    shortfalls,
+)
 from tests.policies.negotiator.made_up import SHORT, TINY, VOCABULARY, deal, negotiator, played
 
 PER_DIALOGUE = ("authors", "num_tokens", "num_turns", "to_move", "forced", "selections", "num_illegal", "agreed", "points")
@@ -220,6 +230,97 @@ def test_the_choice_is_the_legal_selection_of_the_largest_sum(seed: int, size: i
         assert sums[found[i]] == pytest.approx(max(sums), abs=1e-4)
         assert scores[i, : len(table)].tolist() == pytest.approx(sums, abs=1e-4)
         assert torch.isneginf(scores[i, len(table) :]).all()
+
+
+@settings(deadline=None)
+@given(st.integers(0, 2**31), st.integers(1, 8))
+def test_shortfalls_are_shares_of_the_distance_from_best_to_worst(seed: int, size: int) -> None:
+    rng = np.random.default_rng(seed)
+    contexts = np.array([random_scenario(rng).context(0) for _ in range(size)])
+    scores = selection_scores(head_logits(size, seed), contexts)
+    for row, found in zip(scores, shortfalls(scores), strict=True):
+        legal = row > -torch.inf
+        best, worst = float(row.max()), float(row[legal].min())
+        shares = [(best - score) / (best - worst) for score in row[legal].tolist()]
+        assert found[legal].tolist() == pytest.approx(shares, abs=1e-5)
+        assert torch.isposinf(found[~legal]).all()
+
+
+class Recorder(Tables):
+    """Tables that note how many choices are made in float32."""
+
+    num_decided = 0
+
+    def decide(self, contexts_n6: np.ndarray, tokens_nT: np.ndarray, lengths_n: np.ndarray) -> Tensor:
+        self.num_decided += len(lengths_n)
+        return super().decide(contexts_n6, tokens_nT, lengths_n)
+
+
+def recorded(weights: float, size: int, can_screen: bool) -> tuple[NegotiationGame, int]:
+    """Dialogues of a network with itself, its weights uniform up to that, and how many choices it made in float32."""
+    sizes = replace(TINY, embed_word=32, hidden_language=32, hidden_attention=32, hidden_selection=64)
+    model, generator = Negotiator(VOCABULARY, sizes), torch.Generator().manual_seed(2)
+    for parameter in model.parameters():
+        parameter.data.uniform_(-weights, weights, generator=generator)
+    agent = NegotiatorAgent(model.eval(), "any", 1.0)
+    agent.tables = tables = Recorder(model)
+    tables.can_screen = can_screen
+    return play(deal(size), (agent, agent)), tables.num_decided
+
+
+def test_choices_are_the_same_with_and_without_screening() -> None:
+    (game, num_decided), (plain, num_plain) = recorded(0.2, 400, True), recorded(0.2, 400, False)
+    assert_same_dialogues(game, range(400), plain)
+    assert num_plain == 800
+    assert 0 < num_decided < 200, "both kinds of choice must occur"
+
+
+def test_a_network_that_bfloat16_moves_too_far_is_not_screened() -> None:
+    (game, num_decided), (plain, _) = recorded(1.5, 200, True), recorded(1.5, 200, False)
+    assert num_decided > 400, "some were decided twice"
+    assert_same_dialogues(game, range(200), plain)
+
+
+def test_figures_that_cannot_be_compared_are_left_to_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: Tables, contexts_n6: np.ndarray, *_: object) -> Tensor:
+        return torch.full((len(contexts_n6), 6, 18), torch.nan)
+
+    game = played(30)
+    monkeypatch.setattr(Tables, "screen", broken)
+    for side, agent in enumerate(pair()):
+        agent.tables.can_screen = True
+        assert agent.join(game.view(side)).choose(np.arange(30)).tolist() == game.selections[:, side].tolist()
+
+
+@pytest.mark.parametrize("can_screen", [True, False])
+def test_a_session_that_joins_at_the_end_chooses_alike(can_screen: bool) -> None:
+    game = played(40)
+    for side, agent in enumerate(pair()):
+        agent.tables.can_screen = can_screen
+        rows = np.random.default_rng(0).permutation(40)[:25]
+        assert agent.join(game.view(side)).choose(rows).tolist() == game.selections[rows, side].tolist()
+
+
+def test_sampling_tells_every_state_that_it_passed_through() -> None:
+    agent, size, width = pair()[0], 30, 6
+    contexts = np.array([random_scenario(np.random.default_rng(i)).context(0) for i in range(size)])
+    _, gates = agent.tables.encode(contexts)
+    start = torch.randn(size, TINY.hidden_language, generator=torch.Generator().manual_seed(0))
+    draws = np.random.default_rng(0).random((size, width))
+    trace: list[Tensor] = []
+    tokens, lengths, last = agent.sample(start, gates, draws, trace)
+    assert tokens.shape == (size, width)
+    assert len(set(lengths.tolist())) > 1
+    state = start
+    for t in range(int(lengths.max())):
+        state = agent.tables.advance(tokens[:, t], gates, state)
+        torch.testing.assert_close(trace[t], state[lengths > t])
+        torch.testing.assert_close(last[lengths == t + 1], state[lengths == t + 1])
+    assert len(trace) == int(lengths.max())
+    for words, length in zip(tokens.tolist(), lengths.tolist(), strict=True):
+        assert words[length:] == [EOS_ID] * (width - length)
+    as_tensor = agent.sample(start, gates, torch.from_numpy(draws))
+    assert torch.equal(as_tensor[0], tokens)
 
 
 def test_both_sides_choose_by_their_own_networks_and_contexts() -> None:

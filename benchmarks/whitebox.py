@@ -1,0 +1,292 @@
+"""The reactive search: candidates a second of the batched search against one full pass of the target per candidate.
+
+Both search from the same states, which self-play reached on random scenarios: two utterances have been said, and the
+adversary's speaker has proposed a third. Two rules are measured: "pad_scan", the paper's, with the hard constraint, where
+only candidates after which the target would end the talk are decided; and "exhaustive", the released code's, with the
+soft penalty, where every candidate is. A candidate is one that the target's reader was asked about.
+
+"identical": each step of ours replaces the same word at the same position as the reference does from the same sentence, or
+one whose loss differs by less than 1e-4 from the reference's ("ties"); and both count the same candidates.
+"ratio" is of the paper's rule. "ratio_deciding_less" is against a reference that leaves out the decision of candidates that
+break the constraint. "gemm_share" is the share of our seconds that the search's float32 products would need at the rate of
+this machine, measured in the same run; "mflop" counts them for each candidate, and the reference's beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from benchmarks.measure import Clock, run
+from benchmarks.plain_attack import PlainAttack, Target, Verdict
+from benchmarks.rllib_overhead import Spans
+from benchmarks.weights import negotiator
+from engine.attacks import replacement
+from engine.attacks.replacement import Exchanges, Found, reactive
+from engine.attacks.settings import SearchConfig
+from envs.core.errors import ConfigError
+from envs.core.seeds import derive_seed, stream
+from envs.data.vocabulary import EOS_ID
+from envs.negotiation.game import NegotiationGame, Rules
+from envs.negotiation.scenario import random_scenario
+from policies.negotiator import prefix
+from policies.negotiator.inference import Tables
+from policies.negotiator.speaker import NegotiatorAgent
+
+SEED = 1
+MOST_DIFFERENCE = 1e-4
+PAPER = SearchConfig()
+RELEASED = SearchConfig(loss="released", constraint="soft", proposals="exhaustive")
+PARTS = ("language", "constraint", "selection_forward", "selection_backward", "attention_and_heads", "prefixes", "rest")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """How much of a rule is measured."""
+
+    rounds: int
+    """Times that ours and the reference take turns."""
+    scenarios: int
+    """Scenarios of each round; those whose talk ends before the third utterance fall out."""
+    dialogues: int
+    """Dialogues of them that are searched at most: those with the shortest sentences."""
+    references: int
+    """Dialogues of each round that the reference searches too."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The white-box reactive search against a plain loop."""
+
+    checkpoint: Path | None = None
+    """Checkpoint folder of the target, which also speaks for the adversary; one fitted on the spot when not given."""
+    quick: bool = False
+    """Fewer and shorter searches: below a minute."""
+    temperature: float = 0.5
+    """Of the word distributions."""
+
+    @property
+    def paper(self) -> Work:
+        """How much of the paper's rule."""
+        if self.quick:
+            return Work(rounds=2, scenarios=32, dialogues=32, references=1)
+        return Work(rounds=4, scenarios=64, dialogues=64, references=4)
+
+    @property
+    def released(self) -> Work:
+        """How much of the released code's rule, at thousands of candidates a word."""
+        if self.quick:
+            return Work(rounds=1, scenarios=16, dialogues=4, references=1)
+        return Work(rounds=4, scenarios=6, dialogues=6, references=1)
+
+    @property
+    def released_rule(self) -> SearchConfig:
+        """The released code's rule; its reference takes a quarter of a minute for each word that it replaces."""
+        return replace(RELEASED, max_replacements=1) if self.quick else RELEASED
+
+
+@dataclass
+class Comparison:
+    """Steps of ours beside those of the reference."""
+
+    same: int = 0
+    """Steps with the same word at the same position, the decision to stop included."""
+    ties: int = 0
+    """Steps with another word, as good."""
+    different: list[str] = field(default_factory=list)
+    """What else was found."""
+
+
+def states(agent: NegotiatorAgent, indices: range, most: int) -> tuple[Exchanges, list[np.ndarray]]:
+    """Dialogues of two utterances in which the adversary has a sentence to begin from; of all, those with the shortest.
+
+    Raises:
+        ConfigError: no talk gets so far.
+    """
+    scenarios = [random_scenario(stream(SEED, "scenario", i)) for i in indices]
+    seeds = [derive_seed(SEED, "dialogue", i) for i in indices]
+    game = NegotiationGame(scenarios, seeds, agent.vocabulary, Rules(complementary=True), [0] * len(indices))
+    sessions = [agent.join(game.view(side)) for side in (0, 1)]
+    for side in (0, 1):
+        rows = game.rows_to_speak(side)
+        game.say(rows, sessions[side].speak(rows))
+    rows = game.rows_to_speak(0)
+    said = sessions[0].speak(rows)
+    sentences = [words[:length] for words, length in zip(said.tokens, said.lengths.tolist(), strict=True)]
+    usable = [i for i, words in enumerate(sentences) if words[-1] == EOS_ID and len(words) > 1]
+    if not usable:
+        fix = "measure another checkpoint"
+        raise ConfigError("the target never lets the adversary say a second sentence", got=f"{len(seeds)} dialogues", fix=fix)
+    kept = sorted(sorted(usable, key=lambda i: len(sentences[i]))[:most])
+    rows = rows[kept]
+    exchanges = Exchanges(game.contexts[:, rows], game.tokens[1, rows], game.num_tokens[rows])
+    return exchanges, [sentences[i] for i in kept]
+
+
+def begin(plain: PlainAttack, exchanges: Exchanges, row: int) -> None:
+    """Shows the reference one of the dialogues."""
+    contexts = (exchanges.contexts[0, row].tolist(), exchanges.contexts[1, row].tolist())
+    plain.begin(contexts, exchanges.tokens[row, : exchanges.lengths[row]].tolist())
+
+
+def compare(plain: PlainAttack, exchanges: Exchanges, row: int, sentence: np.ndarray, found: Found, result: Comparison) -> None:
+    """Searches one dialogue plainly; after a tie, the reference goes on from our sentence."""
+    begin(plain, exchanges, row)
+    words, left, ties = sentence.tolist(), plain.config.max_replacements, result.ties
+    replaced = plain.search(words, left)
+    for step in [*found.steps[1:], None][:left]:
+        theirs = replaced.pop(0) if replaced else None
+        before, left = words, left - 1
+        if step is not None:
+            words = [*words[: step.position], step.word, *words[step.position + 1 :]]
+        if (step and (step.position, step.word)) == (theirs and (theirs.position, theirs.word)):
+            result.same += 1
+        elif as_good(plain.judge(words), theirs.verdict if theirs else plain.judge(before)):
+            result.ties += 1
+            replaced = plain.search(words, left) if step else []
+        else:
+            result.different.append(f"after {before}: {step} against {theirs}")
+            return
+    if result.ties == ties and plain.num_candidates != found.reads:
+        result.different.append(f"{found.reads} candidates against {plain.num_candidates}")
+
+
+def as_good(ours: Verdict, theirs: Verdict) -> bool:
+    """Whether rounding alone may have chosen between two sentences."""
+    return ours.broken == theirs.broken and abs(ours.loss - theirs.loss) < MOST_DIFFERENCE
+
+
+def measure_rule(agent: NegotiatorAgent, config: SearchConfig, work: Work) -> dict[str, Any]:
+    """Both searches by turns, then the split of ours."""
+    ours, reference, deciding, result = Clock(), Clock(), Clock(), Comparison()
+    num_ours = num_decided = num_reference = num_needed = num_dialogues = num_tokens = 0
+    for number in range(work.rounds):
+        batch = range(number * work.scenarios, (number + 1) * work.scenarios)
+        exchanges, sentences = states(agent, batch, work.dialogues)
+        with ours.running():
+            found = reactive(agent, exchanges, sentences, config)
+        num_dialogues += len(found)
+        num_tokens += sum(int(exchanges.lengths[row]) + len(words) for row, words in enumerate(sentences))
+        num_ours += sum(item.reads for item in found)
+        num_decided += sum(item.decisions for item in found)
+        for row in range(min(work.references, len(found))):
+            plain = PlainAttack(Target(agent.model, agent.temperature), config)
+            decide = _clocked(plain.target.decide, deciding)
+            with patch.object(plain.target, "decide", decide), reference.running():
+                compare(plain, exchanges, row, sentences[row], found[row], result)
+            num_reference += plain.num_candidates
+            num_needed += found[row].decisions
+    rate, reference_rate = num_ours / ours.cpu_s, num_reference / reference.cpu_s
+    skipped_s = deciding.cpu_s * (1 - num_needed / num_reference)
+    figures = {
+        "ratio": rate / reference_rate,
+        "ratio_deciding_less": rate * (reference.cpu_s - skipped_s) / num_reference,
+        "different": result.different,
+        "steps_same": result.same,
+        "steps_tied": result.ties,
+        "candidates_per_cpu_s": rate,
+        "reference_candidates_per_cpu_s": reference_rate,
+        "cpu_s_per_dialogue": ours.cpu_s / num_dialogues,
+        "dialogues": num_dialogues,
+        "candidates": num_ours,
+        "reference_candidates": num_reference,
+        "decided_share": num_decided / num_ours,
+        "tokens_per_dialogue": num_tokens / num_dialogues,
+    }
+    return figures | _split(agent, config, work, rate)
+
+
+def _split(agent: NegotiatorAgent, config: SearchConfig, work: Work, rate: float) -> dict[str, Any]:
+    """Where the seconds of one round go, and what its products would need at the machine's rate."""
+    exchanges, sentences = states(agent, range(work.scenarios), work.dialogues)
+    spans = Spans()
+    with _clocked_search(agent.tables, spans):
+        spans.timed("rest", reactive)(agent, exchanges, sentences, config)
+    whole = sum(spans.seconds.values())
+    with FlopCounterMode(display=False) as counter:
+        found = reactive(agent, exchanges, sentences, config)
+    mflop = counter.get_total_flops() / sum(item.reads for item in found) / 1e6
+    plain = PlainAttack(Target(agent.model, agent.temperature), config)
+    begin(plain, exchanges, 0)
+    with FlopCounterMode(display=False) as counter:
+        plain.judge(sentences[0].tolist())
+    return {
+        "split": {name: spans.seconds[name] / whole for name in PARTS},
+        "mflop": mflop,
+        "reference_mflop": counter.get_total_flops() / 1e6,
+        "gemm_share": rate * mflop / 1e3 / gflop_per_s(agent),
+    }
+
+
+def gflop_per_s(agent: NegotiatorAgent) -> float:
+    """The rate of float32 matrix products on this thread, at the shape of the selection network's recurrence."""
+    width, repeats = agent.model.sizes.hidden_selection, 400
+    left, right = torch.randn(prefix.ROWS, width), torch.randn(width, 3 * width)
+    for _ in range(20):
+        left @ right
+    clock = Clock()
+    with clock.running():
+        for _ in range(repeats):
+            left @ right
+    return 2 * prefix.ROWS * width * 3 * width * repeats / clock.cpu_s / 1e9
+
+
+def _clocked(call: Callable[..., Any], clock: Clock) -> Callable[..., Any]:
+    def clocked(*arguments: Any) -> Any:
+        with clock.running():
+            return call(*arguments)
+
+    return clocked
+
+
+@contextmanager
+def _clocked_search(tables: Tables, spans: Spans) -> Iterator[None]:
+    """Clocks the calls that a search consists of; the two directions of the selection network are told by their weights."""
+    forward = tables.selection_forward
+
+    def of_direction(call: Callable[..., Any], is_forward: Callable[..., bool]) -> Callable[..., Any]:
+        ahead, back = spans.timed("selection_forward", call), spans.timed("selection_backward", call)
+        return lambda *arguments, **named: (ahead if is_forward(*arguments) else back)(*arguments, **named)
+
+    step = of_direction(prefix.step, lambda gates, weight, *_: weight is forward.hidden_weight)
+    gates = of_direction(prefix.Prefixes._gates, lambda _, direction, *__: direction is forward)
+    calls: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
+        (prefix, "step", step),
+        (prefix.Prefixes, "_gates", gates),
+        (prefix.Prefixes, "__init__", spans.timed("prefixes", prefix.Prefixes.__init__)),
+        (prefix.Prefixes, "_read", spans.timed("language", prefix.Prefixes._read)),
+        (prefix.Prefixes, "_decide", spans.timed("attention_and_heads", prefix.Prefixes._decide)),
+        (replacement._Search, "_gaps", spans.timed("constraint", replacement._Search._gaps)),
+    )
+    with ExitStack() as stack:
+        for owner, name, call in calls:
+            stack.enter_context(patch.object(owner, name, call))
+        yield
+
+
+def measure(options: Options) -> dict[str, Any]:
+    """Measures both rules."""
+    agent = NegotiatorAgent(negotiator(options.checkpoint), "target", options.temperature)
+    reactive(agent, *states(agent, range(8), most=2), PAPER)
+    paper = measure_rule(agent, PAPER, options.paper)
+    released = measure_rule(agent, options.released_rule, options.released)
+    return {
+        "ratio": paper["ratio"],
+        "identical": not paper["different"] and not released["different"],
+        "ratio_exhaustive": released["ratio"],
+        "weights": "fitted here" if options.checkpoint is None else "checkpoint",
+        "pad_scan": paper,
+        "exhaustive": released,
+    }
+
+
+if __name__ == "__main__":
+    run("whitebox", Options, measure)

@@ -1,0 +1,102 @@
+"""What an attack wants: choices of the target that pay the adversary more, and an end of the talk (Cheng et al. 2019, eq. 5-7).
+
+The target alone chooses, so its every legal selection fixes both sides' points. O' are the selections that pay the adversary
+more. The hinge loss is below zero, or at its floor -kappa, exactly when the target would choose from O'.
+
+Departures:
+  * # Paper: kappa has no figure. Ours: 0, the target's choice alone counts; larger values ask for a margin.
+  * # Paper: among candidates whose loss is at the floor nothing is preferred. Ours: the one that pays more.
+  * # Released: 5 * gap - advantage of the best favourable selection; it can be negative while the choice is unfavourable.
+    Ours: the option "released", with that property.
+
+Shapes: r candidates, M = 38 selections (padded), V words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from envs.data.vocabulary import SELECTION_ID
+from envs.negotiation.scenario import DISAGREE_ID, MAX_COUNT, NUM_ITEMS, legal_selections
+
+Loss = Literal["hinge", "released", "outcome"]
+RELEASED_WEIGHT = 5.0
+"""Weight of the gap in the released loss."""
+
+
+@dataclass(frozen=True)
+class Stakes:
+    """What every legal selection of the target earns in n dialogues.
+
+    Args:
+        adversary: the adversary's points (n, 38) int64; 0 for refusals and past the legal ones.
+        target: the target's points (n, 38) int64.
+        legal: which selections are legal (n, 38).
+    """
+
+    adversary: np.ndarray
+    target: np.ndarray
+    legal: np.ndarray
+
+    @classmethod
+    def of(cls, contexts_2n6: np.ndarray) -> Stakes:
+        """From the contexts of the adversary (index 0) and the target (index 1)."""
+        counts, values = contexts_2n6[0][:, 0::2], contexts_2n6[:, :, 1::2]
+        table, legal = legal_selections(counts)
+        own = table[..., :NUM_ITEMS] % (MAX_COUNT + 1)
+        deal = legal & (table[..., 0] < DISAGREE_ID)
+        target = (own * values[1][:, None]).sum(2) * deal
+        adversary = ((counts[:, None] - own) * values[0][:, None]).sum(2) * deal
+        return cls(adversary, target, legal)
+
+    def rows(self, index: np.ndarray) -> Stakes:
+        """The stakes of some dialogues, repeated where an index is."""
+        return Stakes(self.adversary[index], self.target[index], self.legal[index])
+
+    @property
+    def advantage(self) -> np.ndarray:
+        """Adversary's points less the target's (n, 38)."""
+        return self.adversary - self.target
+
+
+def losses(scores_rM: Tensor, stakes: Stakes, loss: Loss, kappa: float = 0.0) -> Tensor:
+    """The loss of r candidates from the target's scores of its selections.
+
+    Args:
+        scores_rM: sum of the six head logits of each selection, minus infinity past the legal ones.
+        stakes: of each candidate's dialogue.
+        loss: "hinge" (eq. 6), "released", or "outcome": the adversary's advantage alone, negative, which needs no scores
+            but their largest.
+        kappa: margin of the hinge, in logits.
+
+    Returns:
+        (r,) float32; lower is better for the adversary.
+    """
+    device = scores_rM.device
+    advantage = torch.from_numpy(stakes.advantage).to(device)
+    if loss == "outcome":
+        return -advantage.gather(1, scores_rM.argmax(1, keepdim=True)).squeeze(1).to(scores_rM.dtype)
+    favourable = advantage > 0
+    inside = scores_rM.masked_fill(~favourable, -torch.inf)
+    best, where = inside.max(1)
+    if loss == "hinge":
+        outside = scores_rM.masked_fill(favourable, -torch.inf).amax(1)
+        return (outside - best).clamp_min(-kappa)
+    gained = advantage.gather(1, where.unsqueeze(1)).squeeze(1)
+    return RELEASED_WEIGHT * (scores_rM.amax(1) - best) - gained
+
+
+def end_gaps(logits_rV: Tensor) -> Tensor:
+    """How far `<selection>` is from being the likeliest next word, from logits with unspeakable words at minus infinity.
+
+    Returns:
+        (r,) largest logit of another word less that of `<selection>`; at or below 0 the target would end the talk.
+    """
+    others = logits_rV.clone()
+    others[:, SELECTION_ID] = -torch.inf
+    return others.amax(1) - logits_rV[:, SELECTION_ID]

@@ -1,0 +1,225 @@
+"""Every attack on one target, side by side: `parley attack table` (the rows of Cheng et al. 2019, table 2).
+
+Each row is a run of its own below the table's folder, on the same scenarios, and resumes by itself; the table is what their
+summaries say. A row that needs a trained adversary trains one first, unless it is named.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from engine.attacks.settings import ReinforceConfig, SearchConfig
+from engine.attacks.transfer import PAPER_SENTENCE
+from engine.jobs import reinforce, whitebox
+from engine.jobs.agents import checkpoint_folder, require_checkpoint
+from engine.jobs.attack import ATTACK_RL, ATTACK_TRANSFER, AttackConfig, TransferConfig, TransferSettings
+from engine.jobs.command import command_line
+from engine.jobs.job import SUMMARY, Job, Result, Watcher
+from engine.jobs.match import SELFPLAY, MatchConfig, seconds_per_dialogue
+from engine.metrics.attack import ATTACK_METRICS
+from engine.metrics.attack_table import ROWS, attack_table, table_lines
+from engine.metrics.statistics import Estimate
+from engine.store.documents import write_whole
+from engine.store.run_folder import RunFolder
+from envs.core.config import check
+from envs.core.errors import ConfigError, RunError
+from envs.core.registry import nearest
+
+ADVERSARY = "adversary"
+"""Name of the stage that trains one; also of its folder."""
+TABLE_FILE = "table.md"
+
+_SECONDS_PER_TRAINED_DIALOGUE = 0.0225
+"""Measured on one core with the published network sizes; the live display knows better once it runs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableConfig:
+    """Who is attacked, through whom, and which rows are wanted."""
+
+    target: str = "runs/negotiator"
+    """The attacked agent: run or checkpoint folder."""
+    speaker: str = ""
+    """Checkpoint that speaks for the attacker wherever no attack does; the target's own when empty."""
+    adversary: str = ""
+    """Trained adversary of the rows rl and transfer; one is trained below the table's folder when empty."""
+    judge: str = ""
+    """Checkpoint whose perplexity measures fluency, such as the supervised agent; the target's when empty."""
+    rows: str = ",".join(ROWS)
+    """Rows to measure, separated by commas; those measured in the same folder before stay in the table."""
+    published: Literal["sv", "rl", "none"] = "none"
+    """Figures to show beside the measured ones: Cheng et al. 2019 on their supervised or RL target, or none."""
+    dialogues: int = 500
+    """Dialogues of each row."""
+    scenarios: str = "random"
+    """"random" for random legal scenarios, a corpus name for its self-play scenarios in turn, or a file of them."""
+    corpus: str = "dealornodeal"
+    """Corpus that the target was fitted to, where an adversary is trained."""
+    seed: int = 1
+    """Master seed of every row."""
+    workers: int = 0
+    """Ray actors that play; 0 plays in this process without Ray."""
+    gpus_per_worker: float = 0.0
+    """GPUs, or a fraction of one, for each actor."""
+    address: str = ""
+    """Address of a Ray cluster; a local one when empty."""
+    data_root: Path | None = None
+    """Where corpora lie; PARLEY_DATA or the user cache folder when not given."""
+    search: SearchConfig = field(default_factory=SearchConfig)
+    """How words are searched; at a fixed turn a search goes on past its goal, in the combined attacks it does not."""
+    transfer: TransferSettings = field(default_factory=TransferSettings)
+    """What is plugged in; without a source, transfer takes it from the row rl, and ra-pa-ta says the paper's sentence."""
+    reinforce: ReinforceConfig = field(default_factory=lambda: reinforce.cheng2019().reinforce)
+    """The adversary's learning rule."""
+
+    def __post_init__(self) -> None:
+        check(self, "dialogues", self.dialogues >= 1, "at least 1")
+        check(self, "seed", self.seed >= 0, "at least 0")
+        check(self, "workers", self.workers >= 0, "at least 0")
+        check(self, "gpus_per_worker", self.gpus_per_worker >= 0, "at least 0")
+        for name in self.row_names():
+            if name not in ROWS:
+                raise ConfigError(f"no row is called {name!r}{nearest(name, ROWS)}", fix=f"rows: {','.join(ROWS)}")
+
+    def row_names(self) -> list[str]:
+        """The rows that are wanted."""
+        return [name.strip() for name in self.rows.split(",")]
+
+
+UNCHECKED = ("workers", "gpus_per_worker", "address", "data_root", "rows")
+
+
+def stages(config: TableConfig, path: Path) -> dict[str, tuple[Job, Any]]:
+    """The job and configuration of each stage by its name, in the order in which they are done.
+
+    Args:
+        config: the table.
+        path: its folder, as it was given; the stages name each other's folders below it.
+    """
+    wanted = set(config.row_names())
+    plugs = config.transfer
+    named = bool(plugs.source or plugs.sentence)
+    if "transfer" in wanted and not named:
+        wanted.add("rl")
+    speaker, adversary = config.speaker or config.target, config.adversary or str(path / ADVERSARY)
+    names = ("target", "judge", "dialogues", "scenarios", "seed", "workers", "gpus_per_worker", "address", "data_root")
+    shared: dict[str, Any] = {name: getattr(config, name) for name in names}
+    collected = plugs if named else replace(plugs, source=str(path / "rl"))
+    fixed = plugs if named else replace(plugs, sentence=PAPER_SENTENCE)
+    rows: dict[str, tuple[Job, Any]] = {
+        "none": (SELFPLAY, MatchConfig(adversary=speaker, complementary=True, **shared)),
+        "rl": (ATTACK_RL, AttackConfig(speaker=adversary, **shared)),
+        "transfer": (ATTACK_TRANSFER, TransferConfig(speaker=speaker, transfer=collected, **shared)),
+    }
+    for name, job in whitebox.JOBS.items():
+        preset = next(iter(job.presets.values()))()
+        search = replace(config.search, stop_at_goal=preset.search.stop_at_goal)
+        rows[name] = (job, replace(preset, speaker=speaker, search=search, transfer=fixed, **shared))
+    planned = {name: rows[name] for name in ROWS if name in wanted}
+    if "rl" in planned and not config.adversary:
+        settings = reinforce.TrainReinforceConfig(
+            target=config.target,
+            corpus=config.corpus,
+            data_root=config.data_root,
+            seed=config.seed,
+            env_runners=config.workers,
+            address=config.address,
+            reinforce=config.reinforce,
+        )
+        planned = {ADVERSARY: (reinforce.TRAIN_ADVERSARY, settings), **planned}
+    return planned
+
+
+def run(config: TableConfig, path: Path, watcher: Watcher) -> Result:
+    """Does what is left of the stages and writes the table."""
+    for option in ("target", "speaker", "adversary", "judge"):
+        if getattr(config, option) or option == "target":
+            require_checkpoint(getattr(config, option), f"--{option}")
+    planned = stages(config, path)
+    with RunFolder.open(path, config, job=ATTACK_TABLE.name, unchecked=ATTACK_TABLE.unchecked) as folder:
+        if ADVERSARY in planned and checkpoint_folder(str(path / ADVERSARY)) is None:
+            watcher.say(_announcement(config.reinforce))
+        for number, (name, (job, settings)) in enumerate(planned.items(), start=1):
+            watcher.say(f"stage {number} of {len(planned)}: {name}")
+            job.run(settings, path / name, watcher)
+        about = {
+            "title": f"attacks on {config.target}",
+            "description": f"{config.dialogues:,} dialogues a row on the same {config.scenarios} scenarios, "
+            f"seed {config.seed}; the target alone chooses.",
+            "command": command_line(ATTACK_TABLE, config, path),
+        }
+        metrics = _measured(path)
+        _write_table(path / TABLE_FILE, config, metrics, about)
+        folder.write_summary(metrics, about)
+    result = ATTACK_TABLE.result(config, path)
+    return replace(result, table=attack_table(table_lines(result.metrics, config.published)))
+
+
+def _announcement(rule: ReinforceConfig) -> str:
+    minutes = max(1.0, rule.updates * rule.dialogues_per_update * _SECONDS_PER_TRAINED_DIALOGUE / 60)
+    return (
+        f"no --adversary is named, so one is trained first: {rule.updates:,} updates of {rule.dialogues_per_update} dialogues, "
+        f"about {minutes:.0f} minutes of one core"
+    )
+
+
+def _measured(path: Path) -> dict[str, Estimate]:
+    """The metrics of every row that is finished, by "ROW.METRIC"."""
+    metrics: dict[str, Estimate] = {}
+    for row in ROWS:
+        if not (path / row / SUMMARY).is_file():
+            continue
+        run = RunFolder.load(path / row)
+        found = {name: Estimate.from_json(parts) for name, parts in (run.summary() or {})["metrics"].items()}
+        # Matches without a search do not count their time among their metrics.
+        found.setdefault("seconds", seconds_per_dialogue(run))
+        metrics |= {f"{row}.{name}": estimate for name, estimate in found.items()}
+    return metrics
+
+
+def _write_table(path: Path, config: TableConfig, metrics: dict[str, Estimate], about: dict[str, str]) -> None:
+    table = attack_table(table_lines(metrics, config.published))
+    heading = about["title"][:1].upper() + about["title"][1:]
+    text = f"# {heading}\n\n{about['description']}\n\n{table.to_markdown()}\n```\n{about['command']}\n```\n"
+    try:
+        write_whole(path, text.encode())
+    except OSError as error:
+        fix = "free some space, then the same command writes it"
+        raise RunError("the table cannot be written", where=path, got=error.strerror, fix=fix) from None
+
+
+def _next_commands(config: TableConfig, path: Path) -> tuple[str, ...]:
+    return (
+        shlex.join(["parley", "play", config.target]),
+        shlex.join(["parley", "report", str(path), "--picture", str(path / "report.png")]),
+    )
+
+
+def on_supervised() -> TableConfig:
+    """Table 2 for the supervised target (Cheng et al. 2019)."""
+    return TableConfig(published="sv")
+
+
+def on_rl() -> TableConfig:
+    """Table 2 for the goal-based target, judged by the supervised agent (Cheng et al. 2019)."""
+    return TableConfig(target="runs/rl", judge="runs/negotiator", published="rl")
+
+
+def demo() -> TableConfig:
+    """The small agents that parley demo trains, in a few minutes."""
+    return TableConfig(target="runs/demo/target", adversary="runs/demo/adversary", corpus="embedded", dialogues=200)
+
+
+ATTACK_TABLE = Job(
+    "attack-table",
+    TableConfig,
+    {"cheng2019": on_supervised, "cheng2019-rl": on_rl, "demo": demo},
+    run,
+    {f"{row}.{name}": metric for row in ROWS for name, metric in ATTACK_METRICS.items()},
+    (TABLE_FILE, SUMMARY),
+    _next_commands,
+    UNCHECKED,
+)

@@ -1,0 +1,198 @@
+"""The table of attacks: what its rows are, what is trained for them, and that nothing measured is measured again."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.attacks.settings import ReinforceConfig, SearchConfig
+from engine.attacks.transfer import PAPER_SENTENCE
+from engine.jobs import reinforce, whitebox
+from engine.jobs.attack import TransferSettings
+from engine.jobs.job import Result, Silent
+from engine.jobs.table import ADVERSARY, ATTACK_TABLE, TABLE_FILE, TableConfig, run, stages
+from engine.metrics.attack import ATTACK_METRICS
+from engine.metrics.attack_table import ROWS
+from engine.metrics.negotiation import METRICS
+from engine.store.run_folder import RunFolder
+from envs.core.errors import CheckpointError, ConfigError, RunError
+from tests.engine.jobs.made_up import CORPUS, REINFORCE, Notes, rows, save_negotiator
+
+SENTENCE = "i want the ball ."
+SEARCH = SearchConfig(proposals="random", candidates=4, max_replacements=1, replies=2, screening_replies=1, finalists=2)
+
+
+def table(target: Path, **changes: Any) -> TableConfig:
+    """A table of three dialogues a row, its adversary another random network."""
+    settings: dict[str, Any] = {"dialogues": 3, "search": SEARCH, "transfer": TransferSettings(sentence=SENTENCE, turn=1)}
+    return TableConfig(target=str(target), **{**settings, **changes})
+
+
+def figures(result: Result) -> list[tuple[str, ...]]:
+    """The cells of a result's table but for the seconds, which are no two times the same."""
+    assert result.table is not None
+    place = result.table.columns.index("seconds")
+    return [(*row[:place], *row[place + 1 :]) for row in result.table.rows]
+
+
+@pytest.fixture
+def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Puts a random network in the place of training, and notes whose adversary was wanted."""
+    wanted = []
+
+    def train(config: reinforce.TrainReinforceConfig, path: Path, watcher: Any) -> None:
+        wanted.append(config.target)
+        save_negotiator(path / "checkpoint", seed=5)
+
+    job = dataclasses.replace(reinforce.TRAIN_ADVERSARY, run=train)  # type: ignore[arg-type]  # its result is not read
+    monkeypatch.setattr(reinforce, "TRAIN_ADVERSARY", job)
+    return wanted
+
+
+def test_every_row_is_a_run_and_a_line(tmp_path: Path, target: Path, speaker: Path) -> None:
+    config = table(target, adversary=str(speaker), published="sv")
+    result = run(config, tmp_path / "table", Silent())
+    assert result.table is not None
+    assert [row[0] for row in result.table.rows] == list(ROWS.values())
+    assert sorted(folder.parent.name for folder in (tmp_path / "table").glob("*/config.json")) == sorted(ROWS)
+    measured = {name.partition(".")[::2]: estimate for name, estimate in result.metrics.items()}
+    assert {metric for row, metric in measured if row == "reactive"} == set(ATTACK_METRICS)
+    assert {metric for row, metric in measured if row == "transfer"} == {*METRICS, "seconds"}
+    for row in ROWS:
+        summary = RunFolder.load(tmp_path / "table" / row).summary()
+        assert summary is not None
+        assert measured[row, "advantage"].to_json() == summary["metrics"]["advantage"]
+        assert measured[row, "seconds"].value > 0
+    scenarios = {str([(row["counts"], row["values_target"]) for row in rows(tmp_path / "table" / name)]) for name in ROWS}
+    assert len(scenarios) == 1, "every row is played on the same scenarios"
+    text = (tmp_path / "table" / TABLE_FILE).read_text()
+    assert text.startswith(f"# Attacks on {target}\n\n3 dialogues a row on the same random scenarios, seed 1")
+    assert result.table.to_markdown() in text
+    assert "parley attack table" in text
+    assert all(path.exists() for path in result.files)
+
+
+def test_the_same_again_measures_nothing(tmp_path: Path, target: Path, speaker: Path) -> None:
+    config, notes = table(target, adversary=str(speaker), rows="none,rl"), Notes()
+    first = run(config, tmp_path, Silent())
+    again = run(config, tmp_path, notes)
+    assert again.table == first.table
+    assert sum("is finished" in line for line in notes.said) == 2
+
+
+def test_a_table_that_was_interrupted_goes_on(
+    tmp_path: Path, target: Path, speaker: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = table(target, adversary=str(speaker), rows="none,rl,reactive")
+    whole = run(config, tmp_path / "whole", Silent())
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    reactive = dataclasses.replace(whitebox.JOBS["reactive"], run=interrupt)
+    with monkeypatch.context() as patch:
+        patch.setitem(whitebox.JOBS, "reactive", reactive)
+        with pytest.raises(KeyboardInterrupt):
+            run(config, tmp_path / "half", Silent())
+    assert not (tmp_path / "half" / TABLE_FILE).exists()
+    before = rows(tmp_path / "half" / "rl")
+    notes = Notes()
+    result = run(config, tmp_path / "half", notes)
+    assert [line for line in notes.said if "is finished" in line] == [
+        f"{tmp_path / 'half' / name} is finished: nothing is left to do" for name in ("none", "rl")
+    ]
+    assert figures(result) == figures(whole)
+    assert rows(tmp_path / "half" / "rl") == before
+    assert rows(tmp_path / "half" / "reactive") == rows(tmp_path / "whole" / "reactive")
+
+
+def test_rows_may_be_added_and_stay(tmp_path: Path, target: Path, speaker: Path) -> None:
+    config = table(target, adversary=str(speaker))
+    few = run(dataclasses.replace(config, rows="transfer"), tmp_path, Silent())
+    more = run(dataclasses.replace(config, rows="none"), tmp_path, Silent())
+    assert [row[0] for row in figures(more)] == ["no attack", "transfer"]
+    assert figures(more)[1:] == figures(few)
+    with pytest.raises(RunError, match="dialogues: 3 -> 4"):
+        run(dataclasses.replace(config, dialogues=4), tmp_path, Silent())
+
+
+def test_an_adversary_is_trained_first_and_said_so(tmp_path: Path, target: Path, trained: list[str]) -> None:
+    notes = Notes()
+    config = table(target, rows="none,rl")
+    run(config, tmp_path, notes)
+    assert notes.said[0] == (
+        "no --adversary is named, so one is trained first: 1,000 updates of 64 dialogues, about 24 minutes of one core"
+    )
+    assert notes.said[1] == "stage 1 of 3: adversary"
+    assert trained == [str(target)]
+    assert {row["seed"] for row in rows(tmp_path / "rl")} == {row["seed"] for row in rows(tmp_path / "none")}
+    again = Notes()
+    run(config, tmp_path, again)
+    assert "trained first" not in again.said[0]
+
+
+def test_nobody_is_trained_who_is_not_needed(tmp_path: Path, target: Path) -> None:
+    for changes in ({"rows": "none,reactive,ra-pa-ta"}, {"adversary": "runs/adversary"}, {"rows": "transfer"}):
+        assert ADVERSARY not in stages(table(target, **changes), tmp_path)
+    assert ADVERSARY in stages(table(target, rows="rl"), tmp_path)
+
+
+def test_sentences_come_from_the_row_rl_unless_they_are_named(target: Path) -> None:
+    path = Path("runs/attack-table")
+    planned = stages(TableConfig(target=str(target), rows="transfer,ra-pa-ta"), path)
+    assert list(planned) == [ADVERSARY, "rl", "transfer", "ra-pa-ta"]
+    settings = {name: config for name, (_, config) in planned.items()}
+    assert settings["rl"].speaker == "runs/attack-table/adversary"
+    assert settings["transfer"].transfer == TransferSettings(source="runs/attack-table/rl")
+    assert settings["ra-pa-ta"].transfer == TransferSettings(sentence=PAPER_SENTENCE)
+    named = stages(table(target, rows="transfer,ra-pa-ta"), path)
+    assert list(named) == ["transfer", "ra-pa-ta"]
+    assert {config.transfer.sentence for _, config in named.values()} == {SENTENCE}
+
+
+def test_rows_are_their_verbs_presets_with_the_tables_settings(target: Path) -> None:
+    config = TableConfig(target=str(target), judge="runs/negotiator", dialogues=9, seed=7, scenarios="embedded", workers=2)
+    planned = {name: settings for name, (_, settings) in stages(config, Path("runs/t")).items()}
+    assert list(planned) == [ADVERSARY, *ROWS]
+    rule = planned[ADVERSARY]
+    assert (rule.reinforce, rule.seed, rule.corpus) == (reinforce.cheng2019().reinforce, 7, "dealornodeal")
+    for name in ROWS:
+        settings = planned[name]
+        assert (settings.target, settings.judge) == (str(target), "runs/negotiator")
+        assert (settings.dialogues, settings.seed, settings.scenarios, settings.workers) == (9, 7, "embedded", 2)
+    assert planned["none"].adversary == planned["transfer"].speaker == planned["reactive"].speaker == str(target)
+    assert planned["none"].complementary, "the rule of the attacks, so that like is compared with like"
+    for name, job in whitebox.JOBS.items():
+        assert planned[name].max_turns == job.presets["cheng2019"]().max_turns
+        assert planned[name].search == SearchConfig()
+
+
+def test_mistakes_are_named_and_no_run_is_made(tmp_path: Path, target: Path) -> None:
+    with pytest.raises(ConfigError, match=r"'reactiv', did you mean 'reactive'\?(.|\n)*rows: none,rl"):
+        table(target, rows="none,reactiv")
+    with pytest.raises(ConfigError, match="dialogues"):
+        table(target, dialogues=0)
+    for option in ("speaker", "adversary", "judge"):
+        with pytest.raises(CheckpointError, match=f"--{option} needs a checkpoint"):
+            run(table(target, **{option: str(tmp_path / "nothing")}), tmp_path / "run", Silent())
+    with pytest.raises(CheckpointError, match="--target needs a checkpoint"):
+        run(TableConfig(target="scripted"), tmp_path / "run", Silent())
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_demonstrations_agents_have_a_preset() -> None:
+    config = ATTACK_TABLE.presets["demo"]()
+    assert (config.target, config.adversary, config.published) == ("runs/demo/target", "runs/demo/adversary", "none")
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("ray_session")
+def test_a_trained_adversary_plays_its_row(tmp_path: Path, trainee: Path, root: Path) -> None:
+    rule: ReinforceConfig = dataclasses.replace(REINFORCE, updates=1)
+    config = table(trainee, rows="rl", corpus=CORPUS, data_root=root, reinforce=rule)
+    result = run(config, tmp_path, Silent())
+    assert [row[0] for row in figures(result)] == ["RL attack"]
+    assert (tmp_path / ADVERSARY / "checkpoint").is_dir()
