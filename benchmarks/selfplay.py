@@ -48,7 +48,7 @@ class Options:
     """Checkpoint folder of the negotiator; one fitted on the spot when not given."""
     quick: bool = False
     """Fewer dialogues: below a minute."""
-    batch: int = 250
+    batch: int = 1000
     """Dialogues side by side."""
     temperature: float = 0.5
     """Of the word distribution."""

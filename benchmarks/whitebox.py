@@ -7,9 +7,10 @@ soft penalty, where every candidate is. A candidate is one that the target's rea
 
 "identical": each step of ours replaces the same word at the same position as the reference does from the same sentence, or
 one whose loss differs by less than 1e-4 from the reference's ("ties"); and both count the same candidates.
-"ratio" is of the paper's rule. "ratio_deciding_less" is against a reference that leaves out the decision of candidates that
-break the constraint. "gemm_share" is the share of our seconds that the search's float32 products would need at the rate of
-this machine, measured in the same run; "mflop" counts them for each candidate, and the reference's beside it.
+"ratio" is of the paper's rule. It grows as fewer candidates keep the constraint ("decided_share"), which depends on the
+target; "ratio_deciding_less" is against a reference that leaves out the decisions of the others. "mflop" is what the search
+multiplies for each candidate, "reference_mflop" what one full pass does; "gemm_share" is the share of our seconds that this
+takes at the float32 rate of this machine, measured in the same run.
 """
 
 from __future__ import annotations

@@ -90,6 +90,12 @@ def test_command_line_starts_without_heavy_imports() -> None:
     assert loaded_by(["engine.cli.main"], (*HEAVY, "pandas", "scipy", "nltk")) == []
 
 
+def test_jobs_and_settings_are_told_without_heavy_imports() -> None:
+    settings = [name for name in MODULES if name.split(".")[-1] == "settings"]
+    assert "engine.attacks.settings" in settings
+    assert loaded_by([*below("engine.jobs"), *settings], HEAVY) == []
+
+
 def test_tune_of_ray_never_takes_the_name_of_our_room() -> None:
     plain = r"^\s*from ray import .*\btune\b(?!\s+as ray_tune)|^\s*import ray\.tune(?!\s+as ray_tune)"
     pattern = re.compile(plain, re.MULTILINE)

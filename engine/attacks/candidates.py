@@ -71,10 +71,11 @@ class Verdicts:
         """All rows, group by group in rising order, lowest key first within a group; equal ones in their order."""
         return np.lexsort((-self.advantage, self._rounded(), self.broken, groups))
 
-    def best(self, groups: np.ndarray) -> np.ndarray:
-        """The row with the lowest key of each group, groups in rising order."""
+    def best(self, groups: np.ndarray, most: int = 1) -> np.ndarray:
+        """The `most` rows with the lowest keys of each group, groups in rising order, lowest first; fewer in small groups."""
         order = self.ranked(groups)
-        return order[np.unique(groups[order], return_index=True)[1]]
+        ranked = groups[order]
+        return order[np.arange(len(order)) - np.searchsorted(ranked, ranked) < most]
 
     def _rounded(self) -> np.ndarray:
         return np.round(self.loss / RESOLUTION)

@@ -91,6 +91,43 @@ def losses(scores_rM: Tensor, stakes: Stakes, loss: Loss, kappa: float = 0.0) ->
     return RELEASED_WEIGHT * (scores_rM.amax(1) - best) - gained
 
 
+def bounds(
+    scores_rM: Tensor, stakes: Stakes, loss: Loss, kappa: float, doubt_r: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Between what the loss and the advantage lie when scores are known only roughly.
+
+    Args:
+        scores_rM: as in `losses`, each pair's difference off by no more than the doubt.
+        stakes: as in `losses`.
+        loss: as in `losses`.
+        kappa: as in `losses`.
+        doubt_r: how far off a difference may be (r,).
+
+    Returns:
+        Least loss, largest loss, least advantage, largest advantage, each (r,).
+    """
+    advantage = torch.from_numpy(stakes.advantage).to(scores_rM.device, scores_rM.dtype)
+    top, doubt = scores_rM.amax(1), doubt_r.unsqueeze(1)
+
+    def among(near_rM: Tensor) -> tuple[Tensor, Tensor]:
+        least = advantage.masked_fill(~near_rM, torch.inf).amin(1)
+        return least, advantage.masked_fill(~near_rM, -torch.inf).amax(1)
+
+    low, high = among(scores_rM >= top.unsqueeze(1) - doubt)
+    if loss == "outcome":
+        return -high, -low, low, high
+    favourable = advantage > 0
+    inside = scores_rM.masked_fill(~favourable, -torch.inf)
+    best = inside.amax(1)
+    if loss == "hinge":
+        gap = scores_rM.masked_fill(favourable, -torch.inf).amax(1) - best
+        return (gap - doubt_r).clamp_min(-kappa), (gap + doubt_r).clamp_min(-kappa), low, high
+    least, most = among(inside >= best.unsqueeze(1) - doubt)
+    gap = RELEASED_WEIGHT * (top - best)
+    slack = RELEASED_WEIGHT * doubt_r
+    return (gap - slack).clamp_min(0) - most, gap + slack - least, low, high
+
+
 def end_gaps(logits_rV: Tensor) -> Tensor:
     """How far `<selection>` is from being the likeliest next word, from logits with unspeakable words at minus infinity.
 

@@ -28,6 +28,7 @@ import torch
 from torch import Tensor
 
 from engine.attacks.candidates import Edits, Exchanges, Found, Step, Verdicts, offered_words
+from engine.attacks.choices import BLOCK, Asks, Choices, Chooser
 from engine.attacks.gradient import word_changes
 from engine.attacks.objective import Stakes, end_gaps, losses
 from engine.attacks.settings import SearchConfig
@@ -35,8 +36,6 @@ from envs.data.vocabulary import EOS_ID, PAD_ID, SELECTION_ID
 from policies.negotiator.prefix import Endings, Prefixes
 from policies.negotiator.speaker import NegotiatorAgent, selection_scores
 
-BLOCK = 4096
-"""Dialogues evaluated in one go; bounds memory."""
 REPLY_WORDS = 40
 """Words of a sampled reply, its end included; longer ones are cut off."""
 
@@ -94,7 +93,7 @@ def preemptive(
     if not hopeful.size:
         return found
     search.draw_replies()
-    expected = search.judge_replies(search.untouched(hopeful), config.replies).advantage
+    expected = search.judge_replies(search.untouched(hopeful), config.replies, 1).advantage
     for d, advantage in zip(hopeful.tolist(), expected.tolist(), strict=True):
         asked = {"reads": int(search.reads[d]), "decisions": int(search.decisions[d])}
         found[d] = replace(found[d], reached=advantage >= config.preemptive_goal, **asked)
@@ -150,7 +149,7 @@ class _Search:
             Found(
                 sentence=self.sentences[d, : self.lengths[d]],
                 steps=tuple(steps[d]),
-                reached=_reaches(steps[d][-1], goal) and (not ends_now or gaps[d] <= 0),
+                reached=_reaches(steps[d][-1], goal) and (not ends_now or bool(gaps[d] <= 0)),
                 ends=bool(gaps[d] <= 0),
                 end_probability=float(probabilities[d]),
                 reads=int(self.reads[d]),
@@ -165,7 +164,22 @@ class _Search:
 
     def judge_reactive(self, edits: Edits) -> Verdicts:
         """Eq. 5-7: would the target end the talk, and what would it choose?"""
-        return Verdicts.joined([self._judge_ending(edits[i : i + BLOCK]) for i in range(0, len(edits), BLOCK)])
+        config, temperature = self.config, self.target.temperature or 1.0
+        blocks = [self._gaps(edits[i : i + BLOCK]) for i in range(0, len(edits), BLOCK)]
+        gaps = np.concatenate(blocks) * temperature
+        np.add.at(self.reads, edits.dialogues, 1)
+        hard = config.constraint == "hard"
+        broken = gaps > -config.end_margin if hard else np.zeros(len(edits), dtype=bool)
+        # A black box shows whether the talk has ended, not how near its end was.
+        loss = np.where(broken & (config.loss != "outcome"), gaps, 0.0)
+        penalty = np.zeros(len(edits)) if hard else config.penalty * np.maximum(0.0, gaps / temperature)
+        adversary, target = np.zeros((2, len(edits)))
+        asked = np.flatnonzero(~broken)
+        if asked.size:
+            endings = self._endings(edits[asked], *self._end_now(len(asked)))
+            asks = Asks(edits.dialogues[asked], endings, penalty[asked])
+            loss[asked], adversary[asked], target[asked] = self._choose(asks, 1)
+        return Verdicts(broken, loss, adversary, target)
 
     def judge_preemptive(self, edits: Edits) -> Verdicts:
         """Eq. 8: what does the target choose after its reply? All are judged on a few replies, the best of them on many.
@@ -173,21 +187,24 @@ class _Search:
         Who is not among the best cannot win: a mean over a few replies does not compare with one over many.
         """
         config = self.config
-        verdicts = self.judge_replies(edits, config.screening_replies)
         if config.screening_replies == config.replies:
-            return verdicts
-        order = verdicts.ranked(edits.dialogues)
-        groups = edits.dialogues[order]
-        best = np.sort(order[np.arange(len(order)) - np.searchsorted(groups, groups) < config.finalists])
-        judged = self.judge_replies(edits[best], config.replies)
+            return self.judge_replies(edits, config.replies, 1)
+        verdicts = self.judge_replies(edits, config.screening_replies, config.finalists)
+        best = np.sort(verdicts.best(edits.dialogues, config.finalists))
+        judged = self.judge_replies(edits[best], config.replies, 1)
         loss, adversary, target = np.full(len(edits), np.inf), verdicts.adversary.copy(), verdicts.target.copy()
         loss[best], adversary[best], target[best] = judged.loss, judged.adversary, judged.target
         return Verdicts(verdicts.broken, loss, adversary, target)
 
-    def judge_replies(self, edits: Edits, count: int) -> Verdicts:
-        """Mean loss and points over the first `count` of the drawn replies."""
+    def judge_replies(self, edits: Edits, count: int, most: int) -> Verdicts:
+        """Mean loss and points over the first `count` of the drawn replies; the `most` best of each dialogue are exact."""
+        np.add.at(self.reads, edits.dialogues, 1)
         size = max(1, BLOCK // count)
-        return Verdicts.joined([self._judge_replies(edits[i : i + size], count) for i in range(0, len(edits), size)])
+        parts = [self._end_after_reply(edits[i : i + size], count) for i in range(0, len(edits), size)]
+        suffixes, widths = (np.concatenate(column) for column in zip(*parts, strict=True))
+        endings = self._endings(edits[np.repeat(np.arange(len(edits)), count)], suffixes, widths)
+        asks = Asks(edits.dialogues, endings, np.zeros(len(edits)), count)
+        return Verdicts(np.zeros(len(edits), dtype=bool), *self._choose(asks, most))
 
     def draw_replies(self) -> None:
         """New draws for the words of the target's replies, by dialogue, reply and place in the reply."""
@@ -261,38 +278,11 @@ class _Search:
             words.append(self.words[best % len(self.words)])
         return Edits(np.repeat(active, [len(p) for p in positions]), np.concatenate(positions), np.concatenate(words))
 
-    def _judge_ending(self, edits: Edits) -> Verdicts:
-        config, temperature = self.config, self.target.temperature or 1.0
-        gaps = self._gaps(edits) * temperature
-        np.add.at(self.reads, edits.dialogues, 1)
-        broken = gaps > -config.end_margin if config.constraint == "hard" else np.zeros(len(edits), dtype=bool)
-        loss = np.where(broken, 0.0 if config.loss == "outcome" else gaps, 0.0)
-        adversary, target = np.zeros((2, len(edits)))
-        asked = np.flatnonzero(~broken)
-        if asked.size:
-            suffixes, widths = self._end_now(len(asked))
-            loss[asked], adversary[asked], target[asked] = self._choices(edits[asked], suffixes, widths)
-        if config.constraint == "soft":
-            loss += config.penalty * np.maximum(0.0, gaps / temperature)
-        return Verdicts(broken, loss, adversary, target)
-
-    def _judge_replies(self, edits: Edits, count: int) -> Verdicts:
-        """Candidates judged by the mean over `count` replies, which are the same draws for all of a dialogue."""
-        repeated = edits[np.repeat(np.arange(len(edits)), count)]
-        np.add.at(self.reads, edits.dialogues, 1)
-        found = self._choices(repeated, *self._end_after_reply(edits, count))
-        loss, adversary, target = (figures.reshape(-1, count).mean(1) for figures in found)
-        return Verdicts(np.zeros(len(edits), dtype=bool), loss, adversary, target)
-
-    def _choices(self, edits: Edits, suffixes: np.ndarray, widths: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Loss, adversary's and target's points (r,) of the choices after sentences that go on with those tokens."""
-        np.add.at(self.decisions, edits.dialogues, 1)
-        items_r6K = self.prefixes.decide(self._endings(edits, suffixes, widths))
-        scores_rM = selection_scores(items_r6K, self.exchanges.contexts[1][edits.dialogues])
-        stakes = self.stakes.rows(edits.dialogues)
-        loss = losses(scores_rM, stakes, self.config.loss, self.config.kappa).cpu().numpy().astype(np.float64)
-        row, chosen = np.arange(len(edits)), scores_rM.argmax(1).cpu().numpy()
-        return loss, stakes.adversary[row, chosen], stakes.target[row, chosen]
+    def _choose(self, asks: Asks, most: int) -> Choices:
+        """The choices that candidates lead to, those of the `most` best of each dialogue exact."""
+        np.add.at(self.decisions, asks.dialogues, asks.replies)
+        chooser = Chooser(self.target, self.prefixes, self.exchanges.contexts[1], self.stakes, self.config)
+        return chooser.choices(asks, most)
 
     def _gaps(self, edits: Edits) -> np.ndarray:
         """How far (r,) `<selection>` is from being the target's likeliest answer, in logits over its temperature."""

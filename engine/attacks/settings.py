@@ -102,3 +102,4 @@ class SearchConfig:
         black_box = self.loss == "outcome"
         check(self, "proposals", not (black_box and self.proposals == "gradient"), "anything but gradient for a black box")
         check(self, "constraint", not (black_box and self.constraint == "soft"), "hard for a black box")
+        check(self, "end_margin", not (black_box and self.end_margin > 0), "0 for a black box")

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -34,8 +35,8 @@ SCREEN_ROWS = 512
 """The same for bfloat16, whose products want more rows."""
 SCORE_TOKENS = 512
 """Tokens whose attention is scored together, for the same reasons."""
-SHAPE_ROWS = 64
-"""Products in bfloat16 have a multiple of this many rows: for each new shape a kernel is compiled, which takes milliseconds."""
+SHAPE_ROWS = 32
+"""Products in bfloat16 have a multiple of this many rows: each new shape costs milliseconds, in which a kernel is made."""
 
 
 class Tables:
@@ -69,12 +70,16 @@ class Tables:
             selection.weight_hh_l0_reverse.t().contiguous(),
             selection.bias_hh_l0_reverse,
         )
-        self._exact, self._rounded = (
-            _Selection(model, self.selection_forward, self.selection_backward, dtype)
-            for dtype in (torch.float32, torch.bfloat16)
-        )
         self.can_screen = multiplies_bfloat16(self.device)
         """Whether `screen` is faster than `decide` here."""
+
+    @cached_property
+    def _exact(self) -> _Selection:
+        return _Selection(self.model, self.selection_forward, self.selection_backward, torch.float32)
+
+    @cached_property
+    def _rounded(self) -> _Selection:
+        return _Selection(self.model, self.selection_forward, self.selection_backward, torch.bfloat16)
 
     def encode(self, contexts_n6: np.ndarray) -> tuple[Tensor, Tensor]:
         """The scenario's encoding (n, C) and its constant share of the language gates (n, 3H)."""

@@ -4,7 +4,8 @@ A search for adversarial sentences asks the same network about thousands of dial
 end. Language states and the forward half of the selection network depend on what came before alone, so they are kept for
 every position of a prefix and an ending continues from them. The backward half sees the whole dialogue; what it needs of a
 prefix besides its own recurrence (input products, the forward share of the attention) is kept too. Figures equal those of
-`model.py` on whole dialogues up to rounding (tested).
+`model.py` on whole dialogues up to rounding (tested). As in `inference.py` the selection network also exists with its products
+in bfloat16, which screens candidates where the processor multiplies that fast.
 
 Shapes: n prefixes, P longest prefix, r endings, T longest ending, H language state, S selection state, A attention, V words.
 """
@@ -17,11 +18,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from policies.gru import step
 from policies.negotiator.inference import Direction, Tables
+from policies.negotiator.model import NUM_HEADS
 
-ROWS = 256
+ROWS = {torch.float32: 256, torch.bfloat16: 512}
 """Endings continued together: enough for full-speed products, few enough to stay near the processor."""
+SHAPE_ROWS = 32
+"""Products have a multiple of this many rows: for each new shape of bfloat16 a kernel is compiled, which takes milliseconds."""
 
 
 @dataclass(frozen=True)
@@ -76,54 +79,55 @@ class Prefixes:
         tokens_Pn = torch.from_numpy(np.ascontiguousarray(tokens_nP[:, :places].T)).to(tables.device)
         # What follows a row's last token is read as well and never used: no ending keeps more than the row has.
         language = self.context_nC.new_zeros(places + 1, rows, sizes.hidden_language)
-        forward = self.context_nC.new_zeros(places + 1, rows, sizes.hidden_selection)
-        backward_gates = self.context_nC.new_empty(places, rows, 3 * sizes.hidden_selection)
         for t in range(places):
             tables.advance(tokens_Pn[t], self.context_gates_n3H, language[t], out_nH=language[t + 1])
-            self._step(tables.selection_forward, tokens_Pn[t], language[t + 1], forward[t], forward[t + 1])
-            backward_gates[t] = self._gates(tables.selection_backward, tokens_Pn[t], language[t + 1])
-        half = sizes.hidden_selection
-        weight = self._model.attention_hidden.weight
-        self._attend_forward, self._attend_backward = weight[:, :half].t().contiguous(), weight[:, half:].t().contiguous()
-        attention = torch.addmm(self._model.attention_hidden.bias, forward[1:].flatten(0, 1), self._attend_forward)
+        exact = _Selection(tables, torch.float32)
+        forward = self.context_nC.new_zeros(places + 1, rows, sizes.hidden_selection)
+        running = [(t, rows) for t in range(places)]
+        exact.forward.run(tokens_Pn, language[1:], running, forward[0].clone(), forward[1:])
+        gates, news = exact.backward.shares(tokens_Pn.flatten(), language[1:].flatten(0, 1))
+        attention = torch.addmm(exact.attention_bias, forward[1:].flatten(0, 1), exact.attend_forward)
         # Kept by prefix, then position, so that one number addresses a place of a prefix.
         self._places = places
         self._language, self._forward = (x.transpose(0, 1).contiguous() for x in (language, forward))
-        self._backward_gates = backward_gates.transpose(0, 1).flatten(0, 1).contiguous()
-        self._attention = attention.unflatten(0, (places, rows)).transpose(0, 1).flatten(0, 1).contiguous()
+        self._shares = [x.unflatten(0, (places, rows)).transpose(0, 1).flatten(0, 1) for x in (gates, news, attention)]
+        self._selections = {torch.float32: exact}
 
     @torch.no_grad()
     def states(self, endings: Endings) -> Tensor:
         """Language states (r, H) after each ending."""
-        order, chunks = self._chunks(endings)
-        parts = [self._read(endings[rows])[0] for rows in chunks]
-        return self._restored(parts, order)
+        order, chunks = self._chunks(endings, ROWS[torch.float32])
+        return _restored([self._read(endings[rows])[0] for rows in chunks], order)
 
     @torch.no_grad()
     def decide(self, endings: Endings) -> Tensor:
         """Item logits (r, 6, 18) of the final choice after dialogues with those endings, the last token included."""
-        order, chunks = self._chunks(endings)
-        parts = [self._decide(endings[rows]) for rows in chunks]
-        return self._restored(parts, order)
+        return self._logits(endings, torch.float32)
 
-    def _chunks(self, endings: Endings) -> tuple[np.ndarray, list[np.ndarray]]:
+    @torch.no_grad()
+    def screen(self, endings: Endings) -> Tensor:
+        """What `decide` returns, nearly, from products in bfloat16; worth it where `Tables.can_screen`."""
+        return self._logits(endings, torch.bfloat16)
+
+    def _logits(self, endings: Endings, dtype: torch.dtype) -> Tensor:
+        if dtype not in self._selections:
+            self._selections[dtype] = _Selection(self._tables, dtype)
+        shares = [share.to(dtype) for share in self._shares]
+        order, chunks = self._chunks(endings, ROWS[dtype])
+        return _restored([self._decide(endings[rows], self._selections[dtype], shares) for rows in chunks], order)
+
+    def _chunks(self, endings: Endings, size: int) -> tuple[np.ndarray, list[np.ndarray]]:
         """Rows so that those of one prefix stay together; within a chunk, longest endings first."""
         order = np.lexsort((-endings.lengths, -endings.keeps, endings.prefixes, -self._lengths[endings.prefixes]))
-        chunks = [order[start : start + ROWS] for start in range(0, len(order), ROWS)]
+        chunks = [order[start : start + size] for start in range(0, len(order), size)]
         chunks = [rows[np.argsort(-endings.lengths[rows], kind="stable")] for rows in chunks]
         return np.concatenate(chunks), chunks
-
-    def _restored(self, parts: list[Tensor], order: np.ndarray) -> Tensor:
-        joined = torch.cat(parts)
-        result = torch.empty_like(joined)
-        result[torch.from_numpy(order).to(joined.device)] = joined
-        return result
 
     def _read(self, endings: Endings) -> tuple[Tensor, Tensor, Tensor, list[int]]:
         """Final language states (r, H), all of them (T, r, H), tokens (T, r), rows still running per step; longest first."""
         device = self._language.device
         steps = int(endings.lengths[0])
-        running = np.searchsorted(-endings.lengths, -np.arange(steps), side="left").tolist()
+        running = _running(endings.lengths)
         tokens_Tr = torch.from_numpy(np.ascontiguousarray(endings.tokens[:, :steps].T)).to(device)
         prefixes, keeps = (torch.from_numpy(part).to(device) for part in (endings.prefixes, endings.keeps))
         gates = self.context_gates_n3H[prefixes]
@@ -133,87 +137,154 @@ class Prefixes:
             states[t, :k] = state[:k] = self._tables.advance(tokens_Tr[t, :k], gates[:k], state[:k])
         return state, states, tokens_Tr, running
 
-    def _decide(self, endings: Endings) -> Tensor:
-        tables, model, device = self._tables, self._model, self._language.device
+    def _decide(self, endings: Endings, selection: _Selection, shares: list[Tensor]) -> Tensor:
+        model, device = self._model, self._language.device
         _, language_TrH, tokens_Tr, running = self._read(endings)
-        prefixes = torch.from_numpy(endings.prefixes).to(device)
-        keeps, lengths = (torch.from_numpy(part).to(device) for part in (endings.keeps, endings.lengths))
-        steps, rows, width = len(running), len(endings), model.sizes.hidden_selection
-
-        state = self._forward[prefixes, keeps]
-        forward = state.new_zeros(steps, rows, width)
-        for t, k in enumerate(running):
-            self._step(tables.selection_forward, tokens_Tr[t, :k], language_TrH[t, :k], state[:k], forward[t, :k])
-            state = forward[t]
-        state = state.new_zeros(rows, width)
-        backward = state.new_zeros(steps, rows, width)
-        for t in range(steps - 1, -1, -1):
-            k = running[t]
-            self._step(tables.selection_backward, tokens_Tr[t, :k], language_TrH[t, :k], state[:k], backward[t, :k])
-            state = backward[t]
-        hidden = torch.addmm(model.attention_hidden.bias, forward.flatten(0, 1), self._attend_forward)
-        hidden.addmm_(backward.flatten(0, 1), self._attend_backward)
-        ours = model.attention_score(hidden.tanh_()).view(steps, rows)
-        ours = ours.masked_fill_(torch.arange(steps, device=device).unsqueeze(1) >= lengths, -torch.inf)
-        kept, prefix_backward, order = self._backward_over_prefix(endings, state)
-        weights = torch.cat([ours, kept]).softmax(0)
-        attended = torch.cat(
-            [
-                torch.einsum("tr,trs->rs", weights[:steps], forward),
-                torch.einsum("tr,trs->rs", weights[:steps], backward),
-            ],
-            dim=1,
+        prefixes, keeps, lengths = (
+            torch.from_numpy(part).to(device) for part in (endings.prefixes, endings.keeps, endings.lengths)
         )
-        prefix_weights = weights[steps:]
-        attended[:, width:].index_add_(0, order, torch.einsum("tr,trs->rs", prefix_weights[:, order], prefix_backward))
-        self._add_prefix_forward(endings, prefix_weights, attended[:, :width])
+        steps, rows, width = len(running), len(endings), model.sizes.hidden_selection
+        forward, backward = torch.empty(2, steps, _padded(rows), width, dtype=selection.dtype, device=device)
+        order, state = list(enumerate(running)), self._language.new_zeros(rows, width)
+        selection.forward.run(tokens_Tr, language_TrH, order, self._forward[prefixes, keeps], forward)
+        selection.backward.run(tokens_Tr, language_TrH, order[::-1], state, backward)
+        hidden = torch.addmm(selection.attention_bias, forward.flatten(0, 1), selection.attend_forward)
+        hidden.addmm_(backward.flatten(0, 1), selection.attend_backward)
+        ours = model.attention_score(hidden.float().tanh_()).view(steps, -1)[:, :rows]
+        ours = ours.masked_fill(torch.arange(steps, device=device).unsqueeze(1) >= lengths, -torch.inf)
+        kept, before, column = self._backward_over_prefix(endings, state, selection, shares)
+        weights = torch.cat([ours, kept]).softmax(0)
+        attended = state.new_zeros(rows, 2 * width)
+        _add_weighted(attended[:, :width], forward, weights[:steps], running)
+        _add_weighted(attended[:, width:], backward, weights[:steps], running)
+        summed = state.new_zeros(rows, width)
+        _add_weighted(summed, before, weights[steps:, column], _running(endings.keeps[column.cpu().numpy()]))
+        attended[:, width:].index_add_(0, column, summed)
+        self._add_prefix_forward(endings, weights[steps:], attended[:, :width])
         encoded = torch.tanh(model.selection_encoder(torch.cat([attended, self.context_nC[prefixes]], dim=1)))
-        return model.selection_heads(encoded).unflatten(1, (6, -1))
+        return model.selection_heads(encoded).unflatten(1, (NUM_HEADS, -1))
 
-    def _backward_over_prefix(self, endings: Endings, state_rS: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _backward_over_prefix(
+        self, endings: Endings, state_rS: Tensor, selection: _Selection, shares: list[Tensor]
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """The backward half from the endings' first token on to the start of each prefix.
 
         Returns:
             Attention scores (K, r) by distance from the ending, minus infinity before the start, in the order of the
-            endings; outputs (K, r, S) and which ending (r,) each of their columns is: most kept tokens first.
+            endings; outputs (K, r', S) and which ending (r,) each of their columns is: most kept tokens first.
         """
-        device, backward = self._language.device, self._tables.selection_backward
+        device, cell = self._language.device, selection.backward
         by_keep = np.argsort(-endings.keeps, kind="stable")
-        keeps = endings.keeps[by_keep]
-        steps, rows = int(keeps[0]), len(endings)
-        running = np.searchsorted(-keeps, -np.arange(steps), side="left").tolist()
+        keeps, rows = endings.keeps[by_keep], len(endings)
         last = torch.from_numpy(endings.prefixes[by_keep] * self._places + keeps - 1).to(device)
-        order = torch.from_numpy(by_keep).to(device)
-        outputs = state_rS.new_zeros(steps, rows, state_rS.shape[1])
-        scores = state_rS.new_full((steps, rows), -torch.inf)
-        state = state_rS[order]
-        for t, k in enumerate(running):
-            places = last[:k] - t
-            gates = self._backward_gates.index_select(0, places)
-            step(gates, backward.hidden_weight, backward.bias, state[:k], out_BH=outputs[t, :k])
-            hidden = self._attention.index_select(0, places).addmm_(outputs[t, :k], self._attend_backward).tanh_()
-            scores[t, order[:k]] = self._model.attention_score(hidden).squeeze(1)
-            state = outputs[t]
-        return scores, outputs, order
+        column = torch.from_numpy(by_keep).to(device)
+        state, width = state_rS[column], state_rS.shape[1]
+        outputs = torch.empty(int(keeps[0]), _padded(rows), width, dtype=selection.dtype, device=device)
+        scores = state_rS.new_full((len(outputs), rows), -torch.inf)
+        previous = torch.zeros(_padded(rows), width, dtype=selection.dtype, device=device)
+        previous[:rows] = state
+        gates, news, hidden = (share.new_zeros(_padded(rows), share.shape[1]) for share in shares)
+        for t, k in enumerate(_running(keeps)):
+            places, shape = last[:k] - t, _padded(k)
+            for share, place in zip(shares, (gates, news, hidden), strict=True):
+                torch.index_select(share, 0, places, out=place[:k])
+            gates[:shape].addmm_(previous[:shape], cell.gate_hidden_weight)
+            cell.move(gates, news, previous, state[:k])
+            previous[:k] = state[:k]
+            outputs[t, :k] = previous[:k]
+            attention = hidden[:shape].addmm_(previous[:shape], selection.attend_backward)[:k].float().tanh_()
+            scores[t, column[:k]] = self._model.attention_score(attention).squeeze(1)
+        return scores, outputs, column
 
     def _add_prefix_forward(self, endings: Endings, weights_Kr: Tensor, attended_rS: Tensor) -> None:
         """Adds the forward outputs of the kept tokens; those are the same for all endings of a prefix."""
-        steps = weights_Kr.shape[0]
-        if not steps:
-            return
-        distance = np.arange(steps)
+        distance = np.arange(len(weights_Kr))
         for prefix in np.unique(endings.prefixes).tolist():
             rows = np.flatnonzero(endings.prefixes == prefix)
             for keep in np.unique(endings.keeps[rows]).tolist():
-                if keep == 0:
-                    continue
                 chosen = torch.from_numpy(rows[endings.keeps[rows] == keep]).to(weights_Kr.device)
                 places = torch.from_numpy(keep - distance[:keep]).to(weights_Kr.device)
                 attended_rS[chosen] += weights_Kr[:keep, chosen].t() @ self._forward[prefix, places]
 
-    def _gates(self, direction: Direction, tokens_r: Tensor, language_rH: Tensor) -> Tensor:
-        return torch.addmm(direction.word_gates.index_select(0, tokens_r), language_rH, direction.state_weight)
 
-    def _step(self, direction: Direction, tokens_r: Tensor, language_rH: Tensor, state_rS: Tensor, out_rS: Tensor) -> None:
-        gates = self._gates(direction, tokens_r, language_rH)
-        step(gates, direction.hidden_weight, direction.bias, state_rS, out_BH=out_rS)
+class _Selection:
+    """The selection network's weights in one precision, those of the attention by the half that they multiply."""
+
+    def __init__(self, tables: Tables, dtype: torch.dtype) -> None:
+        self.dtype = dtype
+        self.forward, self.backward = _Cell(tables.selection_forward, dtype), _Cell(tables.selection_backward, dtype)
+        weight = tables.model.attention_hidden.weight.t().to(dtype)
+        half = tables.model.sizes.hidden_selection
+        self.attend_forward, self.attend_backward = weight[:half].contiguous(), weight[half:].contiguous()
+        self.attention_bias = tables.model.attention_hidden.bias.to(dtype)
+
+
+class _Cell:
+    """One direction of the selection GRU; states and gates are float32 whatever the precision of the products."""
+
+    def __init__(self, direction: Direction, dtype: torch.dtype) -> None:
+        self._dtype, self._inputs = dtype, len(direction.state_weight)
+        both = 2 * len(direction.hidden_weight)
+        shared = torch.zeros_like(direction.bias)
+        shared[:both] = direction.bias[:both]
+        words, state = (direction.word_gates + shared).to(dtype), direction.state_weight.to(dtype)
+        hidden = direction.hidden_weight.to(dtype)
+        self._gate_words, self._new_words = words[:, :both].contiguous(), words[:, both:].contiguous()
+        self._gate_weight, self._new_weight = torch.cat([state, hidden])[:, :both].contiguous(), state[:, both:].contiguous()
+        self.gate_hidden_weight = hidden[:, :both].contiguous()
+        self._hidden_weight, self._hidden_bias = hidden[:, both:].contiguous(), direction.bias[both:].to(dtype)
+
+    def shares(self, tokens_N: Tensor, language_NH: Tensor) -> tuple[Tensor, Tensor]:
+        """What words and language states give to the gates (N, 2S) and to the candidate (N, S)."""
+        gates = self._gate_words.index_select(0, tokens_N).addmm_(language_NH, self._gate_weight[: self._inputs])
+        return gates, self._new_words.index_select(0, tokens_N).addmm_(language_NH, self._new_weight)
+
+    def run(
+        self, tokens_Tr: Tensor, language_TrH: Tensor, steps: list[tuple[int, int]], state_rS: Tensor, out_TrS: Tensor
+    ) -> None:
+        """Writes the outputs of steps (t, rows running then), from a state on, which becomes that after the last step."""
+        rows, inputs = len(state_rS), self._inputs
+        joined, gates, news = (
+            torch.zeros(_padded(rows), size, dtype=self._dtype, device=state_rS.device)
+            for size in (inputs + state_rS.shape[1], self._gate_words.shape[1], self._new_words.shape[1])
+        )
+        joined[:rows, inputs:] = state_rS
+        for t, k in steps:
+            tokens, shape = tokens_Tr[t, :k], _padded(k)
+            joined[:k, :inputs] = language_TrH[t, :k]
+            torch.index_select(self._gate_words, 0, tokens, out=gates[:k])
+            torch.index_select(self._new_words, 0, tokens, out=news[:k])
+            gates[:shape].addmm_(joined[:shape], self._gate_weight)
+            news[:shape].addmm_(joined[:shape, :inputs], self._new_weight)
+            self.move(gates, news, joined[:, inputs:], state_rS[:k])
+            joined[:k, inputs:] = state_rS[:k]
+            out_TrS[t, :k] = state_rS[:k]
+
+    def move(self, gates_r2S: Tensor, news_rS: Tensor, previous_rS: Tensor, state_kS: Tensor) -> None:
+        """The states of the first k rows one step on; `previous_rS` is what they were, in the precision of the products."""
+        k, width = state_kS.shape
+        product = torch.addmm(self._hidden_bias, previous_rS[: _padded(k)], self._hidden_weight)[:k].float()
+        gate = gates_r2S[:k].float().sigmoid_()
+        new = news_rS[:k].float().addcmul_(gate[:, :width], product).tanh_()
+        torch.lerp(new, state_kS, gate[:, width:], out=state_kS)
+
+
+def _add_weighted(sums_rS: Tensor, outputs_TrS: Tensor, weights_Tr: Tensor, running: list[int]) -> None:
+    for t, k in enumerate(running):
+        sums_rS[:k].addcmul_(outputs_TrS[t, :k].float(), weights_Tr[t, :k].unsqueeze(1))
+
+
+def _restored(parts: list[Tensor], order: np.ndarray) -> Tensor:
+    joined = torch.cat(parts)
+    result = torch.empty_like(joined)
+    result[torch.from_numpy(order).to(joined.device)] = joined
+    return result
+
+
+def _running(lengths: np.ndarray) -> list[int]:
+    """How many rows have more than t steps, for t = 0, 1, ...; rows are longest first."""
+    return np.searchsorted(-lengths, -np.arange(int(lengths[0])), side="left").tolist()
+
+
+def _padded(rows: int) -> int:
+    return -(-rows // SHAPE_ROWS) * SHAPE_ROWS

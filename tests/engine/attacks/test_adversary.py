@@ -13,7 +13,7 @@ import pytest
 
 from engine.attacks import adversary
 from engine.attacks.adversary import Attempt, Journal, SearchAgent, SearchSession
-from engine.attacks.replacement import Exchanges, Found, Step
+from engine.attacks.candidates import Exchanges, Found, Step
 from engine.attacks.settings import AttackKind, SearchConfig
 from envs.core.seeds import derive_seed, stream
 from envs.data.vocabulary import EOS_ID, PAD_ID, SELECTION, SELECTION_ID

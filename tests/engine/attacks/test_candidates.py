@@ -66,8 +66,11 @@ def test_ranks_are_those_of_the_keys(judged: list[tuple[int, bool, float, int, i
     found = verdicts([row for _, *row in judged])  # type: ignore[misc]  # the rest of a tuple is a list
     wanted = sorted(range(len(judged)), key=lambda row: (groups[row], found.key(row)))
     assert found.ranked(groups).tolist() == wanted
-    firsts = [next(row for row in wanted if groups[row] == group) for group in sorted(set(groups.tolist()))]
-    assert found.best(groups).tolist() == firsts
+    for most in (1, 2, 50):
+        places = [sum(groups[other] == groups[row] for other in wanted[:place]) for place, row in enumerate(wanted)]
+        best = [row for row, place in zip(wanted, places, strict=True) if place < most]
+        assert found.best(groups, most).tolist() == best
+    assert found.best(groups).tolist() == found.best(groups, 1).tolist()
 
 
 def test_a_loss_that_is_no_number_never_wins() -> None:

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from engine.attacks.objective import Loss, Stakes, end_gaps, losses
+from engine.attacks.objective import Loss, Stakes, bounds, end_gaps, losses
 from envs.data.vocabulary import SELECTION_ID
 from envs.negotiation.scenario import MAX_SELECTIONS, Scenario, complement, points, random_scenario, selection_table
 
@@ -163,6 +163,47 @@ def test_the_outcome_tells_nothing_but_the_choice(seed: int, factor: float) -> N
         other[row, rest] = top - 1 - factor * (top - scores[row, rng.permutation(rest)])
     assert torch.equal(losses(other, stakes, "outcome"), losses(scores, stakes, "outcome"))
     assert not torch.equal(losses(other, stakes, "hinge", math.inf), losses(scores, stakes, "hinge", math.inf))
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    seed=SEEDS,
+    loss=st.sampled_from(["hinge", "released", "outcome"]),
+    kappa=st.sampled_from(KAPPAS[:3]),
+    doubt=st.sampled_from([0.0, 0.3, 2.0]),
+)
+def test_what_rough_scores_leave_open_holds_what_exact_ones_say(seed: int, loss: Loss, kappa: float, doubt: float) -> None:
+    played = scenarios(seed, 8)
+    rough, stakes, rng = scored(seed, played), stakes_of(played), np.random.default_rng([seed, 3])
+    least, largest, low, high = bounds(rough, stakes, loss, kappa, torch.full((8,), doubt))
+    assert (least <= largest).all()
+    for _ in range(5):
+        # No two scores move apart by more than the doubt.
+        exact = rough + doubt * torch.from_numpy(rng.uniform(-0.5, 0.5, rough.shape)).float()
+        found = losses(exact, stakes, loss, kappa)
+        advantage = torch.from_numpy(stakes.advantage[np.arange(8), exact.argmax(1).numpy()])
+        assert ((least - 1e-4 <= found) & (found <= largest + 1e-4)).all()
+        assert ((low <= advantage) & (advantage <= high)).all()
+    if doubt == 0:
+        assert torch.equal(low, high)
+        torch.testing.assert_close(least, largest)
+
+
+def test_rough_scores_that_are_plain_leave_nothing_open() -> None:
+    """What a doubt leaves open is no more than it must be: the choice is open where another comes near."""
+    (scenario,) = played = scenarios(5, 1)
+    stakes = stakes_of(played)
+    scores = torch.full((1, MAX_SELECTIONS), -9.0).masked_fill(~torch.from_numpy(stakes.legal), -torch.inf)
+    refusal = len(selection_table(scenario.counts)) - 1
+    scores[0, int(stakes.advantage[0].argmax())], scores[0, refusal] = 0.0, 0.5
+    plain, open_ = (bounds(scores, stakes, "outcome", 0.0, torch.tensor([doubt])) for doubt in (0.4, 0.6))
+    assert [float(limit) for limit in plain] == [0, 0, 0, 0]
+    assert [float(limit) for limit in open_] == [-10, 0, 0, 10]
+    hinge = bounds(scores, stakes, "hinge", 0.0, torch.tensor([0.6]))
+    assert [float(limit) for limit in hinge] == pytest.approx([0, 1.1, 0, 10])
+    scores[0, refusal] = -5.0
+    released = bounds(scores, stakes, "released", 0.0, torch.tensor([0.6]))
+    assert [float(limit) for limit in released] == pytest.approx([-10, 5 * 0.6 - 10, 10, 10])
 
 
 def test_a_hinge_without_a_floor_has_a_slope_everywhere() -> None:

@@ -63,7 +63,18 @@ def test_help_starts_at_once() -> None:
     assert seconds < 5
 
 
-LIGHT = ("train --help", "list", "list --json", "selfplay --help", "attack transfer --help", "play --help", "data list")
+LIGHT = (
+    "train --help",
+    "list",
+    "list --json",
+    "selfplay --help",
+    "attack transfer --help",
+    "attack reactive --help",
+    "attack ra-pa-ta --help",
+    "attack table --help",
+    "play --help",
+    "data list",
+)
 
 
 @pytest.mark.parametrize("words", LIGHT)

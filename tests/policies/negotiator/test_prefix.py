@@ -130,7 +130,7 @@ def test_one_word_replaced_tells_however_far_it_is_from_the_end(replaced: int) -
 
 def test_more_endings_than_go_together() -> None:
     begun = beginnings(6)
-    asked = endings(begun, 2 * ROWS + 37)
+    asked = endings(begun, 2 * ROWS[torch.float32] + 37)
     prefixes = begun.prefixes()
     rows = np.random.default_rng(0).choice(len(asked), size=80, replace=False)
     states, choices = plainly(begun, asked[rows])
