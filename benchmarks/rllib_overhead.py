@@ -203,9 +203,7 @@ class PlainLoop:
         divergence = (speaking.exp() * difference).sum(1).mean()
         return -(log_probs * torch.from_numpy(returns)[mine]).sum() / len(game) + self.rule.kl_weight * divergence
 
-    def _log_probs(
-        self, model: Negotiator, contexts: torch.Tensor, tokens: torch.Tensor, mine: torch.Tensor
-    ) -> torch.Tensor:
+    def _log_probs(self, model: Negotiator, contexts: torch.Tensor, tokens: torch.Tensor, mine: torch.Tensor) -> torch.Tensor:
         states = model.read(tokens, model.encode_context(contexts))
         logits = model.word_logits(states[:, :-1][mine[:, 1:]]) / self.rule.temperature
         logits[:, list(model.vocabulary.unspeakable_ids)] = -torch.inf

@@ -121,9 +121,7 @@ def measure(options: Options) -> dict[str, Any]:
 
 def selection_gflop(model: Negotiator) -> float:
     """Operations that the selection network needs for one token of one side, in 1e9; words come from tables."""
-    language, selection, attention = (
-        getattr(model.sizes, f"hidden_{name}") for name in ("language", "selection", "attention")
-    )
+    language, selection, attention = (getattr(model.sizes, f"hidden_{name}") for name in ("language", "selection", "attention"))
     directions = 2 * 3 * selection * (language + selection)
     return 2 * (directions + 2 * selection * attention) / 1e9
 

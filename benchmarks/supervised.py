@@ -92,9 +92,7 @@ class PlainTraining:
         self.model, self.train, self.recipe = model, train, recipe
         self.clock = Clock()
         self.num_dialogues = 0
-        self._optimiser = torch.optim.SGD(
-            model.parameters(), lr=recipe.learning_rate, momentum=recipe.momentum, nesterov=True
-        )
+        self._optimiser = torch.optim.SGD(model.parameters(), lr=recipe.learning_rate, momentum=recipe.momentum, nesterov=True)
         self._batches = self._endless()
 
     def advance(self, num_dialogues: int) -> None:
@@ -192,9 +190,7 @@ def measure(options: Options) -> dict[str, Any]:
     # The loss that both reach: the worse of the two best.
     reached = max(min(loss for _, loss in points) for points in (curve, reference_curve))
     ours_s, reference_s = seconds_to(reached, curve), seconds_to(reached, reference_curve)
-    epoch_s, reference_epoch_s = (
-        points[-1][0] / options.epochs * size / len(train) for points in (curve, reference_curve)
-    )
+    epoch_s, reference_epoch_s = (points[-1][0] / options.epochs * size / len(train) for points in (curve, reference_curve))
     return {
         "ratio": reference_s / ours_s,
         "identical": difference <= MOST_DIFFERENCE,

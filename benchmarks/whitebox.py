@@ -9,13 +9,14 @@ soft penalty, where every candidate is. A candidate is one that the target's rea
 one whose loss differs by less than 1e-4 from the reference's ("ties"); and both count the same candidates.
 "ratio" is of the paper's rule. It grows as fewer candidates keep the constraint ("decided_share"), which depends on the
 target; "ratio_deciding_less" is against a reference that leaves out the decisions of the others. "mflop" is what the search
-multiplies for each candidate, "reference_mflop" what one full pass does; "gemm_share" is the share of our seconds that this
-takes at the float32 rate of this machine, measured in the same run.
+multiplies for each candidate, "screening_mflop" of that in bfloat16, "reference_mflop" what one full pass does; "gemm_share"
+is the share of our seconds that these products take at the rates of this machine, measured in the same run. In "split",
+attention over what candidates share counts with "selection_backward", beside whose states it is computed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -39,7 +40,6 @@ from envs.data.vocabulary import EOS_ID
 from envs.negotiation.game import NegotiationGame, Rules
 from envs.negotiation.scenario import random_scenario
 from policies.negotiator import prefix
-from policies.negotiator.inference import Tables
 from policies.negotiator.speaker import NegotiatorAgent
 
 SEED = 1
@@ -209,35 +209,60 @@ def _split(agent: NegotiatorAgent, config: SearchConfig, work: Work, rate: float
     """Where the seconds of one round go, and what its products would need at the machine's rate."""
     exchanges, sentences = states(agent, range(work.scenarios), work.dialogues)
     spans = Spans()
-    with _clocked_search(agent.tables, spans):
+    with _clocked_search(spans):
         spans.timed("rest", reactive)(agent, exchanges, sentences, config)
     whole = sum(spans.seconds.values())
-    with FlopCounterMode(display=False) as counter:
+    screening: list[int] = []
+
+    def screen(prefixes: prefix.Prefixes, endings: prefix.Endings) -> torch.Tensor:
+        with _counting() as inner:
+            logits = screened(prefixes, endings)
+        screening.append(inner.get_total_flops())
+        return logits
+
+    screened = prefix.Prefixes.screen
+    with patch.object(prefix.Prefixes, "screen", screen), _counting() as counter:
         found = reactive(agent, exchanges, sentences, config)
-    mflop = counter.get_total_flops() / sum(item.reads for item in found) / 1e6
+    candidates = sum(item.reads for item in found)
+    mflop, screening_mflop = (flops / candidates / 1e6 for flops in (counter.get_total_flops(), sum(screening)))
+    needed_s = sum(
+        amount / 1e3 / gflop_per_s(agent, dtype)
+        for amount, dtype in ((mflop - screening_mflop, torch.float32), (screening_mflop, torch.bfloat16))
+        if amount
+    )
     plain = PlainAttack(Target(agent.model, agent.temperature), config)
     begin(plain, exchanges, 0)
-    with FlopCounterMode(display=False) as counter:
+    with _counting() as counter:
         plain.judge(sentences[0].tolist())
     return {
         "split": {name: spans.seconds[name] / whole for name in PARTS},
         "mflop": mflop,
+        "screening_mflop": screening_mflop,
         "reference_mflop": counter.get_total_flops() / 1e6,
-        "gemm_share": rate * mflop / 1e3 / gflop_per_s(agent),
+        "gemm_share": rate * needed_s,
     }
 
 
-def gflop_per_s(agent: NegotiatorAgent) -> float:
-    """The rate of float32 matrix products on this thread, at the shape of the selection network's recurrence."""
-    width, repeats = agent.model.sizes.hidden_selection, 400
-    left, right = torch.randn(prefix.ROWS, width), torch.randn(width, 3 * width)
+def _counting() -> FlopCounterMode:
+    # What is added in place is not among the operations that torch counts by itself.
+    return FlopCounterMode(display=False, custom_mapping={torch.ops.aten.addmm_: _addmm_flop})
+
+
+def _addmm_flop(sum_shape: Sequence[int], left: Sequence[int], right: Sequence[int], **_: Any) -> int:
+    return 2 * left[0] * left[1] * right[1]
+
+
+def gflop_per_s(agent: NegotiatorAgent, dtype: torch.dtype) -> float:
+    """The rate of matrix products on this thread, at the shape of the selection network's recurrence."""
+    width, rows, repeats = agent.model.sizes.hidden_selection, prefix.ROWS[dtype], 400
+    left, right = torch.randn(rows, width).to(dtype), torch.randn(width, 3 * width).to(dtype)
     for _ in range(20):
         left @ right
     clock = Clock()
     with clock.running():
         for _ in range(repeats):
             left @ right
-    return 2 * prefix.ROWS * width * 3 * width * repeats / clock.cpu_s / 1e9
+    return 2 * rows * width * 3 * width * repeats / clock.cpu_s / 1e9
 
 
 def _clocked(call: Callable[..., Any], clock: Clock) -> Callable[..., Any]:
@@ -249,19 +274,24 @@ def _clocked(call: Callable[..., Any], clock: Clock) -> Callable[..., Any]:
 
 
 @contextmanager
-def _clocked_search(tables: Tables, spans: Spans) -> Iterator[None]:
-    """Clocks the calls that a search consists of; the two directions of the selection network are told by their weights."""
-    forward = tables.selection_forward
+def _clocked_search(spans: Spans) -> Iterator[None]:
+    """Clocks the calls that a search consists of."""
+    forward_cells: list[Any] = []
+    begin_selection, call = prefix._Selection.__init__, prefix._Cell.run
+    ahead, back = spans.timed("selection_forward", call), spans.timed("selection_backward", call)
 
-    def of_direction(call: Callable[..., Any], is_forward: Callable[..., bool]) -> Callable[..., Any]:
-        ahead, back = spans.timed("selection_forward", call), spans.timed("selection_backward", call)
-        return lambda *arguments, **named: (ahead if is_forward(*arguments) else back)(*arguments, **named)
+    def begun(selection: Any, *arguments: Any) -> None:
+        begin_selection(selection, *arguments)
+        forward_cells.append(selection.forward)
 
-    step = of_direction(prefix.step, lambda gates, weight, *_: weight is forward.hidden_weight)
-    gates = of_direction(prefix.Prefixes._gates, lambda _, direction, *__: direction is forward)
+    def along(cell: Any, *arguments: Any) -> None:
+        (ahead if any(cell is other for other in forward_cells) else back)(cell, *arguments)
+
+    over_prefix = spans.timed("selection_backward", prefix.Prefixes._backward_over_prefix)
     calls: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
-        (prefix, "step", step),
-        (prefix.Prefixes, "_gates", gates),
+        (prefix._Selection, "__init__", begun),
+        (prefix._Cell, "run", along),
+        (prefix.Prefixes, "_backward_over_prefix", over_prefix),
         (prefix.Prefixes, "__init__", spans.timed("prefixes", prefix.Prefixes.__init__)),
         (prefix.Prefixes, "_read", spans.timed("language", prefix.Prefixes._read)),
         (prefix.Prefixes, "_decide", spans.timed("attention_and_heads", prefix.Prefixes._decide)),

@@ -105,9 +105,7 @@ def recur(gates_DTB3H: Tensor, weight_D3HH: Tensor, bias_D3H: Tensor, start_DBH:
     return _Recurrence.apply(gates_DTB3H.to(start_DBH.dtype), weight_D3HH, bias_D3H, start_DBH, dtype)
 
 
-def step(
-    gates_B3H: Tensor, weight_H3H: Tensor, bias_3H: Tensor, state_BH: Tensor, out_BH: Tensor | None = None
-) -> Tensor:
+def step(gates_B3H: Tensor, weight_H3H: Tensor, bias_3H: Tensor, state_BH: Tensor, out_BH: Tensor | None = None) -> Tensor:
     """One step of one direction without gradients, for decoding.
 
     Args:

@@ -21,13 +21,11 @@ from typing import Literal
 import numpy as np
 
 from engine.attacks.replacement import Exchanges, Found, preemptive, reactive
-from engine.attacks.settings import AttackKind, SearchConfig
+from engine.attacks.settings import FIXED_TURN_KINDS, AttackKind, SearchConfig
 from engine.attacks.transfer import PAPER_TURN
 from envs.data.vocabulary import EOS_ID, SELECTION_ID, Vocabulary
 from envs.negotiation.game import Session, SideView, Utterances
 from policies.negotiator.speaker import NegotiatorAgent
-
-FIXED = ("reactive", "preemptive")
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,7 @@ class Attempt:
     Args:
         turn: utterances before it.
         kind: "reactive", "preemptive" or "transfer".
-        base: what the speaker would have said, word ids, `<eos>` last; the sentence itself where no word is replaced.
+        base: what the speaker would have said, word ids, `<eos>` last.
         sentence: what was said.
         start: tokens of the dialogue before its first word, the speaker's marker included.
         found: what the search found; None for a transfer.
@@ -140,7 +138,7 @@ class SearchSession:
             # Joined afresh, because a session takes for granted that what it sampled was said.
             bases = _sentences(others, self._agent.talker.join(self._view).speak(others))
             due = others
-            if self._agent.kind in FIXED:
+            if self._agent.kind in FIXED_TURN_KINDS:
                 due = others[self._view.num_turns[others] >= self._agent.turn]
                 self._spent[due] = True
             said |= bases | self._attack(due, bases)
@@ -154,22 +152,22 @@ class SearchSession:
         """What is said instead of the speaker's sentences, by dialogue."""
         agent, kind, said = self._agent, self._agent.kind, {}
         generators = {row: self._view.generator(row) for row in due.tolist()}
-        fixed = kind in FIXED
+        fixed = kind in FIXED_TURN_KINDS
         if kind != "preemptive":
             for row, found in self._search("reactive", due, bases, generators).items():
                 if found.reached or fixed:
                     said[row] = self._note("reactive", row, bases[row], found.sentence, found)
-        if kind != "reactive":
-            left = np.array([row for row in due.tolist() if row not in said], dtype=np.int64)
-            for row, found in self._search("preemptive", left, bases, generators).items():
-                if found.reached or fixed:
-                    said[row] = self._note("preemptive", row, bases[row], found.sentence, found)
-                    self._about_to_end[row] = True
+        # After a fixed reactive attack nothing is left.
+        left = np.array([row for row in due.tolist() if row not in said], dtype=np.int64)
+        for row, found in self._search("preemptive", left, bases, generators).items():
+            if found.reached or fixed:
+                said[row] = self._note("preemptive", row, bases[row], found.sentence, found)
+                self._about_to_end[row] = True
         if kind == "ra-pa-ta":
             for row in due[self._view.num_turns[due] >= agent.transfer_turn].tolist():
                 if row not in said:
                     sentence = agent.sentences[int(generators[row].integers(len(agent.sentences)))]
-                    said[row] = self._note("transfer", row, sentence, sentence, None)
+                    said[row] = self._note("transfer", row, bases[row], sentence, None)
         return said
 
     def _search(

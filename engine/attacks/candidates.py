@@ -5,7 +5,6 @@ Shapes: n dialogues, r candidates, L words of a sentence (its `<eos>` included).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -80,11 +79,6 @@ class Verdicts:
     def _rounded(self) -> np.ndarray:
         return np.round(self.loss / RESOLUTION)
 
-    @classmethod
-    def joined(cls, parts: Sequence[Verdicts]) -> Verdicts:
-        """Several lots as one, in their order."""
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in cls.__dataclass_fields__))
-
 
 @dataclass(frozen=True)
 class Exchanges:
@@ -139,7 +133,7 @@ class Found:
     Args:
         sentence: word ids, `<eos>` last (L,).
         steps: the untouched sentence, then one step for each word replaced.
-        reached: whether it meets the constraint and the goal.
+        reached: whether it meets the goal, and, for reactive sentences, ends the talk: also where the constraint is soft.
         ends: whether `<selection>` is the target's likeliest answer.
         end_probability: of that answer, at the target's temperature.
         reads: candidates that the target's reader was asked about.

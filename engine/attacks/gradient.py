@@ -31,7 +31,8 @@ def word_changes(
         contexts_n6: count and own value of each item in turn.
         tokens_nT: whole dialogues in its view, padded.
         lengths_n: how many tokens count.
-        loss_of: a differentiable loss (n,) of the word logits (n, T - 1, V) and the item logits (n, 6, 18).
+        loss_of: a differentiable loss (n,) of the word logits (n, T - 1, V) and the item logits (n, 6, 18); must depend on
+            the latter.
 
     Returns:
         (n, T, V), 0 for the words that stand there.

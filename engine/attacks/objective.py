@@ -1,7 +1,7 @@
 """What an attack wants: choices of the target that pay the adversary more, and an end of the talk (Cheng et al. 2019, eq. 5-7).
 
 The target alone chooses, so its every legal selection fixes both sides' points. O' are the selections that pay the adversary
-more. The hinge loss is below zero, or at its floor -kappa, exactly when the target would choose from O'.
+more. With kappa 0 the hinge loss is at its floor exactly when the target would choose from O', with kappa > 0 below zero.
 
 Departures:
   * # Paper: kappa has no figure. Ours: 0, the target's choice alone counts; larger values ask for a margin.

@@ -251,7 +251,7 @@ class _Search:
         return Edits(np.repeat(active, count), np.concatenate(positions), np.concatenate(words))
 
     def _by_gradient(self, active: np.ndarray, reactive: bool) -> Edits:
-        """The candidates with the largest first-order fall of the loss, given the target's likeliest or first reply."""
+        """The candidates with the largest first-order fall of the loss, given `<selection>` or the first drawn reply."""
         untouched = self.untouched(active)
         suffixes, widths = self._end_now(len(active)) if reactive else self._end_after_reply(untouched, 1)
         starts, ends = self.exchanges.lengths[active] + 1, self.exchanges.lengths[active] + 1 + self.lengths[active]
@@ -266,7 +266,8 @@ class _Search:
             if not reactive:
                 return loss
             answers = words_nTV[torch.arange(len(active)), torch.from_numpy(ends)] + self._unspeakable()
-            return loss + self.config.penalty * (end_gaps(answers) + self.config.end_margin).clamp_min(0)
+            gaps = (end_gaps(answers) + self.config.end_margin) / (self.target.temperature or 1.0)
+            return loss + self.config.penalty * gaps.clamp_min(0)
 
         changes_nTV = word_changes(self.target.model, contexts, tokens, ends + widths, loss_of)
         positions, words = [], []

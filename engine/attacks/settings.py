@@ -9,6 +9,8 @@ from envs.core.config import check
 
 AttackKind = Literal["reactive", "preemptive", "ra-pa-da", "ra-pa-ta"]
 """The white-box attacks of Cheng et al. 2019, by what they search for and what they do when that fails."""
+FIXED_TURN_KINDS: tuple[AttackKind, ...] = ("reactive", "preemptive")
+"""Those that attack once, at a fixed turn; the others try at every turn."""
 
 
 @dataclass(frozen=True, kw_only=True)

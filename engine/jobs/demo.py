@@ -20,7 +20,7 @@ from engine.jobs.attack import ATTACK_RL, AttackConfig
 from engine.jobs.command import command_line
 from engine.jobs.job import SUMMARY, Comparison, Job, Result, Watcher
 from engine.jobs.match import SELFPLAY, MatchConfig
-from engine.jobs.whitebox import ATTACK_REACTIVE, WhiteBoxAttackConfig
+from engine.jobs.whitebox import ATTACK_REACTIVE, FixedTurnConfig
 from engine.metrics.negotiation import FOR_ADVERSARY, METRICS
 from engine.metrics.statistics import Estimate, Metric, paired_difference
 from engine.store.run_folder import RunFolder
@@ -83,7 +83,7 @@ def stages(config: DemoConfig, path: Path) -> dict[str, tuple[Job, Any]]:
         "attack": (ATTACK_RL, AttackConfig(speaker=adversary, target=target, **matched)),
         "reactive": (
             ATTACK_REACTIVE,
-            WhiteBoxAttackConfig(speaker=target, target=target, **{**matched, "dialogues": config.searches}),
+            FixedTurnConfig(speaker=target, target=target, **{**matched, "dialogues": config.searches}),
         ),
     }
 

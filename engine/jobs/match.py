@@ -181,7 +181,11 @@ class MatchWorker:
         """The shard's dialogues, not yet begun."""
         seeds = [dialogue_seed(self.config.seed, key) for key in shard.keys]
         rules = Rules(max_turns=self.config.max_turns, complementary=self.config.complementary)
-        return NegotiationGame(shard.items, seeds, self.vocabulary, rules)
+        return NegotiationGame(shard.items, seeds, self.vocabulary, rules, self.first_speakers(len(seeds)))
+
+    def first_speakers(self, count: int) -> list[int] | None:
+        """Who begins each dialogue; None for a fair coin."""
+        return None
 
     def rows(self, game: NegotiationGame, sessions: tuple[Session, Session], keys: Sequence[str]) -> list[dict[str, Any]]:
         """The finished dialogues as rows (`engine.store.schemas.DIALOGUES`)."""

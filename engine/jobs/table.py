@@ -117,7 +117,8 @@ def stages(config: TableConfig, path: Path) -> dict[str, tuple[Job, Any]]:
     for name, job in whitebox.JOBS.items():
         preset = next(iter(job.presets.values()))()
         search = replace(config.search, stop_at_goal=preset.search.stop_at_goal)
-        rows[name] = (job, replace(preset, speaker=speaker, search=search, transfer=fixed, **shared))
+        plugged = {"transfer": fixed} if isinstance(preset, whitebox.PlugInConfig) else {}
+        rows[name] = (job, replace(preset, speaker=speaker, search=search, **plugged, **shared))
     planned = {name: rows[name] for name in ROWS if name in wanted}
     if "rl" in planned and not config.adversary:
         settings = reinforce.TrainReinforceConfig(

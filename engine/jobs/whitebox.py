@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from engine.attacks.settings import AttackKind, SearchConfig
+from engine.attacks.settings import FIXED_TURN_KINDS, AttackKind, SearchConfig
 from engine.attacks.transfer import PAPER_SENTENCE, encode_sentence
 from engine.jobs.agents import require_checkpoint
 from engine.jobs.attack import AttackConfig, TransferSettings, transfer_sentences
@@ -24,13 +24,11 @@ from engine.jobs.job import Job, Result, Watcher
 from engine.jobs.match import FILES, UNCHECKED, Cast, MatchWorker, next_commands, run_match, seconds_per_dialogue
 from engine.metrics.attack import ATTACK_METRICS, attack_metrics
 from engine.metrics.statistics import Estimate
-from engine.runtime.sharding import Shard
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import ATTACKS
 from envs.core.config import check
 from envs.data.vocabulary import EOS_ID
 from envs.negotiation.game import Agent, NegotiationGame, Session
-from envs.negotiation.scenario import Scenario
 
 if TYPE_CHECKING:
     from engine.attacks.adversary import Attempt, Journal
@@ -50,21 +48,38 @@ COMBINED_MAX_TURNS = 7
 class WhiteBoxAttackConfig(AttackConfig):
     """A white-box attack: the target and the speaker are checkpoints."""
 
+    target: str = "runs/negotiator"
+    """Checkpoint of the attacked agent."""
     speaker: str = "runs/negotiator"
     """Checkpoint that makes the sentences in which words are replaced."""
-    turn: int = FIXED_TURN
-    """Utterances before the attack's sentence, which decides who begins; combined attacks try at every turn."""
     max_turns: int = 20
     """Utterances after which the end of a dialogue is forced."""
     shard_size: int = 25
     """Dialogues searched side by side, saved together."""
     search: SearchConfig = field(default_factory=SearchConfig)
     """How words are searched."""
-    transfer: TransferSettings = field(default_factory=TransferSettings)
-    """What ra-pa-ta plugs in when both searches fail."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FixedTurnConfig(WhiteBoxAttackConfig):
+    """A white-box attack with one sentence."""
+
+    turn: int = FIXED_TURN
+    """Utterances before the attack's sentence, which decides who begins."""
 
     def __post_init__(self) -> None:
-        check(self, "turn", self.turn >= 0, "at least 0")
+        check(self, "turn", 0 <= self.turn < self.max_turns, "at least 0, below max_turns")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlugInConfig(WhiteBoxAttackConfig):
+    """A white-box attack that says a sentence which won elsewhere where its searches fail."""
+
+    transfer: TransferSettings = field(default_factory=TransferSettings)
+    """What is plugged in."""
+
+    def __post_init__(self) -> None:
+        check(self, "transfer", self.transfer.turn < self.max_turns, "with a turn below max_turns")
 
 
 @dataclass(frozen=True)
@@ -81,7 +96,7 @@ class SearchCast(Cast):
 
     kind: AttackKind
     search: SearchConfig
-    turn: int
+    turn: int = FIXED_TURN
     sentences: tuple[str, ...] = ()
     transfer_turn: int = 0
 
@@ -121,16 +136,11 @@ class AttackWorker(MatchWorker):
 
     def __init__(self, cast: SearchCast) -> None:
         super().__init__(cast)
-        # At a fixed turn the adversary speaks, so it begins where that turn is even.
-        self.first_speaker = cast.turn % 2 if cast.kind in (REACTIVE, PREEMPTIVE) else None
+        self.turn = cast.turn if cast.kind in FIXED_TURN_KINDS else None
 
-    def deal(self, shard: Shard[Scenario]) -> NegotiationGame:
-        """The shard's dialogues, not yet begun."""
-        game = super().deal(shard)
-        if self.first_speaker is None:
-            return game
-        first = [self.first_speaker] * len(game)
-        return NegotiationGame(game.scenarios, game.seeds, game.vocabulary, game.rules, first)
+    def first_speakers(self, count: int) -> list[int] | None:
+        """Who begins: at a fixed turn the adversary speaks, so it begins where that turn is even."""
+        return None if self.turn is None else [self.turn % 2] * count
 
     def rows(self, game: NegotiationGame, sessions: tuple[Session, Session], keys: Sequence[str]) -> list[dict[str, Any]]:
         """The finished dialogues as rows."""
@@ -203,19 +213,23 @@ def _step_rows(steps: Iterable[Step]) -> Iterator[dict[str, Any]]:
 
 
 def _run(kind: AttackKind, config: WhiteBoxAttackConfig, path: Path, watcher: Watcher) -> Result:
-    sentences = transfer_sentences(config.transfer, watcher) if kind == RA_PA_TA else ()
-    cast = SearchCast(config.match(), kind, config.search, config.turn, sentences, config.transfer.turn)
+    cast = SearchCast(config.match(), kind, config.search)
+    if isinstance(config, FixedTurnConfig):
+        cast = replace(cast, turn=config.turn)
+    if isinstance(config, PlugInConfig):
+        sentences = transfer_sentences(config.transfer, watcher)
+        cast = replace(cast, sentences=sentences, transfer_turn=config.transfer.turn)
     return run_match(JOBS[kind], config, cast, path, watcher, f"{kind} attack on {config.target}")
 
 
-def at_fixed_turn() -> WhiteBoxAttackConfig:
+def at_fixed_turn() -> FixedTurnConfig:
     """The paper's rule: the position by padding out, then every word; two words, the end as a hard constraint."""
-    return WhiteBoxAttackConfig()
+    return FixedTurnConfig()
 
 
-def released() -> WhiteBoxAttackConfig:
+def released() -> FixedTurnConfig:
     """The released code: every word everywhere, special tokens too, its loss with a soft penalty for the end."""
-    return WhiteBoxAttackConfig(
+    return FixedTurnConfig(
         search=SearchConfig(
             loss="released",
             constraint="soft",
@@ -228,9 +242,9 @@ def released() -> WhiteBoxAttackConfig:
     )
 
 
-def black_box() -> WhiteBoxAttackConfig:
-    """Only what anyone sees who talks to the target: whether it ends the talk, and what it chooses; random proposals."""
-    return WhiteBoxAttackConfig(search=SearchConfig(loss="outcome", proposals="random"))
+def black_box() -> FixedTurnConfig:
+    """Only what a talk with the target shows: whether ending is its likeliest answer, and what it chooses; random proposals."""
+    return FixedTurnConfig(search=SearchConfig(loss="outcome", proposals="random"))
 
 
 def at_any_turn() -> WhiteBoxAttackConfig:
@@ -238,16 +252,18 @@ def at_any_turn() -> WhiteBoxAttackConfig:
     return WhiteBoxAttackConfig(max_turns=COMBINED_MAX_TURNS, search=SearchConfig(stop_at_goal=True))
 
 
-def at_any_turn_or_plugged_in() -> WhiteBoxAttackConfig:
+def at_any_turn_or_plugged_in() -> PlugInConfig:
     """Algorithm 1 with the released code's fixed sentence where both searches fail."""
-    return replace(at_any_turn(), transfer=TransferSettings(sentence=PAPER_SENTENCE))
+    shared = at_any_turn()
+    fixed = TransferSettings(sentence=PAPER_SENTENCE)
+    return PlugInConfig(max_turns=shared.max_turns, search=shared.search, transfer=fixed)
 
 
-def _job(kind: AttackKind, **presets: Callable[[], WhiteBoxAttackConfig]) -> Job:
+def _job(kind: AttackKind, config: type[WhiteBoxAttackConfig], **presets: Callable[[], WhiteBoxAttackConfig]) -> Job:
     named = {name.replace("_", "-"): preset for name, preset in presets.items()}
     return Job(
         f"attack-{kind}",
-        WhiteBoxAttackConfig,
+        config,
         named,
         partial(_run, kind),
         ATTACK_METRICS,
@@ -259,9 +275,9 @@ def _job(kind: AttackKind, **presets: Callable[[], WhiteBoxAttackConfig]) -> Job
 
 
 JOBS: dict[AttackKind, Job] = {
-    REACTIVE: _job(REACTIVE, cheng2019=at_fixed_turn, released=released, black_box=black_box),
-    PREEMPTIVE: _job(PREEMPTIVE, cheng2019=at_fixed_turn),
-    RA_PA_DA: _job(RA_PA_DA, cheng2019=at_any_turn),
-    RA_PA_TA: _job(RA_PA_TA, cheng2019=at_any_turn_or_plugged_in),
+    REACTIVE: _job(REACTIVE, FixedTurnConfig, cheng2019=at_fixed_turn, released=released, black_box=black_box),
+    PREEMPTIVE: _job(PREEMPTIVE, FixedTurnConfig, cheng2019=at_fixed_turn),
+    RA_PA_DA: _job(RA_PA_DA, WhiteBoxAttackConfig, cheng2019=at_any_turn),
+    RA_PA_TA: _job(RA_PA_TA, PlugInConfig, cheng2019=at_any_turn_or_plugged_in),
 }
 ATTACK_REACTIVE, ATTACK_PREEMPTIVE, ATTACK_RA_PA_DA, ATTACK_RA_PA_TA = JOBS.values()

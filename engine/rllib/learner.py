@@ -75,9 +75,7 @@ class DialogueLearner(TorchLearner):
             optimiser = torch.optim.SGD(parameters, lr=config.lr, momentum=RELEASED_MOMENTUM, nesterov=True)
         self.register_optimizer(module_id=module_id, optimizer=optimiser, params=parameters, lr_or_lr_schedule=config.lr)
 
-    def compute_loss_for_module(
-        self, *, module_id: str, config: Any, batch: dict[str, Any], fwd_out: dict[str, Any]
-    ) -> Tensor:
+    def compute_loss_for_module(self, *, module_id: str, config: Any, batch: dict[str, Any], fwd_out: dict[str, Any]) -> Tensor:
         """Policy-gradient loss + supervised_weight * supervised loss + kl_weight * KL."""
         settings = self._reinforce
         played = ~batch["supervised"].bool()

@@ -94,7 +94,8 @@ def read_part(path: Path) -> pa.Table | None:
     content = path.read_bytes()
     try:
         with pq.ParquetFile(io.BytesIO(content), page_checksum_verification=True) as file:
-            table = file.read()
+            # Arrow's threads may outlive the interpreter and then bring the process down, all work done.
+            table = file.read(use_threads=False)
         table.validate(full=True)
     except Exception:  # Where the damage lies decides what Arrow raises: its own errors, OSError, UnicodeDecodeError.
         return None

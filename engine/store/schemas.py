@@ -104,8 +104,8 @@ _ATTEMPT = pa.struct(
 ATTACKS = pa.schema(
     [
         *DIALOGUES,
-        # The outcome if the target had to end the dialogue at the first accepted reactive sentence that satisfies the end
-        # constraint; where there is none, the outcome of the dialogue as it was played.
+        # The outcome if the target had to end the dialogue at the first reactive sentence that satisfies the end constraint;
+        # where there is none, the outcome of the dialogue as it was played.
         pa.field("forced_points_adversary", pa.int64()),
         pa.field("forced_points_target", pa.int64()),
         pa.field("forced_agreed", pa.bool_()),

@@ -86,9 +86,7 @@ class Tables:
         context_nC = self.model.encode_context(torch.from_numpy(contexts_n6).to(self.device))
         return context_nC, F.linear(context_nC, self.context_weight)
 
-    def advance(
-        self, tokens_n: Tensor, context_gates_n3H: Tensor, states_nH: Tensor, out_nH: Tensor | None = None
-    ) -> Tensor:
+    def advance(self, tokens_n: Tensor, context_gates_n3H: Tensor, states_nH: Tensor, out_nH: Tensor | None = None) -> Tensor:
         """Language states after one more token in each row, written to `out_nH` where given."""
         gates = self.word_gates_V3H.index_select(0, tokens_n).add_(context_gates_n3H)
         return step(gates, self.hidden_weight_H3H, self.hidden_bias_3H, states_nH, out_BH=out_nH)

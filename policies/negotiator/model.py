@@ -156,4 +156,3 @@ def supervised_loss(
     """
     words, selection = nll_BT.mean(), selection_loss(choice_B6K, outputs_B6)
     return words + selection_weight * selection, words, selection
-

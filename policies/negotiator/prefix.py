@@ -25,6 +25,8 @@ ROWS = {torch.float32: 256, torch.bfloat16: 512}
 """Endings continued together: enough for full-speed products, few enough to stay near the processor."""
 SHAPE_ROWS = 32
 """Products have a multiple of this many rows: for each new shape of bfloat16 a kernel is compiled, which takes milliseconds."""
+SCORED = 512
+"""Tokens whose attention is scored together, for the same reasons."""
 
 
 @dataclass(frozen=True)
@@ -48,15 +50,6 @@ class Endings:
 
     def __getitem__(self, rows: np.ndarray) -> Endings:
         return Endings(self.prefixes[rows], self.keeps[rows], self.tokens[rows], self.lengths[rows])
-
-    @classmethod
-    def joined(cls, parts: list[Endings]) -> Endings:
-        """Several lots of endings as one, in their order."""
-        width = max(part.tokens.shape[1] for part in parts)
-        tokens = [np.pad(part.tokens, ((0, 0), (0, width - part.tokens.shape[1]))) for part in parts]
-        names = ("prefixes", "keeps", "lengths")
-        prefixes, keeps, lengths = (np.concatenate([getattr(part, name) for part in parts]) for name in names)
-        return cls(prefixes, keeps, np.concatenate(tokens), lengths)
 
 
 class Prefixes:
@@ -148,9 +141,9 @@ class Prefixes:
         order, state = list(enumerate(running)), self._language.new_zeros(rows, width)
         selection.forward.run(tokens_Tr, language_TrH, order, self._forward[prefixes, keeps], forward)
         selection.backward.run(tokens_Tr, language_TrH, order[::-1], state, backward)
-        hidden = torch.addmm(selection.attention_bias, forward.flatten(0, 1), selection.attend_forward)
-        hidden.addmm_(backward.flatten(0, 1), selection.attend_backward)
-        ours = model.attention_score(hidden.float().tanh_()).view(steps, -1)[:, :rows]
+        parts = zip(forward.flatten(0, 1).split(SCORED), backward.flatten(0, 1).split(SCORED), strict=True)
+        scores = [model.attention_score(selection.attention(*part).float().tanh_()) for part in parts]
+        ours = torch.cat(scores).view(steps, -1)[:, :rows]
         ours = ours.masked_fill(torch.arange(steps, device=device).unsqueeze(1) >= lengths, -torch.inf)
         kept, before, column = self._backward_over_prefix(endings, state, selection, shares)
         weights = torch.cat([ours, kept]).softmax(0)
@@ -217,6 +210,10 @@ class _Selection:
         half = tables.model.sizes.hidden_selection
         self.attend_forward, self.attend_backward = weight[:half].contiguous(), weight[half:].contiguous()
         self.attention_bias = tables.model.attention_hidden.bias.to(dtype)
+
+    def attention(self, forward_NS: Tensor, backward_NS: Tensor) -> Tensor:
+        """What both halves give to the hidden layer of the attention (N, A), before its tanh."""
+        return torch.addmm(self.attention_bias, forward_NS, self.attend_forward).addmm_(backward_NS, self.attend_backward)
 
 
 class _Cell:

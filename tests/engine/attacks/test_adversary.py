@@ -3,127 +3,34 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from engine.attacks import adversary
-from engine.attacks.adversary import Attempt, Journal, SearchAgent, SearchSession
-from engine.attacks.candidates import Exchanges, Found, Step
+from engine.attacks.adversary import SearchSession
 from engine.attacks.settings import AttackKind, SearchConfig
-from envs.core.seeds import derive_seed, stream
 from envs.data.vocabulary import EOS_ID, PAD_ID, SELECTION, SELECTION_ID
-from envs.negotiation.game import SPEAK, NegotiationGame, Rules, Utterances, play_sessions
-from envs.negotiation.scenario import random_scenario
+from envs.negotiation.game import SPEAK, Rules, Utterances, play_sessions
 from policies.negotiator.speaker import NegotiatorAgent
-from tests.engine.attacks.speakers import leaning
-from tests.policies.negotiator.made_up import TINY, VOCABULARY
-
-FIXED: tuple[AttackKind, ...] = ("reactive", "preemptive")
-COMBINED: tuple[AttackKind, ...] = ("ra-pa-da", "ra-pa-ta")
-RULES = Rules(max_turns=9, max_words=8, max_tokens=128, complementary=True)
-SEARCH = SearchConfig(goal=2.0, preemptive_goal=2.0, replies=4, finalists=4, stop_at_goal=True)
-BRIEF = SearchConfig(goal=2.0, preemptive_goal=2.0, proposals="random", candidates=4, replies=2, finalists=2)
-PLUGS = tuple(np.append(VOCABULARY.encode(words.split()), EOS_ID) for words in ("no deal no deal", "hat .", "want want"))
-SIZE = 24
-ALWAYS, NEVER = 80.0, -80.0
-
-
-def agent(seed: int, ending: float, temperature: float = 1.0, stopping: float = 1.0) -> NegotiatorAgent:
-    """A random speaker that leans towards `<selection>` and `<eos>` by so many logits."""
-    wishes = {EOS_ID: stopping, SELECTION_ID: ending}
-    return NegotiatorAgent(leaning(VOCABULARY, TINY, seed, wishes), f"random {seed}", temperature)
-
-
-SPEAKER, TARGET = agent(10, ending=1.5), agent(3, ending=1.5)
-
-
-def attacker(
-    kind: AttackKind,
-    search: SearchConfig = SEARCH,
-    turn: int = 2,
-    speaker: NegotiatorAgent = SPEAKER,
-    target: NegotiatorAgent = TARGET,
-    transfer_turn: int = 3,
-) -> SearchAgent:
-    return SearchAgent(speaker, target, kind, search, turn, PLUGS if kind == "ra-pa-ta" else (), transfer_turn)
-
-
-def table(rows: Sequence[int], first_speaker: int | None = None, rules: Rules = RULES) -> NegotiationGame:
-    """The dialogues of those numbers; each has a scenario of its own, which no other has."""
-    scenarios = [random_scenario(stream(2, row)) for row in rows]
-    assert len({scenario.key for scenario in scenarios}) == len(rows)
-    first = None if first_speaker is None else [first_speaker] * len(rows)
-    return NegotiationGame(scenarios, [derive_seed(5, row) for row in rows], VOCABULARY, rules, first)
-
-
-@dataclass(frozen=True)
-class Search:
-    """A search that an adversary made: its kind, the dialogue, utterances and tokens before it, and what it found."""
-
-    kind: str
-    row: int
-    turn: int
-    num_tokens: int
-    base: list[int]
-    found: Found
-
-
-@dataclass(frozen=True)
-class Played:
-    """Attacked dialogues, over."""
-
-    game: NegotiationGame
-    journals: list[Journal]
-    searches: list[Search]
-
-    def attempts(self) -> list[tuple[int, Attempt]]:
-        """Every attempt with the row of its dialogue."""
-        return [(row, attempt) for row, journal in enumerate(self.journals) for attempt in journal.attempts]
-
-    def turns(self, row: int) -> list[tuple[int, str]]:
-        return [(side, " ".join(words)) for side, words in self.game.transcript(row)]
-
-    def searched(self, row: int, turn: int) -> dict[str, Found]:
-        """What was found in that dialogue at that turn, by kind."""
-        return {search.kind: search.found for search in self.searches if (search.row, search.turn) == (row, turn)}
-
-
-def attacked(game: NegotiationGame, attacking: SearchAgent, target: NegotiatorAgent | None = None) -> Played:
-    """Plays the dialogues to their end, looking over the adversary's shoulder."""
-    searches: list[Search] = []
-    rows = {scenario.context(0) + scenario.context(1): row for row, scenario in enumerate(game.scenarios)}
-
-    def watched(kind: str, search: Callable[..., list[Found]]) -> Callable[..., list[Found]]:
-        def searching(
-            target: NegotiatorAgent, exchanges: Exchanges, sentences: Sequence[np.ndarray], *rest: Any
-        ) -> list[Found]:
-            found = search(target, exchanges, sentences, *rest)
-            for d, result in enumerate(found):
-                row = rows[(*exchanges.contexts[0, d].tolist(), *exchanges.contexts[1, d].tolist())]
-                num_tokens, base = int(exchanges.lengths[d]), sentences[d].tolist()
-                assert np.array_equal(exchanges.tokens[d, :num_tokens], game.tokens[1, row, :num_tokens])
-                searches.append(Search(kind, row, int(game.num_turns[row]), num_tokens, base, result))
-            return found
-
-        return searching
-
-    session = attacking.join(game.view(0))
-    with pytest.MonkeyPatch.context() as patch:
-        for kind in FIXED:
-            patch.setattr(adversary, kind, watched(kind, getattr(adversary, kind)))
-        play_sessions(game, (session, (target or attacking.target).join(game.view(1))))
-    return Played(game, session.journals, searches)
-
-
-@cache
-def usual(kind: AttackKind) -> Played:
-    """The attack at turn 2, or at any turn, with the usual agents."""
-    return attacked(table(range(SIZE), 0 if kind in FIXED else None), attacker(kind))
+from tests.engine.attacks.adversaries import (
+    ALWAYS,
+    BRIEF,
+    COMBINED,
+    FIXED,
+    NEVER,
+    PLUGS,
+    RULES,
+    SIZE,
+    SPEAKER,
+    TARGET,
+    agent,
+    attacked,
+    attacker,
+    table,
+    usual,
+)
+from tests.policies.negotiator.made_up import VOCABULARY
 
 
 def test_every_way_an_attack_can_go_is_seen() -> None:
@@ -326,69 +233,6 @@ def test_it_has_read_the_dialogue_as_it_was_and_otherwise_speaks_as_its_speaker(
     assert (seen["speaker"] > 3) == (kind == "reactive")
 
 
-def same(ours: Attempt, theirs: Attempt) -> bool:
-    """Equal but for rounding in losses and probabilities."""
-
-    def path(attempt: Attempt) -> list[tuple[Any, ...]]:
-        steps = attempt.found.steps if attempt.found else ()
-        return [(step.position, step.word, step.broken, step.points, step.reads, step.decisions) for step in steps]
-
-    return (
-        (ours.turn, ours.kind, ours.start, ours.replaced) == (theirs.turn, theirs.kind, theirs.start, theirs.replaced)
-        and ours.base.tolist() == theirs.base.tolist()
-        and ours.sentence.tolist() == theirs.sentence.tolist()
-        and path(ours) == path(theirs)
-    )
-
-
-def assert_same_dialogue(ours: Played, row: int, theirs: Played, other: int) -> None:
-    for name in ("num_tokens", "selections", "points", "agreed", "forced", "to_move"):
-        assert np.array_equal(getattr(ours.game, name)[row], getattr(theirs.game, name)[other]), name
-    assert np.array_equal(ours.game.tokens[:, row], theirs.game.tokens[:, other])
-    mine, their = ours.journals[row], theirs.journals[other]
-    assert (mine.reads, mine.decisions) == (their.reads, their.decisions)
-    assert len(mine.attempts) == len(their.attempts)
-    assert all(same(a, b) for a, b in zip(mine.attempts, their.attempts, strict=True))
-
-
-@pytest.mark.parametrize("kind", [*FIXED, *COMBINED])
-def test_a_dialogue_goes_the_same_way_in_any_company(kind: AttackKind) -> None:
-    together, first = usual(kind), 0 if kind in FIXED else None
-    for row in range(8):
-        assert_same_dialogue(attacked(table([row], first), attacker(kind)), 0, together, row)
-    backwards = attacked(table(range(SIZE - 1, -1, -1), first), attacker(kind))
-    for row in range(SIZE):
-        assert_same_dialogue(backwards, SIZE - 1 - row, together, row)
-
-
-def test_random_proposals_are_the_dialogues_own() -> None:
-    together = attacked(table(range(6)), attacker("ra-pa-ta", BRIEF))
-    for row in range(6):
-        assert_same_dialogue(attacked(table([row]), attacker("ra-pa-ta", BRIEF)), 0, together, row)
-
-
-@pytest.mark.parametrize("kind", ["preemptive", "ra-pa-ta"])
-def test_the_same_attack_goes_the_same_way_again(kind: AttackKind) -> None:
-    again = attacked(table(range(SIZE), 0 if kind in FIXED else None), attacker(kind))
-    for row in range(SIZE):
-        assert_same_dialogue(again, row, usual(kind), row)
-        mine, their = again.journals[row], usual(kind).journals[row]
-        assert [a.found and a.found.steps for a in mine.attempts] == [a.found and a.found.steps for a in their.attempts]
-
-
-def test_another_target_than_the_one_at_the_table_may_be_read() -> None:
-    """The search asks its own target; who really sits there speaks and chooses by itself."""
-    other = agent(7, ending=0.0)
-    played = attacked(table(range(12), 0), attacker("reactive"), other)
-    before = usual("reactive")
-    both = [row for row in range(12) if played.turns(row)[:2] == before.turns(row)[:2]]
-    for row in both:
-        ours, theirs = played.journals[row].attempts, before.journals[row].attempts
-        assert len(ours) == len(theirs)
-        assert all(same(a, b) for a, b in zip(ours, theirs, strict=True))
-    assert played.game.selections.tolist() != before.game.selections[:12].tolist()
-
-
 def test_what_it_would_choose_is_its_speakers_choice() -> None:
     game = table(range(8), rules=Rules(max_turns=3, max_words=8, max_tokens=128))
     session: SearchSession = attacker("reactive", BRIEF).join(game.view(0))
@@ -402,64 +246,6 @@ def test_it_goes_by_its_attack_and_speaker() -> None:
     attacking = attacker("ra-pa-da")
     assert attacking.name == "ra-pa-da through random 10"
     assert attacking.vocabulary.digest == VOCABULARY.digest
-
-
-def step(points: tuple[float, float], broken: bool = False) -> Step:
-    return Step(position=0, word=6, broken=broken, loss=0.0, points=points, reads=1, decisions=1)
-
-
-def attempt(kind: str, *steps: Step, reached: bool = True) -> Attempt:
-    sentence = np.array([6, EOS_ID])
-    found = Found(sentence, steps, reached, reached, 0.5, 1, 1) if steps else None
-    return Attempt(2, kind, sentence, sentence, 4, found)
-
-
-FORCED: dict[str, tuple[list[Attempt], tuple[int, int] | None]] = {
-    "nothing": ([], None),
-    "no reactive one": ([attempt("preemptive", step((9, 1))), attempt("transfer")], None),
-    "the constraint is broken": ([attempt("reactive", step((0, 0), broken=True), reached=False)], None),
-    "the constraint is kept at last": ([attempt("reactive", step((0, 0), broken=True), step((7, 2)))], (7, 2)),
-    "the goal is missed": ([attempt("reactive", step((3, 4)), reached=False)], (3, 4)),
-    "the first one that keeps it": (
-        [
-            attempt("preemptive", step((10, 0))),
-            attempt("reactive", step((0, 0), broken=True), reached=False),
-            attempt("reactive", step((1, 9)), step((6, 2))),
-            attempt("reactive", step((10, 0))),
-        ],
-        (6, 2),
-    ),
-}
-
-
-@pytest.mark.parametrize("case", FORCED)
-def test_a_forced_end_pays_what_the_first_reactive_sentence_that_keeps_the_constraint_promised(case: str) -> None:
-    attempts, wanted = FORCED[case]
-    found = Journal(attempts).forced_points
-    assert found == wanted
-    assert found is None or {type(part) for part in found} == {int}
-
-
-def test_a_forced_end_pays_what_the_target_would_choose_there() -> None:
-    """Played out: the same dialogue up to the sentence, then `<selection>` from the target, then its choice."""
-    played, num_seen = usual("reactive"), 0
-    for row, attempt in played.attempts():
-        assert attempt.found
-        forced = played.journals[row].forced_points
-        assert (forced is None) == attempt.found.steps[-1].broken
-        if forced is None:
-            continue
-        game = table([row], 0)
-        views = (TARGET.join(game.view(0)), TARGET.join(game.view(1)))
-        said = played.game.tokens[0, row]
-        markers = np.flatnonzero(np.isin(said, (VOCABULARY.you_id, VOCABULARY.them_id)))[: attempt.turn + 2]
-        for start, end in zip(markers[:-1] + 1, markers[1:], strict=True):
-            game.say(np.array([0]), Utterances(said[None, start:end], np.array([end - start])))
-        game.say(np.array([0]), Utterances(np.array([[SELECTION_ID]]), np.array([1])))
-        game.choose(1, np.array([0]), views[1].choose(np.array([0])))
-        assert tuple(game.points[0].tolist()) == forced
-        num_seen += 1
-    assert num_seen > 5
 
 
 def test_special_tokens_that_are_offered_are_told_as_said_though_the_game_drops_them() -> None:

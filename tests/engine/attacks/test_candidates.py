@@ -79,16 +79,6 @@ def test_a_loss_that_is_no_number_never_wins() -> None:
     assert not broken.key(0) < broken.key(1)
 
 
-@given(st.lists(JUDGED, min_size=2, max_size=20), st.integers(1, 19))
-def test_lots_are_joined_in_their_order(judged: list[tuple[int, bool, float, int, int]], cut: int) -> None:
-    rows = [tuple(row) for _, *row in judged]
-    cut = min(cut, len(rows) - 1)
-    parts = [verdicts(rows[:cut]), verdicts(rows[cut:])]  # type: ignore[arg-type]
-    joined, whole = Verdicts.joined(parts), verdicts(rows)  # type: ignore[arg-type]
-    for name in ("broken", "loss", "adversary", "target", "advantage"):
-        assert np.array_equal(getattr(joined, name), getattr(whole, name))
-
-
 def test_edits_are_taken_by_row_and_by_slice() -> None:
     edits = Edits(np.array([0, 0, 1]), np.array([4, 5, 6]), np.array([7, 8, 9]))
     assert len(edits) == 3

@@ -344,9 +344,7 @@ def test_a_preemptive_search_takes_the_steps_of_one_written_out(proposals: str, 
 @pytest.mark.usefixtures("brief_replies")
 def test_a_screened_candidate_wins_by_its_mean_over_all_replies() -> None:
     """Candidates are screened by a mean over few replies; the finalists' best mean over all of them is taken."""
-    config = SearchConfig(
-        proposals="exhaustive", max_replacements=1, replies=4, screening_replies=2, finalists=3
-    )
+    config = SearchConfig(proposals="exhaustive", max_replacements=1, replies=4, screening_replies=2, finalists=3)
     lengths = []
     for index, found in enumerate(preempted(config, list(range(6)))):
         told = oracle(index, config)

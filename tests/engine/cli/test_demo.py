@@ -93,5 +93,3 @@ def test_sizes_out_of_range_are_refused(parley: Parley) -> None:
         outcome = parley(f"demo {flag}")
         assert outcome.status == 2
         assert "allowed: at least" in outcome.err
-
-

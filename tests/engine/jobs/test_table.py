@@ -166,8 +166,8 @@ def test_rows_are_their_verbs_presets_with_the_tables_settings(target: Path) -> 
     assert planned["none"].adversary == planned["transfer"].speaker == planned["reactive"].speaker == str(target)
     assert planned["none"].complementary, "the rule of the attacks, so that like is compared with like"
     for name, job in whitebox.JOBS.items():
-        assert planned[name].max_turns == job.presets["cheng2019"]().max_turns
-        assert planned[name].search == SearchConfig()
+        preset = job.presets["cheng2019"]()
+        assert (planned[name].max_turns, planned[name].search) == (preset.max_turns, preset.search)
 
 
 def test_mistakes_are_named_and_no_run_is_made(tmp_path: Path, target: Path) -> None:

@@ -211,9 +211,7 @@ def test_resources_that_others_hold_are_an_error_after_a_while(log: Path, ray_se
     assert ray.get(greedy.hold.remote())
     try:
         with pytest.raises(ClusterError, match=r"no worker could start within 1 s(.|\n)*free 0 CPUs"):
-            run_sharded(
-                Counting, (str(log),), shards_of(4, 1), num_workers=2, on_result=Collected().take, start_timeout_s=1
-            )
+            run_sharded(Counting, (str(log),), shards_of(4, 1), num_workers=2, on_result=Collected().take, start_timeout_s=1)
     finally:
         ray.kill(greedy)
 

@@ -183,14 +183,3 @@ def test_what_stands_after_the_end_is_never_read() -> None:
     assert after.any()
     assert torch.equal(garbage.prefixes().states(scrawled), begun.prefixes().states(asked))
     assert torch.equal(garbage.prefixes().decide(scrawled), begun.prefixes().decide(asked))
-
-
-def test_lots_of_endings_are_joined_in_their_order() -> None:
-    begun = beginnings(3)
-    parts = [endings(begun, count, seed, longest) for seed, (count, longest) in enumerate([(4, 3), (1, 8), (6, 5)])]
-    joined = Endings.joined(parts)
-    assert len(joined) == 11
-    assert joined.tokens.shape == (11, 8)
-    prefixes = begun.prefixes()
-    wanted = torch.cat([prefixes.decide(part) for part in parts])
-    torch.testing.assert_close(prefixes.decide(joined), wanted, **CLOSE)

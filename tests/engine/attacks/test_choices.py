@@ -1,0 +1,87 @@
+"""Choices that bfloat16 screens are those of float32: the best of each dialogue, exactly, whatever the network."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from engine.attacks import choices
+from engine.attacks.candidates import Found
+from engine.attacks.replacement import preemptive, reactive
+from engine.attacks.settings import SearchConfig
+from envs.core.seeds import stream
+from tests.engine.attacks import searches
+
+SIZE = 5
+CONFIGS = [
+    SearchConfig(),
+    SearchConfig(proposals="exhaustive", kappa=2.0),
+    SearchConfig(proposals="exhaustive", constraint="soft", loss="released"),
+    SearchConfig(proposals="random", loss="outcome", candidates=64),
+]
+
+
+@pytest.fixture(autouse=True)
+def _screening(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Screens however few choices."""
+    monkeypatch.setattr(choices, "SCREENED", 1)
+
+
+def found(config: SearchConfig, *, attack: str, screened: bool) -> list[Found]:
+    exchanges, sentences, _ = searches.states(list(range(SIZE)))
+    draws = [stream(7, "draws", d) for d in range(SIZE)]
+    tables = searches.TARGET.tables
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tables, "can_screen", screened)
+        search = reactive if attack == "reactive" else preemptive
+        return search(searches.TARGET, exchanges, sentences, config, draws)
+
+
+def assert_alike(ours: list[Found], theirs: list[Found]) -> None:
+    """Equal findings; losses up to rounding, which depends on what is decided together."""
+
+    def told(results: list[Found]) -> list[object]:
+        steps = [[(s.position, s.word, s.broken, s.points, s.reads, s.decisions) for s in r.steps] for r in results]
+        return [(r.sentence.tolist(), r.reached, r.ends, path) for r, path in zip(results, steps, strict=True)]
+
+    assert told(ours) == told(theirs)
+    for one, other in zip(ours, theirs, strict=True):
+        assert [step.loss for step in one.steps] == pytest.approx([step.loss for step in other.steps], abs=1e-4)
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_a_screened_search_finds_what_an_exact_one_finds(config: SearchConfig) -> None:
+    exact = found(config, attack="reactive", screened=False)
+    assert_alike(found(config, attack="reactive", screened=True), exact)
+    assert any(len(result.steps) > 1 for result in exact), "otherwise nothing was chosen"
+
+
+def test_finalists_are_those_of_an_exact_search() -> None:
+    config = SearchConfig(replies=4, screening_replies=2, finalists=3)
+    exact = found(config, attack="preemptive", screened=False)
+    assert_alike(found(config, attack="preemptive", screened=True), exact)
+
+
+def test_a_network_that_leaves_its_range_is_decided_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
+    screened = choices.Chooser._screened
+
+    def misled(self: choices.Chooser, asks: choices.Asks) -> list[np.ndarray]:
+        least, largest, *others = screened(self, asks)
+        return [least + 1.0, largest + 1.0, *others]
+
+    monkeypatch.setattr(choices.Chooser, "_screened", misled)
+    exact = found(CONFIGS[1], attack="reactive", screened=False)
+    assert_alike(found(CONFIGS[1], attack="reactive", screened=True), exact)
+
+
+def test_most_choices_are_not_decided_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    decided: list[int] = []
+    decide = choices.Chooser._decided
+
+    def counted(self: choices.Chooser, asks: choices.Asks, rows: np.ndarray | None = None) -> choices.Choices:
+        decided.append(len(asks) if rows is None else len(rows))
+        return decide(self, asks, rows)
+
+    monkeypatch.setattr(choices.Chooser, "_decided", counted)
+    results = found(CONFIGS[1], attack="reactive", screened=True)
+    assert 0 < sum(decided) < sum(result.decisions for result in results)
