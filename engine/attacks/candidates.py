@@ -133,7 +133,7 @@ class Found:
     Args:
         sentence: word ids, `<eos>` last (L,).
         steps: the untouched sentence, then one step for each word replaced.
-        reached: whether it meets the goal, and, for reactive sentences, ends the talk: also where the constraint is soft.
+        reached: whether it meets the goal, and the hard constraint where that is asked for.
         ends: whether `<selection>` is the target's likeliest answer.
         end_probability: of that answer, at the target's temperature.
         reads: candidates that the target's reader was asked about.

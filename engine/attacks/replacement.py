@@ -63,7 +63,7 @@ def reactive(
         One result per dialogue.
     """
     search = _Search(target, exchanges, sentences, config, generators)
-    return search.run(search.judge_reactive, config.goal, ends_now=True)
+    return search.run(search.judge_reactive, config.goal)
 
 
 @torch.no_grad()
@@ -88,15 +88,16 @@ def preemptive(
     """
     search = _Search(target, exchanges, sentences, config, generators)
     search.draw_replies()
-    found = search.run(search.judge_preemptive, config.preemptive_goal, ends_now=False)
+    found = search.run(search.judge_preemptive, config.preemptive_goal)
     hopeful = np.array([d for d, result in enumerate(found) if result.reached], dtype=np.int64)
     if not hopeful.size:
         return found
     search.draw_replies()
-    expected = search.judge_replies(search.untouched(hopeful), config.replies, 1).advantage
-    for d, advantage in zip(hopeful.tolist(), expected.tolist(), strict=True):
-        asked = {"reads": int(search.reads[d]), "decisions": int(search.decisions[d])}
-        found[d] = replace(found[d], reached=advantage >= config.preemptive_goal, **asked)
+    expected = search.judge_replies(search.untouched(hopeful), config.replies, 1)
+    for row, d in enumerate(hopeful.tolist()):
+        step = search.step(expected, row, d, -1, -1)
+        reached = search.reaches(step, config.preemptive_goal)
+        found[d] = replace(found[d], reached=reached, reads=step.reads, decisions=step.decisions)
     return found
 
 
@@ -122,12 +123,12 @@ class _Search:
         self.reads, self.decisions = np.zeros((2, len(exchanges)), dtype=np.int64)
         self.tokens, self.prefixes = self._read()
 
-    def run(self, judge: Judge, goal: float, ends_now: bool) -> list[Found]:
+    def run(self, judge: Judge, goal: float) -> list[Found]:
         """Replaces words until the key no longer falls, no more may be replaced, or the goal is reached and is enough."""
         size = len(self.exchanges)
         first = judge(self.untouched(np.arange(size)))
         keys = [first.key(d) for d in range(size)]
-        steps = [[self._step(first, d, d, -1, -1)] for d in range(size)]
+        steps = [[self.step(first, d, d, -1, -1)] for d in range(size)]
         active = np.flatnonzero([self.lengths[d] > 1 and not self._stops(steps[d][-1], goal) for d in range(size)])
         for _ in range(self.config.max_replacements):
             if not active.size:
@@ -139,7 +140,7 @@ class _Search:
                 if verdicts.key(row) < keys[d]:
                     keys[d] = verdicts.key(row)
                     self.sentences[d, position] = word
-                    steps[d].append(self._step(verdicts, row, d, position, word))
+                    steps[d].append(self.step(verdicts, row, d, position, word))
                     if not self._stops(steps[d][-1], goal):
                         going.append(d)
             self.tokens, self.prefixes = self._read()
@@ -149,7 +150,7 @@ class _Search:
             Found(
                 sentence=self.sentences[d, : self.lengths[d]],
                 steps=tuple(steps[d]),
-                reached=_reaches(steps[d][-1], goal) and (not ends_now or bool(gaps[d] <= 0)),
+                reached=self.reaches(steps[d][-1], goal),
                 ends=bool(gaps[d] <= 0),
                 end_probability=float(probabilities[d]),
                 reads=int(self.reads[d]),
@@ -348,17 +349,19 @@ class _Search:
         keeps = self.exchanges.lengths[edits.dialogues] + 1 + edits.positions
         return Endings(edits.dialogues, keeps, tokens, rest + widths)
 
-    def _stops(self, step: Step, goal: float) -> bool:
-        """Whether a search is content with a sentence.
+    def reaches(self, step: Step, goal: float) -> bool:
+        """Whether a sentence is a success: it keeps the constraint, and the target's choice pays enough.
 
-        # Released: the loss alone decides, which counts the points of a choice that the target would not yet make, and what
-        # the soft constraint adds. Ours: so for that loss; else the target's choice decides.
+        # Released: the loss alone decides, which counts the points of a choice that the target would not yet make.
+        # Ours: so for that loss.
         """
-        if not self.config.stop_at_goal:
-            return False
-        return step.loss <= -goal if self.config.loss == "released" else _reaches(step, goal)
+        return not step.broken and (step.loss <= -goal if self.config.loss == "released" else step.advantage >= goal)
 
-    def _step(self, verdicts: Verdicts, row: int, d: int, position: int, word: int) -> Step:
+    def _stops(self, step: Step, goal: float) -> bool:
+        return self.config.stop_at_goal and self.reaches(step, goal)
+
+    def step(self, verdicts: Verdicts, row: int, d: int, position: int, word: int) -> Step:
+        """What one candidate of dialogue `d` came to, with the queries made in it so far."""
         return Step(
             position=position,
             word=word,
@@ -368,7 +371,3 @@ class _Search:
             reads=int(self.reads[d]),
             decisions=int(self.decisions[d]),
         )
-
-
-def _reaches(step: Step, goal: float) -> bool:
-    return not step.broken and step.advantage >= goal

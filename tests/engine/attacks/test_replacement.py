@@ -147,14 +147,17 @@ def test_a_reactive_search_says_how_the_target_would_answer() -> None:
 
 
 @pytest.mark.parametrize("options", REACTIVE[::3], ids=lambda options: " ".join(map(str, options.values())))
-def test_what_reached_its_goal_ends_the_talk_and_pays(options: dict[str, object]) -> None:
+def test_what_reached_its_goal_keeps_the_constraint_and_pays(options: dict[str, object]) -> None:
     config, num_reached = replace(SearchConfig(goal=2.0), **options), 0
     for index, found in enumerate(reacted(config)):
         told, sentence = oracle(index, config), found.sentence.tolist()
         _, earned = told.chosen([*told.said(sentence), SELECTION_ID])
         verdict = told.judge(sentence)
-        reached = told.gap(sentence) <= 0 and not verdict.broken and earned[0] - earned[1] >= config.goal
+        pays = verdict.loss <= -config.goal if config.loss == "released" else earned[0] - earned[1] >= config.goal
+        reached = not verdict.broken and pays
         assert found.reached == reached
+        if config.constraint == "hard":
+            assert found.ends >= reached
         num_reached += reached
     assert num_reached > 0
 

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from engine.attacks import choices, replacement
 from engine.attacks.settings import AttackKind, SearchConfig
+from engine.attacks.transfer import PAPER_SENTENCE
 from engine.jobs.attack import TransferSettings
 from engine.jobs.job import Silent
 from engine.jobs.whitebox import JOBS, AttackWorker, FixedTurnConfig, WhiteBoxAttackConfig
@@ -132,8 +133,12 @@ def test_attempts_tell_what_was_said_and_what_would_have_been(runs: Mapping[Atta
             turn, base = row["turns"][attempt["turn"]], attempt["base"].split()
             words = turn["words"].split()
             assert turn["side"] == 0
-            assert attempt["replaced"] == [i for i, pair in enumerate(zip(base, words, strict=True)) if pair[0] != pair[1]]
-            assert attempt["num_words"] == attempt["num_words_base"] == len(words) + 1
+            assert (attempt["num_words"], attempt["num_words_base"]) == (len(words) + 1, len(base) + 1)
+            if attempt["kind"] == "transfer":
+                assert (attempt["replaced"], turn["words"]) == ([], PAPER_SENTENCE)
+            else:
+                differing = [i for i, pair in enumerate(zip(base, words, strict=True)) if pair[0] != pair[1]]
+                assert attempt["replaced"] == differing
             assert attempt["special"] == 0
             assert not set(words) & set(SPECIALS)
             assert len(attempt["replaced"]) <= 2
@@ -149,7 +154,8 @@ def test_attempts_are_scored_by_the_judge(runs: Mapping[AttackKind, Path], kind:
         for attempt in row["attempts"]:
             assert attempt["nll"] > 0
             assert np.exp(-attempt["nll"]) <= attempt["lowest_probability"] <= np.exp(-attempt["nll"] / attempt["num_words"])
-            assert (attempt["nll"] == attempt["nll_base"]) == (attempt["replaced"] == [])
+            said = row["turns"][attempt["turn"]]["words"]
+            assert (attempt["nll"] == attempt["nll_base"]) == (said == attempt["base"])
         # One who writes nothing but attack sentences and `<selection>` is as unlikely as they are.
         own = [turn["words"] for turn in row["turns"] if turn["side"] == 0]
         if kind == "preemptive" and len(row["attempts"]) == 1 and len(own) == 1:
