@@ -23,6 +23,8 @@ SCREENS = {
     "no_run": "resume runs/nothing",
 }
 """Commands by the name of their screen; each is run in an empty folder."""
+_PROGRESS = re.compile(r"#/# \w+, # \w+/s")
+"""Lines that appear when a machine is slow."""
 
 
 def steady(out: str, err: str) -> str:
@@ -30,4 +32,4 @@ def steady(out: str, err: str) -> str:
     parts = [f"{name}:\n{text}" for name, text in (("standard output", out), ("standard error", err)) if text]
     text = re.sub(r"-?\d+(?:[.,]\d+)*", "#", "\n".join(parts))
     lines = [re.sub(r" {2,}", "  ", re.sub(r"[─│╭╮╰╯]|-{3,}", "", line)).strip() for line in text.splitlines()]
-    return "".join(f"{line}\n" for line in lines if line)
+    return "".join(f"{line}\n" for line in lines if line and not _PROGRESS.search(line))
