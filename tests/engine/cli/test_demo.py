@@ -41,7 +41,10 @@ def test_the_whole_story(parley: Parley) -> None:
     assert printed["run"] == "runs/demo"
     attack = RunFolder.load(path / "attack").summary()
     assert attack is not None
-    assert {name: parts for name, parts in printed["metrics"].items() if name != GAIN} == attack["metrics"]
+    reactive = RunFolder.load(path / "reactive").summary()
+    assert reactive is not None
+    searched = {f"reactive_{name}": reactive["metrics"][name] for name in ("advantage", "forced_advantage")}
+    assert {name: parts for name, parts in printed["metrics"].items() if name != GAIN} == attack["metrics"] | searched
     assert outcome.status == int(printed["metrics"]["advantage"]["low"] <= 0)
     assert ("failed: the adversary has no certain advantage" in outcome.err) == bool(outcome.status)
     assert "target against itself" in outcome.err
