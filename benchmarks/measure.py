@@ -42,6 +42,18 @@ class Clock:
         self.wall_s += time.perf_counter() - wall
 
 
+def gflop_per_s(rows: int, inner: int, columns: int, dtype: torch.dtype) -> float:
+    """The rate of matrix products (rows, inner) @ (inner, columns) on this thread, in 1e9 operations per CPU second."""
+    left, right, repeats = torch.randn(rows, inner).to(dtype), torch.randn(inner, columns).to(dtype), 400
+    for _ in range(20):
+        left @ right
+    clock = Clock()
+    with clock.running():
+        for _ in range(repeats):
+            left @ right
+    return 2 * rows * inner * columns * repeats / clock.cpu_s / 1e9
+
+
 def run(name: str, options: type[OptionsT], measure: Callable[[OptionsT], dict[str, Any]]) -> None:
     """Reads the options, measures on one thread, and prints the figures as one JSON line.
 

@@ -15,12 +15,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import nn
 
 from benchmarks.plain_negotiator import PlainNegotiator
 from engine.attacks.settings import SearchConfig
 from envs.data.vocabulary import EOS_ID, PAD_ID, SELECTION_ID, UNK_ID
-from envs.negotiation.scenario import picks_table, selection_table
+from envs.negotiation.scenario import picks_table
 
 RESOLUTION = 1e-4
 """Losses closer than this count as equal."""
@@ -45,14 +44,7 @@ class Target(PlainNegotiator):
     def decide(self) -> list[float]:
         """Sum of head logits of every legal selection after `<selection>`."""
         self._advance([SELECTION_ID])
-        words = self.model.word_embedding(torch.tensor(self.tokens)).unsqueeze(1)
-        hidden, _ = nn.GRU.forward(self.model.selection, torch.cat([torch.cat(self.states), words], 2))
-        scores = self.model.attention_score(torch.tanh(self.model.attention_hidden(hidden)))
-        attended = (scores.softmax(0) * hidden).sum(0)
-        encoded = torch.tanh(self.model.selection_encoder(torch.cat([attended, self.scenario], 1)))
-        logits = self.model.selection_heads(encoded).view(6, -1).tolist()
-        legal = selection_table(self.counts).tolist()
-        return [sum(logits[head][token] for head, token in enumerate(selection)) for selection in legal]
+        return self.sums()
 
     def restore(self, num_tokens: int, num_parts: int, state: torch.Tensor) -> None:
         """Back to an earlier state."""

@@ -67,6 +67,11 @@ class PlainNegotiator:
 
     def choose(self) -> int:
         """The legal selection with the largest sum of head logits, as an index."""
+        sums = self.sums()
+        return sums.index(max(sums))
+
+    def sums(self) -> list[float]:
+        """Sum of head logits of every legal selection."""
         words = self.model.word_embedding(torch.tensor(self.tokens)).unsqueeze(1)
         hidden, _ = nn.GRU.forward(self.model.selection, torch.cat([torch.cat(self.states), words], 2))
         scores = self.model.attention_score(torch.tanh(self.model.attention_hidden(hidden)))
@@ -74,8 +79,7 @@ class PlainNegotiator:
         encoded = torch.tanh(self.model.selection_encoder(torch.cat([attended, self.scenario], 1)))
         logits = self.model.selection_heads(encoded).view(6, -1).tolist()
         legal = selection_table(self.counts).tolist()
-        sums = [sum(logits[head][token] for head, token in enumerate(selection)) for selection in legal]
-        return sums.index(max(sums))
+        return [sum(logits[head][token] for head, token in enumerate(selection)) for selection in legal]
 
     def _advance(self, tokens: list[int]) -> None:
         words = self.model.word_embedding(torch.tensor(tokens)).unsqueeze(1)

@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.measure import Clock, run
+from benchmarks.measure import Clock, gflop_per_s, run
 from benchmarks.plain_negotiator import PlainNegotiator, Played, play_plainly
 from benchmarks.weights import negotiator, store
 from envs.core.seeds import derive_seed, stream
@@ -130,14 +130,7 @@ def _gflop_per_s() -> float:
     """The rate of matrix products of the decision's shape, in the precision that it is screened in, on this thread."""
     screened = multiplies_bfloat16(torch.device("cpu"))
     rows, dtype = (SCREEN_ROWS, torch.bfloat16) if screened else (DECIDE_ROWS, torch.float32)
-    left, right, repeats = torch.randn(rows, 384, dtype=dtype), torch.randn(384, 512, dtype=dtype), 400
-    for _ in range(20):
-        left @ right
-    clock = Clock()
-    with clock.running():
-        for _ in range(repeats):
-            left @ right
-    return 2 * rows * 384 * 512 * repeats / clock.cpu_s / 1e9
+    return gflop_per_s(rows, 384, 512, dtype)
 
 
 def _on_workers(model: Negotiator, options: Options) -> float:

@@ -27,7 +27,7 @@ import numpy as np
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.measure import Clock, run
+from benchmarks.measure import Clock, gflop_per_s, run
 from benchmarks.plain_attack import PlainAttack, Target, Verdict
 from benchmarks.rllib_overhead import Spans
 from benchmarks.weights import negotiator
@@ -226,7 +226,7 @@ def _split(agent: NegotiatorAgent, config: SearchConfig, work: Work, rate: float
     candidates = sum(item.reads for item in found)
     mflop, screening_mflop = (flops / candidates / 1e6 for flops in (counter.get_total_flops(), sum(screening)))
     needed_s = sum(
-        amount / 1e3 / gflop_per_s(agent, dtype)
+        amount / 1e3 / _product_rate(agent, dtype)
         for amount, dtype in ((mflop - screening_mflop, torch.float32), (screening_mflop, torch.bfloat16))
         if amount
     )
@@ -252,17 +252,10 @@ def _addmm_flop(sum_shape: Sequence[int], left: Sequence[int], right: Sequence[i
     return 2 * left[0] * left[1] * right[1]
 
 
-def gflop_per_s(agent: NegotiatorAgent, dtype: torch.dtype) -> float:
-    """The rate of matrix products on this thread, at the shape of the selection network's recurrence."""
-    width, rows, repeats = agent.model.sizes.hidden_selection, prefix.ROWS[dtype], 400
-    left, right = torch.randn(rows, width).to(dtype), torch.randn(width, 3 * width).to(dtype)
-    for _ in range(20):
-        left @ right
-    clock = Clock()
-    with clock.running():
-        for _ in range(repeats):
-            left @ right
-    return 2 * rows * width * 3 * width * repeats / clock.cpu_s / 1e9
+def _product_rate(agent: NegotiatorAgent, dtype: torch.dtype) -> float:
+    """The rate of matrix products at the shape of the selection network's recurrence."""
+    width = agent.model.sizes.hidden_selection
+    return gflop_per_s(prefix.ROWS[dtype], width, 3 * width, dtype)
 
 
 def _clocked(call: Callable[..., Any], clock: Clock) -> Callable[..., Any]:

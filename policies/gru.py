@@ -30,7 +30,7 @@ class GRU(nn.GRU):
 
 class _Recurrence(torch.autograd.Function):
     @staticmethod
-    def forward(  # type: ignore[no-untyped-def]
+    def forward(  # type: ignore[no-untyped-def]  # torch has no type for ctx
         ctx, gates_DTB3H: Tensor, weight_D3HH: Tensor, bias_D3H: Tensor, start_DBH: Tensor, dtype: torch.dtype
     ) -> Tensor:
         directions, steps, rows, _ = gates_DTB3H.shape
@@ -59,7 +59,7 @@ class _Recurrence(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad_DTBH: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[no-untyped-def]
+    def backward(ctx, grad_DTBH: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[no-untyped-def]  # as above
         weight_D3HH, states, gates, products = ctx.saved_tensors
         dtype = ctx.dtype
         directions, steps, rows, hidden = products.shape

@@ -26,6 +26,12 @@ def offered_words(vocabulary: Vocabulary, allow_special: bool) -> np.ndarray:
     return np.array([i for i in range(len(vocabulary)) if i not in kept_out], dtype=np.int64)
 
 
+def first_of_groups(order: np.ndarray, groups: np.ndarray, most: int) -> np.ndarray:
+    """The first `most` rows of each group, of rows ordered by group; fewer where a group has fewer."""
+    ranked = groups[order]
+    return order[np.arange(len(order)) - np.searchsorted(ranked, ranked) < most]
+
+
 @dataclass(frozen=True)
 class Edits:
     """r candidates: in dialogue `dialogues`, the word at `positions` of the sentence becomes `words`; each (r,) int64."""
@@ -72,9 +78,7 @@ class Verdicts:
 
     def best(self, groups: np.ndarray, most: int = 1) -> np.ndarray:
         """The `most` rows with the lowest keys of each group, groups in rising order, lowest first; fewer in small groups."""
-        order = self.ranked(groups)
-        ranked = groups[order]
-        return order[np.arange(len(order)) - np.searchsorted(ranked, ranked) < most]
+        return first_of_groups(self.ranked(groups), groups, most)
 
     def _rounded(self) -> np.ndarray:
         return np.round(self.loss / RESOLUTION)

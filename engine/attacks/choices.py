@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.attacks.candidates import RESOLUTION
+from engine.attacks.candidates import RESOLUTION, first_of_groups
 from engine.attacks.objective import Stakes, bounds, losses
 from engine.attacks.settings import SearchConfig
 from policies.negotiator.prefix import Endings, Prefixes
@@ -151,6 +151,4 @@ def _codes(loss: np.ndarray, advantage: np.ndarray) -> np.ndarray:
 
 def _best(dialogues: np.ndarray, codes: np.ndarray, most: int) -> np.ndarray:
     """The rows with the lowest codes of each dialogue, the first of equal ones."""
-    order = np.lexsort((codes, dialogues))
-    ranked = dialogues[order]
-    return order[np.arange(len(order)) - np.searchsorted(ranked, ranked) < most]
+    return first_of_groups(np.lexsort((codes, dialogues)), dialogues, most)

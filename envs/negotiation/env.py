@@ -186,6 +186,7 @@ class NegotiationEnv(gymnasium.Env[dict[str, Any], dict[str, Any]]):
     * v1: first version.
     """
 
+    # Gymnasium declares it as an instance variable.
     metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi", "human"], "render_fps": 1}  # type: ignore[misc]
 
     def __init__(
@@ -270,7 +271,7 @@ class NegotiationEnv(gymnasium.Env[dict[str, Any], dict[str, Any]]):
         info = outcome(game) if self._ended else {}
         return observe(game, self.side), side_reward(game, self.side, self.reward), self._ended, False, info
 
-    def render(self) -> str | None:  # type: ignore[override]
+    def render(self) -> str | None:  # type: ignore[override]  # one of the two types that Gymnasium allows
         """The dialogue so far as text: returned in mode `"ansi"`, written to standard error in mode `"human"`.
 
         Raises:

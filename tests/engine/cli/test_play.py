@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Callable
 
 import pytest
 
@@ -16,15 +17,15 @@ SCENARIO = "1,2,3/0,2,2/4,0,2"
 
 
 @pytest.fixture
-def typed(monkeypatch: pytest.MonkeyPatch) -> object:
+def typed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     def type_lines(*lines: str) -> None:
         monkeypatch.setattr(sys, "stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
 
     return type_lines
 
 
-def test_a_dialogue_from_the_scenario_to_the_points(parley: Parley, typed: object) -> None:
-    typed("you can have the book and one ball", "/deal", "0 2 2")  # type: ignore[operator]
+def test_a_dialogue_from_the_scenario_to_the_points(parley: Parley, typed: Callable[..., None]) -> None:
+    typed("you can have the book and one ball", "/deal", "0 2 2")
     outcome = parley(f"play scripted --scenario {SCENARIO}")
     assert (outcome.status, outcome.out) == (0, "")
     assert "value to partner" in outcome.err
@@ -34,25 +35,25 @@ def test_a_dialogue_from_the_scenario_to_the_points(parley: Parley, typed: objec
     assert outcome.err.endswith("next:\n  parley play scripted --seed 2\n")
 
 
-def test_equal_seeds_are_equal_games_and_others_are_not(parley: Parley, typed: object) -> None:
+def test_equal_seeds_are_equal_games_and_others_are_not(parley: Parley, typed: Callable[..., None]) -> None:
     games = []
     for seed in (5, 5, 6):
-        typed("hello", "/deal", "none")  # type: ignore[operator]
+        typed("hello", "/deal", "none")
         games.append(parley(f"play scripted --seed {seed}").err)
     assert games[0] == games[1]
     assert games[0] != games[2]
 
 
-def test_a_network_can_be_played(parley: Parley, typed: object, checkpoints: tuple[str, str]) -> None:
-    typed("hello", "/deal", "none")  # type: ignore[operator]
+def test_a_network_can_be_played(parley: Parley, typed: Callable[..., None], checkpoints: tuple[str, str]) -> None:
+    typed("hello", "/deal", "none")
     outcome = parley(f"play {checkpoints[0]} --temperature 0")
     assert outcome.status == 0
     assert "not agreed, points: you 0, partner 0" in outcome.err
 
 
 @pytest.mark.parametrize("lines", [(), ("hello",), ("/quit",), ("/deal", "/quit")])
-def test_leaving_is_no_error(parley: Parley, typed: object, lines: tuple[str, ...]) -> None:
-    typed(*lines)  # type: ignore[operator]
+def test_leaving_is_no_error(parley: Parley, typed: Callable[..., None], lines: tuple[str, ...]) -> None:
+    typed(*lines)
     outcome = parley("play scripted --seed 3")
     assert outcome.status == 0
     assert outcome.err.endswith("you left, there is no deal\n")
