@@ -28,6 +28,7 @@ from torch import nn
 
 from benchmarks.measure import Clock, run
 from benchmarks.weights import EMBEDDED, negotiator, store
+from engine.attacks.opponents import Casting, Opponent
 from engine.attacks.settings import ReinforceConfig
 from envs.core.errors import ConfigError
 from envs.core.seeds import derive_seed, stream
@@ -268,11 +269,11 @@ def measure(options: Options) -> dict[str, Any]:
 def _build(checkpoint: Path, rule: ReinforceConfig, corpus: Corpus, options: Options) -> Any:
     from engine.rllib.algorithm import DialogueReinforceConfig
 
+    met = Opponent(name="target", checkpoint=str(checkpoint), reward=rule.reward, complementary=rule.complementary)
     settings = DialogueReinforceConfig().dialogues(
         reinforce=rule,
+        casting=Casting(seat="adversary", learner=str(checkpoint), reference=str(checkpoint), opponents=(met,)),
         seed=SEED,
-        learner=str(checkpoint),
-        partner=str(checkpoint),
         vocabulary=corpus.vocabulary,
         corpus=options.corpus,
         data_root=options.data_root,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,11 +19,11 @@ class ReinforceConfig:
     """How one side learns from dialogues against a frozen partner."""
 
     reward: Literal["points", "advantage"] = "points"
-    """Own points (goal-based agent), or own minus the partner's points (RL attack)."""
+    """Own points (goal-based agent), or own minus the partner's points (RL attack, and adversarial training, eq. 9)."""
     complementary: bool = False
-    """The partner alone chooses and the learner is given the complement (the attack's rule)."""
-    updates: int = 250
-    """Gradient steps."""
+    """The target alone chooses and the adversary is given the complement (the attack's rule)."""
+    dialogues: int = 16_000
+    """Dialogues that are played and learned from in all."""
     dialogues_per_update: int = 64
     """Dialogues played for each gradient step."""
     gamma: float = 0.95
@@ -47,9 +48,11 @@ class ReinforceConfig:
     """Random legal scenarios, or the corpus' self-play scenarios in turn."""
     max_turns: int = 20
     """Utterances after which the end of a dialogue is forced."""
+    stalling_penalty: float = 0.0
+    """Points that the learner loses in a dialogue whose end is forced. Without it a target learns to talk for ever."""
 
     def __post_init__(self) -> None:
-        for name in ("updates", "dialogues_per_update", "supervised_batch", "max_turns"):
+        for name in ("dialogues", "dialogues_per_update", "supervised_batch", "max_turns"):
             check(self, name, getattr(self, name) >= 1, "at least 1")
         check(self, "gamma", 0 < self.gamma <= 1, "0 < gamma <= 1")
         check(self, "learning_rate", self.learning_rate > 0, "above 0")
@@ -57,6 +60,12 @@ class ReinforceConfig:
         check(self, "temperature", self.temperature > 0, "above 0")
         check(self, "supervised_weight", self.supervised_weight >= 0, "at least 0")
         check(self, "kl_weight", self.kl_weight >= 0, "at least 0")
+        check(self, "stalling_penalty", self.stalling_penalty >= 0, "at least 0")
+
+    @property
+    def updates(self) -> int:
+        """Gradient steps; the last one is made on a whole batch too."""
+        return math.ceil(self.dialogues / self.dialogues_per_update)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -115,6 +115,7 @@ _ORDER = (
     ("data", ("data",)),
     ("agents", ("train",)),
     ("matches and attacks", ("selfplay", "attack")),
+    ("robustness", ("minmax", "evaluate")),
     ("runs", ("report", "resume")),
 )
 

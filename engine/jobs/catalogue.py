@@ -77,7 +77,7 @@ ENTRIES = (
         (
             "parley train rl --target runs/negotiator",
             "parley train rl --target runs/negotiator --env-runners 8 --address 10.0.0.1:6379",
-            "parley train rl --target runs/negotiator --set reinforce.updates=1000 --run runs/rl-long",
+            "parley train rl --target runs/negotiator --set reinforce.dialogues=200000 --run runs/rl-long",
         ),
     ),
     Entry(
@@ -90,6 +90,18 @@ ENTRIES = (
             "parley train adversary --target runs/negotiator",
             "parley train adversary --target runs/rl --learner runs/negotiator --run runs/adversary-rl",
             "parley train adversary --target runs/negotiator --set reinforce.kl_weight=0.05",
+        ),
+    ),
+    Entry(
+        ("train", "target"),
+        "harden a target against frozen adversaries (RLlib)",
+        "engine.jobs.reinforce:TRAIN_TARGET",
+        "target",
+        ("cheng2019",),
+        (
+            "parley train target --target runs/rl --adversaries runs/adversary-rl --partner runs/negotiator",
+            "parley train target --adversaries runs/a1,runs/a2,runs/a3 --set opponents.sampling=prioritised",
+            "parley train target --set opponents.partner_share=0.25 --set reinforce.dialogues=40000",
         ),
     ),
     Entry(
@@ -181,13 +193,38 @@ ENTRIES = (
         "every attack on one target, beside the published figures",
         "engine.jobs.table:ATTACK_TABLE",
         "attack-table",
-        ("cheng2019", "cheng2019-rl", "demo"),
+        ("cheng2019", "cheng2019-rl", "cheng2019-hardened", "demo"),
         (
             "parley attack table --target runs/negotiator --adversary runs/adversary --workers 2",
             "parley attack table --target runs/negotiator --rows reactive,ra-pa-da --dialogues 100",
             "parley attack table demo --run runs/demo-table",
         ),
         reports=True,
+    ),
+    Entry(
+        ("minmax",),
+        "adversarial training by rounds: adversary, target, and a fresh adversary as the measure (RLlib)",
+        "engine.jobs.minmax:MINMAX",
+        "minmax",
+        ("cheng2019", "population", "demo"),
+        (
+            "parley minmax --target runs/rl --partner runs/negotiator --judge runs/negotiator",
+            "parley minmax population --target runs/rl --env-runners 8 --address 10.0.0.1:6379",
+            "parley minmax demo --run runs/demo-minmax",
+        ),
+        reports=True,
+    ),
+    Entry(
+        ("evaluate", "exploitability"),
+        "train a fresh adversary against a frozen target and measure what it gains (RLlib)",
+        "engine.jobs.exploitability:EVALUATE_EXPLOITABILITY",
+        "exploitability",
+        ("cheng2019", "demo"),
+        (
+            "parley evaluate exploitability --target runs/rl --judge runs/negotiator",
+            "parley evaluate exploitability --target runs/minmax --speaker runs/rl --set reinforce.dialogues=32000",
+            "parley evaluate exploitability demo --run runs/demo-exploitability",
+        ),
     ),
 )
 

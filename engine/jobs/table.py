@@ -7,6 +7,7 @@ summaries say. A row that needs a trained adversary trains one first, unless it 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -20,7 +21,7 @@ from engine.jobs.command import command_line
 from engine.jobs.job import SUMMARY, Job, Result, Watcher
 from engine.jobs.match import SELFPLAY, MatchConfig, seconds_per_dialogue
 from engine.metrics.attack import ATTACK_METRICS
-from engine.metrics.attack_table import ROWS, attack_table, table_lines
+from engine.metrics.attack_table import ROWS, TextTable, attack_table, table_lines
 from engine.metrics.statistics import Estimate
 from engine.store.documents import write_whole
 from engine.store.run_folder import RunFolder
@@ -50,8 +51,10 @@ class TableConfig:
     """Checkpoint whose perplexity measures fluency, such as the supervised agent; the target's when empty."""
     rows: str = ",".join(ROWS)
     """Rows to measure, separated by commas; those measured in the same folder before stay in the table."""
-    published: Literal["sv", "rl", "none"] = "none"
-    """Figures to show beside the measured ones: Cheng et al. 2019 on their supervised or RL target, or none."""
+    published: Literal["sv", "rl", "hardened", "none"] = "none"
+    """Figures to show beside the measured ones: Cheng et al. 2019 on their supervised, RL or hardened target, or none."""
+    beside: str = ""
+    """Another table's run, such as of the target before it was hardened, whose advantages stand beside."""
     dialogues: int = 500
     """Dialogues of each row."""
     scenarios: str = "random"
@@ -89,7 +92,7 @@ class TableConfig:
         return [name.strip() for name in self.rows.split(",")]
 
 
-UNCHECKED = ("workers", "gpus_per_worker", "address", "data_root", "rows")
+UNCHECKED = ("workers", "gpus_per_worker", "address", "data_root", "rows", "beside")
 
 
 def stages(config: TableConfig, path: Path) -> dict[str, tuple[Job, Any]]:
@@ -139,6 +142,7 @@ def run(config: TableConfig, path: Path, watcher: Watcher) -> Result:
     for option in ("target", "speaker", "adversary", "judge"):
         if getattr(config, option) or option == "target":
             require_checkpoint(getattr(config, option), f"--{option}")
+    _metrics_beside(config)
     planned = stages(config, path)
     with RunFolder.open(path, config, job=ATTACK_TABLE.name, unchecked=ATTACK_TABLE.unchecked) as folder:
         if ADVERSARY in planned and checkpoint_folder(str(path / ADVERSARY)) is None:
@@ -156,7 +160,7 @@ def run(config: TableConfig, path: Path, watcher: Watcher) -> Result:
         _write_table(path / TABLE_FILE, config, metrics, about)
         folder.write_summary(metrics, about)
     result = ATTACK_TABLE.result(config, path)
-    return replace(result, table=attack_table(table_lines(result.metrics, config.published)))
+    return replace(result, table=_table(config, result.metrics))
 
 
 def _announcement(rule: ReinforceConfig) -> str:
@@ -181,8 +185,32 @@ def _measured(path: Path) -> dict[str, Estimate]:
     return metrics
 
 
+def _table(config: TableConfig, metrics: Mapping[str, Estimate]) -> TextTable:
+    return attack_table(table_lines(metrics, config.published, _metrics_beside(config)))
+
+
+def _metrics_beside(config: TableConfig) -> dict[str, Estimate]:
+    """The metrics of the table that is shown beside, by "ROW.METRIC".
+
+    Raises:
+        RunError: it is no finished table.
+    """
+    if not config.beside:
+        return {}
+    other = RunFolder.load(Path(config.beside))
+    summary = other.summary()
+    if other.job != ATTACK_TABLE.name or summary is None:
+        raise RunError(
+            "--beside needs a finished table of attacks",
+            where=config.beside,
+            got=f"a run of {other.job}" + ("" if summary else ", not finished"),
+            fix="name the run folder of parley attack table",
+        )
+    return {name: Estimate.from_json(parts) for name, parts in summary["metrics"].items()}
+
+
 def _write_table(path: Path, config: TableConfig, metrics: dict[str, Estimate], about: dict[str, str]) -> None:
-    table = attack_table(table_lines(metrics, config.published))
+    table = _table(config, metrics)
     heading = about["title"][:1].upper() + about["title"][1:]
     text = f"# {heading}\n\n{about['description']}\n\n{table.to_markdown()}\n```\n{about['command']}\n```\n"
     try:
@@ -209,6 +237,11 @@ def on_rl() -> TableConfig:
     return TableConfig(target="runs/rl", judge="runs/negotiator", published="rl")
 
 
+def on_hardened() -> TableConfig:
+    """Table 6: the target after adversarial training, beside the RL target that it was (Cheng et al. 2019)."""
+    return TableConfig(target="runs/minmax", judge="runs/negotiator", published="hardened", beside="runs/attack-table-rl")
+
+
 def demo() -> TableConfig:
     """The small agents that parley demo trains, in a few minutes."""
     return TableConfig(target="runs/demo/target", adversary="runs/demo/adversary", corpus="embedded", dialogues=200)
@@ -217,7 +250,7 @@ def demo() -> TableConfig:
 ATTACK_TABLE = Job(
     "attack-table",
     TableConfig,
-    {"cheng2019": on_supervised, "cheng2019-rl": on_rl, "demo": demo},
+    {"cheng2019": on_supervised, "cheng2019-rl": on_rl, "cheng2019-hardened": on_hardened, "demo": demo},
     run,
     {f"{row}.{name}": metric for row in ROWS for name, metric in ATTACK_METRICS.items()},
     (TABLE_FILE, SUMMARY),

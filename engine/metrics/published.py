@@ -21,8 +21,17 @@ ADVANTAGE: Mapping[str, Mapping[str, float]] = {
         "ra-pa-da": 5.78,
         "ra-pa-ta": 5.70,
     },
+    "hardened": {
+        "rl": -1.80,
+        "transfer": -2.66,
+        "reactive": 4.52,
+        "preemptive": -1.77,
+        "ra-pa-da": 3.98,
+        "ra-pa-ta": 3.93,
+    },
 }
-"""Adversary's points minus target's in Cheng et al. 2019, table 2, by the target (supervised or RL agent) and the attack.
+"""Adversary's points minus target's in Cheng et al. 2019, by the target and the attack: tables 2 (supervised or RL agent) and 6
+(after adversarial training).
 
 Their scenarios are not known, their rows carry no interval, and white-box rows follow the forced protocol
 (`engine.metrics.attack`). The rows without an attack are left out: both sides chose in them."""

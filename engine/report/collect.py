@@ -17,8 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from engine.jobs.campaign import rounds_of
+from engine.jobs.minmax import FINAL, MINMAX
 from engine.jobs.table import ATTACK_TABLE
 from engine.metrics.attack_table import ROWS, AttackLine, TextTable, attack_table, table_lines
+from engine.metrics.campaign import rounds_table
 from engine.metrics.statistics import Estimate
 from engine.report.content import Curve, MatchSection, ReportData
 from engine.report.page import write_report
@@ -59,6 +62,14 @@ CURVES = (
     CurveSource(
         "iteration", "points", "points per dialogue", {"adversary": "score_adversary", "target": "score_target"}, smoothed=True
     ),
+    CurveSource("round", "language", "perplexity", {"validation": "perplexity"}),
+    CurveSource("round", "plain play", "share and points", {"target's points": "plain_score", "agreement": "plain_agreement"}),
+    CurveSource(
+        "round",
+        "exploitability",
+        "advantage in points",
+        {"fresh adversary": "exploitability", "trained along, before": "advantage_before", "after": "advantage_after"},
+    ),
 )
 
 _FILES = {
@@ -98,8 +109,12 @@ def collect_run(run_dir: Path) -> ReportData:
         RunError: there is no run in the folder, or a part of one is damaged.
     """
     stages = _stages(run_dir)
-    headings = _headings(stages)
     top = stages.get("")
+    campaign = top if top is not None and top.job == MINMAX.name else None
+    if campaign:
+        # Its phases are many; the page shows what they came to.
+        stages = {name: run for name, run in stages.items() if not name or name.startswith(FINAL)}
+    headings = _headings(stages)
     about = (top and top.summary()) or {}
     commands = [about["command"]] if "command" in about else _commands(stages.values())
     config: dict[str, str] = {}
@@ -113,7 +128,7 @@ def collect_run(run_dir: Path) -> ReportData:
     return ReportData(
         title=about.get("title", run_dir.resolve().name),
         lead=about.get("description", ""),
-        attack_tables=_attack_tables(stages, headings),
+        attack_tables=_round_tables(campaign) if campaign else _attack_tables(stages, headings),
         sections=[
             section
             for name, run in shown.items()
@@ -130,7 +145,8 @@ def collect_run(run_dir: Path) -> ReportData:
 
 def _stages(run_dir: Path) -> dict[str, RunFolder]:
     """The runs of a folder by name, the folder's own first under the empty name, then those below it by start."""
-    found = [path.parent for path in run_dir.glob("*/config.json")]
+    # A checkpoint has a configuration too, and no environment that it was measured in.
+    found = [path.parent for path in run_dir.glob("*/config.json") if (path.parent / "environment.json").is_file()]
     below = sorted([RunFolder.load(path) for path in found], key=lambda run: (_started(run), run.path.name))
     if not below or (run_dir / "config.json").is_file():
         return {"": RunFolder.load(run_dir), **{run.path.name: run for run in below}}
@@ -163,6 +179,12 @@ def _attack_tables(stages: Mapping[str, RunFolder], headings: Mapping[str, str])
         else:
             lines.append(AttackLine(headings[name], metrics))
     return [*tables, *([("Attacks side by side", attack_table(lines))] if len(lines) > 1 else [])]
+
+
+def _round_tables(campaign: RunFolder) -> list[tuple[str, TextTable]]:
+    """The table of a campaign's rounds."""
+    rounds = rounds_of(campaign)
+    return [("Rounds", rounds_table(rounds))] if rounds else []
 
 
 def _started(run: RunFolder) -> str:

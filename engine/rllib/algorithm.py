@@ -1,10 +1,12 @@
-"""Training one side against a frozen partner as an RLlib algorithm (new API stack).
+"""Training one side against frozen opponents as an RLlib algorithm (new API stack).
 
 An iteration plays `dialogues_per_update` dialogues on the env runners, turns rewards into returns, mixes in corpus
-dialogues, and makes one update. Iteration i plays dialogues i * D .. (i + 1) * D - 1 whoever plays them; a runner that
-dies costs a replay of its share, and an update is never made on fewer dialogues than configured, nor on dialogues of a
-runner with old weights. For another reward, override `DialogueReinforce.rewards` and name the class in
-`DialogueReinforceConfig(algo_class=...)`.
+dialogues, and makes one update. Which side learns and whom it meets is a `Casting`: an adversary against its target, or a
+target against a population of adversaries and an ordinary partner.
+
+Iteration i plays dialogues i * D .. (i + 1) * D - 1 whoever plays them; a runner that dies costs a replay of its share, and
+an update is never made on fewer dialogues than configured, nor on dialogues of a runner with old weights. For another
+reward, override `DialogueReinforce.rewards` and name the class in `DialogueReinforceConfig(algo_class=...)`.
 """
 
 from __future__ import annotations
@@ -22,16 +24,18 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
 from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, LEARNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME
 
+from engine.attacks.opponents import Casting, OpponentDraw
 from engine.attacks.reinforce import RunningBaseline, discounted_returns
 from engine.attacks.settings import ReinforceConfig
-from engine.rllib.env import ADVERSARY, AGENTS, NegotiationMultiAgentEnv
+from engine.rllib.env import AGENTS, NegotiationMultiAgentEnv
 from engine.rllib.learner import DialogueLearner
 from engine.rllib.module import NegotiatorModule
+from engine.rllib.rows import merged, training_rows
 from engine.rllib.runner import DialogueEnvRunner
 from envs.core.errors import ClusterError
 from envs.core.seeds import stream
 from envs.data.compiled import load_corpus
-from envs.data.vocabulary import PAD_ID, Vocabulary
+from envs.data.vocabulary import Vocabulary
 from envs.negotiation.game import Rules
 from envs.negotiation.scenario import Scenario, random_scenario
 from policies.negotiator.batches import Batch, make_batch
@@ -40,14 +44,18 @@ MAX_REPLAYS = 5
 """Times the missing dialogues of one iteration are played again before giving up."""
 
 
+class LearnerLostError(ClusterError):
+    """The learner was an actor of its own, and died."""
+
+
 class DialogueReinforceConfig(AlgorithmConfig):
     """Configuration of `DialogueReinforce`; `dialogues()` holds what is ours."""
 
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or DialogueReinforce)
         self.reinforce = ReinforceConfig()
+        self.casting: Casting | None = None
         self.master_seed = 0
-        self.start_checkpoint = ""
         self.corpus = ""
         self.data_root: Path | None = None
         # Every dialogue is seeded by itself; RLlib's own seeding replays seeds, and its checker seeds all envs alike.
@@ -59,9 +67,8 @@ class DialogueReinforceConfig(AlgorithmConfig):
         self,
         *,
         reinforce: ReinforceConfig,
+        casting: Casting,
         seed: int,
-        learner: str,
-        partner: str,
         vocabulary: Vocabulary,
         corpus: str,
         data_root: Path | None = None,
@@ -70,27 +77,32 @@ class DialogueReinforceConfig(AlgorithmConfig):
 
         Args:
             reinforce: the learning rule.
+            casting: who learns, and whom it meets; its checkpoints must be visible to every runner.
             seed: master seed.
-            learner: checkpoint folder that the learner starts from; also the reference of the KL guard.
-            partner: checkpoint folder of the frozen partner.
-            vocabulary: of both checkpoints.
+            vocabulary: of all checkpoints.
             corpus: name of the corpus of the supervised guard and of the self-play scenarios.
             data_root: where the corpus lies; the usual places when not given.
         """
-        self.reinforce, self.master_seed, self.start_checkpoint = reinforce, seed, learner
+        self.reinforce, self.casting, self.master_seed = reinforce, casting, seed
         self.corpus, self.data_root = corpus, data_root
         rules = Rules(max_turns=reinforce.max_turns, complementary=reinforce.complementary)
         self.environment(
             NegotiationMultiAgentEnv,
             env_config={"vocabulary": vocabulary, "rules": rules, "reward": reinforce.reward, "seed": seed},
         )
-        self.multi_agent(policies=list(AGENTS), policy_mapping_fn=_seat_of, policies_to_train=[ADVERSARY])
+        first = {casting.seat: casting.seat, AGENTS[1 - casting.side]: casting.opponents[0].name}
+        folders = {casting.seat: casting.learner} | {other.name: other.checkpoint for other in casting.opponents}
+        # A list: from a set, the order and so the initialisation would change from process to process.
+        self.multi_agent(
+            policies=list(folders),
+            policy_mapping_fn=partial(_module_of, first),
+            policies_to_train=[casting.seat],
+        )
         specs = {
-            seat: RLModuleSpec(
-                module_class=NegotiatorModule,
-                model_config={"checkpoint": folder, "temperature": reinforce.temperature},
+            name: RLModuleSpec(
+                module_class=NegotiatorModule, model_config={"checkpoint": folder, "temperature": reinforce.temperature}
             )
-            for seat, folder in zip(AGENTS, (learner, partner), strict=True)
+            for name, folder in folders.items()
         }
         self.rl_module(rl_module_spec=MultiRLModuleSpec(rl_module_specs=specs))
         self.training(lr=reinforce.learning_rate, grad_clip=reinforce.clip, grad_clip_by="global_norm")
@@ -105,12 +117,13 @@ class DialogueReinforceConfig(AlgorithmConfig):
         return RLModuleSpec(module_class=NegotiatorModule)
 
 
-def _seat_of(agent: str, *_: Any, **__: Any) -> str:
-    return agent
+def _module_of(first: dict[str, str], agent: str, *_: Any, **__: Any) -> str:
+    """Asked by RLlib's own runners alone; ours draws opponents by itself."""
+    return first[agent]
 
 
 class DialogueReinforce(Algorithm):
-    """REINFORCE over whole dialogues, the side "adversary" against a frozen "target"."""
+    """REINFORCE over whole dialogues, one side against frozen opponents."""
 
     @classmethod
     def get_default_config(cls) -> DialogueReinforceConfig:
@@ -120,7 +133,10 @@ class DialogueReinforce(Algorithm):
     def setup(self, config: AlgorithmConfig) -> None:
         """Builds runners and learner, then opens the corpus."""
         super().setup(config)
-        self.baseline = RunningBaseline()
+        self.casting: Casting = config.casting
+        self.baselines = {opponent.name: RunningBaseline() for opponent in self.casting.opponents}
+        """Of the rewards against each opponent: what is usual differs between them."""
+        self.draw = OpponentDraw(self.casting, config.master_seed)
         self._corpus = load_corpus(config.corpus, config.data_root)
         self._orders: dict[int, np.ndarray] = {}
         self.last: dict[str, Any] = {}
@@ -130,38 +146,44 @@ class DialogueReinforce(Algorithm):
         """What the learner gets for each dialogue, (N,) float64.
 
         Args:
-            played: the columns that `DialogueEnvRunner.sample` returns, in order of index.
+            played: the columns of `rows.py`, in order of index, and `opponent`, the name of whom each was played with.
         """
         points = played["points"].astype(np.float64)
-        return points[:, 0] - points[:, 1] if self.config.reinforce.reward == "advantage" else points[:, 0]
+        kinds = {opponent.name: opponent.reward for opponent in self.casting.opponents}
+        relative = np.array([kinds[name] == "advantage" for name in played["opponent"]])
+        return points[:, 0] - relative * points[:, 1] - played["forced"] * self.config.reinforce.stalling_penalty
 
     def training_step(self) -> None:
         """One iteration: play, reward, learn, hand the new weights to the runners."""
         started = time.monotonic()
-        settings = self.config.reinforce
+        settings, seat = self.config.reinforce, self.casting.seat
         size = settings.dialogues_per_update
         first = self.training_iteration * size
-        played = self._play(range(first, first + size))
+        opponents = self.draw.names(self.training_iteration, size)
+        played = self._play(dict(zip(range(first, first + size), opponents, strict=True)))
+        played["opponent"] = opponents
         sampled = time.monotonic()
         rewards = self.rewards(played)
-        centered = self.baseline.center(rewards, settings.scaling)
-        returns = discounted_returns(played["own"], centered, settings.gamma)
-        rows = SampleBatch(_rows(played, returns, self._corpus_batch()))
-        batch = MultiAgentBatch({ADVERSARY: rows}, env_steps=int(played["turns"].sum()))
+        self.draw.note(opponents, played["points"][:, 1] - played["points"][:, 0])
+        returns = discounted_returns(played["own"], self._centered(opponents, rewards), settings.gamma)
+        rows = SampleBatch(training_rows(played, returns, self._corpus_batch()))
+        batch = MultiAgentBatch({seat: rows}, env_steps=int(played["turns"].sum()))
         steps = {NUM_ENV_STEPS_SAMPLED_LIFETIME: (self.training_iteration + 1) * size}
         learned = self.learner_group.update(batch=batch, timesteps=steps)
+        if not learned:
+            # RLlib drops a remote learner that died, and would go on without learning.
+            raise LearnerLostError(
+                "the learner is gone",
+                where=f"update {self.training_iteration + 1}",
+                fix="run the same command again: it goes on from the last saved state",
+            )
         self.metrics.aggregate(learned, key=LEARNER_RESULTS)
         updated = time.monotonic()
-        self._send_weights([ADVERSARY])
+        self._send_weights([seat])
         finished = time.monotonic()
         self.last = {
             "reward": float(rewards.mean()),
-            "advantage": float((played["points"][:, 0] - played["points"][:, 1]).mean()),
-            "score_adversary": float(played["points"][:, 0].mean()),
-            "score_target": float(played["points"][:, 1].mean()),
-            "agreement": float(played["agreed"].mean()),
-            "turns": float(played["turns"].mean()),
-            "forced": float(played["forced"].mean()),
+            **self._outcomes(played, np.array(opponents)),
             "dialogues": size,
             "seconds": finished - started,
             "seconds_sampling": sampled - started,
@@ -172,28 +194,56 @@ class DialogueReinforce(Algorithm):
         for name, value in self.last.items():
             self.metrics.log_value((ENV_RUNNER_RESULTS, name), value, window=1)
 
-    def _play(self, indices: range) -> dict[str, Any]:
-        """Plays the dialogues of those indices on whatever runners are alive, and returns them in order of index."""
+    def _centered(self, opponents: list[str], rewards_N: np.ndarray) -> np.ndarray:
+        """Rewards (N,) less what is usual against each opponent."""
+        centered, names = np.empty(len(rewards_N)), np.array(opponents)
+        for name in dict.fromkeys(opponents):
+            met = names == name
+            centered[met] = self.baselines[name].center(rewards_N[met], self.config.reinforce.scaling)
+        return centered
+
+    def _outcomes(self, played: dict[str, Any], names: np.ndarray) -> dict[str, float]:
+        """Means over the dialogues of an update; those with an ordinary partner beside adversaries count apart."""
+        ordinary = np.isin(names, [opponent.name for opponent in self.casting.opponents if opponent.ordinary])
+        main = ~ordinary
+        by_side = played["points"][:, [self.casting.side, 1 - self.casting.side]]
+        figures = {
+            "advantage": (by_side[:, 0] - by_side[:, 1])[main].mean(),
+            "score_adversary": by_side[main, 0].mean(),
+            "score_target": by_side[main, 1].mean(),
+            "agreement": played["agreed"][main].mean(),
+            "turns": played["turns"].mean(),
+            "forced": played["forced"].mean(),
+        }
+        if ordinary.any():
+            figures["plain_score"] = played["points"][ordinary, 0].mean()
+            figures["plain_agreement"] = played["agreed"][ordinary].mean()
+        return {name: float(value) for name, value in figures.items()}
+
+    def _play(self, opponents: dict[int, str]) -> dict[str, Any]:
+        """Plays dialogues, by index with whom, on whatever runners are alive, and returns them in order of index."""
         done: list[dict[str, Any]] = []
-        missing = list(indices)
+        missing = dict(opponents)
         for _ in range(MAX_REPLAYS):
             # A runner that died and was restarted unnoticed speaks with the weights that training started from.
             done += [part for part in self._dispatch(missing) if part["weights"] == self.env_runner.weights_seq_no()]
             here = {int(index) for part in done for index in part["index"]}
-            missing = [index for index in indices if index not in here]
+            missing = {index: name for index, name in opponents.items() if index not in here}
             if not missing:
-                return _merge(done)
+                # Runners play at the same time: the slowest one decides.
+                slowest = max(done, key=lambda part: float(part["seconds"]))
+                return {**merged(done), "network_seconds": slowest["network_seconds"]}
             self.restore_env_runners(self.env_runner_group)
             self._send_weights()
         raise ClusterError(
             "env runners keep failing",
-            got=f"{len(missing)} of {len(indices)} dialogues unplayed after {MAX_REPLAYS} attempts",
+            got=f"{len(missing)} of {len(opponents)} dialogues unplayed after {MAX_REPLAYS} attempts",
             fix="read the workers' logs, or train with fewer env runners",
         )
 
-    def _dispatch(self, indices: list[int]) -> list[dict[str, Any]]:
+    def _dispatch(self, opponents: dict[int, str]) -> list[dict[str, Any]]:
         group = self.env_runner_group
-        dealt = [(index, self._scenario(index)) for index in indices]
+        dealt = [(index, self._scenario(index), name) for index, name in opponents.items()]
         workers = group.healthy_worker_ids() if group.num_remote_workers() else []
         if not workers:
             return [self.env_runner.sample(dealt=dealt)]
@@ -233,60 +283,9 @@ class DialogueReinforce(Algorithm):
         return make_batch(corpus, draws.choice(len(corpus), size=min(settings.supervised_batch, len(corpus)), replace=False))
 
 
-def _sample(runner: DialogueEnvRunner, dealt: list[tuple[int, Scenario]]) -> dict[str, Any] | Exception:
+def _sample(runner: DialogueEnvRunner, dealt: list[tuple[int, Scenario, str]]) -> dict[str, Any] | Exception:
     """The runner's dialogues, or what went wrong: raised there, RLlib would let the runner sleep, die and try for ever."""
     try:
         return runner.sample(dealt=dealt)
     except Exception as error:
         return error
-
-
-def _merge(parts: list[dict[str, Any]]) -> dict[str, Any]:
-    """Rows of several runners as one, in order of index, padded alike."""
-    width = max(part["tokens"].shape[1] for part in parts)
-    order = np.argsort(np.concatenate([part["index"] for part in parts]), kind="stable")
-
-    def column(name: str) -> np.ndarray:
-        fill = PAD_ID if name == "tokens" else 0
-        padded = [
-            np.pad(part[name], [(0, 0), (0, width - part[name].shape[1])], constant_values=fill)
-            if name in ("tokens", "own")
-            else part[name]
-            for part in parts
-        ]
-        return np.concatenate(padded)[order]
-
-    names = ("index", "contexts", "tokens", "lengths", "own", "points", "agreed", "turns", "forced")
-    merged: dict[str, Any] = {name: column(name) for name in names}
-    # Runners play at the same time: the slowest one decides.
-    slowest = max(parts, key=lambda part: part["seconds"])
-    return {**merged, "network_seconds": slowest["network_seconds"]}
-
-
-def _rows(played: dict[str, Any], returns: np.ndarray, corpus: Batch | None) -> dict[str, np.ndarray]:
-    """Columns of a training batch (see `module.py`): dialogues just played, then corpus dialogues."""
-    size = len(played["lengths"])
-    extra = 0 if corpus is None else len(corpus.lengths_B)
-    width = max(played["tokens"].shape[1], 0 if corpus is None else corpus.tokens_BT.shape[1])
-    tokens = np.full((size + extra, width), PAD_ID, dtype=np.int64)
-    own = np.zeros((size + extra, width), dtype=bool)
-    weights = np.zeros((size + extra, width), dtype=np.float32)
-    outputs = np.zeros((size + extra, 6), dtype=np.int64)
-    tokens[:size, : played["tokens"].shape[1]] = played["tokens"]
-    own[:size, : played["own"].shape[1]] = played["own"]
-    weights[:size, : returns.shape[1]] = returns
-    contexts, lengths = played["contexts"], played["lengths"]
-    if corpus is not None:
-        tokens[size:, : corpus.tokens_BT.shape[1]] = corpus.tokens_BT.numpy()
-        outputs[size:] = corpus.outputs_B6.numpy()
-        contexts = np.concatenate([contexts, corpus.contexts_B6.numpy()])
-        lengths = np.concatenate([lengths, corpus.lengths_B.numpy()])
-    return {
-        "contexts": contexts,
-        "tokens": tokens,
-        "lengths": lengths,
-        "own": own,
-        "returns": weights,
-        "supervised": np.arange(size + extra) >= size,
-        "outputs": outputs,
-    }

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import ray
 from gymnasium import Space
 from ray.rllib.core import COMPONENT_RL_MODULE
@@ -20,19 +19,20 @@ from ray.rllib.env.env_runner import EnvRunner
 from ray.rllib.utils.checkpoints import Checkpointable
 from ray.rllib.utils.metrics import WEIGHTS_SEQ_NO
 
-from engine.rllib.env import AGENTS, NegotiationMultiAgentEnv
+from engine.rllib.env import ADVERSARY, AGENTS, NegotiationMultiAgentEnv
+from engine.rllib.rows import merged, played_rows
 from envs.core.seeds import derive_seed
 from envs.negotiation.game import Agent, NegotiationGame, Rules, play
 from envs.negotiation.scenario import Scenario
 
 
 class DialogueEnvRunner(EnvRunner, Checkpointable):
-    """Plays dialogues between the modules "adversary" (side 0, the one that learns) and "target" (side 1)."""
+    """Plays dialogues between the module that learns and its opponents, each on its side of the game."""
 
     def __init__(self, *, config: Any, **kwargs: Any) -> None:
         super().__init__(config=config, **kwargs)
         self._weights_seq_no = 0
-        self._agents: tuple[Agent, ...] | None = None
+        self._agents: dict[str, Agent] = {}
         self.make_env()
         self.make_module()
 
@@ -41,59 +41,67 @@ class DialogueEnvRunner(EnvRunner, Checkpointable):
         self.env = NegotiationMultiAgentEnv(self.config.env_config)
 
     def make_module(self) -> None:
-        """Both seats' modules."""
+        """The learner's module and those of its opponents."""
         spec = self.config.get_multi_rl_module_spec(spaces=self.get_spaces(), inference_only=True)
         self.module = spec.build()
-        self._agents = None
+        self._agents = {}
 
     def get_spaces(self) -> dict[str, tuple[Space, Space]]:
         """Observation and action space of each module."""
-        env = self.env
-        return {seat: (env.get_observation_space(seat), env.get_action_space(seat)) for seat in AGENTS}
+        env, casting = self.env, self.config.casting
+        spaces = [(env.get_observation_space(seat), env.get_action_space(seat)) for seat in AGENTS]
+        others = {opponent.name: spaces[1 - casting.side] for opponent in casting.opponents}
+        return {casting.seat: spaces[casting.side], **others}
 
     def assert_healthy(self) -> None:
         """RLlib's question after a restart."""
         assert self.env is not None
         assert self.module is not None
 
-    def sample(self, *, dealt: Sequence[tuple[int, Scenario]] = (), **_: Any) -> dict[str, Any]:
+    def sample(self, *, dealt: Sequence[tuple[int, Scenario, str]] = (), **_: Any) -> dict[str, Any]:
         """Plays dialogues to their end.
 
         Args:
-            dealt: index and scenario of each; first speaker and all draws follow from (master seed, index).
+            dealt: index, scenario and opponent of each; first speaker and all draws follow from (master seed, index).
 
         Returns:
-            Arrays with one row per dialogue, seen from the side that learns: index, contexts, tokens, lengths, own,
-            points (N, 2), agreed, turns, forced; and the sequence number of the weights that played, seconds spent playing
-            and in the modules' networks.
+            The columns of `rows.py`, in order of index; and the sequence number of the weights that played, seconds spent
+            playing and in the modules' networks.
         """
         started = time.monotonic()
-        game = self._deal(dealt)
-        if self._agents is None:
-            self._agents = tuple(self.module[seat].agent(seat) for seat in AGENTS)
-        clocks = tuple(_Clocked(agent) for agent in self._agents)
-        play(game, clocks)  # type: ignore[arg-type]  # a pair, as AGENTS is
-        width = int(game.num_tokens.max())
+        network_seconds = 0.0
+        parts = []
+        for opponent in dict.fromkeys(name for _, _, name in dealt):
+            group = [(index, scenario) for index, scenario, name in dealt if name == opponent]
+            game = self._deal(group, opponent)
+            clocks = [_Clocked(self._agent(name)) for name in self._seated(opponent)]
+            play(game, (clocks[0], clocks[1]))
+            parts.append(played_rows(game, self.config.casting.side, [index for index, _ in group]))
+            network_seconds += sum(clock.seconds for clock in clocks)
         return {
-            "index": np.array([index for index, _ in dealt], dtype=np.int64),
-            "contexts": game.contexts[0].copy(),
-            "tokens": game.tokens[0, :, :width].copy(),
-            "lengths": game.num_tokens.copy(),
-            "own": game.authors[:, :width] == 0,
-            "points": game.points.copy(),
-            "agreed": game.agreed.copy(),
-            "turns": game.num_turns.copy(),
-            "forced": game.forced.copy(),
+            **merged(parts),
             "weights": self._weights_seq_no,
             "seconds": time.monotonic() - started,
-            "network_seconds": sum(clock.seconds for clock in clocks),
+            "network_seconds": network_seconds,
         }
 
-    def _deal(self, dealt: Sequence[tuple[int, Scenario]]) -> NegotiationGame:
-        settings = self.config.reinforce
-        seeds = [derive_seed(self.config.master_seed, "training dialogue", index) for index, _ in dealt]
-        rules = Rules(max_turns=settings.max_turns, complementary=settings.complementary)
-        return NegotiationGame([scenario for _, scenario in dealt], seeds, self.module[AGENTS[0]].net.vocabulary, rules)
+    def _seated(self, opponent: str) -> tuple[str, str]:
+        """The modules of side 0 and side 1."""
+        seat = self.config.casting.seat
+        return (seat, opponent) if seat == ADVERSARY else (opponent, seat)
+
+    def _agent(self, name: str) -> Agent:
+        if name not in self._agents:
+            self._agents[name] = self.module[name].agent(name)
+        return self._agents[name]
+
+    def _deal(self, dealt: Sequence[tuple[int, Scenario]], opponent: str) -> NegotiationGame:
+        config = self.config
+        (met,) = (other for other in config.casting.opponents if other.name == opponent)
+        seeds = [derive_seed(config.master_seed, "training dialogue", index) for index, _ in dealt]
+        rules = Rules(max_turns=config.reinforce.max_turns, complementary=met.complementary)
+        vocabulary = self.module[config.casting.seat].net.vocabulary
+        return NegotiationGame([scenario for _, scenario in dealt], seeds, vocabulary, rules)
 
     def get_metrics(self) -> Any:
         """Nothing of ours: figures of dialogues come with the dialogues."""
@@ -118,8 +126,10 @@ class DialogueEnvRunner(EnvRunner, Checkpointable):
         number = state.get(WEIGHTS_SEQ_NO, 0)
         if number == 0 or number > self._weights_seq_no:
             weights = state[COMPONENT_RL_MODULE]
-            self.module.set_state(ray.get(weights) if isinstance(weights, ray.ObjectRef) else weights)
-            self._agents = None
+            weights = ray.get(weights) if isinstance(weights, ray.ObjectRef) else weights
+            self.module.set_state(weights)
+            for name in weights:
+                self._agents.pop(name, None)
         self._weights_seq_no = max(self._weights_seq_no, number)
 
     def get_ctor_args_and_kwargs(self) -> tuple[tuple[()], dict[str, Any]]:

@@ -1,8 +1,8 @@
 """Exact training states of a `DialogueReinforce` algorithm, without pickle.
 
 RLlib's own checkpoints are pickles that name our classes, and continue with other random numbers. Here a state is the
-learning module's weights, its optimiser's state, the running baseline and the iteration: as every dialogue is seeded by
-its index, that is all there is, and training goes on as if it had never stopped.
+learning module's weights, its optimiser's state, the baselines, the opponents' records and the iteration: as every dialogue is
+seeded by its index, that is all there is, and training goes on as if it had never stopped.
 """
 
 from __future__ import annotations
@@ -17,16 +17,14 @@ from torch import Tensor
 
 from engine.attacks.reinforce import RunningBaseline
 from engine.rllib.algorithm import DialogueReinforce
-from engine.rllib.env import ADVERSARY
 from policies.checkpoint import load_state, save_state
-
-_OPTIMISER = f"{ADVERSARY}_default_optimizer"
 
 
 def learned_weights(algorithm: DialogueReinforce) -> dict[str, Tensor]:
     """The learner's network parameters, by their names in `Negotiator`."""
-    state = algorithm.learner_group.get_state(components=f"{COMPONENT_LEARNER}/{COMPONENT_RL_MODULE}/{ADVERSARY}")
-    module = state[COMPONENT_LEARNER][COMPONENT_RL_MODULE][ADVERSARY]
+    seat = algorithm.casting.seat
+    state = algorithm.learner_group.get_state(components=f"{COMPONENT_LEARNER}/{COMPONENT_RL_MODULE}/{seat}")
+    module = state[COMPONENT_LEARNER][COMPONENT_RL_MODULE][seat]
     return {name.removeprefix("net."): torch.as_tensor(np.array(value)) for name, value in module.items()}
 
 
@@ -37,11 +35,16 @@ def save(algorithm: DialogueReinforce, path: Path) -> None:
         CheckpointError: the file cannot be written.
     """
     state = algorithm.learner_group.get_state(components=f"{COMPONENT_LEARNER}/{COMPONENT_OPTIMIZER}")
-    entries = state[COMPONENT_LEARNER][COMPONENT_OPTIMIZER][_OPTIMISER]["state"]["state"]
+    entries = state[COMPONENT_LEARNER][COMPONENT_OPTIMIZER][_optimiser(algorithm)]["state"]["state"]
     tensors = {f"net.{name}": value for name, value in learned_weights(algorithm).items()}
     for index, values in entries.items():
         tensors |= {f"optimiser.{index}.{name}": torch.as_tensor(value) for name, value in values.items() if value is not None}
-    save_state(path, tensors, {"iteration": algorithm.training_iteration, "baseline": vars(algorithm.baseline)})
+    counters = {
+        "iteration": algorithm.training_iteration,
+        "baselines": {name: vars(baseline) for name, baseline in algorithm.baselines.items()},
+        "wins": algorithm.draw.wins,
+    }
+    save_state(path, tensors, counters)
 
 
 def restore(algorithm: DialogueReinforce, path: Path) -> int:
@@ -62,14 +65,19 @@ def restore(algorithm: DialogueReinforce, path: Path) -> int:
     weights = {key: value.numpy() for key, value in tensors.items() if key.startswith("net.")}
     state: dict[str, Any] = algorithm.learner_group.get_state()
     learner = state[COMPONENT_LEARNER]
-    learner[COMPONENT_RL_MODULE][ADVERSARY] |= weights
-    learner[COMPONENT_OPTIMIZER][_OPTIMISER]["state"]["state"] = entries
+    learner[COMPONENT_RL_MODULE][algorithm.casting.seat] |= weights
+    learner[COMPONENT_OPTIMIZER][_optimiser(algorithm)]["state"]["state"] = entries
     # Runners take only what is newer than what they have.
     learner["weights_seq_no"] += 1
     algorithm.learner_group.set_state(state)
-    algorithm.baseline = RunningBaseline(**counters["baseline"])
+    algorithm.baselines = {name: RunningBaseline(**record) for name, record in counters["baselines"].items()}
+    algorithm.draw.restore(counters["wins"])
     algorithm._iteration = counters["iteration"]
     algorithm.env_runner_group.sync_weights(
         from_worker_or_learner_group=algorithm.learner_group, inference_only=True, timeout_seconds=None
     )
     return int(counters["iteration"])
+
+
+def _optimiser(algorithm: DialogueReinforce) -> str:
+    return f"{algorithm.casting.seat}_default_optimizer"

@@ -141,7 +141,7 @@ def test_no_words_at_all_are_no_loss_and_no_distance() -> None:
 
 
 WRONG: list[tuple[str, Any]] = [
-    ("updates", 0),
+    ("dialogues", 0),
     ("dialogues_per_update", 0),
     ("supervised_batch", 0),
     ("max_turns", 0),
@@ -167,4 +167,4 @@ def test_values_out_of_range_are_named(field: str, value: Any) -> None:
 
 
 def test_values_at_the_ends_of_their_ranges_are_taken() -> None:
-    ReinforceConfig(updates=1, dialogues_per_update=1, supervised_batch=1, max_turns=1, gamma=1.0, supervised_weight=0.0)
+    ReinforceConfig(dialogues=1, dialogues_per_update=1, supervised_batch=1, max_turns=1, gamma=1.0, supervised_weight=0.0)

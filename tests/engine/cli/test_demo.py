@@ -18,7 +18,7 @@ from tests.engine.jobs.made_up import CORPUS, TINY, rows
 
 SMALL = ["demo", "--dialogues", "40"]
 SMALL += [word for name, value in vars(TINY).items() for word in ("--set", f"fit.sizes.{name}={value}")]
-SMALL += ["--set", "fit.max_epochs=1", "--set", "reinforce.updates=2"]
+SMALL += ["--set", "fit.max_epochs=1", "--set", "reinforce.dialogues=128"]
 SMALL += ["--set", "reinforce.dialogues_per_update=4", "--set", "reinforce.max_turns=4"]
 
 

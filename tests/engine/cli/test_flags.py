@@ -92,7 +92,7 @@ MISTAKES = {
     "selfplay --dialogus=3": "did you mean '--dialogues'",
     "selfplay --jsn": "did you mean '--json'",
     "selfplay --dialogues 3 scripted": "'scripted' is one argument too many",
-    "train rl --updates 3": r"not a flag(.|\n)*--set reinforce\.updates=VALUE",
+    "train rl --dialogues 3": r"not a flag(.|\n)*--set reinforce\.dialogues=VALUE",
     "selfplay --set dialogus=3": "did you mean 'dialogues'",
     "train negotiator --set fit.sizes.embed_wrod=3": "did you mean 'embed_word'",
     "train negotiator --set fitt.clip=3": "unknown key 'fitt'",

@@ -32,7 +32,7 @@ FIT = FitConfig(sizes=TINY, max_epochs=3, batch_size=8)
 REINFORCE = ReinforceConfig(
     reward="advantage",
     complementary=True,
-    updates=4,
+    dialogues=24,
     dialogues_per_update=6,
     supervised_batch=4,
     max_turns=4,

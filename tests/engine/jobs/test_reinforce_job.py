@@ -54,15 +54,15 @@ def test_a_finished_training_needs_no_ray(tmp_path: Path, root: Path, trainee: P
 
 def test_more_updates_than_before_need_another_folder(tmp_path: Path, root: Path, trainee: Path, ray_session: Session) -> None:
     run("adversary", training(root, trainee), tmp_path / "run", Silent())
-    with pytest.raises(RunError, match=r"reinforce\.updates: 4 -> 5"):
-        run("adversary", training(root, trainee, reinforce=replace(REINFORCE, updates=5)), tmp_path / "run", Silent())
+    with pytest.raises(RunError, match=r"reinforce\.dialogues: 24 -> 30"):
+        run("adversary", training(root, trainee, reinforce=replace(REINFORCE, dialogues=30)), tmp_path / "run", Silent())
     with pytest.raises(RunError, match="another job"):
         run("rl", training(root, trainee), tmp_path / "run", Silent())
 
 
 @pytest.mark.slow
 def test_a_killed_training_resumes_to_the_same_weights(tmp_path: Path, root: Path, trainee: Path, ray_session: Session) -> None:
-    asked = training(root, trainee, reinforce=replace(REINFORCE, updates=40), save_every=3)
+    asked = training(root, trainee, reinforce=replace(REINFORCE, dialogues=240), save_every=3)
     run("adversary", asked, tmp_path / "whole", Silent())
     words = shlex.split(command_line(TRAIN_ADVERSARY, asked, Path("killed")))
     events = tmp_path / "killed" / "events.jsonl"

@@ -191,7 +191,7 @@ def test_the_demonstrations_agents_have_a_preset() -> None:
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_session")
 def test_a_trained_adversary_plays_its_row(tmp_path: Path, trainee: Path, root: Path) -> None:
-    rule: ReinforceConfig = dataclasses.replace(REINFORCE, updates=1)
+    rule: ReinforceConfig = dataclasses.replace(REINFORCE, dialogues=6)
     config = table(trainee, rows="rl", corpus=CORPUS, data_root=root, reinforce=rule)
     result = run(config, tmp_path, Silent())
     assert [row[0] for row in figures(result)] == ["RL attack"]

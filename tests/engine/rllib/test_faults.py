@@ -150,8 +150,8 @@ def test_an_error_of_the_work_itself_ends_the_training_at_once(
 def test_runners_that_keep_failing_are_an_error(algorithm: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
     attempts: list[int] = []
 
-    def nothing(indices: list[int]) -> list[dict[str, Any]]:
-        attempts.append(len(indices))
+    def nothing(opponents: dict[int, str]) -> list[dict[str, Any]]:
+        attempts.append(len(opponents))
         return []
 
     monkeypatch.setattr(algorithm, "_dispatch", nothing)

@@ -199,7 +199,7 @@ def test_a_resumed_training_goes_on_as_if_never_interrupted(name: str, saved_aft
             np.testing.assert_array_equal(played[column], expected[column], err_msg=column)
     for parameter, value in state.learned_weights(whole).items():
         assert value.equal(state.learned_weights(second)[parameter]), parameter
-    assert second.baseline == whole.baseline
+    assert second.baselines == whole.baselines
     for algorithm in (whole, second):
         state.save(algorithm, tmp_path / f"end of {id(algorithm)}")
     ends = [state.load_state(tmp_path / f"end of {id(algorithm)}") for algorithm in (whole, second)]

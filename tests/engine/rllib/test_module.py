@@ -87,7 +87,7 @@ def test_the_stock_runner_draws_words_that_may_be_said(world: World) -> None:
 def spoken(world: World) -> tuple[NegotiatorModule, dict[str, torch.Tensor]]:
     """A module, and the dialogues it played as columns of a training batch."""
     runner = DialogueEnvRunner(config=world.settings(HALF))
-    played = runner.sample(dealt=list(enumerate(SCENARIOS * 4)))
+    played = runner.sample(dealt=[(index, scenario, TARGET) for index, scenario in enumerate(SCENARIOS * 4)])
     return runner.module[ADVERSARY], {name: torch.from_numpy(played[name]) for name in ("contexts", "tokens", "lengths", "own")}
 
 

@@ -11,7 +11,7 @@ import torch
 
 import engine.rllib.runner
 from engine.rllib.algorithm import DialogueReinforceConfig
-from engine.rllib.env import ADVERSARY, AGENTS
+from engine.rllib.env import ADVERSARY, AGENTS, TARGET
 from engine.rllib.runner import DialogueEnvRunner
 from envs.core.seeds import derive_seed, stream
 from envs.data.vocabulary import EOS_ID, SELECTION_ID
@@ -23,14 +23,14 @@ from tests.engine.rllib.trainings import SEED, SMALL, World
 LONG = replace(SMALL, max_turns=20, temperature=0.8)
 
 
-def deal(count: int, first: int = 0) -> list[tuple[int, Scenario]]:
-    return [(index, random_scenario(stream(1, index))) for index in range(first, first + count)]
+def deal(count: int, first: int = 0) -> list[tuple[int, Scenario, str]]:
+    return [(index, random_scenario(stream(1, index)), TARGET) for index in range(first, first + count)]
 
 
-def same_seeds_game(world: World, dealt: list[tuple[int, Scenario]], rules: Rules) -> NegotiationGame:
+def same_seeds_game(world: World, dealt: list[tuple[int, Scenario, str]], rules: Rules) -> NegotiationGame:
     """The dialogues of those indices, from the published naming of their seeds and not through the runner."""
-    seeds = [derive_seed(SEED, "training dialogue", index) for index, _ in dealt]
-    return NegotiationGame([scenario for _, scenario in dealt], seeds, world.vocabulary, rules)
+    seeds = [derive_seed(SEED, "training dialogue", index) for index, _, _ in dealt]
+    return NegotiationGame([scenario for _, scenario, _ in dealt], seeds, world.vocabulary, rules)
 
 
 def rules_of(settings: DialogueReinforceConfig) -> Rules:

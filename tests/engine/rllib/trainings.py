@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from engine.attacks.opponents import Casting, Opponent
 from engine.attacks.settings import ReinforceConfig
 from engine.rllib.algorithm import DialogueReinforce, DialogueReinforceConfig
 from engine.rllib.env import ADVERSARY, AGENTS, TARGET
@@ -75,13 +76,21 @@ class World:
         env_runners: int = 0,
         seed: int = SEED,
         learner: str | None = None,
+        casting: Casting | None = None,
     ) -> DialogueReinforceConfig:
-        """What an algorithm is built from; its learner starts as "adversary" unless another checkpoint is named."""
+        """What an algorithm is built from: unless others are cast, "adversary", or another checkpoint, against "target"."""
+        start = str(self.folder / ADVERSARY) if learner is None else learner
+        met = Opponent(
+            name=TARGET,
+            checkpoint=str(self.folder / TARGET),
+            reward=reinforce.reward,
+            complementary=reinforce.complementary,
+        )
+        alone = Casting(seat="adversary", learner=start, reference=start, opponents=(met,))
         settings = DialogueReinforceConfig(algo_class=kind).dialogues(
             reinforce=reinforce,
+            casting=casting or alone,
             seed=seed,
-            learner=str(self.folder / ADVERSARY) if learner is None else learner,
-            partner=str(self.folder / TARGET),
             vocabulary=self.vocabulary,
             corpus=CORPUS,
             data_root=self.folder / "data",

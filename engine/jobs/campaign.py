@@ -1,0 +1,305 @@
+"""The rounds of adversarial training: who learns from whom, what is measured after it, what happens when a phase fails.
+
+A round trains an adversary against the target, then the target against the adversaries so far, then measures three things:
+what the round's adversary gains before and after, how the target plays with an ordinary partner, and its exploitability, the
+gain of a fresh adversary trained against the frozen target.
+
+Every phase and every measurement is a run of its own below the campaign's folder and resumes by itself, so a campaign that was
+killed loses the updates since the last saved state and nothing else. A phase that diverges is done again from its start at
+half the rate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from engine.attacks.opponents import OpponentConfig
+from engine.attacks.reinforce import DivergenceError
+from engine.attacks.settings import ReinforceConfig
+from engine.jobs import exploitability, reinforce
+from engine.jobs.attack import ATTACK_RL, AttackConfig
+from engine.jobs.exploitability import EVALUATE_EXPLOITABILITY, ExploitabilityConfig
+from engine.jobs.job import Job, Watcher
+from engine.jobs.match import SELFPLAY, MatchConfig
+from engine.jobs.scalars import Scalars
+from engine.jobs.training import validation_perplexity
+from engine.metrics.campaign import (
+    AFTER,
+    BEFORE,
+    EXPLOITABILITY,
+    PERPLEXITY,
+    PLAIN_AGREEMENT,
+    PLAIN_SCORE,
+    Round,
+    has_stalled,
+    rounds_table,
+)
+from engine.metrics.statistics import Estimate
+from engine.store.run_folder import RunFolder
+from envs.core.config import check
+from envs.core.seeds import derive_seed
+
+ROUND, ROLLED_BACK, STOPPED = "round", "rolled_back", "stopped"
+"""Kinds of events: a round is measured, a phase diverged and is done again, the campaign ends before its last round."""
+_WIDTHS = (5, 20, 20, 20, 20, 15, 10)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MinMaxConfig:
+    """Who is hardened, how long, and how it is measured."""
+
+    target: str = "runs/rl"
+    """The target at the start: run or checkpoint folder."""
+    adversary: str = ""
+    """Adversary that was trained against that target already, on the same budget; one is trained when empty."""
+    speaker: str = ""
+    """Where adversaries start, and what their KL guard compares with: the target's start when empty."""
+    partner: str = ""
+    """Ordinary partner of plain play, such as the supervised agent; the target's start when empty."""
+    judge: str = ""
+    """Checkpoint whose perplexity measures fluency, such as the supervised agent; the target's start when empty."""
+    rounds: int = 5
+    """Rounds at most."""
+    adversaries: Literal["continued", "fresh"] = "continued"
+    """The adversary of a round is the last one trained on (paper), or the best response that measured the round before."""
+    patience: int = 2
+    """Rounds without gain after which the campaign stops."""
+    least_gain: float = 0.1
+    """Points by which exploitability must fall to count as gain."""
+    budget: int = 32_000
+    """Dialogues that a best response learns from."""
+    dialogues: int = 1000
+    """Dialogues of each measurement."""
+    perplexity_limit: float = 1.5
+    """Perplexity, as a multiple of that at the start of a phase, from which the phase counts as diverged; 0 for no limit."""
+    retries: int = 3
+    """Times that a phase is done again, each time at half the rate, before the campaign gives up."""
+    corpus: str = "dealornodeal"
+    """Corpus of the supervised guard and of the perplexity."""
+    data_root: Path | None = None
+    """Where corpora lie; PARLEY_DATA or the user cache folder when not given."""
+    seed: int = 1
+    """Master seed."""
+    env_runners: int = 0
+    """Ray actors that play while one side learns; 0 plays in this process."""
+    remote_learner: bool = False
+    """Learn in a Ray actor of its own, such as on another machine, rather than in this process."""
+    learner_gpus: float = 0.0
+    """GPUs, or a fraction of one, that learning computes with."""
+    workers: int = 0
+    """Ray actors that play the measured dialogues; 0 plays in this process."""
+    threads: int = 1
+    """CPU threads that learning, and dialogues played in this process, compute with."""
+    save_every: int = 25
+    """Updates between saved training states."""
+    address: str = ""
+    """Address of a Ray cluster; a local one when empty."""
+    opponents: OpponentConfig = field(default_factory=OpponentConfig)
+    """Whom the target meets."""
+    attack: ReinforceConfig = field(default_factory=lambda: replace(reinforce.cheng2019().reinforce, dialogues=32_000))
+    """The adversary's learning rule; its dialogues are the length of a phase."""
+    defence: ReinforceConfig = field(default_factory=lambda: reinforce.hardened().reinforce)
+    """The target's learning rule; its dialogues are the length of a phase."""
+
+    def __post_init__(self) -> None:
+        for name in ("rounds", "patience", "budget", "dialogues", "threads", "save_every"):
+            check(self, name, getattr(self, name) >= 1, "at least 1")
+        for name in ("least_gain", "retries", "seed", "env_runners", "workers", "learner_gpus"):
+            check(self, name, getattr(self, name) >= 0, "at least 0")
+        check(self, "perplexity_limit", self.perplexity_limit == 0 or self.perplexity_limit > 1, "0, or above 1")
+
+
+class Campaign:
+    """A campaign in its folder, from where it stands to its end."""
+
+    def __init__(self, config: MinMaxConfig, folder: RunFolder, watcher: Watcher) -> None:
+        self._config, self._folder, self._watcher = config, folder, watcher
+        self._path = folder.path
+        self._speaker = config.speaker or config.target
+        self._partner = config.partner or config.target
+        self._judge = config.judge or config.target
+        names = ("corpus", "data_root", "address", "threads", "env_runners")
+        self._shared: dict[str, Any] = {name: getattr(config, name) for name in names}
+
+    def rounds(self) -> list[Round]:
+        """Makes what is left of the rounds; all of them, the start as number 0."""
+        rounds = rounds_of(self._folder) or [self._measured(0)]
+        self._show(rounds)
+        with Scalars(self._path, len(rounds) - 1) as scalars:
+            while len(rounds) <= self._config.rounds:
+                if has_stalled(rounds, self._config.patience, self._config.least_gain):
+                    self._stop(len(rounds) - 1)
+                    break
+                self._train(len(rounds))
+                rounds.append(self._measured(len(rounds)))
+                self._show(rounds[-1:])
+                scalars.add(rounds[-1].number, {name: estimate.value for name, estimate in rounds[-1].metrics.items()})
+        return rounds
+
+    def target(self, number: int) -> str:
+        """The target after a round."""
+        return self._config.target if number == 0 else str(self._phase(number, "target"))
+
+    def adversary(self, number: int) -> str:
+        """The adversary of a round."""
+        if number == 1 and self._config.adversary:
+            return self._config.adversary
+        if self._config.adversaries == "fresh":
+            return self.best_response(number - 1)
+        return str(self._phase(number, "adversary"))
+
+    def best_response(self, number: int) -> str:
+        """The fresh adversary that measures the target after a round."""
+        if number == 0 and self._config.adversary:
+            return self._config.adversary
+        return str(self._stage(number, EXPLOITABILITY) / exploitability.ADVERSARY)
+
+    def _stage(self, number: int, name: str) -> Path:
+        return self._path / f"{number:02d}-{name}"
+
+    def _phase(self, number: int, seat: str) -> Path:
+        """Where a phase is trained: a place of its own after each time that it diverged."""
+        again = sum(event["phase"] == f"{number:02d}-{seat}" for event in self._events(ROLLED_BACK))
+        return self._stage(number, f"{seat}-again-{again}" if again else seat)
+
+    def _train(self, number: int) -> None:
+        if self.adversary(number) == str(self._phase(number, "adversary")):
+            self._steadily(number, "adversary", self._config.attack, self._adversary_phase)
+        self._steadily(number, "target", self._config.defence, self._target_phase)
+
+    def _steadily(
+        self, number: int, seat: str, rule: ReinforceConfig, phase: Callable[[int, ReinforceConfig], tuple[Job, Any]]
+    ) -> None:
+        """Trains one side; where that diverges, again from the phase's start, at half the rate from then on."""
+        while True:
+            # Later rounds do not change the rate at which this one was trained.
+            name = f"{number:02d}-{seat}"
+            halved = [event for event in self._events(ROLLED_BACK) if event["seat"] == seat and event["phase"] <= name]
+            rate = rule.learning_rate / 2 ** len(halved)
+            self._watcher.say(f"round {number}: training the {seat}")
+            job, settings = phase(number, replace(rule, learning_rate=rate))
+            try:
+                job.run(settings, self._phase(number, seat), self._watcher)
+                return
+            except DivergenceError as error:
+                if sum(event["phase"] == name for event in halved) >= self._config.retries:
+                    raise
+                self._watcher.say(f"round {number}: {error.what} ({error.got}); back to its start at the rate {rate / 2:g}")
+                self._folder.event(ROLLED_BACK, phase=name, seat=seat, reason=str(error), learning_rate=rate / 2)
+
+    def _trained(self, number: int, rule: ReinforceConfig) -> dict[str, Any]:
+        config = self._config
+        return self._shared | {
+            # Every phase has dialogues of its own.
+            "seed": derive_seed(config.seed, "round", number),
+            "save_every": config.save_every,
+            "remote_learner": config.remote_learner,
+            "learner_gpus": config.learner_gpus,
+            "perplexity_limit": config.perplexity_limit,
+            "reinforce": rule,
+        }
+
+    def _adversary_phase(self, number: int, rule: ReinforceConfig) -> tuple[Job, Any]:
+        start = self._speaker if number == 1 else self.adversary(number - 1)
+        settings = reinforce.TrainReinforceConfig(
+            target=self.target(number - 1), learner=start, reference=self._speaker, **self._trained(number, rule)
+        )
+        return reinforce.TRAIN_ADVERSARY, settings
+
+    def _target_phase(self, number: int, rule: ReinforceConfig) -> tuple[Job, Any]:
+        settings = reinforce.TrainTargetConfig(
+            target=self.target(number - 1),
+            adversaries=",".join(self.adversary(k) for k in range(1, number + 1)),
+            partner=self._partner,
+            reference=self._config.target,
+            opponents=self._config.opponents,
+            **self._trained(number, rule),
+        )
+        return reinforce.TRAIN_TARGET, settings
+
+    def _measured(self, number: int) -> Round:
+        """Measures a round and notes it."""
+        target = self.target(number)
+        seed = derive_seed(self._config.seed, "measured")
+        metrics: dict[str, Estimate] = {}
+        if number:
+            adversary = self.adversary(number)
+            metrics[BEFORE] = self._attacked(number, "before", adversary, self.target(number - 1), seed)
+            metrics[AFTER] = self._attacked(number, "after", adversary, target, seed)
+        metrics[EXPLOITABILITY] = self._exploited(number, target, seed)
+        plain = self.play(f"{number:02d}-plain", target, seed)
+        metrics[PLAIN_SCORE], metrics[PLAIN_AGREEMENT] = plain["score_target"], plain["agreement"]
+        metrics[PERPLEXITY] = self._perplexity(number, target)
+        figures = {name: estimate.value for name, estimate in metrics.items()}
+        estimates = {name: estimate.to_json() for name, estimate in metrics.items()}
+        self._folder.event(ROUND, number=number, target=target, estimates=estimates, **figures)
+        return Round(number, metrics)
+
+    def _exploited(self, number: int, target: str, seed: int) -> Estimate:
+        if number == 0 and self._config.adversary:
+            return self._attacked(0, EXPLOITABILITY, self._config.adversary, target, seed)
+        self._watcher.say(f"round {number}: training a fresh adversary against the frozen target")
+        settings = ExploitabilityConfig(
+            target=target,
+            speaker=self._speaker,
+            judge=self._judge,
+            dialogues=self._config.dialogues,
+            workers=self._config.workers,
+            # The same for all rounds, so that they differ by the target alone.
+            seed=seed,
+            reinforce=replace(self._config.attack, dialogues=self._config.budget),
+            **self._shared,
+        )
+        result = EVALUATE_EXPLOITABILITY.run(settings, self._stage(number, EXPLOITABILITY), self._watcher)
+        return result.metrics[EXPLOITABILITY]
+
+    def _attacked(self, number: int, name: str, adversary: str, target: str, seed: int) -> Estimate:
+        return self.attack(f"{number:02d}-{name}", adversary, target, seed)["advantage"]
+
+    def attack(self, stage: str, adversary: str, target: str, seed: int) -> Mapping[str, Estimate]:
+        """What an adversary gains from a target, in a stage of that name."""
+        settings = AttackConfig(speaker=adversary, target=target, **self._match(seed))
+        return ATTACK_RL.run(settings, self._path / stage, self._watcher).metrics
+
+    def play(self, stage: str, target: str, seed: int) -> Mapping[str, Estimate]:
+        """How a target plays with the ordinary partner, in a stage of that name."""
+        settings = MatchConfig(adversary=self._partner, target=target, **self._match(seed))
+        return SELFPLAY.run(settings, self._path / stage, self._watcher).metrics
+
+    def _match(self, seed: int) -> dict[str, Any]:
+        names = ("dialogues", "workers", "address", "data_root")
+        return {name: getattr(self._config, name) for name in names} | {"judge": self._judge, "seed": seed}
+
+    def _perplexity(self, number: int, target: str) -> Estimate:
+        if number:
+            found = RunFolder.load(Path(target)).summary() or {}
+            return Estimate.from_json(found["metrics"][PERPLEXITY])
+        return validation_perplexity(target, self._config.corpus, self._config.data_root)
+
+    def _stop(self, number: int) -> None:
+        reason = f"exploitability has not fallen by {self._config.least_gain:g} in {self._config.patience} rounds"
+        self._watcher.say(f"stopped after round {number}: {reason}")
+        if not self._events(STOPPED):
+            self._folder.event(STOPPED, number=number, reason=reason)
+
+    def _events(self, kind: str) -> list[dict[str, Any]]:
+        return [event for event in self._folder.events() if event["kind"] == kind]
+
+    def _show(self, rounds: Sequence[Round]) -> None:
+        """Says the lines of some rounds, with the headings above the start."""
+        table = rounds_table(rounds)
+        for line in [table.columns, *table.rows] if rounds[0].number == 0 else table.rows:
+            cells = zip(line, _WIDTHS, strict=True)
+            self._watcher.say("  ".join(cell.rjust(width) for cell, width in cells))
+
+
+def rounds_of(folder: RunFolder) -> list[Round]:
+    """The rounds of a campaign that have been measured."""
+    found = {event["number"]: event for event in folder.events() if event["kind"] == ROUND}
+    return [
+        Round(number, {name: Estimate.from_json(parts) for name, parts in event["estimates"].items()})
+        for number, event in sorted(found.items())
+    ]

@@ -1,0 +1,189 @@
+"""Adversarial training: `parley minmax` (Cheng et al. 2019, section 6).
+
+A campaign (`campaign.py`) ends after its rounds, or when exploitability has stopped falling; the least exploitable target is
+the result. It and the start are then measured once more, on dialogues that chose nothing.
+
+The paper gives no schedule, rates or stopping rule: `cheng2019` keeps what it says (the latest adversary, trained on, and
+reward -(S_adv - S_ori)); `population` adds what the field found to help since.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from engine.attacks.opponents import OpponentConfig
+from engine.jobs import reinforce
+from engine.jobs.agents import CHECKPOINT, require_checkpoint, shared_vocabulary
+from engine.jobs.campaign import Campaign, MinMaxConfig
+from engine.jobs.command import command_line
+from engine.jobs.job import SUMMARY, Job, Result, Watcher
+from engine.metrics.campaign import (
+    AFTER,
+    BEFORE,
+    EXPLOITABILITY,
+    PERPLEXITY,
+    PLAIN_AGREEMENT,
+    PLAIN_SCORE,
+    ROUND_METRICS,
+    Round,
+    best_round,
+)
+from engine.metrics.statistics import Estimate, Metric, paired_difference
+from engine.runtime.session import connect
+from engine.store.run_folder import RunFolder
+from engine.store.schemas import OK
+from envs.core.seeds import derive_seed
+
+FINAL = "final"
+"""Name of the stages that measure the start and the result once more, on dialogues that chose no round."""
+BEFORE_TRAINING = "_before"
+"""Ending of the metrics of the target before any training."""
+DROP = "exploitability_drop"
+
+_COMPARED = {name: metric for name, metric in ROUND_METRICS.items() if name not in (BEFORE, AFTER)}
+_PAIRS = {
+    name + ending: metric._replace(title=metric.title + told)
+    for name, metric in _COMPARED.items()
+    for ending, told in ((BEFORE_TRAINING, ", before"), ("", ""))
+}
+LEGEND = _PAIRS | {
+    DROP: Metric("exploitability lost", "higher: target", "before less after on the same scenarios, mean", main=True),
+}
+UNCHECKED = (
+    "env_runners",
+    "remote_learner",
+    "learner_gpus",
+    "workers",
+    "threads",
+    "save_every",
+    "address",
+    "data_root",
+)
+
+
+def run(config: MinMaxConfig, path: Path, watcher: Watcher) -> Result:
+    """Does what is left of the campaign."""
+    if earlier := MINMAX.finished(config, path, watcher):
+        return earlier
+    _check(config)
+    with (
+        RunFolder.open(path, config, job=MINMAX.name, unchecked=UNCHECKED) as folder,
+        connect(config.address or None, num_cpus=None if config.address else _cpus(config)),
+    ):
+        campaign = Campaign(config, folder, watcher)
+        rounds = campaign.rounds()
+        best = best_round(rounds)
+        metrics = _measured_again(campaign, config, path, rounds, best)
+        _store(campaign, config, path, best)
+        about = {
+            "title": f"{config.target} hardened",
+            "description": f"{len(rounds) - 1} rounds of adversarial training; the target of round {best.number} is the "
+            f"result, measured on {config.dialogues:,} dialogues that chose no round, seed {config.seed}.",
+            "command": command_line(MINMAX, config, path),
+        }
+        folder.write_summary(metrics, about)
+    return MINMAX.result(config, path)
+
+
+def _check(config: MinMaxConfig) -> None:
+    """Finds out before a run is made whether the agents can talk with each other."""
+    named = {f"--{name}": getattr(config, name) for name in ("target", "adversary", "speaker", "partner", "judge")}
+    named = {option: spec for option, spec in named.items() if spec or option == "--target"}
+    for option, spec in named.items():
+        require_checkpoint(spec, option)
+    shared_vocabulary(named)
+
+
+def _cpus(config: MinMaxConfig) -> int:
+    return max(config.env_runners + 1 + config.remote_learner, config.workers, os.cpu_count() or 1)
+
+
+def _measured_again(
+    campaign: Campaign, config: MinMaxConfig, path: Path, rounds: Sequence[Round], best: Round
+) -> dict[str, Estimate]:
+    """Start and result on dialogues that did not choose the result, each against its own best response."""
+    seed = derive_seed(config.seed, FINAL)
+    metrics: dict[str, Estimate] = {}
+    for ending, number in ((BEFORE_TRAINING, 0), ("", best.number)):
+        target = campaign.target(number)
+        attacked = campaign.attack(_stage("attack", ending), campaign.best_response(number), target, seed)
+        plain = campaign.play(_stage("plain", ending), target, seed)
+        metrics |= {
+            EXPLOITABILITY + ending: attacked["advantage"],
+            PLAIN_SCORE + ending: plain["score_target"],
+            PLAIN_AGREEMENT + ending: plain["agreement"],
+            PERPLEXITY + ending: rounds[number].metrics[PERPLEXITY],
+        }
+    before, after = (_advantages(path / _stage("attack", ending)) for ending in (BEFORE_TRAINING, ""))
+    keys = sorted(before.keys() & after.keys())
+    metrics[DROP] = paired_difference([before[key] for key in keys], [after[key] for key in keys])
+    return metrics
+
+
+def _stage(name: str, ending: str) -> str:
+    return f"{FINAL}-{name}{ending.replace('_', '-')}"
+
+
+def _store(campaign: Campaign, config: MinMaxConfig, path: Path, best: Round) -> None:
+    """The result as the campaign's own checkpoint."""
+    from policies.checkpoint import Checkpoint
+    from policies.negotiator.speaker import KIND
+
+    found = Checkpoint.load(require_checkpoint(campaign.target(best.number), "--target"), KIND)
+    origin = {**found.provenance, "campaign_from": config.target, "round": best.number}
+    replace(found, provenance=origin).save(path / CHECKPOINT)
+
+
+def _advantages(path: Path) -> dict[str, float]:
+    rows = RunFolder.load(path).read_rows().to_pylist()
+    return {row["item_key"]: row["points_adversary"] - row["points_target"] for row in rows if row["status"] == OK}
+
+
+def _next_commands(config: MinMaxConfig, path: Path) -> tuple[str, ...]:
+    judge = ["--judge", config.judge] if config.judge else []
+    return (
+        shlex.join(["parley", "report", str(path)]),
+        shlex.join(["parley", "play", str(path)]),
+        shlex.join(["parley", "attack", "table", "--target", str(path), *judge]),
+    )
+
+
+def latest() -> MinMaxConfig:
+    """The latest adversary, trained on from round to round; reward -(S_adv - S_ori) (Cheng et al. 2019, section 6)."""
+    return MinMaxConfig()
+
+
+def population() -> MinMaxConfig:
+    """Fresh best responses, those that win drawn more often, and plain play (Lanctot et al. 2017, Vinyals et al. 2019)."""
+    return MinMaxConfig(adversaries="fresh", opponents=OpponentConfig(sampling="prioritised", partner_share=0.25))
+
+
+def demo() -> MinMaxConfig:
+    """One round with the small agents that parley demo trains."""
+    rule = reinforce.demo().reinforce
+    return replace(
+        population(),
+        target="runs/demo/target",
+        adversary="runs/demo/adversary",
+        rounds=1,
+        budget=rule.dialogues,
+        corpus="embedded",
+        attack=rule,
+        defence=replace(rule, stalling_penalty=reinforce.hardened().reinforce.stalling_penalty),
+    )
+
+
+MINMAX = Job(
+    "minmax",
+    MinMaxConfig,
+    {"cheng2019": latest, "population": population, "demo": demo},
+    run,
+    LEGEND,
+    (CHECKPOINT, SUMMARY),
+    _next_commands,
+    UNCHECKED,
+)
