@@ -15,6 +15,7 @@ Shapes: n rows, T tokens, N tokens of all rows, V words, H language state, S sel
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -33,6 +34,8 @@ DECIDE_ROWS = 128
 """Dialogues decided together: enough for full-speed products, few enough to stay near the processor."""
 SCREEN_ROWS = 512
 """The same for bfloat16, whose products want more rows."""
+CELL_ROWS = 64
+"""Rows whose gates are moved on together, in both directions: few enough for those to stay in the nearest cache."""
 SCORE_TOKENS = 512
 """Tokens whose attention is scored together, for the same reasons."""
 SHAPE_ROWS = 32
@@ -92,42 +95,45 @@ class Tables:
         return step(gates, self.hidden_weight_H3H, self.hidden_bias_3H, states_nH, out_BH=out_nH)
 
     @torch.no_grad()
-    def decide(self, contexts_n6: np.ndarray, tokens_nT: np.ndarray, lengths_n: np.ndarray) -> Tensor:
-        """Item logits (n, 6, 18) of the final choice for whole dialogues; rows in any order."""
-        context_nC, context_gates_n3H = self.encode(contexts_n6)
-        logits = context_nC.new_empty(len(lengths_n), NUM_HEADS, len(ITEM_TOKENS))
-        for group in _groups(lengths_n, DECIDE_ROWS):
-            rows, tokens_N = torch.from_numpy(group.rows).to(self.device), group.take(tokens_nT, self.device)
-            gates, states_NH = context_gates_n3H[rows], context_nC.new_empty(len(tokens_N), self.model.sizes.hidden_language)
-            state = states_NH.new_zeros(len(rows), states_NH.shape[1])
-            for place in group.steps:
-                k = place.stop - place.start
-                state = self.advance(tokens_N[place], gates[:k], state[:k], out_nH=states_NH[place])
-            logits[rows] = self._exact.logits(group, tokens_N, states_NH, context_nC[rows])
-        return logits
+    def decide(
+        self, contexts_n6: np.ndarray, tokens_nT: np.ndarray, lengths_n: np.ndarray, states_MH: Tensor, at_nT: np.ndarray
+    ) -> Tensor:
+        """The final choice of whole dialogues; rows in any order.
+
+        Args:
+            contexts_n6: count and own value of each item in turn.
+            tokens_nT: dialogues from this side's perspective.
+            lengths_n: how many tokens count, at least 1.
+            states_MH: language states, in any order.
+            at_nT: which of them follows each token.
+
+        Returns:
+            Item logits (n, 6, 18).
+        """
+        return self._choose(self._exact, DECIDE_ROWS, contexts_n6, tokens_nT, lengths_n, states_MH, at_nT)
 
     @torch.no_grad()
     def screen(
         self, contexts_n6: np.ndarray, tokens_nT: np.ndarray, lengths_n: np.ndarray, states_MH: Tensor, at_nT: np.ndarray
     ) -> Tensor:
-        """What `decide` returns, nearly, from products in bfloat16.
+        """What `decide` returns, nearly, from products in bfloat16: how far sums of it are off, `speaker.DOUBT` tells."""
+        return self._choose(self._rounded, SCREEN_ROWS, contexts_n6, tokens_nT, lengths_n, states_MH, at_nT)
 
-        Args:
-            contexts_n6: count and own value of each item in turn.
-            tokens_nT: dialogues from this side's perspective.
-            lengths_n: how many tokens count.
-            states_MH: bfloat16 language states, in any order.
-            at_nT: which of them follows each token.
-
-        Returns:
-            Item logits (n, 6, 18) float32. How far their sums are from those of `decide`: `speaker.DOUBT`.
-        """
+    def _choose(
+        self,
+        selection: _Selection,
+        size: int,
+        contexts_n6: np.ndarray,
+        tokens_nT: np.ndarray,
+        lengths_n: np.ndarray,
+        states_MH: Tensor,
+        at_nT: np.ndarray,
+    ) -> Tensor:
         context_nC, _ = self.encode(contexts_n6)
         logits = context_nC.new_empty(len(lengths_n), NUM_HEADS, len(ITEM_TOKENS))
-        for group in _groups(lengths_n, SCREEN_ROWS):
-            rows, tokens_N = torch.from_numpy(group.rows).to(self.device), group.take(tokens_nT, self.device)
-            states_NH = states_MH.index_select(0, group.take(at_nT, self.device))
-            logits[rows] = self._rounded.logits(group, tokens_N, states_NH, context_nC[rows])
+        for group in _groups(lengths_n, size):
+            rows = torch.from_numpy(group.rows).to(self.device)
+            logits[rows] = selection.logits(group, group.take(tokens_nT), states_MH, group.take(at_nT), context_nC[rows])
         return logits
 
 
@@ -154,6 +160,9 @@ def by_step(lengths_n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 class _Group:
     """Dialogues that are decided together, longest first, their tokens step by step.
 
+    The backward direction reads every dialogue from its own last token on, so that it too has the first k rows at a step,
+    as many as the forward one.
+
     Args:
         rows: which dialogues, longest first.
         lengths: their tokens.
@@ -162,13 +171,17 @@ class _Group:
     def __init__(self, rows: np.ndarray, lengths: np.ndarray) -> None:
         self.rows = rows
         self.step, self.row = by_step(lengths)
-        stops = np.searchsorted(self.step, np.arange(lengths[0]), side="right").tolist()
-        self.steps = [slice(start, stop) for start, stop in zip([0, *stops], stops, strict=False)]
-        """Where the tokens of each step stand; they belong to the first rows."""
+        starts = np.searchsorted(self.step, np.arange(lengths[0] + 1))
+        self.counts: list[int] = np.diff(starts).tolist()
+        """Rows that have a token at each step."""
+        self.mirror = starts[lengths[self.row] - 1 - self.step] + self.row
+        """The token that stands as far from its row's end as this one (N,) from the start."""
+        self.places = np.where(self.step > 0, len(rows) + starts[self.step - 1] + self.row, self.row)
+        """Of `_Recurrence` (N,)."""
 
-    def take(self, values_nT: np.ndarray, device: torch.device) -> Tensor:
+    def take(self, values_nT: np.ndarray) -> np.ndarray:
         """The values (N,) that belong to the group's tokens."""
-        return torch.from_numpy(values_nT[self.rows[self.row], self.step]).to(device)
+        return values_nT[self.rows[self.row], self.step]
 
 
 def _groups(lengths_n: np.ndarray, size: int) -> Iterator[_Group]:
@@ -187,75 +200,112 @@ class _Selection:
 
     def __init__(self, model: Negotiator, forward: Direction, backward: Direction, dtype: torch.dtype) -> None:
         self._model = model
-        self._forward, self._backward = _Recurrence(forward, dtype), _Recurrence(backward, dtype)
+        self._recurrence = _Recurrence(forward, backward, dtype)
         self._attention_weight = model.attention_hidden.weight.t().to(dtype).contiguous()
         self._attention_bias = model.attention_hidden.bias.to(dtype)
 
-    def logits(self, group: _Group, tokens_N: Tensor, states_NH: Tensor, context_nC: Tensor) -> Tensor:
-        """Item logits (n, 6, 18) from the tokens and the language states after them."""
-        width = self._model.sizes.hidden_selection
-        # What stands past the last token is never read; it spares the scores a shape of their own.
-        outputs_N2S = states_NH.new_empty(_rounded_up(len(states_NH), SCORE_TOKENS), 2 * width)
-        self._forward.run(tokens_N, states_NH, group.steps, outputs_N2S[:, :width])
-        self._backward.run(tokens_N, states_NH, group.steps[::-1], outputs_N2S[:, width:])
-        scores_N = torch.cat([self._scores(part_N2S) for part_N2S in outputs_N2S.split(SCORE_TOKENS)])
-        scores_Tn = context_nC.new_full((len(group.steps), len(group.rows)), -torch.inf)
-        for t, place in enumerate(group.steps):
-            scores_Tn[t, : place.stop - place.start] = scores_N[place]
-        weights_Tn1 = scores_Tn.softmax(0).unsqueeze(2)
-        attended_n2S = context_nC.new_zeros(len(group.rows), 2 * width)
-        for t, place in enumerate(group.steps):
-            k = place.stop - place.start
-            attended_n2S[:k].addcmul_(outputs_N2S[place].float(), weights_Tn1[t, :k])
-        encoded = torch.tanh(self._model.selection_encoder(torch.cat([attended_n2S, context_nC], dim=1)))
+    def logits(self, group: _Group, tokens_N: np.ndarray, states_MH: Tensor, at_N: np.ndarray, context_nC: Tensor) -> Tensor:
+        """Item logits (n, 6, 18) from the tokens and the language states after them, which stand `at_N` in `states_MH`."""
+        device, count, rows = context_nC.device, len(tokens_N), len(group.rows)
+        outputs_2NS = self._recurrence.run(group, tokens_N, states_MH, at_N)
+        step, row, mirror = (torch.from_numpy(part).to(device) for part in (group.step, group.row, group.mirror))
+        scores_Tn = context_nC.new_full((len(group.counts), rows), -torch.inf)
+        scores_Tn[step, row] = self._scores(outputs_2NS, mirror)
+        weights_N = scores_Tn.softmax(0)[step, row]
+        weights_2N1 = torch.stack([weights_N, weights_N[mirror]]).unsqueeze(2)
+        attended_2nS = context_nC.new_zeros(2, rows, outputs_2NS.shape[2])
+        parts = zip(outputs_2NS[:, :count].split(group.counts, 1), weights_2N1.split(group.counts, 1), strict=True)
+        for k, (outputs, weights) in zip(group.counts, parts, strict=True):
+            attended_2nS[:, :k].addcmul_(outputs.float(), weights)
+        encoded = torch.tanh(self._model.selection_encoder(torch.cat([*attended_2nS, context_nC], dim=1)))
         return self._model.selection_heads(encoded).unflatten(1, (NUM_HEADS, len(ITEM_TOKENS)))
 
-    def _scores(self, outputs_N2S: Tensor) -> Tensor:
-        hidden = torch.addmm(self._attention_bias, outputs_N2S, self._attention_weight).float().tanh_()
-        return self._model.attention_score(hidden).squeeze(1)
+    def _scores(self, outputs_2NS: Tensor, mirror_N: Tensor) -> Tensor:
+        """Attention scores (N,) in the forward direction's order."""
+        width, scores = outputs_2NS.shape[2], []
+        both = outputs_2NS.new_empty(SCORE_TOKENS, 2 * width)
+        for start, mirror in zip(range(0, len(mirror_N), SCORE_TOKENS), mirror_N.split(SCORE_TOKENS), strict=True):
+            both[:, :width] = outputs_2NS[0, start : start + SCORE_TOKENS]
+            both[: len(mirror), width:] = outputs_2NS[1].index_select(0, mirror)
+            hidden = torch.addmm(self._attention_bias, both, self._attention_weight).float().tanh_()
+            scores.append(self._model.attention_score(hidden).squeeze(1))
+        return torch.cat(scores)[: len(mirror_N)]
 
 
 class _Recurrence:
-    """One direction of the selection GRU; reset and update gates are one product with input and state side by side."""
+    """The selection GRU, both directions at a time.
 
-    def __init__(self, direction: Direction, dtype: torch.dtype) -> None:
-        both = 2 * direction.hidden_weight.shape[0]
-        shared = torch.zeros_like(direction.bias)
-        shared[:both] = direction.bias[:both]
-        words = direction.word_gates + shared
-        self._gate_words, self._new_words = (part.to(dtype).contiguous() for part in (words[:, :both], words[:, both:]))
-        weight = torch.cat([direction.state_weight, direction.hidden_weight]).to(dtype)
-        self._gate_weight = weight[:, :both].contiguous()
-        self._new_weight = direction.state_weight[:, both:].to(dtype).contiguous()
-        self._hidden_weight = direction.hidden_weight[:, both:].to(dtype).contiguous()
-        self._hidden_bias = direction.bias[both:].to(dtype)
-        self._shape_rows = SHAPE_ROWS if dtype == torch.bfloat16 else 1
+    Each token has a place where the row's state before it and what is read at it stand side by side, so that a step's
+    products have one left side. The state after it is written to the place of the row's next token; after the last one,
+    to a place of nobody's. Reset gate, update gate, hidden product and input product of the candidate stand side by side
+    too (4S).
 
-    def run(self, tokens_N: Tensor, inputs_NH: Tensor, steps: list[slice], out_NS: Tensor) -> None:
-        """Writes the output of every token; `steps` in the order in which they are taken.
+    Shapes: P places, I state and input side by side.
+    """
 
-        A row's state is zero until the direction reaches it, and rests where the direction has left it.
+    def __init__(self, forward: Direction, backward: Direction, dtype: torch.dtype) -> None:
+        both = (forward, backward)
+        self._width = width = len(forward.hidden_weight)
+        self._num_words = len(forward.word_gates)
+        gates, hidden, new = slice(0, 2 * width), slice(2 * width, 3 * width), slice(3 * width, 4 * width)
+        words_2V4S = torch.stack([F.pad(part.word_gates + part.bias, (0, width)) for part in both])
+        weight_2I4S = torch.stack([F.pad(torch.cat([part.hidden_weight, part.state_weight]), (0, width)) for part in both])
+        for d, part in enumerate(both):
+            words_2V4S[d, :, hidden] = part.bias[2 * width :]
+            words_2V4S[d, :, new] = part.word_gates[:, 2 * width :]
+            weight_2I4S[d, width:, hidden] = 0
+            weight_2I4S[d, width:, new] = part.state_weight[:, 2 * width :]
+        self._words = words_2V4S.flatten(0, 1).to(dtype)
+        self._rounds = dtype == torch.bfloat16
+        everything, state, read = slice(0, weight_2I4S.shape[1]), slice(0, width), slice(width, weight_2I4S.shape[1])
+        # In bfloat16 a call costs more than the products with zero that one for all columns has.
+        parts = [(everything, slice(0, 4 * width))] if self._rounds else [(everything, gates), (state, hidden), (read, new)]
+        self._products = [(rows, columns, weight_2I4S[:, rows, columns].to(dtype).contiguous()) for rows, columns in parts]
+        # Kept between calls: so much fresh memory would cost more than what is done in it.
+        self._joined_2PI = weight_2I4S.new_empty(2, 0, weight_2I4S.shape[1], dtype=dtype)
+
+    def run(self, group: _Group, tokens_N: np.ndarray, states_MH: Tensor, at_N: np.ndarray) -> Tensor:
+        """The outputs (2, N', S) of both directions, each in its own order, until the next call.
+
+        What stands past N is anything.
         """
-        rows = max(place.stop - place.start for place in (steps[0], steps[-1]))
-        inputs, width = inputs_NH.shape[1], out_NS.shape[1]
-        most = _rounded_up(rows, self._shape_rows)
-        joined_nI = inputs_NH.new_zeros(most, inputs + width)
-        gates_n2S, news_nS = inputs_NH.new_zeros(most, 2 * width), inputs_NH.new_zeros(most, width)
-        state_nS = torch.zeros(rows, width, device=inputs_NH.device)
-        for place in steps:
-            k = place.stop - place.start
-            shape = _rounded_up(k, self._shape_rows)
-            tokens, joined, state = tokens_N[place], joined_nI[:shape], state_nS[:k]
-            joined[:k, :inputs] = inputs_NH[place]
-            torch.index_select(self._gate_words, 0, tokens, out=gates_n2S[:k])
-            torch.index_select(self._new_words, 0, tokens, out=news_nS[:k])
-            gate = gates_n2S[:shape].addmm_(joined, self._gate_weight)[:k].float().sigmoid_()
-            hidden = torch.addmm(self._hidden_bias, joined[:, inputs:], self._hidden_weight)[:k].float()
-            new = news_nS[:shape].addmm_(joined[:, :inputs], self._new_weight)[:k].float()
-            new.addcmul_(gate[:, :width], hidden).tanh_()
-            torch.lerp(new, state, gate[:, width:], out=state)
-            joined[:k, inputs:] = state
-            out_NS[place] = joined[:k, inputs:]
+        device, rows, width = states_MH.device, len(group.rows), self._width
+        shape_rows = SHAPE_ROWS if self._rounds else 1
+        # What stands past the last token is never used; it spares scores and last steps a shape of their own.
+        places = rows + _rounded_up(len(tokens_N) + shape_rows, SCORE_TOKENS)
+        tokens_2P, at_2P = np.zeros((2, 2, places), dtype=np.int64)
+        tokens_2P[:, group.places] = tokens_N, self._num_words + tokens_N[group.mirror]
+        at_2P[:, group.places] = at_N, at_N[group.mirror]
+        joined_2PI = self._room(places)
+        for joined, at in zip(joined_2PI, torch.from_numpy(at_2P).to(device), strict=True):
+            joined[:, width:] = states_MH.index_select(0, at)
+        joined_2PI[:, :rows, :width] = 0
+        gates = joined_2PI.new_empty(2 * _rounded_up(rows, shape_rows), 4 * width)
+        state_2nS = torch.zeros(2, rows, width, device=device)
+        exact = state_2nS.new_empty(2, CELL_ROWS, 4 * width)
+        shapes = [_rounded_up(k, shape_rows) for k in group.counts]
+        begins = [0, *itertools.accumulate(group.counts[:-1], initial=rows)]
+        tokens = np.concatenate([tokens_2P[:, at : at + shape].ravel() for at, shape in zip(begins, shapes, strict=False)])
+        words = torch.from_numpy(tokens).to(device).split([2 * shape for shape in shapes])
+        for k, shape, begin, after, word in zip(group.counts, shapes, begins, begins[1:], words, strict=False):
+            torch.index_select(self._words, 0, word, out=gates[: 2 * shape])
+            step, before = gates[: 2 * shape].view(2, shape, 4 * width), joined_2PI[:, begin : begin + shape]
+            for inputs, columns, weight in self._products:
+                step[..., columns].baddbmm_(before[..., inputs], weight)
+            for low in range(0, k, CELL_ROWS):
+                high = min(k, low + CELL_ROWS)
+                state, gate = state_2nS[:, low:high], exact[:, : high - low].copy_(step[:, low:high])
+                reset, update = gate[..., : 2 * width].sigmoid_().split(width, 2)
+                inner, new = gate[..., 2 * width :].split(width, 2)
+                torch.lerp(new.addcmul_(reset, inner).tanh_(), state, update, out=state)
+                joined_2PI[:, after + low : after + high, :width] = state
+        return joined_2PI[:, rows:, :width]
+
+    def _room(self, places: int) -> Tensor:
+        if self._joined_2PI.shape[1] < places:
+            # Kernels are made for distances too: by powers of two there are few of them.
+            self._joined_2PI = self._joined_2PI.new_empty(2, 1 << (places - 1).bit_length(), self._joined_2PI.shape[2])
+        return self._joined_2PI[:, :places]
 
 
 def _rounded_up(number: int, unit: int) -> int:

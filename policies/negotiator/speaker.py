@@ -36,6 +36,9 @@ reinforced) bfloat16 moved a selection against the best by at most 0.005, one wi
 changed a choice only where the second was less than 0.0012 behind. A network that is seen to move by more than half of
 `DOUBT` is not screened."""
 
+KEPT_TOKENS = 64
+"""Language states for which a session has room at first, a dialogue."""
+
 
 class NegotiatorAgent:
     """An `Agent` that speaks through a trained `Negotiator`.
@@ -135,7 +138,7 @@ class NegotiatorSession:
         size, hidden = len(view), agent.model.sizes.hidden_language
         self._states = context_BC.new_zeros(size, hidden)
         self._num_read = np.zeros(size, dtype=np.int64)
-        self._kept: list[Tensor] = []
+        self._kept = context_BC.new_empty(size * KEPT_TOKENS, hidden)
         self._num_kept = 0
         self._kept_at = np.empty((size, view.rules.max_tokens), dtype=np.int64)
 
@@ -159,21 +162,23 @@ class NegotiatorSession:
         """The legal selection with the largest sum of head logits in each of the ended dialogues `rows`."""
         view = self._view
         contexts, tokens, lengths = view.contexts[rows], view.tokens[rows], view.num_tokens[rows]
-        if not self._tables.can_screen:
-            return best_selection(self._tables.decide(contexts, tokens, lengths), contexts)
         self._catch_up(rows)
-        logits_n6K = self._tables.screen(contexts, tokens, lengths, torch.cat(self._kept), self._kept_at[rows])
+        kept_at = self._kept_at[rows]
+        if not self._tables.can_screen:
+            return best_selection(self._tables.decide(contexts, tokens, lengths, self._kept, kept_at), contexts)
+        logits_n6K = self._tables.screen(contexts, tokens, lengths, self._kept, kept_at)
         nearly = shortfalls(selection_scores(logits_n6K, contexts))
         chosen = nearly.argmin(1).cpu().numpy()
         second = nearly.topk(2, largest=False).values[:, 1]
         # What is not a number is behind nothing, so that float32 decides on it too.
         doubtful = ~(second > DOUBT)
         left = np.flatnonzero(doubtful.cpu().numpy())
-        exactly = selection_scores(self._tables.decide(contexts[left], tokens[left], lengths[left]), contexts[left])
+        exactly_n6K = self._tables.decide(contexts[left], tokens[left], lengths[left], self._kept, kept_at[left])
+        exactly = selection_scores(exactly_n6K, contexts[left])
         chosen[left] = exactly.argmax(1).cpu().numpy()
         moved = (nearly[doubtful] - shortfalls(exactly)).abs().nan_to_num(0)
         if bool((moved > DOUBT / 2).any()):
-            return best_selection(self._tables.decide(contexts, tokens, lengths), contexts)
+            return best_selection(self._tables.decide(contexts, tokens, lengths, self._kept, kept_at), contexts)
         return chosen
 
     def _catch_up(self, rows: np.ndarray) -> None:
@@ -200,11 +205,12 @@ class NegotiatorSession:
     def _keep(self, rows: np.ndarray, starts: np.ndarray, counts: np.ndarray, trace: list[Tensor]) -> None:
         """Notes that `counts` more tokens have been read in each of `rows`, and the language states after them."""
         self._num_read[rows] = starts + counts
-        if self._tables.can_screen:
-            time, row = by_step(counts)
-            self._kept_at[rows[row], starts[row] + time] = self._num_kept + np.arange(len(time))
-            self._kept.append(torch.cat(trace).bfloat16())
-            self._num_kept += len(time)
+        time, row = by_step(counts)
+        first, self._num_kept = self._num_kept, self._num_kept + len(time)
+        self._kept_at[rows[row], starts[row] + time] = np.arange(first, self._num_kept)
+        while len(self._kept) < self._num_kept:
+            self._kept = torch.cat([self._kept, torch.empty_like(self._kept)])
+        torch.cat(trace, out=self._kept[first : self._num_kept])
 
 
 def best_selection(logits_n6K: Tensor, contexts_n6: np.ndarray) -> np.ndarray:

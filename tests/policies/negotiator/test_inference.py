@@ -14,9 +14,32 @@ from policies.negotiator.settings import NegotiatorSizes
 from tests.policies.negotiator.made_up import TINY, VOCABULARY, MadeUp, dialogues, negotiator
 
 
+def read(tables: Tables, contexts: np.ndarray, tokens: np.ndarray, lengths: np.ndarray) -> tuple[torch.Tensor, np.ndarray]:
+    """Language states read one token at a time and kept in an order of their own, and where each is."""
+    _, gates = tables.encode(contexts)
+    state, states = torch.zeros(len(lengths), tables.model.sizes.hidden_language), []
+    for t in range(tokens.shape[1]):
+        state = tables.advance(torch.from_numpy(tokens[:, t].copy()), gates, state)
+        states.append(state)
+    order = np.random.default_rng(0).permutation(tokens.size)
+    at = np.empty(tokens.size, dtype=np.int64)
+    at[order] = np.arange(tokens.size)
+    # The states past each end belong to nobody; they must not be read.
+    ended = np.arange(tokens.shape[1])[:, None] >= lengths
+    kept = torch.stack(states).masked_fill(torch.from_numpy(ended).unsqueeze(2), torch.nan).flatten(0, 1)[order]
+    return kept, np.ascontiguousarray(at.reshape(ended.shape).T)
+
+
+@torch.no_grad()
 def decided(tables: Tables, made: MadeUp, indices: np.ndarray) -> torch.Tensor:
-    batch = make_batch(made, indices)
-    return tables.decide(made.contexts[indices], batch.tokens_BT.numpy(), made.lengths[indices])
+    contexts, tokens, lengths = made.contexts[indices], make_batch(made, indices).tokens_BT.numpy(), made.lengths[indices]
+    return tables.decide(contexts, tokens, lengths, *read(tables, contexts, tokens, lengths))
+
+
+@torch.no_grad()
+def screened(tables: Tables, made: MadeUp, indices: np.ndarray) -> torch.Tensor:
+    contexts, tokens, lengths = made.contexts[indices], make_batch(made, indices).tokens_BT.numpy(), made.lengths[indices]
+    return tables.screen(contexts, tokens, lengths, *read(tables, contexts, tokens, lengths))
 
 
 @pytest.mark.parametrize("size", [1, 7, 300])
@@ -36,24 +59,6 @@ def test_the_final_choice_does_not_depend_on_order_or_companions() -> None:
     torch.testing.assert_close(decided(tables, made, order), together[torch.from_numpy(order)], rtol=1e-4, atol=1e-5)
     for i in range(40):
         torch.testing.assert_close(decided(tables, made, np.array([i]))[0], together[i], rtol=1e-4, atol=1e-5)
-
-
-def screened(tables: Tables, made: MadeUp, indices: np.ndarray) -> torch.Tensor:
-    """The choice in bfloat16, from language states read one token at a time and kept in an order of their own."""
-    lengths, tokens = made.lengths[indices], make_batch(made, indices).tokens_BT.numpy()
-    _, gates = tables.encode(made.contexts[indices])
-    state, states = torch.zeros(len(indices), tables.model.sizes.hidden_language), []
-    for t in range(tokens.shape[1]):
-        state = tables.advance(torch.from_numpy(tokens[:, t]), gates, state)
-        states.append(state)
-    order = np.random.default_rng(0).permutation(tokens.size)
-    at = np.empty(tokens.size, dtype=np.int64)
-    at[order] = np.arange(tokens.size)
-    # The states past each end belong to nobody; they must not be read.
-    ended = np.arange(tokens.shape[1])[:, None] >= lengths
-    kept = torch.stack(states).masked_fill(torch.from_numpy(ended).unsqueeze(2), torch.nan).flatten(0, 1)[order]
-    at_nT = np.ascontiguousarray(at.reshape(ended.shape).T)
-    return tables.screen(made.contexts[indices], tokens, lengths, kept.bfloat16(), at_nT)
 
 
 @pytest.mark.parametrize("size", [1, 7, SCREEN_ROWS + 50])
@@ -81,8 +86,17 @@ def test_what_stands_after_the_end_is_never_read() -> None:
     tokens = make_batch(made, indices).tokens_BT.numpy()
     garbage = np.where(tokens == PAD_ID, 7, tokens)
     garbage = np.concatenate([garbage, np.full((5, 3), 9)], axis=1)
-    found = tables.decide(made.contexts, garbage, made.lengths)
+    with torch.no_grad():
+        found = tables.decide(made.contexts, garbage, made.lengths, *read(tables, made.contexts, garbage, made.lengths))
     assert torch.equal(found, decided(tables, made, indices))
+
+
+def test_what_one_batch_leaves_behind_does_not_show_in_the_next() -> None:
+    tables, made = Tables(negotiator()), dialogues(40, max_turns=6)
+    for form in (decided, screened):
+        first = form(tables, made, np.arange(5))
+        form(tables, made, np.arange(40))
+        assert torch.equal(form(tables, made, np.arange(5)), first)
 
 
 def test_step_by_step_the_log_probabilities_are_those_of_the_whole_pass() -> None:

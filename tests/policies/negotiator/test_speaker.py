@@ -251,9 +251,11 @@ class Recorder(Tables):
 
     num_decided = 0
 
-    def decide(self, contexts_n6: np.ndarray, tokens_nT: np.ndarray, lengths_n: np.ndarray) -> Tensor:
+    def decide(
+        self, contexts_n6: np.ndarray, tokens_nT: np.ndarray, lengths_n: np.ndarray, states_MH: Tensor, at_nT: np.ndarray
+    ) -> Tensor:
         self.num_decided += len(lengths_n)
-        return super().decide(contexts_n6, tokens_nT, lengths_n)
+        return super().decide(contexts_n6, tokens_nT, lengths_n, states_MH, at_nT)
 
 
 def recorded(weights: float, size: int, can_screen: bool) -> tuple[NegotiationGame, int]:
