@@ -325,7 +325,7 @@ class _Search:
         dialogues = torch.from_numpy(edits.dialogues).to(states.device)
         gates = self.prefixes.context_gates_n3H[dialogues[rows]]
         draws = self._draws[edits.dialogues, :count].reshape(-1, REPLY_WORDS)
-        words, lengths, _ = self.target.sample(states[rows], gates, draws)
+        words, lengths = self.target.sample(states[rows], gates, draws)
         said, widths = words.cpu().numpy(), lengths.cpu().numpy()
         suffixes = np.full((len(said), 1 + REPLY_WORDS + 2), PAD_ID, dtype=np.int64)
         suffixes[:, 0] = self.vocabulary.you_id

@@ -223,7 +223,7 @@ class _Selection:
     def _scores(self, outputs_2NS: Tensor, mirror_N: Tensor) -> Tensor:
         """Attention scores (N,) in the forward direction's order."""
         width, scores = outputs_2NS.shape[2], []
-        both = outputs_2NS.new_empty(SCORE_TOKENS, 2 * width)
+        both = outputs_2NS.new_zeros(SCORE_TOKENS, 2 * width)
         for start, mirror in zip(range(0, len(mirror_N), SCORE_TOKENS), mirror_N.split(SCORE_TOKENS), strict=True):
             both[:, :width] = outputs_2NS[0, start : start + SCORE_TOKENS]
             both[: len(mirror), width:] = outputs_2NS[1].index_select(0, mirror)
@@ -273,7 +273,8 @@ class _Recurrence:
         shape_rows = SHAPE_ROWS if self._rounds else 1
         # What stands past the last token is never used; it spares scores and last steps a shape of their own.
         places = rows + _rounded_up(len(tokens_N) + shape_rows, SCORE_TOKENS)
-        tokens_2P, at_2P = np.zeros((2, 2, places), dtype=np.int64)
+        # Products may pair the end of one row with the start of the next, times zero: what stands there must be finite.
+        tokens_2P, at_2P = np.zeros((2, places), dtype=np.int64), np.full((2, places), at_N[0])
         tokens_2P[:, group.places] = tokens_N, self._num_words + tokens_N[group.mirror]
         at_2P[:, group.places] = at_N, at_N[group.mirror]
         joined_2PI = self._room(places)
@@ -304,7 +305,7 @@ class _Recurrence:
     def _room(self, places: int) -> Tensor:
         if self._joined_2PI.shape[1] < places:
             # Kernels are made for distances too: by powers of two there are few of them.
-            self._joined_2PI = self._joined_2PI.new_empty(2, 1 << (places - 1).bit_length(), self._joined_2PI.shape[2])
+            self._joined_2PI = self._joined_2PI.new_zeros(2, 1 << (places - 1).bit_length(), self._joined_2PI.shape[2])
         return self._joined_2PI[:, :places]
 
 

@@ -82,7 +82,7 @@ class NegotiatorAgent:
         context_gates_n3H: Tensor,
         draws_nL: np.ndarray | Tensor,
         trace: list[Tensor] | None = None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor]:
         """Samples an utterance for each of n speakers, one word per draw at most.
 
         Args:
@@ -92,39 +92,33 @@ class NegotiatorAgent:
             trace: is given, place by place, the language states (k, H) of the k rows that said a word there.
 
         Returns:
-            Token ids (n, L) int64 padded with `<eos>`, how many of them were said (n,) int64 with the ending one counted,
-            and the language states (n, H) after the last of them.
+            Token ids (n, L) int64 padded with `<eos>`, and how many of them were said (n,) int64 with the ending one counted.
         """
         device, (count, width) = states_nH.device, draws_nL.shape
         # The largest number below 1 in float32, where a draw would round up to 1 and fall off the end.
         draws_Ln = torch.as_tensor(draws_nL).clamp(max=1 - 2.0**-24).to(device, torch.float32).t().contiguous()
-        tokens_nL = torch.full((count, width), EOS_ID, device=device)
-        lengths = torch.full((count,), width, device=device)
-        last_nH = torch.empty_like(states_nH)
+        tokens_Ln = torch.full((width, count), EOS_ID, device=device)
         active, states, gates = torch.arange(count, device=device), states_nH, context_gates_n3H
-        for position in range(width):
-            words = self._words(states, draws_Ln[position, active])
-            tokens_nL[active, position] = words
+        for draws_n, tokens_n in zip(draws_Ln, tokens_Ln, strict=True):
+            words = self._words(states, draws_n.index_select(0, active))
+            tokens_n.index_copy_(0, active, words)
             states = self.tables.advance(words, gates, states)
             if trace is not None:
                 trace.append(states)
-            ends = (words == EOS_ID) | (words == SELECTION_ID)
-            if bool(ends.any()):
-                ended, going = ends.nonzero().squeeze(1), (~ends).nonzero().squeeze(1)
-                lengths[active[ended]] = position + 1
-                last_nH[active[ended]] = states.index_select(0, ended)
+            going = ((words != EOS_ID) & (words != SELECTION_ID)).nonzero().squeeze(1)
+            if len(going) < len(active):
                 active, states, gates = (kept.index_select(0, going) for kept in (active, states, gates))
                 if not len(active):
                     break
-        last_nH[active] = states
-        return tokens_nL, lengths, last_nH
+        ends_Ln = (tokens_Ln == EOS_ID) | (tokens_Ln == SELECTION_ID)
+        # A row that has no end among its words counts as many as there are.
+        return tokens_Ln.t(), (ends_Ln.cumsum(0) == 0).sum(0).add_(1).clamp_(max=width)
 
     def _words(self, states_nH: Tensor, draws_n: Tensor) -> Tensor:
         logits_nV = torch.addmm(self.word_bias_V, states_nH, self.word_weight_HV)
         if self.temperature == 0:
             return logits_nV.argmax(1)
-        weights = logits_nV.sub_(logits_nV.amax(1, keepdim=True)).exp_()
-        cumulative = weights.cumsum(1)
+        cumulative = logits_nV.softmax(1).cumsum(1)
         return torch.searchsorted(cumulative, (draws_n * cumulative[:, -1]).unsqueeze(1), right=True).squeeze(1)
 
 
@@ -136,23 +130,23 @@ class NegotiatorSession:
         self._agent, self._view, self._tables = agent, view, agent.tables
         context_BC, self._context_gates = agent.tables.encode(np.ascontiguousarray(view.contexts))
         size, hidden = len(view), agent.model.sizes.hidden_language
-        self._states = context_BC.new_zeros(size, hidden)
         self._num_read = np.zeros(size, dtype=np.int64)
-        self._kept = context_BC.new_empty(size * KEPT_TOKENS, hidden)
-        self._num_kept = 0
-        self._kept_at = np.empty((size, view.rules.max_tokens), dtype=np.int64)
+        # The first is the state before any token.
+        self._kept = context_BC.new_empty(1 + size * KEPT_TOKENS, hidden)
+        self._kept[0] = 0
+        self._num_kept = 1
+        self._kept_at = np.zeros((size, 1 + view.rules.max_tokens), dtype=np.int64)
 
     @torch.no_grad()
     def speak(self, rows: np.ndarray) -> Utterances:
         """Reads what is new in the dialogues `rows`, then samples an utterance for each."""
         self._catch_up(rows)
         view, start = self._view, self._view.num_tokens[rows]
-        index = torch.from_numpy(rows).to(self._states.device)
-        gates, states = self._context_gates.index_select(0, index), self._states.index_select(0, index)
-        states = self._tables.advance(torch.full_like(index, view.vocabulary.you_id), gates, states)
+        gates, states = self._at(rows)
+        states = self._tables.advance(torch.full((len(rows),), view.vocabulary.you_id, device=states.device), gates, states)
         trace = [states]
         draws_nL = view.uniforms[rows[:, None], start[:, None] + 1 + np.arange(view.rules.max_words)]
-        tokens_nL, lengths_n, self._states[index] = self._agent.sample(states, gates, draws_nL, trace)
+        tokens_nL, lengths_n = self._agent.sample(states, gates, draws_nL, trace)
         spoken = lengths_n.cpu().numpy()
         self._keep(rows, start, 1 + spoken, trace)
         return Utterances(tokens_nL.cpu().numpy(), spoken)
@@ -163,7 +157,7 @@ class NegotiatorSession:
         view = self._view
         contexts, tokens, lengths = view.contexts[rows], view.tokens[rows], view.num_tokens[rows]
         self._catch_up(rows)
-        kept_at = self._kept_at[rows]
+        kept_at = self._kept_at[rows, 1:]
         if not self._tables.can_screen:
             return best_selection(self._tables.decide(contexts, tokens, lengths, self._kept, kept_at), contexts)
         logits_n6K = self._tables.screen(contexts, tokens, lengths, self._kept, kept_at)
@@ -191,23 +185,27 @@ class NegotiatorSession:
         missing = self._view.num_tokens[order] - starts
         steps = int(missing[0])
         reach = np.minimum(starts[:, None] + np.arange(steps), self._view.rules.max_tokens - 1)
-        tokens_Tn = torch.from_numpy(np.ascontiguousarray(self._view.tokens[order[:, None], reach].T)).to(self._states.device)
-        index = torch.from_numpy(order).to(self._states.device)
-        gates, states = self._context_gates.index_select(0, index), self._states.index_select(0, index)
+        tokens_Tn = torch.from_numpy(np.ascontiguousarray(self._view.tokens[order[:, None], reach].T)).to(self._kept.device)
+        gates, states = self._at(order)
         trace = []
         for t in range(steps):
             k = int(np.searchsorted(-missing, -t, side="left"))
-            trace.append(self._tables.advance(tokens_Tn[t, :k], gates[:k], states[:k]))
-            states[:k] = trace[-1]
-        self._states[index] = states
+            states = self._tables.advance(tokens_Tn[t, :k], gates[:k], states[:k])
+            trace.append(states)
         self._keep(order, starts, missing, trace)
+
+    def _at(self, rows: np.ndarray) -> tuple[Tensor, Tensor]:
+        """The context's gates (n, 3H) and the language states (n, H) that the reading of `rows` has come to."""
+        places = torch.from_numpy(self._kept_at[rows, self._num_read[rows]]).to(self._kept.device)
+        index = torch.from_numpy(rows).to(places.device)
+        return self._context_gates.index_select(0, index), self._kept.index_select(0, places)
 
     def _keep(self, rows: np.ndarray, starts: np.ndarray, counts: np.ndarray, trace: list[Tensor]) -> None:
         """Notes that `counts` more tokens have been read in each of `rows`, and the language states after them."""
         self._num_read[rows] = starts + counts
         time, row = by_step(counts)
         first, self._num_kept = self._num_kept, self._num_kept + len(time)
-        self._kept_at[rows[row], starts[row] + time] = np.arange(first, self._num_kept)
+        self._kept_at[rows[row], starts[row] + 1 + time] = np.arange(first, self._num_kept)
         while len(self._kept) < self._num_kept:
             self._kept = torch.cat([self._kept, torch.empty_like(self._kept)])
         torch.cat(trace, out=self._kept[first : self._num_kept])

@@ -310,14 +310,13 @@ def test_sampling_tells_every_state_that_it_passed_through() -> None:
     start = torch.randn(size, TINY.hidden_language, generator=torch.Generator().manual_seed(0))
     draws = np.random.default_rng(0).random((size, width))
     trace: list[Tensor] = []
-    tokens, lengths, last = agent.sample(start, gates, draws, trace)
+    tokens, lengths = agent.sample(start, gates, draws, trace)
     assert tokens.shape == (size, width)
     assert len(set(lengths.tolist())) > 1
     state = start
     for t in range(int(lengths.max())):
         state = agent.tables.advance(tokens[:, t], gates, state)
         torch.testing.assert_close(trace[t], state[lengths > t])
-        torch.testing.assert_close(last[lengths == t + 1], state[lengths == t + 1])
     assert len(trace) == int(lengths.max())
     for words, length in zip(tokens.tolist(), lengths.tolist(), strict=True):
         assert words[length:] == [EOS_ID] * (width - length)
