@@ -32,8 +32,8 @@ from policies.negotiator.model import NUM_HEADS, Negotiator
 
 DECIDE_ROWS = 128
 """Dialogues decided together: enough for full-speed products, few enough to stay near the processor."""
-SCREEN_ROWS = 512
-"""The same for bfloat16, whose products want more rows."""
+SCREEN_ROWS = 1024
+"""The same for bfloat16, whose products want more rows, and whose steps with few rows cost nearly as much as full ones."""
 CELL_ROWS = 64
 """Rows whose gates are moved on together, in both directions: few enough for those to stay in the nearest cache."""
 SCORE_TOKENS = 512

@@ -32,7 +32,7 @@ KIND = "negotiator"
 DOUBT = 0.01
 """How far behind the best, as a share of the distance from best to worst, the second best selection of a choice screened in
 bfloat16 may be for the choice to be made again in float32. On 20,000 dialogues of each of four networks (supervised and
-reinforced) bfloat16 moved a selection against the best by at most 0.005, one within 0.05 of it by at most 0.0032, and
+reinforced) bfloat16 moved a selection against the best by at most 0.005, one within 0.05 of it by at most 0.0038, and
 changed a choice only where the second was less than 0.0012 behind. A network that is seen to move by more than half of
 `DOUBT` is not screened."""
 
