@@ -137,7 +137,8 @@ class _Search:
             going = []
             for row in verdicts.best(edits.dialogues).tolist():
                 d, position, word = (int(x[row]) for x in (edits.dialogues, edits.positions, edits.words))
-                if verdicts.key(row) < keys[d]:
+                # A word in its own place gains nothing but rounding.
+                if verdicts.key(row) < keys[d] and word != self.sentences[d, position]:
                     keys[d] = verdicts.key(row)
                     self.sentences[d, position] = word
                     steps[d].append(self.step(verdicts, row, d, position, word))

@@ -12,6 +12,7 @@ Shapes: n prefixes, P longest prefix, r endings, T longest ending, H language st
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,7 +66,6 @@ class Prefixes:
     @torch.no_grad()
     def __init__(self, tables: Tables, contexts_n6: np.ndarray, tokens_nP: np.ndarray, lengths_n: np.ndarray) -> None:
         self._tables, self._model = tables, tables.model
-        self._lengths = lengths_n
         self.context_nC, self.context_gates_n3H = tables.encode(np.ascontiguousarray(contexts_n6))
         sizes = self._model.sizes
         rows, places = len(lengths_n), int(lengths_n.max())
@@ -89,8 +89,8 @@ class Prefixes:
     @torch.no_grad()
     def states(self, endings: Endings) -> Tensor:
         """Language states (r, H) after each ending."""
-        order, chunks = self._chunks(endings, ROWS[torch.float32])
-        return _restored([self._read(endings[rows])[0] for rows in chunks], order)
+        order = _by_length(endings)
+        return _restored([self._read(endings[rows])[0] for rows in _chunks(order, ROWS[torch.float32])], order)
 
     @torch.no_grad()
     def decide(self, endings: Endings) -> Tensor:
@@ -105,16 +105,25 @@ class Prefixes:
     def _logits(self, endings: Endings, dtype: torch.dtype) -> Tensor:
         if dtype not in self._selections:
             self._selections[dtype] = _Selection(self._tables, dtype)
-        shares = [share.to(dtype) for share in self._shares]
-        order, chunks = self._chunks(endings, ROWS[dtype])
-        return _restored([self._decide(endings[rows], self._selections[dtype], shares) for rows in chunks], order)
-
-    def _chunks(self, endings: Endings, size: int) -> tuple[np.ndarray, list[np.ndarray]]:
-        """Rows so that those of one prefix stay together; within a chunk, longest endings first."""
-        order = np.lexsort((-endings.lengths, -endings.keeps, endings.prefixes, -self._lengths[endings.prefixes]))
-        chunks = [order[start : start + size] for start in range(0, len(order), size)]
-        chunks = [rows[np.argsort(-endings.lengths[rows], kind="stable")] for rows in chunks]
-        return np.concatenate(chunks), chunks
+        selection, shares = self._selections[dtype], [share.to(dtype) for share in self._shares]
+        device, width = self._language.device, self._model.sizes.hidden_selection
+        states_rS, weights_r, means_r2S = (
+            torch.empty(len(endings), *size, device=device) for size in ((width,), (), (2 * width,))
+        )
+        # Grouped once by their own tokens and once by those kept, so that a group's rows run equally far.
+        for rows in _chunks(_by_length(endings), ROWS[dtype]):
+            states, part = self._over_ending(endings[rows], selection)
+            index = torch.from_numpy(rows).to(device)
+            states_rS[index], weights_r[index], means_r2S[index] = states, part.weights, part.means
+        attended = _Attended(weights_r, means_r2S)
+        kept = np.lexsort((endings.prefixes, -endings.keeps))[: np.count_nonzero(endings.keeps)]
+        for rows in _chunks(kept, ROWS[dtype]):
+            index = torch.from_numpy(rows).to(device)
+            prefixes, keeps = endings.prefixes[rows], endings.keeps[rows]
+            attended.include(index, self._over_prefix(prefixes, keeps, states_rS[index], selection, shares))
+        context_rC = self.context_nC[torch.from_numpy(endings.prefixes).to(device)]
+        encoded = torch.tanh(self._model.selection_encoder(torch.cat([attended.means, context_rC], dim=1)))
+        return self._model.selection_heads(encoded).unflatten(1, (NUM_HEADS, -1))
 
     def _read(self, endings: Endings) -> tuple[Tensor, Tensor, Tensor, list[int]]:
         """Final language states (r, H), all of them (T, r, H), tokens (T, r), rows still running per step; longest first."""
@@ -130,7 +139,8 @@ class Prefixes:
             states[t, :k] = state[:k] = self._tables.advance(tokens_Tr[t, :k], gates[:k], state[:k])
         return state, states, tokens_Tr, running
 
-    def _decide(self, endings: Endings, selection: _Selection, shares: list[Tensor]) -> Tensor:
+    def _over_ending(self, endings: Endings, selection: _Selection) -> tuple[Tensor, _Attended]:
+        """Both halves over the endings' own tokens: the backward states (r, S) before them, and what is attended to."""
         model, device = self._model, self._language.device
         _, language_TrH, tokens_Tr, running = self._read(endings)
         prefixes, keeps, lengths = (
@@ -143,61 +153,90 @@ class Prefixes:
         selection.backward.run(tokens_Tr, language_TrH, order[::-1], state, backward)
         parts = zip(forward.flatten(0, 1).split(SCORED), backward.flatten(0, 1).split(SCORED), strict=True)
         scores = [model.attention_score(selection.attention(*part).float().tanh_()) for part in parts]
-        ours = torch.cat(scores).view(steps, -1)[:, :rows]
-        ours = ours.masked_fill(torch.arange(steps, device=device).unsqueeze(1) >= lengths, -torch.inf)
-        kept, before, column = self._backward_over_prefix(endings, state, selection, shares)
-        weights = torch.cat([ours, kept]).softmax(0)
-        attended = state.new_zeros(rows, 2 * width)
-        _add_weighted(attended[:, :width], forward, weights[:steps], running)
-        _add_weighted(attended[:, width:], backward, weights[:steps], running)
-        summed = state.new_zeros(rows, width)
-        _add_weighted(summed, before, weights[steps:, column], _running(endings.keeps[column.cpu().numpy()]))
-        attended[:, width:].index_add_(0, column, summed)
-        self._add_prefix_forward(endings, weights[steps:], attended[:, :width])
-        encoded = torch.tanh(model.selection_encoder(torch.cat([attended, self.context_nC[prefixes]], dim=1)))
-        return model.selection_heads(encoded).unflatten(1, (NUM_HEADS, -1))
+        scores_Tr = torch.cat(scores).view(steps, -1)[:, :rows]
+        scores_Tr = scores_Tr.masked_fill(torch.arange(steps, device=device).unsqueeze(1) >= lengths, -torch.inf)
+        weights_Tr, means = scores_Tr.softmax(0), state.new_zeros(rows, 2 * width)
+        _add_weighted(means[:, :width], forward, weights_Tr, running)
+        _add_weighted(means[:, width:], backward, weights_Tr, running)
+        return state, _Attended(scores_Tr.logsumexp(0), means)
+
+    def _over_prefix(
+        self, prefixes: np.ndarray, keeps: np.ndarray, state_rS: Tensor, selection: _Selection, shares: list[Tensor]
+    ) -> _Attended:
+        """What is attended to in the kept tokens; most kept first. The backward half moves `state_rS` on to the start."""
+        scores_Kr, outputs = self._backward_over_prefix(prefixes, keeps, state_rS, selection, shares)
+        weights_Kr, (rows, width) = scores_Kr.softmax(0), state_rS.shape
+        means = state_rS.new_zeros(rows, 2 * width)
+        _add_weighted(means[:, width:], outputs, weights_Kr, _running(keeps))
+        # The forward outputs of kept tokens are the same for all endings that keep as many.
+        for same in _groups(prefixes * self._places + keeps):
+            keep = int(keeps[same.start])
+            places = torch.arange(keep, 0, -1, device=means.device)
+            means[same, :width] = weights_Kr[:keep, same].t() @ self._forward[int(prefixes[same.start]), places]
+        return _Attended(scores_Kr.logsumexp(0), means)
 
     def _backward_over_prefix(
-        self, endings: Endings, state_rS: Tensor, selection: _Selection, shares: list[Tensor]
-    ) -> tuple[Tensor, Tensor, Tensor]:
+        self, prefixes: np.ndarray, keeps: np.ndarray, state_rS: Tensor, selection: _Selection, shares: list[Tensor]
+    ) -> tuple[Tensor, Tensor]:
         """The backward half from the endings' first token on to the start of each prefix.
 
         Returns:
-            Attention scores (K, r) by distance from the ending, minus infinity before the start, in the order of the
-            endings; outputs (K, r', S) and which ending (r,) each of their columns is: most kept tokens first.
+            Attention scores (K, r), minus infinity before the start, and outputs (K, r', S), both last token first.
         """
         device, cell = self._language.device, selection.backward
-        by_keep = np.argsort(-endings.keeps, kind="stable")
-        keeps, rows = endings.keeps[by_keep], len(endings)
-        last = torch.from_numpy(endings.prefixes[by_keep] * self._places + keeps - 1).to(device)
-        column = torch.from_numpy(by_keep).to(device)
-        state, width = state_rS[column], state_rS.shape[1]
+        last = torch.from_numpy(prefixes * self._places + keeps - 1).to(device)
+        rows, width = state_rS.shape
         outputs = torch.empty(int(keeps[0]), _padded(rows), width, dtype=selection.dtype, device=device)
         scores = state_rS.new_full((len(outputs), rows), -torch.inf)
         previous = torch.zeros(_padded(rows), width, dtype=selection.dtype, device=device)
-        previous[:rows] = state
+        previous[:rows] = state_rS
         gates, news, hidden = (share.new_zeros(_padded(rows), share.shape[1]) for share in shares)
         for t, k in enumerate(_running(keeps)):
             places, shape = last[:k] - t, _padded(k)
             for share, place in zip(shares, (gates, news, hidden), strict=True):
                 torch.index_select(share, 0, places, out=place[:k])
             gates[:shape].addmm_(previous[:shape], cell.gate_hidden_weight)
-            cell.move(gates, news, previous, state[:k])
-            previous[:k] = state[:k]
+            cell.move(gates, news, previous, state_rS[:k])
+            previous[:k] = state_rS[:k]
             outputs[t, :k] = previous[:k]
             attention = hidden[:shape].addmm_(previous[:shape], selection.attend_backward)[:k].float().tanh_()
-            scores[t, column[:k]] = self._model.attention_score(attention).squeeze(1)
-        return scores, outputs, column
+            scores[t, :k] = self._model.attention_score(attention).squeeze(1)
+        return scores, outputs
 
-    def _add_prefix_forward(self, endings: Endings, weights_Kr: Tensor, attended_rS: Tensor) -> None:
-        """Adds the forward outputs of the kept tokens; those are the same for all endings of a prefix."""
-        distance = np.arange(len(weights_Kr))
-        for prefix in np.unique(endings.prefixes).tolist():
-            rows = np.flatnonzero(endings.prefixes == prefix)
-            for keep in np.unique(endings.keeps[rows]).tolist():
-                chosen = torch.from_numpy(rows[endings.keeps[rows] == keep]).to(weights_Kr.device)
-                places = torch.from_numpy(keep - distance[:keep]).to(weights_Kr.device)
-                attended_rS[chosen] += weights_Kr[:keep, chosen].t() @ self._forward[prefix, places]
+
+@dataclass(frozen=True)
+class _Attended:
+    """What attention makes of some tokens of r dialogues.
+
+    Args:
+        weights: logarithm of what they weigh together (r,).
+        means: weighted mean of both halves' outputs (r, 2S).
+    """
+
+    weights: Tensor
+    means: Tensor
+
+    def include(self, rows: Tensor, more: _Attended) -> None:
+        """Adds other tokens of some of the dialogues."""
+        weights = torch.logaddexp(self.weights[rows], more.weights)
+        share = (more.weights - weights).exp_().unsqueeze(1)
+        self.means[rows] = self.means[rows].lerp_(more.means, share)
+        self.weights[rows] = weights
+
+
+def _groups(labels_k: np.ndarray) -> Iterator[slice]:
+    """Runs of equal labels."""
+    stops = [*(np.flatnonzero(np.diff(labels_k)) + 1).tolist(), len(labels_k)]
+    yield from (slice(start, stop) for start, stop in zip([0, *stops], stops, strict=False))
+
+
+def _by_length(endings: Endings) -> np.ndarray:
+    """Longest endings first, neighbours much alike."""
+    return np.lexsort((endings.prefixes, -endings.keeps, -endings.lengths))
+
+
+def _chunks(rows: np.ndarray, size: int) -> Iterator[np.ndarray]:
+    yield from (rows[start : start + size] for start in range(0, len(rows), size))
 
 
 class _Selection:
