@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from engine.attacks.candidates import Edits, Exchanges, Found, Step, Verdicts, offered_words
-from engine.attacks.choices import BLOCK, Asks, Choices, Chooser
+from engine.attacks.choices import BLOCK, Asks, Choices, Chooser, codes_of
 from engine.attacks.gradient import word_changes
 from engine.attacks.objective import Stakes, end_gaps, losses
 from engine.attacks.settings import SearchConfig
@@ -39,7 +39,8 @@ from policies.negotiator.speaker import NegotiatorAgent, selection_scores
 REPLY_WORDS = 40
 """Words of a sampled reply, its end included; longer ones are cut off."""
 
-Judge = Callable[[Edits], Verdicts]
+Judge = Callable[[Edits, np.ndarray], Verdicts]
+"""Says what candidates come to, exactly for the best of each dialogue unless its code is not below the figure (n,) given."""
 
 
 @torch.no_grad()
@@ -93,7 +94,7 @@ def preemptive(
     if not hopeful.size:
         return found
     search.draw_replies()
-    expected = search.judge_replies(search.untouched(hopeful), config.replies, 1)
+    expected = search.judge_replies(search.untouched(hopeful), config.replies, 1, search.any_code)
     for row, d in enumerate(hopeful.tolist()):
         step = search.step(expected, row, d, -1, -1)
         reached = search.reaches(step, config.preemptive_goal)
@@ -121,25 +122,28 @@ class _Search:
         for d, sentence in enumerate(sentences):
             self.sentences[d, : len(sentence)] = sentence
         self.reads, self.decisions = np.zeros((2, len(exchanges)), dtype=np.int64)
+        self.any_code = np.full(len(exchanges), np.inf)
         self.tokens, self.prefixes = self._read()
 
     def run(self, judge: Judge, goal: float) -> list[Found]:
         """Replaces words until the key no longer falls, no more may be replaced, or the goal is reached and is enough."""
         size = len(self.exchanges)
-        first = judge(self.untouched(np.arange(size)))
+        first = judge(self.untouched(np.arange(size)), self.any_code)
         keys = [first.key(d) for d in range(size)]
+        codes = np.where(first.broken, np.inf, codes_of(first.loss, first.advantage))
         steps = [[self.step(first, d, d, -1, -1)] for d in range(size)]
         active = np.flatnonzero([self.lengths[d] > 1 and not self._stops(steps[d][-1], goal) for d in range(size)])
         for _ in range(self.config.max_replacements):
             if not active.size:
                 break
-            edits, verdicts = self._propose(active, judge)
+            edits, verdicts = self._propose(active, judge, codes)
             going = []
             for row in verdicts.best(edits.dialogues).tolist():
                 d, position, word = (int(x[row]) for x in (edits.dialogues, edits.positions, edits.words))
                 # A word in its own place gains nothing but rounding.
                 if verdicts.key(row) < keys[d] and word != self.sentences[d, position]:
                     keys[d] = verdicts.key(row)
+                    codes[d] = np.inf if verdicts.broken[row] else codes_of(verdicts.loss[row], verdicts.advantage[row])
                     self.sentences[d, position] = word
                     steps[d].append(self.step(verdicts, row, d, position, word))
                     if not self._stops(steps[d][-1], goal):
@@ -164,7 +168,7 @@ class _Search:
         """The sentences as they stand: their `<eos>` replaced by itself."""
         return Edits(dialogues, self.lengths[dialogues] - 1, np.full(len(dialogues), EOS_ID))
 
-    def judge_reactive(self, edits: Edits) -> Verdicts:
+    def judge_reactive(self, edits: Edits, below: np.ndarray) -> Verdicts:
         """Eq. 5-7: would the target end the talk, and what would it choose?"""
         config, temperature = self.config, self.target.temperature or 1.0
         blocks = [self._gaps(edits[i : i + BLOCK]) for i in range(0, len(edits), BLOCK)]
@@ -180,33 +184,33 @@ class _Search:
         if asked.size:
             endings = self._endings(edits[asked], *self._end_now(len(asked)))
             asks = Asks(edits.dialogues[asked], endings, penalty[asked])
-            loss[asked], adversary[asked], target[asked] = self._choose(asks, 1)
+            loss[asked], adversary[asked], target[asked] = self._choose(asks, 1, below)
         return Verdicts(broken, loss, adversary, target)
 
-    def judge_preemptive(self, edits: Edits) -> Verdicts:
+    def judge_preemptive(self, edits: Edits, below: np.ndarray) -> Verdicts:
         """Eq. 8: what does the target choose after its reply? All are judged on a few replies, the best of them on many.
 
         Who is not among the best cannot win: a mean over a few replies does not compare with one over many.
         """
         config = self.config
         if config.screening_replies == config.replies:
-            return self.judge_replies(edits, config.replies, 1)
-        verdicts = self.judge_replies(edits, config.screening_replies, config.finalists)
+            return self.judge_replies(edits, config.replies, 1, below)
+        verdicts = self.judge_replies(edits, config.screening_replies, config.finalists, self.any_code)
         best = np.sort(verdicts.best(edits.dialogues, config.finalists))
-        judged = self.judge_replies(edits[best], config.replies, 1)
+        judged = self.judge_replies(edits[best], config.replies, 1, below)
         loss, adversary, target = np.full(len(edits), np.inf), verdicts.adversary.copy(), verdicts.target.copy()
         loss[best], adversary[best], target[best] = judged.loss, judged.adversary, judged.target
         return Verdicts(verdicts.broken, loss, adversary, target)
 
-    def judge_replies(self, edits: Edits, count: int, most: int) -> Verdicts:
-        """Mean loss and points over the first `count` of the drawn replies; the `most` best of each dialogue are exact."""
+    def judge_replies(self, edits: Edits, count: int, most: int, below: np.ndarray) -> Verdicts:
+        """Mean loss and points over the first `count` of the drawn replies; exact for the `most` best of each dialogue."""
         np.add.at(self.reads, edits.dialogues, 1)
         size = max(1, BLOCK // count)
         parts = [self._end_after_reply(edits[i : i + size], count) for i in range(0, len(edits), size)]
         suffixes, widths = (np.concatenate(column) for column in zip(*parts, strict=True))
         endings = self._endings(edits[np.repeat(np.arange(len(edits)), count)], suffixes, widths)
         asks = Asks(edits.dialogues, endings, np.zeros(len(edits)), count)
-        return Verdicts(np.zeros(len(edits), dtype=bool), *self._choose(asks, most))
+        return Verdicts(np.zeros(len(edits), dtype=bool), *self._choose(asks, most, below))
 
     def draw_replies(self) -> None:
         """New draws for the words of the target's replies, by dialogue, reply and place in the reply."""
@@ -224,7 +228,7 @@ class _Search:
             tokens[d, start + 1 : end] = self.sentences[d, : self.lengths[d]]
         return tokens, Prefixes(self.target.tables, self.exchanges.contexts[1], tokens, ends)
 
-    def _propose(self, active: np.ndarray, judge: Judge) -> tuple[Edits, Verdicts]:
+    def _propose(self, active: np.ndarray, judge: Judge, below: np.ndarray) -> tuple[Edits, Verdicts]:
         """Candidates for one more replacement in each active dialogue, and what they come to."""
         proposals, places = self.config.proposals, [np.arange(self.lengths[d] - 1) for d in active.tolist()]
         if proposals == "random":
@@ -235,9 +239,9 @@ class _Search:
             if proposals == "pad-scan":
                 index = np.repeat(active, [len(p) for p in places])
                 padded = Edits(index, np.concatenate(places), np.full(len(index), PAD_ID))
-                places = [padded.positions[[row]] for row in judge(padded).best(index).tolist()]
+                places = [padded.positions[[row]] for row in judge(padded, self.any_code).best(index).tolist()]
             edits = self._everywhere(active, places)
-        return edits, judge(edits)
+        return edits, judge(edits, below)
 
     def _everywhere(self, active: np.ndarray, places: Sequence[np.ndarray]) -> Edits:
         """Every word offered at each of the given places of every dialogue."""
@@ -281,11 +285,11 @@ class _Search:
             words.append(self.words[best % len(self.words)])
         return Edits(np.repeat(active, [len(p) for p in positions]), np.concatenate(positions), np.concatenate(words))
 
-    def _choose(self, asks: Asks, most: int) -> Choices:
+    def _choose(self, asks: Asks, most: int, below: np.ndarray) -> Choices:
         """The choices that candidates lead to, those of the `most` best of each dialogue exact."""
         np.add.at(self.decisions, asks.dialogues, asks.replies)
         chooser = Chooser(self.target, self.prefixes, self.exchanges.contexts[1], self.stakes, self.config)
-        return chooser.choices(asks, most)
+        return chooser.choices(asks, most, below)
 
     def _gaps(self, edits: Edits) -> np.ndarray:
         """How far (r,) `<selection>` is from being the target's likeliest answer, in logits over its temperature."""

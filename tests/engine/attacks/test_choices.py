@@ -85,3 +85,23 @@ def test_most_choices_are_not_decided_again(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(choices.Chooser, "_decided", counted)
     results = found(CONFIGS[1], attack="reactive", screened=True)
     assert 0 < sum(decided) < sum(result.decisions for result in results)
+
+
+def test_what_cannot_improve_on_a_sentence_is_not_decided_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bound that nothing reaches: one candidate of each dialogue is decided, to see that ranges hold."""
+    wanted, decided = choices.Chooser.choices, []
+    decide = choices.Chooser._decided
+
+    def unreachable(self: choices.Chooser, asks: choices.Asks, most: int, below: np.ndarray) -> choices.Choices:
+        return wanted(self, asks, most, np.full_like(below, -1e9))
+
+    def counted(self: choices.Chooser, asks: choices.Asks, rows: np.ndarray | None = None) -> choices.Choices:
+        assert rows is not None
+        decided.append(len(rows) == len(np.unique(asks.dialogues[rows])))
+        return decide(self, asks, rows)
+
+    monkeypatch.setattr(choices.Chooser, "choices", unreachable)
+    monkeypatch.setattr(choices.Chooser, "_decided", counted)
+    found(CONFIGS[1], attack="reactive", screened=True)
+    assert decided
+    assert all(decided)
