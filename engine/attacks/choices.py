@@ -143,7 +143,13 @@ class Chooser:
     def _scores(self, part: Asks, network: Callable[[Endings], Tensor]) -> tuple[Tensor, Stakes]:
         """Scores (r * replies, M) of the selections after each reply, and what they earn."""
         dialogues = np.repeat(part.dialogues, part.replies)
-        return selection_scores(network(part.endings), self._contexts[dialogues]), self._stakes.rows(dialogues)
+        if part.replies == 1:
+            logits = network(part.endings)
+        else:
+            # A target that knows what it wants often answers the same.
+            distinct, which = part.endings.distinct()
+            logits = network(part.endings[distinct])[torch.from_numpy(which)]
+        return selection_scores(logits, self._contexts[dialogues]), self._stakes.rows(dialogues)
 
 
 def _means(asks: Asks, rows: np.ndarray, network: Callable[[Asks], tuple[np.ndarray, ...]]) -> list[np.ndarray]:

@@ -52,6 +52,14 @@ class Endings:
     def __getitem__(self, rows: np.ndarray) -> Endings:
         return Endings(self.prefixes[rows], self.keeps[rows], self.tokens[rows], self.lengths[rows])
 
+    def distinct(self) -> tuple[np.ndarray, np.ndarray]:
+        """One row (u,) of each kind of equal endings, and which of these each ending equals (r,)."""
+        read = np.where(np.arange(self.tokens.shape[1]) < self.lengths[:, None], self.tokens, -1)
+        whole = np.ascontiguousarray(np.column_stack([self.prefixes, self.keeps, read]))
+        alike = whole.view(np.dtype((np.void, whole.dtype.itemsize * whole.shape[1]))).ravel()
+        _, rows, which = np.unique(alike, return_index=True, return_inverse=True)
+        return rows, which
+
 
 class Prefixes:
     """n beginnings of dialogues, read once.

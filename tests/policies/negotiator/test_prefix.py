@@ -183,3 +183,12 @@ def test_what_stands_after_the_end_is_never_read() -> None:
     assert after.any()
     assert torch.equal(garbage.prefixes().states(scrawled), begun.prefixes().states(asked))
     assert torch.equal(garbage.prefixes().decide(scrawled), begun.prefixes().decide(asked))
+
+
+def test_equal_endings_are_told_apart_from_others_by_what_is_read() -> None:
+    """One of each kind, whatever stands after the end."""
+    tokens = np.array([[6, 7, 1], [6, 7, 2], [6, 7, 1], [6, 7, 1], [6, 8, 1]])
+    asked = Endings(np.array([0, 0, 1, 0, 0]), np.array([3, 3, 3, 2, 3]), tokens, np.full(5, 2))
+    rows, which = asked.distinct()
+    assert sorted(rows.tolist()) == [0, 2, 3, 4]
+    assert rows[which].tolist() == [0, 0, 2, 3, 4]
