@@ -155,7 +155,8 @@ class Prefixes:
             torch.from_numpy(part).to(device) for part in (endings.prefixes, endings.keeps, endings.lengths)
         )
         steps, rows, width = len(running), len(endings), model.sizes.hidden_selection
-        forward, backward = torch.empty(2, steps, _padded(rows), width, dtype=selection.dtype, device=device)
+        # Not left empty: products in bfloat16 of odd widths also read the row after, and 0 * nan is not 0.
+        forward, backward = torch.zeros(2, steps, _padded(rows), width, dtype=selection.dtype, device=device)
         order, state = list(enumerate(running)), self._language.new_zeros(rows, width)
         selection.forward.run(tokens_Tr, language_TrH, order, self._forward[prefixes, keeps], forward)
         selection.backward.run(tokens_Tr, language_TrH, order[::-1], state, backward)

@@ -192,3 +192,16 @@ def test_equal_endings_are_told_apart_from_others_by_what_is_read() -> None:
     rows, which = asked.distinct()
     assert sorted(rows.tolist()) == [0, 2, 3, 4]
     assert rows[which].tolist() == [0, 0, 2, 3, 4]
+
+
+def test_what_memory_held_before_is_never_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = beginnings(5)
+    asked = endings(begun, 25)
+    monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
+    torch.use_deterministic_algorithms(True)
+    try:
+        prefixes = begun.prefixes()
+        assert bool(prefixes.decide(asked).isfinite().all())
+        assert bool(prefixes.screen(asked).isfinite().all())
+    finally:
+        torch.use_deterministic_algorithms(False)
