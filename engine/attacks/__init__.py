@@ -1,4 +1,5 @@
 """Attacks on dialogue agents as pure algorithms: torch and numpy, one process, no Ray.
 
-`reinforce.py` is the learning rule of the RL attack and of goal-based agents; `transfer.py` plugs learned sentences in.
+`reinforce.py` is the learning rule of the RL attack, of goal-based agents and of hardened targets, `opponents.py` says whom a
+learner meets; `transfer.py` plugs learned sentences in; `adversary.py` and below search for words.
 """

@@ -78,6 +78,12 @@ class Casting:
         """The learner's side as a number."""
         return ("adversary", "target").index(self.seat)
 
+    @property
+    def met(self) -> tuple[Opponent, ...]:
+        """The opponents that can be drawn: the ordinary one and the pool, so that a long campaign loads no more than those."""
+        ordinary, adversaries = ([one for one in self.opponents if one.ordinary == kind] for kind in (True, False))
+        return (*ordinary, *adversaries[-1 if self.drawing.sampling == "latest" else -self.drawing.pool :])
+
 
 class OpponentDraw:
     """Decides whom the learner meets in each dialogue of each update, and keeps the opponents' records.
@@ -91,16 +97,16 @@ class OpponentDraw:
 
     def __init__(self, casting: Casting, seed: int) -> None:
         self._seed, self._drawing = seed, casting.drawing
-        names = [opponent.name for opponent in casting.opponents if not opponent.ordinary]
-        self._pool = names[-1:] if casting.drawing.sampling == "latest" else names[-casting.drawing.pool :]
-        self._ordinary = [opponent.name for opponent in casting.opponents if opponent.ordinary]
+        self._pool = [opponent.name for opponent in casting.met if not opponent.ordinary]
+        self._ordinary = [opponent.name for opponent in casting.met if opponent.ordinary]
         self.wins: dict[str, float] = {}
         """Share of their latest dialogues that the adversaries won, a draw counting half; those that have been met."""
 
     def names(self, update: int, size: int) -> list[str]:
         """Whom each of `size` dialogues of an update is played with."""
         drawn = str(stream(self._seed, "opponent", update).choice(self._pool, p=self._probabilities()))
-        num_ordinary = round(self._drawing.partner_share * size) if self._ordinary else 0
+        # One dialogue at least is the adversary's: of the others alone there is nothing to learn about it.
+        num_ordinary = min(round(self._drawing.partner_share * size), size - 1) if self._ordinary else 0
         return self._ordinary * num_ordinary + [drawn] * (size - num_ordinary)
 
     def note(self, names: Sequence[str], leads_N: np.ndarray) -> None:

@@ -11,18 +11,17 @@ half the rate.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from engine.attacks.opponents import OpponentConfig
-from engine.attacks.reinforce import DivergenceError
 from engine.attacks.settings import ReinforceConfig
 from engine.jobs import exploitability, reinforce
 from engine.jobs.attack import ATTACK_RL, AttackConfig
 from engine.jobs.exploitability import EVALUATE_EXPLOITABILITY, ExploitabilityConfig
-from engine.jobs.job import Job, Watcher
+from engine.jobs.job import Job, Result, Watcher
 from engine.jobs.match import SELFPLAY, MatchConfig
 from engine.jobs.scalars import Scalars
 from engine.jobs.training import validation_perplexity
@@ -44,6 +43,12 @@ from envs.core.seeds import derive_seed
 
 ROUND, ROLLED_BACK, STOPPED = "round", "rolled_back", "stopped"
 """Kinds of events: a round is measured, a phase diverged and is done again, the campaign ends before its last round."""
+_TRAINED = {
+    "adversary": "the adversary",
+    "target": "the target",
+    EXPLOITABILITY: "a fresh adversary against the frozen target",
+}
+"""What is trained in a phase, by its seat."""
 _WIDTHS = (5, 20, 20, 20, 20, 15, 10)
 
 
@@ -61,15 +66,17 @@ class MinMaxConfig:
     """Ordinary partner of plain play, such as the supervised agent; the target's start when empty."""
     judge: str = ""
     """Checkpoint whose perplexity measures fluency, such as the supervised agent; the target's start when empty."""
-    rounds: int = 5
+    rounds: int = 6
     """Rounds at most."""
     adversaries: Literal["continued", "fresh"] = "continued"
     """The adversary of a round is the last one trained on (paper), or the best response that measured the round before."""
-    patience: int = 2
+    patience: int = 3
     """Rounds without gain after which the campaign stops."""
     least_gain: float = 0.1
     """Points by which exploitability must fall to count as gain."""
-    budget: int = 32_000
+    plain_loss: float = 0.5
+    """Points of plain score that the result may have lost against the start."""
+    budget: int = 12_800
     """Dialogues that a best response learns from."""
     dialogues: int = 1000
     """Dialogues of each measurement."""
@@ -99,7 +106,7 @@ class MinMaxConfig:
     """Address of a Ray cluster; a local one when empty."""
     opponents: OpponentConfig = field(default_factory=OpponentConfig)
     """Whom the target meets."""
-    attack: ReinforceConfig = field(default_factory=lambda: replace(reinforce.cheng2019().reinforce, dialogues=32_000))
+    attack: ReinforceConfig = field(default_factory=lambda: replace(reinforce.cheng2019().reinforce, dialogues=12_800))
     """The adversary's learning rule; its dialogues are the length of a phase."""
     defence: ReinforceConfig = field(default_factory=lambda: reinforce.hardened().reinforce)
     """The target's learning rule; its dialogues are the length of a phase."""
@@ -107,7 +114,7 @@ class MinMaxConfig:
     def __post_init__(self) -> None:
         for name in ("rounds", "patience", "budget", "dialogues", "threads", "save_every"):
             check(self, name, getattr(self, name) >= 1, "at least 1")
-        for name in ("least_gain", "retries", "seed", "env_runners", "workers", "learner_gpus"):
+        for name in ("least_gain", "plain_loss", "retries", "seed", "env_runners", "workers", "learner_gpus"):
             check(self, name, getattr(self, name) >= 0, "at least 0")
         check(self, "perplexity_limit", self.perplexity_limit == 0 or self.perplexity_limit > 1, "0, or above 1")
 
@@ -121,19 +128,22 @@ class Campaign:
         self._speaker = config.speaker or config.target
         self._partner = config.partner or config.target
         self._judge = config.judge or config.target
-        names = ("corpus", "data_root", "address", "threads", "env_runners")
+        self._seed = derive_seed(config.seed, "measured")
+        names = ("corpus", "data_root", "address", "threads", "save_every", "env_runners", "remote_learner", "learner_gpus")
         self._shared: dict[str, Any] = {name: getattr(config, name) for name in names}
 
     def rounds(self) -> list[Round]:
         """Makes what is left of the rounds; all of them, the start as number 0."""
-        rounds = rounds_of(self._folder) or [self._measured(0)]
-        self._show(rounds)
+        rounds = rounds_of(self._folder)
+        if rounds:
+            self._show(rounds)
         with Scalars(self._path, len(rounds) - 1) as scalars:
             while len(rounds) <= self._config.rounds:
                 if has_stalled(rounds, self._config.patience, self._config.least_gain):
                     self._stop(len(rounds) - 1)
                     break
-                self._train(len(rounds))
+                if rounds:
+                    self._train(len(rounds))
                 rounds.append(self._measured(len(rounds)))
                 self._show(rounds[-1:])
                 scalars.add(rounds[-1].number, {name: estimate.value for name, estimate in rounds[-1].metrics.items()})
@@ -155,14 +165,14 @@ class Campaign:
         """The fresh adversary that measures the target after a round."""
         if number == 0 and self._config.adversary:
             return self._config.adversary
-        return str(self._stage(number, EXPLOITABILITY) / exploitability.ADVERSARY)
+        return str(self._phase(number, EXPLOITABILITY) / exploitability.ADVERSARY)
 
     def _stage(self, number: int, name: str) -> Path:
         return self._path / f"{number:02d}-{name}"
 
     def _phase(self, number: int, seat: str) -> Path:
         """Where a phase is trained: a place of its own after each time that it diverged."""
-        again = sum(event["phase"] == f"{number:02d}-{seat}" for event in self._events(ROLLED_BACK))
+        again = self._times_diverged(seat, (number,))
         return self._stage(number, f"{seat}-again-{again}" if again else seat)
 
     def _train(self, number: int) -> None:
@@ -172,32 +182,36 @@ class Campaign:
 
     def _steadily(
         self, number: int, seat: str, rule: ReinforceConfig, phase: Callable[[int, ReinforceConfig], tuple[Job, Any]]
-    ) -> None:
+    ) -> Result:
         """Trains one side; where that diverges, again from the phase's start, at half the rate from then on."""
+        from engine.attacks.reinforce import DivergenceError
+
         while True:
             # Later rounds do not change the rate at which this one was trained.
-            name = f"{number:02d}-{seat}"
-            halved = [event for event in self._events(ROLLED_BACK) if event["seat"] == seat and event["phase"] <= name]
-            rate = rule.learning_rate / 2 ** len(halved)
-            self._watcher.say(f"round {number}: training the {seat}")
+            rate = rule.learning_rate / 2 ** self._times_diverged(seat, range(number + 1))
+            self._watcher.say(f"round {number}: training {_TRAINED[seat]}")
             job, settings = phase(number, replace(rule, learning_rate=rate))
+            path = self._phase(number, seat)
             try:
-                job.run(settings, self._phase(number, seat), self._watcher)
-                return
+                return job.run(settings, path, self._watcher)
             except DivergenceError as error:
-                if sum(event["phase"] == name for event in halved) >= self._config.retries:
-                    raise
+                if self._times_diverged(seat, (number,)) >= self._config.retries:
+                    fix = f"the same command with more --retries goes on at smaller rates; or {error.fix}"
+                    raise DivergenceError(error.what, where=f"{path}, {error.where}", got=error.got, fix=fix) from error
                 self._watcher.say(f"round {number}: {error.what} ({error.got}); back to its start at the rate {rate / 2:g}")
+                name = f"{number:02d}-{seat}"
                 self._folder.event(ROLLED_BACK, phase=name, seat=seat, reason=str(error), learning_rate=rate / 2)
+
+    def _times_diverged(self, seat: str, rounds: Container[int]) -> int:
+        """How often the phases of a seat were done again in some rounds."""
+        events = self._events(ROLLED_BACK)
+        return sum(event["seat"] == seat and int(event["phase"].partition("-")[0]) in rounds for event in events)
 
     def _trained(self, number: int, rule: ReinforceConfig) -> dict[str, Any]:
         config = self._config
         return self._shared | {
             # Every phase has dialogues of its own.
             "seed": derive_seed(config.seed, "round", number),
-            "save_every": config.save_every,
-            "remote_learner": config.remote_learner,
-            "learner_gpus": config.learner_gpus,
             "perplexity_limit": config.perplexity_limit,
             "reinforce": rule,
         }
@@ -220,17 +234,31 @@ class Campaign:
         )
         return reinforce.TRAIN_TARGET, settings
 
+    def _best_response_phase(self, number: int, rule: ReinforceConfig) -> tuple[Job, Any]:
+        config = self._config
+        settings = ExploitabilityConfig(
+            target=self.target(number),
+            speaker=self._speaker,
+            judge=self._judge,
+            dialogues=config.dialogues,
+            workers=config.workers,
+            # The same for all rounds, so that they differ by the target alone.
+            seed=self._seed,
+            reinforce=rule,
+            **self._shared,
+        )
+        return EVALUATE_EXPLOITABILITY, settings
+
     def _measured(self, number: int) -> Round:
         """Measures a round and notes it."""
         target = self.target(number)
-        seed = derive_seed(self._config.seed, "measured")
         metrics: dict[str, Estimate] = {}
         if number:
             adversary = self.adversary(number)
-            metrics[BEFORE] = self._attacked(number, "before", adversary, self.target(number - 1), seed)
-            metrics[AFTER] = self._attacked(number, "after", adversary, target, seed)
-        metrics[EXPLOITABILITY] = self._exploited(number, target, seed)
-        plain = self.play(f"{number:02d}-plain", target, seed)
+            metrics[BEFORE] = self._attacked(number, "before", adversary, self.target(number - 1))
+            metrics[AFTER] = self._attacked(number, "after", adversary, target)
+        metrics[EXPLOITABILITY] = self._exploited(number)
+        plain = self.play(f"{number:02d}-plain", target, self._seed)
         metrics[PLAIN_SCORE], metrics[PLAIN_AGREEMENT] = plain["score_target"], plain["agreement"]
         metrics[PERPLEXITY] = self._perplexity(number, target)
         figures = {name: estimate.value for name, estimate in metrics.items()}
@@ -238,26 +266,14 @@ class Campaign:
         self._folder.event(ROUND, number=number, target=target, estimates=estimates, **figures)
         return Round(number, metrics)
 
-    def _exploited(self, number: int, target: str, seed: int) -> Estimate:
+    def _exploited(self, number: int) -> Estimate:
         if number == 0 and self._config.adversary:
-            return self._attacked(0, EXPLOITABILITY, self._config.adversary, target, seed)
-        self._watcher.say(f"round {number}: training a fresh adversary against the frozen target")
-        settings = ExploitabilityConfig(
-            target=target,
-            speaker=self._speaker,
-            judge=self._judge,
-            dialogues=self._config.dialogues,
-            workers=self._config.workers,
-            # The same for all rounds, so that they differ by the target alone.
-            seed=seed,
-            reinforce=replace(self._config.attack, dialogues=self._config.budget),
-            **self._shared,
-        )
-        result = EVALUATE_EXPLOITABILITY.run(settings, self._stage(number, EXPLOITABILITY), self._watcher)
-        return result.metrics[EXPLOITABILITY]
+            return self._attacked(0, EXPLOITABILITY, self._config.adversary, self._config.target)
+        rule = replace(self._config.attack, dialogues=self._config.budget)
+        return self._steadily(number, EXPLOITABILITY, rule, self._best_response_phase).metrics[EXPLOITABILITY]
 
-    def _attacked(self, number: int, name: str, adversary: str, target: str, seed: int) -> Estimate:
-        return self.attack(f"{number:02d}-{name}", adversary, target, seed)["advantage"]
+    def _attacked(self, number: int, name: str, adversary: str, target: str) -> Estimate:
+        return self.attack(f"{number:02d}-{name}", adversary, target, self._seed)["advantage"]
 
     def attack(self, stage: str, adversary: str, target: str, seed: int) -> Mapping[str, Estimate]:
         """What an adversary gains from a target, in a stage of that name."""
@@ -280,7 +296,8 @@ class Campaign:
         return validation_perplexity(target, self._config.corpus, self._config.data_root)
 
     def _stop(self, number: int) -> None:
-        reason = f"exploitability has not fallen by {self._config.least_gain:g} in {self._config.patience} rounds"
+        rounds = f"{self._config.patience} round{'s' * (self._config.patience > 1)}"
+        reason = f"exploitability has not fallen by {self._config.least_gain:g} in {rounds}"
         self._watcher.say(f"stopped after round {number}: {reason}")
         if not self._events(STOPPED):
             self._folder.event(STOPPED, number=number, reason=reason)

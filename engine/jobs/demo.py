@@ -2,8 +2,9 @@
 
 A target is fitted, an adversary is trained against it, then both play the same scenarios with the same seeds: the target
 against itself, and the adversary against the target. In both matches side 1 alone chooses, so that the adversary's gain is
-not a gain of the rule. Last comes a white-box attack, whose adversary reads the target's networks. Each stage is a run of
-its own below the demonstration's folder, and resumes by itself.
+not a gain of the rule. Then comes a white-box attack, whose adversary reads the target's networks; last a round of adversarial
+training, and what a fresh adversary gains before and after it. Each stage is a run of its own below the demonstration's
+folder, and resumes by itself.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from engine.attacks.settings import ReinforceConfig
-from engine.jobs import negotiator, reinforce
+from engine.jobs import minmax, negotiator, reinforce
 from engine.jobs.attack import ATTACK_RL, AttackConfig
 from engine.jobs.command import command_line
 from engine.jobs.job import SUMMARY, Comparison, Job, Result, Watcher
 from engine.jobs.match import SELFPLAY, MatchConfig
 from engine.jobs.whitebox import ATTACK_REACTIVE, FixedTurnConfig
+from engine.metrics.campaign import EXPLOITABILITY
 from engine.metrics.negotiation import FOR_ADVERSARY, METRICS
 from engine.metrics.statistics import Estimate, Metric, paired_difference
 from engine.store.run_folder import RunFolder
@@ -28,16 +30,19 @@ from engine.store.schemas import OK
 from envs.core.config import check
 from policies.negotiator.settings import FitConfig
 
-STAGES = ("target", "adversary", "selfplay", "attack", "reactive")
+STAGES = ("target", "adversary", "selfplay", "attack", "reactive", "minmax")
 """Names of the stages, in the order in which they are done; also of their folders."""
 
 GAIN = "advantage_gain"
+HARDENED = (f"{EXPLOITABILITY}{minmax.BEFORE_TRAINING}", EXPLOITABILITY, minmax.DROP)
+"""What a fresh adversary gains from the target before and after it was hardened, and the difference."""
 LEGEND = METRICS | {
     GAIN: Metric("advantage gained", FOR_ADVERSARY, "advantage less the target's against itself on the same scenario, mean"),
     "reactive_advantage": Metric("advantage, reactive attack", FOR_ADVERSARY, "the white-box attack's, played live"),
     "reactive_forced_advantage": Metric(
         "the same, end forced", FOR_ADVERSARY, "the target made to end the talk where that is its likeliest answer"
     ),
+    **{name: minmax.LEGEND[name] for name in HARDENED},
 }
 
 
@@ -56,7 +61,9 @@ class DemoConfig:
     fit: FitConfig = field(default_factory=lambda: negotiator.demo().fit)
     """The target's recipe."""
     reinforce: ReinforceConfig = field(default_factory=lambda: reinforce.demo().reinforce)
-    """The adversary's learning rule."""
+    """The adversaries' learning rule."""
+    defence: ReinforceConfig = field(default_factory=lambda: minmax.demo().defence)
+    """The target's, against the adversary."""
 
     def __post_init__(self) -> None:
         check(self, "dialogues", self.dialogues >= 1, "at least 1")
@@ -75,6 +82,18 @@ def stages(config: DemoConfig, path: Path) -> dict[str, tuple[Job, Any]]:
     target, adversary = str(path / "target"), str(path / "adversary")
     fitted = replace(negotiator.demo(), fit=config.fit, seed=config.seed)
     trained = replace(reinforce.demo(), target=target, corpus=fitted.corpus, reinforce=config.reinforce, seed=config.seed)
+    hardening = replace(
+        minmax.demo(),
+        target=target,
+        adversary=adversary,
+        budget=config.reinforce.dialogues,
+        dialogues=config.dialogues,
+        corpus=fitted.corpus,
+        seed=config.seed,
+        workers=config.workers,
+        attack=config.reinforce,
+        defence=config.defence,
+    )
     matched: dict[str, Any] = {"dialogues": config.dialogues, "workers": config.workers, "seed": config.seed, "judge": target}
     return {
         "target": (negotiator.TRAIN_NEGOTIATOR, fitted),
@@ -85,6 +104,7 @@ def stages(config: DemoConfig, path: Path) -> dict[str, tuple[Job, Any]]:
             ATTACK_REACTIVE,
             FixedTurnConfig(speaker=target, target=target, **{**matched, "dialogues": config.searches}),
         ),
+        "minmax": (minmax.MINMAX, hardening),
     }
 
 
@@ -104,6 +124,7 @@ def run(config: DemoConfig, path: Path, watcher: Watcher) -> Result:
             GAIN: differences["advantage"],
             "reactive_advantage": searched["advantage"],
             "reactive_forced_advantage": searched["forced_advantage"],
+            **{name: results["minmax"].metrics[name] for name in HARDENED},
         }
         about = {
             "title": "A trained adversary against the agent it was trained on",
@@ -147,7 +168,8 @@ def _next_commands(config: DemoConfig, path: Path) -> tuple[str, ...]:
     return (
         shlex.join(["parley", "play", str(path / "target")]),
         shlex.join(["parley", "play", str(path / "adversary")]),
-        "parley attack reactive --help",
+        shlex.join(["parley", "play", str(path / "minmax")]),
+        "parley minmax --help",
     )
 
 

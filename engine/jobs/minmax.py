@@ -1,7 +1,8 @@
 """Adversarial training: `parley minmax` (Cheng et al. 2019, section 6).
 
-A campaign (`campaign.py`) ends after its rounds, or when exploitability has stopped falling; the least exploitable target is
-the result. It and the start are then measured once more, on dialogues that chose nothing.
+A campaign (`campaign.py`) ends after its rounds, or when exploitability has stopped falling; the least exploitable target that
+still plays well with an ordinary partner is the result. It and the start are then measured once more, on dialogues that chose
+nothing.
 
 The paper gives no schedule, rates or stopping rule: `cheng2019` keeps what it says (the latest adversary, trained on, and
 reward -(S_adv - S_ori)); `population` adds what the field found to help since.
@@ -21,6 +22,7 @@ from engine.jobs.agents import CHECKPOINT, require_checkpoint, shared_vocabulary
 from engine.jobs.campaign import Campaign, MinMaxConfig
 from engine.jobs.command import command_line
 from engine.jobs.job import SUMMARY, Job, Result, Watcher
+from engine.jobs.training import PUBLISHED, corpus_flag, require_words
 from engine.metrics.campaign import (
     AFTER,
     BEFORE,
@@ -31,6 +33,7 @@ from engine.metrics.campaign import (
     ROUND_METRICS,
     Round,
     best_round,
+    still_playing,
 )
 from engine.metrics.statistics import Estimate, Metric, paired_difference
 from engine.runtime.session import connect
@@ -39,7 +42,13 @@ from engine.store.schemas import OK
 from envs.core.seeds import derive_seed
 
 FINAL = "final"
-"""Name of the stages that measure the start and the result once more, on dialogues that chose no round."""
+FINAL_STAGES = {
+    "final-attack-before": "fresh adversary, before",
+    "final-plain-before": "plain play, before",
+    "final-attack": "fresh adversary, after",
+    "final-plain": "plain play, after",
+}
+"""What the stages are called that measure the start and the result once more, on dialogues that chose no round."""
 BEFORE_TRAINING = "_before"
 """Ending of the metrics of the target before any training."""
 DROP = "exploitability_drop"
@@ -60,6 +69,7 @@ UNCHECKED = (
     "workers",
     "threads",
     "save_every",
+    "retries",
     "address",
     "data_root",
 )
@@ -76,12 +86,14 @@ def run(config: MinMaxConfig, path: Path, watcher: Watcher) -> Result:
     ):
         campaign = Campaign(config, folder, watcher)
         rounds = campaign.rounds()
-        best = best_round(rounds)
+        best = best_round(still_playing(rounds, config.plain_loss))
+        if best.number == 0:
+            watcher.say("no round made the target less exploitable and left its plain play: the result is the start")
         metrics = _measured_again(campaign, config, path, rounds, best)
         _store(campaign, config, path, best)
         about = {
             "title": f"{config.target} hardened",
-            "description": f"{len(rounds) - 1} rounds of adversarial training; the target of round {best.number} is the "
+            "description": f"Rounds of adversarial training: {len(rounds) - 1}. The target of round {best.number} is the "
             f"result, measured on {config.dialogues:,} dialogues that chose no round, seed {config.seed}.",
             "command": command_line(MINMAX, config, path),
         }
@@ -90,12 +102,12 @@ def run(config: MinMaxConfig, path: Path, watcher: Watcher) -> Result:
 
 
 def _check(config: MinMaxConfig) -> None:
-    """Finds out before a run is made whether the agents can talk with each other."""
+    """Finds out before a run is made whether the agents can talk with each other, and the corpus guard them."""
     named = {f"--{name}": getattr(config, name) for name in ("target", "adversary", "speaker", "partner", "judge")}
     named = {option: spec for option, spec in named.items() if spec or option == "--target"}
     for option, spec in named.items():
         require_checkpoint(spec, option)
-    shared_vocabulary(named)
+    require_words(config.corpus, config.data_root, shared_vocabulary(named))
 
 
 def _cpus(config: MinMaxConfig) -> int:
@@ -144,11 +156,13 @@ def _advantages(path: Path) -> dict[str, float]:
 
 
 def _next_commands(config: MinMaxConfig, path: Path) -> tuple[str, ...]:
-    judge = ["--judge", config.judge] if config.judge else []
+    table = ["parley", "attack", "table", "--target", str(path), *corpus_flag(config.corpus)]
+    table += ["--judge", config.judge] if config.judge else []
+    table += ["--published", "hardened" if config.corpus == PUBLISHED else "none"]
     return (
         shlex.join(["parley", "report", str(path)]),
         shlex.join(["parley", "play", str(path)]),
-        shlex.join(["parley", "attack", "table", "--target", str(path), *judge]),
+        shlex.join(table),
     )
 
 
@@ -173,7 +187,7 @@ def demo() -> MinMaxConfig:
         budget=rule.dialogues,
         corpus="embedded",
         attack=rule,
-        defence=replace(rule, stalling_penalty=reinforce.hardened().reinforce.stalling_penalty),
+        defence=replace(rule, dialogues=7_680, stalling_penalty=reinforce.hardened().reinforce.stalling_penalty),
     )
 
 

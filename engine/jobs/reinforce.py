@@ -18,16 +18,14 @@ from engine.attacks.opponents import Casting, Opponent, OpponentConfig
 from engine.attacks.settings import ReinforceConfig
 from engine.jobs.agents import CHECKPOINT, require_checkpoint, shared_vocabulary
 from engine.jobs.job import SUMMARY, Job, Result, Watcher
-from engine.jobs.training import LEGEND, UNCHECKED, TrainingConfig, train
+from engine.jobs.training import LEGEND, UNCHECKED, TrainingConfig, corpus_flag, train
 from envs.core.errors import ConfigError
 
 PARTNER = "partner"
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainReinforceConfig(TrainingConfig):
-    """Who learns against whom."""
-
+class _Learner:
     target: str
     """The frozen partner: run or checkpoint folder."""
     learner: str = ""
@@ -37,9 +35,7 @@ class TrainReinforceConfig(TrainingConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainTargetConfig(TrainingConfig):
-    """Who is hardened against whom."""
-
+class _Hardened:
     target: str = "runs/rl"
     """Who learns, and where it starts: run or checkpoint folder."""
     adversaries: str = "runs/adversary"
@@ -50,6 +46,17 @@ class TrainTargetConfig(TrainingConfig):
     """What the KL guard compares with, such as the agent before any hardening; the target's start when empty."""
     opponents: OpponentConfig = field(default_factory=OpponentConfig)
     """How they are drawn."""
+
+
+# Fields of the last base come first, in the help too: who takes part before how it is done.
+@dataclass(frozen=True, kw_only=True)
+class TrainReinforceConfig(TrainingConfig, _Learner):
+    """Who learns against whom."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainTargetConfig(TrainingConfig, _Hardened):
+    """Who is hardened against whom."""
 
 
 def run(role: str, config: TrainReinforceConfig, path: Path, watcher: Watcher) -> Result:
@@ -117,7 +124,7 @@ def _next_commands(role: str, config: TrainReinforceConfig, path: Path) -> tuple
 
 
 def _next_of_target(config: TrainTargetConfig, path: Path) -> tuple[str, ...]:
-    return (shlex.join(["parley", "evaluate", "exploitability", "--target", str(path)]),)
+    return (shlex.join(["parley", "evaluate", "exploitability", "--target", str(path), *corpus_flag(config.corpus)]),)
 
 
 def lewis2017() -> TrainReinforceConfig:
@@ -155,7 +162,7 @@ def hardened() -> TrainTargetConfig:
     rule = ReinforceConfig(
         reward="advantage",
         complementary=True,
-        dialogues=19_200,
+        dialogues=12_800,
         learning_rate=3e-4,
         kl_weight=0.1,
         supervised_weight=0.5,

@@ -7,7 +7,6 @@ summaries say. A row that needs a trained adversary trains one first, unless it 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -32,6 +31,8 @@ from envs.core.registry import nearest
 ADVERSARY = "adversary"
 """Name of the stage that trains one; also of its folder."""
 TABLE_FILE = "table.md"
+BESIDE = "beside"
+"""Entry of the summary that holds the metrics of the other table that is shown beside."""
 
 _SECONDS_PER_TRAINED_DIALOGUE = 0.0225
 """Measured on one core with the published network sizes; the live display knows better once it runs."""
@@ -142,7 +143,7 @@ def run(config: TableConfig, path: Path, watcher: Watcher) -> Result:
     for option in ("target", "speaker", "adversary", "judge"):
         if getattr(config, option) or option == "target":
             require_checkpoint(getattr(config, option), f"--{option}")
-    _metrics_beside(config)
+    beside = _metrics_beside(config)
     planned = stages(config, path)
     with RunFolder.open(path, config, job=ATTACK_TABLE.name, unchecked=ATTACK_TABLE.unchecked) as folder:
         if ADVERSARY in planned and checkpoint_folder(str(path / ADVERSARY)) is None:
@@ -157,10 +158,11 @@ def run(config: TableConfig, path: Path, watcher: Watcher) -> Result:
             "command": command_line(ATTACK_TABLE, config, path),
         }
         metrics = _measured(path)
-        _write_table(path / TABLE_FILE, config, metrics, about)
-        folder.write_summary(metrics, about)
-    result = ATTACK_TABLE.result(config, path)
-    return replace(result, table=_table(config, result.metrics))
+        table = attack_table(table_lines(metrics, config.published, beside))
+        _write_table(path / TABLE_FILE, table, about)
+        # The report shows them too, wherever the other table is by then.
+        folder.write_summary(metrics, about | {BESIDE: {name: estimate.to_json() for name, estimate in beside.items()}})
+    return replace(ATTACK_TABLE.result(config, path), table=table)
 
 
 def _announcement(rule: ReinforceConfig) -> str:
@@ -185,10 +187,6 @@ def _measured(path: Path) -> dict[str, Estimate]:
     return metrics
 
 
-def _table(config: TableConfig, metrics: Mapping[str, Estimate]) -> TextTable:
-    return attack_table(table_lines(metrics, config.published, _metrics_beside(config)))
-
-
 def _metrics_beside(config: TableConfig) -> dict[str, Estimate]:
     """The metrics of the table that is shown beside, by "ROW.METRIC".
 
@@ -209,8 +207,7 @@ def _metrics_beside(config: TableConfig) -> dict[str, Estimate]:
     return {name: Estimate.from_json(parts) for name, parts in summary["metrics"].items()}
 
 
-def _write_table(path: Path, config: TableConfig, metrics: dict[str, Estimate], about: dict[str, str]) -> None:
-    table = _table(config, metrics)
+def _write_table(path: Path, table: TextTable, about: dict[str, str]) -> None:
     heading = about["title"][:1].upper() + about["title"][1:]
     text = f"# {heading}\n\n{about['description']}\n\n{table.to_markdown()}\n```\n{about['command']}\n```\n"
     try:

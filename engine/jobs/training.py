@@ -5,6 +5,7 @@ What `parley train rl`, `train adversary` and `train target` share; who learns a
 
 from __future__ import annotations
 
+import gc
 import math
 import os
 from collections.abc import Mapping
@@ -20,14 +21,17 @@ from engine.jobs.device import threads
 from engine.jobs.job import Job, Result, Watcher
 from engine.jobs.scalars import Scalars
 from engine.metrics.statistics import Estimate, Metric, count, mean
-from engine.runtime.session import connect
+from engine.runtime.session import Session, connect
 from engine.store.run_folder import RunFolder
 from envs.core.config import check
-from envs.core.errors import ConfigError
+from envs.core.errors import ClusterError, ConfigError
+from envs.data.vocabulary import Vocabulary
 
 STATE = "training.safetensors"
 MAX_LEARNERS = 5
-"""Learners that may die in a row without an update between them."""
+"""Learners that may die in a row without getting further than those before them."""
+PUBLISHED = "dealornodeal"
+"""The corpus of the published agents, which presets take unless they are the demonstration's."""
 
 LEGEND = {
     "training_reward": Metric("reward, last updates", "higher: learner", "mean over the last tenth of the updates"),
@@ -107,14 +111,17 @@ def train(
 
     # Read here, so that a damaged one is found before a run is made and Ray is started.
     base = load_model(Path(casting.learner))
-    for other in {casting.reference, *(opponent.checkpoint for opponent in casting.opponents)} - {casting.learner}:
+    for other in {casting.reference, *(opponent.checkpoint for opponent in casting.met)} - {casting.learner}:
         load_model(Path(other))
     language = _Language(config, base)
     with (
         threads(config.threads),
         RunFolder.open(path, config, job=job.name, unchecked=job.unchecked) as folder,
-        connect(config.address or None, num_cpus=None if config.address else max(_cpus(config), os.cpu_count() or 1)),
+        connect(
+            config.address or None, num_cpus=None if config.address else max(_cpus(config), os.cpu_count() or 1)
+        ) as session,
     ):
+        _check_room(config, session, watcher)
         history, weights = _Training(config, casting, base, language, folder, watcher).finish()
         from policies.checkpoint import Checkpoint
 
@@ -143,20 +150,18 @@ class _Language:
 
         corpus = load_corpus(config.corpus, config.data_root)
         fits = corpus.vocabulary.digest == base.vocabulary.digest
-        if not fits and (config.reinforce.supervised_weight > 0 or config.perplexity_limit > 0):
-            raise ConfigError(
-                "the corpus of the supervised guard has another vocabulary than the agents",
-                where=f"corpus {config.corpus}",
-                got=f"{len(corpus.vocabulary)} words, digest {corpus.vocabulary.digest}; "
-                f"the agents {len(base.vocabulary)}, digest {base.vocabulary.digest}",
-                fix="name the corpus that the agents were trained on with --corpus, or set reinforce.supervised_weight=0",
-            )
+        if config.reinforce.supervised_weight > 0 or config.perplexity_limit > 0:
+            without = "or set reinforce.supervised_weight=0 and perplexity_limit=0"
+            require_words(config.corpus, config.data_root, base.vocabulary, without)
         self._dialogues: Any = corpus.splits["val"] if fits else None
         self._model, self._evaluate = base, evaluate
         self.limit = config.perplexity_limit * self._perplexity() if config.perplexity_limit else math.inf
 
     def _perplexity(self) -> float:
-        return float(self._evaluate(self._model, self._dialogues).perplexity_reference)
+        try:
+            return float(self._evaluate(self._model, self._dialogues).perplexity_reference)
+        except OverflowError:
+            return math.inf
 
     def measured(self, weights: Mapping[str, Any]) -> dict[str, Estimate]:
         """The perplexity under those weights; nothing where the corpus has other words."""
@@ -164,6 +169,36 @@ class _Language:
             return {}
         self._model.load_state_dict(dict(weights))
         return {"perplexity": count(self._perplexity(), len(self._dialogues))}
+
+
+def require_words(corpus: str, data_root: Path | None, words: Vocabulary, otherwise: str = "") -> None:
+    """Checks that a corpus can guard the language of agents.
+
+    Args:
+        corpus: its name.
+        data_root: where corpora lie; the usual places when not given.
+        words: the agents'.
+        otherwise: what else a user can do where it cannot.
+
+    Raises:
+        ConfigError: it has other words than they.
+        DataError: the corpus is missing or broken.
+    """
+    from envs.data.compiled import load_corpus
+
+    found = load_corpus(corpus, data_root).vocabulary
+    if found.digest != words.digest:
+        raise ConfigError(
+            "the corpus of the supervised guard has another vocabulary than the agents",
+            where=f"corpus {corpus}",
+            got=f"{len(found)} words, digest {found.digest}; the agents {len(words)}, digest {words.digest}",
+            fix=", ".join(filter(None, ("name the corpus that the agents were trained on with --corpus", otherwise))),
+        )
+
+
+def corpus_flag(corpus: str) -> list[str]:
+    """The words of a command that name a corpus, where it is not the one that presets take."""
+    return [] if corpus == PUBLISHED else ["--corpus", corpus]
 
 
 def validation_perplexity(spec: str, corpus: str, data_root: Path | None) -> Estimate:
@@ -193,51 +228,51 @@ class _Training:
         self._saved = folder.path / STATE
         # Updates after the last saved state are made again, and count as they were made last.
         self._history = {event["number"]: event for event in folder.events() if event["kind"] == "iteration"}
+        self._furthest = self._num_lost = 0
 
     def finish(self) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         """Makes what is left of the updates; returns the figures of all of them and the learner's weights."""
-        from engine.rllib import state
-        from engine.rllib.algorithm import LearnerLostError
+        from engine.rllib.learner_group import LearnerLostError
 
         updates = self._config.reinforce.updates
         self._watcher.stage("learning", updates, "updates")
-        lost = 0
-        algorithm = self._begin()
-        try:
-            with Scalars(self._folder.path, algorithm.training_iteration) as scalars:
-                while algorithm.training_iteration < updates:
-                    before = algorithm.training_iteration
-                    try:
-                        algorithm.train()
-                    except LearnerLostError as error:
-                        lost += 1
-                        if lost >= MAX_LEARNERS:
-                            raise
-                        self._watcher.say(f"{error.what}; another one goes on")
-                        self._folder.event("learner_lost", after=before)
-                        algorithm.stop()
-                        algorithm = self._begin()
-                        continue
-                    lost = 0
-                    self._note(algorithm, scalars)
-            weights = state.learned_weights(algorithm)
-        finally:
-            algorithm.stop()
+        while True:
+            try:
+                weights = self._go_on()
+                break
+            except LearnerLostError as error:
+                self._num_lost += 1
+                if self._num_lost >= MAX_LEARNERS:
+                    raise
+                self._watcher.say(f"{error.what}; another one goes on")
+                self._folder.event("learner_lost", furthest=self._furthest, reason=str(error.got))
+        # RLlib's modules stand in cycles of references, too few of them for Python to look before dozens of trainings.
+        gc.collect()
         return [self._history[number] for number in range(1, updates + 1)], weights
 
-    def _begin(self) -> Any:
+    def _go_on(self) -> dict[str, Any]:
+        """Makes the updates after the last saved state with a learner of its own; returns its weights."""
         from engine.rllib import state
 
         algorithm = _build(self._config, self._casting, self._vocabulary)
-        if self._saved.exists():
-            self._watcher.say(f"resumed after update {state.restore(algorithm, self._saved)}")
-        return algorithm
+        try:
+            if self._saved.exists():
+                self._watcher.say(f"resumed after update {state.restore(algorithm, self._saved)}")
+            with Scalars(self._folder.path, algorithm.training_iteration) as scalars:
+                while algorithm.training_iteration < self._config.reinforce.updates:
+                    algorithm.train()
+                    self._note(algorithm, scalars)
+            return state.learned_weights(algorithm)
+        finally:
+            algorithm.stop()
 
     def _note(self, algorithm: Any, scalars: Scalars) -> None:
         """Writes down the newest update, and saves where it is time to."""
         from engine.rllib import state
 
         number = algorithm.training_iteration
+        if number > self._furthest:
+            self._furthest, self._num_lost = number, 0
         self._history[number] = {"number": number, **algorithm.last}
         self._folder.event("iteration", **self._history[number])
         scalars.add(number, algorithm.last)
@@ -261,7 +296,7 @@ class _Training:
             raise DivergenceError(
                 "the learner is losing its language",
                 where=f"update {number}",
-                got=f"validation perplexity {perplexity:.2f}, the limit is {self._language.limit:.2f}",
+                got=f"validation perplexity {perplexity:.4g}, the limit is {self._language.limit:.4g}",
                 fix="train again with a smaller learning_rate or a larger supervised_weight, or raise perplexity_limit",
             )
 
@@ -278,12 +313,37 @@ def _build(config: TrainingConfig, casting: Casting, vocabulary: Any) -> Any:
         data_root=config.data_root,
     )
     settings.env_runners(num_env_runners=config.env_runners)
-    settings.learners(num_learners=int(config.remote_learner), num_gpus_per_learner=config.learner_gpus)
+    settings.learners(
+        num_learners=int(config.remote_learner),
+        num_cpus_per_learner=config.threads,
+        num_gpus_per_learner=config.learner_gpus,
+    )
     return settings.build_algo()
 
 
 def _cpus(config: TrainingConfig) -> int:
-    return config.env_runners + 1 + config.remote_learner
+    return config.env_runners + 1 + config.threads * config.remote_learner
+
+
+def _check_room(config: TrainingConfig, session: Session, watcher: Watcher) -> None:
+    """Says what Ray would wait for in silence; a session that cannot grow would wait for ever."""
+    import ray
+
+    wanted = {
+        "CPU": config.env_runners + config.threads * config.remote_learner,
+        "GPU": config.learner_gpus * config.remote_learner,
+    }
+    there = {name: ray.cluster_resources().get(name, 0) for name in wanted}
+    if all(wanted[name] <= there[name] for name in wanted):
+        return
+    needs = f"{wanted['CPU']} CPUs and {wanted['GPU']:g} GPUs; in all there are {there['CPU']:g} and {there['GPU']:g}"
+    if session.is_local:
+        raise ClusterError(
+            "this machine has too little room for env runners and learner",
+            got=needs,
+            fix="ask for fewer env_runners, threads or learner_gpus, or give the address of a cluster",
+        )
+    watcher.say(f"env runners and learner need {needs}: waiting for machines to join the cluster")
 
 
 def _outside(step: Mapping[str, Any]) -> float:

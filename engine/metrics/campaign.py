@@ -49,6 +49,17 @@ def best_round(rounds: Sequence[Round]) -> Round:
     return min(rounds, key=lambda one: one.exploitability)
 
 
+def still_playing(rounds: Sequence[Round], plain_loss: float) -> list[Round]:
+    """The rounds whose target still plays well with an ordinary partner; one that refuses every deal is not exploitable either.
+
+    Args:
+        rounds: all, the start first.
+        plain_loss: points of plain score that may be lost against the start.
+    """
+    least = rounds[0].metrics[PLAIN_SCORE].value - plain_loss
+    return [one for one in rounds if one.metrics[PLAIN_SCORE].value >= least]
+
+
 def has_stalled(rounds: Sequence[Round], patience: int, least_gain: float) -> bool:
     """Whether the last rounds have not lowered exploitability.
 

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from engine.jobs.campaign import rounds_of
-from engine.jobs.minmax import FINAL, MINMAX
-from engine.jobs.table import ATTACK_TABLE
-from engine.metrics.attack_table import ROWS, AttackLine, TextTable, attack_table, table_lines
-from engine.metrics.campaign import rounds_table
+from engine.jobs.minmax import BEFORE_TRAINING, DROP, FINAL_STAGES, LEGEND, MINMAX
+from engine.jobs.table import ATTACK_TABLE, BESIDE
+from engine.metrics.attack_table import ROWS, AttackLine, TextTable, attack_table, table_lines, with_interval
+from engine.metrics.campaign import ROUND_METRICS, rounds_table
 from engine.metrics.statistics import Estimate
 from engine.report.content import Curve, MatchSection, ReportData
 from engine.report.page import write_report
@@ -63,7 +63,7 @@ CURVES = (
         "iteration", "points", "points per dialogue", {"adversary": "score_adversary", "target": "score_target"}, smoothed=True
     ),
     CurveSource("round", "language", "perplexity", {"validation": "perplexity"}),
-    CurveSource("round", "plain play", "share and points", {"target's points": "plain_score", "agreement": "plain_agreement"}),
+    CurveSource("round", "plain play", "points", {"target": "plain_score"}),
     CurveSource(
         "round",
         "exploitability",
@@ -110,10 +110,9 @@ def collect_run(run_dir: Path) -> ReportData:
     """
     stages = _stages(run_dir)
     top = stages.get("")
-    campaign = top if top is not None and top.job == MINMAX.name else None
-    if campaign:
+    if top is not None and top.job == MINMAX.name:
         # Its phases are many; the page shows what they came to.
-        stages = {name: run for name, run in stages.items() if not name or name.startswith(FINAL)}
+        stages = {name: run for name, run in stages.items() if not name or name in FINAL_STAGES}
     headings = _headings(stages)
     about = (top and top.summary()) or {}
     commands = [about["command"]] if "command" in about else _commands(stages.values())
@@ -128,7 +127,7 @@ def collect_run(run_dir: Path) -> ReportData:
     return ReportData(
         title=about.get("title", run_dir.resolve().name),
         lead=about.get("description", ""),
-        attack_tables=_round_tables(campaign) if campaign else _attack_tables(stages, headings),
+        attack_tables=_attack_tables(stages, headings),
         sections=[
             section
             for name, run in shown.items()
@@ -154,9 +153,10 @@ def _stages(run_dir: Path) -> dict[str, RunFolder]:
 
 
 def _headings(stages: Mapping[str, RunFolder]) -> dict[str, str]:
-    """What each run is called: by its title, or short where the title of a table says the rest."""
+    """What each run is called: by its title, or short where the title of the page says the rest."""
     titles = {name: (run.summary() or {}).get("title", name or run.path.resolve().name) for name, run in stages.items()}
-    return titles | (ROWS if _is_table(stages.get("")) else {})
+    top = stages.get("")
+    return titles | (ROWS if _is_table(top) else FINAL_STAGES if top is not None and top.job == MINMAX.name else {})
 
 
 def _is_table(run: RunFolder | None) -> bool:
@@ -165,13 +165,20 @@ def _is_table(run: RunFolder | None) -> bool:
 
 def _attack_tables(stages: Mapping[str, RunFolder], headings: Mapping[str, str]) -> list[tuple[str, TextTable]]:
     """The tables of a folder, each with its heading: those that were measured as such, and one of its other attacks."""
-    tables, lines = [], []
+    tables: list[tuple[str, TextTable]] = []
+    lines = []
     for name, run in stages.items():
         metrics = _metrics(run)
+        if run.job == MINMAX.name:
+            found = _campaign_tables(run)
+            if not name:
+                return found
+            tables += [(f"{headings[name]}: {title.lower()}", table) for title, table in found]
         if not metrics or not run.job.startswith(_ATTACK):
             continue
         if _is_table(run):
-            table = attack_table(table_lines(metrics, run.config["published"]))
+            beside = _estimates((run.summary() or {}).get(BESIDE, {}))
+            table = attack_table(table_lines(metrics, run.config["published"], beside))
             if not name:
                 # The attacks below it are its rows, and the page bears its title.
                 return [("", table)]
@@ -181,10 +188,22 @@ def _attack_tables(stages: Mapping[str, RunFolder], headings: Mapping[str, str])
     return [*tables, *([("Attacks side by side", attack_table(lines))] if len(lines) > 1 else [])]
 
 
-def _round_tables(campaign: RunFolder) -> list[tuple[str, TextTable]]:
-    """The table of a campaign's rounds."""
-    rounds = rounds_of(campaign)
-    return [("Rounds", rounds_table(rounds))] if rounds else []
+def _campaign_tables(campaign: RunFolder) -> list[tuple[str, TextTable]]:
+    """What a campaign came to, and the table of its rounds."""
+    metrics, rounds = _metrics(campaign), rounds_of(campaign)
+    outcome = [("Before and after", _before_and_after(metrics))] if metrics else []
+    return [*outcome, *([("Rounds", rounds_table(rounds))] if rounds else [])]
+
+
+def _before_and_after(metrics: Mapping[str, Estimate]) -> TextTable:
+    pairs = {name: metric.title for name, metric in ROUND_METRICS.items() if name in metrics}
+    rows = [
+        (title, with_interval(metrics[name + BEFORE_TRAINING]), with_interval(metrics[name])) for name, title in pairs.items()
+    ]
+    lost = LEGEND[DROP]
+    rows.append((lost.title, "", with_interval(metrics[DROP])))
+    note = f"On dialogues that chose no round. {lost.title.capitalize()}: {lost.definition}. Brackets: 95 % intervals."
+    return TextTable(("target", "before", "after"), tuple(rows), note)
 
 
 def _started(run: RunFolder) -> str:
@@ -193,7 +212,7 @@ def _started(run: RunFolder) -> str:
 
 
 def _section(heading: str, run: RunFolder, described: bool, large: bool) -> MatchSection | None:
-    if _is_table(run):
+    if _is_table(run) or run.job == MINMAX.name:
         # Its figures stand in a table of their own.
         return None
     metrics = _metrics(run)
@@ -206,7 +225,11 @@ def _section(heading: str, run: RunFolder, described: bool, large: bool) -> Matc
 
 
 def _metrics(run: RunFolder) -> dict[str, Estimate]:
-    return {name: Estimate.from_json(parts) for name, parts in (run.summary() or {}).get("metrics", {}).items()}
+    return _estimates((run.summary() or {}).get("metrics", {}))
+
+
+def _estimates(parts: Mapping[str, Any]) -> dict[str, Estimate]:
+    return {name: Estimate.from_json(estimate) for name, estimate in parts.items()}
 
 
 def _curves(heading: str, run: RunFolder) -> list[Curve]:
@@ -223,6 +246,7 @@ def _curves(heading: str, run: RunFolder) -> list[Curve]:
                     y_label=source.y_label,
                     series=series,
                     smoothed=source.smoothed,
+                    bands={label: band for label, field in source.fields.items() if (band := _band(steps, field))},
                 )
             )
     return curves
@@ -232,6 +256,12 @@ def _series(steps: Mapping[float, Mapping[str, Any]], field: str) -> list[tuple[
     """The points of one field; a step that a resumed run did twice counts as it was done last."""
     points = [(float(step), event[field]) for step, event in sorted(steps.items()) if field in event]
     return [(step, math.nan if value is None else float(value)) for step, value in points]
+
+
+def _band(steps: Mapping[float, Mapping[str, Any]], field: str) -> list[tuple[float, float, float]]:
+    """The intervals of one field, where events hold estimates."""
+    found = [(step, event.get("estimates", {}).get(field)) for step, event in sorted(steps.items())]
+    return [(float(step), parts["low"], parts["high"]) for step, parts in found if parts and parts["low"] is not None]
 
 
 def _commands(runs: Iterable[RunFolder]) -> list[str]:

@@ -58,6 +58,7 @@ class Curve:
         y_label: the quantity and its unit.
         series: (step, value) points by name, each in the order of its steps.
         smoothed: draws a moving average in front of the single points, for quantities that jump from step to step.
+        bands: (step, low, high) 95 % intervals of some series, by name.
     """
 
     title: str
@@ -65,6 +66,7 @@ class Curve:
     y_label: str
     series: Mapping[str, Sequence[tuple[float, float]]]
     smoothed: bool = False
+    bands: Mapping[str, Sequence[tuple[float, float, float]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

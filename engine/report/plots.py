@@ -21,7 +21,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import NullLocator
+from matplotlib.ticker import MaxNLocator, NullLocator
 
 from engine.metrics.attack import Points
 from engine.metrics.negotiation import Row
@@ -157,7 +157,9 @@ def draw_scatter(axes: Axes, rows: Sequence[Row]) -> None:
 
 
 def draw_curve(axes: Axes, curve: Curve) -> None:
-    """Draws every series of a curve; a smoothed one as faint points with its moving average in front.
+    """Draws every series of a curve, its 95 % interval as a band where there is one.
+
+    A smoothed one is drawn as faint points with its moving average in front.
 
     Args:
         axes: where to draw.
@@ -172,7 +174,11 @@ def draw_curve(axes: Axes, curve: Curve) -> None:
             axes.plot(steps, values, color=colour, alpha=0.28, linewidth=1.0)
             values = moving_average(values)
         axes.plot(steps, values, color=colour, linewidth=1.9, marker=marker, markersize=3.2, label=_short(name))
+        if name in curve.bands:
+            at, low, high = np.array(curve.bands[name], dtype=np.float64).reshape(-1, 3).T
+            axes.fill_between(at, low, high, color=colour, alpha=0.16, linewidth=0)
     axes.set(xlabel=_short(curve.x_label), ylabel=_short(curve.y_label))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.margins(x=0.02)
     if len(curve.series) > 1:
         axes.legend()

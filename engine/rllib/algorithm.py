@@ -29,6 +29,7 @@ from engine.attacks.reinforce import RunningBaseline, discounted_returns
 from engine.attacks.settings import ReinforceConfig
 from engine.rllib.env import AGENTS, NegotiationMultiAgentEnv
 from engine.rllib.learner import DialogueLearner
+from engine.rllib.learner_group import DialogueLearnerGroup, learner_errors
 from engine.rllib.module import NegotiatorModule
 from engine.rllib.rows import merged, training_rows
 from engine.rllib.runner import DialogueEnvRunner
@@ -42,10 +43,6 @@ from policies.negotiator.batches import Batch, make_batch
 
 MAX_REPLAYS = 5
 """Times the missing dialogues of one iteration are played again before giving up."""
-
-
-class LearnerLostError(ClusterError):
-    """The learner was an actor of its own, and died."""
 
 
 class DialogueReinforceConfig(AlgorithmConfig):
@@ -90,8 +87,8 @@ class DialogueReinforceConfig(AlgorithmConfig):
             NegotiationMultiAgentEnv,
             env_config={"vocabulary": vocabulary, "rules": rules, "reward": reinforce.reward, "seed": seed},
         )
-        first = {casting.seat: casting.seat, AGENTS[1 - casting.side]: casting.opponents[0].name}
-        folders = {casting.seat: casting.learner} | {other.name: other.checkpoint for other in casting.opponents}
+        first = {casting.seat: casting.seat, AGENTS[1 - casting.side]: casting.met[0].name}
+        folders = {casting.seat: casting.learner} | {other.name: other.checkpoint for other in casting.met}
         # A list: from a set, the order and so the initialisation would change from process to process.
         self.multi_agent(
             policies=list(folders),
@@ -116,6 +113,18 @@ class DialogueReinforceConfig(AlgorithmConfig):
         """A `NegotiatorModule`; its checkpoint is named in `dialogues()`."""
         return RLModuleSpec(module_class=NegotiatorModule)
 
+    def build_learner_group(
+        self, *, env: Any = None, spaces: Any = None, rl_module_spec: Any = None, placement_group: Any = None
+    ) -> DialogueLearnerGroup:
+        """The learner, in this process or an actor of its own.
+
+        Raises:
+            LearnerLostError: its actor died before it was ready.
+        """
+        spec = rl_module_spec or self.get_multi_rl_module_spec(env=env, spaces=spaces)
+        with learner_errors():
+            return DialogueLearnerGroup(config=self.copy(), module_spec=spec, placement_group=placement_group)
+
 
 def _module_of(first: dict[str, str], agent: str, *_: Any, **__: Any) -> str:
     """Asked by RLlib's own runners alone; ours draws opponents by itself."""
@@ -134,7 +143,7 @@ class DialogueReinforce(Algorithm):
         """Builds runners and learner, then opens the corpus."""
         super().setup(config)
         self.casting: Casting = config.casting
-        self.baselines = {opponent.name: RunningBaseline() for opponent in self.casting.opponents}
+        self.baselines = {opponent.name: RunningBaseline() for opponent in self.casting.met}
         """Of the rewards against each opponent: what is usual differs between them."""
         self.draw = OpponentDraw(self.casting, config.master_seed)
         self._corpus = load_corpus(config.corpus, config.data_root)
@@ -149,12 +158,17 @@ class DialogueReinforce(Algorithm):
             played: the columns of `rows.py`, in order of index, and `opponent`, the name of whom each was played with.
         """
         points = played["points"].astype(np.float64)
-        kinds = {opponent.name: opponent.reward for opponent in self.casting.opponents}
+        kinds = {opponent.name: opponent.reward for opponent in self.casting.met}
         relative = np.array([kinds[name] == "advantage" for name in played["opponent"]])
         return points[:, 0] - relative * points[:, 1] - played["forced"] * self.config.reinforce.stalling_penalty
 
     def training_step(self) -> None:
-        """One iteration: play, reward, learn, hand the new weights to the runners."""
+        """One iteration: play, reward, learn, hand the new weights to the runners.
+
+        Raises:
+            DivergenceError: the gradient is not finite.
+            ClusterError: env runners keep failing; a `LearnerLostError` when the learner's actor is gone.
+        """
         started = time.monotonic()
         settings, seat = self.config.reinforce, self.casting.seat
         size = settings.dialogues_per_update
@@ -170,13 +184,6 @@ class DialogueReinforce(Algorithm):
         batch = MultiAgentBatch({seat: rows}, env_steps=int(played["turns"].sum()))
         steps = {NUM_ENV_STEPS_SAMPLED_LIFETIME: (self.training_iteration + 1) * size}
         learned = self.learner_group.update(batch=batch, timesteps=steps)
-        if not learned:
-            # RLlib drops a remote learner that died, and would go on without learning.
-            raise LearnerLostError(
-                "the learner is gone",
-                where=f"update {self.training_iteration + 1}",
-                fix="run the same command again: it goes on from the last saved state",
-            )
         self.metrics.aggregate(learned, key=LEARNER_RESULTS)
         updated = time.monotonic()
         self._send_weights([seat])
@@ -204,7 +211,7 @@ class DialogueReinforce(Algorithm):
 
     def _outcomes(self, played: dict[str, Any], names: np.ndarray) -> dict[str, float]:
         """Means over the dialogues of an update; those with an ordinary partner beside adversaries count apart."""
-        ordinary = np.isin(names, [opponent.name for opponent in self.casting.opponents if opponent.ordinary])
+        ordinary = np.isin(names, [opponent.name for opponent in self.casting.met if opponent.ordinary])
         main = ~ordinary
         by_side = played["points"][:, [self.casting.side, 1 - self.casting.side]]
         figures = {

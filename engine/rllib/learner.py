@@ -27,6 +27,10 @@ class DialogueLearner(TorchLearner):
 
     def build(self) -> None:
         """Builds the module and its optimiser, and loads the reference of the KL guard."""
+        if self.config.num_learners:
+            # Sums of gradients differ in the last digit with the number of threads: a worker's environment must not decide it.
+            cpus = self.config.num_cpus_per_learner
+            torch.set_num_threads(1 if cpus == "auto" else int(cpus))
         super().build()
         self._reference = None
         if self._reinforce.kl_weight > 0:

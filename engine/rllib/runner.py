@@ -50,7 +50,7 @@ class DialogueEnvRunner(EnvRunner, Checkpointable):
         """Observation and action space of each module."""
         env, casting = self.env, self.config.casting
         spaces = [(env.get_observation_space(seat), env.get_action_space(seat)) for seat in AGENTS]
-        others = {opponent.name: spaces[1 - casting.side] for opponent in casting.opponents}
+        others = {opponent.name: spaces[1 - casting.side] for opponent in casting.met}
         return {casting.seat: spaces[casting.side], **others}
 
     def assert_healthy(self) -> None:
@@ -97,7 +97,7 @@ class DialogueEnvRunner(EnvRunner, Checkpointable):
 
     def _deal(self, dealt: Sequence[tuple[int, Scenario]], opponent: str) -> NegotiationGame:
         config = self.config
-        (met,) = (other for other in config.casting.opponents if other.name == opponent)
+        (met,) = (other for other in config.casting.met if other.name == opponent)
         seeds = [derive_seed(config.master_seed, "training dialogue", index) for index, _ in dealt]
         rules = Rules(max_turns=config.reinforce.max_turns, complementary=met.complementary)
         vocabulary = self.module[config.casting.seat].net.vocabulary

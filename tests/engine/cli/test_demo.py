@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.jobs import demo, negotiator, reinforce
+from engine.jobs import demo, minmax, negotiator, reinforce
 from engine.jobs.demo import DEMO, GAIN, STAGES, DemoConfig, stages
 from engine.metrics.statistics import Estimate
 from engine.store.run_folder import RunFolder
@@ -20,15 +20,17 @@ SMALL = ["demo", "--dialogues", "40"]
 SMALL += [word for name, value in vars(TINY).items() for word in ("--set", f"fit.sizes.{name}={value}")]
 SMALL += ["--set", "fit.max_epochs=1", "--set", "reinforce.dialogues=128"]
 SMALL += ["--set", "reinforce.dialogues_per_update=4", "--set", "reinforce.max_turns=4"]
+SMALL += ["--set", "defence.dialogues=8", "--set", "defence.dialogues_per_update=4", "--set", "defence.max_turns=4"]
 
 
 @pytest.fixture
 def _small_corpus(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Puts the made-up corpus in the place of the embedded one, which takes seconds to make."""
-    fitted, trained = negotiator.demo(), reinforce.demo()
+    fitted, trained, hardened = negotiator.demo(), reinforce.demo(), minmax.demo()
     small = {"corpus": CORPUS, "data_root": root}
     monkeypatch.setattr(negotiator, "demo", lambda: dataclasses.replace(fitted, **small))
     monkeypatch.setattr(reinforce, "demo", lambda: dataclasses.replace(trained, data_root=root))
+    monkeypatch.setattr(minmax, "demo", lambda: dataclasses.replace(hardened, data_root=root))
 
 
 @pytest.mark.ray
@@ -44,7 +46,11 @@ def test_the_whole_story(parley: Parley) -> None:
     reactive = RunFolder.load(path / "reactive").summary()
     assert reactive is not None
     searched = {f"reactive_{name}": reactive["metrics"][name] for name in ("advantage", "forced_advantage")}
-    assert {name: parts for name, parts in printed["metrics"].items() if name != GAIN} == attack["metrics"] | searched
+    campaign = RunFolder.load(path / "minmax").summary()
+    assert campaign is not None
+    hardened = {name: campaign["metrics"][name] for name in ("exploitability_before", "exploitability")}
+    others = {name: parts for name, parts in printed["metrics"].items() if name != GAIN}
+    assert others == attack["metrics"] | searched | hardened
     assert outcome.status == int(printed["metrics"]["advantage"]["low"] <= 0)
     assert ("failed: the adversary has no certain advantage" in outcome.err) == bool(outcome.status)
     assert "target against itself" in outcome.err
@@ -76,6 +82,9 @@ def test_the_stages_name_each_other_as_the_folder_was_given() -> None:
     assert configs["attack"].judge == configs["selfplay"].judge == "runs/demo/target"
     assert configs["selfplay"].complementary, "the rule of the attack, so that like is compared with like"
     assert {config.seed for config in configs.values()} == {7}
+    assert (configs["minmax"].target, configs["minmax"].adversary) == ("runs/demo/target", "runs/demo/adversary")
+    assert configs["minmax"].rounds == 1
+    assert configs["minmax"].budget == configs["adversary"].reinforce.dialogues, "measured on the adversary's own budget"
     assert configs["attack"].match().dialogues == configs["selfplay"].dialogues == 9
     assert configs["selfplay"].scenarios == configs["attack"].scenarios == "random"
 
@@ -83,6 +92,7 @@ def test_the_stages_name_each_other_as_the_folder_was_given() -> None:
 def test_the_demonstration_is_that_of_the_presets() -> None:
     config = DEMO.presets["embedded"]()
     assert (config.fit, config.reinforce) == (negotiator.demo().fit, reinforce.demo().reinforce)
+    assert config.defence == minmax.demo().defence
     assert config.reinforce.complementary
 
 

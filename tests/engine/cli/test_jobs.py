@@ -22,7 +22,7 @@ from engine.metrics.attack_table import TextTable
 from engine.metrics.statistics import NOTHING, Estimate, Metric, count
 from engine.store.run_folder import RunFolder
 from tests.engine.cli.conftest import Parley
-from tests.engine.jobs.made_up import CORPUS, TINY, rows
+from tests.engine.jobs.made_up import CORPUS, TINY, corpus_vocabulary, rows, save_negotiator
 
 ASKED = MatchConfig(adversary="scripted", target="scripted")
 FEW = "selfplay --dialogues 12 --shard-size 6"
@@ -127,6 +127,31 @@ def test_an_attack_from_training_to_report(parley: Parley, root: Path) -> None:
     assert words in said
     assert parley("report runs").status == 0
     assert Path("runs/report.html").exists()
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("ray_session")
+def test_a_campaign_from_its_first_round_to_the_report(parley: Parley, root: Path) -> None:
+    for seed, name in enumerate(("rl", "adversary")):
+        save_negotiator(Path("runs", name, "checkpoint"), seed=seed, vocabulary=corpus_vocabulary(root))
+    few = ["dialogues=6", "dialogues_per_update=6", "max_turns=4"]
+    rules = [word for rule in ("attack", "defence") for setting in few for word in ("--set", f"{rule}.{setting}")]
+    words = ["minmax population", "--adversary runs/adversary --rounds 1 --budget 6 --dialogues 4 --perplexity-limit 0"]
+    asked = " ".join([*words, "--corpus", CORPUS, "--data-root", str(root), *rules, "--json"])
+    outcome = parley(asked)
+    assert outcome.status == 0, outcome.err
+    printed = only_object(outcome.out)
+    assert {"exploitability_before", "exploitability", "exploitability_drop"} <= set(printed["metrics"])
+    lines = [line.split() for line in outcome.err.splitlines()]
+    rounds = [cells for cells in lines if cells and cells[0] in ("round", "0", "1") and "training" not in cells]
+    assert [cells[0] for cells in rounds] == ["round", "0", "1"], "one line as each round ends"
+    assert "round 1: training the target" in outcome.err
+    assert "runs/minmax/checkpoint" in outcome.err
+    assert f"parley attack table --target runs/minmax --corpus {CORPUS} --published none" in outcome.err
+    assert "Before and after" in Path("runs/minmax/report.html").read_text()
+    again = parley("resume runs/minmax --json")
+    assert (again.status, again.out) == (0, outcome.out)
+    assert "runs/minmax is finished: nothing is left to do" in again.err
 
 
 def test_checkpoints_play_scripted_bargainers(parley: Parley, checkpoints: tuple[str, str]) -> None:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import os
+import struct
 import subprocess
 import sys
-from dataclasses import asdict
+import time
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from tensorboardX.proto.event_pb2 import Event
 
 from engine.attacks.settings import ReinforceConfig
-from engine.jobs.reinforce import TrainReinforceConfig
+from engine.jobs.campaign import MinMaxConfig
+from engine.jobs.reinforce import TrainReinforceConfig, TrainTargetConfig
+from engine.jobs.scalars import FOLDER
 from engine.store.run_folder import RunFolder
 from envs.data.compiled import load_corpus
 from envs.data.vocabulary import Vocabulary
@@ -66,6 +72,25 @@ def training(root: Path, target: Path, **changes: Any) -> TrainReinforceConfig:
     return TrainReinforceConfig(target=str(target), **{**settings, **changes})
 
 
+def hardening(root: Path, target: Path, adversaries: str, **changes: Any) -> TrainTargetConfig:
+    """A small training of a target against adversaries, all of the made-up corpus' words."""
+    settings: dict[str, Any] = {"corpus": CORPUS, "data_root": root, "save_every": 1, "reinforce": REINFORCE}
+    return TrainTargetConfig(target=str(target), adversaries=adversaries, **{**settings, **changes})
+
+
+def campaign(root: Path, target: Path, **changes: Any) -> MinMaxConfig:
+    """Adversarial training of two updates a phase and six dialogues a measurement."""
+    rule = replace(REINFORCE, dialogues=12)
+    settings: dict[str, Any] = {"corpus": CORPUS, "data_root": root, "save_every": 1, "perplexity_limit": 0}
+    settings |= {"rounds": 2, "budget": 12, "dialogues": 6, "attack": rule, "defence": rule}
+    return MinMaxConfig(target=str(target), **{**settings, **changes})
+
+
+def given(root: Path, target: Path, adversary: Path, **changes: Any) -> MinMaxConfig:
+    """One round of that against an adversary that is there already."""
+    return campaign(root, target, adversary=str(adversary), adversaries="fresh", **{"rounds": 1, **changes})
+
+
 def rows(path: Path) -> list[dict[str, Any]]:
     """The rows of a run in the order of their keys."""
     return sorted(RunFolder.load(path).read_rows().to_pylist(), key=lambda row: str(row["item_key"]))
@@ -74,6 +99,50 @@ def rows(path: Path) -> list[dict[str, Any]]:
 def weights(path: Path) -> dict[str, torch.Tensor]:
     """The weights that a training stored."""
     return Checkpoint.load(path / "checkpoint", KIND).weights
+
+
+def assert_equal_weights(found: Path, wanted: Path) -> None:
+    """That two trainings stored the same."""
+    first, second = weights(found), weights(wanted)
+    assert first.keys() == second.keys()
+    assert [name for name in first if not first[name].equal(second[name])] == []
+
+
+def iterations(path: Path) -> list[int]:
+    """The updates that a training made, in the order in which it made them."""
+    return [event["number"] for event in RunFolder.load(path).events() if event["kind"] == "iteration"]
+
+
+def tensorboard_events(path: Path) -> list[Event]:
+    """What TensorBoard reads of a run, in the order in which it was written."""
+    found = []
+    for file in sorted((path / FOLDER).iterdir()):
+        content = file.read_bytes()
+        while content:
+            # A record: its length, a checksum of that, the event, a checksum of it.
+            end = 12 + struct.unpack("<Q", content[:8])[0]
+            found.append(Event.FromString(content[12:end]))
+            content = content[end + 4 :]
+    return found
+
+
+def scalars(path: Path) -> dict[str, list[tuple[int, float]]]:
+    """The scalars among that: (step, value) by name."""
+    found: dict[str, list[tuple[int, float]]] = {}
+    for event in tensorboard_events(path):
+        for value in event.summary.value:
+            found.setdefault(value.tag, []).append((event.step, value.simple_value))
+    return found
+
+
+def kill_when(process: subprocess.Popen[str], reached: Callable[[], bool]) -> None:
+    """Kills a process at a moment of its work, which is not its end."""
+    with process:
+        while process.poll() is None and not reached():
+            time.sleep(0.01)
+        process.kill()
+        _, told = process.communicate()
+    assert process.returncode == -9, told
 
 
 def start_parley(*arguments: str, folder: Path) -> subprocess.Popen[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,15 +16,18 @@ from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError, RunError
 from policies.checkpoint import Checkpoint
 from policies.negotiator.speaker import KIND
-from tests.engine.jobs.made_up import REINFORCE, Notes, save_negotiator, start_parley, training, weights
+from tests.engine.jobs.made_up import (
+    REINFORCE,
+    Notes,
+    assert_equal_weights,
+    iterations,
+    kill_when,
+    save_negotiator,
+    start_parley,
+    training,
+)
 
 pytestmark = pytest.mark.ray
-
-
-def assert_equal_weights(found: Path, wanted: Path) -> None:
-    first, second = weights(found), weights(wanted)
-    assert first.keys() == second.keys()
-    assert [name for name in first if not first[name].equal(second[name])] == []
 
 
 def test_it_leaves_a_learner_that_has_moved(tmp_path: Path, root: Path, trainee: Path, ray_session: Session) -> None:
@@ -38,8 +40,7 @@ def test_it_leaves_a_learner_that_has_moved(tmp_path: Path, root: Path, trainee:
     assert (stored.provenance["role"], stored.provenance["target"]) == ("adversary", str(trainee))
     started = Checkpoint.load(trainee, KIND).weights
     assert any(not stored.weights[name].equal(value) for name, value in started.items())
-    numbers = [event["number"] for event in RunFolder.load(tmp_path / "run").events() if event["kind"] == "iteration"]
-    assert numbers == [1, 2, 3, 4]
+    assert iterations(tmp_path / "run") == [1, 2, 3, 4]
     (following,) = result.next_commands
     assert shlex.split(following) == ["parley", "attack", "rl", "--target", str(trainee), "--speaker", str(tmp_path / "run")]
 
@@ -66,12 +67,8 @@ def test_a_killed_training_resumes_to_the_same_weights(tmp_path: Path, root: Pat
     run("adversary", asked, tmp_path / "whole", Silent())
     words = shlex.split(command_line(TRAIN_ADVERSARY, asked, Path("killed")))
     events = tmp_path / "killed" / "events.jsonl"
-    with start_parley(*words[1:], folder=tmp_path) as process:
-        while process.poll() is None and not (events.exists() and events.read_text().count('"iteration"') >= 5):
-            time.sleep(0.01)
-        process.kill()
-        _, told = process.communicate()
-    assert process.returncode == -9, told
+    process = start_parley(*words[1:], folder=tmp_path)
+    kill_when(process, lambda: events.exists() and events.read_text().count('"iteration"') >= 5)
     assert RunFolder.load(tmp_path / "killed").summary() is None, "it was killed too late"
     notes = Notes()
     run("adversary", asked, tmp_path / "killed", notes)

@@ -13,10 +13,12 @@ from engine.attacks.transfer import PAPER_SENTENCE
 from engine.jobs import reinforce, whitebox
 from engine.jobs.attack import TransferSettings
 from engine.jobs.job import Result, Silent
+from engine.jobs.match import SELFPLAY, MatchConfig
 from engine.jobs.table import ADVERSARY, ATTACK_TABLE, TABLE_FILE, TableConfig, run, stages
 from engine.metrics.attack import ATTACK_METRICS
 from engine.metrics.attack_table import ROWS
 from engine.metrics.negotiation import METRICS
+from engine.report.collect import collect_run
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError, RunError
 from tests.engine.jobs.made_up import CORPUS, REINFORCE, Notes, rows, save_negotiator
@@ -168,6 +170,54 @@ def test_rows_are_their_verbs_presets_with_the_tables_settings(target: Path) -> 
     for name, job in whitebox.JOBS.items():
         preset = job.presets["cheng2019"]()
         assert (planned[name].max_turns, planned[name].search) == (preset.max_turns, preset.search)
+
+
+def column(result: Result, name: str) -> list[str]:
+    assert result.table is not None
+    place = result.table.columns.index(name)
+    return [row[place] for row in result.table.rows]
+
+
+def test_another_table_stands_beside(tmp_path: Path, target: Path, speaker: Path) -> None:
+    before, path = tmp_path / "before", tmp_path / "after"
+    other = run(table(speaker, adversary=str(speaker), rows="none,reactive"), before, Silent())
+    config = table(target, adversary=str(speaker), rows="none,rl,reactive")
+    shown = run(dataclasses.replace(config, beside=str(before)), path, Silent())
+    none, reactive = column(other, "advantage, live")
+    assert column(shown, "before, live") == [none, "–", reactive]
+    assert column(shown, "before, forced") == ["–", "–", column(other, "advantage, forced")[1]]
+    assert shown.table is not None
+    assert shown.table.to_markdown() in (path / TABLE_FILE).read_text()
+    (heading, on_page), *_ = collect_run(path).attack_tables
+    assert (heading, on_page) == ("", shown.table)
+    # What stands beside is no part of what is measured.
+    alone = run(config, path, Silent())
+    assert alone.metrics == shown.metrics
+    assert alone.table is not None
+    assert "before, live" not in alone.table.columns
+    assert "before, live" not in collect_run(path).attack_tables[0][1].columns
+
+
+def test_only_a_finished_table_stands_beside(tmp_path: Path, target: Path, speaker: Path) -> None:
+    RunFolder.open(tmp_path / "begun", table(target), job=ATTACK_TABLE.name).close()
+    match = MatchConfig(adversary="scripted", target="scripted", dialogues=1)
+    SELFPLAY.run(match, tmp_path / "match", Silent())
+    for name, message in {
+        "begun": "finished table(.|\n)*attack-table, not finished",
+        "match": "finished table(.|\n)*a run of selfplay\n",
+        "nothing": "no run here",
+    }.items():
+        with pytest.raises(RunError, match=message):
+            run(table(target, adversary=str(speaker), beside=str(tmp_path / name)), tmp_path / "run", Silent())
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_hardened_target_stands_beside_what_it_was() -> None:
+    hardened, before = (ATTACK_TABLE.presets[name]() for name in ("cheng2019-hardened", "cheng2019-rl"))
+    assert (hardened.target, hardened.published, hardened.judge) == ("runs/minmax", "hardened", before.judge)
+    assert hardened.beside == "runs/attack-table-rl"
+    same = dataclasses.replace(hardened, target=before.target, published=before.published, beside="")
+    assert same == before, "both are attacked alike"
 
 
 def test_mistakes_are_named_and_no_run_is_made(tmp_path: Path, target: Path) -> None:

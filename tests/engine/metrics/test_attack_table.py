@@ -62,6 +62,23 @@ def test_published_figures_are_shown_where_there_are_any() -> None:
     assert {len(row) for row in table.rows} == {len(table.columns)}
 
 
+def test_another_target_stands_beside() -> None:
+    metrics = named(none=PLAIN, rl=PLAIN, reactive=SEARCHED)
+    before = named(rl={"advantage": Estimate(3.0, 2.5, 3.5, 200)}, reactive=PLAIN, transfer=PLAIN)
+    table = attack_table(table_lines(metrics, "hardened", before))
+    places = [table.columns.index(name) for name in ("attack", "before, live", "before, forced")]
+    assert [tuple(row[place] for place in places) for row in table.rows] == [
+        ("no attack", "–", "–"),
+        ("RL attack", "3.00 [2.50, 3.50]", "–"),
+        ("reactive", "−0.21 [−0.38, −0.05]", "–"),
+    ]
+    assert "Before: the same attack" in table.note
+    assert {len(row) for row in table.rows} == {len(table.columns)}
+    alone = attack_table(table_lines(metrics, "hardened"))
+    assert [name for name in table.columns if not name.startswith("before")] == list(alone.columns)
+    assert "Before" not in alone.note
+
+
 def test_rows_stand_in_the_order_of_the_publication() -> None:
     shuffled = named(**dict.fromkeys(reversed(ROWS), PLAIN))
     assert [line.title for line in table_lines(shuffled, "sv")] == list(ROWS.values())

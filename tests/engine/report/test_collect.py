@@ -9,12 +9,26 @@ from typing import Any
 
 import pytest
 
+from engine.jobs.agents import CHECKPOINT
+from engine.jobs.campaign import MinMaxConfig, rounds_of
+from engine.jobs.minmax import BEFORE_TRAINING, DROP, FINAL_STAGES, LEGEND
 from engine.jobs.table import TableConfig
+from engine.metrics.campaign import (
+    AFTER,
+    BEFORE,
+    EXPLOITABILITY,
+    PERPLEXITY,
+    PLAIN_AGREEMENT,
+    PLAIN_SCORE,
+    ROUND_METRICS,
+    rounds_table,
+)
 from engine.metrics.negotiation import negotiation_metrics
 from engine.metrics.statistics import Estimate
 from engine.report.collect import collect_run, report_from_run
 from engine.store.run_folder import RunFolder
 from envs.core.errors import RunError
+from tests.engine.jobs.made_up import save_negotiator
 from tests.engine.report.dialogues import error_row, row
 
 
@@ -98,10 +112,10 @@ def figures(advantage: float) -> dict[str, Estimate]:
     return {"advantage": Estimate(advantage, advantage - 0.5, advantage + 0.5, 40)}
 
 
-def table_run(path: Path) -> None:
+def table_run(path: Path, **extra: Any) -> None:
     """A table with two rows below it, as the job leaves them."""
     rows = {"rl.advantage": figures(3)["advantage"], "reactive.advantage": figures(5)["advantage"]}
-    measure(path, "attack-table", rows, TableConfig(published="rl"), title="attacks on x")
+    measure(path, "attack-table", rows, TableConfig(published="rl"), title="attacks on x", **extra)
     measure(path / "rl", "attack-rl", figures(3), title="RL attack on x")
     measure(path / "reactive", "attack-reactive", figures(5), title="reactive attack on x")
 
@@ -140,6 +154,94 @@ def test_table_that_is_not_finished_shows_the_attacks_that_are(tmp_path: Path) -
     ((heading, table),) = collect_run(tmp_path).attack_tables
     assert heading == "Attacks side by side"
     assert [row[0] for row in table.rows] == ["RL attack", "reactive"]
+
+
+def test_training_that_holds_a_checkpoint(tmp_path: Path) -> None:
+    """A checkpoint is no run, though it has a configuration."""
+    train(tmp_path / "run", "iteration", [{"number": i, "reward": float(i)} for i in (1, 2)], title="target against x")
+    save_negotiator(tmp_path / "run" / CHECKPOINT)
+    data = collect_run(tmp_path / "run")
+    assert [curve.title for curve in data.curves] == ["target against x: reward"]
+    assert ("checkpoint/weights.safetensors", "weights") in data.files
+    assert "target against x" in report_from_run(tmp_path / "run").read_text()
+    assert [curve.title for curve in collect_run(tmp_path).curves] == ["target against x: reward"]
+
+
+def campaign_run(path: Path, finished: bool = True) -> None:
+    """A campaign of one round with some of its stages, as the job leaves them."""
+    with RunFolder.open(path, MinMaxConfig(), job="minmax") as run:
+        for number in (0, 1):
+            metrics = {name: Estimate(10.0 * number + place, 0, 9, 40) for place, name in enumerate(ROUND_METRICS)}
+            metrics = {name: estimate for name, estimate in metrics.items() if number or name not in (BEFORE, AFTER)}
+            values = {name: estimate.value for name, estimate in metrics.items()}
+            run.event("round", number=number, estimates={k: v.to_json() for k, v in metrics.items()}, **values)
+        if finished:
+            run.write_summary(
+                {name: Estimate(float(place), 0, 9, 40) for place, name in enumerate(LEGEND)}, {"title": "x hardened"}
+            )
+    iterations = [{"number": i, "reward": float(i)} for i in (1, 2)]
+    train(path / "01-target", "iteration", iterations, title="x against its adversary")
+    measure(path / "01-exploitability", "evaluate-exploitability", figures(4), title="exploitability of x")
+    play(path / "01-plain", [row("a", (5, 5))], title="x against itself")
+    if finished:
+        for stage in FINAL_STAGES:
+            play(path / stage, [row("a", (9, 1))], title="RL attack on x", command=f"parley {stage}")
+    save_negotiator(path / CHECKPOINT)
+
+
+def test_campaign_shows_what_its_rounds_came_to(tmp_path: Path) -> None:
+    campaign_run(tmp_path)
+    data = collect_run(tmp_path)
+    (first, outcome), (second, rounds) = data.attack_tables
+    assert (data.title, first, second) == ("x hardened", "Before and after", "Rounds")
+    places = {name: place for place, name in enumerate(LEGEND)}
+    assert outcome.rows == (
+        *(
+            (LEGEND[name].title, *(f"{places[name + ending]:.2f} [0.00, 9.00]" for ending in (BEFORE_TRAINING, "")))
+            for name in (EXPLOITABILITY, PLAIN_SCORE, PLAIN_AGREEMENT, PERPLEXITY)
+        ),
+        (LEGEND[DROP].title, "", f"{places[DROP]:.2f} [0.00, 9.00]"),
+    )
+    assert rounds == rounds_table(rounds_of(RunFolder.load(tmp_path)))
+    assert [section.name for section in data.sections] == list(FINAL_STAGES.values()), "the rounds' phases are many"
+    assert [curve.title for curve in data.curves] == [
+        "x hardened: language",
+        "x hardened: plain play",
+        "x hardened: exploitability",
+    ]
+    curve = data.curves[-1]
+    assert (curve.x_label, curve.series) == (
+        "round",
+        {"fresh adversary": [(0, 2), (1, 12)], "trained along, before": [(1, 10)], "after": [(1, 11)]},
+    )
+    assert curve.bands["fresh adversary"] == [(0, 0, 9), (1, 0, 9)]
+    text = report_from_run(tmp_path).read_text()
+    assert "exploitability lost" in text
+    assert "x against its adversary" not in text
+
+
+def test_campaign_that_goes_on_shows_its_rounds(tmp_path: Path) -> None:
+    campaign_run(tmp_path, finished=False)
+    data = collect_run(tmp_path)
+    assert [heading for heading, _ in data.attack_tables] == ["Rounds"]
+    assert data.sections == []
+    assert len(data.curves) == 3
+    assert report_from_run(tmp_path).exists()
+
+
+def test_campaign_among_other_runs_has_tables_of_its_own(tmp_path: Path) -> None:
+    campaign_run(tmp_path / "minmax")
+    play(tmp_path / "match", [row("a", (5, 5))], title="x against itself")
+    data = collect_run(tmp_path)
+    assert [heading for heading, _ in data.attack_tables] == ["x hardened: before and after", "x hardened: rounds"]
+    assert [section.name for section in data.sections] == ["x against itself"]
+
+
+def test_table_remembers_what_stood_beside(tmp_path: Path) -> None:
+    table_run(tmp_path, beside={"rl.advantage": figures(7)["advantage"].to_json()})
+    ((_, table),) = collect_run(tmp_path).attack_tables
+    place = table.columns.index("before, live")
+    assert [row[place] for row in table.rows] == ["7.00 [6.50, 7.50]", "–"]
 
 
 def test_page_lies_in_the_run_folder_and_is_replaced(tmp_path: Path) -> None:

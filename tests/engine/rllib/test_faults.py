@@ -1,12 +1,15 @@
-"""Remote env runners: the same training as in one process, whether they live, die at work or die unnoticed."""
+"""Remote env runners: the same training as in one process, whether they live, die, die unnoticed or lose their machine."""
 
 from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,13 +23,56 @@ from engine.rllib.env import ADVERSARY, TARGET
 from engine.rllib.state import learned_weights
 from engine.runtime.session import Session
 from envs.core.errors import ClusterError
+from envs.data.root import CACHE_VARIABLE
 from policies.negotiator.speaker import load_model
-from tests.engine.rllib.trainings import SMALL, Recording, World
+from tests.engine.rllib.trainings import PARTNER, SMALL, Recording, World
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
+ROOT = Path(__file__).resolve().parents[3]
 PHASES = ("alive", "killed at work", "restarted", "killed unnoticed")
 RESTART_S = 90.0
+COLUMNS = ("contexts", "tokens", "lengths", "own", "points", "agreed", "turns", "forced")
+NUM_UPDATES = 6
+LOSES_A_MACHINE = f"""
+import os, sys, threading, time
+from pathlib import Path
+import ray
+from ray.cluster_utils import Cluster
+from engine.rllib.state import learned_weights
+from engine.runtime.session import connect
+from tests.engine.rllib.trainings import Recording, World
+cluster = Cluster(initialize_head=True, head_node_args=dict(num_cpus=1, include_dashboard=False))
+doomed = cluster.add_node(num_cpus=1)
+with connect(cluster.address) as session:
+    assert not session.is_local
+    world = World(Path(sys.argv[1]))
+    cast = world.hardening()
+    alone = world.settings(kind=Recording, casting=cast).build_algo()
+    spread = world.settings(kind=Recording, casting=cast, env_runners=2).build_algo()
+    group = spread.env_runner_group
+    machine = lambda runner: ray.get_runtime_context().get_node_id()
+    homes = dict(zip(group.healthy_worker_ids(), group.foreach_env_runner(machine, local_env_runner=False)))
+    (struck,) = (number for number, home in homes.items() if home == doomed.node_id)
+    working = []
+    for update in range({NUM_UPDATES}):
+        if update == 2:
+            # The machine goes down with the runner's share of the dialogues in its queue.
+            group._worker_manager.actors()[struck].apply.remote(lambda runner: time.sleep(60))
+            threading.Timer(1.0, cluster.remove_node, (doomed,), dict(allow_graceful=False)).start()
+        alone.train()
+        spread.train()
+        working.append(group.num_healthy_remote_workers())
+        assert spread.played[-1]["index"].tolist() == alone.played[-1]["index"].tolist()
+        assert (spread.played[-1]["tokens"] == alone.played[-1]["tokens"]).all()
+        found = learned_weights(spread)
+        assert all(value.equal(found[name]) for name, value in learned_weights(alone).items()), update
+    assert working == [2, 2, 1, 1, 1, 1], working
+    spread.stop()
+    alone.stop()
+cluster.shutdown()
+print("survived")
+"""
 
 
 @dataclass
@@ -105,7 +151,7 @@ def test_no_dialogue_is_lost_or_played_by_old_weights(alone: History, troubled: 
     size = SMALL.dialogues_per_update
     played, expected = troubled.played[number], alone.played[number]
     assert played["index"].tolist() == list(range(number * size, (number + 1) * size))
-    for name in ("contexts", "tokens", "lengths", "own", "points", "agreed", "turns", "forced"):
+    for name in COLUMNS:
         np.testing.assert_array_equal(played[name], expected[name], err_msg=name)
 
 
@@ -158,3 +204,46 @@ def test_runners_that_keep_failing_are_an_error(algorithm: Recording, monkeypatc
     with pytest.raises(ClusterError, match="keep failing"):
         algorithm.training_step()
     assert attempts == [SMALL.dialogues_per_update] * MAX_REPLAYS
+
+
+@pytest.mark.parametrize("env_runners", [1, 2])
+def test_a_cast_of_several_opponents_plays_the_same_with_any_number_of_runners(
+    world: World, ray_session: Session, env_runners: int
+) -> None:
+    histories = []
+    for number in (0, env_runners):
+        algorithm = world.settings(kind=Recording, casting=world.hardening(), env_runners=number).build_algo()
+        histories.append(History())
+        for _ in range(5):
+            histories[-1].update(algorithm)
+        algorithm.stop()
+    alone, spread = histories
+    for played, expected in zip(spread.played, alone.played, strict=True):
+        assert played["opponent"] == expected["opponent"]
+        for name in COLUMNS:
+            np.testing.assert_array_equal(played[name], expected[name], err_msg=name)
+    assert len({name for played in alone.played for name in played["opponent"]} - {PARTNER}) > 1
+    for number, learned in enumerate(alone.learned):
+        assert all(value.equal(spread.learned[number][name]) for name, value in learned.items())
+        assert len(spread.spoken_with[number]) == env_runners + 1
+        for state in spread.spoken_with[number]:
+            for opponent in algorithm.casting.met:
+                for name, value in load_model(Path(opponent.checkpoint)).state_dict().items():
+                    np.testing.assert_array_equal(state[opponent.name][f"net.{name}"], value.numpy(), err_msg=name)
+            for name, value in learned.items():
+                np.testing.assert_array_equal(state[TARGET][f"net.{name}"], value.numpy(), err_msg=name)
+
+
+def test_a_lost_machine_changes_no_dialogue_and_no_weight(tmp_path: Path) -> None:
+    """Two machines of one CPU each, a runner on either; one is lost at work, and nothing has room for its runner any more."""
+    variables = {name: value for name, value in os.environ.items() if name not in ("RAY_AUTH_MODE", "RAY_ADDRESS")}
+    found = subprocess.run(
+        [sys.executable, "-c", LOSES_A_MACHINE, str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+        env={**variables, CACHE_VARIABLE: str(tmp_path / "cache")},
+    )
+    assert found.stdout.splitlines()[-1:] == ["survived"], found.stdout[-2000:] + found.stderr[-4000:]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import torch
 
 import engine.rllib.runner
+from engine.attacks.opponents import OpponentConfig
 from engine.rllib.algorithm import DialogueReinforceConfig
 from engine.rllib.env import ADVERSARY, AGENTS, TARGET
 from engine.rllib.runner import DialogueEnvRunner
@@ -18,7 +20,7 @@ from envs.data.vocabulary import EOS_ID, SELECTION_ID
 from envs.negotiation.game import NegotiationGame, Rules, play
 from envs.negotiation.scenario import Scenario, random_scenario
 from policies.negotiator.speaker import load_agent, load_model
-from tests.engine.rllib.trainings import SEED, SMALL, World
+from tests.engine.rllib.trainings import PARTNER, SEED, SMALL, World
 
 LONG = replace(SMALL, max_turns=20, temperature=0.8)
 
@@ -66,6 +68,33 @@ def test_every_dialogue_is_played_as_if_alone(world: World) -> None:
     # A sampler that stops at the first finished dialogues would have lost these.
     assert batch["turns"].min() < 5
     assert batch["forced"].any()
+
+
+def test_a_target_sees_its_dialogues_from_its_own_side_and_each_opponent_by_its_own_rules(world: World) -> None:
+    casting = world.hardening(OpponentConfig(sampling="uniform", partner_share=0.25))
+    met = [PARTNER, "second", "first"]
+    # Opponents by turns, so that their dialogues do not lie together.
+    dealt = [(index, scenario, met[index % 3]) for index, scenario, _ in deal(36)]
+    batch = DialogueEnvRunner(config=world.settings(SMALL, casting=casting)).sample(dealt=dealt)
+    target = load_agent(world.folder / TARGET, temperature=SMALL.temperature)
+    checkpoints = {opponent.name: Path(opponent.checkpoint) for opponent in casting.opponents}
+    others = {name: load_agent(checkpoints[name], temperature=SMALL.temperature) for name in met}
+    assert batch["index"].tolist() == list(range(36))
+    for row, case in enumerate(dealt):
+        rules = Rules(max_turns=SMALL.max_turns, complementary=case[2] != PARTNER)
+        game = play(same_seeds_game(world, [case], rules), (others[case[2]], target))
+        length = game.num_tokens[0]
+        assert batch["lengths"][row] == length
+        np.testing.assert_array_equal(batch["tokens"][row, :length], game.tokens[1, 0, :length])
+        np.testing.assert_array_equal(batch["own"][row, :length], game.authors[0, :length] == 1)
+        assert not batch["own"][row, length:].any()
+        np.testing.assert_array_equal(batch["contexts"][row], game.contexts[1, 0])
+        assert batch["points"][row].tolist() == game.points[0, ::-1].tolist()
+        for name, column in (("turns", game.num_turns), ("agreed", game.agreed), ("forced", game.forced)):
+            assert batch[name][row] == column[0]
+    assert (batch["points"][:, 0] != batch["points"][:, 1]).any()
+    marked = batch["tokens"] == world.vocabulary.you_id
+    assert batch["own"][:, 1:][marked[:, :-1]].any(), "what stands behind YOU: is the target's"
 
 
 @pytest.mark.parametrize("seed", [None, 0], ids=["unseeded", "seeded"])

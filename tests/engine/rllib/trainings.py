@@ -1,4 +1,4 @@
-"""Small trainings: a corpus and two random negotiators on disk, and algorithms that remember what they played.
+"""Small trainings: a corpus and random negotiators on disk, and algorithms that remember what they played.
 
 Here, because Ray's workers import classes by name.
 """
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from engine.attacks.opponents import Casting, Opponent
+from engine.attacks.opponents import Casting, Opponent, OpponentConfig
 from engine.attacks.settings import ReinforceConfig
 from engine.rllib.algorithm import DialogueReinforce, DialogueReinforceConfig
 from engine.rllib.env import ADVERSARY, AGENTS, TARGET
@@ -44,20 +44,25 @@ SMALL = ReinforceConfig(
     temperature=1.0,
 )
 CORPUS = f"{made_up.__file__}:SOURCE"
+ADVERSARIES = ("first", "second", "third")
+"""Checkpoints that a target learns from, the oldest first."""
+PARTNER = "partner"
+"""What the ordinary partner is called; it is the negotiator of the checkpoint "adversary"."""
+POPULATION = OpponentConfig(sampling="prioritised", partner_share=0.25)
 
 
 @dataclass(frozen=True)
 class World:
-    """A folder with a data root and the checkpoints of two random negotiators of the same vocabulary."""
+    """A folder with a data root and the checkpoints of random negotiators of the same vocabulary."""
 
     folder: Path
 
     def __post_init__(self) -> None:
         made_up.write(self.folder / "data" / made_up.SOURCE.name, made_up.contents())
-        for number, seat in enumerate(AGENTS):
+        for number, name in enumerate((*AGENTS, *ADVERSARIES)):
             model = Negotiator(self.vocabulary, SIZES)
             model.initialise(torch.Generator().manual_seed(number))
-            self.save(model, seat)
+            self.save(model, name)
 
     def save(self, model: Negotiator, name: str) -> None:
         """Stores a negotiator as a checkpoint of that name."""
@@ -67,6 +72,18 @@ class World:
     def vocabulary(self) -> Vocabulary:
         """The corpus' words."""
         return load_corpus(CORPUS, self.folder / "data").vocabulary
+
+    def hardening(self, drawing: OpponentConfig = POPULATION, *, reference: str = TARGET) -> Casting:
+        """The target against all adversaries, by the attack's rules and for its lead, and where asked in ordinary play too."""
+        met = [
+            Opponent(name=name, checkpoint=str(self.folder / name), reward="advantage", complementary=True)
+            for name in ADVERSARIES
+        ]
+        if drawing.partner_share:
+            folder = str(self.folder / ADVERSARY)
+            met.insert(0, Opponent(name=PARTNER, checkpoint=folder, reward="points", complementary=False, ordinary=True))
+        learner, compared = str(self.folder / TARGET), str(self.folder / reference)
+        return Casting(seat="target", learner=learner, reference=compared, opponents=tuple(met), drawing=drawing)
 
     def settings(
         self,
@@ -100,15 +117,17 @@ class World:
 
 
 class Recording(DialogueReinforce):
-    """Remembers the dialogues of every update."""
+    """Remembers the dialogues of every update and what was paid for them."""
 
     def setup(self, config: Any) -> None:
         super().setup(config)
         self.played: list[dict[str, Any]] = []
+        self.paid: list[np.ndarray] = []
 
     def rewards(self, played: dict[str, Any]) -> np.ndarray:
         self.played.append(played)
-        return super().rewards(played)
+        self.paid.append(super().rewards(played))
+        return self.paid[-1]
 
 
 NAMES = ("books", "hats", "two")

@@ -1,0 +1,380 @@
+"""A learner in an actor of its own: the same training as in this process, and what happens when it is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import ray
+import torch
+from ray.exceptions import RayError
+from torch import Tensor
+
+from engine.attacks.reinforce import DivergenceError
+from engine.attacks.settings import ReinforceConfig
+from engine.jobs import training
+from engine.jobs.job import Silent
+from engine.jobs.reinforce import TrainReinforceConfig, run
+from engine.jobs.training import MAX_LEARNERS
+from engine.rllib import state
+from engine.rllib.algorithm import DialogueReinforce
+from engine.rllib.env import ADVERSARY, TARGET
+from engine.rllib.learner import DialogueLearner
+from engine.rllib.learner_group import LearnerLostError
+from engine.runtime.session import Session
+from engine.store.run_folder import RunFolder
+from envs.core.errors import CheckpointError, ClusterError
+from envs.data.root import CACHE_VARIABLE
+from policies.checkpoint import Checkpoint
+from policies.negotiator.speaker import KIND
+from tests.engine.jobs.made_up import Notes
+from tests.engine.rllib.trainings import CORPUS, SMALL, Recording, World
+
+pytestmark = pytest.mark.ray
+
+RULE = replace(SMALL, kl_weight=0.1)
+UPDATES = 8
+GONE_S = 60.0
+ROOT = Path(__file__).resolve().parents[3]
+LOSES_ITS_MACHINE = """
+import sys, threading, time
+from pathlib import Path
+import ray
+from ray.cluster_utils import Cluster
+from engine.jobs import training
+from engine.jobs.job import Silent
+from engine.jobs.reinforce import run
+from tests.engine.jobs.made_up import Notes
+from tests.engine.rllib.test_learner_lost import assert_equal_results, config
+from tests.engine.rllib.trainings import World
+
+folder = Path(sys.argv[1])
+world = World(folder)
+cluster = Cluster(initialize_head=True, head_node_args=dict(num_cpus=1, include_dashboard=False))
+doomed = cluster.add_node(num_cpus=1)
+built, make = [], training._build
+
+def building(*arguments):
+    built.append(make(*arguments))
+    return built[-1]
+
+class Removing(Notes):
+    def advance(self, done, note=""):
+        super().advance(done, note)
+        if done == 3 and len(built) == 1:
+            (actor,) = built[0].learner_group._workers
+            home = ray.get(actor.apply.remote(lambda _: ray.get_runtime_context().get_node_id()))
+            assert home == doomed.node_id, "the learner was meant to be on the other machine"
+            # The machine goes down with the next update in the learner's queue.
+            actor.apply.remote(lambda _: time.sleep(60))
+            threading.Timer(1.0, cluster.remove_node, (doomed,), dict(allow_graceful=False)).start()
+
+    def say(self, text):
+        super().say(text)
+        if text.startswith("the learner is gone"):
+            cluster.add_node(num_cpus=1)
+
+training._build = building
+asked = config(world, env_runners=1, remote_learner=True, address=cluster.address)
+notes = Removing()
+run("adversary", asked, folder / "lost", notes)
+assert notes.said == ["the learner is gone; another one goes on", "resumed after update 2"], notes.said
+cluster.shutdown()
+run("adversary", config(world), folder / "whole", Silent())
+assert_equal_results(folder / "lost", folder / "whole")
+print("survived")
+"""
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """As many as an actor of one CPU has: sums of gradients differ in the last digit with the number of threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+Build = Callable[..., Recording]
+
+
+@pytest.fixture
+def build(world: World, ray_session: Session) -> Iterator[Build]:
+    """Builds algorithms that harden a target, their learner in this process or in its own, and stops them after the test."""
+    built: list[Recording] = []
+
+    def make(remote: bool = True, rule: ReinforceConfig = RULE, learner: type = DialogueLearner) -> Recording:
+        settings = world.settings(rule, kind=Recording, casting=world.hardening())
+        settings.learners(num_learners=int(remote))
+        settings.training(learner_class=learner)
+        built.append(settings.build_algo())
+        return built[-1]
+
+    yield make
+    for algorithm in built:
+        algorithm.stop()
+
+
+def kill_learner(algorithm: DialogueReinforce) -> None:
+    """Kills the learner's process, and waits until Ray knows."""
+    (actor,) = algorithm.learner_group._workers
+    os.kill(ray.get(actor.apply.remote(lambda _: os.getpid())), signal.SIGKILL)
+    deadline = time.monotonic() + GONE_S
+    while time.monotonic() < deadline:
+        try:
+            ray.get(actor.apply.remote(lambda _: None))
+        except RayError:
+            return
+    raise TimeoutError("the learner is still there")
+
+
+def equal(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:
+    assert first.keys() == second.keys()
+    return all(value.equal(second[name]) for name, value in first.items())
+
+
+@pytest.mark.slow
+def test_a_learner_of_its_own_makes_the_same_weights(build: Build, tmp_path: Path) -> None:
+    here, there, resumed = build(remote=False), build(), build()
+    for _ in range(3):
+        here.train()
+        there.train()
+        learned = state.learned_weights(there)
+        assert equal(state.learned_weights(here), learned)
+        assert equal(dict(there.env_runner.module[TARGET].net.state_dict()), learned)
+    # What one of them saved, the other goes on from.
+    state.save(here, tmp_path / "state")
+    assert state.restore(resumed, tmp_path / "state") == 3
+    for algorithm in (here, resumed):
+        algorithm.train()
+        algorithm.train()
+    assert equal(state.learned_weights(here), state.learned_weights(resumed))
+    assert not equal(state.learned_weights(here), learned)
+
+
+@pytest.mark.slow
+def test_a_dead_learner_is_told_wherever_it_is_called(build: Build, tmp_path: Path) -> None:
+    algorithm = build()
+    algorithm.train()
+    state.save(algorithm, tmp_path / "state")
+    kill_learner(algorithm)
+    calls: dict[str, Callable[[], Any]] = {
+        "train": algorithm.train,
+        "weights to the runners": algorithm._send_weights,
+        "learned weights": lambda: state.learned_weights(algorithm),
+        "save": lambda: state.save(algorithm, tmp_path / "other"),
+        "set state": lambda: algorithm.learner_group.set_state({"learner": {}}),
+        "restore": lambda: state.restore(algorithm, tmp_path / "state"),
+    }
+    for name, call in calls.items():
+        # RLlib still takes it for healthy, and finds out.
+        algorithm.learner_group._worker_manager.set_actor_state(0, healthy=True)
+        with pytest.raises(LearnerLostError, match="the learner is gone") as found:
+            call()
+        assert isinstance(found.value.__cause__, RayError), name
+        # RLlib knows, and would call nobody.
+        with pytest.raises(LearnerLostError, match="did not answer an earlier call"):
+            call()
+    assert not (tmp_path / "other").exists()
+    assert algorithm.training_iteration == 1
+
+
+@pytest.mark.slow
+def test_a_learner_that_dies_at_work_is_told(build: Build) -> None:
+    algorithm = build()
+    algorithm.train()
+    (actor,) = algorithm.learner_group._workers
+    # It dies with the update in its queue.
+    actor.apply.remote(lambda _: time.sleep(1) or os.kill(os.getpid(), signal.SIGKILL))
+    with pytest.raises(LearnerLostError, match="died"):
+        algorithm.train()
+    assert algorithm.training_iteration == 1
+
+
+class Stillborn(DialogueLearner):
+    """Is killed while it is built."""
+
+    def build(self) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Unbuildable(DialogueLearner):
+    """Cannot be built."""
+
+    def build(self) -> None:
+        raise CheckpointError("the checkpoint is damaged", where="weights", fix="train again")
+
+
+@pytest.mark.slow
+def test_a_learner_that_dies_before_it_is_ready_is_told_and_its_errors_are_its_own(build: Build) -> None:
+    with pytest.raises(LearnerLostError, match="the learner is gone"):
+        build(learner=Stillborn)
+    with pytest.raises(CheckpointError, match="damaged") as found:
+        build(learner=Unbuildable)
+    assert type(found.value) is CheckpointError
+    assert found.value.where == "weights"
+
+
+@pytest.mark.slow
+def test_a_divergence_reads_the_same_from_a_learner_of_its_own(build: Build) -> None:
+    told = []
+    for remote in (False, True):
+        algorithm = build(remote)
+        algorithm.train()
+        algorithm._centered = lambda names, rewards: np.full(len(rewards), np.nan)  # type: ignore[method-assign]
+        with pytest.raises(DivergenceError) as found:
+            algorithm.train()
+        told.append((type(found.value), str(found.value), found.value.got))
+    assert told[0] == told[1]
+
+
+def config(world: World, **changes: Any) -> TrainReinforceConfig:
+    rule = replace(RULE, dialogues=UPDATES * RULE.dialogues_per_update)
+    fixed = {"corpus": CORPUS, "data_root": world.folder / "data", "save_every": 2, "reinforce": rule}
+    folders = {"target": str(world.folder / TARGET), "learner": str(world.folder / ADVERSARY)}
+    return TrainReinforceConfig(**{**fixed, **folders, **changes})
+
+
+def assert_equal_results(found: Path, wanted: Path) -> None:
+    first, second = (Checkpoint.load(path / "checkpoint", KIND).weights for path in (found, wanted))
+    assert equal(first, second)
+    numbers, rewards = (
+        [[event[name] for event in RunFolder.load(path).events() if event["kind"] == "iteration"] for path in (found, wanted)]
+        for name in ("number", "reward")
+    )
+    assert dict(zip(numbers[0], rewards[0], strict=True)) == dict(zip(numbers[1], rewards[1], strict=True))
+
+
+class Killing(Notes):
+    """Kills the learner of the newest algorithm after some updates, once each."""
+
+    def __init__(self, built: list[DialogueReinforce], after: set[int]) -> None:
+        super().__init__()
+        self.built, self.after = built, after
+
+    def advance(self, done: int, note: str = "") -> None:
+        super().advance(done, note)
+        if done in self.after:
+            self.after.remove(done)
+            kill_learner(self.built[-1])
+
+
+@pytest.mark.slow
+def test_a_training_whose_learners_are_killed_ends_with_the_same_weights(
+    world: World, ray_session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed between two updates, before a state is saved, while one is put back, and at the end."""
+    run("adversary", config(world), tmp_path / "whole", Silent())
+    built: list[DialogueReinforce] = []
+    make, save, restore = training._build, state.save, state.restore
+    killed: list[str] = []
+
+    def building(*arguments: Any) -> DialogueReinforce:
+        built.append(make(*arguments))
+        return built[-1]
+
+    def once(name: str, number: int, call: Callable[..., Any]) -> Callable[..., Any]:
+        def calling(algorithm: DialogueReinforce, path: Path) -> Any:
+            if name not in killed and algorithm.training_iteration == number:
+                killed.append(name)
+                kill_learner(algorithm)
+            return call(algorithm, path)
+
+        return calling
+
+    monkeypatch.setattr(training, "_build", building)
+    monkeypatch.setattr(state, "save", once("save", 4, save))
+    monkeypatch.setattr(state, "restore", once("restore", 0, restore))
+    notes = Killing(built, {3, 7, UPDATES})
+    run("adversary", config(world, remote_learner=True), tmp_path / "killed", notes)
+    assert killed == ["restore", "save"]
+    gone, resumed = "the learner is gone; another one goes on", "resumed after update {}".format
+    said = [gone, gone, resumed(2), gone, resumed(2), gone, resumed(6), gone, resumed(UPDATES)]
+    assert notes.said == said
+    assert notes.steps == [1, 2, 3, 3, 3, 4, 5, 6, 7, 7, 8]
+    lost = [event for event in RunFolder.load(tmp_path / "killed").events() if event["kind"] == "learner_lost"]
+    assert [event["furthest"] for event in lost] == [3, 3, 4, 7, UPDATES]
+    assert len(built) == 1 + len(lost)
+    assert_equal_results(tmp_path / "killed", tmp_path / "whole")
+
+
+@pytest.mark.slow
+def test_a_training_whose_learner_loses_its_machine_ends_with_the_same_weights(tmp_path: Path) -> None:
+    """Two machines of one CPU each, the runner on one and the learner on the other, in a Ray of their own."""
+    variables = {name: value for name, value in os.environ.items() if name not in ("RAY_AUTH_MODE", "RAY_ADDRESS")}
+    found = subprocess.run(
+        [sys.executable, "-c", LOSES_ITS_MACHINE, str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+        env={**variables, CACHE_VARIABLE: str(tmp_path / "cache")},
+    )
+    assert found.stdout.splitlines()[-1:] == ["survived"], found.stdout[-2000:] + found.stderr[-4000:]
+
+
+def losing(monkeypatch: pytest.MonkeyPatch, lost_at: Callable[[int], bool]) -> list[int]:
+    """Loses the learner, without any process, wherever it is asked for; returns the updates that were begun."""
+    step, begun = DialogueReinforce.training_step, []
+
+    def stepping(algorithm: DialogueReinforce) -> None:
+        begun.append(algorithm.training_iteration + 1)
+        if lost_at(begun[-1]):
+            raise LearnerLostError("the learner is gone")
+        step(algorithm)
+
+    monkeypatch.setattr(DialogueReinforce, "training_step", stepping)
+    return begun
+
+
+def test_learners_that_get_no_further_end_the_training(
+    world: World, ray_session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = losing(monkeypatch, lambda update: update == 4)
+    with pytest.raises(LearnerLostError):
+        run("adversary", config(world), tmp_path / "run", Silent())
+    # The third update is made again each time: that alone is no progress.
+    assert begun == [1, 2, 3, 4] + [3, 4] * (MAX_LEARNERS - 1)
+
+
+def test_learners_that_get_further_may_die_as_often_as_they_like(
+    world: World, ray_session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    died: set[int] = set()
+
+    def first_time(update: int) -> bool:
+        return update not in died and not died.add(update)  # type: ignore[func-returns-value]
+
+    losing(monkeypatch, first_time)
+    notes = Notes()
+    run("adversary", config(world), tmp_path / "run", notes)
+    assert notes.said.count("the learner is gone; another one goes on") == UPDATES > MAX_LEARNERS
+    monkeypatch.undo()
+    run("adversary", config(world), tmp_path / "whole", Silent())
+    assert_equal_results(tmp_path / "run", tmp_path / "whole")
+
+
+def test_a_training_for_which_there_is_no_room_is_refused(world: World, ray_session: Session, tmp_path: Path) -> None:
+    with pytest.raises(ClusterError, match=r"too little room(.|\n)*6 CPUs and 0 GPUs; in all there are 4 and"):
+        run("adversary", config(world, env_runners=4, threads=2, remote_learner=True), tmp_path / "run", Silent())
+
+
+@pytest.mark.slow
+def test_a_learner_of_its_own_computes_with_the_threads_asked_for(world: World, ray_session: Session) -> None:
+    asked = config(world, remote_learner=True, threads=2)
+    met = world.settings(RULE).casting
+    assert met is not None
+    algorithm = training._build(asked, met, world.vocabulary)
+    (actor,) = algorithm.learner_group._workers
+    assert ray.get(actor.apply.remote(lambda _: torch.get_num_threads())) == 2
+    algorithm.stop()
