@@ -164,7 +164,7 @@ def test_each_requirement_has_a_pin_within_its_range(requirement: Requirement) -
 def test_sources_import_only_declared_packages() -> None:
     declared = {requirement.name.lower() for requirement in requirements()} | {"yaml", "markupsafe"}
     roots = {root for path in SOURCES for root in imported_roots(path)}
-    assert roots - set(sys.stdlib_module_names) - set(ROOMS) <= declared
+    assert {root.lower() for root in roots - set(sys.stdlib_module_names) - set(ROOMS)} <= declared
 
 
 def tracked_texts() -> Iterator[tuple[str, str]]:

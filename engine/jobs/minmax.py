@@ -111,7 +111,7 @@ def _check(config: MinMaxConfig) -> None:
 
 
 def _cpus(config: MinMaxConfig) -> int:
-    return max(config.env_runners + 1 + config.remote_learner, config.workers, os.cpu_count() or 1)
+    return max(config.env_runners + 1 + config.threads * config.remote_learner, config.workers, os.cpu_count() or 1)
 
 
 def _measured_again(

@@ -48,7 +48,7 @@ def test_the_whole_story(parley: Parley) -> None:
     searched = {f"reactive_{name}": reactive["metrics"][name] for name in ("advantage", "forced_advantage")}
     campaign = RunFolder.load(path / "minmax").summary()
     assert campaign is not None
-    hardened = {name: campaign["metrics"][name] for name in ("exploitability_before", "exploitability")}
+    hardened = {name: campaign["metrics"][name] for name in ("exploitability_before", "exploitability", "exploitability_drop")}
     others = {name: parts for name, parts in printed["metrics"].items() if name != GAIN}
     assert others == attack["metrics"] | searched | hardened
     assert outcome.status == int(printed["metrics"]["advantage"]["low"] <= 0)
