@@ -89,7 +89,7 @@ def test_mistakes_are_named_and_no_run_is_made(
 ) -> None:
     def fails(kind: type[Exception], message: str, asked: object) -> None:
         with pytest.raises(kind, match=message):
-            run_target(asked, tmp_path / "run", Silent())  # type: ignore[arg-type]
+            run_target(asked, tmp_path / "run", Silent())  # type: ignore[arg-type]  # some are wrong on purpose
 
     fails(ConfigError, r"no adversary to learn from(.|\n)*parley train adversary", hardening(root, trainee, " , "))
     fails(CheckpointError, "--target needs a checkpoint", hardening(root, tmp_path / "nothing", adversaries))

@@ -230,7 +230,7 @@ def test_a_divergence_reads_the_same_from_a_learner_of_its_own(build: Build) -> 
     for remote in (False, True):
         algorithm = build(remote)
         algorithm.train()
-        algorithm._centered = lambda names, rewards: np.full(len(rewards), np.nan)  # type: ignore[method-assign]
+        algorithm._centered = lambda names, rewards: np.full(len(rewards), np.nan)  # type: ignore[method-assign]  # a stub
         with pytest.raises(DivergenceError) as found:
             algorithm.train()
         told.append((type(found.value), str(found.value), found.value.got))
@@ -353,7 +353,7 @@ def test_learners_that_get_further_may_die_as_often_as_they_like(
     died: set[int] = set()
 
     def first_time(update: int) -> bool:
-        return update not in died and not died.add(update)  # type: ignore[func-returns-value]
+        return update not in died and not died.add(update)  # type: ignore[func-returns-value]  # None is false
 
     losing(monkeypatch, first_time)
     notes = Notes()

@@ -214,7 +214,7 @@ def test_the_kl_guard_compares_with_the_reference(world: World, build: Build) ->
     moved = {}
     for reference in (TARGET, "second"):
         algorithm = build(only_guard, world.hardening(reference=reference))
-        algorithm._centered = lambda names, rewards: np.zeros(len(rewards))  # type: ignore[method-assign]
+        algorithm._centered = lambda names, rewards: np.zeros(len(rewards))  # type: ignore[method-assign]  # a stub
         learned = state.learned_weights(train(algorithm, 1))
         moved[reference] = max(float((learned[name] - value).abs().max()) for name, value in start.items())
     assert moved[TARGET] < 1e-6 < 1e-3 < moved["second"]
