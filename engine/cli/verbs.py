@@ -153,4 +153,11 @@ def group_help(word: str) -> str:
 
 
 def _lines(verbs: Sequence[Verb]) -> list[str]:
-    return [f"  {f'{verb.name} {verb.usage}'.rstrip():<26} {verb.summary}" for verb in verbs]
+    return [f"  {_typed(verb):<{_WIDTH}}  {verb.summary}" for verb in verbs]
+
+
+def _typed(verb: Verb) -> str:
+    return f"{verb.name} {verb.usage}".rstrip()
+
+
+_WIDTH = max(len(_typed(verb)) for verb in VERBS)

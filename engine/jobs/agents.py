@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,19 @@ def shared_vocabulary(specs: dict[str, str]) -> Vocabulary:
                 fix="use agents trained on the same corpus",
             )
     return first
+
+
+def require_agents(config: object, options: Sequence[str]) -> Vocabulary:
+    """The vocabulary of the checkpoints that some settings name; those after the first may be empty.
+
+    Raises:
+        CheckpointError: one of them is not there, or they speak different vocabularies.
+    """
+    named = {f"--{name}": str(getattr(config, name)) for name in options}
+    named = {option: spec for option, spec in named.items() if spec or option == f"--{options[0]}"}
+    for option, spec in named.items():
+        require_checkpoint(spec, option)
+    return shared_vocabulary(named)
 
 
 def make_agent(spec: str, vocabulary: Vocabulary, temperature: float = 0.5, device: str = "cpu") -> Agent:

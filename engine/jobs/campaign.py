@@ -24,7 +24,7 @@ from engine.jobs.exploitability import EVALUATE_EXPLOITABILITY, ExploitabilityCo
 from engine.jobs.job import Job, Result, Watcher
 from engine.jobs.match import SELFPLAY, MatchConfig
 from engine.jobs.scalars import Scalars
-from engine.jobs.training import validation_perplexity
+from engine.jobs.training import LearningConfig, validation_perplexity
 from engine.metrics.campaign import (
     AFTER,
     BEFORE,
@@ -53,9 +53,7 @@ _WIDTHS = (5, 20, 20, 20, 20, 15, 10)
 
 
 @dataclass(frozen=True, kw_only=True)
-class MinMaxConfig:
-    """Who is hardened, how long, and how it is measured."""
-
+class _Plan:
     target: str = "runs/rl"
     """The target at the start: run or checkpoint folder."""
     adversary: str = ""
@@ -84,26 +82,15 @@ class MinMaxConfig:
     """Perplexity, as a multiple of that at the start of a phase, from which the phase counts as diverged; 0 for no limit."""
     retries: int = 3
     """Times that a phase is done again, each time at half the rate, before the campaign gives up."""
-    corpus: str = "dealornodeal"
-    """Corpus of the supervised guard and of the perplexity."""
-    data_root: Path | None = None
-    """Where corpora lie; PARLEY_DATA or the user cache folder when not given."""
-    seed: int = 1
-    """Master seed."""
-    env_runners: int = 0
-    """Ray actors that play while one side learns; 0 plays in this process."""
-    remote_learner: bool = False
-    """Learn in a Ray actor of its own, such as on another machine, rather than in this process."""
-    learner_gpus: float = 0.0
-    """GPUs, or a fraction of one, that learning computes with."""
     workers: int = 0
     """Ray actors that play the measured dialogues; 0 plays in this process."""
-    threads: int = 1
-    """CPU threads that learning, and dialogues played in this process, compute with."""
-    save_every: int = 25
-    """Updates between saved training states."""
-    address: str = ""
-    """Address of a Ray cluster; a local one when empty."""
+
+
+# Fields of the last base come first, in the help too: who takes part before where it is done.
+@dataclass(frozen=True, kw_only=True)
+class MinMaxConfig(LearningConfig, _Plan):
+    """Who is hardened, how long, and how it is measured."""
+
     opponents: OpponentConfig = field(default_factory=OpponentConfig)
     """Whom the target meets."""
     attack: ReinforceConfig = field(default_factory=lambda: replace(reinforce.cheng2019().reinforce, dialogues=12_800))
@@ -112,9 +99,10 @@ class MinMaxConfig:
     """The target's learning rule; its dialogues are the length of a phase."""
 
     def __post_init__(self) -> None:
-        for name in ("rounds", "patience", "budget", "dialogues", "threads", "save_every"):
+        super().__post_init__()
+        for name in ("rounds", "patience", "budget", "dialogues"):
             check(self, name, getattr(self, name) >= 1, "at least 1")
-        for name in ("least_gain", "plain_loss", "retries", "seed", "env_runners", "workers", "learner_gpus"):
+        for name in ("least_gain", "plain_loss", "retries", "workers"):
             check(self, name, getattr(self, name) >= 0, "at least 0")
         check(self, "perplexity_limit", self.perplexity_limit == 0 or self.perplexity_limit > 1, "0, or above 1")
 
@@ -129,8 +117,6 @@ class Campaign:
         self._partner = config.partner or config.target
         self._judge = config.judge or config.target
         self._seed = derive_seed(config.seed, "measured")
-        names = ("corpus", "data_root", "address", "threads", "save_every", "env_runners", "remote_learner", "learner_gpus")
-        self._shared: dict[str, Any] = {name: getattr(config, name) for name in names}
 
     def rounds(self) -> list[Round]:
         """Makes what is left of the rounds; all of them, the start as number 0."""
@@ -209,7 +195,7 @@ class Campaign:
 
     def _trained(self, number: int, rule: ReinforceConfig) -> dict[str, Any]:
         config = self._config
-        return self._shared | {
+        return config.learning() | {
             # Every phase has dialogues of its own.
             "seed": derive_seed(config.seed, "round", number),
             "perplexity_limit": config.perplexity_limit,
@@ -242,10 +228,9 @@ class Campaign:
             judge=self._judge,
             dialogues=config.dialogues,
             workers=config.workers,
-            # The same for all rounds, so that they differ by the target alone.
-            seed=self._seed,
             reinforce=rule,
-            **self._shared,
+            # The same seed for all rounds, so that they differ by the target alone.
+            **config.learning() | {"seed": self._seed},
         )
         return EVALUATE_EXPLOITABILITY, settings
 

@@ -17,8 +17,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from engine.attacks.opponents import OpponentConfig
-from engine.jobs import reinforce
-from engine.jobs.agents import CHECKPOINT, require_checkpoint, shared_vocabulary
+from engine.jobs import reinforce, training
+from engine.jobs.agents import CHECKPOINT, require_agents, require_checkpoint
 from engine.jobs.campaign import Campaign, MinMaxConfig
 from engine.jobs.command import command_line
 from engine.jobs.job import SUMMARY, Job, Result, Watcher
@@ -62,17 +62,7 @@ _PAIRS = {
 LEGEND = _PAIRS | {
     DROP: Metric("exploitability lost", "higher: target", "before less after on the same scenarios, mean", main=True),
 }
-UNCHECKED = (
-    "env_runners",
-    "remote_learner",
-    "learner_gpus",
-    "workers",
-    "threads",
-    "save_every",
-    "retries",
-    "address",
-    "data_root",
-)
+UNCHECKED = (*training.UNCHECKED, "workers", "retries")
 
 
 def run(config: MinMaxConfig, path: Path, watcher: Watcher) -> Result:
@@ -103,11 +93,8 @@ def run(config: MinMaxConfig, path: Path, watcher: Watcher) -> Result:
 
 def _check(config: MinMaxConfig) -> None:
     """Finds out before a run is made whether the agents can talk with each other, and the corpus guard them."""
-    named = {f"--{name}": getattr(config, name) for name in ("target", "adversary", "speaker", "partner", "judge")}
-    named = {option: spec for option, spec in named.items() if spec or option == "--target"}
-    for option, spec in named.items():
-        require_checkpoint(spec, option)
-    require_words(config.corpus, config.data_root, shared_vocabulary(named))
+    words = require_agents(config, ("target", "adversary", "speaker", "partner", "judge"))
+    require_words(config.corpus, config.data_root, words)
 
 
 def _cpus(config: MinMaxConfig) -> int:

@@ -154,7 +154,7 @@ def cheng2019() -> TrainReinforceConfig:
 def demo() -> TrainReinforceConfig:
     """The RL attack on the demonstration's small agent, about a minute of one core."""
     rule = ReinforceConfig(reward="advantage", complementary=True, dialogues=7_680, learning_rate=1e-3, supervised_weight=0.5)
-    return TrainReinforceConfig(target="runs/demo/target", reinforce=rule)
+    return TrainReinforceConfig(target="runs/demo/target", corpus="embedded", reinforce=rule)
 
 
 def hardened() -> TrainTargetConfig:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from engine.attacks.settings import ReinforceConfig, SearchConfig
 from engine.attacks.transfer import PAPER_SENTENCE
 from engine.jobs import reinforce, whitebox
-from engine.jobs.agents import checkpoint_folder, require_checkpoint
+from engine.jobs.agents import checkpoint_folder, require_agents
 from engine.jobs.attack import ATTACK_RL, ATTACK_TRANSFER, AttackConfig, TransferConfig, TransferSettings
 from engine.jobs.command import command_line
 from engine.jobs.job import SUMMARY, Job, Result, Watcher
@@ -140,9 +140,7 @@ def stages(config: TableConfig, path: Path) -> dict[str, tuple[Job, Any]]:
 
 def run(config: TableConfig, path: Path, watcher: Watcher) -> Result:
     """Does what is left of the stages and writes the table."""
-    for option in ("target", "speaker", "adversary", "judge"):
-        if getattr(config, option) or option == "target":
-            require_checkpoint(getattr(config, option), f"--{option}")
+    require_agents(config, ("target", "speaker", "adversary", "judge"))
     beside = _metrics_beside(config)
     planned = stages(config, path)
     with RunFolder.open(path, config, job=ATTACK_TABLE.name, unchecked=ATTACK_TABLE.unchecked) as folder:

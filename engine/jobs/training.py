@@ -9,7 +9,7 @@ import gc
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -44,17 +44,17 @@ LEGEND = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingConfig:
-    """How a training is run, whoever learns."""
+class LearningConfig:
+    """Where learning is done, and on what; the same for every job that trains."""
 
-    corpus: str = "embedded"
+    corpus: str = PUBLISHED
     """Corpus of the supervised guard, of the perplexity and of self-play scenarios."""
     data_root: Path | None = None
     """Where corpora lie; PARLEY_DATA or the user cache folder when not given."""
     seed: int = 1
     """Master seed."""
     env_runners: int = 0
-    """Ray actors that play; 0 plays in this process."""
+    """Ray actors that play while one side learns; 0 plays in this process."""
     remote_learner: bool = False
     """Learn in a Ray actor of its own, such as on another machine, rather than in this process."""
     learner_gpus: float = 0.0
@@ -63,19 +63,31 @@ class TrainingConfig:
     """CPU threads that learning, and dialogues played in this process, compute with."""
     save_every: int = 25
     """Updates between saved training states."""
-    perplexity_limit: float = 0.0
-    """Perplexity, as a multiple of the learner's at its start, from which training counts as diverged; 0 for no limit."""
     address: str = ""
     """Address of a Ray cluster; a local one when empty."""
+
+    def __post_init__(self) -> None:
+        for name in ("seed", "env_runners", "learner_gpus"):
+            check(self, name, getattr(self, name) >= 0, "at least 0")
+        for name in ("threads", "save_every"):
+            check(self, name, getattr(self, name) >= 1, "at least 1")
+
+    def learning(self) -> dict[str, Any]:
+        """These settings by name, for the jobs that a job is made of."""
+        return {field.name: getattr(self, field.name) for field in fields(LearningConfig)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingConfig(LearningConfig):
+    """How one side is trained, whoever it is."""
+
+    perplexity_limit: float = 0.0
+    """Perplexity, as a multiple of the learner's at its start, from which training counts as diverged; 0 for no limit."""
     reinforce: ReinforceConfig = field(default_factory=ReinforceConfig)
     """The learning rule."""
 
     def __post_init__(self) -> None:
-        check(self, "seed", self.seed >= 0, "at least 0")
-        check(self, "env_runners", self.env_runners >= 0, "at least 0")
-        check(self, "learner_gpus", self.learner_gpus >= 0, "at least 0")
-        check(self, "threads", self.threads >= 1, "at least 1")
-        check(self, "save_every", self.save_every >= 1, "at least 1")
+        super().__post_init__()
         check(self, "perplexity_limit", self.perplexity_limit == 0 or self.perplexity_limit > 1, "0, or above 1")
 
 
