@@ -18,12 +18,11 @@ from typing import Any
 import torch
 
 from benchmarks.measure import run
-from benchmarks.weights import EMBEDDED, negotiator, store
+from benchmarks.weights import EMBEDDED, guard_corpus, negotiator, store
 from engine.attacks.opponents import Casting, Opponent, OpponentConfig
 from engine.attacks.settings import ReinforceConfig
 from engine.jobs.minmax import population
-from envs.core.errors import ConfigError
-from envs.data.compiled import Corpus, load_corpus
+from envs.data.compiled import Corpus
 
 SEED = 1
 RUNNERS = (0, 1, 2)
@@ -54,14 +53,8 @@ def measure(options: Options) -> dict[str, Any]:
     """Trains with each number of runners, one after the other."""
     from engine.runtime.session import connect
 
-    corpus, model = load_corpus(options.corpus, options.data_root), negotiator(options.checkpoint)
-    if model.vocabulary.digest != corpus.vocabulary.digest:
-        raise ConfigError(
-            "the checkpoint and the corpus have different vocabularies",
-            where=options.checkpoint,
-            got=f"{len(model.vocabulary)} words, {options.corpus} {len(corpus.vocabulary)}",
-            fix="name the corpus that the checkpoint was trained on with --corpus",
-        )
+    model = negotiator(options.checkpoint)
+    corpus = guard_corpus(model, options.corpus, options.data_root)
     steps: dict[int, list[dict[str, Any]]] = {}
     weights: dict[int, dict[str, torch.Tensor]] = {}
     rule = replace(population().defence, dialogues_per_update=options.dialogues_per_update)

@@ -27,12 +27,11 @@ import torch
 from torch import nn
 
 from benchmarks.measure import Clock, run
-from benchmarks.weights import EMBEDDED, negotiator, store
+from benchmarks.weights import EMBEDDED, guard_corpus, negotiator, store
 from engine.attacks.opponents import Casting, Opponent
 from engine.attacks.settings import ReinforceConfig
-from envs.core.errors import ConfigError
 from envs.core.seeds import derive_seed, stream
-from envs.data.compiled import Corpus, load_corpus
+from envs.data.compiled import Corpus
 from envs.negotiation.game import NegotiationGame, Rules, play
 from envs.negotiation.scenario import random_scenario
 from policies.negotiator.batches import make_batch
@@ -222,15 +221,8 @@ def measure(options: Options) -> dict[str, Any]:
     """Trains both by turns and compares their weights."""
     from engine.runtime.session import connect
 
-    corpus, rule = load_corpus(options.corpus, options.data_root), RULE
-    model = negotiator(options.checkpoint)
-    if model.vocabulary.digest != corpus.vocabulary.digest:
-        raise ConfigError(
-            "the checkpoint and the corpus have different vocabularies",
-            where=options.checkpoint,
-            got=f"{len(model.vocabulary)} words, {options.corpus} {len(corpus.vocabulary)}",
-            fix="name the corpus that the checkpoint was trained on with --corpus",
-        )
+    model, rule = negotiator(options.checkpoint), RULE
+    corpus = guard_corpus(model, options.corpus, options.data_root)
     through_rllib, by_hand = Clock(), Clock()
     with tempfile.TemporaryDirectory() as folder, connect(num_cpus=1), clocked_rllib() as spans:
         store(model, Path(folder) / "checkpoint")

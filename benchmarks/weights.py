@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from envs.data.compiled import Split, load_corpus
+from envs.core.errors import ConfigError
+from envs.data.compiled import Corpus, Split, load_corpus
 from policies.checkpoint import Checkpoint
 from policies.negotiator.fit import Epoch, Fit
 from policies.negotiator.model import Negotiator
@@ -47,6 +48,22 @@ def negotiator(checkpoint: Path | None) -> Negotiator:
     with tempfile.TemporaryDirectory() as folder:
         fit = Fit(model, short, pick(corpus.splits["val"], np.arange(32)), _RECIPE, 1, Path(folder) / "state.safetensors")
         return fit.run(_ignore)
+
+
+def guard_corpus(model: Negotiator, name: str, data_root: Path | None) -> Corpus:
+    """The corpus of the supervised guard.
+
+    Raises:
+        ConfigError: it has other words than the network.
+    """
+    corpus = load_corpus(name, data_root)
+    if model.vocabulary.digest != corpus.vocabulary.digest:
+        raise ConfigError(
+            "the checkpoint and the corpus have different vocabularies",
+            got=f"the checkpoint {len(model.vocabulary)} words, {name} {len(corpus.vocabulary)}",
+            fix="name the corpus that the checkpoint was trained on with --corpus",
+        )
+    return corpus
 
 
 def store(model: Negotiator, folder: Path) -> None:

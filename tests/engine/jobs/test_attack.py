@@ -21,7 +21,7 @@ def attack(target: Path, speaker: Path) -> AttackConfig:
 
 
 def transfer(**settings: object) -> TransferConfig:
-    shown = TransferSettings(**settings)  # type: ignore[arg-type]
+    shown = TransferSettings(**settings)  # type: ignore[arg-type]  # settings of any kind, by name
     return TransferConfig(target="scripted-tough", speaker="scripted", dialogues=12, transfer=shown)
 
 

@@ -17,7 +17,7 @@ from tests.engine.jobs.made_up import CORPUS, FIT, Notes, start_parley, weights
 
 
 def config(root: Path, **changes: object) -> TrainNegotiatorConfig:
-    return replace(TrainNegotiatorConfig(corpus=CORPUS, data_root=root, fit=FIT), **changes)  # type: ignore[arg-type]
+    return replace(TrainNegotiatorConfig(corpus=CORPUS, data_root=root, fit=FIT), **changes)  # type: ignore[arg-type]  # settings of any kind, by name
 
 
 def assert_equal_weights(found: Path, wanted: Path) -> None:

@@ -24,7 +24,8 @@ class Typist:
     """A terminal at which lines are typed, one after the other, and then nobody sits any more."""
 
     def __init__(self, lines: Sequence[str]) -> None:
-        self.lines, self.shown, self.prompts = list(lines), [], []  # type: ignore[var-annotated]
+        self.lines, self.shown = list(lines), list[str]()
+        self.prompts: list[str] = []
 
     def show(self, text: str) -> None:
         self.shown.append(text)

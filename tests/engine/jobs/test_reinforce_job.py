@@ -80,7 +80,7 @@ def test_a_killed_training_resumes_to_the_same_weights(tmp_path: Path, root: Pat
 def test_mistakes_are_named_and_no_run_is_made(tmp_path: Path, root: Path, trainee: Path, target: Path) -> None:
     def fails(kind: type[Exception], message: str, asked: object) -> None:
         with pytest.raises(kind, match=message):
-            run("adversary", asked, tmp_path / "run", Silent())  # type: ignore[arg-type]
+            run("adversary", asked, tmp_path / "run", Silent())  # type: ignore[arg-type]  # a parameter of several types
 
     fails(CheckpointError, "--target needs a checkpoint", training(root, tmp_path / "nothing"))
     fails(CheckpointError, "--learner needs a checkpoint", training(root, trainee, learner="scripted"))

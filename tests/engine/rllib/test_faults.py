@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -23,13 +21,12 @@ from engine.rllib.env import ADVERSARY, TARGET
 from engine.rllib.state import learned_weights
 from engine.runtime.session import Session
 from envs.core.errors import ClusterError
-from envs.data.root import CACHE_VARIABLE
 from policies.negotiator.speaker import load_model
 from tests.engine.rllib.trainings import PARTNER, SMALL, Recording, World
+from tests.engine.runtime.apart import survives
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
-ROOT = Path(__file__).resolve().parents[3]
 PHASES = ("alive", "killed at work", "restarted", "killed unnoticed")
 RESTART_S = 90.0
 COLUMNS = ("contexts", "tokens", "lengths", "own", "points", "agreed", "turns", "forced")
@@ -236,14 +233,4 @@ def test_a_cast_of_several_opponents_plays_the_same_with_any_number_of_runners(
 
 def test_a_lost_machine_changes_no_dialogue_and_no_weight(tmp_path: Path) -> None:
     """Two machines of one CPU each, a runner on either; one is lost at work, and nothing has room for its runner any more."""
-    variables = {name: value for name, value in os.environ.items() if name not in ("RAY_AUTH_MODE", "RAY_ADDRESS")}
-    found = subprocess.run(
-        [sys.executable, "-c", LOSES_A_MACHINE, str(tmp_path)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-        env={**variables, CACHE_VARIABLE: str(tmp_path / "cache")},
-    )
-    assert found.stdout.splitlines()[-1:] == ["survived"], found.stdout[-2000:] + found.stderr[-4000:]
+    survives(LOSES_A_MACHINE, tmp_path, timeout_s=240)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -33,18 +31,17 @@ from engine.rllib.learner_group import LearnerLostError
 from engine.runtime.session import Session
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ClusterError
-from envs.data.root import CACHE_VARIABLE
 from policies.checkpoint import Checkpoint
 from policies.negotiator.speaker import KIND
 from tests.engine.jobs.made_up import Notes
 from tests.engine.rllib.trainings import CORPUS, SMALL, Recording, World
+from tests.engine.runtime.apart import survives
 
 pytestmark = pytest.mark.ray
 
 RULE = replace(SMALL, kl_weight=0.1)
 UPDATES = 8
 GONE_S = 60.0
-ROOT = Path(__file__).resolve().parents[3]
 LOSES_ITS_MACHINE = """
 import sys, threading, time
 from pathlib import Path
@@ -310,17 +307,7 @@ def test_a_training_whose_learners_are_killed_ends_with_the_same_weights(
 @pytest.mark.slow
 def test_a_training_whose_learner_loses_its_machine_ends_with_the_same_weights(tmp_path: Path) -> None:
     """Two machines of one CPU each, the runner on one and the learner on the other, in a Ray of their own."""
-    variables = {name: value for name, value in os.environ.items() if name not in ("RAY_AUTH_MODE", "RAY_ADDRESS")}
-    found = subprocess.run(
-        [sys.executable, "-c", LOSES_ITS_MACHINE, str(tmp_path)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-        env={**variables, CACHE_VARIABLE: str(tmp_path / "cache")},
-    )
-    assert found.stdout.splitlines()[-1:] == ["survived"], found.stdout[-2000:] + found.stderr[-4000:]
+    survives(LOSES_ITS_MACHINE, tmp_path, timeout_s=240)
 
 
 def losing(monkeypatch: pytest.MonkeyPatch, lost_at: Callable[[int], bool]) -> list[int]:

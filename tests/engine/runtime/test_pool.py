@@ -207,7 +207,7 @@ def test_resources_that_others_hold_are_an_error_after_a_while(log: Path, ray_se
         def hold(self) -> bool:
             return True
 
-    greedy = Greedy.remote()  # type: ignore[attr-defined]
+    greedy = Greedy.remote()  # type: ignore[attr-defined]  # Ray adds it
     assert ray.get(greedy.hold.remote())
     try:
         with pytest.raises(ClusterError, match=r"no worker could start within 1 s(.|\n)*free 0 CPUs"):

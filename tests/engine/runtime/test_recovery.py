@@ -14,6 +14,7 @@ import pytest
 from engine.runtime.record import record_shards
 from engine.runtime.session import Session
 from engine.store.run_folder import RunFolder
+from tests.engine.runtime.apart import survives
 from tests.engine.runtime.workers import NUMBERS, Counting, attempts, seed_of, shards_of
 from tests.engine.store.rows import SmallConfig
 
@@ -87,14 +88,4 @@ def test_a_killed_driver_loses_no_finished_shard(tmp_path: Path, ray_session: Se
 @pytest.mark.slow
 def test_a_lost_machine_costs_no_shard(tmp_path: Path) -> None:
     """Two machines of one CPU each, one is lost, and nothing has room for its worker any more."""
-    environment = {name: value for name, value in os.environ.items() if name not in ("RAY_AUTH_MODE", "RAY_ADDRESS")}
-    found = subprocess.run(
-        [sys.executable, "-c", LOSES_A_MACHINE, str(tmp_path)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=150,
-        check=False,
-        env=environment,
-    )
-    assert found.stdout.splitlines()[-1:] == ["survived"], found.stdout[-2000:] + found.stderr[-4000:]
+    survives(LOSES_A_MACHINE, tmp_path, timeout_s=150)
