@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -20,14 +20,15 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from envs.core.errors import CheckpointError
-from envs.data.vocabulary import Vocabulary
+from envs.data.words import WordList
 
 FORMAT_VERSION = 1
+WordsT = TypeVar("WordsT", bound=WordList)
 _PARTS = ("weights.safetensors", "config.json", "vocabulary.json")
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class Checkpoint(Generic[WordsT]):
     """A stored model.
 
     Args:
@@ -41,7 +42,7 @@ class Checkpoint:
     kind: str
     sizes: dict[str, Any]
     provenance: dict[str, Any]
-    vocabulary: Vocabulary
+    vocabulary: WordsT
     weights: dict[str, Tensor]
 
     def save(self, folder: Path) -> None:
@@ -82,9 +83,9 @@ class Checkpoint:
                 fix="free disk space or choose another folder",
             ) from None
 
-    @classmethod
-    def load(cls, folder: Path, kind: str) -> Checkpoint:
-        """Reads a checkpoint of the given kind.
+    @staticmethod
+    def load(folder: Path, kind: str, words: type[WordsT]) -> Checkpoint[WordsT]:
+        """Reads a checkpoint of the given kind, whose vocabulary is of the given type.
 
         Raises:
             CheckpointError: nothing is there, a part is missing or damaged, or it is of another kind or format.
@@ -109,7 +110,7 @@ class Checkpoint:
                 )
             with safe_open(folder / _PARTS[0], framework="pt") as file:
                 weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # safe_open is no mapping
-            return cls(kind, config["sizes"], config["provenance"], Vocabulary.load(folder / _PARTS[2]), weights)
+            return Checkpoint(kind, config["sizes"], config["provenance"], words.load(folder / _PARTS[2]), weights)
         except CheckpointError:
             raise
         except (OSError, KeyError, TypeError, ValueError, SafetensorError) as error:

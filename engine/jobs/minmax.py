@@ -40,6 +40,7 @@ from engine.runtime.session import connect
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK
 from envs.core.seeds import derive_seed
+from envs.data.vocabulary import Vocabulary
 
 FINAL = "final"
 FINAL_STAGES = {
@@ -132,7 +133,7 @@ def _store(campaign: Campaign, config: MinMaxConfig, path: Path, best: Round) ->
     from policies.checkpoint import Checkpoint
     from policies.negotiator.speaker import KIND
 
-    found = Checkpoint.load(require_checkpoint(campaign.target(best.number), "--target"), KIND)
+    found = Checkpoint.load(require_checkpoint(campaign.target(best.number), "--target"), KIND, Vocabulary)
     origin = {**found.provenance, "campaign_from": config.target, "round": best.number}
     replace(found, provenance=origin).save(path / CHECKPOINT)
 

@@ -1,21 +1,18 @@
-"""Vocabularies: a fixed list of words with four special tokens in front, as in the published negotiation code.
+"""Vocabularies of negotiations: four special tokens in front, as in the published negotiation code.
 
 Ids 0..3 are `<eos>`, `<unk>`, `<selection>`, `<pad>`; the words follow by falling frequency, ties by first occurrence.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-
-import numpy as np
+from typing import ClassVar
 
 from envs.core.errors import DataError
+from envs.data.words import WordList
 
 EOS, UNK, SELECTION, PAD = "<eos>", "<unk>", "<selection>", "<pad>"
 SPECIALS = (EOS, UNK, SELECTION, PAD)
@@ -24,25 +21,18 @@ YOU, THEM = "YOU:", "THEM:"
 
 
 @dataclass(frozen=True)
-class Vocabulary:
-    """Words and their ids.
-
-    Args:
-        words: every word, index = id; the four specials first, `YOU:` and `THEM:` somewhere after them.
+class Vocabulary(WordList):
+    """The words of negotiations; `YOU:` and `THEM:` are among them.
 
     Raises:
-        DataError: the specials are not in front, a word stands twice, or a speaker marker is missing.
+        DataError: as a `WordList`, or a speaker marker is missing.
     """
 
-    words: tuple[str, ...]
+    SPECIALS: ClassVar[tuple[str, ...]] = SPECIALS
+    UNKNOWN_ID: ClassVar[int] = UNK_ID
 
     def __post_init__(self) -> None:
-        if self.words[:4] != SPECIALS:
-            fix = f"put {SPECIALS} in front"
-            raise DataError("a vocabulary must start with the four specials", got=self.words[:4], fix=fix)
-        if len(set(self.words)) != len(self.words):
-            twice = [word for word, count in Counter(self.words).items() if count > 1]
-            raise DataError("a vocabulary holds a word twice", got=twice[:5], fix="remove the repeated words")
+        super().__post_init__()
         for marker in (YOU, THEM):
             if marker not in self.index:
                 fix = "train on a corpus with both speakers"
@@ -56,20 +46,6 @@ class Vocabulary:
             counts.update(sentence)
         kept = [word for word, count in counts.most_common() if count > threshold and word not in SPECIALS]
         return cls((*SPECIALS, *kept))
-
-    @classmethod
-    def load(cls, path: Path) -> Vocabulary:
-        """Reads the JSON list that `save` wrote."""
-        return cls(tuple(json.loads(path.read_text())))
-
-    def save(self, path: Path) -> None:
-        """Writes the words as a JSON list, one entry per id."""
-        path.write_text(json.dumps(list(self.words), ensure_ascii=False, indent=0))
-
-    @cached_property
-    def index(self) -> dict[str, int]:
-        """From word to id."""
-        return {word: i for i, word in enumerate(self.words)}
 
     @cached_property
     def you_id(self) -> int:
@@ -85,19 +61,3 @@ class Vocabulary:
     def unspeakable_ids(self) -> tuple[int, ...]:
         """Ids that no speaker may say: `<unk>`, `<pad>` and the two speaker markers."""
         return (UNK_ID, PAD_ID, self.you_id, self.them_id)
-
-    @cached_property
-    def digest(self) -> str:
-        """Twelve hex digits that two equal vocabularies share."""
-        return hashlib.blake2b("\n".join(self.words).encode(), digest_size=6).hexdigest()
-
-    def encode(self, words: Iterable[str]) -> np.ndarray:
-        """Ids (n,) int64; an unknown word becomes `<unk>`."""
-        return np.array([self.index.get(word, UNK_ID) for word in words], dtype=np.int64)
-
-    def decode(self, ids: Iterable[int]) -> list[str]:
-        """The words of the ids."""
-        return [self.words[i] for i in ids]
-
-    def __len__(self) -> int:
-        return len(self.words)

@@ -246,10 +246,10 @@ def load_model(folder: Path) -> Negotiator:
     Raises:
         CheckpointError: nothing is there, or it is damaged or of another kind.
     """
-    return rebuild(Checkpoint.load(folder, KIND), folder)
+    return rebuild(Checkpoint.load(folder, KIND, Vocabulary), folder)
 
 
-def rebuild(checkpoint: Checkpoint, where: object) -> Negotiator:
+def rebuild(checkpoint: Checkpoint[Vocabulary], where: object) -> Negotiator:
     """The networks of a checkpoint, in evaluation mode.
 
     Raises:

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from envs.core.errors import CheckpointError
+from envs.data.vocabulary import Vocabulary
 from policies.checkpoint import (
     FORMAT_VERSION,
     Checkpoint,
@@ -52,7 +53,7 @@ def assert_same_tensors(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> 
 
 
 def assert_stored(folder: Path, wanted: Checkpoint = STORED) -> None:
-    found = Checkpoint.load(folder, wanted.kind)
+    found = Checkpoint.load(folder, wanted.kind, Vocabulary)
     assert replace(found, weights={}) == replace(wanted, weights={})
     assert_same_tensors(found.weights, wanted.weights)
     assert {path.name for path in folder.iterdir()} == PARTS
@@ -167,23 +168,23 @@ def test_a_missing_part_is_named(tmp_path: Path, part: str) -> None:
     STORED.save(tmp_path / "checkpoint")
     (tmp_path / "checkpoint" / part).unlink()
     with pytest.raises(CheckpointError, match=rf"no checkpoint is there(.|\n)*missing {part}\n"):
-        Checkpoint.load(tmp_path / "checkpoint", "negotiator")
+        Checkpoint.load(tmp_path / "checkpoint", "negotiator", Vocabulary)
 
 
 def test_no_folder_at_all_is_named(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"no checkpoint is there(.|\n)*nowhere"):
-        Checkpoint.load(tmp_path / "nowhere", "negotiator")
+        Checkpoint.load(tmp_path / "nowhere", "negotiator", Vocabulary)
 
 
 def test_a_checkpoint_of_another_kind_or_format_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "checkpoint"
     replace(STORED, kind="ranker").save(folder)
     with pytest.raises(CheckpointError, match=r"another kind(.|\n)*'ranker'(.|\n)*'negotiator'"):
-        Checkpoint.load(folder, "negotiator")
+        Checkpoint.load(folder, "negotiator", Vocabulary)
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"format": FORMAT_VERSION + 1}))
     with pytest.raises(CheckpointError, match=rf"another kind(.|\n)*format {FORMAT_VERSION + 1}"):
-        Checkpoint.load(folder, "ranker")
+        Checkpoint.load(folder, "ranker", Vocabulary)
 
 
 def cut(content: bytes) -> bytes:
@@ -213,7 +214,7 @@ def test_a_damaged_part_is_an_error_of_its_own(tmp_path: Path, part: str, damage
     STORED.save(folder)
     (folder / part).write_bytes(damage((folder / part).read_bytes()))
     with pytest.raises(CheckpointError, match=r"the checkpoint is damaged(.|\n)*/checkpoint(.|\n)*train it again"):
-        Checkpoint.load(folder, "negotiator")
+        Checkpoint.load(folder, "negotiator", Vocabulary)
 
 
 def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:

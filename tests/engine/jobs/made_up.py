@@ -98,7 +98,7 @@ def rows(path: Path) -> list[dict[str, Any]]:
 
 def weights(path: Path) -> dict[str, torch.Tensor]:
     """The weights that a training stored."""
-    return Checkpoint.load(path / "checkpoint", KIND).weights
+    return Checkpoint.load(path / "checkpoint", KIND, Vocabulary).weights
 
 
 def assert_equal_weights(found: Path, wanted: Path) -> None:

@@ -27,6 +27,7 @@ from engine.metrics.campaign import (
 from engine.runtime.session import Session
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError, DataError, RunError
+from envs.data.vocabulary import Vocabulary
 from policies.checkpoint import Checkpoint
 from policies.negotiator.speaker import KIND
 from tests.engine.jobs.made_up import (
@@ -103,7 +104,7 @@ def phases(path: Path) -> list[str]:
 
 def origin(path: Path, *names: str) -> dict[str, Any]:
     """What a checkpoint says of its origin."""
-    provenance = Checkpoint.load(path / "checkpoint", KIND).provenance
+    provenance = Checkpoint.load(path / "checkpoint", KIND, Vocabulary).provenance
     return {name: provenance[name] for name in names}
 
 
@@ -257,9 +258,9 @@ def test_a_target_that_plays_no_longer_is_no_result(
     notes = Notes()
     result = run(given(root, trainee, adversary), tmp_path / "run", notes)
     assert any(line.endswith("the result is the start") for line in notes.said)
-    assert Checkpoint.load(result.run / "checkpoint", KIND).provenance["round"] == 0
+    assert Checkpoint.load(result.run / "checkpoint", KIND, Vocabulary).provenance["round"] == 0
     assert result.metrics[DROP].value == 0
-    started = Checkpoint.load(trainee, KIND).weights
+    started = Checkpoint.load(trainee, KIND, Vocabulary).weights
     assert all(value.equal(started[name]) for name, value in weights(result.run).items())
 
 

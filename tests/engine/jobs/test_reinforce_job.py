@@ -14,6 +14,7 @@ from engine.jobs.reinforce import LEGEND, TRAIN_ADVERSARY, TRAIN_RL, run
 from engine.runtime.session import Session
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError, RunError
+from envs.data.vocabulary import Vocabulary
 from policies.checkpoint import Checkpoint
 from policies.negotiator.speaker import KIND
 from tests.engine.jobs.made_up import (
@@ -36,9 +37,9 @@ def test_it_leaves_a_learner_that_has_moved(tmp_path: Path, root: Path, trainee:
     assert list(result.metrics) == list(LEGEND)
     assert notes.stages == [("learning", 4, "updates")]
     assert notes.steps == [1, 2, 3, 4]
-    stored = Checkpoint.load(tmp_path / "run" / "checkpoint", KIND)
+    stored = Checkpoint.load(tmp_path / "run" / "checkpoint", KIND, Vocabulary)
     assert (stored.provenance["role"], stored.provenance["target"]) == ("adversary", str(trainee))
-    started = Checkpoint.load(trainee, KIND).weights
+    started = Checkpoint.load(trainee, KIND, Vocabulary).weights
     assert any(not stored.weights[name].equal(value) for name, value in started.items())
     assert iterations(tmp_path / "run") == [1, 2, 3, 4]
     (following,) = result.next_commands

@@ -19,6 +19,7 @@ from engine.jobs.training import LEGEND, STATE
 from engine.runtime.session import Session
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError
+from envs.data.vocabulary import Vocabulary
 from policies.checkpoint import Checkpoint, load_state
 from policies.negotiator.model import Negotiator
 from policies.negotiator.speaker import KIND
@@ -45,13 +46,13 @@ def test_it_leaves_a_target_that_has_moved(
     asked = hardening(root, trainee, adversaries, opponents=OpponentConfig(partner_share=0.5))
     result = run_target(asked, tmp_path / "run", Silent())
     assert list(result.metrics) == list(LEGEND)
-    stored = Checkpoint.load(tmp_path / "run" / "checkpoint", KIND)
+    stored = Checkpoint.load(tmp_path / "run" / "checkpoint", KIND, Vocabulary)
     assert {name: stored.provenance[name] for name in ("role", "target", "adversaries")} == {
         "role": "target",
         "target": str(trainee),
         "adversaries": adversaries.split(", "),
     }
-    started = Checkpoint.load(trainee, KIND).weights
+    started = Checkpoint.load(trainee, KIND, Vocabulary).weights
     assert any(not stored.weights[name].equal(value) for name, value in started.items())
     assert iterations(tmp_path / "run") == [1, 2, 3, 4]
     for event in RunFolder.load(tmp_path / "run").events():

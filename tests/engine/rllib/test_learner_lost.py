@@ -31,6 +31,7 @@ from engine.rllib.learner_group import LearnerLostError
 from engine.runtime.session import Session
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ClusterError
+from envs.data.vocabulary import Vocabulary
 from policies.checkpoint import Checkpoint
 from policies.negotiator.speaker import KIND
 from tests.engine.jobs.made_up import Notes
@@ -242,7 +243,7 @@ def config(world: World, **changes: Any) -> TrainReinforceConfig:
 
 
 def assert_equal_results(found: Path, wanted: Path) -> None:
-    first, second = (Checkpoint.load(path / "checkpoint", KIND).weights for path in (found, wanted))
+    first, second = (Checkpoint.load(path / "checkpoint", KIND, Vocabulary).weights for path in (found, wanted))
     assert equal(first, second)
     numbers, rewards = (
         [[event[name] for event in RunFolder.load(path).events() if event["kind"] == "iteration"] for path in (found, wanted)]
