@@ -15,8 +15,10 @@ from engine.cli.flags import parse
 from engine.cli.screen import watching
 from engine.cli.tables import make_console, show_lines, show_table
 from engine.cli.verbs import Verb
-from engine.jobs.data import Problem, SplitInfo, check_corpus, describe_corpus, get_corpus, list_corpora
+from engine.jobs.corpus_facts import Problem
+from engine.jobs.data import CorpusInfo, SplitInfo, check_corpus, describe_corpus, get_corpus, list_corpora
 from engine.jobs.job import Watcher
+from engine.jobs.pair_data import PairCheck, PairInfo, PairSplitInfo
 from envs.data.download import Progress
 
 
@@ -35,7 +37,7 @@ class CorpusArguments(DataArguments):
     """Which corpus, where, and how the answer is printed."""
 
     name: Annotated[conf.Positional[str], conf.arg(metavar="NAME")]
-    """Registered corpus (parley data list), or path/file.py:NAME."""
+    """Registered corpus (parley data list), path/file.py:NAME, or pairs of your own: path/file.tsv."""
 
 
 def run_list(verb: Verb, arguments: Sequence[str]) -> int:
@@ -44,9 +46,11 @@ def run_list(verb: Verb, arguments: Sequence[str]) -> int:
     listings = list_corpora(asked.data_root)
     if asked.json:
         return _print({"corpora": [asdict(listing) for listing in listings]})
-    rows = [(each.name, "yes" if each.present else "no", each.licence, each.where, each.summary) for each in listings]
+    rows = [
+        (each.name, each.kind, "yes" if each.present else "no", each.licence, each.where, each.summary) for each in listings
+    ]
     console = make_console()
-    show_table(console, "Corpora", ("name", "here", "licence", "where", "what it is"), rows)
+    show_table(console, "Corpora", ("name", "kind", "here", "licence", "where", "what it is"), rows)
     absent = [f"parley data get {listing.name}" for listing in listings if not listing.present]
     show_lines(console, "next", absent or ["parley data info embedded"])
     return 0
@@ -80,15 +84,15 @@ def run_info(verb: Verb, arguments: Sequence[str]) -> int:
         ("licence", info.licence),
         ("where", info.where),
         ("compiled", info.compiled),
-        ("vocabulary", f"{info.num_words:,} words, those that occur more than {info.threshold} times"),
-        ("scenarios to play", f"{info.num_selfplay:,}, {info.num_selfplay_distinct:,} distinct"),
+        *_facts(info),
     ]
     show_table(console, info.name, ("fact", "value"), facts)
     columns = ("", *(split.name for split in info.splits))
-    facts_of_splits = zip(*(_facts(split) for split in info.splits), strict=True)
+    facts_of_splits = zip(*(_split_facts(split) for split in info.splits), strict=True)
     rows = [(facts[0][0], *(value for _, value in facts)) for facts in facts_of_splits]
+    learner = "seq2seq" if isinstance(info, PairInfo) else "negotiator"
     show_table(console, "splits", columns, rows, right=columns[1:])
-    show_lines(console, "next", [f"parley data check {asked.name}", f"parley train negotiator --corpus {asked.name}"])
+    show_lines(console, "next", [f"parley data check {asked.name}", f"parley train {learner} --corpus {asked.name}"])
     return 0
 
 
@@ -101,16 +105,40 @@ def run_check(verb: Verb, arguments: Sequence[str]) -> int:
         _print({**asdict(found), "ok": not found.problems})
         return found.exit_status
     console = make_console()
-    rows = [(split, f"{num:,}") for split, num in found.num_dialogues.items()]
-    rows.append(("self-play scenarios", f"{found.num_selfplay:,}"))
-    show_table(console, f"{found.name}, {found.where}", ("part", "good lines"), rows, right=("good lines",))
+    if isinstance(found, PairCheck):
+        good = [(split, f"{num:,}", f"{found.num_pairs[split]:,}") for split, num in found.num_utterances.items()]
+        columns: tuple[str, ...] = ("part", "good utterances", "pairs")
+        show_table(console, f"{found.name}, {found.where}", columns, good, right=columns[1:])
+    else:
+        rows = [(split, f"{num:,}") for split, num in found.num_dialogues.items()]
+        rows.append(("self-play scenarios", f"{found.num_selfplay:,}"))
+        show_table(console, f"{found.name}, {found.where}", ("part", "good lines"), rows, right=("good lines",))
     show_lines(console, f"{len(found.problems)} problems", [_line(problem) for problem in found.problems])
     if not found.problems:
         console.print("\nnothing is wrong")
     return found.exit_status
 
 
-def _facts(split: SplitInfo) -> list[tuple[str, str]]:
+def _facts(info: CorpusInfo | PairInfo) -> list[tuple[str, str]]:
+    if isinstance(info, PairInfo):
+        return [("vocabulary", f"{info.num_words:,} words, the most frequent ones")]
+    return [
+        ("vocabulary", f"{info.num_words:,} words, those that occur more than {info.threshold} times"),
+        ("scenarios to play", f"{info.num_selfplay:,}, {info.num_selfplay_distinct:,} distinct"),
+    ]
+
+
+def _split_facts(split: SplitInfo | PairSplitInfo) -> list[tuple[str, str]]:
+    if isinstance(split, PairSplitInfo):
+        lengths = {"an utterance": split.words, "a source": split.source_words, "a reply": split.reply_words}
+        return [
+            ("pairs", f"{split.num_pairs:,}"),
+            ("utterances", f"{split.num_utterances:,}"),
+            ("tokens", f"{split.num_tokens:,}"),
+            ("unknown words", f"{split.unknown_rate:.2%}"),
+            *((f"words of {part}, mean", f"{words.mean:.1f}") for part, words in lengths.items()),
+            *((f"words of {part}, p95", f"{words.p95:.0f}") for part, words in lengths.items()),
+        ]
     return [
         ("dialogues", f"{split.num_dialogues:,}"),
         ("tokens", f"{split.num_tokens:,}"),

@@ -17,6 +17,7 @@ from engine.jobs.agents import agents
 from engine.jobs.catalogue import ENTRIES
 from engine.metrics.attack import ATTACK_METRICS
 from envs.data.corpora import corpora
+from envs.pairs.corpora import pair_corpora
 from envs.registration import IDS
 
 
@@ -37,7 +38,9 @@ def run_list(verb: Verb, arguments: Sequence[str]) -> int:
         return 0
     console = make_console()
     show_table(console, "Agents, beside run and checkpoint folders", ("name", "what it is"), [*parts["agents"].items()])
-    show_table(console, "Corpora", ("name", "what it is"), [*parts["corpora"].items()])
+    show_table(console, "Corpora of negotiations", ("name", "what it is"), [*parts["corpora"].items()])
+    pairs = [*parts["pair corpora"].items()]
+    show_table(console, "Corpora of pairs, beside source<TAB>reply files", ("name", "what it is"), pairs)
     presets = [(verb, ", ".join(names)) for verb, names in parts["presets"].items()]
     show_table(console, "Presets, the default first", ("verb", "presets"), presets)
     show_table(console, "Environments, for gymnasium.make", ("id",), [(name,) for name in parts["environments"]])
@@ -51,6 +54,7 @@ def listing() -> dict[str, Any]:
     return {
         "agents": {name: agents.summary(name) for name in agents},
         "corpora": {name: corpora.summary(name) for name in corpora},
+        "pair corpora": {name: pair_corpora.summary(name) for name in pair_corpora},
         "presets": {" ".join(entry.words): list(entry.presets) for entry in ENTRIES},
         "environments": list(IDS),
         "metrics": {name: metric._asdict() for name, metric in ATTACK_METRICS.items()},

@@ -73,7 +73,7 @@ OTHERS = (
         ("data", "info"),
         "a corpus in numbers",
         "engine.cli.data:run_info",
-        ("parley data info embedded", "parley data info dealornodeal --json", "parley data info corpus.py:CORPUS"),
+        ("parley data info helpdesk", "parley data info dealornodeal --json", "parley data info corpus.py:CORPUS"),
         "NAME",
     ),
     Verb(
@@ -114,15 +114,16 @@ _ORDER = (
     ("start here", ("demo", "list", "play")),
     ("data", ("data",)),
     ("agents", ("train",)),
-    ("matches and attacks", ("selfplay", "attack")),
+    ("matches and attacks", ("selfplay", "attack", "search")),
     ("robustness", ("minmax", "evaluate")),
     ("runs", ("report", "resume")),
 )
 
 
 def find_verb(arguments: Sequence[str]) -> Verb | None:
-    """The verb that a command line begins with; None when there is none."""
-    return next((verb for verb in VERBS if tuple(arguments[: len(verb.words)]) == verb.words), None)
+    """The verb that a command line begins with, of several the one with the most words; None when there is none."""
+    found = (verb for verb in VERBS if tuple(arguments[: len(verb.words)]) == verb.words)
+    return max(found, key=lambda verb: len(verb.words), default=None)
 
 
 def below(word: str) -> list[Verb]:

@@ -11,18 +11,24 @@ from pathlib import Path
 
 import numpy as np
 
-from envs.core.errors import DataError
+from engine.jobs.corpus_facts import Problem, Spread, problem, spread, where
+from engine.jobs.pair_data import PairCheck, PairInfo, check_pairs, describe_pairs
+from envs.core.errors import ConfigError, DataError
+from envs.core.registry import nearest
 from envs.data.compiled import Split, open_corpus
 from envs.data.corpora import CorpusFile, CorpusSource, FileCorpus, corpora
-from envs.data.dealornodeal import CONTEXT_WORDS, FileLine, read_lines
+from envs.data.dealornodeal import CONTEXT_WORDS
 from envs.data.download import DownloadError, Progress, download, replacing
+from envs.data.lines import read_lines
 from envs.data.raw_dealornodeal import rebuild_train
 from envs.data.root import data_root as resolve_data_root
 from envs.data.root import missing_files
 from envs.data.vocabulary import EOS_ID, UNK_ID, Vocabulary
 from envs.negotiation.scenario import DISAGREE_ID, DISCONNECT_ID, ITEM_TOKENS, NO_AGREEMENT_ID
+from envs.pairs.compiled import open_pairs
+from envs.pairs.corpora import find_pairs, is_path, pair_corpora
+from envs.pairs.sources import PairSource
 
-GENERATED = "generated on this machine"
 TRAIN_FILE = "train.txt"
 
 
@@ -31,6 +37,8 @@ class CorpusListing:
     """One row of `parley data list`."""
 
     name: str
+    kind: str
+    """What it holds: "negotiation" or "pairs"."""
     summary: str
     licence: str
     where: str
@@ -55,18 +63,6 @@ class CorpusDelivery:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Problem:
-    """One thing that is wrong with a corpus."""
-
-    what: str
-    file: str
-    line: int | None
-    """Counted from 1; none when the file as a whole is wrong."""
-    got: str | None
-    fix: str | None
-
-
-@dataclass(frozen=True, kw_only=True)
 class CorpusCheck:
     """What `parley data check` found."""
 
@@ -83,16 +79,6 @@ class CorpusCheck:
     def exit_status(self) -> int:
         """0 when nothing is wrong, else 1."""
         return int(bool(self.problems))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Spread:
-    """How a number is spread over dialogues."""
-
-    mean: float
-    median: float
-    p95: float
-    max: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,39 +133,51 @@ class CorpusInfo:
 
 
 def list_corpora(data_root: Path | None = None) -> list[CorpusListing]:
-    """Every registered corpus and whether its files are there."""
+    """Every registered corpus, negotiations first, and whether its files are there."""
     root = resolve_data_root(data_root)
-    listings = []
-    for name in corpora:
-        source: CorpusSource = corpora.get(name)
-        absent = _absent(source, root)
-        listings.append(
-            CorpusListing(
-                name=name,
-                summary=source.summary,
-                licence=source.licence,
-                where=_where(source, root),
-                present=not absent,
-                missing=tuple(file.describe() for file in absent),
-            )
-        )
-    return listings
+    return [_listing(find_corpus(name), root) for name in (*corpora, *pair_corpora)]
+
+
+def find_corpus(name: str) -> CorpusSource | PairSource:
+    """The corpus of that name, of either kind.
+
+    Args:
+        name: a registered name, `path/file.py:NAME`, or a path of pairs (see `envs.pairs.corpora.is_path`).
+
+    Raises:
+        ConfigError: no such corpus, with the nearest name.
+    """
+    source: CorpusSource | PairSource
+    if is_path(name) or name in [*pair_corpora]:
+        return find_pairs(name)
+    if name in [*corpora] or ".py:" in name:
+        source = corpora.get(name)
+        return source
+    known = sorted((*corpora, *pair_corpora))
+    raise ConfigError(
+        f"no corpus is called {name!r}{nearest(name, known)}",
+        fix=f"known: {', '.join(known)}; or name your own as path/file.py:NAME or path/file.tsv",
+    )
 
 
 def get_corpus(name: str, data_root: Path | None = None, progress: Progress | None = None) -> CorpusDelivery:
     """Downloads what is missing or wrong of a corpus, and compiles it.
 
     Args:
-        name: a registered name, or `path/file.py:NAME`.
+        name: as for `find_corpus`.
         data_root: where its folder is made.
         progress: told about every chunk of every download.
 
     Raises:
-        DataError: an address cannot be reached (the message names each missing file and where to put it), or the files
-            cannot be written or read.
+        ConfigError: no such corpus.
+        DataError: an address cannot be reached, or there is none (the message names each missing file and where to put it),
+            or the files cannot be written or read.
     """
-    source: CorpusSource = corpora.get(name)
+    source = find_corpus(name)
     root = resolve_data_root(data_root)
+    if isinstance(source, PairSource):
+        pairs = open_pairs(source, root)
+        return CorpusDelivery(name=source.name, where=where(source.folder(root)), files={}, compiled=str(pairs.folder))
     files: dict[str, str] = {}
     if isinstance(source, FileCorpus):
         wrong = _absent(source, root)
@@ -192,23 +190,25 @@ def get_corpus(name: str, data_root: Path | None = None, progress: Progress | No
             except DownloadError as error:
                 raise _by_hand(source, root, error) from None
     compiled = open_corpus(source, root)
-    return CorpusDelivery(name=source.name, where=_where(source, root), files=files, compiled=str(compiled.folder))
+    return CorpusDelivery(name=source.name, where=where(source.folder(root)), files=files, compiled=str(compiled.folder))
 
 
-def check_corpus(name: str, data_root: Path | None = None) -> CorpusCheck:
+def check_corpus(name: str, data_root: Path | None = None) -> CorpusCheck | PairCheck:
     """Reads every line of a corpus and compares its files with what is published.
 
     Args:
-        name: a registered name, or `path/file.py:NAME`.
+        name: as for `find_corpus`.
         data_root: where its folder lies.
 
     Returns:
         All that is wrong: missing files, files that differ from the published ones, and every broken line.
     """
-    source: CorpusSource = corpora.get(name)
+    source = find_corpus(name)
     root = resolve_data_root(data_root)
+    if isinstance(source, PairSource):
+        return check_pairs(source, root)
     text = source.read(root)
-    problems = [_problem(error) for error in text.broken]
+    problems = [problem(error) for error in text.broken]
     folder = source.folder(root)
     if folder is not None:
         for file in source.files:
@@ -218,34 +218,36 @@ def check_corpus(name: str, data_root: Path | None = None) -> CorpusCheck:
                 what = f"the file differs from the published {file.describe()}"
                 fix = f"parley data get {name} puts the published file there"
                 problems.append(Problem(what=what, file=str(path), line=None, got=difference, fix=fix))
-    problems.sort(key=lambda problem: problem.file)
+    problems.sort(key=lambda each: each.file)
     return CorpusCheck(
         name=source.name,
-        where=_where(source, root),
+        where=where(source.folder(root)),
         num_dialogues={split: len(records) for split, records in text.splits.items()},
         num_selfplay=len(text.selfplay),
         problems=tuple(problems),
     )
 
 
-def describe_corpus(name: str, data_root: Path | None = None) -> CorpusInfo:
+def describe_corpus(name: str, data_root: Path | None = None) -> CorpusInfo | PairInfo:
     """A corpus in numbers, counted on its compiled form.
 
     Args:
-        name: a registered name, or `path/file.py:NAME`.
+        name: as for `find_corpus`.
         data_root: where its folder lies.
 
     Raises:
         DataError: files are missing or broken.
     """
-    source: CorpusSource = corpora.get(name)
+    source = find_corpus(name)
     root = resolve_data_root(data_root)
+    if isinstance(source, PairSource):
+        return describe_pairs(source, root)
     corpus = open_corpus(source, root)
     return CorpusInfo(
         name=source.name,
         summary=source.summary,
         licence=source.licence,
-        where=_where(source, root),
+        where=where(source.folder(root)),
         compiled=str(corpus.folder),
         num_words=len(corpus.vocabulary),
         threshold=source.threshold,
@@ -311,23 +313,28 @@ def _lacks(folder: Path, file: CorpusFile) -> bool:
     return not (folder / file.name).is_file() or bool(file.mismatch(folder / file.name))
 
 
+def _listing(source: CorpusSource | PairSource, root: Path) -> CorpusListing:
+    if isinstance(source, PairSource):
+        kind, missing = "pairs", source.missing(root)
+    else:
+        kind, missing = "negotiation", tuple(file.describe() for file in _absent(source, root))
+    return CorpusListing(
+        name=source.name,
+        kind=kind,
+        summary=source.summary,
+        licence=source.licence,
+        where=where(source.folder(root)),
+        present=not missing,
+        missing=missing,
+    )
+
+
 def _absent(source: CorpusSource, root: Path) -> list[CorpusFile]:
     folder = source.folder(root)
     if folder is None:
         return []
     names = missing_files(folder, [file.name for file in source.files])
     return [file for file in source.files if file.name in names]
-
-
-def _where(source: CorpusSource, root: Path) -> str:
-    folder = source.folder(root)
-    return GENERATED if folder is None else str(folder)
-
-
-def _problem(error: DataError) -> Problem:
-    place = error.where if isinstance(error.where, FileLine) else FileLine(str(error.where), 0)
-    got = None if error.got is None else str(error.got)
-    return Problem(what=error.what, file=place.source, line=place.line or None, got=got, fix=error.fix)
 
 
 def _split_info(name: str, split: Split, vocabulary: Vocabulary) -> SplitInfo:
@@ -346,9 +353,9 @@ def _split_info(name: str, split: Split, vocabulary: Vocabulary) -> SplitInfo:
         num_tokens=len(values),
         num_loader_tokens=len(values) + len(split) * (split.contexts.shape[1] + split.outputs.shape[1]),
         unknown_rate=float((values == UNK_ID).mean()) if len(values) else 0.0,
-        tokens=_spread(split.lengths),
-        turns=_spread(np.add.reduceat(is_marker, starts) if len(split) else starts),
-        words=_spread(turn_lengths[closing == EOS_ID] - 2),
+        tokens=spread(split.lengths),
+        turns=spread(np.add.reduceat(is_marker, starts) if len(split) else starts),
+        words=spread(turn_lengths[closing == EOS_ID] - 2),
         outcomes={"items": int((kinds < DISAGREE_ID).sum()), **outcomes},
         num_scenarios=len(np.unique(np.hstack([split.contexts, split.partner_values]), axis=0)),
         choices=_choices(counts),
@@ -357,15 +364,4 @@ def _split_info(name: str, split: Split, vocabulary: Vocabulary) -> SplitInfo:
 
 def _choices(counts: np.ndarray) -> Spread:
     """Legal selections for counts (n, 3): every allocation and two refusals."""
-    return _spread((counts + 1).prod(axis=1) + 2)
-
-
-def _spread(values: np.ndarray) -> Spread:
-    if not len(values):
-        return Spread(mean=0.0, median=0.0, p95=0.0, max=0.0)
-    return Spread(
-        mean=float(values.mean()),
-        median=float(np.median(values)),
-        p95=float(np.percentile(values, 95)),
-        max=float(values.max()),
-    )
+    return spread((counts + 1).prod(axis=1) + 2)

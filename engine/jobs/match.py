@@ -35,7 +35,8 @@ from envs.core.config import check
 from envs.core.errors import ConfigError
 from envs.core.seeds import derive_seed, stream
 from envs.data.compiled import load_corpus
-from envs.data.dealornodeal import parse_scenarios, read_lines
+from envs.data.dealornodeal import parse_scenarios
+from envs.data.lines import read_lines
 from envs.data.vocabulary import Vocabulary
 from envs.negotiation.game import NOBODY, Agent, NegotiationGame, Rules, Session, play_sessions
 from envs.negotiation.scenario import ITEM_TOKENS, Scenario, random_scenario, selection_table

@@ -1,24 +1,15 @@
 """Compiled corpora: text turned once into memory-mapped Arrow files, so that every worker reads the same pages.
 
-A compiled corpus is a folder `compiled/NAME/KEY` in the cache. KEY names the versions of compiler and reader, the content
-of the source and the vocabulary's threshold, so a folder is never out of date; it is written aside and renamed whole, so
-it is never half there; a manifest of digests tells when it has been damaged since. Any number of processes may open,
-compile or rebuild the same corpus at the same time.
+A compiled corpus is a folder as `envs/data/arrow.py` keeps them; its key names the versions of compiler and reader, the
+content of the source and the vocabulary's threshold.
 
     train.arrow, val.arrow, test.arrow   context (6 int64), partner_values (3 int64), output (6 int64), tokens (list of int16)
     selfplay.arrow                       context (6 int64), partner_values (3 int64)
     vocabulary.json                      the words of the training split
-    manifest.json                        sha256 of each of the others
 """
 
 from __future__ import annotations
 
-import errno
-import hashlib
-import json
-import logging
-import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,9 +19,9 @@ import numpy as np
 import pyarrow as pa
 
 from envs.core.errors import DataError
+from envs.data.arrow import compiled_folder, is_whole, map_batch, publish, write_batch
 from envs.data.corpora import SPLITS, CorpusSource, CorpusText, corpora
 from envs.data.dealornodeal import DialogueRecord
-from envs.data.root import CACHE_VARIABLE, cache_root
 from envs.data.root import data_root as resolve_data_root
 from envs.data.vocabulary import UNK_ID, Vocabulary
 from envs.negotiation.scenario import NUM_ITEMS, Scenario
@@ -39,9 +30,8 @@ COMPILER_VERSION = 1
 """Grows when the same source would be compiled differently."""
 
 _TOKEN_TYPE = np.int16
-_SELFPLAY, _VOCABULARY, _MANIFEST = "selfplay", "vocabulary.json", "manifest.json"
-
-logger = logging.getLogger(__name__)
+_SELFPLAY, _VOCABULARY = "selfplay", "vocabulary.json"
+_FILES = (*(f"{part}.arrow" for part in (*SPLITS, _SELFPLAY)), _VOCABULARY)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,30 +106,17 @@ def open_corpus(
     """The same for a corpus in hand instead of a name."""
     root = resolve_data_root(data_root)
     kept = source.threshold if threshold is None else threshold
-    parts = json.dumps([COMPILER_VERSION, source.name, source.fingerprint(root), kept])
-    key = hashlib.blake2b(parts.encode(), digest_size=8).hexdigest()
-    folder = cache_root(cache) / "compiled" / source.name / key
-    damage = _damage(folder) if folder.exists() else "not compiled yet"
-    if damage:
-        if folder.exists():
-            logger.warning("the compiled corpus %s is damaged (%s) and is compiled again", folder, damage)
+    folder = compiled_folder(cache, source.name, COMPILER_VERSION, source.name, source.fingerprint(root), kept)
+    if not is_whole(folder, _FILES):
         text = source.read(root).require_whole()
-        try:
-            _compile(text, Vocabulary.build((record.tokens for record in text.splits["train"]), kept), folder)
-        except OSError as error:
-            raise DataError(
-                "a compiled corpus cannot be written",
-                where=folder,
-                got=error.strerror or str(error),
-                fix=f"free some space there, or name another folder in {CACHE_VARIABLE}",
-            ) from None
+        _compile(text, Vocabulary.build((record.tokens for record in text.splits["train"]), kept), folder)
     return _open(source.name, folder)
 
 
 def _open(name: str, folder: Path) -> Corpus:
     splits = {}
     for split in SPLITS:
-        batch = _map(folder / f"{split}.arrow")
+        batch = map_batch(folder / f"{split}.arrow")
         tokens = batch.column("tokens")
         splits[split] = Split(
             contexts=_matrix(batch, "context"),
@@ -148,14 +125,10 @@ def _open(name: str, folder: Path) -> Corpus:
             token_values=tokens.values.to_numpy(zero_copy_only=True),
             offsets=tokens.offsets.to_numpy(zero_copy_only=True),
         )
-    played = _map(folder / f"{_SELFPLAY}.arrow")
+    played = map_batch(folder / f"{_SELFPLAY}.arrow")
     rows = zip(_matrix(played, "context").tolist(), _matrix(played, "partner_values").tolist(), strict=True)
     selfplay = [Scenario(tuple(own[::2]), (tuple(own[1::2]), tuple(partner))) for own, partner in rows]
     return Corpus(name, folder, Vocabulary.load(folder / _VOCABULARY), splits, selfplay)
-
-
-def _map(path: Path) -> pa.RecordBatch:
-    return pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0)
 
 
 def _matrix(batch: pa.RecordBatch, column: str) -> np.ndarray:
@@ -163,52 +136,14 @@ def _matrix(batch: pa.RecordBatch, column: str) -> np.ndarray:
     return values.flatten().to_numpy(zero_copy_only=True).reshape(-1, values.type.list_size)
 
 
-def _damage(folder: Path) -> str:
-    """What is wrong with a compiled folder, or the empty string."""
-    try:
-        digests = json.loads((folder / _MANIFEST).read_text())
-        names = {*(f"{part}.arrow" for part in (*SPLITS, _SELFPLAY)), _VOCABULARY}
-        if set(digests) != names:
-            return f"{_MANIFEST} names other files"
-        for name in sorted(names):
-            with (folder / name).open("rb") as file:
-                if hashlib.file_digest(file, "sha256").hexdigest() != digests[name]:
-                    return f"{name} has changed since it was written"
-    except FileNotFoundError as error:
-        return f"{Path(error.filename).name} is missing"
-    except (OSError, ValueError, TypeError) as error:
-        return f"{_MANIFEST} cannot be read: {error}"
-    return ""
-
-
 def _compile(text: CorpusText, vocabulary: Vocabulary, folder: Path) -> None:
-    parent = folder.parent
-    parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=parent, prefix=f".{folder.name}-", ignore_cleanup_errors=True) as aside:
-        draft = Path(aside) / "new"
-        draft.mkdir()
+    def write(draft: Path) -> None:
         for split in SPLITS:
-            _write_batch(draft / f"{split}.arrow", _split_batch(text.splits[split], vocabulary))
-        _write_batch(draft / f"{_SELFPLAY}.arrow", pa.RecordBatch.from_pydict(_scenario_columns(text.selfplay)))
+            write_batch(draft / f"{split}.arrow", _split_batch(text.splits[split], vocabulary))
+        write_batch(draft / f"{_SELFPLAY}.arrow", pa.RecordBatch.from_pydict(_scenario_columns(text.selfplay)))
         vocabulary.save(draft / _VOCABULARY)
-        digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(draft.iterdir())}
-        (draft / _MANIFEST).write_text(json.dumps(digests, indent=1))
-        for path in (*draft.iterdir(), draft):
-            _sync(path)
-        _publish(draft, folder)
-    _sync(parent)
 
-
-def _publish(draft: Path, folder: Path) -> None:
-    try:
-        draft.rename(folder)
-    except OSError as error:
-        if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
-            raise
-        # The folder is damaged, or another process was faster. What it wrote has the same key, hence the same content, so
-        # the files are replaced one by one and no reader ever misses one.
-        for path in sorted(draft.iterdir(), key=lambda path: path.name == _MANIFEST):
-            path.replace(folder / path.name)
+    publish(folder, write)
 
 
 def _split_batch(records: Sequence[DialogueRecord], vocabulary: Vocabulary) -> pa.RecordBatch:
@@ -236,16 +171,3 @@ def _scenario_columns(scenarios: Sequence[Scenario]) -> dict[str, pa.Array]:
 
 def _fixed(rows: Sequence[tuple[int, ...]], width: int) -> pa.Array:
     return pa.FixedSizeListArray.from_arrays(pa.array(np.array(rows, dtype=np.int64).reshape(-1)), width)
-
-
-def _write_batch(path: Path, batch: pa.RecordBatch) -> None:
-    with path.open("wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -14,7 +14,8 @@ from typing import Protocol
 from envs import negotiation
 from envs.core.errors import DataError
 from envs.core.registry import Registry
-from envs.data.dealornodeal import READER_VERSION, DialogueRecord, parse_lines, parse_scenarios, read_lines
+from envs.data.dealornodeal import READER_VERSION, DialogueRecord, parse_lines, parse_scenarios
+from envs.data.lines import read_lines, require_none_broken
 from envs.data.root import missing_files, read_file, require_files
 from envs.negotiation.scenario import Scenario
 
@@ -83,14 +84,7 @@ class CorpusText:
         Raises:
             DataError: something is broken; the message holds the first of the errors and their number.
         """
-        if self.broken:
-            first = self.broken[0]
-            raise DataError(
-                f"{first.what} ({len(self.broken)} broken in all)",
-                where=first.where,
-                got=first.got,
-                fix="`parley data check` lists them all",
-            )
+        require_none_broken(self.broken)
         return self
 
 

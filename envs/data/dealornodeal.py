@@ -17,11 +17,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
 from envs.core.errors import DataError, ParleyError
-from envs.data.root import read_file
+from envs.data.lines import broken_rule, located, require_utf8
 from envs.data.vocabulary import EOS, SELECTION, SPECIALS, THEM, YOU
 from envs.negotiation.scenario import DISAGREE_ID, ITEM_TOKEN_INDEX, ITEM_TOKENS, TOTAL_VALUE, Scenario, Triple, selection_table
 
@@ -33,7 +32,6 @@ CONTEXT_WORDS = {str(number): number for number in range(TOTAL_VALUE + 1)}
 
 _SECTIONS = ("input", "dialogue", "output", "partner_input")
 _RESERVED = frozenset((*SPECIALS, YOU, THEM, *(f"<{tag}>" for tag in _SECTIONS), *(f"</{tag}>" for tag in _SECTIONS)))
-_MAX_SHOWN = 160
 
 
 class Turn(NamedTuple):
@@ -43,22 +41,6 @@ class Turn(NamedTuple):
     """Whether the side whose view this is speaks."""
     words: tuple[str, ...]
     """Plain words; exactly (`<selection>`,) in the last turn."""
-
-
-@dataclass(frozen=True)
-class FileLine:
-    """A line of a file, for messages.
-
-    Args:
-        source: the file's path, or the name of a generated text.
-        line: counted from 1.
-    """
-
-    source: str
-    line: int
-
-    def __str__(self) -> str:
-        return f"{self.source}:{self.line}"
 
 
 @dataclass(frozen=True)
@@ -82,21 +64,21 @@ class DialogueRecord:
 
     def __post_init__(self) -> None:
         if not self.turns or self.turns[-1].words != (SELECTION,):
-            raise _broken(f"the last turn is {SELECTION} alone", self.turns[-1].words if self.turns else "no turn")
+            raise broken_rule(f"the last turn is {SELECTION} alone", self.turns[-1].words if self.turns else "no turn")
         for turn in self.turns[:-1]:
             if not _RESERVED.isdisjoint(turn.words):
-                raise _broken(
+                raise broken_rule(
                     f"a turn is {YOU} or {THEM}, plain words and {EOS}",
                     f"{next(word for word in turn.words if word in _RESERVED)} within a turn",
                 )
             if tuple(" ".join(turn.words).split()) != turn.words:
-                raise _broken("words hold no white space and are separated by one space", " ".join(turn.words))
+                raise broken_rule("words hold no white space and are separated by one space", " ".join(turn.words))
         for before, after in zip(self.turns, self.turns[1:], strict=False):
             if before.is_you == after.is_you:
-                raise _broken("the speakers alternate", f"two turns of {_marker(after)} in a row")
+                raise broken_rule("the speakers alternate", f"two turns of {_marker(after)} in a row")
         if self.output not in _legal_outputs(self.scenario.counts):
             shown = " ".join(ITEM_TOKENS[i] if 0 <= i < len(ITEM_TOKENS) else str(i) for i in self.output)
-            raise _broken(
+            raise broken_rule(
                 "the output is the own items and the partner's rest, or one refusal six times",
                 f"{shown} of {self.scenario.counts}",
             )
@@ -170,24 +152,13 @@ def parse_scenarios(lines: Sequence[str], source: str) -> tuple[list[Scenario], 
         try:
             sides = [parse_context(lines[first])]
             if first + 1 == len(lines):
-                raise _broken("every scenario is a pair of lines", "an odd number of lines")
+                raise broken_rule("every scenario is a pair of lines", "an odd number of lines")
             line += 1
             sides.append(parse_context(lines[first + 1]))
             scenarios.append(Scenario.from_contexts(*sides))
         except ParleyError as error:
             broken.append(located(error, source, line))
     return scenarios, broken
-
-
-def read_lines(path: Path) -> list[str]:
-    """The lines of a text file without line ends; bytes that are not UTF-8 stay as surrogates, for the parser to report.
-
-    Raises:
-        DataError: the file cannot be read.
-    """
-    # Not splitlines(): it would also split at form feeds and other characters that are no line end in these files.
-    lines = read_file(path).decode("utf-8", errors="surrogateescape").split("\n")
-    return [line.removesuffix("\r") for line in (lines if lines[-1] else lines[:-1])]
 
 
 def parse_context(text: str) -> tuple[int, ...]:
@@ -198,7 +169,7 @@ def parse_context(text: str) -> tuple[int, ...]:
     """
     words = text.split(" ")
     if len(words) != 6 or not all(word in CONTEXT_WORDS for word in words):
-        raise _broken(f"a context is six numbers 0..{TOTAL_VALUE}", text)
+        raise broken_rule(f"a context is six numbers 0..{TOTAL_VALUE}", text)
     return tuple(CONTEXT_WORDS[word] for word in words)
 
 
@@ -213,13 +184,13 @@ def parse_turns(text: str) -> tuple[Turn, ...]:
     start = 0
     while start < len(words):
         if words[start] not in (YOU, THEM):
-            raise _broken(f"every turn starts with {YOU} or {THEM}", " ".join(words[start:]))
+            raise broken_rule(f"every turn starts with {YOU} or {THEM}", " ".join(words[start:]))
         try:
             end = words.index(EOS, start + 1)
         except ValueError:
             end = len(words)
             if words[start + 1 :] != [SELECTION]:
-                raise _broken(
+                raise broken_rule(
                     f"every turn ends with {EOS}, and the last is {SELECTION} alone", " ".join(words[start:])
                 ) from None
         turns.append(Turn(words[start] == YOU, tuple(words[start + 1 : end])))
@@ -227,50 +198,31 @@ def parse_turns(text: str) -> tuple[Turn, ...]:
     return tuple(turns)
 
 
-def located(error: ParleyError, source: str, line: int) -> DataError:
-    """The error of a parser with the place it happened at."""
-    return DataError(
-        f"a broken line: {error.what}",
-        where=FileLine(source, line),
-        got=error.got,
-        fix="mend the line, or get the published file again; `parley data check` lists every broken line",
-    )
-
-
-def _broken(rule: str, got: object) -> DataError:
-    shown = str(got) if isinstance(got, str) else repr(got)
-    return DataError(rule, got=shown if len(shown) <= _MAX_SHOWN else f"{shown[:_MAX_SHOWN]}...")
-
-
 def _marker(turn: Turn) -> str:
     return YOU if turn.is_you else THEM
 
 
 def _sections(text: str) -> list[str]:
-    if not text.isascii():
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError:
-            raise _broken("the file is UTF-8 text", ascii(text)) from None
+    require_utf8(text)
     bodies = []
     rest = text
     for position, tag in enumerate(_SECTIONS):
         opening, closing = f"<{tag}> ", f" </{tag}>" + (" " if position + 1 < len(_SECTIONS) else "")
         if not rest.startswith(opening):
-            raise _broken(f"<{tag}> opens section {position + 1} of {len(_SECTIONS)}", rest)
+            raise broken_rule(f"<{tag}> opens section {position + 1} of {len(_SECTIONS)}", rest)
         body, found, rest = rest.removeprefix(opening).partition(closing)
         if not found:
-            raise _broken(f"</{tag}> closes section {position + 1} of {len(_SECTIONS)}", body)
+            raise broken_rule(f"</{tag}> closes section {position + 1} of {len(_SECTIONS)}", body)
         bodies.append(body)
     if rest:
-        raise _broken(f"the line ends with </{_SECTIONS[-1]}>", rest)
+        raise broken_rule(f"the line ends with </{_SECTIONS[-1]}>", rest)
     return bodies
 
 
 def _parse_output(text: str) -> tuple[int, ...]:
     words = text.split(" ")
     if len(words) != 6 or not all(word in ITEM_TOKEN_INDEX for word in words):
-        raise _broken(f"the output is six of the {len(ITEM_TOKENS)} item tokens", text)
+        raise broken_rule(f"the output is six of the {len(ITEM_TOKENS)} item tokens", text)
     return tuple(ITEM_TOKEN_INDEX[word] for word in words)
 
 

@@ -16,7 +16,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from envs.core.errors import DataError, ParleyError
-from envs.data.dealornodeal import DialogueRecord, Turn, format_line, located, parse_context, parse_turns
+from envs.data.dealornodeal import DialogueRecord, Turn, format_line, parse_context, parse_turns
+from envs.data.lines import located
 from envs.data.vocabulary import EOS, SELECTION
 from envs.negotiation.scenario import (
     DISAGREE_ID,

@@ -16,7 +16,11 @@ def test_list_says_what_is_missing_and_how_to_get_it(parley: Parley, tmp_path: P
     assert (outcome.status, outcome.out) == (0, "")
     assert "parley data get dealornodeal" in outcome.err
     printed = json.loads(parley(f"data list --data-root {tmp_path} --json").out)["corpora"]
-    assert {corpus["name"]: corpus["present"] for corpus in printed} == {"dealornodeal": False, "embedded": True}
+    found = {corpus["name"]: (corpus["kind"], corpus["present"]) for corpus in printed}
+    assert found["dealornodeal"] == ("negotiation", False)
+    assert found["embedded"] == ("negotiation", True)
+    assert found["ubuntu_irc"] == ("pairs", False)
+    assert found["helpdesk"] == ("pairs", True)
 
 
 def test_info_counts_a_corpus(parley: Parley, root: Path) -> None:
@@ -25,6 +29,29 @@ def test_info_counts_a_corpus(parley: Parley, root: Path) -> None:
     assert "ends: no agreement" in outcome.err
     printed = json.loads(parley(f"data info {CORPUS} --data-root {root} --json").out)
     assert [split["num_dialogues"] for split in printed["splits"]] == [40, 5, 5]
+
+
+def test_info_counts_pairs_of_ones_own(parley: Parley, tmp_path: Path) -> None:
+    (tmp_path / "own.tsv").write_text("".join(f"question {i}\tanswer {i}\n" for i in range(60)))
+    outcome = parley(f"data info {tmp_path / 'own.tsv'}")
+    assert (outcome.status, outcome.out) == (0, "")
+    assert "words of a reply, p95" in outcome.err
+    assert f"parley train seq2seq --corpus {tmp_path / 'own.tsv'}" in outcome.err.replace("\n", "")
+    printed = json.loads(parley(f"data info {tmp_path / 'own.tsv'} --json").out)
+    assert sum(split["num_pairs"] for split in printed["splits"]) == 60
+
+
+def test_check_counts_pairs_and_lists_every_problem(parley: Parley, tmp_path: Path) -> None:
+    path = tmp_path / "own.tsv"
+    path.write_text("hello\thi\n")
+    outcome = parley(f"data check {path}")
+    assert outcome.status == 0
+    assert "good utterances" in outcome.err
+    path.write_text("hello\thi\nnonsense\n")
+    outcome = parley(f"data check {path}")
+    assert outcome.status == 1
+    assert "own.tsv:2: a broken line" in outcome.err
+    assert json.loads(parley(f"data check {path} --json").out)["num_pairs"] == {"train": 1, "val": 0, "test": 0}
 
 
 def test_check_finds_nothing_wrong_with_a_good_corpus(parley: Parley, root: Path) -> None:
@@ -63,6 +90,13 @@ def test_get_without_an_address_names_the_files(parley: Parley, tmp_path: Path) 
     outcome = parley(f"data get {CORPUS} --data-root {tmp_path}")
     assert outcome.status == 2
     assert "put these files from nowhere.example" in outcome.err
+
+
+def test_get_of_pairs_that_are_not_there_names_the_files_and_the_folder(parley: Parley, tmp_path: Path) -> None:
+    outcome = parley(f"data get switchboard --data-root {tmp_path}")
+    assert outcome.status == 2
+    assert "train/*.txt" in outcome.err
+    assert str(tmp_path / "switchboard") in outcome.err
 
 
 @pytest.mark.parametrize("verb", ["get", "info", "check"])

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.jobs.data import GENERATED, check_corpus, describe_corpus, get_corpus, list_corpora
+from engine.jobs.corpus_facts import GENERATED
+from engine.jobs.data import check_corpus, describe_corpus, get_corpus, list_corpora
 from envs.core.errors import ConfigError, DataError
 from envs.data.corpora import PUBLISHED_NAMES
 from envs.data.dealornodeal import parse_line

@@ -11,14 +11,13 @@ from envs.core.errors import DataError
 from envs.core.seeds import stream
 from envs.data.dealornodeal import (
     DialogueRecord,
-    FileLine,
     Turn,
     format_line,
     parse_line,
     parse_lines,
     parse_scenarios,
-    read_lines,
 )
+from envs.data.lines import FileLine, read_lines
 from envs.negotiation.scenario import DISAGREE_ID, random_scenario, selection_table
 from tests.envs.data.made_up import LINE, SCENARIO
 

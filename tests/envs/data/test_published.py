@@ -12,7 +12,8 @@ import pytest
 from engine.jobs.data import CorpusInfo, check_corpus, describe_corpus, get_corpus
 from envs.data.compiled import Corpus, load_corpus
 from envs.data.corpora import SPLITS, corpora
-from envs.data.dealornodeal import format_line, parse_lines, read_lines
+from envs.data.dealornodeal import format_line, parse_lines
+from envs.data.lines import read_lines
 from envs.data.root import data_root
 from envs.negotiation.scenario import selection_table
 

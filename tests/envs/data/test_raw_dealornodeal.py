@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from envs.core.errors import DataError
-from envs.data.dealornodeal import FileLine, parse_line
+from envs.data.dealornodeal import parse_line
+from envs.data.lines import FileLine
 from envs.data.raw_dealornodeal import rebuild_train
 from tests.envs.data.made_up import LINE
 

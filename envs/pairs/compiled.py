@@ -1,0 +1,154 @@
+"""Compiled corpora of pairs: text turned once into memory-mapped Arrow files, so that every worker reads the same pages.
+
+A compiled corpus is a folder as `envs/data/arrow.py` keeps them; its key names the versions of compiler and reader, the
+content of the source and the size of the vocabulary.
+
+    train.arrow, val.arrow, test.arrow                     words (list of int32), one utterance a row
+    train-pairs.arrow, val-pairs.arrow, test-pairs.arrow   pair (2 int64), rows of source and reply
+    vocabulary.json                                        the most frequent words of the training split
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from envs.core.errors import ConfigError, DataError
+from envs.data.arrow import compiled_folder, is_whole, map_batch, publish, write_batch
+from envs.data.corpora import SPLITS
+from envs.data.root import data_root as resolve_data_root
+from envs.pairs.corpora import find_pairs
+from envs.pairs.sources import PairSource
+from envs.pairs.text import PairText, SplitText
+from envs.pairs.vocabulary import SPECIALS, PairVocabulary
+
+COMPILER_VERSION = 1
+"""Grows when the same source would be compiled differently."""
+
+_VOCABULARY = "vocabulary.json"
+_FILES = (*(f"{split}{part}.arrow" for split in SPLITS for part in ("", "-pairs")), _VOCABULARY)
+
+
+@dataclass(frozen=True, eq=False)
+class Ragged:
+    """N rows of different lengths, end to end in one read-only array.
+
+    Args:
+        values: (T,) int32.
+        offsets: (N + 1,) int64; row i is `values[offsets[i] : offsets[i + 1]]`.
+    """
+
+    values: np.ndarray
+    offsets: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, i: int) -> np.ndarray:
+        """Row i (length,) int64, i from 0 to N - 1."""
+        return self.values[self.offsets[i] : self.offsets[i + 1]].astype(np.int64)
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        """Length of each row (N,) int64."""
+        return np.diff(self.offsets)
+
+
+@dataclass(frozen=True, eq=False)
+class PairSplit:
+    """One split of a corpus of pairs; N utterances, P pairs of them.
+
+    Args:
+        utterances: word ids of every utterance, uncropped and without specials but `<unk>`; each utterance stands once.
+        pairs: (P, 2) int64, indices of source and reply in `utterances`.
+    """
+
+    utterances: Ragged
+    pairs: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+
+@dataclass(frozen=True, eq=False)
+class PairCorpus:
+    """A compiled corpus of pairs, opened.
+
+    Args:
+        name: the corpus' name.
+        folder: the compiled files; its last part is the key of the content.
+        vocabulary: the most frequent words of the training split.
+        splits: "train", "val" and "test".
+    """
+
+    name: str
+    folder: Path
+    vocabulary: PairVocabulary
+    splits: dict[str, PairSplit]
+
+
+def load_pairs(
+    name: str, data_root: Path | None = None, *, vocabulary: int | None = None, cache: Path | None = None
+) -> PairCorpus:
+    """Opens a corpus of pairs, compiling it first when its content has not been compiled before.
+
+    Args:
+        name: a registered name, a `source<TAB>reply` file or folder (see `envs/pairs/tabbed.py`), or `path/file.py:NAME`.
+        data_root: where the corpora lie; see `envs.data.root.data_root` for the default.
+        vocabulary: entries of the vocabulary, specials included; the corpus' own number by default.
+        cache: where compiled corpora lie; see `envs.data.root.cache_root` for the default.
+
+    Raises:
+        ConfigError: no such corpus, or a vocabulary without room for a word.
+        DataError: files are missing, a line is broken, there is no pair to train on, or the compiled form cannot be written.
+    """
+    return open_pairs(find_pairs(name), data_root, vocabulary=vocabulary, cache=cache)
+
+
+def open_pairs(
+    source: PairSource, data_root: Path | None = None, *, vocabulary: int | None = None, cache: Path | None = None
+) -> PairCorpus:
+    """The same for a corpus in hand instead of a name."""
+    size = source.vocabulary if vocabulary is None else vocabulary
+    if size <= len(SPECIALS):
+        fix = f"give at least {len(SPECIALS) + 1}, for {len(SPECIALS)} entries are special tokens"
+        raise ConfigError("the vocabulary has no room for a word", got=size, fix=fix)
+    root = resolve_data_root(data_root)
+    folder = compiled_folder(cache, source.name, "pairs", COMPILER_VERSION, source.name, source.fingerprint(root), size)
+    if not is_whole(folder, _FILES):
+        text = source.read(root).require_whole()
+        if not text.splits["train"].num_pairs:
+            fix = "give it more lines, or name another corpus"
+            raise DataError(f"the corpus {source.name!r} has no pair to train on", where=source.folder(root), fix=fix)
+        _compile(text, PairVocabulary.build(text.splits["train"].utterances(), size), folder)
+    return _open(source.name, folder)
+
+
+def _open(name: str, folder: Path) -> PairCorpus:
+    splits = {}
+    for split in SPLITS:
+        words = map_batch(folder / f"{split}.arrow").column("words")
+        utterances = Ragged(words.values.to_numpy(zero_copy_only=True), words.offsets.to_numpy(zero_copy_only=True))
+        pairs = map_batch(folder / f"{split}-pairs.arrow").column("pair").flatten().to_numpy(zero_copy_only=True)
+        splits[split] = PairSplit(utterances, pairs.reshape(-1, 2))
+    return PairCorpus(name, folder, PairVocabulary.load(folder / _VOCABULARY), splits)
+
+
+def _compile(text: PairText, vocabulary: PairVocabulary, folder: Path) -> None:
+    def write(draft: Path) -> None:
+        for split in SPLITS:
+            words, pairs = _columns(text.splits[split], vocabulary)
+            write_batch(draft / f"{split}.arrow", pa.RecordBatch.from_pydict({"words": words}))
+            write_batch(draft / f"{split}-pairs.arrow", pa.RecordBatch.from_pydict({"pair": pairs}))
+        vocabulary.save(draft / _VOCABULARY)
+
+    publish(folder, write)
+
+
+def _columns(split: SplitText, vocabulary: PairVocabulary) -> tuple[pa.Array, pa.Array]:
+    words = pa.LargeListArray.from_arrays(pa.array(split.offsets), pa.array(split.encode(vocabulary)))
+    return words, pa.FixedSizeListArray.from_arrays(pa.array(split.pairs.reshape(-1)), 2)

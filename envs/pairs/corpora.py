@@ -1,0 +1,96 @@
+"""The corpora of pairs that Parley knows: what each is, its licence, its files and their reader."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from envs.core.registry import Registry
+from envs.pairs import helpdesk, tokens
+from envs.pairs.helpdesk.dialogues import helpdesk_pairs
+from envs.pairs.sources import FilePairs, GeneratedPairs, PairSource
+from envs.pairs.subtitles import DICTIONARY, SAMPLES, SUFFIXES, read_opus, read_sample
+from envs.pairs.switchboard import read_switchboard
+from envs.pairs.tabbed import SUFFIX, tabbed_pairs
+from envs.pairs.ubuntu import FOLDERS, LINKS, LOG, read_ubuntu
+
+pair_corpora = Registry("pair corpus", "parley.pairs")
+
+
+def find_pairs(name: str) -> PairSource:
+    """The corpus of that name.
+
+    Args:
+        name: a registered name, `path/file.py:NAME`, or a path as `is_path` knows them.
+
+    Raises:
+        ConfigError: no such corpus, with the nearest name.
+    """
+    source: PairSource = tabbed_pairs(Path(name).expanduser()) if is_path(name) else pair_corpora.get(name)
+    return source
+
+
+def is_path(name: str) -> bool:
+    """Whether a name is that of a `.tsv` file, or holds a `/` as that of a folder does (`./mine` for one that lies here)."""
+    return name.endswith(SUFFIX) or ("/" in name and ".py:" not in name)
+
+
+pair_corpora.register("helpdesk", "scripted help-desk dialogues, generated")(
+    GeneratedPairs(
+        name="helpdesk",
+        summary="dialogues of users and agents of a help desk, generated on this machine",
+        licence="Apache-2.0, as Parley itself",
+        vocabulary=1_000,
+        generator=helpdesk_pairs,
+        sources=(Path(tokens.__file__), *sorted(Path(helpdesk.__path__[0]).glob("*.py"))),
+    )
+)
+
+pair_corpora.register("ubuntu_irc", "replies in #ubuntu, Kummerfeld et al. 2019")(
+    FilePairs(
+        name="ubuntu_irc",
+        summary="173 logs of #ubuntu with annotated reply links (Kummerfeld et al. 2019), and replies to a named nick",
+        licence="CC BY 4.0",
+        obtain="github.com/jkkummerfeld/irc-disentanglement, folder data",
+        vocabulary=30_000,
+        wanted=tuple((f"{folder}/*{suffix}",) for folder in FOLDERS.values() for suffix in (LOG, LINKS)),
+        reader=read_ubuntu,
+    )
+)
+
+pair_corpora.register("switchboard", "turns of telephone calls, Jurafsky et al. 1997")(
+    FilePairs(
+        name="switchboard",
+        summary="1,155 telephone calls, turn by turn (Switchboard with dialogue acts, Jurafsky et al. 1997)",
+        licence="not stated for the text; the underlying calls are LDC97S62",
+        obtain="github.com/NathanDuran/Switchboard-Corpus, folder swda_data",
+        vocabulary=10_000,
+        wanted=(("train/*.txt",), ("val/*.txt",), ("test/*.txt",)),
+        reader=read_switchboard,
+    )
+)
+
+pair_corpora.register("opensubtitles", "neighbouring lines of films, Lison & Tiedemann 2016")(
+    FilePairs(
+        name="opensubtitles",
+        summary="neighbouring lines of films, one file a film (OpenSubtitles in OPUS, Lison & Tiedemann 2016)",
+        licence="as OPUS states for the release you take",
+        obtain="OPUS, corpus OpenSubtitles, monolingual files",
+        vocabulary=30_000,
+        wanted=(tuple(f"**/*{suffix}" for suffix in SUFFIXES),),
+        reader=read_opus,
+    )
+)
+
+pair_corpora.register("opensubtitles_sample", "256 pairs of film lines a split, Li et al. 2017")(
+    FilePairs(
+        name="opensubtitles_sample",
+        summary="256 pairs of film lines a split, coded in word numbers (Li et al. 2017)",
+        licence="MIT (the repository's)",
+        obtain="github.com/jiweil/Neural-Dialogue-Generation, folder data",
+        vocabulary=25_000,
+        wanted=((DICTIONARY,), *((name,) for name in SAMPLES.values())),
+        reader=read_sample,
+    )
+)
+
+pair_corpora.register("ptb_characters", "words spelled out, He & Glass 2018", "envs.pairs.characters:PTB_CHARACTERS")

@@ -1,0 +1,170 @@
+"""Where pairs come from: files of a published format, or a generator. `corpora.py` names those that Parley knows.
+
+A corpus of your own is an object like those there: put `CORPUS = FilePairs(name="mine", ...)` into a file and name it as
+`path/file.py:CORPUS`, or let an installed package offer it under the entry point group `parley.pairs`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from envs.core.errors import DataError
+from envs.data.root import DATA_VARIABLE, read_file
+from envs.pairs.text import PairText
+
+READER_VERSION = 1
+"""Grows when the same files would be read differently; compiled corpora are keyed by it."""
+
+
+@runtime_checkable
+class PairSource(Protocol):
+    """What the registry holds: a corpus of pairs that can be found, read and compiled."""
+
+    @property
+    def name(self) -> str:
+        """The registered name."""
+
+    @property
+    def summary(self) -> str:
+        """What it is, one line."""
+
+    @property
+    def licence(self) -> str:
+        """Terms of use, one line."""
+
+    @property
+    def vocabulary(self) -> int:
+        """Entries of the vocabulary, specials included."""
+
+    def folder(self, root: Path) -> Path | None:
+        """The folder with the files, or none for a corpus that is generated."""
+
+    def missing(self, root: Path) -> tuple[str, ...]:
+        """Files that must lie in `folder` and do not."""
+
+    def require_files(self, root: Path) -> None:
+        """Raises a `DataError` that says what to put where, when files are missing."""
+
+    def fingerprint(self, root: Path) -> str:
+        """Hex digits that change whenever the text does; raises `DataError` when files are missing."""
+
+    def read(self, root: Path) -> PairText:
+        """The text, broken lines and missing files included as errors."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilePairs:
+    """A corpus in files of one folder."""
+
+    name: str
+    """Registered name, and the folder's unless there is a `place`."""
+    summary: str
+    """What it is, one line."""
+    licence: str
+    """Terms of use, one line."""
+    obtain: str
+    """Where a person gets the files."""
+    vocabulary: int
+    """Entries of the vocabulary, specials included."""
+    wanted: tuple[tuple[str, ...], ...]
+    """Patterns of files below the folder, for example `train/*.txt`; of each group one must match a file."""
+    reader: Callable[[Path], PairText]
+    """Reads the folder."""
+    place: Path | None = None
+    """The folder, when it is not in the data root."""
+
+    def folder(self, root: Path) -> Path:
+        """Where the files lie."""
+        return root / self.name if self.place is None else self.place
+
+    def missing(self, root: Path) -> tuple[str, ...]:
+        """The groups of patterns that no file matches."""
+        folder = self.folder(root)
+        return tuple(" or ".join(group) for group in self.wanted if not any(_matches(folder, each) for each in group))
+
+    def require_files(self, root: Path) -> None:
+        """Checks that the files are there.
+
+        Raises:
+            DataError: some are missing; the message says which, and where to put them.
+        """
+        missing = self.missing(root)
+        if missing:
+            folder = self.folder(root)
+            elsewhere = f"; or name another data root with --data-root or {DATA_VARIABLE}" if self.place is None else ""
+            raise DataError(
+                f"the corpus {self.name!r} is not complete",
+                where=folder,
+                got=f"no {', '.join(missing)}" if folder.is_dir() else "no such folder",
+                fix=f"get the files from {self.obtain}, and put {', '.join(missing)} into {folder}{elsewhere}",
+            )
+
+    def fingerprint(self, root: Path) -> str:
+        """Digest of the reader's version and of the names and contents of all files.
+
+        Raises:
+            DataError: a file is missing or cannot be read.
+        """
+        self.require_files(root)
+        folder = self.folder(root)
+        paths = {path for group in self.wanted for pattern in group for path in _matches(folder, pattern)}
+        parts = [f"{path.relative_to(folder)} {hashlib.sha256(read_file(path)).hexdigest()}" for path in sorted(paths)]
+        return _digest("files", READER_VERSION, *parts)
+
+    def read(self, root: Path) -> PairText:
+        """Reads the files; nothing is read while some are missing, and each of those is an error."""
+        folder = self.folder(root)
+        missing = self.missing(root)
+        if missing:
+            fix = f"get the files from {self.obtain}"
+            return PairText(broken=[DataError("a file is missing", where=folder / each, fix=fix) for each in missing])
+        return self.reader(folder)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeneratedPairs:
+    """A corpus that Parley writes itself, so that everything runs on a fresh machine offline."""
+
+    name: str
+    """Registered name."""
+    summary: str
+    """What it is, one line."""
+    licence: str
+    """Terms of use, one line."""
+    vocabulary: int
+    """Entries of the vocabulary, specials included."""
+    generator: Callable[[], PairText]
+    """Writes the text, the same at every call."""
+    sources: tuple[Path, ...]
+    """Python files that the generated text depends on."""
+
+    def folder(self, root: Path) -> None:
+        """None: there are no files."""
+
+    def missing(self, root: Path) -> tuple[str, ...]:
+        """Nothing."""
+        return ()
+
+    def require_files(self, root: Path) -> None:
+        """Nothing is needed."""
+
+    def fingerprint(self, root: Path) -> str:
+        """Digest of the reader's version and the generator's source."""
+        # The source stands for a version number that somebody would have to remember to raise.
+        return _digest("generated", READER_VERSION, *(hashlib.sha256(read_file(path)).hexdigest() for path in self.sources))
+
+    def read(self, root: Path) -> PairText:
+        """Generates the text."""
+        return self.generator()
+
+
+def _matches(folder: Path, pattern: str) -> list[Path]:
+    return [path for path in folder.glob(pattern) if path.is_file()]
+
+
+def _digest(*parts: str | int) -> str:
+    return hashlib.blake2b("\n".join(map(str, parts)).encode(), digest_size=16).hexdigest()

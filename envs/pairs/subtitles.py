@@ -1,0 +1,125 @@
+"""Readers of OpenSubtitles: the text and XML files of OPUS, and a published sample that is coded in word numbers.
+
+OPUS (Lison & Tiedemann 2016, "OpenSubtitles2016: Extracting Large Parallel Corpora from Movie and TV Subtitles"): one file a
+film, in any folder below `opensubtitles`. `.txt` holds one utterance a line; `.xml` holds sentences `<s>`, with or without
+words `<w>`; either may be compressed (`.gz`); a file called README or LICENSE is no film. Speakers are not known, so
+neighbouring lines are pairs, as in He & Glass 2018. A film belongs to the split that its path's hash names, 90 : 5 : 5.
+
+The sample of Li et al. 2017 ("Adversarial Learning for Neural Dialogue Generation"): `t_given_s_SPLIT.txt` of lines
+"source|target" of word numbers, counted from 1 in `movie_25000`, whose first word stands for every unknown one.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from xml.etree import ElementTree
+
+from envs.core.errors import DataError
+from envs.data.lines import FileLine, broken_rule, located, read_lines, require_utf8, split_lines
+from envs.data.root import read_file
+from envs.pairs.text import PairText, split_of
+from envs.pairs.tokens import UNKNOWN, tokenise
+
+SUFFIXES = (".txt", ".txt.gz", ".xml", ".xml.gz")
+NO_FILMS = ("readme", "license", "licence")
+"""What files are called that lie beside the films and are none."""
+DICTIONARY = "movie_25000"
+SAMPLES = {"train": "t_given_s_train.txt", "val": "t_given_s_dev.txt", "test": "t_given_s_test.txt"}
+
+
+def read_opus(folder: Path) -> PairText:
+    """Reads every film below the folder; lines without a word are left out."""
+    text = PairText()
+    for path in _films(folder):
+        split = text.splits[split_of(path.relative_to(folder).as_posix())]
+        try:
+            lines = list(_film(path))
+        except DataError as error:
+            text.broken.append(error)
+            continue
+        rows = []
+        for number, line in enumerate(lines, 1):
+            try:
+                require_utf8(line)
+            except DataError as error:
+                text.broken.append(located(error, str(path), number))
+                continue
+            # Subtitles put a dash before each of two speakers on one screen.
+            if words := tokenise(line.lstrip("-\N{EN DASH}\N{EM DASH} ")):
+                rows.append(split.add(words))
+        for source, reply in pairwise(rows):
+            split.link(source, reply)
+    return text
+
+
+def read_sample(folder: Path) -> PairText:
+    """Reads the sample; the words are those of the dictionary, as they are."""
+    text = PairText()
+    words = read_lines(folder / DICTIONARY)
+    words[0] = UNKNOWN
+    for name, file in SAMPLES.items():
+        split = text.splits[name]
+        for number, line in enumerate(read_lines(folder / file), 1):
+            try:
+                source, target = parse_coded(line, words)
+            except DataError as error:
+                text.broken.append(located(error, str(folder / file), number))
+            else:
+                split.link(split.add(source), split.add(target))
+    return text
+
+
+def parse_coded(line: str, words: list[str]) -> tuple[list[str], list[str]]:
+    """Reads one line of the sample.
+
+    Args:
+        line: "source|target", each of word numbers with spaces between them.
+        words: the dictionary.
+
+    Returns:
+        The words of source and target, at least one each.
+
+    Raises:
+        DataError: the line has another form, or a number is not in the dictionary.
+    """
+    sides = [side.split() for side in line.split("|")]
+    if len(sides) != 2 or not all(sides) or not all(word.isdecimal() and word.isascii() for side in sides for word in side):
+        raise broken_rule("a line is numbers, | and numbers", line)
+    source, target = ([int(word) for word in side] for side in sides)
+    if not all(1 <= number <= len(words) for number in (*source, *target)):
+        raise broken_rule(f"a word is a number from 1 to {len(words):,}", line)
+    return [words[number - 1] for number in source], [words[number - 1] for number in target]
+
+
+def _films(folder: Path) -> list[Path]:
+    files = (path for path in folder.rglob("*") if path.name.endswith(SUFFIXES) and path.is_file())
+    return sorted(path for path in files if not path.name.lower().startswith(NO_FILMS))
+
+
+def _film(path: Path) -> Iterator[str]:
+    content = read_file(path)
+    if path.suffix == ".gz":
+        try:
+            content = gzip.decompress(content)
+        except (OSError, EOFError, zlib.error) as error:
+            fix = "get the file again"
+            raise DataError("a film cannot be unpacked", where=path, got=str(error), fix=fix) from None
+    if path.name.endswith((".xml", ".xml.gz")):
+        yield from _sentences(content, path)
+    else:
+        yield from split_lines(content)
+
+
+def _sentences(content: bytes, path: Path) -> Iterator[str]:
+    try:
+        film = ElementTree.fromstring(content)
+    except ElementTree.ParseError as error:
+        where = FileLine(str(path), error.position[0])
+        raise DataError("a film is not XML", where=where, got=str(error), fix="get the file again") from None
+    for sentence in film.iter("s"):
+        words = [word.text or "" for word in sentence.iter("w")]
+        yield " ".join(words or sentence.itertext())

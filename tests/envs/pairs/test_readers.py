@@ -1,0 +1,198 @@
+"""Every format on a tiny file of its own: what is read, and which lines are broken."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from envs.core.errors import ConfigError, DataError
+from envs.pairs.corpora import find_pairs, pair_corpora
+from envs.pairs.subtitles import read_opus, read_sample
+from envs.pairs.switchboard import read_switchboard
+from envs.pairs.tabbed import tabbed_pairs
+from envs.pairs.text import PairText
+from envs.pairs.ubuntu import read_ubuntu
+from tests.envs.pairs.made_up import pairs_of, write_lines, write_ubuntu
+
+
+def places(text: PairText) -> list[str]:
+    return [f"{Path(str(error.where)).parent.name}/{Path(str(error.where)).name}" for error in text.broken]
+
+
+def test_ubuntu_pairs_are_links_then_nick_addressed_messages(tmp_path: Path) -> None:
+    write_ubuntu(tmp_path)
+    text = read_ubuntu(tmp_path)
+    assert text.broken == []
+    for split in text.splits.values():
+        assert pairs_of(split) == [
+            ("ok", "you 're welcome"),
+            ("my disk is full", "which disk ?"),
+            ("sighs", "delete something"),
+        ]
+        assert [" ".join(words) for words in split.utterances()] == [
+            "my disk is full",
+            "which disk ?",
+            "sighs",
+            "delete something",
+            "talking to myself",
+            "ok",
+            "you 're welcome",
+        ]
+
+
+def test_ubuntu_names_broken_lines_and_missing_annotations(tmp_path: Path) -> None:
+    write_ubuntu(tmp_path)
+    write_lines(tmp_path / "dev" / "2004-12-25.ascii.txt", "[03:14] <ann> hi", "Ann: hi", "[03:15] <bob> hi ?")
+    write_lines(tmp_path / "dev" / "2004-12-25.annotation.txt", "0 2 -", "0 2", "0 3 -", "x 1 -")
+    (tmp_path / "test" / "2004-12-25.annotation.txt").unlink()
+    text = read_ubuntu(tmp_path)
+    assert places(text) == [
+        "dev/2004-12-25.ascii.txt:2",
+        "dev/2004-12-25.annotation.txt:2",
+        "dev/2004-12-25.annotation.txt:3",
+        "dev/2004-12-25.annotation.txt:4",
+        "test/2004-12-25.annotation.txt",
+    ]
+    assert pairs_of(text.splits["val"]) == [("hi", "hi ?")]
+    with pytest.raises(DataError, match="5 broken in all"):
+        text.require_whole()
+
+
+def test_switchboard_turns_are_merged_lines_of_one_speaker(tmp_path: Path) -> None:
+    write_lines(
+        tmp_path / "train" / "1.txt",
+        "A|Okay.|fo",
+        "A|Uh, how are you?|qo",
+        "B|Fine.|sv",
+        "A||x",
+        "B|And you?|qy",
+        "A|Me too.|aa",
+    )
+    write_lines(tmp_path / "train" / "2.txt", "A|Bye.|fc", "B|Bye.|fc")
+    text = read_switchboard(tmp_path)
+    assert text.broken == []
+    assert pairs_of(text.splits["train"]) == [
+        ("okay . uh , how are you ?", "fine ."),
+        ("fine .", "and you ?"),
+        ("and you ?", "me too ."),
+        ("bye .", "bye ."),
+    ]
+    assert text.splits["train"].num_utterances == 6
+
+
+def test_switchboard_names_broken_lines(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "val" / "1.txt", "A|Hi.|fp", "C|Hi.|fp", "A|Hi", "B|Hi.|fp")
+    path.write_bytes(path.read_bytes() + b"A|caf\xe9|sd\n")
+    text = read_switchboard(tmp_path)
+    assert places(text) == ["val/1.txt:2", "val/1.txt:3", "val/1.txt:5"]
+    assert pairs_of(text.splits["val"]) == [("hi .", "hi .")]
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".txt.gz", ".xml", ".xml.gz"])
+def test_films_are_read_in_every_opus_format(tmp_path: Path, suffix: str) -> None:
+    if suffix.startswith(".txt"):
+        content = "- Hello.\n\nWho's there?\n...\n"
+    else:
+        plain, words = "<s><time id='T1'/>- Hello.</s>", "<s><w>Who</w><w>'s</w> <w>there</w><w>?</w></s>"
+        content = f"<document>{plain}{words}<s>...</s></document>"
+    path = tmp_path / "2001" / f"film{suffix}"
+    path.parent.mkdir()
+    path.write_bytes(gzip.compress(content.encode()) if suffix.endswith(".gz") else content.encode())
+    text = read_opus(tmp_path)
+    assert text.broken == []
+    pairs = [pair for split in text.splits.values() for pair in pairs_of(split)]
+    assert pairs == [("hello .", "who 's there ?"), ("who 's there ?", "...")]
+
+
+def test_a_film_lies_in_one_split_as_a_whole(tmp_path: Path) -> None:
+    for film in range(60):
+        write_lines(tmp_path / f"{film}.txt", *(f"word{film} line{line}" for line in range(3)))
+    write_lines(tmp_path / "README.txt", "where it", "comes from")
+    text = read_opus(tmp_path)
+    films = {name: {pair[0].split()[0] for pair in pairs_of(split)} for name, split in text.splits.items()}
+    assert all(films.values())
+    assert sum(map(len, films.values())) == len(set.union(*films.values())) == 60
+    assert len(films["train"]) > 45
+    assert all(source.split()[0] == reply.split()[0] for split in text.splits.values() for source, reply in pairs_of(split))
+
+
+def test_broken_films_are_named(tmp_path: Path) -> None:
+    (tmp_path / "a.txt.gz").write_bytes(b"not packed")
+    (tmp_path / "b.xml").write_text("<document>\n<s>open\n</document>")
+    (tmp_path / "c.txt").write_bytes(b"fine\ncaf\xe9\n")
+    text = read_opus(tmp_path)
+    assert [place.partition("/")[2] for place in places(text)] == ["a.txt.gz", "b.xml:3", "c.txt:2"]
+
+
+def write_sample(folder: Path) -> None:
+    write_lines(folder / "movie_25000", "UNknown", "yes", "no", ".")
+    for split in ("train", "dev", "test"):
+        write_lines(folder / f"t_given_s_{split}.txt", "2 4|3 1 4", "3|2")
+
+
+def test_the_sample_is_decoded_with_its_dictionary(tmp_path: Path) -> None:
+    write_sample(tmp_path)
+    text = read_sample(tmp_path)
+    assert text.broken == []
+    for split in text.splits.values():
+        assert pairs_of(split) == [("yes .", "no <unk> ."), ("no", "yes")]
+
+
+def test_the_sample_names_broken_lines(tmp_path: Path) -> None:
+    write_sample(tmp_path)
+    write_lines(tmp_path / "t_given_s_dev.txt", "2|5", "0|2", "2 4", "2||3", "2|", "2|x", "2|3")
+    text = read_sample(tmp_path)
+    assert [str(error.where).rpartition(":")[2] for error in text.broken] == ["1", "2", "3", "4", "5", "6"]
+    assert pairs_of(text.splits["val"]) == [("yes", "no")]
+
+
+def test_one_file_is_split_by_its_lines_and_equal_lines_stay_together(tmp_path: Path) -> None:
+    lines = [f"question {i % 150}\tanswer {i % 150}" for i in range(300)]
+    text = tabbed_pairs(write_lines(tmp_path / "own[1].tsv", *lines)).read(tmp_path)
+    found = {name: pairs_of(split) for name, split in text.splits.items()}
+    assert sum(map(len, found.values())) == 300
+    assert all(found.values())
+    assert len(found["train"]) > 230
+    seen = [set(pairs) for pairs in found.values()]
+    assert sum(map(len, seen)) == len(set.union(*seen)) == 150
+
+
+def test_a_folder_of_three_files_keeps_its_splits_and_chains_share_utterances(tmp_path: Path) -> None:
+    for split in ("train", "val", "test"):
+        write_lines(tmp_path / "own" / f"{split}.tsv", f"hi {split}\thello", "Hello\tbye", "hi\tbye")
+    text = tabbed_pairs(tmp_path / "own").read(tmp_path)
+    for name, split in text.splits.items():
+        assert pairs_of(split) == [(f"hi {name}", "hello"), ("hello", "bye"), ("hi", "bye")]
+        assert split.num_utterances == 5
+
+
+def test_lines_of_ones_own_that_are_no_pair_are_named(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "own.tsv", "a\tb", "a", "a\tb\tc", "\tb", "a\t ")
+    text = tabbed_pairs(path).read(tmp_path)
+    assert places(text) == [f"{tmp_path.name}/own.tsv:{line}" for line in (2, 3, 4, 5)]
+
+
+@pytest.mark.parametrize("name", ["ubuntu_irc", "switchboard", "opensubtitles", "opensubtitles_sample"])
+def test_a_missing_corpus_says_what_to_put_where(name: str, tmp_path: Path) -> None:
+    source = find_pairs(name)
+    with pytest.raises(DataError) as caught:
+        source.fingerprint(tmp_path)
+    assert str(tmp_path / name) in str(caught.value.fix)
+    assert all(each in str(caught.value.fix) for each in source.missing(tmp_path))
+    text = source.read(tmp_path)
+    assert len(text.broken) == len(source.missing(tmp_path)) > 0
+
+
+def test_names_lead_to_registered_corpora_paths_and_files_of_ones_own(tmp_path: Path) -> None:
+    assert {"helpdesk", "ubuntu_irc", "switchboard", "opensubtitles", "opensubtitles_sample"} <= set(pair_corpora)
+    assert all(find_pairs(name).name == name for name in pair_corpora)
+    assert find_pairs("some/where/mine.tsv").name == "mine"
+    own = tmp_path / "own.py"
+    own.write_text(
+        "from envs.pairs.tabbed import tabbed_pairs\nfrom pathlib import Path\nCORPUS = tabbed_pairs(Path('mine.tsv'))\n"
+    )
+    assert find_pairs(f"{own}:CORPUS").name == "mine"
+    with pytest.raises(ConfigError, match="did you mean 'helpdesk'"):
+        find_pairs("helpdeks")
