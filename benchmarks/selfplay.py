@@ -29,10 +29,10 @@ from envs.core.seeds import derive_seed, stream
 from envs.data.vocabulary import Vocabulary
 from envs.negotiation.game import NegotiationGame, play
 from envs.negotiation.scenario import random_scenario
-from policies.negotiator.fit import multiplies_bfloat16
 from policies.negotiator.inference import DECIDE_ROWS, SCREEN_ROWS
 from policies.negotiator.model import Negotiator
 from policies.negotiator.speaker import NegotiatorAgent, load_agent
+from policies.training import multiplies_bfloat16
 
 SEED = 1
 NUM_WORKERS = 2

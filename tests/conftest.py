@@ -1,4 +1,4 @@
-"""What all tests share: one Ray session, and the reasons for which tests of some marks are skipped."""
+"""What all tests share: one Ray session, one thread, and the reasons for which tests of some marks are skipped."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from engine.runtime.session import Session, connect
+
+# Before torch is loaded: the networks of the tests are too small to share out, and threads that wait cost most.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

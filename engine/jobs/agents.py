@@ -31,8 +31,13 @@ def checkpoint_folder(spec: str) -> Path | None:
     return None
 
 
-def require_checkpoint(spec: str, option: str) -> Path:
+def require_checkpoint(spec: str, option: str, maker: str = "parley train negotiator") -> Path:
     """The checkpoint that a name stands for.
+
+    Args:
+        spec: a run or checkpoint folder.
+        option: what named it.
+        maker: the command that makes such a checkpoint.
 
     Raises:
         CheckpointError: there is none, with what to do.
@@ -42,7 +47,7 @@ def require_checkpoint(spec: str, option: str) -> Path:
         raise CheckpointError(
             f"{option} needs a checkpoint and there is none",
             where=spec,
-            fix="name a run or checkpoint folder; parley train negotiator makes one",
+            fix=f"name a run or checkpoint folder; {maker} makes one",
         )
     return folder
 

@@ -21,18 +21,14 @@ from typing import Any
 
 import torch
 
-from envs.core.errors import ConfigError
 from envs.core.seeds import derive_seed, stream
-from policies.checkpoint import flatten_optimiser, load_state, restore_optimiser, save_state
 from policies.negotiator.batches import Batch, Dialogues, shuffled
 from policies.negotiator.evaluation import Fitness, evaluate
 from policies.negotiator.model import Negotiator, supervised_loss, word_nll
 from policies.negotiator.settings import FitConfig
+from policies.training import Progress, autocast, copied_weights, load_training, require_bounded, save_training
 
 log = logging.getLogger(__name__)
-
-DIVERGED = 100.0
-"""Loss in nats that no model has which still learns: guessing costs the logarithm of the number of words."""
 
 
 @dataclass(frozen=True)
@@ -54,10 +50,6 @@ class Epoch:
         """Flat JSON types for event logs and plots."""
         row = asdict(self)
         return {**{k: v for k, v in row.items() if k != "validation"}, **row["validation"]}
-
-
-Progress = Callable[[int, int, int], None]
-"""Called after each batch with (epoch, batches done, batches in all)."""
 
 
 class Fit:
@@ -93,7 +85,7 @@ class Fit:
             self._resume()
         else:
             model.initialise(torch.Generator().manual_seed(derive_seed(seed, "initialise")))
-            self._best = self._weights()
+            self._best = copied_weights(self.model)
 
     def run(self, on_epoch: Callable[[Epoch], None], on_batch: Progress | None = None) -> Negotiator:
         """Trains to the end of the recipe and returns the model, in evaluation mode.
@@ -108,7 +100,7 @@ class Fit:
             fitness = evaluate(self.model, self.validation)
             best = self._stage == "full" and fitness.selection_loss < self._best_loss
             if best:
-                self._best_loss, self._since_best, self._best = fitness.selection_loss, 0, self._weights()
+                self._best_loss, self._since_best, self._best = fitness.selection_loss, 0, copied_weights(self.model)
             else:
                 self._since_best += 1
             self._epoch += 1
@@ -150,13 +142,8 @@ class Fit:
             torch.manual_seed(derive_seed(self.seed, "dropout", self._epoch))
             for done, batch in enumerate(shuffled(self.train, self.config.batch_size, order), start=1):
                 loss, words = self._step(batch.to(device))
-                if not loss < DIVERGED:
-                    raise ConfigError(
-                        "the training has diverged",
-                        where=f"epoch {self._epoch + 1}, batch {done} of {num_batches}",
-                        got=f"a loss of {loss:g}",
-                        fix=f"lower learning_rate (now {self._rate:g}) or clip (now {self.config.clip:g})",
-                    )
+                where = f"epoch {self._epoch + 1}, batch {done} of {num_batches}"
+                require_bounded(loss, where, self._rate, self.config.clip)
                 targets = batch.tokens_BT[:, 1:].numel()
                 total, weight = total + words * targets, weight + targets
                 if on_batch is not None:
@@ -165,10 +152,7 @@ class Fit:
 
     def _step(self, batch: Batch) -> tuple[float, float]:
         """One update; its whole loss and the words' share of it."""
-        mixed = self.config.precision == "bfloat16" or (
-            self.config.precision == "auto" and multiplies_bfloat16(batch.tokens_BT.device)
-        )
-        with torch.autocast(batch.tokens_BT.device.type, dtype=torch.bfloat16, enabled=mixed):
+        with autocast(batch.tokens_BT.device, self.config.precision):
             logits_BTV, choice_B6K = self.model(batch.contexts_B6, batch.tokens_BT, batch.lengths_B)
         nll_BT = word_nll(logits_BTV.float(), batch.tokens_BT)
         loss, words, _ = supervised_loss(choice_B6K.float(), nll_BT, batch.outputs_B6, self.config.selection_weight)
@@ -179,38 +163,23 @@ class Fit:
         whole, of_words = torch.stack([loss.detach(), words.detach()]).tolist()
         return whole, of_words
 
-    def _weights(self) -> dict[str, torch.Tensor]:
-        return {name: value.detach().clone() for name, value in self.model.state_dict().items()}
-
     def _save(self) -> None:
-        tensors, numbers = flatten_optimiser(self._optimiser)
-        tensors |= {f"model.{name}": value for name, value in self.model.state_dict().items()}
-        tensors |= {f"best.{name}": value for name, value in self._best.items()}
         counters = {
             "epoch": self._epoch,
             "stage": self._stage,
             "rate": self._rate,
             "best_loss": self._best_loss,
             "since_best": self._since_best,
-            "optimiser": numbers,
             "history": self.history,
         }
-        save_state(self.state_path, tensors, counters)
+        save_training(self.state_path, self.model, self._best, self._optimiser, counters)
 
     def _resume(self) -> None:
-        tensors, counters = load_state(self.state_path)
+        saved = load_training(self.state_path, self.model)
+        counters = saved.counters
         self._epoch, self._stage, self._rate = counters["epoch"], counters["stage"], counters["rate"]
         self._best_loss, self._since_best = counters["best_loss"], counters["since_best"]
-        self.history = counters["history"]
-        self.model.load_state_dict({name[6:]: value for name, value in tensors.items() if name.startswith("model.")})
-        self._best = {name[5:]: value for name, value in tensors.items() if name.startswith("best.")}
+        self.history, self._best = counters["history"], saved.best
         self._optimiser = self._new_optimiser()
-        restore_optimiser(self._optimiser, tensors, counters["optimiser"])
+        saved.restore(self._optimiser)
         log.info("resumed after epoch %d from %s", self._epoch, self.state_path)
-
-
-def multiplies_bfloat16(device: torch.device) -> bool:
-    """Whether a device has instructions for bfloat16 products; without them they are slower than float32."""
-    if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    return device.type == "cpu" and bool(torch.cpu.get_capabilities().get("amx_bf16"))

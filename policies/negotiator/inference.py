@@ -27,8 +27,8 @@ from torch import Tensor
 
 from envs.negotiation.scenario import ITEM_TOKENS
 from policies.gru import step
-from policies.negotiator.fit import multiplies_bfloat16
 from policies.negotiator.model import NUM_HEADS, Negotiator
+from policies.training import multiplies_bfloat16
 
 DECIDE_ROWS = 128
 """Dialogues decided together: enough for full-speed products, few enough to stay near the processor."""

@@ -1,0 +1,252 @@
+"""Supervised training of sequence-to-sequence and language models: `parley train seq2seq`, `parley train lm`."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from engine.jobs.agents import CHECKPOINT
+from engine.jobs.command import command_line
+from engine.jobs.device import require_device, threads
+from engine.jobs.job import SUMMARY, Job, Result, Watcher
+from engine.metrics.statistics import Estimate, Metric, ratio_of_sums
+from engine.store.run_folder import RunFolder
+from envs.core.config import check
+from envs.pairs.compiled import PairCorpus, PairSplit, load_pairs
+from policies.seq2seq import settings
+from policies.seq2seq.settings import FitConfig, LanguageModelSizes, Seq2SeqSizes
+
+if TYPE_CHECKING:
+    from policies.seq2seq.batches import Examples
+    from policies.seq2seq.evaluation import Fitness
+    from policies.seq2seq.fit import Epoch
+    from policies.seq2seq.model import LanguageModel, Seq2Seq
+
+STATE = "training.safetensors"
+LOWER = "lower: better"
+LEGEND = {
+    "test_nll": Metric("test loss per word", LOWER, "nats per word, </s> counted; minus it: the threshold of hits", main=True),
+    "test_ppl": Metric("test perplexity", LOWER, "exp of the test loss per word", main=True),
+    "validation_nll": Metric("validation loss per word", LOWER, "nats per word, </s> counted; the stopping criterion"),
+    "validation_ppl": Metric("validation perplexity", LOWER, "exp of the validation loss per word"),
+}
+UNCHECKED = ("data_root", "device", "threads")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairTrainingConfig:
+    """What a model is fitted to, and how."""
+
+    corpus: str = "helpdesk"
+    """Registered corpus of pairs (parley data list), a source<TAB>reply file or folder, or path/file.py:NAME."""
+    data_root: Path | None = None
+    """Where corpora lie; PARLEY_DATA or the user cache folder when not given."""
+    vocabulary: int | None = None
+    """Entries of the vocabulary, special tokens included; the corpus' own number when not given."""
+    seed: int = 1
+    """Master seed."""
+    threads: int = 1
+    """CPU threads that the training computes with."""
+    device: str = "cpu"
+    """Torch device, such as cpu or cuda."""
+    fit: FitConfig = field(default_factory=FitConfig)
+    """The recipe."""
+
+    def __post_init__(self) -> None:
+        check(self, "seed", self.seed >= 0, "at least 0")
+        check(self, "threads", self.threads >= 1, "at least 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainSeq2SeqConfig(PairTrainingConfig):
+    """A sequence-to-sequence model, fitted to pairs of utterance and reply."""
+
+    sizes: Seq2SeqSizes = field(default_factory=Seq2SeqSizes)
+    """The model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainLMConfig(PairTrainingConfig):
+    """A language model, fitted to utterances."""
+
+    sizes: LanguageModelSizes = field(default_factory=LanguageModelSizes)
+    """The model."""
+
+
+def small() -> TrainSeq2SeqConfig:
+    """A model for a laptop, fitted with Adam: half the published widths, 10,000 words."""
+    return TrainSeq2SeqConfig(vocabulary=10_000, sizes=Seq2SeqSizes(embed=200, hidden=300), fit=settings.fast())
+
+
+def he2018() -> TrainSeq2SeqConfig:
+    """The model of He & Glass 2018 by their recipe (SGD, 10 + 10 epochs), on Ubuntu; 30,000 words."""
+    return TrainSeq2SeqConfig(corpus="ubuntu_irc", vocabulary=30_000, fit=settings.he2018())
+
+
+def demo() -> TrainSeq2SeqConfig:
+    """A small model for the built-in help desk, fitted in less than a minute of one core."""
+    return TrainSeq2SeqConfig(sizes=Seq2SeqSizes(embed=64, hidden=96), fit=settings.demo())
+
+
+def characters() -> TrainSeq2SeqConfig:
+    """The model whose every input parley search enumerate tries: words spelled out (He & Glass 2018, appendix B)."""
+    sizes = Seq2SeqSizes(embed=200, hidden=200, max_source=6)
+    return TrainSeq2SeqConfig(corpus="ptb_characters", sizes=sizes, fit=settings.fast())
+
+
+def small_lm() -> TrainLMConfig:
+    """A language model for a laptop, fitted with Adam: half the published widths, 10,000 words."""
+    return TrainLMConfig(vocabulary=10_000, sizes=LanguageModelSizes(embed=200, hidden=300), fit=settings.fast())
+
+
+def he2018_lm() -> TrainLMConfig:
+    """The language model of He & Glass 2018 by their recipe (SGD, 10 + 10 epochs), on Ubuntu; 30,000 words."""
+    return TrainLMConfig(corpus="ubuntu_irc", vocabulary=30_000, fit=settings.he2018())
+
+
+def demo_lm() -> TrainLMConfig:
+    """A small language model of the built-in help desk, fitted in less than a minute of one core."""
+    return TrainLMConfig(sizes=LanguageModelSizes(embed=64, hidden=96), fit=settings.demo())
+
+
+def run_seq2seq(config: TrainSeq2SeqConfig, path: Path, watcher: Watcher) -> Result:
+    """Fits a sequence-to-sequence model, resuming exactly where it was, and stores it as `checkpoint`."""
+
+    def build(corpus: PairCorpus) -> tuple[Seq2Seq, Callable[[PairSplit], Examples[Any]]]:
+        from policies.seq2seq.batches import PairExamples
+        from policies.seq2seq.model import Seq2Seq
+
+        return Seq2Seq(corpus.vocabulary, config.sizes), lambda split: PairExamples(split, config.sizes)
+
+    attention = "no attention" if config.sizes.attention == "none" else f"{config.sizes.attention} attention"
+    return _run(TRAIN_SEQ2SEQ, config, f"sequence to sequence, {attention}", build, path, watcher)
+
+
+def run_lm(config: TrainLMConfig, path: Path, watcher: Watcher) -> Result:
+    """Fits a language model, resuming exactly where it was, and stores it as `checkpoint`."""
+
+    def build(corpus: PairCorpus) -> tuple[LanguageModel, Callable[[PairSplit], Examples[Any]]]:
+        from policies.seq2seq.batches import SentenceExamples
+        from policies.seq2seq.model import LanguageModel
+
+        return LanguageModel(corpus.vocabulary, config.sizes), lambda split: SentenceExamples(split.utterances, config.sizes)
+
+    return _run(TRAIN_LM, config, "language model", build, path, watcher)
+
+
+def _run(
+    job: Job,
+    config: PairTrainingConfig,
+    what: str,
+    build: Callable[[PairCorpus], tuple[Any, Callable[[PairSplit], Examples[Any]]]],
+    path: Path,
+    watcher: Watcher,
+) -> Result:
+    if earlier := job.finished(config, path, watcher):
+        return earlier
+    from policies.seq2seq.checkpoints import save_model
+    from policies.seq2seq.evaluation import evaluate
+    from policies.seq2seq.fit import Fit
+
+    require_device(config.device, "--device")
+    corpus = load_pairs(config.corpus, config.data_root, vocabulary=config.vocabulary)
+    with (
+        threads(config.threads),
+        RunFolder.open(path, config, job=job.name, unchecked=job.unchecked) as folder,
+    ):
+        model, examples = build(corpus)
+        train, validation, test = (examples(corpus.splits[name]) for name in ("train", "val", "test"))
+        fit = Fit(model.to(config.device), train, validation, config.fit, config.seed, path / STATE)
+        if fit.history or fit.batches_done:
+            watcher.say(f"resumed after epoch {len(fit.history)}, batch {fit.batches_done}")
+
+        def on_epoch(epoch: Epoch) -> None:
+            folder.event("epoch", **epoch.as_row())
+            watcher.say(
+                f"epoch {epoch.number:2d} ({epoch.stage}): training perplexity {np.exp(epoch.train_nll):.2f}, "
+                f"validation {np.exp(epoch.validation_nll):.2f}, {epoch.seconds:.0f} s"
+            )
+
+        at_work = 0
+
+        def on_batch(epoch: int, done: int, total: int) -> None:
+            nonlocal at_work
+            if epoch != at_work:
+                at_work = epoch
+                watcher.stage(f"epoch {epoch}", total, "batches")
+            watcher.advance(done)
+
+        fit.run(on_epoch, on_batch)
+        figures = {"test": evaluate(model, test), "validation": evaluate(model, validation)}
+        provenance = {
+            "role": "supervised",
+            "corpus": corpus.name,
+            "corpus_key": corpus.folder.name,
+            "seed": config.seed,
+            "epochs": len(fit.history),
+            **{f"{split}_nll": fitness.nll for split, fitness in figures.items()},
+        }
+        save_model(model, path / CHECKPOINT, provenance)
+        about = {
+            "title": f"{what}, on {corpus.name}",
+            "description": f"Supervised training, seed {config.seed}, {len(corpus.vocabulary):,} words.",
+            "command": command_line(job, config, path),
+        }
+        folder.write_summary({k: v for split, fitness in figures.items() for k, v in _estimates(split, fitness).items()}, about)
+    return job.result(config, path)
+
+
+def _estimates(split: str, fitness: Fitness) -> dict[str, Estimate]:
+    return {
+        f"{split}_nll": ratio_of_sums(fitness.nll_sums, fitness.num_targets),
+        f"{split}_ppl": ratio_of_sums(fitness.nll_sums, fitness.num_targets, transform=np.exp),
+    }
+
+
+def _corpus_flags(config: PairTrainingConfig) -> list[str]:
+    flags = ["--corpus", config.corpus]
+    if config.vocabulary is not None:
+        flags += ["--vocabulary", str(config.vocabulary)]
+    return flags
+
+
+def _after_seq2seq(config: TrainSeq2SeqConfig, path: Path) -> tuple[str, ...]:
+    return (
+        shlex.join(["parley", "train", "lm", *_corpus_flags(config)]),
+        shlex.join(["parley", "search", "quick", "--model", str(path)]),
+    )
+
+
+def _after_lm(config: TrainLMConfig, path: Path) -> tuple[str, ...]:
+    return (
+        shlex.join(["parley", "train", "seq2seq", *_corpus_flags(config)]),
+        shlex.join(["parley", "search", "quick", "--model", "runs/seq2seq", "--lm", str(path), "--hit", "io-sample-min-k1"]),
+    )
+
+
+FILES = (CHECKPOINT, SUMMARY)
+TRAIN_SEQ2SEQ = Job(
+    "train-seq2seq",
+    TrainSeq2SeqConfig,
+    {"small": small, "he2018": he2018, "demo": demo, "characters": characters},
+    run_seq2seq,
+    LEGEND,
+    FILES,
+    _after_seq2seq,
+    UNCHECKED,
+)
+TRAIN_LM = Job(
+    "train-lm",
+    TrainLMConfig,
+    {"small": small_lm, "he2018": he2018_lm, "demo": demo_lm},
+    run_lm,
+    LEGEND,
+    FILES,
+    _after_lm,
+    UNCHECKED,
+)

@@ -1,0 +1,245 @@
+"""Hugging Face models as what a trigger search works on: sequence-to-sequence models and causal ones.
+
+An adapter holds the model, its tokenizer, and what surrounds the searched words: the tokenizer's own marks around a source, or
+the prompt around a user's turn. It answers as `Victim` of `engine/search/scorer.py` does, from embeddings to logits, so any
+search that a `PlainScorer` can serve works on it. The optional extra `hugging-face` installs what loading needs; this module
+itself imports nothing of it.
+
+An input is a sequence of tokens. Its text, tokenised again, may give other tokens; `text` shows what to type.
+
+    B inputs, N searched positions, P positions around them, T tokens of a reply, V tokens, E embedding
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from envs.core.config import check
+from envs.core.errors import CheckpointError, ConfigError
+
+EXTRA = "hugging-face"
+"""The optional extra of this package."""
+PLACE = "{}"
+"""Where the searched words stand in a template."""
+
+# SentencePiece vocabularies spell the 256 bytes like this; on their own they are no characters.
+_BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
+_SAMPLE = "a"
+_CONTROLS = ("Cc", "Cf", "Cs", "Co", "Cn")
+
+
+class HuggingFaceVictim:
+    """What both kinds of models share; `reply_logits` is theirs.
+
+    Args:
+        model: a Hugging Face model with a language-modelling head; its parameters are frozen.
+        tokenizer: of the model.
+        length: N, tokens of an input.
+
+    Attributes:
+        embedding_VE: embeddings of all tokens as the model's layers read them.
+        searchable_V: tokens that an input may hold: all that are text on their own.
+        input_length: N.
+        end_id: the token that ends a reply.
+
+    Raises:
+        ConfigError: there is no token that ends a reply, or no position to search.
+        CheckpointError: weights are not finite.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any, length: int) -> None:
+        self.model, self.tokenizer, self.input_length = model.eval().requires_grad_(False), tokenizer, length
+        check(self, "input_length", length >= 1, "at least 1")
+        _require_finite(model)
+        if tokenizer.eos_token_id is None:
+            raise ConfigError(
+                "the tokenizer has no token that ends a reply",
+                where=type(tokenizer).__name__,
+                fix="set its eos_token to the token that the model ends its replies with",
+            )
+        self.end_id: int = tokenizer.eos_token_id
+        embedding = model.get_input_embeddings()
+        # The module and not its weights: some models scale what they look up.
+        self.embedding_VE: Tensor = embedding(torch.arange(embedding.num_embeddings, device=embedding.weight.device))
+        self.searchable_V = searchable(tokenizer, embedding.num_embeddings).to(self.embedding_VE.device)
+
+    def target(self, text: str) -> Tensor:
+        """The tokens (T,) int64 of a reply, its end included, as a search takes them.
+
+        Args:
+            text: what the model shall say.
+        """
+        ids = self.tokenizer(text, add_special_tokens=False).input_ids
+        return torch.tensor([*ids, self.end_id], device=self.embedding_VE.device)
+
+    def text(self, tokens_N: Tensor) -> str:
+        """What the tokens of an input read."""
+        read: str = self.tokenizer.decode(tokens_N.tolist())
+        return read
+
+    def _embedded(self, ids: list[int], like_BNE: Tensor) -> Tensor:
+        """Fixed tokens beside every input: (B, P, E)."""
+        return self.embedding_VE[ids].expand(len(like_BNE), -1, -1)
+
+
+class HuggingFaceSeq2Seq(HuggingFaceVictim):
+    """An encoder and a decoder, such as T5, BART or BlenderBot; the whole source is searched.
+
+    What the tokenizer puts around a text stands around the input (T5: an end; BART: a beginning and an end). What it puts
+    before the text of a reply is given to the decoder and not scored.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any, length: int) -> None:
+        super().__init__(model, tokenizer, length)
+        self._before, self._after = _marks(tokenizer, text=_SAMPLE)
+        start = model.config.decoder_start_token_id
+        if start is None:
+            raise ConfigError(
+                "the model does not say which token its replies begin after",
+                where=type(model).__name__,
+                fix="set decoder_start_token_id in its config.json",
+            )
+        self._begin = [start, *_marks(tokenizer, text_target=_SAMPLE)[0]]
+
+    def reply_logits(self, embedded_BNE: Tensor, replies_BT: Tensor) -> Tensor:
+        """Logits (B, T, V) of each token of the replies given those before it; differentiable in the embeddings."""
+        source = [self._embedded(self._before, embedded_BNE), embedded_BNE, self._embedded(self._after, embedded_BNE)]
+        begin_BP = replies_BT.new_tensor(self._begin).expand(len(replies_BT), -1)
+        decoded = self.model(
+            inputs_embeds=torch.cat(source, dim=1),
+            decoder_input_ids=torch.cat([begin_BP, replies_BT[:, :-1]], dim=1),
+            use_cache=False,
+        )
+        logits_BTV: Tensor = decoded.logits[:, len(self._begin) - 1 :]
+        return logits_BTV
+
+
+class HuggingFaceCausal(HuggingFaceVictim):
+    """A decoder alone, such as GPT-2, DialoGPT or Llama; the user's turn of a prompt is searched.
+
+    Args:
+        model: as for all.
+        tokenizer: as for all.
+        length: as for all.
+        template: the prompt with `{}` in the place of the input, special tokens written out. By default the tokenizer's chat
+            template, and where it has none the input and an end, as DialoGPT is trained.
+
+    Raises:
+        ConfigError: as for all, or the template has not one `{}`.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any, length: int, template: str | None = None) -> None:
+        super().__init__(model, tokenizer, length)
+        self.template = _default_template(tokenizer) if template is None else template
+        if self.template.count(PLACE) != 1:
+            raise ConfigError(
+                "a template has one place for the input", got=repr(self.template), fix=f"write {PLACE} there, once"
+            )
+        before, after = self.template.split(PLACE)
+        self._before, self._after = (tokenizer(text, add_special_tokens=False).input_ids for text in (before, after))
+
+    def reply_logits(self, embedded_BNE: Tensor, replies_BT: Tensor) -> Tensor:
+        """Logits (B, T, V) of each token of the replies given those before it; differentiable in the embeddings."""
+        prompt = [self._embedded(self._before, embedded_BNE), embedded_BNE, self._embedded(self._after, embedded_BNE)]
+        read_BPE = torch.cat([*prompt, self.embedding_VE[replies_BT[:, :-1]]], dim=1)
+        logits_BTV: Tensor = self.model(inputs_embeds=read_BPE, use_cache=False).logits[:, -replies_BT.shape[1] :]
+        return logits_BTV
+
+
+def load_hugging_face(
+    folder: Path, length: int, *, template: str | None = None, device: str = "cpu"
+) -> HuggingFaceSeq2Seq | HuggingFaceCausal:
+    """The adapter of a model that lies in a folder as `save_pretrained` wrote it; nothing is downloaded, no code in it is run.
+
+    Args:
+        folder: model and tokenizer, weights as safetensors.
+        length: N, tokens of an input.
+        template: of a causal model, see there.
+        device: torch device.
+
+    Raises:
+        ConfigError: transformers is not installed, or a template is given for an encoder and decoder.
+        CheckpointError: the folder holds no model that it can read, or weights are not finite.
+    """
+    try:
+        from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
+    except ImportError:
+        fix = f"pip install 'parley[{EXTRA}]'"
+        raise ConfigError("Hugging Face models need the package transformers, which is not installed", fix=fix) from None
+    if not (folder / "config.json").is_file():
+        fix = "name a folder that save_pretrained wrote"
+        raise CheckpointError("a Hugging Face model needs a config.json and there is none", where=folder, fix=fix)
+    try:
+        encodes = AutoConfig.from_pretrained(folder, local_files_only=True).is_encoder_decoder
+        kind = AutoModelForSeq2SeqLM if encodes else AutoModelForCausalLM
+        # Other formats than safetensors are pickles, which can run anything.
+        model = kind.from_pretrained(folder, local_files_only=True, use_safetensors=True)
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except (OSError, ValueError, KeyError) as error:
+        raise CheckpointError(
+            "the folder holds no Hugging Face model that can be read",
+            where=folder,
+            got=str(error).splitlines()[0][:200],
+            fix="save model and tokenizer there with save_pretrained (safetensors)",
+        ) from None
+    if not encodes:
+        return HuggingFaceCausal(model.to(device), tokenizer, length, template)
+    if template is not None:
+        raise ConfigError("only a causal model takes a template", where=folder, fix="leave the template out")
+    return HuggingFaceSeq2Seq(model.to(device), tokenizer, length)
+
+
+def searchable(tokenizer: Any, num_tokens: int) -> Tensor:
+    """Which tokens (V,) are text on their own: no special ones, no single bytes of characters, no control characters.
+
+    Args:
+        tokenizer: it may know fewer tokens than the model has embeddings; the rest was never trained.
+        num_tokens: V.
+    """
+    known = min(len(tokenizer), num_tokens)
+    marks = set(tokenizer.all_special_ids) | {i for i, token in tokenizer.added_tokens_decoder.items() if token.special}
+    allowed_V = torch.zeros(num_tokens, dtype=torch.bool)
+    names, texts = tokenizer.convert_ids_to_tokens(range(known)), tokenizer.batch_decode([[i] for i in range(known)])
+    for i, (name, text) in enumerate(zip(names, texts, strict=True)):
+        allowed_V[i] = i not in marks and not _BYTE.fullmatch(name) and _is_text(text)
+    return allowed_V
+
+
+def _is_text(text: str) -> bool:
+    """Whether somebody could type it: not empty, no half characters, no control characters."""
+    return (
+        bool(text) and "\N{REPLACEMENT CHARACTER}" not in text and not any(unicodedata.category(c) in _CONTROLS for c in text)
+    )
+
+
+def _marks(tokenizer: Any, **sample: str) -> tuple[list[int], list[int]]:
+    """What the tokenizer puts before and after a text."""
+    marked = tokenizer(**sample).input_ids
+    plain = tokenizer(**sample, add_special_tokens=False).input_ids
+    start = next(i for i in range(len(marked)) if marked[i : i + len(plain)] == plain)
+    return marked[:start], marked[start + len(plain) :]
+
+
+def _default_template(tokenizer: Any) -> str:
+    if not tokenizer.chat_template:
+        return f"{PLACE}{tokenizer.eos_token}"
+    turn = [{"role": "user", "content": PLACE}]
+    template: str = tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True)
+    return template
+
+
+def _require_finite(model: Any) -> None:
+    broken = [name for name, value in model.named_parameters() if not value.isfinite().all()]
+    if broken:
+        raise CheckpointError(
+            "the model's weights are not all finite numbers",
+            where=type(model).__name__,
+            got=f"NaN or infinity in {', '.join(broken[:5])}",
+            fix="take another model; this one can score nothing",
+        )

@@ -1,0 +1,225 @@
+"""What the models are fed: pairs and sentences cut to length, specials added, batched and padded on the right.
+
+A source is its first N - 1 words and `<eou>`; a reply is `<s>`, its first T - 1 words and `</s>`; a sentence of a language
+model is made like a reply. The batches of an epoch depend on the generator given alone.
+
+Shapes: B rows, N source words, T reply words or words of a sentence (`<s>` not counted), M targets in the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, Self, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from envs.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, PAD_ID
+from policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
+
+
+class Batch(Protocol):
+    """What a model reads at once, and what it should predict."""
+
+    @property
+    def targets_BT(self) -> Tensor:
+        """Ids to predict, int64; padding included."""
+
+    @property
+    def real_BT(self) -> Tensor:
+        """True where there is something to predict; M places in all."""
+
+    def to(self, device: torch.device, /) -> Self:
+        """The same batch on a device."""
+
+
+BatchT_co = TypeVar("BatchT_co", bound=Batch, covariant=True)
+
+
+class Utterances(Protocol):
+    """Word ids of U utterances, one after the other (`envs.pairs.compiled.Ragged`)."""
+
+    @property
+    def values(self) -> np.ndarray:
+        """(W,) ids of all words."""
+
+    @property
+    def offsets(self) -> np.ndarray:
+        """(U + 1,) where each utterance starts in `values`, and where the last one ends."""
+
+
+class Pairs(Protocol):
+    """A split of a corpus of pairs (`envs.pairs.compiled.PairSplit`)."""
+
+    @property
+    def utterances(self) -> Utterances:
+        """Every utterance once, without specials, of any length."""
+
+    @property
+    def pairs(self) -> np.ndarray:
+        """(P, 2) indices of source and reply."""
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """A batch for a language model: `<s>`, words, `</s>`, then padding."""
+
+    words_BT1: Tensor
+    """(B, T + 1) int64."""
+
+    @property
+    def words_in_BT(self) -> Tensor:
+        """What is read."""
+        return self.words_BT1[:, :-1]
+
+    @property
+    def targets_BT(self) -> Tensor:
+        """What is predicted; padding included."""
+        return self.words_BT1[:, 1:]
+
+    @property
+    def real_BT(self) -> Tensor:
+        """True where there is something to predict."""
+        return self.targets_BT != PAD_ID
+
+    def to(self, device: torch.device) -> Sentences:
+        """The same batch on a device."""
+        return Sentences(self.words_BT1.to(device))
+
+
+@dataclass(frozen=True)
+class Exchanges:
+    """A batch for a sequence-to-sequence model."""
+
+    source_BN: Tensor
+    """int64, padded."""
+    lengths_B: Tensor
+    """Real words per source, `<eou>` included, int64."""
+    reply: Sentences
+    """The replies."""
+
+    @property
+    def targets_BT(self) -> Tensor:
+        """What is predicted; padding included."""
+        return self.reply.targets_BT
+
+    @property
+    def real_BT(self) -> Tensor:
+        """True where there is something to predict."""
+        return self.reply.real_BT
+
+    def to(self, device: torch.device) -> Exchanges:
+        """The same batch on a device."""
+        return Exchanges(self.source_BN.to(device), self.lengths_B.to(device), self.reply.to(device))
+
+
+class Examples(Protocol[BatchT_co]):
+    """What a model is fitted to or measured on."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def num_targets(self) -> np.ndarray:
+        """(len,) words to predict in each example."""
+
+    def batch(self, indices: np.ndarray) -> BatchT_co:
+        """The examples at `indices` (B,)."""
+
+
+class SentenceExamples:
+    """The utterances of a split, for a language model.
+
+    Args:
+        utterances: of the split.
+        sizes: how long a sentence may be.
+    """
+
+    def __init__(self, utterances: Utterances, sizes: LanguageModelSizes) -> None:
+        self._utterances, self._width = utterances, sizes.max_length
+        self.num_targets = np.minimum(np.diff(utterances.offsets), sizes.max_length - 1) + 1
+
+    def __len__(self) -> int:
+        return len(self.num_targets)
+
+    def batch(self, indices: np.ndarray) -> Sentences:
+        """The sentences at `indices` (B,), padded to the longest of them."""
+        return Sentences(torch.from_numpy(framed(self._utterances, indices, self._width, BOS_ID, EOS_ID)[0]))
+
+
+class PairExamples:
+    """The pairs of a split, for a sequence-to-sequence model.
+
+    Args:
+        split: pairs and their utterances.
+        sizes: how long sources and replies may be.
+    """
+
+    def __init__(self, split: Pairs, sizes: Seq2SeqSizes) -> None:
+        self._utterances, self._pairs, self._sizes = split.utterances, split.pairs, sizes
+        self.num_targets = np.minimum(np.diff(split.utterances.offsets)[split.pairs[:, 1]], sizes.max_reply - 1) + 1
+
+    def __len__(self) -> int:
+        return len(self.num_targets)
+
+    def batch(self, indices: np.ndarray) -> Exchanges:
+        """The pairs at `indices` (B,), sources and replies padded to the longest of each."""
+        pairs = self._pairs[indices]
+        source, lengths = framed(self._utterances, pairs[:, 0], self._sizes.max_source, None, EOU_ID)
+        reply, _ = framed(self._utterances, pairs[:, 1], self._sizes.max_reply, BOS_ID, EOS_ID)
+        return Exchanges(torch.from_numpy(source), torch.from_numpy(lengths), Sentences(torch.from_numpy(reply)))
+
+
+def framed(
+    utterances: Utterances, indices: np.ndarray, longest: int, first: int | None, last: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Utterances cut to length with specials around them.
+
+    Args:
+        utterances: to take from.
+        indices: (B,) which ones.
+        longest: words kept, the special behind them included, the one in front not.
+        first: the special in front, if any.
+        last: the special behind.
+
+    Returns:
+        Ids (B, longest of them) int64, padded on the right, and lengths (B,) int64; both with the specials.
+    """
+    starts = np.asarray(utterances.offsets[indices], dtype=np.int64)
+    kept = np.minimum(utterances.offsets[indices + 1] - starts, longest - 1).astype(np.int64)
+    lead = 0 if first is None else 1
+    lengths = kept + lead + 1
+    columns = np.arange(lengths.max()) - lead
+    # Positions past an utterance's end are read somewhere and replaced below.
+    places = np.clip(starts[:, None] + columns, 0, max(len(utterances.values) - 1, 0))
+    ids = np.where(columns < kept[:, None], utterances.values[places], PAD_ID).astype(np.int64)
+    ids[np.arange(len(ids)), kept + lead] = last
+    if first is not None:
+        ids[:, 0] = first
+    return ids, lengths
+
+
+def in_order(examples: Examples[BatchT_co], batch_size: int) -> Iterator[BatchT_co]:
+    """All examples, those of like length together, as batches for measuring."""
+    order = np.argsort(examples.num_targets, kind="stable")
+    for start in range(0, len(order), batch_size):
+        yield examples.batch(order[start : start + batch_size])
+
+
+def epoch_order(
+    examples: Examples[Any], batch_size: int, generator: np.random.Generator, bucketed: bool
+) -> Sequence[np.ndarray]:
+    """Indices of the batches of one epoch: every example once, the last drawn batch may be smaller.
+
+    Args:
+        examples: what to draw from.
+        batch_size: examples in a batch.
+        generator: what decides.
+        bucketed: whether a batch holds examples of like length; who meets whom changes from epoch to epoch all the same.
+    """
+    order = generator.permutation(len(examples))
+    if bucketed:
+        order = order[np.argsort(examples.num_targets[order], kind="stable")]
+    groups = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
+    return [groups[index] for index in generator.permutation(len(groups))]

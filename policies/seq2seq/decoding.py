@@ -1,0 +1,142 @@
+"""What the models say: greedy and sampled replies, and sentences of a language model.
+
+Source: He & Glass 2018, sections 3 and 5: greedy decoding; samples that keep only words with log p > T_out, with which the
+`normal` targets of Switchboard and OpenSubtitles are drawn; sentences of full length, with which io searches start.
+
+Every word is decided by one uniform number that belongs to its item and its place, so that results do not depend on which
+items are decoded together.
+
+Departures:
+  * # Released: a step at which no word reaches T_out says so and draws from all words. Ours: it draws from all words.
+
+Shapes: B items, V words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from envs.core.seeds import stream
+from envs.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, PAD_ID, SPECIALS
+from policies.seq2seq.model import LanguageModel, Seq2Seq, State, real_positions
+
+_ROWS = 256
+Ids = Sequence[int] | np.ndarray
+
+
+def greedy(model: Seq2Seq, sources: Sequence[Ids]) -> list[list[int]]:
+    """The likeliest word at every step, for each source.
+
+    Args:
+        model: in evaluation mode.
+        sources: word ids without specials; cut to the model's length.
+
+    Returns:
+        Word ids of the replies without `</s>`, which ends them; at most `max_reply` - 1 words.
+    """
+    return _decode(model, sources, lambda rows, place, logits_BV: logits_BV.argmax(1))
+
+
+def sample(
+    model: Seq2Seq,
+    sources: Sequence[Ids],
+    seeds: Sequence[int],
+    temperature: float = 1.0,
+    min_log_probability: float | None = None,
+) -> list[list[int]]:
+    """A reply to each source, drawn from the model.
+
+    Args:
+        model: in evaluation mode.
+        sources: as in `greedy`.
+        seeds: one for each source; equal seeds draw alike.
+        temperature: of the word distribution, above 0.
+        min_log_probability: only words whose log-probability at temperature 1 is above this are drawn, in nats; all words
+            where none is.
+
+    Returns:
+        As `greedy`.
+    """
+    assert temperature > 0, "greedy takes the likeliest word"
+    draws_RT = np.stack([stream(seed, "reply").random(model.sizes.max_reply) for seed in seeds])
+
+    def choose(rows: slice, place: int, logits_BV: Tensor) -> Tensor:
+        if min_log_probability is not None:
+            short_BV = logits_BV.log_softmax(1) <= min_log_probability
+            logits_BV = logits_BV.masked_fill(short_BV & ~short_BV.all(1, keepdim=True), -torch.inf)
+        return _drawn(logits_BV / temperature, draws_RT[rows, place])
+
+    return _decode(model, sources, choose)
+
+
+@torch.no_grad()
+def sample_sentences(model: LanguageModel, seeds: Sequence[int], length: int) -> np.ndarray:
+    """Sentences of full length, drawn from a language model without special tokens, `<unk>` among them.
+
+    Args:
+        model: in evaluation mode.
+        seeds: one for each sentence.
+        length: words in each.
+
+    Returns:
+        Word ids (B, length) int64.
+    """
+    draws_BT = np.stack([stream(seed, "sentence").random(length) for seed in seeds])
+    device = model.output.weight.device
+    words_BT = torch.full((len(seeds), length + 1), BOS_ID, dtype=torch.int64, device=device)
+    for rows in _blocks(len(seeds)):
+        memory = None
+        for place in range(length):
+            embedded_B1E = model.embedding(words_BT[rows, place : place + 1])
+            states_B1H, memory = model.lstm(embedded_B1E, memory)
+            logits_BV = model.output(states_B1H[:, 0])
+            logits_BV[:, : len(SPECIALS)] = -torch.inf
+            words_BT[rows, place + 1] = _drawn(logits_BV, draws_BT[rows, place])
+    return words_BT[:, 1:].cpu().numpy()
+
+
+@torch.no_grad()
+def _decode(model: Seq2Seq, sources: Sequence[Ids], choose: Callable[[slice, int, Tensor], Tensor]) -> list[list[int]]:
+    """Replies word by word; `choose` gets the rows at work, the place of the word and the logits (B, V)."""
+    replies: list[list[int]] = []
+    device = model.output.weight.device
+    for rows in _blocks(len(sources)):
+        cut = [[*map(int, source[: model.sizes.max_source - 1]), EOU_ID] for source in sources[rows]]
+        lengths_B = torch.tensor([len(source) for source in cut], device=device)
+        source_BN = torch.full((len(cut), max(map(len, cut))), PAD_ID, dtype=torch.int64)
+        for row, source in enumerate(cut):
+            source_BN[row, : len(source)] = torch.tensor(source)
+        states_BNH = model.encode(model.source_embedding(source_BN.to(device)), lengths_B)
+        memory = model.remember(states_BNH, real_positions(lengths_B, states_BNH.shape[1]))
+        state: State = model.begin(memory)
+        words_B = torch.full((len(cut),), BOS_ID, dtype=torch.int64, device=device)
+        said: list[Tensor] = []
+        over_B = torch.zeros(len(cut), dtype=torch.bool, device=device)
+        for place in range(model.sizes.max_reply):
+            logits_BV, state = model.step(memory, words_B, state)
+            words_B = choose(rows, place, logits_BV)
+            said.append(words_B)
+            over_B |= words_B == EOS_ID
+            if bool(over_B.all()):
+                break
+        replies += [
+            words[: words.index(EOS_ID)] if EOS_ID in words else words[: model.sizes.max_reply - 1]
+            for words in torch.stack(said, dim=1).tolist()
+        ]
+    return replies
+
+
+def _drawn(logits_BV: Tensor, draws_B: np.ndarray) -> Tensor:
+    """The word at which the summed probabilities pass each draw."""
+    cumulative_BV = logits_BV.double().softmax(1).cumsum(1)
+    # Rounding leaves the last sum a little off 1; a draw is a share of what is there.
+    bars_B1 = torch.from_numpy(draws_B).to(logits_BV.device).unsqueeze(1) * cumulative_BV[:, -1:]
+    return torch.searchsorted(cumulative_BV, bars_B1, right=True).squeeze(1)
+
+
+def _blocks(size: int) -> list[slice]:
+    return [slice(start, min(start + _ROWS, size)) for start in range(0, size, _ROWS)]

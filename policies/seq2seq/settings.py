@@ -1,0 +1,126 @@
+"""Settings of the sequence-to-sequence and language models: widths, lengths, recipes. Torch-free, so that help starts fast.
+
+Source: He & Glass 2018 (arXiv 1809.04113), section 3 and appendix, and the code that the authors released later
+(cloudygoose/negativetraining_acl2020), whose behaviour is called "released" here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from envs.core.config import check
+
+Attention = Literal["none", "general", "released"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seq2SeqSizes:
+    """Widths and lengths of a sequence-to-sequence model; the defaults are the published ones."""
+
+    embed: int = 300
+    """Width of the word embeddings."""
+    hidden: int = 600
+    """State of the encoder and of the decoder."""
+    attention: Attention = "general"
+    """none: the last encoder state at every step; general: Luong's; released: the authors' code, a layer of its own."""
+    dropout: float = 0.0
+    """Share of decoder inputs and outputs dropped in training, in [0, 1); published: 0.3 on Switchboard."""
+    max_source: int = 15
+    """Longest source in words, `<eou>` included; longer ones are cut."""
+    max_reply: int = 20
+    """Longest reply in words, `</s>` included; longer ones are cut."""
+
+    def __post_init__(self) -> None:
+        check(self, "embed", self.embed >= 1, "at least 1")
+        check(self, "hidden", self.hidden >= 1, "at least 1")
+        check(self, "dropout", 0 <= self.dropout < 1, "0 <= dropout < 1")
+        check(self, "max_source", self.max_source >= 2, "at least 2")
+        check(self, "max_reply", self.max_reply >= 2, "at least 2")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageModelSizes:
+    """Widths and length of a language model; the defaults are the published ones."""
+
+    embed: int = 300
+    """Width of the word embedding."""
+    hidden: int = 600
+    """State of the LSTM."""
+    dropout: float = 0.0
+    """Share of inputs and outputs dropped in training, in [0, 1); published: 0.3 on Switchboard."""
+    max_length: int = 15
+    """Longest sentence in words, `</s>` included; longer ones are cut."""
+
+    def __post_init__(self) -> None:
+        check(self, "embed", self.embed >= 1, "at least 1")
+        check(self, "hidden", self.hidden >= 1, "at least 1")
+        check(self, "dropout", 0 <= self.dropout < 1, "0 <= dropout < 1")
+        check(self, "max_length", self.max_length >= 2, "at least 2")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitConfig:
+    """How a sequence-to-sequence or language model is fitted to a corpus."""
+
+    optimiser: Literal["adam", "sgd"] = "adam"
+    """Adam (fast recipe) or SGD with momentum (published recipe)."""
+    learning_rate: float = 1e-3
+    """Step size before it decays."""
+    momentum: float = 0.9
+    """Momentum of SGD; Adam ignores it."""
+    weight_decay: float = 0.0
+    """Added to the gradient: this times the weight; published: 1e-5."""
+    batch_size: int = 64
+    """Examples per step."""
+    clip: float = 5.0
+    """Largest norm of the whole gradient."""
+    max_epochs: int = 10
+    """Epochs at the full rate."""
+    patience: int = 1
+    """Stop the full-rate stage after this many epochs without a better validation loss."""
+    decay_epochs: int = 2
+    """Epochs after it, at a rate that falls before each."""
+    decay: float = 0.5
+    """What the rate is multiplied by before each of them; 0.5 published, 0.6 released."""
+    keep: Literal["best", "last"] = "best"
+    """Which model decays and is stored: the best by validation loss, or the last (published)."""
+    bucketed: bool = True
+    """Whether a batch holds replies of like length, which computes less padding."""
+    precision: Literal["float32", "bfloat16", "auto"] = "auto"
+    """Of matrix products in training; auto is bfloat16 where the device multiplies it in hardware. The rest is float32."""
+
+    def __post_init__(self) -> None:
+        check(self, "learning_rate", self.learning_rate > 0, "above 0")
+        check(self, "momentum", 0 <= self.momentum < 1, "0 <= momentum < 1")
+        check(self, "weight_decay", self.weight_decay >= 0, "at least 0")
+        check(self, "batch_size", self.batch_size >= 1, "at least 1")
+        check(self, "clip", self.clip > 0, "above 0")
+        check(self, "max_epochs", self.max_epochs >= 1, "at least 1")
+        check(self, "patience", self.patience >= 1, "at least 1")
+        check(self, "decay_epochs", self.decay_epochs >= 0, "at least 0")
+        check(self, "decay", 0 < self.decay <= 1, "0 < decay <= 1")
+
+
+def he2018() -> FitConfig:
+    """The published recipe: SGD at rate 1 for 10 epochs, then 10 more, the rate halved before each; the last model is kept."""
+    return FitConfig(
+        optimiser="sgd",
+        learning_rate=1.0,
+        weight_decay=1e-5,
+        patience=10,
+        decay_epochs=10,
+        keep="last",
+        bucketed=False,
+        precision="float32",
+    )
+
+
+def fast() -> FitConfig:
+    """Ours: Adam, larger batches of like length, an end when the validation loss stops falling, the best model kept."""
+    return FitConfig(batch_size=128)
+
+
+def demo() -> FitConfig:
+    """For the built-in help desk: the fast recipe at a high rate, so that a minute of one core is enough."""
+    return FitConfig(learning_rate=8e-3, max_epochs=16, patience=2, decay_epochs=3)

@@ -1,0 +1,157 @@
+"""Training of sequence-to-sequence and language models as runs: what they leave, that they go on exactly, and mistakes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from engine.jobs import seq2seq
+from engine.jobs.job import Silent
+from engine.jobs.seq2seq import LEGEND, TRAIN_LM, TRAIN_SEQ2SEQ, TrainLMConfig, TrainSeq2SeqConfig, run_lm, run_seq2seq
+from engine.store.run_folder import RunFolder
+from envs.core.errors import CheckpointError, ConfigError, DataError, RunError
+from envs.pairs.compiled import load_pairs
+from policies.seq2seq.checkpoints import LANGUAGE_MODEL, SEQ2SEQ, load_language_model, load_seq2seq, threshold
+from policies.seq2seq.decoding import greedy
+from policies.seq2seq.settings import FitConfig, LanguageModelSizes, Seq2SeqSizes
+from tests.engine.jobs.made_up import Notes, kill_when, start_parley
+
+FIT = FitConfig(learning_rate=0.02, batch_size=8, max_epochs=2, decay_epochs=1)
+WORDS = ("red", "green", "blue", "grey", "brown")
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Sources of two words, answered by the same words the other way round."""
+    folder = tmp_path_factory.mktemp("corpus")
+    lines = [f"{first} {second}\t{second} {first}" for first in WORDS for second in WORDS]
+    for split, part in (("train", lines[:20]), ("val", lines[20:22]), ("test", lines[22:])):
+        (folder / f"{split}.tsv").write_text("\n".join(part) + "\n")
+    return str(folder)
+
+
+def asked(corpus: str, **changes: object) -> TrainSeq2SeqConfig:
+    settings = {"corpus": corpus, "sizes": Seq2SeqSizes(embed=8, hidden=8), "fit": FIT, **changes}
+    return TrainSeq2SeqConfig(**settings)  # type: ignore[arg-type]  # settings of any kind, by name
+
+
+def test_it_leaves_a_model_and_its_figures(tmp_path: Path, corpus: str) -> None:
+    notes = Notes()
+    result = run_seq2seq(asked(corpus), tmp_path / "run", notes)
+    assert list(result.metrics) == [name for name in LEGEND if name in result.metrics]
+    assert set(result.metrics) == set(LEGEND)
+    for split, size in (("test", 3), ("validation", 2)):
+        loss, perplexity = result.metrics[f"{split}_nll"], result.metrics[f"{split}_ppl"]
+        assert perplexity.value == pytest.approx(math.exp(loss.value))
+        assert loss.low <= loss.value <= loss.high
+        assert loss.n == size
+    assert threshold(tmp_path / "run", SEQ2SEQ) == pytest.approx(-result.metrics["test_nll"].value)
+    assert load_seq2seq(tmp_path / "run").vocabulary.digest == load_pairs(corpus).vocabulary.digest
+    epochs = [event for event in RunFolder.load(tmp_path / "run").events() if event["kind"] == "epoch"]
+    assert [epoch["stage"] for epoch in epochs] == ["full", "full", "decay"]
+    assert notes.stages == [(f"epoch {number}", 3, "batches") for number in (1, 2, 3)]
+    assert sum("training perplexity" in line for line in notes.said) == len(epochs)
+    assert all(path.exists() for path in result.files)
+    assert f"parley train lm --corpus {corpus}" in result.next_commands
+    assert f"parley search quick --model {tmp_path / 'run'}" in result.next_commands
+
+
+def test_a_language_model_leaves_the_same(tmp_path: Path, corpus: str) -> None:
+    config = TrainLMConfig(corpus=corpus, sizes=LanguageModelSizes(embed=8, hidden=8), fit=FIT)
+    result = run_lm(config, tmp_path / "run", Silent())
+    assert set(result.metrics) == set(LEGEND)
+    assert threshold(tmp_path / "run", LANGUAGE_MODEL) == pytest.approx(-result.metrics["test_nll"].value)
+    model = load_language_model(tmp_path / "run")
+    assert model.vocabulary.digest == load_pairs(corpus).vocabulary.digest
+    # Utterances, not pairs: five words in twos, each pair both ways.
+    assert result.metrics["test_nll"].n == len(load_pairs(corpus).splits["test"].utterances)
+
+
+def test_the_vocabulary_is_as_large_as_asked_for(tmp_path: Path, corpus: str) -> None:
+    run_seq2seq(asked(corpus, vocabulary=8), tmp_path / "run", Silent())
+    assert len(load_seq2seq(tmp_path / "run").vocabulary) == 8
+
+
+def test_a_finished_training_says_so_and_trains_no_more(tmp_path: Path, corpus: str) -> None:
+    first = run_seq2seq(asked(corpus), tmp_path / "run", Silent())
+    before, notes = (tmp_path / "run" / "events.jsonl").read_bytes(), Notes()
+    again = run_seq2seq(asked(corpus, threads=2), tmp_path / "run", notes)
+    assert (again.metrics, again.title, again.files) == (first.metrics, first.title, first.files)
+    assert notes.said == [f"{tmp_path / 'run'} is finished: nothing is left to do"]
+    assert (tmp_path / "run" / "events.jsonl").read_bytes() == before
+
+
+def test_a_killed_training_resumes_to_the_same_weights(tmp_path: Path, corpus: str) -> None:
+    config = asked(corpus, fit=replace(FIT, max_epochs=30, patience=30))
+    flags = ["--corpus", corpus, "--set", "sizes.embed=8", "--set", "sizes.hidden=8", "--vocabulary", "10000"]
+    flags += [f"--set=fit.{name}={getattr(config.fit, name)}" for name in vars(FIT)]
+    config = replace(config, vocabulary=10_000)
+    run_seq2seq(config, tmp_path / "whole", Silent())
+    events = tmp_path / "killed" / "events.jsonl"
+    process = start_parley("train", "seq2seq", *flags, "--run", "killed", folder=tmp_path)
+    kill_when(process, lambda: events.exists() and events.read_text().count('"epoch"') >= 3)
+    assert RunFolder.load(tmp_path / "killed").summary() is None, "it was killed too late"
+    notes = Notes()
+    run_seq2seq(config, tmp_path / "killed", notes)
+    assert notes.said[0].startswith("resumed after epoch ")
+    found, wanted = (load_seq2seq(tmp_path / name).state_dict() for name in ("killed", "whole"))
+    assert [name for name in wanted if not torch.equal(found[name], wanted[name])] == []
+
+
+def test_mistakes_are_named_and_no_run_is_made(tmp_path: Path, corpus: str) -> None:
+    with pytest.raises(ConfigError, match="did you mean 'helpdesk'"):
+        run_seq2seq(asked("helpdsk"), tmp_path / "run", Silent())
+    with pytest.raises(DataError, match="not complete"):
+        run_seq2seq(asked("ubuntu_irc", data_root=tmp_path / "nothing"), tmp_path / "run", Silent())
+    with pytest.raises(ConfigError, match=r"--device(.|\n)*warp"):
+        run_seq2seq(asked(corpus, device="warp"), tmp_path / "run", Silent())
+    assert not (tmp_path / "run").exists()
+
+
+def test_another_model_in_the_same_folder_is_an_error(tmp_path: Path, corpus: str) -> None:
+    run_seq2seq(asked(corpus), tmp_path / "run", Silent())
+    other = replace(asked(corpus), sizes=Seq2SeqSizes(embed=8, hidden=8, attention="none"))
+    with pytest.raises(RunError, match=r"sizes\.attention: 'general' -> 'none'"):
+        run_seq2seq(other, tmp_path / "run", Silent())
+
+
+def test_a_damaged_training_state_is_named(tmp_path: Path, corpus: str) -> None:
+    run_seq2seq(asked(corpus), tmp_path / "run", Silent())
+    (tmp_path / "run" / "summary.json").unlink()
+    (tmp_path / "run" / "training.safetensors").write_bytes(b"not this")
+    with pytest.raises(CheckpointError, match="training state is damaged"):
+        run_seq2seq(asked(corpus), tmp_path / "run", Silent())
+
+
+@pytest.mark.parametrize("job", [TRAIN_SEQ2SEQ, TRAIN_LM], ids=lambda job: job.name)
+def test_presets_are_what_they_say(job: object) -> None:
+    assert job in (TRAIN_SEQ2SEQ, TRAIN_LM)
+    for name in ("small", "he2018", "demo"):
+        config = job.presets[name]()
+        widths = {"small": (200, 300), "he2018": (300, 600), "demo": (64, 96)}[name]
+        assert (config.sizes.embed, config.sizes.hidden) == widths
+        assert (config.vocabulary, config.corpus) == {
+            "small": (10_000, "helpdesk"),
+            "he2018": (30_000, "ubuntu_irc"),
+            "demo": (None, "helpdesk"),
+        }[name]
+        assert config.fit.optimiser == ("sgd" if name == "he2018" else "adam")
+
+
+@pytest.mark.slow
+def test_the_demo_answers_the_help_desk(tmp_path: Path) -> None:
+    run_seq2seq(seq2seq.demo(), tmp_path / "run", Silent())
+    model, test = load_seq2seq(tmp_path / "run"), load_pairs("helpdesk").splits["test"]
+    sources = [test.utterances[source] for source, _ in test.pairs]
+    replies = greedy(model, sources)
+    known = {tuple(test.utterances[reply].tolist()[:19]) for _, reply in test.pairs}
+    right = [
+        tuple(reply) == tuple(test.utterances[wanted].tolist()[:19])
+        for reply, (_, wanted) in zip(replies, test.pairs, strict=True)
+    ]
+    assert sum(right) > 0.2 * len(right)
+    assert len({tuple(reply) for reply in replies} & known) > 30, "its replies are few, or nobody's"
