@@ -20,6 +20,7 @@ from torch.nn.functional import pad
 
 from engine.search.hits import Reading
 from engine.search.objective import Objective
+from envs.core.errors import CheckpointError
 
 LEAST_GAIN = 1e-6
 """A swap must lower the loss by more than this: the word that is there already comes back within rounding of itself."""
@@ -120,7 +121,7 @@ class Scorer(Protocol):
         Args:
             incumbents: where the swaps start from.
             swaps: the lists.
-            beat_B: the loss that must be undercut, infinity for none.
+            beat_B: the loss that must be undercut, float32; infinity for none.
 
         Returns:
             (choice_B, loss_B): index of the swap of least loss, ties to the first, and its loss; -1 and `beat_B` where none
@@ -188,6 +189,8 @@ class PlainScorer:
             tried_GN = incumbent.words.repeat(len(words_G), 1)
             tried_GN[torch.arange(len(words_G)), positions_G] = words_G
             loss_G = self.losses([incumbent.target] * len(words_G), tried_GN)
+            if not bool(loss_G.isfinite().all()):
+                raise CheckpointError("the model's loss is no number", fix="fit the model again, or name another checkpoint")
             best = int(loss_G.argmin())
             undercut = bool(loss_G[best] < beat)
             choices.append(best if undercut else -1)

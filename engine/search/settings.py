@@ -1,0 +1,93 @@
+"""Settings of the trigger searches. Torch-free, so that help starts fast.
+
+Sources: He & Glass 2018, algorithm 1 and section 5; its released code, read in the repository that its first author published
+with later work. Where the two disagree the paper is the default and the released behaviour a named option:
+
+    first_visit_unconditional    the first visit takes the best word of its list even where the initial word is better
+    stop_on_batch_mean           a batch of targets stops as one, when a sweep does not lower their mean loss
+    satisfied_weight (objective) satisfied words keep a hundredth of their weight
+    <unk> (the victim)           may stand in an input
+
+Left out: the released code has dropout active while it takes gradients. That is noise in which words are tried, and a scorer
+that replays it could not keep its promise that an input's slopes depend on the input alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from envs.core.config import check
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchSettings:
+    """How long a search goes on, and how much it tries."""
+
+    candidates: int = 100
+    """Inputs tried at each visit: |G| of gibbs-enum; of each input of a beam."""
+    max_sweeps: int = 50
+    """Sweeps, of as many visits as an input has words, after which a restart ends."""
+    restarts: int = 10
+    """Searches for each target, from different inputs."""
+    stop_on_hit: bool = True
+    """A hit ends its restart and drops the later ones of its target; exact for hit rates, not for the lowest loss."""
+    first_visit_unconditional: bool = False
+    """gibbs-enum: the first visit takes the best of its list, better or not (released code)."""
+    stop_on_batch_mean: bool = False
+    """gibbs-enum: batches of targets stop as one when their mean loss stays (released code); needs stop_on_hit off."""
+    flips: int = 14
+    """hotflip: most words that one visit flips at once."""
+    words_per_position: int = 256
+    """gcg: words of each position from which swaps are drawn."""
+    beams: int = 4
+    """beam: inputs that are kept."""
+
+    def __post_init__(self) -> None:
+        for name in ("candidates", "max_sweeps", "restarts", "flips", "words_per_position", "beams"):
+            check(self, name, getattr(self, name) >= 1, "at least 1")
+        check(self, "stop_on_batch_mean", not (self.stop_on_batch_mean and self.stop_on_hit), "false while stop_on_hit is true")
+
+
+def he2018() -> SearchSettings:
+    """gibbs-enum of He & Glass 2018: lists of 100, at most 50 sweeps, 10 restarts."""
+    return SearchSettings()
+
+
+def released() -> SearchSettings:
+    """gibbs-enum as the released code runs it by default: 5 restarts, and a sixth sweep before its limit of 5 is looked at."""
+    return SearchSettings(max_sweeps=6, restarts=5, stop_on_hit=False, first_visit_unconditional=True, stop_on_batch_mean=True)
+
+
+def gcg() -> SearchSettings:
+    """GCG of Zou et al. 2023 in the sizes of nanoGCG: 512 swaps a visit, drawn from the best 256 words of each position."""
+    return SearchSettings(candidates=512, words_per_position=256)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RelaxationSettings:
+    """How a continuous input is optimised (He & Glass 2018, appendix A; steps and sizes of the released code)."""
+
+    mode: Literal["embedding", "one-hot"] = "one-hot"
+    """Free embeddings, or x = sigmoid(z) over the words."""
+    l1_weight: float = 1.0
+    """lambda_c of one-hot inputs; the paper takes 1 for normal and 0.1 for malicious targets."""
+    rounds: int = 8
+    """Times that the momentum starts anew."""
+    steps: int = 500
+    """Gradient steps of each round."""
+    learning_rate: float = 1.0
+    """For the loss of one target; the released code writes it as the batch's size for the mean of the batch."""
+    momentum: float = 0.9
+    """Of SGD."""
+    weight_decay: float = 1e-5
+    """Of SGD."""
+
+    def __post_init__(self) -> None:
+        check(self, "mode", self.mode in ("embedding", "one-hot"), "embedding or one-hot")
+        for name in ("rounds", "steps"):
+            check(self, name, getattr(self, name) >= 1, "at least 1")
+        check(self, "learning_rate", self.learning_rate > 0, "above 0")
+        check(self, "momentum", 0 <= self.momentum < 1, "0 <= momentum < 1")
+        for name in ("l1_weight", "weight_decay"):
+            check(self, name, getattr(self, name) >= 0, "at least 0")
