@@ -48,7 +48,7 @@ def show_result(result: Result) -> None:
         columns, rows = _alone(result) if result.comparison is None else _compared(result, result.comparison)
         show_table(console, result.title, columns, rows, right=columns[2:])
         if any(estimate.flagged and estimate.n for estimate in result.metrics.values()):
-            console.print(f"few: fewer than {FEW} independent dialogues; do not lean on the number")
+            console.print(f"few: fewer than {FEW} independent dialogues or targets; do not lean on the number")
     show_lines(console, "files", [str(path) for path in result.files])
     show_lines(console, "next", result.next_commands)
     if result.failure:

@@ -2,9 +2,10 @@
 
 A target is fitted, an adversary is trained against it, then both play the same scenarios with the same seeds: the target
 against itself, and the adversary against the target. In both matches side 1 alone chooses, so that the adversary's gain is
-not a gain of the rule. Then comes a white-box attack, whose adversary reads the target's networks; last a round of adversarial
-training, and what a fresh adversary gains before and after it. Each stage is a run of its own below the demonstration's
-folder, and resumes by itself.
+not a gain of the rule. Then comes a white-box attack, whose adversary reads the target's networks, and a round of adversarial
+training with what a fresh adversary gains before and after it. Last a sequence-to-sequence model is fitted to the help desk,
+and inputs are searched that make it say what it says anyway (a search that works finds them) and what nobody taught it. Each
+stage is a run of its own below the demonstration's folder, and resumes by itself.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from engine.attacks.settings import ReinforceConfig
-from engine.jobs import minmax, negotiator, reinforce
+from engine.jobs import minmax, negotiator, reinforce, search, seq2seq
 from engine.jobs.attack import ATTACK_RL, AttackConfig
 from engine.jobs.command import command_line
 from engine.jobs.job import SUMMARY, Comparison, Job, Result, Watcher
 from engine.jobs.match import SELFPLAY, MatchConfig
+from engine.jobs.search_config import MAL
 from engine.jobs.whitebox import ATTACK_REACTIVE, FixedTurnConfig
 from engine.metrics.campaign import EXPLOITABILITY
 from engine.metrics.negotiation import FOR_ADVERSARY, METRICS
@@ -29,13 +31,16 @@ from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK
 from envs.core.config import check
 from policies.negotiator.settings import FitConfig
+from policies.seq2seq import settings
 
-STAGES = ("target", "adversary", "selfplay", "attack", "reactive", "minmax")
+STAGES = ("target", "adversary", "selfplay", "attack", "reactive", "minmax", "model", "lm", "normal", "mal")
 """Names of the stages, in the order in which they are done; also of their folders."""
 
 GAIN = "advantage_gain"
 HARDENED = (f"{EXPLOITABILITY}{minmax.BEFORE_TRAINING}", EXPLOITABILITY, minmax.DROP)
 """What a fresh adversary gains from the target before and after it was hardened, and the difference."""
+_HITS = {"normal": "o-greedy", "mal": "o-sample-avg-k1"}
+"""The type of hit that each trigger search is told by."""
 LEGEND = METRICS | {
     GAIN: Metric("advantage gained", FOR_ADVERSARY, "advantage less the target's against itself on the same scenario, mean"),
     "reactive_advantage": Metric("advantage, reactive attack", FOR_ADVERSARY, "the white-box attack's, played live"),
@@ -43,6 +48,8 @@ LEGEND = METRICS | {
         "the same, end forced", FOR_ADVERSARY, "the target made to end the talk where that is its likeliest answer"
     ),
     **{name: minmax.LEGEND[name] for name in HARDENED},
+    "hits_normal": Metric("trigger found, usual replies", FOR_ADVERSARY, "o-greedy hits among a model's own replies", "share"),
+    "hits_mal": Metric("trigger found, rude sentences", FOR_ADVERSARY, "o-sample-avg-k1 hits among malicious targets", "share"),
 }
 
 
@@ -54,8 +61,10 @@ class DemoConfig:
     """Dialogues of each of the two matches."""
     searches: int = 200
     """Dialogues of the white-box attack."""
+    triggers: int = 30
+    """Targets of each of the two trigger searches."""
     workers: int = 0
-    """Ray actors that play the matches; 0 plays in this process."""
+    """Ray actors that play the matches and search; 0 does both in this process."""
     seed: int = 1
     """Master seed of every stage."""
     fit: FitConfig = field(default_factory=lambda: negotiator.demo().fit)
@@ -64,10 +73,13 @@ class DemoConfig:
     """The adversaries' learning rule."""
     defence: ReinforceConfig = field(default_factory=lambda: minmax.demo().defence)
     """The target's, against the adversary."""
+    model: settings.FitConfig = field(default_factory=settings.demo)
+    """The recipe of the sequence-to-sequence model, and of the language model that judges its inputs."""
 
     def __post_init__(self) -> None:
         check(self, "dialogues", self.dialogues >= 1, "at least 1")
         check(self, "searches", self.searches >= 1, "at least 1")
+        check(self, "triggers", self.triggers >= 1, "at least 1")
         check(self, "workers", self.workers >= 0, "at least 0")
         check(self, "seed", self.seed >= 0, "at least 0")
 
@@ -94,6 +106,10 @@ def stages(config: DemoConfig, path: Path) -> dict[str, tuple[Job, Any]]:
         attack=config.reinforce,
         defence=config.defence,
     )
+    model = replace(seq2seq.demo(), fit=config.model, seed=config.seed)
+    lm = replace(seq2seq.demo_lm(), fit=config.model, seed=config.seed)
+    searched: dict[str, Any] = {"model": str(path / "model"), "lm": str(path / "lm"), "num_targets": config.triggers}
+    searching = replace(search.demo(), **searched, seed=config.seed, workers=config.workers)
     matched: dict[str, Any] = {"dialogues": config.dialogues, "workers": config.workers, "seed": config.seed, "judge": target}
     return {
         "target": (negotiator.TRAIN_NEGOTIATOR, fitted),
@@ -105,6 +121,10 @@ def stages(config: DemoConfig, path: Path) -> dict[str, tuple[Job, Any]]:
             FixedTurnConfig(speaker=target, target=target, **{**matched, "dialogues": config.searches}),
         ),
         "minmax": (minmax.MINMAX, hardening),
+        "model": (seq2seq.TRAIN_SEQ2SEQ, model),
+        "lm": (seq2seq.TRAIN_LM, lm),
+        "normal": (search.SEARCH, searching),
+        "mal": (search.SEARCH, replace(searching, targets=MAL, hit="o-sample-min-k1")),
     }
 
 
@@ -125,6 +145,7 @@ def run(config: DemoConfig, path: Path, watcher: Watcher) -> Result:
             "reactive_advantage": searched["advantage"],
             "reactive_forced_advantage": searched["forced_advantage"],
             **{name: results["minmax"].metrics[name] for name in HARDENED},
+            **{f"hits_{name}": results[name].metrics[f"hit_rate.{kind}"] for name, kind in _HITS.items()},
         }
         about = {
             "title": "A trained adversary against the agent it was trained on",
@@ -169,6 +190,7 @@ def _next_commands(config: DemoConfig, path: Path) -> tuple[str, ...]:
         shlex.join(["parley", "play", str(path / "target")]),
         shlex.join(["parley", "play", str(path / "adversary")]),
         shlex.join(["parley", "play", str(path / "minmax")]),
+        shlex.join(["parley", "search", "--model", str(path / "model"), "--lm", str(path / "lm")]),
         "parley minmax --help",
     )
 

@@ -185,7 +185,7 @@ def _run(
         figures = {"test": evaluate(model, test), "validation": evaluate(model, validation)}
         provenance = {
             "role": "supervised",
-            "corpus": corpus.name,
+            "corpus": config.corpus,
             "corpus_key": corpus.folder.name,
             "seed": config.seed,
             "epochs": len(fit.history),

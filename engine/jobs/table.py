@@ -157,7 +157,7 @@ def run(config: TableConfig, path: Path, watcher: Watcher) -> Result:
         }
         metrics = _measured(path)
         table = attack_table(table_lines(metrics, config.published, beside))
-        _write_table(path / TABLE_FILE, table, about)
+        write_table(path / TABLE_FILE, table, about)
         # The report shows them too, wherever the other table is by then.
         folder.write_summary(metrics, about | {BESIDE: {name: estimate.to_json() for name, estimate in beside.items()}})
     return replace(ATTACK_TABLE.result(config, path), table=table)
@@ -205,7 +205,17 @@ def _metrics_beside(config: TableConfig) -> dict[str, Estimate]:
     return {name: Estimate.from_json(parts) for name, parts in summary["metrics"].items()}
 
 
-def _write_table(path: Path, table: TextTable, about: dict[str, str]) -> None:
+def write_table(path: Path, table: TextTable, about: dict[str, str]) -> None:
+    """Writes a table as Markdown.
+
+    Args:
+        path: the file.
+        table: what to write.
+        about: the title, the description and the command that made it.
+
+    Raises:
+        RunError: the disk refuses.
+    """
     heading = about["title"][:1].upper() + about["title"][1:]
     text = f"# {heading}\n\n{about['description']}\n\n{table.to_markdown()}\n```\n{about['command']}\n```\n"
     try:

@@ -19,10 +19,12 @@ from typing import Any
 
 from engine.jobs.campaign import rounds_of
 from engine.jobs.minmax import BEFORE_TRAINING, DROP, FINAL_STAGES, LEGEND, MINMAX
+from engine.jobs.search_table import SEARCH_TABLE
 from engine.jobs.table import ATTACK_TABLE, BESIDE
 from engine.metrics.attack_table import ROWS, AttackLine, TextTable, attack_table, table_lines, with_interval
 from engine.metrics.campaign import ROUND_METRICS, rounds_table
 from engine.metrics.statistics import Estimate
+from engine.report.collect_searches import SEARCHES, search_section, search_tables
 from engine.report.content import Curve, MatchSection, ReportData
 from engine.report.page import write_report
 from engine.store.run_folder import RunFolder
@@ -76,9 +78,10 @@ _FILES = {
     "config.json": "what was asked for",
     "environment.json": "versions, commit, device",
     "events.jsonl": "what happened when",
-    "rows": "every dialogue, as Parquet",
+    "rows": "every dialogue or target, as Parquet",
     "summary.json": "the metrics",
-    "table.md": "the table of attacks, as Markdown",
+    "targets.json": "what was searched for",
+    "table.md": "the table, as Markdown",
 }
 _ATTACK = "attack-"
 _WEIGHTS = ".safetensors"
@@ -134,6 +137,9 @@ def collect_run(run_dir: Path) -> ReportData:
             # The heading of the page already carries the description of its own run.
             if (section := _section(headings[name], run, described=bool(name), large=not _is_table(top)))
         ],
+        searches=[
+            search for name, run in shown.items() if (search := search_section(headings[name], run, described=bool(name)))
+        ],
         curves=[curve for name, run in stages.items() for curve in _curves(headings[name], run)],
         commands=commands,
         files=files,
@@ -156,7 +162,10 @@ def _headings(stages: Mapping[str, RunFolder]) -> dict[str, str]:
     """What each run is called: by its title, or short where the title of the page says the rest."""
     titles = {name: (run.summary() or {}).get("title", name or run.path.resolve().name) for name, run in stages.items()}
     top = stages.get("")
-    return titles | (ROWS if _is_table(top) else FINAL_STAGES if top is not None and top.job == MINMAX.name else {})
+    if top is None:
+        return titles
+    short = {ATTACK_TABLE.name: ROWS, MINMAX.name: FINAL_STAGES, SEARCH_TABLE.name: {name: name for name in stages if name}}
+    return titles | short.get(top.job, {})
 
 
 def _is_table(run: RunFolder | None) -> bool:
@@ -169,6 +178,7 @@ def _attack_tables(stages: Mapping[str, RunFolder], headings: Mapping[str, str])
     lines = []
     for name, run in stages.items():
         metrics = _metrics(run)
+        tables += search_tables(headings[name] if name else "", run)
         if run.job == MINMAX.name:
             found = _campaign_tables(run)
             if not name:
@@ -212,12 +222,12 @@ def _started(run: RunFolder) -> str:
 
 
 def _section(heading: str, run: RunFolder, described: bool, large: bool) -> MatchSection | None:
-    if _is_table(run) or run.job == MINMAX.name:
-        # Its figures stand in a table of their own.
+    if _is_table(run) or run.job in (MINMAX.name, *SEARCHES):
+        # Its figures stand in a place of their own.
         return None
     metrics = _metrics(run)
-    plays = set(DIALOGUES.names) <= set(run.schema.names)
-    rows = run.read_rows().to_pylist() if plays else []
+    table = run.read_rows()
+    rows = table.to_pylist() if set(DIALOGUES.names) <= set(table.schema.names) else []
     if not metrics and not rows:
         return None
     description = (run.summary() or {}).get("description", "") if described else ""

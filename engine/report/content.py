@@ -49,6 +49,43 @@ class MatchSection:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SearchSection:
+    """One trigger search.
+
+    Args:
+        name: a short heading.
+        description: one sentence for a reader who does not know the run.
+        metrics: estimates by metric name; `engine.metrics.search.describe` says what the names mean.
+        rows: its targets, columns of `engine.store.schemas.TRIGGERS`.
+        hit: the type of hit that was searched for.
+        thresholds: what separates usual words from unusual ones, in nats, by name.
+        skipped: sentences that no target could be made of, each with its unknown words.
+        candidates: inputs tried at each visit.
+        alike: equal for searches that differ in `candidates` alone.
+    """
+
+    name: str
+    description: str = ""
+    metrics: Mapping[str, Estimate] = field(default_factory=dict)
+    rows: Sequence[Row] = ()
+    hit: str
+    thresholds: Mapping[str, float] = field(default_factory=dict)
+    skipped: Sequence[tuple[str, str]] = ()
+    candidates: int = 0
+    alike: str = ""
+
+    @property
+    def targets(self) -> list[Row]:
+        """The rows that hold a finished search."""
+        return [row for row in self.rows if row["status"] == OK]
+
+    @property
+    def failures(self) -> list[Row]:
+        """The rows of searches that ended in an error."""
+        return [row for row in self.rows if row["status"] != OK]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Curve:
     """Some series over the same steps of training.
 
@@ -78,6 +115,7 @@ class ReportData:
         lead: one or two sentences under it.
         attack_tables: attacks beside each other, each table with its heading, which may be empty.
         sections: matches and stages, in the order in which they are shown.
+        searches: trigger searches, in the order in which they are shown.
         curves: training curves.
         commands: what to type to get the same figures again.
         files: (path, what it is) of the files beside the report.
@@ -89,6 +127,7 @@ class ReportData:
     lead: str = ""
     attack_tables: Sequence[tuple[str, TextTable]] = ()
     sections: Sequence[MatchSection] = ()
+    searches: Sequence[SearchSection] = ()
     curves: Sequence[Curve] = ()
     commands: Sequence[str] = ()
     files: Sequence[tuple[str, str]] = ()

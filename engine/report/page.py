@@ -17,11 +17,14 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from engine.metrics import search
 from engine.metrics.attack import ATTACK_METRICS, REACTIVE, Points, budget_curves
 from engine.metrics.negotiation import NEITHER
 from engine.metrics.statistics import Estimate, Metric
-from engine.report.content import MatchSection, ReportData
+from engine.report.content import MatchSection, ReportData, SearchSection
 from engine.report.dialogues import Dialogue, extremes
+from engine.report.figure import Figure
+from engine.report.triggers import read_search, search_figures
 from engine.store.documents import write_whole
 from envs.core.errors import RunError
 
@@ -80,15 +83,6 @@ class Headline:
 
 
 @dataclass(frozen=True)
-class Figure:
-    """A drawing with its caption."""
-
-    name: str
-    caption: str
-    svg: Markup
-
-
-@dataclass(frozen=True)
 class Examples:
     """Dialogues of one match."""
 
@@ -99,9 +93,10 @@ class Examples:
 
 @dataclass(frozen=True)
 class Failures:
-    """Dialogues of one match that ended in an error, and the most frequent reasons."""
+    """Dialogues of one match, or targets of one search, that ended in an error, and the most frequent reasons."""
 
     name: str
+    what: str
     failed: int
     total: int
     reasons: list[tuple[str, int]]
@@ -145,7 +140,7 @@ def render(data: ReportData) -> str:
     parts: dict[str, Sequence[Any]] = {
         "headlines": [headline for section in data.sections if section.large and (headline := _headline(section))],
         "attack_tables": data.attack_tables,
-        "tables": metric_tables(data.sections),
+        "tables": metric_tables(_all(data)),
         "budgets": _budgets([section for section in played if section.kinds == {REACTIVE}]),
         "outcomes": [Figure(s.name, _outcome_caption(s), Markup(plots.scatter_svg(s))) for s in played],
         "curves": [
@@ -153,8 +148,10 @@ def render(data: ReportData) -> str:
             for curve in data.curves
             if any(curve.series.values())
         ],
+        "searches": [read_search(section) for section in data.searches if section.targets],
+        "search_figures": search_figures(data.searches),
         "examples": [Examples(section.name, *extremes(section.dialogues)) for section in played],
-        "failures": [_failures(section) for section in data.sections if section.failures],
+        "failures": [_failures(section) for section in _all(data) if section.failures],
     }
     anchors = {
         "attacks": ("attack_tables", "Attacks"),
@@ -163,6 +160,7 @@ def render(data: ReportData) -> str:
         "budget": ("budgets", "Budget"),
         "outcomes": ("outcomes", "Outcomes"),
         "training": ("curves", "Training"),
+        "triggers": ("searches", "Triggers"),
         "dialogues": ("examples", "Dialogues"),
         "failures": ("failures", "Failures"),
     }
@@ -173,9 +171,13 @@ def render(data: ReportData) -> str:
     return environment.get_template("report.html").render(data=data, contents=contents, style=style, **parts)
 
 
-def metric_tables(sections: Sequence[MatchSection]) -> list[MetricTable]:
+def _all(data: ReportData) -> list[MatchSection | SearchSection]:
+    return [*data.sections, *data.searches]
+
+
+def metric_tables(sections: Sequence[MatchSection | SearchSection]) -> list[MetricTable]:
     """One table for each group of sections that have a metric in common, so that comparable figures stand side by side."""
-    groups: list[tuple[set[str], list[MatchSection]]] = []
+    groups: list[tuple[set[str], list[MatchSection | SearchSection]]] = []
     for section in sections:
         if not section.metrics:
             continue
@@ -193,10 +195,10 @@ def metric_tables(sections: Sequence[MatchSection]) -> list[MetricTable]:
     return [_table(members) for members in sorted(ordered, key=lambda members: order[id(members[0])])]
 
 
-def _table(sections: Sequence[MatchSection]) -> MetricTable:
+def _table(sections: Sequence[MatchSection | SearchSection]) -> MetricTable:
     present = dict.fromkeys(name for section in sections for name in section.metrics)
     names = [name for name in ATTACK_METRICS if name in present] + [name for name in present if name not in ATTACK_METRICS]
-    metrics = {name: ATTACK_METRICS.get(name, Metric(name.replace("_", " "), NEITHER, "")) for name in names}
+    metrics = {name: _describe(name) for name in names}
     known = [name for name in names if metrics[name].main]
     rows = {}
     for name, metric in metrics.items():
@@ -209,6 +211,12 @@ def _table(sections: Sequence[MatchSection]) -> MetricTable:
         rows=tuple(rows[name] for name in first),
         more=tuple(rows[name] for name in names if name not in first),
     )
+
+
+def _describe(name: str) -> Metric:
+    if name in search.COST_METRICS or name.startswith(search.HIT_RATE):
+        return search.describe(name)
+    return ATTACK_METRICS.get(name, Metric(name.replace("_", " "), NEITHER, ""))
 
 
 def _cells(metric: Metric, estimates: Sequence[Estimate | None]) -> tuple[Cell | None, ...]:
@@ -307,7 +315,8 @@ def _curve_caption(smoothed: bool, x_label: str, y_label: str) -> str:
     return f"{y_label} per {x_label}" + (", moving average in front of the single values" if smoothed else "")
 
 
-def _failures(section: MatchSection) -> Failures:
+def _failures(section: MatchSection | SearchSection) -> Failures:
     reasons: Mapping[str, int] = Counter(str(row["error"]).splitlines()[0] for row in section.failures)
     frequent = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))[:_MAX_REASONS]
-    return Failures(section.name, len(section.failures), len(section.rows), frequent)
+    what = "dialogues" if isinstance(section, MatchSection) else "targets"
+    return Failures(section.name, what, len(section.failures), len(section.rows), frequent)

@@ -73,6 +73,8 @@ _TOTAL = 10
 _LARGEST_BUBBLE = 900.0
 _LONGEST_LABEL = 36
 _MANY, _MOST_TICKS = 32, 9
+_LINES = ("-", "--")
+"""Lines of series, so that twice as many can be told apart as there are colours."""
 
 
 def scatter_svg(section: MatchSection) -> str:
@@ -85,9 +87,14 @@ def curve_svg(curve: Curve) -> str:
     return _svg((5.4, 3.2), f"{curve.title}, {curve.y_label} per {curve.x_label}", lambda axes: draw_curve(axes, curve))
 
 
-def budget_svg(title: str, x_label: str, series: Mapping[str, Points]) -> str:
+def budget_svg(title: str, x_label: str, series: Mapping[str, Points], y_label: str = "adversary's points ahead") -> str:
     """What attacks gain within a budget, as SVG text (see `draw_budget`)."""
-    return _svg((5.4, 3.2), title, lambda axes: draw_budget(axes, x_label, series))
+    return _svg((5.4, 3.2), title, lambda axes: draw_budget(axes, x_label, series, y_label))
+
+
+def words_svg(title: str, words: Sequence[str], log_probabilities: Sequence[float], threshold: float | None) -> str:
+    """How likely each word of a sentence is, as SVG text (see `draw_words`)."""
+    return _svg((5.4, 3.2), title, lambda axes: draw_words(axes, words, log_probabilities, threshold))
 
 
 def write_picture(data: ReportData, path: Path) -> Path:
@@ -184,31 +191,51 @@ def draw_curve(axes: Axes, curve: Curve) -> None:
         axes.legend()
 
 
-def draw_budget(axes: Axes, x_label: str, series: Mapping[str, Points]) -> None:
+def draw_budget(axes: Axes, x_label: str, series: Mapping[str, Points], y_label: str) -> None:
     """Draws a mean against a budget with its 95 % interval as a band; budgets in the hundreds on a logarithmic axis.
 
     Args:
         axes: where to draw.
         x_label: the budget.
         series: points by name, each in the order of its budgets.
+        y_label: the quantity.
     """
     axes.grid(True, axis="y")
     axes.set_axisbelow(True)
-    for (name, points), colour in zip(series.items(), itertools.cycle(SERIES)):
+    for (name, points), (line, colour) in zip(series.items(), itertools.cycle(itertools.product(_LINES, SERIES))):
         budgets = [budget for budget, _ in points]
         low, value, high = np.array([[each.low, each.value, each.high] for _, each in points]).T
         axes.fill_between(budgets, low, high, color=colour, alpha=0.16, linewidth=0)
-        axes.plot(budgets, value, color=colour, linewidth=1.9, marker="o", markersize=3.6, label=_short(name))
+        axes.plot(budgets, value, color=colour, linestyle=line, linewidth=1.9, marker="o", markersize=3.6, label=_short(name))
     ticks = sorted({budget for points in series.values() for budget, _ in points})
-    if ticks[-1] >= _MANY:
+    if ticks[-1] >= _MANY and ticks[0] > 0:
         axes.set_xscale("log", base=2)
     axes.set_xticks(ticks[:: math.ceil(len(ticks) / _MOST_TICKS)], minor=False)
     axes.xaxis.set_major_formatter(lambda budget, _: f"{budget:,.0f}")
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.set(xlabel=_short(x_label), ylabel="adversary's points ahead")
+    axes.set(xlabel=_short(x_label), ylabel=_short(y_label))
     axes.margins(x=0.04)
     if len(series) > 1:
         axes.legend()
+
+
+def draw_words(axes: Axes, words: Sequence[str], log_probabilities: Sequence[float], threshold: float | None) -> None:
+    """Draws the log-probability of each word of a sentence, and as a dashed line what a usual word has.
+
+    Args:
+        axes: where to draw.
+        words: the sentence.
+        log_probabilities: nats of each.
+        threshold: nats of a usual word; None draws no line.
+    """
+    axes.grid(True, axis="y")
+    axes.set_axisbelow(True)
+    axes.plot(range(len(words)), log_probabilities, color=SERIES[0], linewidth=1.9, marker="o", markersize=3.6)
+    if threshold is not None:
+        axes.axhline(threshold, color=MUTED, linewidth=1.2, linestyle=(0, (4, 3)))
+    axes.set_xticks(range(len(words)), [_short(word) for word in words], rotation=30, ha="right")
+    axes.set(ylabel="log probability in nats")
+    axes.margins(x=0.06)
 
 
 def moving_average(values: np.ndarray, share: float = 0.1) -> np.ndarray:

@@ -48,26 +48,30 @@ def capacity(nodes: Sequence[Mapping[str, Any]], num_cpus: float, num_gpus: floa
     return total
 
 
+Recipe = tuple[Callable[..., Any], Sequence[Any]]
+"""A worker's class and its arguments."""
+
+
 class Seat:
     """What runs inside an actor: one worker, computing with the threads that its reservation allows."""
 
-    def __init__(self, worker_class: Callable[..., Any], worker_args: Sequence[Any], num_threads: int) -> None:
+    def __init__(self, num_threads: int) -> None:
         # The worker is built by the first call, not here: Ray would rebuild an actor that dies in here for ever.
-        self._build = lambda: worker_class(*worker_args)
         self._num_threads = num_threads
         self._worker: Any = None
 
-    def start(self) -> None:
+    def start(self, recipe: Recipe) -> None:
         """Builds the worker unless it is there, raising what that raises."""
         if self._worker is None:
-            self._worker = self._build()
+            worker_class, worker_args = recipe
+            self._worker = worker_class(*worker_args)
             if "torch" in sys.modules:
                 sys.modules["torch"].set_num_threads(self._num_threads)
 
-    def run(self, shard: Shard[Any]) -> Any:
+    def run(self, shard: Shard[Any], recipe: Recipe) -> Any:
         """The worker's result or failure."""
         # A restart that the pool has not heard of yet leaves a seat without its worker.
-        self.start()
+        self.start(recipe)
         return attempt(self._worker, shard)
 
 
@@ -114,7 +118,10 @@ class ActorPool(Generic[ItemT, ResultT]):
             max_task_retries=MAX_DEATHS,
             runtime_env={"env_vars": variables},
         )
-        self._actors = [seat.remote(worker_class, worker_args, num_threads) for _ in range(num_workers)]
+        # Once in the object store, and given with the calls: Ray cannot restart an actor whose own arguments hold references.
+        recipe: Recipe = (worker_class, worker_args)
+        self._recipe = ray.put(recipe)
+        self._actors = [seat.remote(num_threads) for _ in range(num_workers)]
         self._stumbles = [0] * num_workers
         self._deaths: Counter[str] = Counter()
         self._waiting: deque[Shard[ItemT]] = deque()
@@ -161,7 +168,7 @@ class ActorPool(Generic[ItemT, ResultT]):
 
     def _start(self, seat: int) -> None:
         if seat not in self._starting.values():
-            self._starting[self._actors[seat].start.options(max_task_retries=0).remote()] = seat
+            self._starting[self._actors[seat].start.options(max_task_retries=0).remote(self._recipe)] = seat
 
     def _welcome(self, ref: Any) -> None:
         import ray
@@ -195,7 +202,7 @@ class ActorPool(Generic[ItemT, ResultT]):
                 self._give(seat, self._suspects.popleft(), alone=True)
 
     def _give(self, seat: int, shard: Shard[ItemT], alone: bool) -> None:
-        ref = self._actors[seat].run.options(max_task_retries=0).remote(shard)
+        ref = self._actors[seat].run.options(max_task_retries=0).remote(shard, self._recipe)
         self._running[ref] = (seat, shard, alone)
 
     def _collect(self, ref: Any) -> tuple[Shard[ItemT], ResultT | ShardFailure] | None:

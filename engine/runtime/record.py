@@ -31,6 +31,7 @@ def record_shards(
     num_workers: int,
     num_cpus_per_worker: float = 1,
     num_gpus_per_worker: float = 0.0,
+    on_rows: Callable[[Rows], None] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     start_timeout_s: float = 120.0,
 ) -> Progress:
@@ -45,6 +46,7 @@ def record_shards(
         num_workers: as in `run_sharded`, like the rest.
         num_cpus_per_worker: as in `run_sharded`.
         num_gpus_per_worker: as in `run_sharded`.
+        on_rows: told the rows of each shard once they are saved, before `on_progress`; of a failed one, its error rows.
         on_progress: as in `run_sharded`; counts what is left to do.
         start_timeout_s: as in `run_sharded`.
 
@@ -66,6 +68,8 @@ def record_shards(
         strays = {row["item_key"] for row in result} ^ set(shard.keys)
         assert not strays, f"{worker_class} returned other rows than the shard asks for: {sorted(strays)[:5]}"
         run.write_shard(shard.name, result)
+        if on_rows:
+            on_rows(result)
 
     return run_sharded(
         worker_class,

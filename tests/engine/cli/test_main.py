@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from engine.cli import main as entry
-from engine.cli.verbs import VERBS, Verb, below
+from engine.cli.verbs import VERBS, Verb, below, find_verb
 from engine.jobs.catalogue import ENTRIES, find
 from envs.core.errors import ConfigError, RunError
 from tests.engine.cli.conftest import Parley
@@ -72,6 +72,8 @@ LIGHT = (
     "attack reactive --help",
     "attack ra-pa-ta --help",
     "attack table --help",
+    "search --help",
+    "search table --help",
     "play --help",
     "data list",
 )
@@ -91,6 +93,13 @@ def test_a_word_that_begins_several_verbs_wants_one(parley: Parley) -> None:
     assert outcome.status == 2
     assert "negotiator, rl, adversary" in outcome.err
     assert "did you mean 'adversary'" in parley("train adversery").err
+
+
+def test_of_two_verbs_that_fit_the_longer_one_is_meant() -> None:
+    for words, verb in {"search table demo": ("search", "table"), "search demo": ("search",), "search": ("search",)}.items():
+        found = find_verb(words.split())
+        assert found is not None
+        assert found.words == verb
 
 
 def test_errors_keep_their_traceback_for_those_who_ask(parley: Parley, monkeypatch: pytest.MonkeyPatch) -> None:

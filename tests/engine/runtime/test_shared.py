@@ -1,0 +1,38 @@
+"""Arrays that workers share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from engine.runtime.pool import run_sharded
+from engine.runtime.session import Session
+from engine.runtime.sharding import Shard
+from engine.runtime.shared import SharedArrays
+from tests.engine.runtime.workers import shards_of
+
+
+class Reads:
+    """Says what it sees of the arrays."""
+
+    def __init__(self, shared: SharedArrays) -> None:
+        self.first, self.again = shared.get(), shared.get()
+
+    def run(self, shard: Shard[int]) -> dict[str, Any]:
+        weights = self.first["weights"]
+        return {
+            "sum": float(weights.sum()),
+            "writable": bool(weights.flags.writeable),
+            "copied": not np.shares_memory(weights, self.again["weights"]),
+        }
+
+
+@pytest.mark.ray
+def test_workers_read_the_same_pages_and_cannot_write_them(ray_session: Session) -> None:
+    # Ray maps what is larger than this; smaller values travel with the call.
+    shared = SharedArrays.put({"weights": np.ones((1000, 500), dtype=np.float32)})
+    found: list[Any] = []
+    run_sharded(Reads, (shared,), shards_of(4, 1), num_workers=2, on_result=lambda _, result: found.append(result))
+    assert found == [{"sum": 5e5, "writable": False, "copied": False}] * 4
