@@ -21,7 +21,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_benchmarks_are_found() -> None:
-    assert {"selfplay", "supervised", "rllib_overhead", "whitebox"} <= set(NAMES)
+    assert {"selfplay", "supervised", "rllib_overhead", "whitebox", "trigger"} <= set(NAMES)
 
 
 @pytest.mark.slow

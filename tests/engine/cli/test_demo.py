@@ -21,6 +21,7 @@ SMALL += [word for name, value in vars(TINY).items() for word in ("--set", f"fit
 SMALL += ["--set", "fit.max_epochs=1", "--set", "reinforce.dialogues=128"]
 SMALL += ["--set", "reinforce.dialogues_per_update=4", "--set", "reinforce.max_turns=4"]
 SMALL += ["--set", "defence.dialogues=8", "--set", "defence.dialogues_per_update=4", "--set", "defence.max_turns=4"]
+SMALL += ["--triggers", "2", "--set", "model.max_epochs=1", "--set", "model.decay_epochs=0"]
 
 
 @pytest.fixture
@@ -49,8 +50,13 @@ def test_the_whole_story(parley: Parley) -> None:
     campaign = RunFolder.load(path / "minmax").summary()
     assert campaign is not None
     hardened = {name: campaign["metrics"][name] for name in ("exploitability_before", "exploitability", "exploitability_drop")}
+    found = {}
+    for stage, kind in (("normal", "o-greedy"), ("mal", "o-sample-avg-k1")):
+        triggers = RunFolder.load(path / stage).summary()
+        assert triggers is not None
+        found[f"hits_{stage}"] = triggers["metrics"][f"hit_rate.{kind}"]
     others = {name: parts for name, parts in printed["metrics"].items() if name != GAIN}
-    assert others == attack["metrics"] | searched | hardened
+    assert others == attack["metrics"] | searched | hardened | found
     assert outcome.status == int(printed["metrics"]["advantage"]["low"] <= 0)
     assert ("failed: the adversary has no certain advantage" in outcome.err) == bool(outcome.status)
     assert "target against itself" in outcome.err

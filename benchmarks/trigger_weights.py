@@ -1,0 +1,75 @@
+"""The networks that trigger search is measured on: checkpoints', or drawn ones of published size.
+
+Weights as drawn for training would not do: whatever the input, such networks say the same, so that all candidates cost alike
+and no bound could tell them apart. Drawn `GAIN` times as large, states saturate and a word of the input moves the loss by
+hundredths of a nat, as in a trained model. What remains different: words are about as likely as by chance, so that the words
+of the subset hold little of the softmax and the planes nearly all. A checkpoint is the better measure.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from envs.pairs.vocabulary import SPECIALS, PairVocabulary
+from policies.seq2seq.checkpoints import LANGUAGE_MODEL, SEQ2SEQ, load_language_model, load_seq2seq, threshold
+from policies.seq2seq.model import LanguageModel, Seq2Seq
+from policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
+
+SEED = 1
+GAIN = 3.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawn:
+    """Sizes of drawn networks."""
+
+    words: int
+    """V, the specials included."""
+    embed: int
+    """Width of the embeddings."""
+    hidden: int
+    """Width of the states."""
+
+
+PUBLISHED = Drawn(words=30_000, embed=300, hidden=600)
+SMALL = Drawn(words=4000, embed=64, hidden=128)
+
+
+@dataclass(frozen=True)
+class Networks:
+    """What is searched."""
+
+    model: Seq2Seq
+    lm: LanguageModel
+    t_out: float
+    """Log probability above which a word of the target is satisfied."""
+    t_in: float
+    """Mean log probability above which an input is."""
+
+
+def networks(sizes: Drawn, checkpoint: Path | None, lm: Path | None) -> Networks:
+    """Checkpoints' networks, or drawn ones, whose thresholds are some way above chance.
+
+    Args:
+        sizes: of those drawn.
+        checkpoint: run of a model, if one is named.
+        lm: run of a language model over the same words; named with it.
+    """
+    if checkpoint is not None and lm is not None:
+        t_out, t_in = threshold(checkpoint, SEQ2SEQ), threshold(lm, LANGUAGE_MODEL)
+        return Networks(load_seq2seq(checkpoint), load_language_model(lm), t_out, t_in)
+    vocabulary = PairVocabulary((*SPECIALS, *(f"w{rank}" for rank in range(sizes.words - len(SPECIALS)))))
+    model = Seq2Seq(vocabulary, Seq2SeqSizes(embed=sizes.embed, hidden=sizes.hidden))
+    judge = LanguageModel(vocabulary, LanguageModelSizes(embed=sizes.embed, hidden=sizes.hidden))
+    generator = torch.Generator().manual_seed(SEED)
+    for network in (model, judge):
+        network.initialise(generator)
+        for parameter in network.parameters():
+            parameter.data.mul_(GAIN)
+    # Some words of a reply reach this, and never all of them: a search that is satisfied has nothing left to do.
+    likely = 1.5 - math.log(sizes.words)
+    return Networks(model.eval(), judge.eval(), likely, likely)
