@@ -125,11 +125,13 @@ class SearchWorker:
 
     def _relax(self, targets: Sequence[Target]) -> dict[str, list[Found]]:
         """Continuous inputs: one restart of all targets after the other, those left out that are hits already."""
+        from engine.search.objective import RELEASED_WEIGHT
         from engine.search.relaxation import relax
 
         config, thresholds = self.config, self.models.thresholds
-        # The greedy objective that it has of its own keeps a little of satisfied words, without which it would stand still.
-        objective = None if self.wanted.statistic == "greedy" else self.wanted.objective(thresholds)
+        # Satisfied words keep a little, as in the greedy objective that it has of its own: without it they would be let go.
+        sampled = self.wanted.statistic != "greedy"
+        objective = self.wanted.objective(thresholds, satisfied_weight=RELEASED_WEIGHT) if sampled else None
         steps = config.relaxation.rounds * config.relaxation.steps
         found: dict[str, list[Found]] = {target.key: [] for target in targets}
         left = list(targets)
