@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from policies.seq2seq.model import LanguageModel, Seq2Seq
 
 STATE = "training.safetensors"
+CHARACTERS = "ptb_characters"
+"""The corpus whose models are searched by brute force."""
 LOWER = "lower: better"
 LEGEND = {
     "test_nll": Metric("test loss per word", LOWER, "nats per word, </s> counted; minus it: the threshold of hits", main=True),
@@ -96,7 +98,7 @@ def demo() -> TrainSeq2SeqConfig:
 def characters() -> TrainSeq2SeqConfig:
     """The model whose every input parley search enumerate tries: words spelled out (He & Glass 2018, appendix B)."""
     sizes = Seq2SeqSizes(embed=200, hidden=200, max_source=6)
-    return TrainSeq2SeqConfig(corpus="ptb_characters", sizes=sizes, fit=settings.fast())
+    return TrainSeq2SeqConfig(corpus=CHARACTERS, sizes=sizes, fit=settings.fast())
 
 
 def small_lm() -> TrainLMConfig:
@@ -216,6 +218,8 @@ def _corpus_flags(config: PairTrainingConfig) -> list[str]:
 
 
 def _after_seq2seq(config: TrainSeq2SeqConfig, path: Path) -> tuple[str, ...]:
+    if config.corpus == CHARACTERS:
+        return (shlex.join(["parley", "search", "enumerate", "--model", str(path)]),)
     return (
         shlex.join(["parley", "train", "lm", *_corpus_flags(config)]),
         shlex.join(["parley", "search", "quick", "--model", str(path)]),
