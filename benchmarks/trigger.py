@@ -38,7 +38,7 @@ from engine.search.lstm_planes import Planes
 from engine.search.lstm_scorer import LstmScorer
 from engine.search.lstm_seq2seq import Replies, Seq2SeqReader
 from engine.search.objective import Kind, Objective
-from engine.search.scorer import LEAST_GAIN, Incumbent, Swaps
+from engine.search.scorer import Incumbent, Swaps, to_beat
 from envs.core.seeds import stream
 from envs.pairs.vocabulary import EOS_ID, SPECIALS
 
@@ -116,7 +116,7 @@ class Search:
         positions_B = torch.full((len(self.incumbents),), position)
         slopes_BV = self.scorer.slopes(self.incumbents, positions_B).masked_fill_(~self.scorer.searchable_V, torch.inf)
         lists_BG = (-slopes_BV).topk(CANDIDATES).indices
-        beat_B = torch.tensor([incumbent.loss for incumbent in self.incumbents]) - LEAST_GAIN
+        beat_B = torch.tensor([to_beat(incumbent.loss) for incumbent in self.incumbents])
         swaps = Swaps(positions_B[:, None].expand(-1, CANDIDATES).contiguous(), lists_BG)
         choice_B, _ = self.scorer.best_swap(self.incumbents, swaps, beat_B)
         better = torch.nonzero(choice_B >= 0)[:, 0].tolist()
@@ -135,7 +135,7 @@ def compare(plain: PlainTrigger, incumbent: Incumbent, position: int, list_G: Te
     with found.reference.running():
         step = plain.step(incumbent.target, incumbent.words, position, CANDIDATES)
         loss = float(step.loss_G.min())
-        word = step.word if loss < incumbent.loss - LEAST_GAIN else None
+        word = step.word if loss < to_beat(incumbent.loss) else None
     found.reference_visits += 1
     found.same_lists += set(step.list_G.tolist()) == set(list_G.tolist())
     ours = int(list_G[choice]) if choice >= 0 else None

@@ -59,7 +59,7 @@ class Beam(Method[BeamState]):
         ranked = {words: incumbent.loss for words, incumbent in standing.items()}
         for words, loss in zip(map(tuple, words_RN.tolist()), loss_R.tolist(), strict=True):
             # The handicap keeps the beam from going round in circles within rounding.
-            ranked.setdefault(words, loss + LEAST_GAIN)
+            ranked.setdefault(words, loss + LEAST_GAIN * max(1.0, loss))
         best = sorted(ranked, key=ranked.__getitem__)[: self.settings.beams]
         staying = [standing[words] for words in best if words in standing]
         return staying, [words_RN.new_tensor(words) for words in best if words not in standing]

@@ -7,7 +7,7 @@
             x_t <- argmin over j in G of L(x_<t, j, x_>t; y), if that lowers L                      equation 7
         stop if the sweep lowered nothing
 
-- The list may hold the word that stands there, as in the paper; it is no improvement on itself (`LEAST_GAIN`).
+- The list may hold the word that stands there, as in the paper; it is no improvement on itself (`to_beat`).
 - A search stops at N visits in a row that move nothing. Its input, and so its lists, stayed the same all the while: the sweep
   that the paper would let run on to find no improvement would try these lists again.
 - A measured input keeps its gradients, so that a visit after one that moved nothing costs no gradient.
@@ -29,7 +29,7 @@ from torch import Tensor
 
 from engine.search.batch import State, Task
 from engine.search.method import Method
-from engine.search.scorer import LEAST_GAIN, Incumbent, Swaps
+from engine.search.scorer import Incumbent, Swaps, to_beat
 
 
 @dataclass(eq=False)
@@ -94,7 +94,7 @@ class GibbsEnum(Method[GibbsState]):
     def _to_beat(self, state: GibbsState) -> float:
         if self.settings.first_visit_unconditional and state.visits == 0:
             return torch.inf
-        return state.best.loss - LEAST_GAIN
+        return to_beat(state.best.loss)
 
     def _stop_as_one(self, group: _Group) -> None:
         """Ends a group after a sweep that has not lowered its mean loss; the first sweep has nothing to compare with."""

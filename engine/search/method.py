@@ -18,7 +18,7 @@ from torch import Tensor
 
 from engine.search.batch import StateT, Task
 from engine.search.hits import Reading
-from engine.search.scorer import LEAST_GAIN, Incumbent, Scorer
+from engine.search.scorer import Incumbent, Scorer, to_beat
 from engine.search.settings import SearchSettings
 from envs.core.errors import CheckpointError
 from envs.core.seeds import derive_seed, stream
@@ -113,7 +113,7 @@ class Method(ABC, Generic[StateT]):
         for state, words_RN in zip(states, inputs, strict=True):
             loss_R = self.scorer.losses([state.task.target] * len(words_RN), words_RN)
             best = int(loss_R.argmin())
-            found.append(words_RN[best] if float(loss_R[best]) < state.best.loss - LEAST_GAIN else None)
+            found.append(words_RN[best] if float(loss_R[best]) < to_beat(state.best.loss) else None)
         moving = [(state, words_N) for state, words_N in zip(states, found, strict=True) if words_N is not None]
         measured = self.measure([state.task for state, _ in moving], [words_N for _, words_N in moving])
         for (state, _), incumbent in zip(moving, measured, strict=True):

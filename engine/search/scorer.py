@@ -23,7 +23,7 @@ from engine.search.objective import Objective
 from envs.core.errors import CheckpointError
 
 LEAST_GAIN = 1e-6
-"""A swap must lower the loss by more than this: the word that is there already comes back within rounding of itself."""
+"""What a swap must gain, in nats, and as a share of losses above 1: the word that is there returns within rounding of itself."""
 
 
 class Victim(Protocol):
@@ -261,3 +261,8 @@ def stack_targets(targets: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     ids_BT = torch.stack([torch.cat([target, target[:1].expand(length - len(target))]) for target in targets])
     lengths_B = torch.tensor([len(target) for target in targets], device=ids_BT.device)
     return ids_BT, torch.arange(length, device=ids_BT.device) < lengths_B[:, None]
+
+
+def to_beat(loss: float) -> float:
+    """What a swap must undercut to be better than a loss by more than rounding."""
+    return loss - LEAST_GAIN * max(1.0, loss)

@@ -8,7 +8,7 @@ import torch
 from engine.search.batch import run_searches
 from engine.search.hotflip import HotFlip
 from engine.search.objective import Objective
-from engine.search.scorer import LEAST_GAIN
+from engine.search.scorer import to_beat
 from engine.search.settings import SearchSettings
 from tests.engine.search.made_up import LENGTH, SEARCHABLE, TARGET, never, scorer, tasks
 
@@ -44,7 +44,7 @@ def test_a_visit_moves_to_the_best_of_the_nested_flips(flips: int) -> None:
             tried = torch.tensor(nested_flips(before.words.tolist(), flips))
             losses = scorer(LIKELIHOOD).losses([TARGET] * len(tried), tried)
             method.step([state])
-            if losses.min() < before.loss - LEAST_GAIN:
+            if losses.min() < to_beat(before.loss):
                 assert state.best.words.tolist() == tried[losses.argmin()].tolist()
                 moved += 1
             else:
