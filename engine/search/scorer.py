@@ -23,7 +23,7 @@ from engine.search.objective import Objective
 from envs.core.errors import CheckpointError
 
 LEAST_GAIN = 1e-6
-"""What a swap must gain, in nats, and as a share of losses above 1: the word that is there returns within rounding of itself."""
+"""A swap's least gain in nats, and its share of losses above 1: the word that is there returns within rounding of its loss."""
 
 
 class Victim(Protocol):
