@@ -37,6 +37,8 @@ from policies.seq2seq.model import LanguageModel, Seq2Seq
 
 INPUTS = 8
 """Inputs read together, always as many."""
+TRIED = 32
+"""The same of inputs that are only to be scored."""
 GROUP = 32
 """Incumbents whose candidates a GPU takes together."""
 
@@ -111,15 +113,15 @@ class LstmScorer:
     def losses(self, targets: Sequence[Tensor], words_RN: Tensor) -> Tensor:
         """The loss of each input (R,)."""
         loss_R = torch.empty(len(words_RN), device=self._device)
-        for rows in _alike(targets, INPUTS):
+        for rows in _alike(targets, TRIED):
             said_BT, words_BN = torch.stack([targets[row] for row in rows]), words_RN[rows]
-            states_BTH = self._read(said_BT, words_BN).decoded_BTH[: len(rows)]
+            states_BTH = self._replies.decoded(_filled(said_BT, TRIED), _filled(words_BN, TRIED))[: len(rows)]
             nats = self._replies.output.exact(states_BTH.flatten(0, 1), said_BT.flatten())
             nll_BT, likeliest_BT = (part.view_as(said_BT) for part in nats)
             input_nll_B = None
             if self.objective.lm_weight > 0:
                 assert self._inputs is not None
-                input_nll_B = self._inputs.mean_nll(_filled(words_BN))[: len(rows)]
+                input_nll_B = self._inputs.mean_nll(_filled(words_BN, TRIED))[: len(rows)]
             loss_R[rows] = self.objective.loss(nll_BT, likeliest_BT, torch.ones_like(likeliest_BT), input_nll_B)
         return loss_R
 
@@ -236,9 +238,9 @@ def _alike(targets: Sequence[Tensor], most: int) -> list[list[int]]:
     return [rows[start : start + most] for rows in by_length.values() for start in range(0, len(rows), most)]
 
 
-def _filled(rows_BX: Tensor) -> Tensor:
+def _filled(rows_BX: Tensor, num: int = INPUTS) -> Tensor:
     """As many rows as are read together, the first one repeated."""
-    return torch.cat([rows_BX, rows_BX[:1].expand(INPUTS - len(rows_BX), -1)])
+    return torch.cat([rows_BX, rows_BX[:1].expand(num - len(rows_BX), -1)])
 
 
 def _in_blocks(gradient_BE: Tensor, embedding_VE: Tensor) -> Tensor:
