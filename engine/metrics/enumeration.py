@@ -65,7 +65,7 @@ LEGEND = {
     OUTSIDE: Metric("replies that are no word", "", "share of the replies to all inputs", "share", True),
     INPUTS: Metric("inputs", "", "all there are", "count"),
     "inputs_per_s": Metric("inputs per second", "higher: better", "of one worker, its start included"),
-    "test_ppl": Metric("test perplexity", "lower: better", "of the model, per character"),
+    "test_ppl": Metric("test perplexity", "lower: better", "of the model, per word or character that it predicts"),
 }
 
 
