@@ -185,12 +185,12 @@ class Fit(Generic[BatchT]):
     def _step(self, batch: BatchT) -> float:
         """One update; the sum of the targets' losses before it, in nats."""
         with autocast(batch.targets_BT.device, self.config.precision):
-            nll = self._loss(self.model.target_states(batch), batch.targets_BT[batch.real_BT])
+            loss = self.model.loss(batch, self._loss)
         self._optimiser.zero_grad(set_to_none=True)
-        (nll / self._targets_per_batch).backward()
+        (loss.total / self._targets_per_batch).backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip)
         self._optimiser.step()
-        return float(nll.detach())
+        return float(loss.nll.detach())
 
     def _save(self) -> None:
         counters = {

@@ -26,6 +26,7 @@ from envs.pairs.vocabulary import PairVocabulary
 from policies.lstm import LSTM, recur
 from policies.seq2seq.attention import recur_attending
 from policies.seq2seq.batches import Batch, Exchanges, Sentences
+from policies.seq2seq.loss import OutputLoss
 from policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
 
 EMBEDDING_RANGE = 0.1
@@ -54,6 +55,15 @@ class Memory(NamedTuple):
     """The encoder state after each source's last word."""
 
 
+class Loss(NamedTuple):
+    """What one step of training brings down."""
+
+    total: Tensor
+    """A scalar in nats, summed over the batch; its gradient can be asked for once."""
+    nll: Tensor
+    """The part of it that is the targets' negative log-likelihoods."""
+
+
 class Predictor(nn.Module, Generic[BatchT]):
     """A model that predicts words from states: what fitting and measuring need of it."""
 
@@ -69,6 +79,16 @@ class Predictor(nn.Module, Generic[BatchT]):
     def target_states(self, batch: BatchT) -> Tensor:
         """What `output` reads to predict the batch's real targets (M, H), in the order of the rows."""
         raise NotImplementedError
+
+    def loss(self, batch: BatchT, output_loss: OutputLoss) -> Loss:
+        """What training brings down on a batch.
+
+        Args:
+            batch: examples.
+            output_loss: the loss of this model's output layer.
+        """
+        nll = output_loss(self.target_states(batch), batch.targets_BT[batch.real_BT])
+        return Loss(nll, nll)
 
 
 class Seq2Seq(Predictor[Exchanges]):

@@ -1,0 +1,61 @@
+"""The strategies by name, in the order of the paper's tables.
+
+Each is a function `build(settings, resources) -> Strategy` beside its strategy: `settings` are the user's, `resources` what
+strategies share (`resources.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engine.perturb.resources import Resources
+from engine.perturb.settings import PerturbSettings
+from engine.perturb.strategy import Strategy
+from envs.core.registry import Registry
+
+strategies = Registry("perturbation strategy", "parley.strategies")
+for _name, _summary, _target in (
+    ("random-swap", "neighbouring words change places", "swap:build"),
+    ("stopword-dropout", "stop words are left out", "stopwords:build"),
+    ("data-paraphrase", "phrases by paraphrases of a table", "paraphrase:build"),
+    ("generative-paraphrase", "utterances by paraphrases of a pointer-generator network", "generative:build"),
+    ("grammar-errors", "errors that learners make", "grammar:build"),
+    ("add-negation", "the first verb that can be is negated", "negation:build"),
+    ("antonym", "one word by its opposite", "antonym:build"),
+    ("random-inputs", "every word by a random one", "entities:build_random"),
+    ("random-inputs-kept-entities", "every word but entities by a random one", "entities:build_kept"),
+    ("confusing-entity", "entities by others of their category", "entities:build_confusing"),
+):
+    strategies.register(_name, _summary, f"engine.perturb.{_target}")
+
+SHOULD_NOT_CHANGE = ("random-swap", "stopword-dropout", "data-paraphrase", "generative-paraphrase", "grammar-errors")
+SHOULD_CHANGE = ("add-negation", "antonym")
+ENTITY = ("random-inputs", "random-inputs-kept-entities", "confusing-entity")
+"""For dialogues about entities of a knowledge base."""
+GROUPS = {
+    "all": (*SHOULD_NOT_CHANGE, *SHOULD_CHANGE),
+    "should-not-change": SHOULD_NOT_CHANGE,
+    "should-change": SHOULD_CHANGE,
+    "entity": ENTITY,
+}
+"""What may be said in the place of several names."""
+
+
+def names(chosen: str) -> tuple[str, ...]:
+    """The strategies that a list names.
+
+    Args:
+        chosen: names and groups separated by commas.
+    """
+    found = (each for part in chosen.split(",") for each in GROUPS.get(part.strip(), (part.strip(),)))
+    return tuple(dict.fromkeys(found))
+
+
+def build(chosen: Sequence[str], settings: PerturbSettings, resources: Resources) -> list[Strategy]:
+    """The strategies of those names.
+
+    Raises:
+        ConfigError: no such strategy, with the nearest name.
+        DataError: what one of them leans on is not there.
+    """
+    return [strategies.get(name)(settings, resources) for name in chosen]

@@ -1,0 +1,50 @@
+"""What strategies ask of a lexicon: tags, inflections, opposites, stop words, paraphrases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+
+class Lexicon(Protocol):
+    """Knowledge of English; every answer is a pure function of the question."""
+
+    def tag(self, words: Sequence[str]) -> list[str]:
+        """Penn Treebank tags of the words of an utterance."""
+
+    def antonyms(self, word: str, part_of_speech: str | None) -> tuple[str, ...]:
+        """Opposites of a word, in a fixed order, without repetition.
+
+        Args:
+            word: lower case.
+            part_of_speech: "v", "n", "a" or "r"; None for any.
+        """
+
+    def synonyms(self, word: str, part_of_speech: str | None) -> tuple[str, ...]:
+        """Words of the same sense, as `antonyms`; the word itself is not among them."""
+
+    def inflect(self, word: str, tag: str) -> str | None:
+        """The form of a word's base that has a Penn Treebank tag, such as ("installed", "VB") -> "install"; None if unknown."""
+
+    @property
+    def stopwords(self) -> frozenset[str]:
+        """Stop words, lower case, contractions as the project's tokeniser cuts them ("n't", "'s")."""
+
+    @property
+    def paraphrases(self) -> Mapping[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+        """Phrases (words) and their paraphrases, lower case."""
+
+
+def open_lexicon(name: str) -> Lexicon:
+    """The lexicon of a name of `PerturbSettings.lexicon`.
+
+    Raises:
+        DataError: its data are not there; says how to get them.
+    """
+    if name == "built-in":
+        from engine.perturb.built_in import BuiltInLexicon
+
+        return BuiltInLexicon()
+    from engine.perturb.nltk_lexicon import NltkLexicon
+
+    return NltkLexicon()

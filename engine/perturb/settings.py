@@ -1,0 +1,45 @@
+"""Settings of the perturbation strategies. Torch-free and NLTK-free, so that help starts fast."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from envs.core.config import check
+
+Rule = Literal["paper", "released"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PerturbSettings:
+    """How contexts are perturbed; the defaults are the paper's."""
+
+    rule: Rule = "paper"
+    """Where the paper and its released code disagree: whose rule."""
+    lexicon: Literal["nltk", "built-in"] = "nltk"
+    """Tagger, WordNet, stop words and paraphrase pairs: NLTK's data, or a small lexicon written for this project."""
+    max_dropped: int = 8
+    """Stopword dropout: most words dropped in a turn (paper)."""
+    swap_every: int = 4
+    """Random swap: one swap per so many words of an utterance (paper)."""
+    paraphrase_rate: float = 1.0
+    """Data-level paraphrase: share of matching phrases that are replaced."""
+    grammar_rate: float = 1.0
+    """Grammar errors: share of words with a known error that get one."""
+    paraphrases: Path | None = None
+    """Data-level paraphrase: a PPDB file, or pairs of phrases separated by a tab; the lexicon's own pairs when not given."""
+    corrections: Path | None = None
+    """Grammar errors: a folder with JFLEG's files, or a file of wrong<TAB>right sentences; the data root's when not given."""
+    paraphraser: Path | None = None
+    """Generative paraphrase: the run or checkpoint of `parley train paraphraser`."""
+    entities: Path | None = None
+    """Entity strategies: a file of entity<TAB>category lines."""
+    partner_entities: Path | None = None
+    """Confusing entity: entities of the other side's knowledge base, one a line; all of `entities` when not given."""
+
+    def __post_init__(self) -> None:
+        check(self, "max_dropped", self.max_dropped >= 1, "at least 1")
+        check(self, "swap_every", self.swap_every >= 1, "at least 1")
+        check(self, "paraphrase_rate", 0 < self.paraphrase_rate <= 1, "above 0, at most 1")
+        check(self, "grammar_rate", 0 < self.grammar_rate <= 1, "above 0, at most 1")

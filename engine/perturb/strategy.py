@@ -1,0 +1,82 @@
+"""What a perturbation strategy is.
+
+Source: Niu & Bansal 2018 (arXiv 1809.02079), "Adversarial Over-Sensitivity and Over-Stability Strategies for Dialogue
+Models", section 3. A Should-Not-Change strategy edits a context so that a good model answers as before; a Should-Change
+strategy so that it must not. Only the context is edited, never the reply; utterance and turn boundaries keep their places.
+
+A strategy takes many contexts at once, because some are models that decode in batches; what it makes of one depends on that
+context and its seed alone. Those that look at one utterance at a time inherit from `OnUtterances`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Protocol
+
+import numpy as np
+
+from envs.core.seeds import stream
+from envs.pairs.turns import Turn, Turns, Utterance
+
+
+class Expectation(StrEnum):
+    """What a good model does with a perturbed context."""
+
+    SHOULD_NOT_CHANGE = "should-not-change"
+    """Answers as before; answering otherwise is over-sensitivity."""
+    SHOULD_CHANGE = "should-change"
+    """Answers otherwise; answering as before is over-stability."""
+
+
+class Strategy(Protocol):
+    """A perturbation; a user's own needs these three members."""
+
+    @property
+    def name(self) -> str:
+        """The registered name, such as "random-swap"."""
+
+    @property
+    def expectation(self) -> Expectation:
+        """What a good model does."""
+
+    def perturb(self, contexts: Sequence[Turns], seeds: Sequence[int]) -> list[Turns]:
+        """The perturbed contexts.
+
+        Args:
+            contexts: turns, oldest first.
+            seeds: one for each context, at least 0; equal seeds draw alike.
+
+        Returns:
+            As many turns of as many utterances each; a context in which nothing can be done comes back as it was.
+        """
+
+
+class OnTurns:
+    """A strategy that looks at one turn at a time: override `turn`."""
+
+    name: str
+    expectation: Expectation
+
+    def perturb(self, contexts: Sequence[Turns], seeds: Sequence[int]) -> list[Turns]:
+        """The perturbed contexts, see `Strategy`."""
+        return [self._context(turns, stream(seed, self.name)) for turns, seed in zip(contexts, seeds, strict=True)]
+
+    def _context(self, turns: Turns, rng: np.random.Generator) -> Turns:
+        return tuple(self.turn(turn, rng) for turn in turns)
+
+    def turn(self, turn: Turn, rng: np.random.Generator) -> Turn:
+        """The perturbed turn, with as many utterances."""
+        raise NotImplementedError
+
+
+class OnUtterances(OnTurns):
+    """A strategy that looks at one utterance at a time: override `utterance`."""
+
+    def turn(self, turn: Turn, rng: np.random.Generator) -> Turn:
+        """Its utterances one by one; empty ones stay."""
+        return tuple(self.utterance(words, rng) if words else words for words in turn)
+
+    def utterance(self, words: Utterance, rng: np.random.Generator) -> Utterance:
+        """The perturbed utterance; `words` holds at least one word."""
+        raise NotImplementedError

@@ -1,0 +1,94 @@
+"""Dialogue as turns: what perturbations change and response models read.
+
+An utterance is a tuple of words, a turn the utterances that one person says in a row, and a dialogue's context its last turns,
+the oldest first. As a line of text, utterances of a turn are separated by `<eou>` and turns by `<eot>`; the published forms
+`__eou__` and `__eot__`, which end utterances and turns there, are read as well.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from envs.pairs.tokens import tokenise
+from envs.pairs.vocabulary import EOU
+
+EOT = "<eot>"
+"""Separates turns; an ordinary word of the vocabularies of models that read several."""
+
+Utterance = tuple[str, ...]
+Turn = tuple[Utterance, ...]
+Turns = tuple[Turn, ...]
+
+_UTTERANCE_END = re.compile(r"<eou>|__eou__")
+_TURN_END = re.compile(r"<eot>|__eot__")
+
+
+@dataclass(frozen=True)
+class Example:
+    """One thing said in a recorded dialogue, and what came before it.
+
+    Args:
+        key: unique in its corpus, such as "test-000123"; sorts in the order of the corpus.
+        context: the turns before, oldest first; at least one.
+        reply: the turn that followed.
+    """
+
+    key: str
+    context: Turns
+    reply: Turn
+
+
+def parse_turns(line: str) -> Turns:
+    """Reads a line of text.
+
+    Args:
+        line: turns and utterances with their marks; marks at the very end of a turn or of the line end what is before them.
+
+    Returns:
+        The turns; an utterance or a turn without a word stays, as an empty one, so that boundaries keep their places.
+    """
+    turns = [_UTTERANCE_END.split(turn) for turn in _without_end(_TURN_END.split(line))]
+    return tuple(tuple(tuple(tokenise(utterance)) for utterance in _without_end(turn)) for turn in turns)
+
+
+def turn_words(turn: Turn) -> list[str]:
+    """The words of a turn, `<eou>` between its utterances."""
+    words: list[str] = []
+    for number, utterance in enumerate(turn):
+        if number:
+            words.append(EOU)
+        words.extend(utterance)
+    return words
+
+
+def context_words(turns: Sequence[Turn]) -> list[str]:
+    """The words of several turns, `<eot>` between them."""
+    words: list[str] = []
+    for number, turn in enumerate(turns):
+        if number:
+            words.append(EOT)
+        words.extend(turn_words(turn))
+    return words
+
+
+def turn_of(words: Sequence[str]) -> Turn:
+    """The turn that `turn_words` wrote."""
+    utterances: list[list[str]] = [[]]
+    for word in words:
+        if word == EOU:
+            utterances.append([])
+        else:
+            utterances[-1].append(word)
+    return tuple(map(tuple, utterances))
+
+
+def format_turns(turns: Turns) -> str:
+    """The line of text that `parse_turns` reads back, words joined by blanks."""
+    return " ".join(context_words(turns))
+
+
+def _without_end(pieces: list[str]) -> list[str]:
+    """Published lines end every piece with its mark, so that nothing stands behind the last one."""
+    return pieces[:-1] if len(pieces) > 1 and not pieces[-1].strip() else pieces

@@ -1,0 +1,52 @@
+"""What answers: any model of replies to contexts of several turns, asked in words.
+
+Evaluation under perturbations and adversarial training know models by this protocol alone. Parley's own are
+`policies/seq2seq/responder.py` and `policies/vhred/responder.py`; a user's own is named as `path/file.py:Name` and needs
+`respond` only, if it is to be evaluated and not trained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from envs.pairs.turns import Turn, Turns
+
+if TYPE_CHECKING:
+    from policies.seq2seq.batches import Examples
+    from policies.seq2seq.model import Predictor
+
+
+class Responder(Protocol):
+    """A model that answers."""
+
+    def respond(self, contexts: Sequence[Turns], *, beam: int = 1) -> list[Turn]:
+        """Replies; what is said to one context does not depend on the others.
+
+        Args:
+            contexts: turns, oldest first; a model reads as many of the newest as it was made for.
+            beam: hypotheses kept; 1 is greedy.
+        """
+
+
+class TrainableResponder(Responder, Protocol):
+    """A model of Parley's own, that can also be embedded with and trained."""
+
+    model: Predictor[Any]
+    """The network, in evaluation mode unless it is being fitted."""
+
+    @property
+    def turns(self) -> int:
+        """Turns of context that it reads."""
+
+    def vectors(self, words: Sequence[str]) -> np.ndarray:
+        """The model's own embeddings of words (n, E) float32; words that it does not know have no row."""
+
+    def examples(self, contexts: Sequence[Turns], replies: Sequence[Turn]) -> Examples[Any]:
+        """What `Fit` and `evaluate` work on: replies to be predicted from contexts, in the given order."""
+
+    def save(self, folder: Path, provenance: dict[str, Any]) -> None:
+        """Stores the model as a checkpoint of its kind."""
