@@ -204,17 +204,20 @@ def dotted_keys(kind: type, prefix: str = "") -> list[str]:
 
 
 def _simple_fields(kind: type) -> Iterator[tuple[str, Any]]:
-    hints = get_type_hints(kind)
-    for field in dataclasses.fields(kind):
-        if not dataclasses.is_dataclass(hints[field.name]):
-            yield field.name, hints[field.name]
+    return ((name, hint) for name, hint in _fields(kind) if not dataclasses.is_dataclass(hint))
 
 
-def _sections(kind: type) -> Iterator[tuple[str, type]]:
+def _sections(kind: type) -> Iterator[tuple[str, Any]]:
+    return ((name, hint) for name, hint in _fields(kind) if dataclasses.is_dataclass(hint))
+
+
+def _fields(kind: type) -> Iterator[tuple[str, Any]]:
+    """Names and types, those of the configuration itself before those that it shares with others."""
     hints = get_type_hints(kind)
-    for field in dataclasses.fields(kind):
-        if dataclasses.is_dataclass(hints[field.name]):
-            yield field.name, hints[field.name]
+    names = [field.name for field in dataclasses.fields(kind)]
+    for owner in map(inspect.get_annotations, kind.__mro__):
+        yield from ((name, hints[name]) for name in names if name in owner)
+        names = [name for name in names if name not in owner]
 
 
 def _settings_type(kind: type) -> Any:

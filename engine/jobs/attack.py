@@ -13,6 +13,7 @@ from engine.attacks.transfer import PAPER_SENTENCE, PAPER_TURN, TransferAgent, l
 from engine.jobs.agents import require_checkpoint
 from engine.jobs.job import Result, Watcher
 from engine.jobs.match import Cast, MatchConfig, match_job, run_match
+from engine.jobs.sharded import ShardedConfig
 from engine.store.run_folder import RunFolder
 from envs.core.config import check
 from envs.core.errors import ConfigError
@@ -20,7 +21,7 @@ from envs.negotiation.game import Agent
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttackConfig:
+class AttackConfig(ShardedConfig):
     """Who is attacked, and through whom."""
 
     target: str = "runs/negotiator"
@@ -35,16 +36,6 @@ class AttackConfig:
     """"random" for random legal scenarios, a corpus name for its self-play scenarios in turn, or a file of them."""
     temperature: float = 0.5
     """Of the models' word distributions; 0 takes the likeliest word."""
-    seed: int = 1
-    """Master seed."""
-    workers: int = 0
-    """Ray actors that play; 0 plays in this process without Ray."""
-    gpus_per_worker: float = 0.0
-    """GPUs, or a fraction of one, for each actor."""
-    address: str = ""
-    """Address of a Ray cluster; a local one when empty."""
-    data_root: Path | None = None
-    """Where corpora lie; PARLEY_DATA or the user cache folder when not given."""
 
     def match(self) -> MatchConfig:
         """The same as a match under the attack's rule."""

@@ -53,7 +53,9 @@ _WIDTHS = (5, 20, 20, 20, 20, 15, 10)
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Plan:
+class MinMaxConfig(LearningConfig):
+    """Who is hardened, how long, and how it is measured."""
+
     target: str = "runs/rl"
     """The target at the start: run or checkpoint folder."""
     adversary: str = ""
@@ -84,13 +86,6 @@ class _Plan:
     """Times that a phase is done again, each time at half the rate, before the campaign gives up."""
     workers: int = 0
     """Ray actors that play the measured dialogues; 0 plays in this process."""
-
-
-# Fields of the last base come first, in the help too: who takes part before where it is done.
-@dataclass(frozen=True, kw_only=True)
-class MinMaxConfig(LearningConfig, _Plan):
-    """Who is hardened, how long, and how it is measured."""
-
     opponents: OpponentConfig = field(default_factory=OpponentConfig)
     """Whom the target meets."""
     attack: ReinforceConfig = field(default_factory=lambda: replace(reinforce.cheng2019().reinforce, dialogues=12_800))

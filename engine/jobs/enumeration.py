@@ -20,6 +20,7 @@ import numpy as np
 from engine.jobs.command import command_line
 from engine.jobs.device import require_device
 from engine.jobs.job import SUMMARY, Job, Result, Watcher
+from engine.jobs.sharded import UNCHECKED, ShardedConfig
 from engine.metrics.attack_table import TextTable
 from engine.metrics.enumeration import LEGEND, enumeration_metrics, enumeration_table
 from engine.metrics.statistics import NOTHING, Estimate, count
@@ -43,40 +44,28 @@ ENUMERATED = "enumerated"
 
 
 @dataclass(frozen=True, kw_only=True)
-class EnumerationConfig:
+class EnumerationConfig(ShardedConfig):
     """Which model is tried on which inputs."""
 
     model: str = "runs/characters"
     """Run or checkpoint folder of a model of characters (parley train seq2seq characters)."""
     corpus: str = "ptb_characters"
     """Corpus whose words are looked for in the replies."""
-    data_root: Path | None = None
-    """Where corpora lie; PARLEY_DATA or the user cache folder when not given."""
     letters: str = LETTERS
     """Characters that inputs are made of."""
     max_length: int = 5
     """Characters of the longest inputs; each one more multiplies the work by the number of letters."""
     random_strings: int = 18_000
     """Random strings to look for."""
-    seed: int = 1
-    """Seed of the random strings."""
     shard_size: int = 8
     """Branches saved together."""
-    workers: int = 0
-    """Ray actors that work; 0 works in this process without Ray."""
-    gpus_per_worker: float = 0.0
-    """GPUs, or a fraction of one, for each actor."""
-    address: str = ""
-    """Address of a Ray cluster; a local one when empty."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check(self, "letters", 0 < len(set(self.letters)) == len(self.letters), "characters, each once")
         check(self, "max_length", self.max_length >= 1, "at least 1")
         check(self, "random_strings", self.random_strings >= 1, "at least 1")
-        check(self, "seed", self.seed >= 0, "at least 0")
         check(self, "shard_size", self.shard_size >= 1, "at least 1")
-        check(self, "workers", self.workers >= 0, "at least 0")
-        check(self, "gpus_per_worker", self.gpus_per_worker >= 0, "at least 0")
 
     @property
     def branch_length(self) -> int:
@@ -87,9 +76,6 @@ class EnumerationConfig:
     def num_branches(self) -> int:
         """Rows of the run."""
         return sum(len(self.letters) ** length for length in range(1, self.branch_length + 1))
-
-
-UNCHECKED = ("workers", "gpus_per_worker", "address", "data_root")
 
 
 class BranchWorker:

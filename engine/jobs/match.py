@@ -23,6 +23,7 @@ from engine.jobs.agents import HUMAN, checkpoint_folder, make_agent, require_che
 from engine.jobs.command import command_line
 from engine.jobs.device import require_device
 from engine.jobs.job import SUMMARY, Job, Result, Watcher
+from engine.jobs.sharded import UNCHECKED, ShardedConfig
 from engine.metrics.negotiation import METRICS, negotiation_metrics
 from engine.metrics.statistics import NOTHING, Estimate, count
 from engine.runtime.pool import Progress
@@ -48,7 +49,7 @@ RANDOM = "random"
 
 
 @dataclass(frozen=True, kw_only=True)
-class MatchConfig:
+class MatchConfig(ShardedConfig):
     """Who plays whom, on which scenarios."""
 
     adversary: str
@@ -67,30 +68,17 @@ class MatchConfig:
     """The target alone chooses and the adversary is given the complement (the attacks' rule)."""
     max_turns: int = 20
     """Utterances after which the end of a dialogue is forced."""
-    seed: int = 1
-    """Master seed."""
     shard_size: int = 250
     """Dialogues played side by side, saved together; changing it changes rounding in the last digit."""
-    workers: int = 0
-    """Ray actors that play; 0 plays in this process without Ray."""
-    gpus_per_worker: float = 0.0
-    """GPUs, or a fraction of one, for each actor."""
-    address: str = ""
-    """Address of a Ray cluster; a local one when empty."""
-    data_root: Path | None = None
-    """Where corpora lie; PARLEY_DATA or the user cache folder when not given."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check(self, "dialogues", self.dialogues >= 1, "at least 1")
         check(self, "temperature", self.temperature >= 0, "at least 0")
         check(self, "max_turns", self.max_turns >= 1, "at least 1")
-        check(self, "seed", self.seed >= 0, "at least 0")
         check(self, "shard_size", self.shard_size >= 1, "at least 1")
-        check(self, "workers", self.workers >= 0, "at least 0")
-        check(self, "gpus_per_worker", self.gpus_per_worker >= 0, "at least 0")
 
 
-UNCHECKED = ("workers", "gpus_per_worker", "address", "data_root")
 """Settings that change how a match is run and not its rows; a resumed run may differ in them."""
 FILES = (SUMMARY, "rows")
 PLAYED = "played"

@@ -22,7 +22,6 @@ from engine.jobs.job import CONFIG, SUMMARY, Job, Result, Watcher
 from engine.jobs.search_config import (
     NORMAL,
     RELAXATION,
-    UNCHECKED,
     EngineSettings,
     ObjectiveSettings,
     SearchConfig,
@@ -30,6 +29,7 @@ from engine.jobs.search_config import (
 from engine.jobs.search_models import Models, open_models
 from engine.jobs.search_targets import FILE, num_targets, open_targets, save_targets
 from engine.jobs.search_worker import SearchWorker, target_seed
+from engine.jobs.sharded import UNCHECKED
 from engine.metrics.search import describe, finished, is_hit, kinds, search_metrics
 from engine.metrics.statistics import NOTHING, Estimate, count
 from engine.runtime.pool import Progress

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 
+from engine.jobs.sharded import ShardedConfig
 from engine.search.catalogue import searches
 from engine.search.settings import RelaxationSettings, SearchSettings
 from envs.core.config import check
@@ -67,7 +67,7 @@ class HuggingFaceSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchConfig:
+class SearchConfig(ShardedConfig):
     """Which model is to say what."""
 
     model: str = "runs/seq2seq"
@@ -84,18 +84,8 @@ class SearchConfig:
     """Wanted hits: o-greedy, or o- or io-sample-avg or -min-kK, K = 1, 2, ...; the others are read off the same inputs."""
     strict: bool = False
     """Refuse targets with words outside the vocabulary instead of skipping and counting them."""
-    seed: int = 1
-    """Master seed."""
-    workers: int = 0
-    """Ray actors that search; 0 searches in this process without Ray."""
-    gpus_per_worker: float = 0.0
-    """GPUs, or a fraction of one, for each actor."""
-    address: str = ""
-    """Address of a Ray cluster; a local one when empty."""
     corpus: str = ""
     """Corpus whose test sources the normal targets answer; the one that the model was fitted to when empty."""
-    data_root: Path | None = None
-    """Where that corpus lies; PARLEY_DATA or the user cache folder when not given."""
     search: SearchSettings = field(default_factory=SearchSettings)
     """How long a search goes on, and how much it tries."""
     objective: ObjectiveSettings = field(default_factory=ObjectiveSettings)
@@ -108,15 +98,9 @@ class SearchConfig:
     """How a Hugging Face model is asked."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check(self, "num_targets", self.num_targets >= 0, "at least 0")
-        check(self, "seed", self.seed >= 0, "at least 0")
-        check(self, "workers", self.workers >= 0, "at least 0")
-        check(self, "gpus_per_worker", self.gpus_per_worker >= 0, "at least 0")
         methods = (*searches, RELAXATION)
         if self.method not in methods and ".py:" not in self.method:
             what = f"no method of search is called {self.method!r}{nearest(self.method, methods)}"
             raise ConfigError(what, fix=f"methods: {', '.join(methods)}, or path/file.py:Class")
-
-
-UNCHECKED = ("workers", "gpus_per_worker", "address", "data_root")
-"""Settings that change how a search is run and not its rows; a resumed run may differ in them."""

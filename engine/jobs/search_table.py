@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from engine.jobs import sharded
 from engine.jobs.agents import CHECKPOINT, require_checkpoint
 from engine.jobs.command import command_line
 from engine.jobs.job import SUMMARY, Job, Result, Watcher
@@ -20,6 +21,7 @@ from engine.jobs.search_config import MAL as MAL_TARGETS
 from engine.jobs.search_config import NORMAL as NORMAL_TARGETS
 from engine.jobs.search_config import NORMAL_SAMPLED, EngineSettings, ObjectiveSettings, SearchConfig
 from engine.jobs.search_config import RANDOM as RANDOM_TARGETS
+from engine.jobs.sharded import ShardedConfig
 from engine.jobs.table import TABLE_FILE, write_table
 from engine.metrics.attack_table import TextTable
 from engine.metrics.published_he2018 import MAL, MAL_IO, NORMAL, RANDOM
@@ -40,7 +42,7 @@ ATTENTIONS = "attentions"
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchTableConfig:
+class SearchTableConfig(ShardedConfig):
     """Which models are to say what."""
 
     model: str = "runs/seq2seq"
@@ -55,18 +57,8 @@ class SearchTableConfig:
     """What the models' own replies are: the likeliest ones, or drawn ones for models whose likeliest are few and general."""
     published: Literal["ubuntu", "switchboard", "opensubtitles", "none"] = "none"
     """Figures to show beside the measured ones: He & Glass 2018 on that corpus, or none."""
-    seed: int = 1
-    """Master seed of every search."""
-    workers: int = 0
-    """Ray actors that search; 0 searches in this process without Ray."""
-    gpus_per_worker: float = 0.0
-    """GPUs, or a fraction of one, for each actor."""
-    address: str = ""
-    """Address of a Ray cluster; a local one when empty."""
     corpus: str = ""
     """Corpus whose test sources the normal targets answer; the one that the model was fitted to when empty."""
-    data_root: Path | None = None
-    """Where that corpus lies; PARLEY_DATA or the user cache folder when not given."""
     search: SearchSettings = field(default_factory=SearchSettings)
     """How long a search goes on, and how much it tries."""
     objective: ObjectiveSettings = field(default_factory=ObjectiveSettings)
@@ -75,16 +67,14 @@ class SearchTableConfig:
     """How the work is done."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check(self, "num_targets", self.num_targets >= 0, "at least 0")
-        check(self, "seed", self.seed >= 0, "at least 0")
-        check(self, "workers", self.workers >= 0, "at least 0")
-        check(self, "gpus_per_worker", self.gpus_per_worker >= 0, "at least 0")
         for name in _names(self.lists):
             if name not in LISTS:
                 raise ConfigError(f"no list is called {name!r}{nearest(name, LISTS)}", fix=f"lists: {','.join(LISTS)}")
 
 
-UNCHECKED = ("workers", "gpus_per_worker", "address", "data_root", "lists")
+UNCHECKED = (*sharded.UNCHECKED, "lists")
 
 
 def stages(config: SearchTableConfig) -> dict[str, SearchConfig]:

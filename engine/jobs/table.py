@@ -13,12 +13,13 @@ from typing import Any, Literal
 
 from engine.attacks.settings import ReinforceConfig, SearchConfig
 from engine.attacks.transfer import PAPER_SENTENCE
-from engine.jobs import reinforce, whitebox
+from engine.jobs import reinforce, sharded, whitebox
 from engine.jobs.agents import checkpoint_folder, require_agents
 from engine.jobs.attack import ATTACK_RL, ATTACK_TRANSFER, AttackConfig, TransferConfig, TransferSettings
 from engine.jobs.command import command_line
 from engine.jobs.job import SUMMARY, Job, Result, Watcher
 from engine.jobs.match import SELFPLAY, MatchConfig, seconds_per_dialogue
+from engine.jobs.sharded import ShardedConfig
 from engine.metrics.attack import ATTACK_METRICS
 from engine.metrics.attack_table import ROWS, TextTable, attack_table, table_lines
 from engine.metrics.statistics import Estimate
@@ -39,7 +40,7 @@ _SECONDS_PER_TRAINED_DIALOGUE = 0.0225
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableConfig:
+class TableConfig(ShardedConfig):
     """Who is attacked, through whom, and which rows are wanted."""
 
     target: str = "runs/negotiator"
@@ -62,16 +63,6 @@ class TableConfig:
     """"random" for random legal scenarios, a corpus name for its self-play scenarios in turn, or a file of them."""
     corpus: str = "dealornodeal"
     """Corpus that the target was fitted to, where an adversary is trained."""
-    seed: int = 1
-    """Master seed of every row."""
-    workers: int = 0
-    """Ray actors that play; 0 plays in this process without Ray."""
-    gpus_per_worker: float = 0.0
-    """GPUs, or a fraction of one, for each actor."""
-    address: str = ""
-    """Address of a Ray cluster; a local one when empty."""
-    data_root: Path | None = None
-    """Where corpora lie; PARLEY_DATA or the user cache folder when not given."""
     search: SearchConfig = field(default_factory=SearchConfig)
     """How words are searched; at a fixed turn a search goes on past its goal, in the combined attacks it does not."""
     transfer: TransferSettings = field(default_factory=TransferSettings)
@@ -80,10 +71,8 @@ class TableConfig:
     """The adversary's learning rule."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check(self, "dialogues", self.dialogues >= 1, "at least 1")
-        check(self, "seed", self.seed >= 0, "at least 0")
-        check(self, "workers", self.workers >= 0, "at least 0")
-        check(self, "gpus_per_worker", self.gpus_per_worker >= 0, "at least 0")
         for name in self.row_names():
             if name not in ROWS:
                 raise ConfigError(f"no row is called {name!r}{nearest(name, ROWS)}", fix=f"rows: {','.join(ROWS)}")
@@ -93,7 +82,7 @@ class TableConfig:
         return [name.strip() for name in self.rows.split(",")]
 
 
-UNCHECKED = ("workers", "gpus_per_worker", "address", "data_root", "rows", "beside")
+UNCHECKED = (*sharded.UNCHECKED, "rows", "beside")
 
 
 def stages(config: TableConfig, path: Path) -> dict[str, tuple[Job, Any]]:

@@ -21,7 +21,8 @@ from engine.attacks.transfer import PAPER_SENTENCE, encode_sentence
 from engine.jobs.agents import require_checkpoint
 from engine.jobs.attack import AttackConfig, TransferSettings, transfer_sentences
 from engine.jobs.job import Job, Result, Watcher
-from engine.jobs.match import FILES, UNCHECKED, Cast, MatchWorker, next_commands, run_match, seconds_per_dialogue
+from engine.jobs.match import FILES, Cast, MatchWorker, next_commands, run_match, seconds_per_dialogue
+from engine.jobs.sharded import UNCHECKED
 from engine.metrics.attack import ATTACK_METRICS, attack_metrics
 from engine.metrics.statistics import Estimate
 from engine.store.run_folder import RunFolder

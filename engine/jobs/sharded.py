@@ -1,0 +1,32 @@
+"""The settings of jobs whose work is cut into shards: from which seed, over how many workers, on which cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from envs.core.config import check
+
+UNCHECKED = ("workers", "gpus_per_worker", "address", "data_root")
+"""Settings that change how work is done and not its rows; a resumed run may differ in them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardedConfig:
+    """How the work is done."""
+
+    seed: int = 1
+    """Master seed."""
+    workers: int = 0
+    """Ray actors that work; 0 works in this process without Ray."""
+    gpus_per_worker: float = 0.0
+    """GPUs, or a fraction of one, for each actor."""
+    address: str = ""
+    """Address of a Ray cluster; a local one when empty."""
+    data_root: Path | None = None
+    """Where corpora lie; PARLEY_DATA or the user cache folder when not given."""
+
+    def __post_init__(self) -> None:
+        check(self, "seed", self.seed >= 0, "at least 0")
+        check(self, "workers", self.workers >= 0, "at least 0")
+        check(self, "gpus_per_worker", self.gpus_per_worker >= 0, "at least 0")
