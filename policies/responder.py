@@ -35,8 +35,9 @@ class Responder(Protocol):
 class TrainableResponder(Responder, Protocol):
     """A model of Parley's own, that can also be embedded with and trained."""
 
-    model: Predictor[Any]
-    """The network, in evaluation mode unless it is being fitted."""
+    @property
+    def model(self) -> Predictor[Any]:
+        """The network, in evaluation mode unless it is being fitted."""
 
     @property
     def turns(self) -> int:

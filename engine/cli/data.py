@@ -18,6 +18,7 @@ from engine.cli.verbs import Verb
 from engine.jobs.corpus_facts import Problem
 from engine.jobs.data import CorpusInfo, SplitInfo, check_corpus, describe_corpus, get_corpus, list_corpora
 from engine.jobs.job import Watcher
+from engine.jobs.lexical_data import NLTK, get_nltk
 from engine.jobs.pair_data import PairCheck, PairInfo, PairSplitInfo
 from envs.data.download import Progress
 
@@ -57,8 +58,10 @@ def run_list(verb: Verb, arguments: Sequence[str]) -> int:
 
 
 def run_get(verb: Verb, arguments: Sequence[str]) -> int:
-    """Downloads and compiles a corpus; returns the exit status."""
+    """Downloads and compiles a corpus, or what is needed of NLTK's data; returns the exit status."""
     asked = parse(CorpusArguments, verb, arguments)
+    if asked.name == NLTK:
+        return _get_nltk(asked)
     with watching() as watcher:
         delivery = get_corpus(asked.name, asked.data_root, _told(watcher))
     if asked.json:
@@ -117,6 +120,17 @@ def run_check(verb: Verb, arguments: Sequence[str]) -> int:
     if not found.problems:
         console.print("\nnothing is wrong")
     return found.exit_status
+
+
+def _get_nltk(asked: CorpusArguments) -> int:
+    with watching() as watcher:
+        delivery = get_nltk(watcher)
+    if asked.json:
+        return _print(asdict(delivery))
+    console = make_console()
+    show_table(console, f"{delivery.name}, {delivery.where}", ("package", "what was done"), [*delivery.packages.items()])
+    show_lines(console, "next", ["parley perturb antonym < in.txt"])
+    return 0
 
 
 def _facts(info: CorpusInfo | PairInfo) -> list[tuple[str, str]]:

@@ -51,6 +51,17 @@ class Verb:
 JOBS = tuple(Verb(entry.words, entry.summary, "engine.cli.jobs:run_job", entry.examples, PRESET) for entry in ENTRIES)
 OTHERS = (
     Verb(
+        ("perturb",),
+        "text before and after a perturbation, changed words marked",
+        "engine.cli.perturb:run_perturb",
+        (
+            "parley perturb random-swap < in.txt",
+            "parley perturb all --input in.txt --model runs/seq2seq --json",
+            "parley perturb add-negation,antonym --set perturb.lexicon=built-in < in.txt",
+        ),
+        "STRATEGY",
+    ),
+    Verb(
         ("list",),
         "agents, corpora, presets, environments and metrics",
         "engine.cli.listing:run_list",
@@ -64,9 +75,9 @@ OTHERS = (
     ),
     Verb(
         ("data", "get"),
-        "download a corpus and compile it",
+        "download a corpus and compile it; nltk stands for what perturbations read",
         "engine.cli.data:run_get",
-        ("parley data get dealornodeal", "parley data get dealornodeal --data-root DIR", "parley data get embedded --json"),
+        ("parley data get dealornodeal", "parley data get dealornodeal --data-root DIR", "parley data get nltk"),
         "NAME",
     ),
     Verb(
@@ -114,7 +125,7 @@ _ORDER = (
     ("start here", ("demo", "list", "play")),
     ("data", ("data",)),
     ("agents", ("train",)),
-    ("matches and attacks", ("selfplay", "attack", "search")),
+    ("matches and attacks", ("selfplay", "attack", "search", "perturb")),
     ("robustness", ("minmax", "evaluate")),
     ("runs", ("report", "resume")),
 )

@@ -109,10 +109,11 @@ ENTRIES = (
         "fit a sequence-to-sequence dialogue model to pairs of utterance and reply",
         "engine.jobs.seq2seq:TRAIN_SEQ2SEQ",
         "seq2seq",
-        ("small", "he2018", "demo", "characters"),
+        ("small", "he2018", "demo", "characters", "dialogue"),
         (
             "parley train seq2seq                          # the built-in help desk",
             "parley train seq2seq --corpus ubuntu_irc --set sizes.attention=none",
+            "parley train seq2seq dialogue                 # two turns of context, the conversations of #ubuntu",
             "parley train seq2seq he2018 --device cuda     # published sizes and recipe, on Ubuntu",
         ),
     ),
@@ -126,6 +127,42 @@ ENTRIES = (
             "parley train lm                               # the built-in help desk",
             "parley train lm --corpus switchboard --set sizes.dropout=0.3",
             "parley train lm he2018 --device cuda          # published sizes and recipe, on Ubuntu",
+        ),
+    ),
+    Entry(
+        ("train", "vhred"),
+        "fit a response model with a latent variable to dialogues",
+        "engine.jobs.vhred:TRAIN_VHRED",
+        "vhred",
+        ("small", "niu2018", "demo"),
+        (
+            "parley train vhred                            # half the published widths, the conversations of #ubuntu",
+            "parley train vhred demo                       # the built-in help desk",
+            "parley train vhred niu2018 --device cuda      # published sizes and recipe",
+        ),
+    ),
+    Entry(
+        ("train", "paraphraser"),
+        "fit a paraphraser (pointer-generator network) to pairs of paraphrases",
+        "engine.jobs.paraphraser:TRAIN_PARAPHRASER",
+        "paraphraser",
+        ("small", "see2017", "demo"),
+        (
+            "parley train paraphraser                      # MSR pairs",
+            "parley train paraphraser demo                 # the built-in help desk, in seconds",
+            "parley train paraphraser --corpus mine.tsv --set vocabulary=20000",
+        ),
+    ),
+    Entry(
+        ("train", "adversarial"),
+        "train a response model against perturbations of its contexts",
+        "engine.jobs.adversarial:TRAIN_ADVERSARIAL",
+        "adversarial",
+        ("niu2018", "demo"),
+        (
+            "parley train adversarial --model runs/seq2seq",
+            "parley train adversarial --model runs/seq2seq --strategy antonym --run runs/adversarial-antonym",
+            "parley train adversarial demo --model runs/demo/model",
         ),
     ),
     Entry(
@@ -287,6 +324,19 @@ ENTRIES = (
             "parley evaluate exploitability --target runs/minmax --speaker runs/rl --set reinforce.dialogues=32000",
             "parley evaluate exploitability demo --run runs/demo-exploitability",
         ),
+    ),
+    Entry(
+        ("evaluate", "robustness"),
+        "what a response model answers to perturbed contexts, before and after training against them",
+        "engine.jobs.robustness:EVALUATE_ROBUSTNESS",
+        "robustness",
+        ("niu2018", "quick", "demo"),
+        (
+            "parley evaluate robustness --model runs/seq2seq --published niu2018 --workers 2",
+            "parley evaluate robustness quick --model runs/seq2seq --trained runs/adversarial --strategies random-swap",
+            "parley evaluate robustness demo --model runs/demo/model",
+        ),
+        reports=True,
     ),
 )
 

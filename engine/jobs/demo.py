@@ -4,8 +4,9 @@ A target is fitted, an adversary is trained against it, then both play the same 
 against itself, and the adversary against the target. In both matches side 1 alone chooses, so that the adversary's gain is
 not a gain of the rule. Then comes a white-box attack, whose adversary reads the target's networks, and a round of adversarial
 training with what a fresh adversary gains before and after it. Last a sequence-to-sequence model is fitted to the help desk,
-and inputs are searched that make it say what it says anyway (a search that works finds them) and what nobody taught it. Each
-stage is a run of its own below the demonstration's folder, and resumes by itself.
+and inputs are searched that make it say what it says anyway (a search that works finds them) and what nobody taught it; it is
+trained against two perturbations of what it is asked, one that should not change its replies and one that should, and both
+models are asked what they say. Each stage is a run of its own below the demonstration's folder, and resumes by itself.
 """
 
 from __future__ import annotations
@@ -17,15 +18,17 @@ from pathlib import Path
 from typing import Any
 
 from engine.attacks.settings import ReinforceConfig
-from engine.jobs import minmax, negotiator, reinforce, search, seq2seq
+from engine.jobs import adversarial, minmax, negotiator, reinforce, robustness, search, seq2seq
 from engine.jobs.attack import ATTACK_RL, AttackConfig
 from engine.jobs.command import command_line
 from engine.jobs.job import SUMMARY, Comparison, Job, Result, Watcher
 from engine.jobs.match import SELFPLAY, MatchConfig
+from engine.jobs.robustness_models import label_of
 from engine.jobs.search_config import MAL
 from engine.jobs.whitebox import ATTACK_REACTIVE, FixedTurnConfig
 from engine.metrics.campaign import EXPLOITABILITY
 from engine.metrics.negotiation import FOR_ADVERSARY, METRICS
+from engine.metrics.robustness import BASE, TOUCHED_CHANGE_RATE
 from engine.metrics.statistics import Estimate, Metric, paired_difference
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK
@@ -33,7 +36,10 @@ from envs.core.config import check
 from policies.negotiator.settings import FitConfig
 from policies.seq2seq import settings
 
-STAGES = ("target", "adversary", "selfplay", "attack", "reactive", "minmax", "model", "lm", "normal", "mal")
+STAGES = (
+    *("target", "adversary", "selfplay", "attack", "reactive", "minmax"),
+    *("model", "lm", "normal", "mal", "adversarial", "robustness"),
+)
 """Names of the stages, in the order in which they are done; also of their folders."""
 
 GAIN = "advantage_gain"
@@ -41,6 +47,9 @@ HARDENED = (f"{EXPLOITABILITY}{minmax.BEFORE_TRAINING}", EXPLOITABILITY, minmax.
 """What a fresh adversary gains from the target before and after it was hardened, and the difference."""
 _HITS = {"normal": "o-greedy", "mal": "o-sample-avg-k1"}
 """The type of hit that each trigger search is told by."""
+_SWAP, _ANTONYM = "random-swap", "antonym"
+"""The perturbation that should not change a reply, and the one that should."""
+_BEFORE = "_before_training"
 LEGEND = METRICS | {
     GAIN: Metric("advantage gained", FOR_ADVERSARY, "advantage less the target's against itself on the same scenario, mean"),
     "reactive_advantage": Metric("advantage, reactive attack", FOR_ADVERSARY, "the white-box attack's, played live"),
@@ -50,6 +59,14 @@ LEGEND = METRICS | {
     **{name: minmax.LEGEND[name] for name in HARDENED},
     "hits_normal": Metric("trigger found, usual replies", FOR_ADVERSARY, "o-greedy hits among a model's own replies", "share"),
     "hits_mal": Metric("trigger found, rude sentences", FOR_ADVERSARY, "o-sample-avg-k1 hits among malicious targets", "share"),
+    **{
+        f"{name}{suffix}": Metric(f"{title}{when}", "lower: better", f"share of contexts in which {what}", "share")
+        for name, title, what in (
+            ("oversensitive", "other reply to swapped words", "words changed places and the reply changed"),
+            ("overstable", "same reply to an antonym", "a word became its opposite and the reply stayed the same"),
+        )
+        for suffix, when in ((_BEFORE, ""), ("", ", trained against it"))
+    },
 }
 
 
@@ -63,8 +80,10 @@ class DemoConfig:
     """Dialogues of the white-box attack."""
     triggers: int = 30
     """Targets of each of the two trigger searches."""
+    contexts: int = 200
+    """Contexts that are perturbed and answered; 0 for all."""
     workers: int = 0
-    """Ray actors that play the matches and search; 0 does both in this process."""
+    """Ray actors that play the matches, search and answer; 0 does all of it in this process."""
     seed: int = 1
     """Master seed of every stage."""
     fit: FitConfig = field(default_factory=lambda: negotiator.demo().fit)
@@ -75,11 +94,14 @@ class DemoConfig:
     """The target's, against the adversary."""
     model: settings.FitConfig = field(default_factory=settings.demo)
     """The recipe of the sequence-to-sequence model, and of the language model that judges its inputs."""
+    hardening: settings.FitConfig = field(default_factory=lambda: adversarial.demo().fit)
+    """The recipe by which the first of them is trained against perturbations."""
 
     def __post_init__(self) -> None:
         check(self, "dialogues", self.dialogues >= 1, "at least 1")
         check(self, "searches", self.searches >= 1, "at least 1")
         check(self, "triggers", self.triggers >= 1, "at least 1")
+        check(self, "contexts", self.contexts >= 0, "at least 0")
         check(self, "workers", self.workers >= 0, "at least 0")
         check(self, "seed", self.seed >= 0, "at least 0")
 
@@ -110,6 +132,19 @@ def stages(config: DemoConfig, path: Path) -> dict[str, tuple[Job, Any]]:
     lm = replace(seq2seq.demo_lm(), fit=config.model, seed=config.seed)
     searched: dict[str, Any] = {"model": str(path / "model"), "lm": str(path / "lm"), "num_targets": config.triggers}
     searching = replace(search.demo(), **searched, seed=config.seed, workers=config.workers)
+    strategies = f"{_SWAP},{_ANTONYM}"
+    against = replace(
+        adversarial.demo(), strategies=strategies, fit=config.hardening, model=str(path / "model"), seed=config.seed
+    )
+    asked = replace(
+        robustness.demo(),
+        strategies=strategies,
+        model=str(path / "model"),
+        trained=str(path / "adversarial"),
+        limit=config.contexts,
+        workers=config.workers,
+        seed=config.seed,
+    )
     matched: dict[str, Any] = {"dialogues": config.dialogues, "workers": config.workers, "seed": config.seed, "judge": target}
     return {
         "target": (negotiator.TRAIN_NEGOTIATOR, fitted),
@@ -125,6 +160,8 @@ def stages(config: DemoConfig, path: Path) -> dict[str, tuple[Job, Any]]:
         "lm": (seq2seq.TRAIN_LM, lm),
         "normal": (search.SEARCH, searching),
         "mal": (search.SEARCH, replace(searching, targets=MAL, hit="o-sample-min-k1")),
+        "adversarial": (adversarial.TRAIN_ADVERSARIAL, against),
+        "robustness": (robustness.EVALUATE_ROBUSTNESS, asked),
     }
 
 
@@ -146,6 +183,7 @@ def run(config: DemoConfig, path: Path, watcher: Watcher) -> Result:
             "reactive_forced_advantage": searched["forced_advantage"],
             **{name: results["minmax"].metrics[name] for name in HARDENED},
             **{f"hits_{name}": results[name].metrics[f"hit_rate.{kind}"] for name, kind in _HITS.items()},
+            **_answers(results["robustness"].metrics),
         }
         about = {
             "title": "A trained adversary against the agent it was trained on",
@@ -179,6 +217,17 @@ def _difference(
     return paired_difference([number(after) for _, after in pairs], [number(before) for before, _ in pairs])
 
 
+def _answers(metrics: Mapping[str, Estimate]) -> dict[str, Estimate]:
+    """How often replies changed where they should not have, and stayed where they should have changed."""
+    found = {}
+    for suffix, model in ((_BEFORE, BASE), ("", label_of((_SWAP, _ANTONYM)))):
+        changed = {strategy: metrics[f"{TOUCHED_CHANGE_RATE}.{model}.{strategy}"] for strategy in (_SWAP, _ANTONYM)}
+        other = changed[_ANTONYM]
+        found[f"oversensitive{suffix}"] = changed[_SWAP]
+        found[f"overstable{suffix}"] = Estimate(1 - other.value, 1 - other.high, 1 - other.low, other.n)
+    return {name: found[name] for name in LEGEND if name in found}
+
+
 def _failure(advantage: Estimate) -> str:
     if advantage.low > 0:
         return ""
@@ -191,6 +240,9 @@ def _next_commands(config: DemoConfig, path: Path) -> tuple[str, ...]:
         shlex.join(["parley", "play", str(path / "adversary")]),
         shlex.join(["parley", "play", str(path / "minmax")]),
         shlex.join(["parley", "search", "--model", str(path / "model"), "--lm", str(path / "lm")]),
+        shlex.join(
+            ["parley", "evaluate", "robustness", "demo", "--model", str(path / "model"), "--strategies", "add-negation"]
+        ),
         "parley minmax --help",
     )
 

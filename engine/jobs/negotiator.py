@@ -11,9 +11,9 @@ from engine.jobs.agents import CHECKPOINT
 from engine.jobs.command import command_line
 from engine.jobs.device import require_device, threads
 from engine.jobs.job import SUMMARY, Job, Result, Watcher
+from engine.jobs.supervised import UNCHECKED, SupervisedConfig
 from engine.metrics.statistics import Metric, count
 from engine.store.run_folder import RunFolder
-from envs.core.config import check
 from envs.data.compiled import load_corpus
 from policies.negotiator.settings import FitConfig, NegotiatorSizes
 
@@ -36,28 +36,15 @@ LEGEND = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainNegotiatorConfig:
+class TrainNegotiatorConfig(SupervisedConfig):
     """What is fitted to what."""
 
     corpus: str = "embedded"
     """Registered corpus (parley data list) or path/file.py:NAME."""
     data_root: Path | None = None
     """Where corpora lie; PARLEY_DATA or the user cache folder when not given."""
-    seed: int = 1
-    """Master seed."""
-    threads: int = 1
-    """CPU threads that the training computes with."""
-    device: str = "cpu"
-    """Torch device, such as cpu or cuda."""
     fit: FitConfig = field(default_factory=FitConfig)
     """The recipe."""
-
-    def __post_init__(self) -> None:
-        check(self, "seed", self.seed >= 0, "at least 0")
-        check(self, "threads", self.threads >= 1, "at least 1")
-
-
-UNCHECKED = ("data_root", "device", "threads")
 
 
 def demo() -> TrainNegotiatorConfig:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,9 +14,9 @@ from engine.jobs.agents import CHECKPOINT
 from engine.jobs.command import command_line
 from engine.jobs.device import require_device, threads
 from engine.jobs.job import SUMMARY, Job, Result, Watcher
+from engine.jobs.supervised import UNCHECKED, SupervisedConfig
 from engine.metrics.statistics import Estimate, Metric, ratio_of_sums
 from engine.store.run_folder import RunFolder
-from envs.core.config import check
 from envs.pairs.compiled import PairCorpus, PairSplit, load_pairs
 from policies.seq2seq import settings
 from policies.seq2seq.settings import FitConfig, LanguageModelSizes, Seq2SeqSizes
@@ -37,11 +37,10 @@ LEGEND = {
     "validation_nll": Metric("validation loss per word", LOWER, "nats per word, </s> counted; the stopping criterion"),
     "validation_ppl": Metric("validation perplexity", LOWER, "exp of the validation loss per word"),
 }
-UNCHECKED = ("data_root", "device", "threads")
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairTrainingConfig:
+class PairTrainingConfig(SupervisedConfig):
     """What a model is fitted to, and how."""
 
     corpus: str = "helpdesk"
@@ -50,18 +49,8 @@ class PairTrainingConfig:
     """Where corpora lie; PARLEY_DATA or the user cache folder when not given."""
     vocabulary: int | None = None
     """Entries of the vocabulary, special tokens included; the corpus' own number when not given."""
-    seed: int = 1
-    """Master seed."""
-    threads: int = 1
-    """CPU threads that the training computes with."""
-    device: str = "cpu"
-    """Torch device, such as cpu or cuda."""
     fit: FitConfig = field(default_factory=FitConfig)
     """The recipe."""
-
-    def __post_init__(self) -> None:
-        check(self, "seed", self.seed >= 0, "at least 0")
-        check(self, "threads", self.threads >= 1, "at least 1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +90,12 @@ def characters() -> TrainSeq2SeqConfig:
     return TrainSeq2SeqConfig(corpus=CHARACTERS, sizes=sizes, fit=settings.fast())
 
 
+def dialogue() -> TrainSeq2SeqConfig:
+    """A model that answers two turns of context, for parley evaluate robustness: attention, the conversations of #ubuntu."""
+    sizes = Seq2SeqSizes(embed=200, hidden=300, attention="general", dropout=0.2, max_source=60, max_reply=30, turns=2)
+    return TrainSeq2SeqConfig(corpus="ubuntu_dialogues", vocabulary=10_000, sizes=sizes, fit=settings.fast())
+
+
 def small_lm() -> TrainLMConfig:
     """A language model for a laptop, fitted with Adam: half the published widths, 10,000 words."""
     return TrainLMConfig(vocabulary=10_000, sizes=LanguageModelSizes(embed=200, hidden=300), fit=settings.fast())
@@ -120,13 +115,20 @@ def run_seq2seq(config: TrainSeq2SeqConfig, path: Path, watcher: Watcher) -> Res
     """Fits a sequence-to-sequence model, resuming exactly where it was, and stores it as `checkpoint`."""
 
     def build(corpus: PairCorpus) -> tuple[Seq2Seq, Callable[[PairSplit], Examples[Any]]]:
+        from envs.pairs.contexts import windows, with_eot
         from policies.seq2seq.batches import PairExamples
         from policies.seq2seq.model import Seq2Seq
 
-        return Seq2Seq(corpus.vocabulary, config.sizes), lambda split: PairExamples(split, config.sizes)
+        words, turns = corpus.vocabulary, config.sizes.turns
+        if turns == 1:
+            return Seq2Seq(words, config.sizes), lambda split: PairExamples(split, config.sizes)
+        model = Seq2Seq(with_eot(words), config.sizes)
+        return model, lambda split: PairExamples(windows(split, turns, len(words)), config.sizes)
 
     attention = "no attention" if config.sizes.attention == "none" else f"{config.sizes.attention} attention"
-    return _run(TRAIN_SEQ2SEQ, config, f"sequence to sequence, {attention}", build, path, watcher)
+    context = "" if config.sizes.turns == 1 else f", {config.sizes.turns} turns of context"
+    what, read = f"sequence to sequence, {attention}{context}", {"turns": config.sizes.turns}
+    return _run(TRAIN_SEQ2SEQ, config, what, build, path, watcher, read)
 
 
 def run_lm(config: TrainLMConfig, path: Path, watcher: Watcher) -> Result:
@@ -138,7 +140,7 @@ def run_lm(config: TrainLMConfig, path: Path, watcher: Watcher) -> Result:
 
         return LanguageModel(corpus.vocabulary, config.sizes), lambda split: SentenceExamples(split.utterances, config.sizes)
 
-    return _run(TRAIN_LM, config, "language model", build, path, watcher)
+    return _run(TRAIN_LM, config, "language model", build, path, watcher, {})
 
 
 def _run(
@@ -148,6 +150,7 @@ def _run(
     build: Callable[[PairCorpus], tuple[Any, Callable[[PairSplit], Examples[Any]]]],
     path: Path,
     watcher: Watcher,
+    about_model: Mapping[str, Any],
 ) -> Result:
     if earlier := job.finished(config, path, watcher):
         return earlier
@@ -189,8 +192,10 @@ def _run(
             "role": "supervised",
             "corpus": config.corpus,
             "corpus_key": corpus.folder.name,
+            "vocabulary": len(corpus.vocabulary),
             "seed": config.seed,
             "epochs": len(fit.history),
+            **about_model,
             **{f"{split}_nll": fitness.nll for split, fitness in figures.items()},
         }
         save_model(model, path / CHECKPOINT, provenance)
@@ -220,6 +225,8 @@ def _corpus_flags(config: PairTrainingConfig) -> list[str]:
 def _after_seq2seq(config: TrainSeq2SeqConfig, path: Path) -> tuple[str, ...]:
     if config.corpus == CHARACTERS:
         return (shlex.join(["parley", "search", "enumerate", "--model", str(path)]),)
+    if config.sizes.turns > 1:
+        return (shlex.join(["parley", "evaluate", "robustness", "--model", str(path)]),)
     return (
         shlex.join(["parley", "train", "lm", *_corpus_flags(config)]),
         shlex.join(["parley", "search", "quick", "--model", str(path)]),
@@ -237,7 +244,7 @@ FILES = (CHECKPOINT, SUMMARY)
 TRAIN_SEQ2SEQ = Job(
     "train-seq2seq",
     TrainSeq2SeqConfig,
-    {"small": small, "he2018": he2018, "demo": demo, "characters": characters},
+    {"small": small, "he2018": he2018, "demo": demo, "characters": characters, "dialogue": dialogue},
     run_seq2seq,
     LEGEND,
     FILES,

@@ -4,10 +4,12 @@ Sources:
   * Wilson score interval: Wilson 1927, "Probable inference, the law of succession, and statistical inference".
   * Percentile bootstrap: Efron & Tibshirani 1993, chapter 13; whole clusters (dialogues) are drawn, never their parts,
     because the words of one dialogue are not independent.
+  * Paired bootstrap test: Noreen 1989, "Computer-intensive methods for testing hypotheses", its shift method;
+    Efron & Tibshirani 1993, chapter 16: what would be drawn if the mean difference were 0.
 
 What belongs here: numbers in, `Estimate` out. Which numbers a task looks at is in the module of that task.
 
-Shapes: V values, G clusters, R = `NUM_RESAMPLES`, D distinct clusters.
+Shapes: V values, G clusters, R resamples (`NUM_RESAMPLES` for intervals), D distinct clusters.
 """
 
 from __future__ import annotations
@@ -23,10 +25,13 @@ from numpy.typing import ArrayLike
 from envs.core.seeds import stream
 
 NUM_RESAMPLES = 2000
+NUM_TEST_RESAMPLES = 100_000
 FEW = 30
 """An estimate from fewer independent units than this is flagged."""
 _Z = 1.959963984540054
 _DRAWS_PER_CHUNK = 1 << 18
+_DRAWS_PER_TEST_CHUNK = 1 << 16
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,19 @@ class Estimate:
 
 NOTHING = Estimate(math.nan, math.nan, math.nan, 0)
 """The estimate from no data."""
+
+
+@dataclass(frozen=True)
+class PairedTest:
+    """Whether two systems differ on the same items.
+
+    Args:
+        difference: mean of after minus before, with its interval.
+        p_value: two-sided; NaN where fewer than two items stand behind it.
+    """
+
+    difference: Estimate
+    p_value: float
 
 
 class Metric(NamedTuple):
@@ -131,6 +149,35 @@ def paired_difference(a: ArrayLike, b: ArrayLike, clusters: ArrayLike | None = N
     first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     assert first.shape == second.shape, f"pairs need equal lengths, got {first.shape} and {second.shape}"
     return mean(first - second, clusters, seed)
+
+
+def paired_bootstrap(after: ArrayLike, before: ArrayLike, num_resamples: int = NUM_TEST_RESAMPLES, seed: int = 0) -> PairedTest:
+    """The paired bootstrap test of a mean difference, two-sided, by the shift method.
+
+    The p-value is (1 + number of resampled mean differences as far or farther from the measured one as that is from 0) /
+    (1 + number of resamples): never 0, so that it is a valid one.
+
+    Args:
+        after: (V,) finite numbers; the caller leaves out items for which either number is missing.
+        before: (V,) numbers of the other system on the same items, in the same order.
+        num_resamples: draws of V items with replacement.
+        seed: names the resampling stream; equal seeds give equal tests.
+    """
+    first, second = np.asarray(after, dtype=np.float64), np.asarray(before, dtype=np.float64)
+    assert first.shape == second.shape == (len(first),), f"pairs are wanted, got {first.shape} and {second.shape}"
+    differences, size = first - second, len(first)
+    assert np.isfinite(differences).all(), "every number must be finite"
+    if size == 0:
+        return PairedTest(NOTHING, math.nan)
+    total = differences.sum()
+    if size == 1:
+        return PairedTest(Estimate(float(total), math.nan, math.nan, 1), math.nan)
+    totals = _resampled_totals(differences, num_resamples, stream(seed, "paired bootstrap"))
+    # A resample exactly as far away counts as well, whichever way its sum was rounded.
+    near = abs(total) - _ROUNDING * np.abs(differences).sum()
+    num_far = int(np.count_nonzero(np.abs(totals - total) >= near))
+    low, high = np.quantile(totals / size, (0.025, 0.975))
+    return PairedTest(Estimate(float(total / size), float(low), float(high), size), (1 + num_far) / (1 + num_resamples))
 
 
 def ratio_of_sums(
@@ -202,6 +249,39 @@ def _resampled_sums(top: np.ndarray, bottom: np.ndarray, seed: int) -> tuple[np.
         tops[start : start + rows] = np.take(top, drawn).sum(axis=1)
         bottoms[start : start + rows] = size * bottom[0] if uniform else np.take(bottom, drawn).sum(axis=1)
     return tops, bottoms
+
+
+def _resampled_totals(values: np.ndarray, num_resamples: int, rng: np.random.Generator) -> np.ndarray:
+    """Sums of V values drawn with replacement from the V values, (R,).
+
+    Most items are often alike (the reply is the same, both F1 are 0). How many draws fall on the commonest value is binomial,
+    and only the others are drawn, one by one or, where they take few values, as multiplicities: the same distribution.
+    """
+    size = len(values)
+    distinct, index, multiplicity = np.unique(values, return_inverse=True, return_counts=True)
+    if 32 * len(distinct) <= size:
+        rows = _DRAWS_PER_CHUNK // len(distinct) + 1
+        chunks = [min(rows, num_resamples - start) for start in range(0, num_resamples, rows)]
+        return np.concatenate([rng.multinomial(size, multiplicity / size, size=rows) @ distinct for rows in chunks])
+    common = int(multiplicity.argmax())
+    if multiplicity[common] == 1:
+        return _totals_one_by_one(values, np.full(num_resamples, size), rng)
+    others = values[index != common]
+    times = rng.binomial(size, len(others) / size, size=num_resamples)
+    return _totals_one_by_one(others, times, rng) + (size - times) * distinct[common]
+
+
+def _totals_one_by_one(values: np.ndarray, times: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Sums of `times[r]` draws from the values, (R,)."""
+    totals = np.empty(len(times))
+    rows = _DRAWS_PER_TEST_CHUNK // (int(times.max()) + 1) + 1
+    for start in range(0, len(times), rows):
+        ends = np.cumsum(times[start : start + rows])
+        drawn = np.take(values, rng.integers(len(values), size=ends[-1], dtype=np.int32))
+        # Behind the last draw lies a 0 for a resample without draws to begin at; reduceat gives it what it begins at.
+        sums = np.add.reduceat(np.append(drawn, 0.0), ends - times[start : start + rows])
+        totals[start : start + rows] = np.where(times[start : start + rows] > 0, sums, 0.0)
+    return totals
 
 
 def _unchanged(numbers: np.ndarray) -> np.ndarray:

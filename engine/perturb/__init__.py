@@ -2,4 +2,10 @@
 
 Start with `strategy.py` for what a strategy is, `catalogue.py` for which there are. Everything is a pure function of tokenised
 turns and a seed; nothing here knows of Ray or of run folders.
+
+    from engine.perturb import perturb_text, perturb_texts
 """
+
+from engine.perturb.augment import perturb_text, perturb_texts
+
+__all__ = ["perturb_text", "perturb_texts"]

@@ -12,6 +12,9 @@ class Lexicon(Protocol):
     def tag(self, words: Sequence[str]) -> list[str]:
         """Penn Treebank tags of the words of an utterance."""
 
+    def tag_all(self, utterances: Sequence[tuple[str, ...]]) -> list[list[str]]:
+        """The tags of many utterances, sooner than one by one; not to be changed by whoever gets them."""
+
     def antonyms(self, word: str, part_of_speech: str | None) -> tuple[str, ...]:
         """Opposites of a word, in a fixed order, without repetition.
 

@@ -19,11 +19,13 @@ from typing import Any
 
 from engine.jobs.campaign import rounds_of
 from engine.jobs.minmax import BEFORE_TRAINING, DROP, FINAL_STAGES, LEGEND, MINMAX
+from engine.jobs.robustness import EVALUATE_ROBUSTNESS
 from engine.jobs.search_table import SEARCH_TABLE
 from engine.jobs.table import ATTACK_TABLE, BESIDE
 from engine.metrics.attack_table import ROWS, AttackLine, TextTable, attack_table, table_lines, with_interval
 from engine.metrics.campaign import ROUND_METRICS, rounds_table
 from engine.metrics.statistics import Estimate
+from engine.report.collect_robustness import robustness_section
 from engine.report.collect_searches import SEARCHES, search_section, search_tables
 from engine.report.content import Curve, MatchSection, ReportData
 from engine.report.page import write_report
@@ -78,7 +80,7 @@ _FILES = {
     "config.json": "what was asked for",
     "environment.json": "versions, commit, device",
     "events.jsonl": "what happened when",
-    "rows": "every dialogue or target, as Parquet",
+    "rows": "every dialogue, target or example, as Parquet",
     "summary.json": "the metrics",
     "targets.json": "what was searched for",
     "table.md": "the table, as Markdown",
@@ -139,6 +141,11 @@ def collect_run(run_dir: Path) -> ReportData:
         ],
         searches=[
             search for name, run in shown.items() if (search := search_section(headings[name], run, described=bool(name)))
+        ],
+        robustness=[
+            evaluated
+            for name, run in shown.items()
+            if (evaluated := robustness_section(headings[name], run, described=bool(name)))
         ],
         curves=[curve for name, run in stages.items() for curve in _curves(headings[name], run)],
         commands=commands,
@@ -222,7 +229,7 @@ def _started(run: RunFolder) -> str:
 
 
 def _section(heading: str, run: RunFolder, described: bool, large: bool) -> MatchSection | None:
-    if _is_table(run) or run.job in (MINMAX.name, *SEARCHES):
+    if _is_table(run) or run.job in (MINMAX.name, EVALUATE_ROBUSTNESS.name, *SEARCHES):
         # Its figures stand in a place of their own.
         return None
     metrics = _metrics(run)

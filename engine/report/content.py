@@ -86,6 +86,39 @@ class SearchSection:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RobustnessSection:
+    """One evaluation under perturbations.
+
+    Args:
+        name: a short heading.
+        description: one sentence for a reader who does not know the run.
+        metrics: estimates by metric name; `engine.metrics.robustness.describe` says what the names mean.
+        rows: its examples, columns of `engine.store.schemas.ROBUSTNESS`.
+        tables: what was measured, in the layout of the paper, by heading.
+        strategies: what a good model does with the contexts of each strategy, "should-not-change" or "should-change".
+        unscored: why activities and entities were not scored; empty if they were.
+    """
+
+    name: str
+    description: str = ""
+    metrics: Mapping[str, Estimate] = field(default_factory=dict)
+    rows: Sequence[Row] = ()
+    tables: Mapping[str, TextTable] = field(default_factory=dict)
+    strategies: Mapping[str, str] = field(default_factory=dict)
+    unscored: str = ""
+
+    @property
+    def examples(self) -> list[Row]:
+        """The rows of examples that were answered."""
+        return [row for row in self.rows if row["status"] == OK]
+
+    @property
+    def failures(self) -> list[Row]:
+        """The rows of examples that ended in an error."""
+        return [row for row in self.rows if row["status"] != OK]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Curve:
     """Some series over the same steps of training.
 
@@ -116,6 +149,7 @@ class ReportData:
         attack_tables: attacks beside each other, each table with its heading, which may be empty.
         sections: matches and stages, in the order in which they are shown.
         searches: trigger searches, in the order in which they are shown.
+        robustness: evaluations under perturbations, in the order in which they are shown.
         curves: training curves.
         commands: what to type to get the same figures again.
         files: (path, what it is) of the files beside the report.
@@ -128,6 +162,7 @@ class ReportData:
     attack_tables: Sequence[tuple[str, TextTable]] = ()
     sections: Sequence[MatchSection] = ()
     searches: Sequence[SearchSection] = ()
+    robustness: Sequence[RobustnessSection] = ()
     curves: Sequence[Curve] = ()
     commands: Sequence[str] = ()
     files: Sequence[tuple[str, str]] = ()

@@ -21,9 +21,10 @@ from engine.metrics import enumeration, search
 from engine.metrics.attack import ATTACK_METRICS, REACTIVE, Points, budget_curves
 from engine.metrics.negotiation import NEITHER
 from engine.metrics.statistics import Estimate, Metric
-from engine.report.content import MatchSection, ReportData, SearchSection
+from engine.report.content import MatchSection, ReportData, RobustnessSection, SearchSection
 from engine.report.dialogues import Dialogue, extremes
 from engine.report.figure import Figure
+from engine.report.robustness import read_robustness
 from engine.report.triggers import read_search, search_figures
 from engine.store.documents import write_whole
 from envs.core.errors import RunError
@@ -34,6 +35,7 @@ _BUDGETS = {
 }
 _RAIL = 120.0
 _MAX_REASONS = 5
+_ITEMS = {MatchSection: "dialogues", SearchSection: "targets", RobustnessSection: "examples"}
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ class Examples:
 
 @dataclass(frozen=True)
 class Failures:
-    """Dialogues of one match, or targets of one search, that ended in an error, and the most frequent reasons."""
+    """Dialogues of a match, targets or examples that ended in an error, and the most frequent reasons."""
 
     name: str
     what: str
@@ -140,7 +142,7 @@ def render(data: ReportData) -> str:
     parts: dict[str, Sequence[Any]] = {
         "headlines": [headline for section in data.sections if section.large and (headline := _headline(section))],
         "attack_tables": data.attack_tables,
-        "tables": metric_tables(_all(data)),
+        "tables": metric_tables([*data.sections, *data.searches]),
         "budgets": _budgets([section for section in played if section.kinds == {REACTIVE}]),
         "outcomes": [Figure(s.name, _outcome_caption(s), Markup(plots.scatter_svg(s))) for s in played],
         "curves": [
@@ -150,6 +152,7 @@ def render(data: ReportData) -> str:
         ],
         "searches": [read_search(section) for section in data.searches if section.targets],
         "search_figures": search_figures(data.searches),
+        "robustness": [read_robustness(section) for section in data.robustness if section.examples],
         "examples": [Examples(section.name, *extremes(section.dialogues)) for section in played],
         "failures": [_failures(section) for section in _all(data) if section.failures],
     }
@@ -161,6 +164,7 @@ def render(data: ReportData) -> str:
         "outcomes": ("outcomes", "Outcomes"),
         "training": ("curves", "Training"),
         "triggers": ("searches", "Triggers"),
+        "robustness": ("robustness", "Robustness"),
         "dialogues": ("examples", "Dialogues"),
         "failures": ("failures", "Failures"),
     }
@@ -171,8 +175,8 @@ def render(data: ReportData) -> str:
     return environment.get_template("report.html").render(data=data, contents=contents, style=style, **parts)
 
 
-def _all(data: ReportData) -> list[MatchSection | SearchSection]:
-    return [*data.sections, *data.searches]
+def _all(data: ReportData) -> list[MatchSection | SearchSection | RobustnessSection]:
+    return [*data.sections, *data.searches, *data.robustness]
 
 
 def metric_tables(sections: Sequence[MatchSection | SearchSection]) -> list[MetricTable]:
@@ -315,8 +319,7 @@ def _curve_caption(smoothed: bool, x_label: str, y_label: str) -> str:
     return f"{y_label} per {x_label}" + (", moving average in front of the single values" if smoothed else "")
 
 
-def _failures(section: MatchSection | SearchSection) -> Failures:
+def _failures(section: MatchSection | SearchSection | RobustnessSection) -> Failures:
     reasons: Mapping[str, int] = Counter(str(row["error"]).splitlines()[0] for row in section.failures)
     frequent = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))[:_MAX_REASONS]
-    what = "dialogues" if isinstance(section, MatchSection) else "targets"
-    return Failures(section.name, what, len(section.failures), len(section.rows), frequent)
+    return Failures(section.name, _ITEMS[type(section)], len(section.failures), len(section.rows), frequent)

@@ -25,6 +25,7 @@ from matplotlib.ticker import MaxNLocator, NullLocator
 
 from engine.metrics.attack import Points
 from engine.metrics.negotiation import Row
+from engine.metrics.statistics import Estimate
 from engine.report.content import Curve, MatchSection, ReportData
 from envs.core.errors import RunError
 
@@ -95,6 +96,12 @@ def budget_svg(title: str, x_label: str, series: Mapping[str, Points], y_label: 
 def words_svg(title: str, words: Sequence[str], log_probabilities: Sequence[float], threshold: float | None) -> str:
     """How likely each word of a sentence is, as SVG text (see `draw_words`)."""
     return _svg((5.4, 3.2), title, lambda axes: draw_words(axes, words, log_probabilities, threshold))
+
+
+def strategies_svg(title: str, x_label: str, names: Sequence[str], series: Mapping[str, Mapping[str, Estimate]]) -> str:
+    """Shares by strategy as SVG text (see `draw_strategies`)."""
+    height = 1.2 + 0.2 * len(names) * (1 + len(series))
+    return _svg((5.4, height), title, lambda axes: draw_strategies(axes, x_label, names, series))
 
 
 def write_picture(data: ReportData, path: Path) -> Path:
@@ -236,6 +243,33 @@ def draw_words(axes: Axes, words: Sequence[str], log_probabilities: Sequence[flo
     axes.set_xticks(range(len(words)), [_short(word) for word in words], rotation=30, ha="right")
     axes.set(ylabel="log probability in nats")
     axes.margins(x=0.06)
+
+
+def draw_strategies(axes: Axes, x_label: str, names: Sequence[str], series: Mapping[str, Mapping[str, Estimate]]) -> None:
+    """Draws shares as dots with their 95 % intervals, in percent: one row per strategy, the dots of its series in lanes.
+
+    Args:
+        axes: where to draw.
+        x_label: the quantity.
+        names: the strategies, from top to bottom.
+        series: an estimate by strategy, by the name of the series; an empty one keeps its colour from the others.
+    """
+    axes.grid(True, axis="x")
+    axes.set_axisbelow(True)
+    drawn = [label for label, points in series.items() if points]
+    lanes = dict(zip(drawn, np.linspace(-0.3, 0.3, len(drawn)) if len(drawn) > 1 else [0.0], strict=True))
+    for (label, points), (line, colour) in zip(series.items(), itertools.cycle(itertools.product(_LINES, SERIES))):
+        if not points:
+            continue
+        lane = lanes[label]
+        places = [names.index(name) + lane for name in points]
+        low, value, high = 100 * np.array([[each.low, each.value, each.high] for each in points.values()]).T
+        axes.hlines(places, low, high, color=colour, linewidth=1.9, linestyle=line)
+        axes.plot(value, places, color=colour, marker="o", linestyle="", markersize=4.2, label=_short(label))
+    axes.set_yticks(range(len(names)), [_short(name) for name in names])
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.set(xlabel=x_label)
+    axes.figure.legend(loc="outside upper left", ncols=2, handletextpad=0.3, columnspacing=1.4)
 
 
 def moving_average(values: np.ndarray, share: float = 0.1) -> np.ndarray:

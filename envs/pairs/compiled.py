@@ -1,17 +1,19 @@
 """Compiled corpora of pairs: text turned once into memory-mapped Arrow files, so that every worker reads the same pages.
 
 A compiled corpus is a folder as `envs/data/arrow.py` keeps them; its key names the versions of compiler and reader, the
-content of the source and the size of the vocabulary.
+content of the source and the size of the vocabulary. A form with every word holds those of all splits and no `<unk>` of
+its own: models are fitted to the other, text is recovered from this one.
 
     train.arrow, val.arrow, test.arrow                     words (list of int32), one utterance a row
     train-pairs.arrow, val-pairs.arrow, test-pairs.arrow   pair (2 int64), rows of source and reply
-    vocabulary.json                                        the most frequent words of the training split
+    vocabulary.json                                        the most frequent words of the training split, or every word
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +30,9 @@ from envs.pairs.vocabulary import SPECIALS, PairVocabulary
 
 COMPILER_VERSION = 1
 """Grows when the same source would be compiled differently."""
+
+EVERY_WORD = "every word"
+"""Stands in the key for the size of a vocabulary without a limit."""
 
 _VOCABULARY = "vocabulary.json"
 _FILES = (*(f"{split}{part}.arrow" for split in SPLITS for part in ("", "-pairs")), _VOCABULARY)
@@ -63,7 +68,8 @@ class PairSplit:
     """One split of a corpus of pairs; N utterances, P pairs of them.
 
     Args:
-        utterances: word ids of every utterance, uncropped and without specials but `<unk>`; each utterance stands once.
+        utterances: word ids of every utterance, uncropped and without specials but `<unk>` and, within a turn of several
+            utterances, `<eou>`; each utterance stands once.
         pairs: (P, 2) int64, indices of source and reply in `utterances`.
     """
 
@@ -81,7 +87,7 @@ class PairCorpus:
     Args:
         name: the corpus' name.
         folder: the compiled files; its last part is the key of the content.
-        vocabulary: the most frequent words of the training split.
+        vocabulary: the most frequent words of the training split, or every word of all splits.
         splits: "train", "val" and "test".
     """
 
@@ -92,7 +98,12 @@ class PairCorpus:
 
 
 def load_pairs(
-    name: str, data_root: Path | None = None, *, vocabulary: int | None = None, cache: Path | None = None
+    name: str,
+    data_root: Path | None = None,
+    *,
+    vocabulary: int | None = None,
+    every_word: bool = False,
+    cache: Path | None = None,
 ) -> PairCorpus:
     """Opens a corpus of pairs, compiling it first when its content has not been compiled before.
 
@@ -100,31 +111,41 @@ def load_pairs(
         name: a registered name, a `source<TAB>reply` file or folder (see `envs/pairs/tabbed.py`), or `path/file.py:NAME`.
         data_root: where the corpora lie; see `envs.data.root.data_root` for the default.
         vocabulary: entries of the vocabulary, specials included; the corpus' own number by default.
+        every_word: whether the vocabulary holds every word of all splits instead, so that text can be recovered.
         cache: where compiled corpora lie; see `envs.data.root.cache_root` for the default.
 
     Raises:
         ConfigError: no such corpus, or a vocabulary without room for a word.
         DataError: files are missing, a line is broken, there is no pair to train on, or the compiled form cannot be written.
     """
-    return open_pairs(find_pairs(name), data_root, vocabulary=vocabulary, cache=cache)
+    return open_pairs(find_pairs(name), data_root, vocabulary=vocabulary, every_word=every_word, cache=cache)
 
 
 def open_pairs(
-    source: PairSource, data_root: Path | None = None, *, vocabulary: int | None = None, cache: Path | None = None
+    source: PairSource,
+    data_root: Path | None = None,
+    *,
+    vocabulary: int | None = None,
+    every_word: bool = False,
+    cache: Path | None = None,
 ) -> PairCorpus:
     """The same for a corpus in hand instead of a name."""
+    assert vocabulary is None or not every_word, "a vocabulary of every word has its own size"
     size = source.vocabulary if vocabulary is None else vocabulary
     if size <= len(SPECIALS):
         fix = f"give at least {len(SPECIALS) + 1}, for {len(SPECIALS)} entries are special tokens"
         raise ConfigError("the vocabulary has no room for a word", got=size, fix=fix)
     root = resolve_data_root(data_root)
-    folder = compiled_folder(cache, source.name, "pairs", COMPILER_VERSION, source.name, source.fingerprint(root), size)
+    extent = EVERY_WORD if every_word else size
+    folder = compiled_folder(cache, source.name, "pairs", COMPILER_VERSION, source.name, source.fingerprint(root), extent)
     if not is_whole(folder, _FILES):
         text = source.read(root).require_whole()
         if not text.splits["train"].num_pairs:
             fix = "give it more lines, or name another corpus"
             raise DataError(f"the corpus {source.name!r} has no pair to train on", where=source.folder(root), fix=fix)
-        _compile(text, PairVocabulary.build(text.splits["train"].utterances(), size), folder)
+        counted = SPLITS if every_word else ("train",)
+        utterances = chain.from_iterable(text.splits[split].utterances() for split in counted)
+        _compile(text, PairVocabulary.build(utterances, None if every_word else size), folder)
     return _open(source.name, folder)
 
 

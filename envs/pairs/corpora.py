@@ -6,6 +6,7 @@ from pathlib import Path
 
 from envs.core.registry import Registry
 from envs.pairs import helpdesk, tokens
+from envs.pairs.conversations import read_conversations
 from envs.pairs.helpdesk.dialogues import helpdesk_pairs
 from envs.pairs.sources import FilePairs, GeneratedPairs, PairSource
 from envs.pairs.subtitles import DICTIONARY, SAMPLES, SUFFIXES, read_opus, read_sample
@@ -57,6 +58,19 @@ pair_corpora.register("ubuntu_irc", "replies in #ubuntu, Kummerfeld et al. 2019"
     )
 )
 
+pair_corpora.register("ubuntu_dialogues", "conversations in #ubuntu, Kummerfeld et al. 2019")(
+    FilePairs(
+        name="ubuntu_dialogues",
+        summary="conversations of the logs of ubuntu_irc, turn by turn (Kummerfeld et al. 2019)",
+        licence="CC BY 4.0",
+        obtain="github.com/jkkummerfeld/irc-disentanglement, folder data",
+        vocabulary=20_000,
+        wanted=tuple((f"{folder}/*{suffix}",) for folder in FOLDERS.values() for suffix in (LOG, LINKS)),
+        reader=read_conversations,
+        shares="ubuntu_irc",
+    )
+)
+
 pair_corpora.register("switchboard", "turns of telephone calls, Jurafsky et al. 1997")(
     FilePairs(
         name="switchboard",
@@ -94,3 +108,9 @@ pair_corpora.register("opensubtitles_sample", "256 pairs of film lines a split, 
 )
 
 pair_corpora.register("ptb_characters", "words spelled out, He & Glass 2018", "envs.pairs.characters:PTB_CHARACTERS")
+pair_corpora.register(
+    "msr_paraphrases", "news sentences that mean the same, Dolan & Brockett 2005", "envs.pairs.paraphrases:MSR_PARAPHRASES"
+)
+pair_corpora.register(
+    "helpdesk_paraphrases", "help-desk phrases put in two ways, generated", "envs.pairs.paraphrases:HELPDESK_PARAPHRASES"
+)

@@ -61,7 +61,7 @@ class FilePairs:
     """A corpus in files of one folder."""
 
     name: str
-    """Registered name, and the folder's unless there is a `place`."""
+    """Registered name, and the folder's unless there is a `place` or it `shares` another's."""
     summary: str
     """What it is, one line."""
     licence: str
@@ -76,10 +76,12 @@ class FilePairs:
     """Reads the folder."""
     place: Path | None = None
     """The folder, when it is not in the data root."""
+    shares: str | None = None
+    """The corpus whose folder this one reads, when it has none of its own."""
 
     def folder(self, root: Path) -> Path:
         """Where the files lie."""
-        return root / self.name if self.place is None else self.place
+        return root / (self.shares or self.name) if self.place is None else self.place
 
     def missing(self, root: Path) -> tuple[str, ...]:
         """The groups of patterns that no file matches."""

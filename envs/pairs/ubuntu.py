@@ -3,7 +3,7 @@
 Source: Kummerfeld et al. 2019, "A Large-Scale Corpus for Conversation Disentanglement".
 
 `train`, `dev` and `test` hold pairs of files: `X.ascii.txt`, the lines of one log, and `X.annotation.txt`, lines "i j -" for
-"line j replies to line i", counted from 0; i = j begins a conversation. The lines of the log are
+"line j replies to line i", counted from 0, i <= j; i = j begins a conversation. The lines of the log are
 
     [HH:MM] <nick> text                 [HH:MM]  * nick action
     [HH:MM] -nick:#channel- notice      [HH:MM] (nick/#channel) text from elsewhere      === joined, left, renamed
@@ -89,18 +89,26 @@ def parse_link(line: str, num_lines: int) -> tuple[int, int]:
         The earlier and the later line, counted from 0.
 
     Raises:
-        DataError: the line has another form, or names a line that the log lacks.
+        DataError: the line has another form, names a line that the log lacks, or says that a line replies to a later one.
     """
     fields = line.split()
     if len(fields) != 3 or fields[2] != "-" or not all(re.fullmatch("[0-9]+", field) for field in fields[:2]):
         raise broken_rule("a link is two numbers and -", line)
-    earlier, later = sorted(map(int, fields[:2]))
+    earlier, later = map(int, fields[:2])
+    if earlier > later:
+        raise broken_rule("a link names the earlier line first, for nobody replies to a later one", line)
     if later >= num_lines:
         raise broken_rule(f"a link joins two of the {num_lines:,} lines of its log", line)
     return earlier, later
 
 
-def _read_log(path: Path, split: SplitText, broken: list[DataError]) -> None:
+def read_messages(path: Path, broken: list[DataError]) -> list[Message | None]:
+    """The lines of a log; none for a system line, a bot's, and a broken one.
+
+    Args:
+        path: of the log.
+        broken: takes the error of each broken line.
+    """
     messages: list[Message | None] = []
     for number, line in enumerate(read_lines(path), 1):
         try:
@@ -108,20 +116,18 @@ def _read_log(path: Path, split: SplitText, broken: list[DataError]) -> None:
         except DataError as error:
             broken.append(located(error, str(path), number))
             messages.append(None)
-    links = _read_links(path.with_name(path.name.removesuffix(LOG) + LINKS), len(messages), broken)
-    links += _addressed(messages, annotated={reply for _, reply in links})
-    nicks = {message.nick for message in messages if message is not None}
-    # Line number to index of its utterance, for the lines that have one.
-    utterances: dict[int, int] = {}
-    for number, message in enumerate(messages):
-        if message is not None and (words := tokenise(_without_address(message.text, nicks))):
-            utterances[number] = split.add(words)
-    for source, reply in links:
-        if source in utterances and reply in utterances and _nick(messages, source) != _nick(messages, reply):
-            split.link(utterances[source], utterances[reply])
+    return messages
 
 
-def _read_links(path: Path, num_lines: int, broken: list[DataError]) -> list[tuple[int, int]]:
+def read_links(log: Path, num_lines: int, broken: list[DataError]) -> list[tuple[int, int]]:
+    """The annotation of a log: earlier and later line of each link, counted from 0.
+
+    Args:
+        log: path of the log, beside which the annotation lies.
+        num_lines: lines of the log.
+        broken: takes the error of each broken line, or of a missing file.
+    """
+    path = log.with_name(log.name.removesuffix(LOG) + LINKS)
     if not path.is_file():
         broken.append(DataError("a file is missing", where=path, fix="put it beside the log of the same name"))
         return []
@@ -132,6 +138,27 @@ def _read_links(path: Path, num_lines: int, broken: list[DataError]) -> list[tup
         except DataError as error:
             broken.append(located(error, str(path), number))
     return links
+
+
+def without_address(text: str, nicks: set[str]) -> str:
+    """A message without a leading "nick:" or "nick," of one of the nicks (in lower case)."""
+    addressed = _ADDRESSED.match(text)
+    return text[addressed.end() :] if addressed and addressed[1].lower() in nicks else text
+
+
+def _read_log(path: Path, split: SplitText, broken: list[DataError]) -> None:
+    messages = read_messages(path, broken)
+    links = read_links(path, len(messages), broken)
+    links += _addressed(messages, annotated={reply for _, reply in links})
+    nicks = {message.nick for message in messages if message is not None}
+    # Line number to index of its utterance, for the lines that have one.
+    utterances: dict[int, int] = {}
+    for number, message in enumerate(messages):
+        if message is not None and (words := tokenise(without_address(message.text, nicks))):
+            utterances[number] = split.add(words)
+    for source, reply in links:
+        if source in utterances and reply in utterances and _nick(messages, source) != _nick(messages, reply):
+            split.link(utterances[source], utterances[reply])
 
 
 def _addressed(messages: Sequence[Message | None], annotated: set[int]) -> Iterator[tuple[int, int]]:
@@ -146,11 +173,6 @@ def _addressed(messages: Sequence[Message | None], annotated: set[int]) -> Itera
             if source is not None:
                 yield source, number
         last[message.nick] = number
-
-
-def _without_address(text: str, nicks: set[str]) -> str:
-    addressed = _ADDRESSED.match(text)
-    return text[addressed.end() :] if addressed and addressed[1].lower() in nicks else text
 
 
 def _nick(messages: Sequence[Message | None], number: int) -> str | None:

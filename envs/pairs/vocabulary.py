@@ -26,10 +26,10 @@ class PairVocabulary(WordList):
     UNKNOWN_ID: ClassVar[int] = UNK_ID
 
     @classmethod
-    def build(cls, sentences: Iterable[Sequence[str]], size: int) -> PairVocabulary:
-        """Keeps the most frequent words, until the list has `size` entries with the specials."""
+    def build(cls, sentences: Iterable[Sequence[str]], size: int | None) -> PairVocabulary:
+        """Keeps the most frequent words, until the list has `size` entries with the specials; every word for None."""
         counts: Counter[str] = Counter()
         for sentence in sentences:
             counts.update(sentence)
         kept = [word for word, _ in counts.most_common() if word not in SPECIALS]
-        return cls((*SPECIALS, *kept[: size - len(SPECIALS)]))
+        return cls((*SPECIALS, *kept[: None if size is None else size - len(SPECIALS)]))

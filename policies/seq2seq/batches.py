@@ -1,7 +1,8 @@
 """What the models are fed: pairs and sentences cut to length, specials added, batched and padded on the right.
 
-A source is its first N - 1 words and `<eou>`; a reply is `<s>`, its first T - 1 words and `</s>`; a sentence of a language
-model is made like a reply. The batches of an epoch depend on the generator given alone.
+A source is its first N - 1 words and `<eou>`, of a model that reads several turns its last N - 1 words, for the newest matter
+most; a reply is `<s>`, its first T - 1 words and `</s>`; a sentence of a language model is made like a reply. The batches of an
+epoch depend on the generator given alone.
 
 Shapes: B rows, N source words, T reply words or words of a sentence (`<s>` not counted), M targets in the batch.
 """
@@ -152,7 +153,7 @@ class PairExamples:
     """The pairs of a split, for a sequence-to-sequence model.
 
     Args:
-        split: pairs and their utterances.
+        split: pairs and their utterances; for a model of several turns as `envs.pairs.contexts.windows` makes them.
         sizes: how long sources and replies may be.
     """
 
@@ -166,13 +167,20 @@ class PairExamples:
     def batch(self, indices: np.ndarray) -> Exchanges:
         """The pairs at `indices` (B,), sources and replies padded to the longest of each."""
         pairs = self._pairs[indices]
-        source, lengths = framed(self._utterances, pairs[:, 0], self._sizes.max_source, None, EOU_ID)
+        newest = self._sizes.turns > 1
+        source, lengths = framed(self._utterances, pairs[:, 0], self._sizes.max_source, None, EOU_ID, newest=newest)
         reply, _ = framed(self._utterances, pairs[:, 1], self._sizes.max_reply, BOS_ID, EOS_ID)
         return Exchanges(torch.from_numpy(source), torch.from_numpy(lengths), Sentences(torch.from_numpy(reply)))
 
 
+def framed_source(words: Sequence[int] | np.ndarray, sizes: Seq2SeqSizes) -> list[int]:
+    """One source as `PairExamples` reads it: cut to length, `<eou>` behind it."""
+    kept = sizes.max_source - 1
+    return [*map(int, words[-kept:] if sizes.turns > 1 else words[:kept]), EOU_ID]
+
+
 def framed(
-    utterances: Utterances, indices: np.ndarray, longest: int, first: int | None, last: int
+    utterances: Utterances, indices: np.ndarray, longest: int, first: int | None, last: int, *, newest: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
     """Utterances cut to length with specials around them.
 
@@ -182,12 +190,16 @@ def framed(
         longest: words kept, the special behind them included, the one in front not.
         first: the special in front, if any.
         last: the special behind.
+        newest: whether the last words of a longer utterance are kept instead of the first.
 
     Returns:
         Ids (B, longest of them) int64, padded on the right, and lengths (B,) int64; both with the specials.
     """
     starts = np.asarray(utterances.offsets[indices], dtype=np.int64)
-    kept = np.minimum(utterances.offsets[indices + 1] - starts, longest - 1).astype(np.int64)
+    ends = np.asarray(utterances.offsets[indices + 1], dtype=np.int64)
+    kept = np.minimum(ends - starts, longest - 1)
+    if newest:
+        starts = ends - kept
     lead = 0 if first is None else 1
     lengths = kept + lead + 1
     columns = np.arange(lengths.max()) - lead

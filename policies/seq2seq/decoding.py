@@ -21,8 +21,9 @@ import torch
 from torch import Tensor
 
 from envs.core.seeds import stream
-from envs.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, PAD_ID, SPECIALS
-from policies.seq2seq.model import LanguageModel, Seq2Seq, State, real_positions
+from envs.pairs.vocabulary import BOS_ID, EOS_ID, PAD_ID, SPECIALS
+from policies.seq2seq.batches import framed_source
+from policies.seq2seq.model import LanguageModel, Memory, Seq2Seq, State, real_positions
 
 _ROWS = 256
 Ids = Sequence[int] | np.ndarray
@@ -99,23 +100,36 @@ def sample_sentences(model: LanguageModel, seeds: Sequence[int], length: int) ->
     return words_BT[:, 1:].cpu().numpy()
 
 
+def read(model: Seq2Seq, sources: Sequence[Ids]) -> Memory:
+    """Encodes sources (B), cut to length as in training.
+
+    Args:
+        model: in evaluation mode.
+        sources: word ids without the specials around them.
+    """
+    framed = [framed_source(source, model.sizes) for source in sources]
+    lengths_B = torch.tensor([len(source) for source in framed])
+    source_BN = torch.full((len(framed), int(lengths_B.max())), PAD_ID)
+    for row, source in enumerate(framed):
+        source_BN[row, : len(source)] = torch.tensor(source)
+    device = model.output.weight.device
+    lengths_B = lengths_B.to(device)
+    states_BNH = model.encode(model.source_embedding(source_BN.to(device)), lengths_B)
+    return model.remember(states_BNH, real_positions(lengths_B, states_BNH.shape[1]))
+
+
 @torch.no_grad()
 def _decode(model: Seq2Seq, sources: Sequence[Ids], choose: Callable[[slice, int, Tensor], Tensor]) -> list[list[int]]:
     """Replies word by word; `choose` gets the rows at work, the place of the word and the logits (B, V)."""
     replies: list[list[int]] = []
     device = model.output.weight.device
     for rows in _blocks(len(sources)):
-        cut = [[*map(int, source[: model.sizes.max_source - 1]), EOU_ID] for source in sources[rows]]
-        lengths_B = torch.tensor([len(source) for source in cut], device=device)
-        source_BN = torch.full((len(cut), max(map(len, cut))), PAD_ID, dtype=torch.int64)
-        for row, source in enumerate(cut):
-            source_BN[row, : len(source)] = torch.tensor(source)
-        states_BNH = model.encode(model.source_embedding(source_BN.to(device)), lengths_B)
-        memory = model.remember(states_BNH, real_positions(lengths_B, states_BNH.shape[1]))
+        memory = read(model, sources[rows])
         state: State = model.begin(memory)
-        words_B = torch.full((len(cut),), BOS_ID, dtype=torch.int64, device=device)
+        size = len(memory.last_BH)
+        words_B = torch.full((size,), BOS_ID, dtype=torch.int64, device=device)
         said: list[Tensor] = []
-        over_B = torch.zeros(len(cut), dtype=torch.bool, device=device)
+        over_B = torch.zeros(size, dtype=torch.bool, device=device)
         for place in range(model.sizes.max_reply):
             logits_BV, state = model.step(memory, words_B, state)
             words_B = choose(rows, place, logits_BV)

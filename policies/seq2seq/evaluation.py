@@ -3,7 +3,7 @@
 The negative of the test figure is the threshold that trigger search calls T_out (a sequence-to-sequence model) or T_in (a
 language model): He & Glass 2018, section 4.
 
-Shapes: M targets of a batch.
+Shapes: B rows, T reply words, M targets of a batch.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from typing import TypeVar
 
 import numpy as np
 import torch
-import torch.nn.functional as F
+from torch import Tensor
 
 from policies.seq2seq.batches import Batch, Examples, in_order
-from policies.seq2seq.loss import BLOCK
 from policies.seq2seq.model import Predictor
 
 BatchT = TypeVar("BatchT", bound=Batch)
@@ -44,24 +43,28 @@ class Fitness:
         return math.exp(self.nll)
 
 
+def example_nll(model: Predictor[BatchT], batch: BatchT) -> tuple[Tensor, Tensor]:
+    """Negative log-likelihoods of a batch's examples.
+
+    Args:
+        model: in evaluation mode, or in training with dropout.
+        batch: on the model's device.
+
+    Returns:
+        Nats of each example (B,) float64, through which gradients flow, and its words (B,) int64, `</s>` counted; in the
+        order of the rows.
+    """
+    nll_M, real_BT = model.nll(batch), batch.real_BT
+    nll_BT = nll_M.new_zeros(real_BT.shape).masked_scatter(real_BT, nll_M)
+    return nll_BT.double().sum(1), real_BT.sum(1)
+
+
 @torch.no_grad()
 def evaluate(model: Predictor[BatchT], examples: Examples[BatchT]) -> Fitness:
     """Scores a model on a split in float32; dropout is off while it runs."""
     was_training = model.training
     model.eval()
     device = next(model.parameters()).device
-    sums, counts = [], []
-    for batch in in_order(examples, _ROWS):
-        here = batch.to(device)
-        states_MH, real_BT = model.target_states(here), here.real_BT
-        nll_M = torch.cat(
-            [
-                F.cross_entropy(model.output(states), targets, reduction="none")
-                for states, targets in zip(states_MH.split(BLOCK), here.targets_BT[real_BT].split(BLOCK), strict=True)
-            ]
-        )
-        nll_BT = nll_M.new_zeros(real_BT.shape).masked_scatter_(real_BT, nll_M)
-        sums.append(nll_BT.double().sum(1).cpu().numpy())
-        counts.append(real_BT.sum(1).cpu().numpy())
+    sums, counts = zip(*(example_nll(model, batch.to(device)) for batch in in_order(examples, _ROWS)), strict=True)
     model.train(was_training)
-    return Fitness(np.concatenate(sums), np.concatenate(counts))
+    return Fitness(torch.cat(sums).cpu().numpy(), torch.cat(counts).cpu().numpy())

@@ -13,6 +13,9 @@ Departures:
   * # Released: the loss of a batch is the mean over its targets. Ours: its sum over the mean number of targets of a batch,
     because otherwise a word of a batch of short replies would weigh more than others.
 
+A model may also go on from weights that it has, and bring down another objective than its own (`Objective`); adversarial
+training does both (`policies/margin.py`). The weights that it began with are then kept unless an epoch is better.
+
 Training resumes exactly: order and dropout depend on (seed, epoch, batch) alone, and the state is kept after every epoch
 and, in long epochs, every few minutes.
 """
@@ -33,7 +36,7 @@ from envs.core.seeds import derive_seed, stream
 from policies.seq2seq.batches import Batch, Examples, epoch_order
 from policies.seq2seq.evaluation import evaluate
 from policies.seq2seq.loss import OutputLoss
-from policies.seq2seq.model import Predictor
+from policies.seq2seq.model import Loss, Predictor
 from policies.seq2seq.settings import FitConfig
 from policies.training import Progress, autocast, copied_weights, load_training, require_bounded, save_training
 
@@ -55,7 +58,7 @@ class Epoch:
     train_nll: float
     """Mean training loss per word in nats, dropout on, while the weights moved."""
     validation_nll: float
-    """Nats per word, `</s>` counted."""
+    """Nats per word, `</s>` counted; of an objective of another kind what it measures instead."""
     seconds: float
     best: bool
     """Whether it is the best model so far by validation loss."""
@@ -65,45 +68,73 @@ class Epoch:
         return asdict(self)
 
 
+class Objective(Generic[BatchT]):
+    """What training brings down: a model's own loss.
+
+    Args:
+        model: that is trained.
+    """
+
+    def __init__(self, model: Predictor[Any]) -> None:
+        self.model = model
+
+    def loss(self, batch: BatchT, output_loss: OutputLoss) -> Loss:
+        """The loss of a batch, see `Predictor.loss`."""
+        return self.model.loss(batch, output_loss)
+
+    def validation(self, examples: Examples[BatchT]) -> float:
+        """What decides which model is best, in nats per word, lower: better; dropout is off while it is measured."""
+        return evaluate(self.model, examples).nll
+
+
 class Fit(Generic[BatchT]):
     """One supervised training, epoch by epoch.
 
     Args:
-        model: freshly built; its weights are initialised here unless a saved state exists.
+        model: its weights are drawn here unless a saved state exists or `fresh` says otherwise.
         train: examples to learn from.
         validation: examples that decide which model is best.
         config: the recipe.
         seed: master seed.
         state_path: where the exact training state is kept; an existing one is resumed.
         save_every_s: seconds of an epoch after which the state is kept within it.
+        fresh: whether weights are drawn; otherwise training goes on from those that the model has.
+        objective: what is brought down; the model's own loss when not given.
     """
 
     def __init__(
         self,
-        model: Predictor[BatchT],
+        model: Predictor[Any],
         train: Examples[BatchT],
         validation: Examples[BatchT],
         config: FitConfig,
         seed: int,
         state_path: Path,
         save_every_s: float = SAVE_EVERY_S,
+        *,
+        fresh: bool = True,
+        objective: Objective[BatchT] | None = None,
     ) -> None:
         self.model, self.train, self.validation = model, train, validation
+        self.objective = objective or Objective(model)
         self.config, self.seed, self.state_path, self.save_every_s = config, seed, state_path, save_every_s
         self.history: list[dict[str, Any]] = []
         self._loss = OutputLoss(model.output)
         self._stage, self._rate = "full", config.learning_rate
-        self._best_loss, self._since_best = math.inf, 0
+        self.best_loss, self._since_best = math.inf, 0
         self.batches_done, self._nll, self._targets, self._seconds = 0, 0.0, 0, 0.0
         self._targets_per_batch = int(train.num_targets.sum()) * min(config.batch_size / len(train), 1.0)
         if state_path.exists():
             self._resume()
         else:
-            model.initialise(torch.Generator().manual_seed(derive_seed(seed, "initialise")))
+            if fresh:
+                model.initialise(torch.Generator().manual_seed(derive_seed(seed, "initialise")))
+            else:
+                self.best_loss = self.objective.validation(validation)
             self._optimiser = self._new_optimiser()
             self._best = copied_weights(model)
 
-    def run(self, on_epoch: Callable[[Epoch], None], on_batch: Progress | None = None) -> Predictor[BatchT]:
+    def run(self, on_epoch: Callable[[Epoch], None], on_batch: Progress | None = None) -> Predictor[Any]:
         """Trains to the end of the recipe and returns the model, in evaluation mode.
 
         Raises:
@@ -113,10 +144,10 @@ class Fit(Generic[BatchT]):
         while self.batches_done or self._advance_stage():
             self._train_epoch(on_batch)
             started = time.monotonic()
-            validation = evaluate(self.model, self.validation).nll
-            best = validation < self._best_loss
+            validation = self.objective.validation(self.validation)
+            best = validation < self.best_loss
             if best:
-                self._best_loss, self._since_best, self._best = validation, 0, copied_weights(self.model)
+                self.best_loss, self._since_best, self._best = validation, 0, copied_weights(self.model)
             else:
                 self._since_best += 1
             seconds = self._seconds + time.monotonic() - started
@@ -185,7 +216,7 @@ class Fit(Generic[BatchT]):
     def _step(self, batch: BatchT) -> float:
         """One update; the sum of the targets' losses before it, in nats."""
         with autocast(batch.targets_BT.device, self.config.precision):
-            loss = self.model.loss(batch, self._loss)
+            loss = self.objective.loss(batch, self._loss)
         self._optimiser.zero_grad(set_to_none=True)
         (loss.total / self._targets_per_batch).backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip)
@@ -196,7 +227,7 @@ class Fit(Generic[BatchT]):
         counters = {
             "stage": self._stage,
             "rate": self._rate,
-            "best_loss": self._best_loss,
+            "best_loss": self.best_loss,
             "since_best": self._since_best,
             "batches_done": self.batches_done,
             "nll": self._nll,
@@ -213,7 +244,7 @@ class Fit(Generic[BatchT]):
         self._optimiser = self._new_optimiser()
         saved.restore(self._optimiser)
         self._stage, self.history = counters["stage"], counters["history"]
-        self._best_loss, self._since_best = counters["best_loss"], counters["since_best"]
+        self.best_loss, self._since_best = counters["best_loss"], counters["since_best"]
         self.batches_done, self._nll = counters["batches_done"], counters["nll"]
         self._targets, self._seconds = counters["targets"], counters["seconds"]
         log.info("resumed after epoch %d, batch %d from %s", len(self.history), self.batches_done, self.state_path)

@@ -26,7 +26,7 @@ from envs.pairs.vocabulary import PairVocabulary
 from policies.lstm import LSTM, recur
 from policies.seq2seq.attention import recur_attending
 from policies.seq2seq.batches import Batch, Exchanges, Sentences
-from policies.seq2seq.loss import OutputLoss
+from policies.seq2seq.loss import BLOCK, OutputLoss
 from policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
 
 EMBEDDING_RANGE = 0.1
@@ -79,6 +79,15 @@ class Predictor(nn.Module, Generic[BatchT]):
     def target_states(self, batch: BatchT) -> Tensor:
         """What `output` reads to predict the batch's real targets (M, H), in the order of the rows."""
         raise NotImplementedError
+
+    def nll(self, batch: BatchT) -> Tensor:
+        """Negative log-likelihoods of the batch's real targets (M,) in nats, in the order of the rows; gradients flow back.
+
+        What a model says with more than the softmax of `output` is measured by overriding this, and trained by `loss`.
+        """
+        targets_M = batch.targets_BT[batch.real_BT]
+        blocks = zip(self.target_states(batch).split(BLOCK), targets_M.split(BLOCK), strict=True)
+        return torch.cat([F.cross_entropy(self.output(states), targets, reduction="none") for states, targets in blocks])
 
     def loss(self, batch: BatchT, output_loss: OutputLoss) -> Loss:
         """What training brings down on a batch.

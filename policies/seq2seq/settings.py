@@ -1,7 +1,8 @@
 """Settings of the sequence-to-sequence and language models: widths, lengths, recipes. Torch-free, so that help starts fast.
 
 Source: He & Glass 2018 (arXiv 1809.04113), section 3 and appendix, and the code that the authors released later
-(cloudygoose/negativetraining_acl2020), whose behaviour is called "released" here.
+(cloudygoose/negativetraining_acl2020), whose behaviour is called "released" here. Contexts of several turns, as in Niu &
+Bansal 2018 (arXiv 1809.02079), are ours: theirs are cut where the newest words stay.
 """
 
 from __future__ import annotations
@@ -27,9 +28,11 @@ class Seq2SeqSizes:
     dropout: float = 0.0
     """Share of decoder inputs and outputs dropped in training, in [0, 1); published: 0.3 on Switchboard."""
     max_source: int = 15
-    """Longest source in words, `<eou>` included; longer ones are cut."""
+    """Longest source in words, `<eou>` included; longer ones lose their end, or with several turns their oldest words."""
     max_reply: int = 20
     """Longest reply in words, `</s>` included; longer ones are cut."""
+    turns: int = 1
+    """Turns of context that the model reads; with more than one, `<eot>` between them is one more word of the vocabulary."""
 
     def __post_init__(self) -> None:
         check(self, "embed", self.embed >= 1, "at least 1")
@@ -37,6 +40,7 @@ class Seq2SeqSizes:
         check(self, "dropout", 0 <= self.dropout < 1, "0 <= dropout < 1")
         check(self, "max_source", self.max_source >= 2, "at least 2")
         check(self, "max_reply", self.max_reply >= 2, "at least 2")
+        check(self, "turns", self.turns >= 1, "at least 1")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from engine.jobs import demo, minmax, negotiator, reinforce
+from engine.jobs import adversarial, demo, minmax, negotiator, reinforce
 from engine.jobs.demo import DEMO, GAIN, STAGES, DemoConfig, stages
 from engine.metrics.statistics import Estimate
 from engine.store.run_folder import RunFolder
@@ -22,13 +23,14 @@ SMALL += ["--set", "fit.max_epochs=1", "--set", "reinforce.dialogues=128"]
 SMALL += ["--set", "reinforce.dialogues_per_update=4", "--set", "reinforce.max_turns=4"]
 SMALL += ["--set", "defence.dialogues=8", "--set", "defence.dialogues_per_update=4", "--set", "defence.max_turns=4"]
 SMALL += ["--triggers", "2", "--set", "model.max_epochs=1", "--set", "model.decay_epochs=0"]
+SMALL += ["--contexts", "10", "--set", "hardening.max_epochs=1", "--set", "hardening.batch_size=512"]
 
 
 @pytest.fixture
 def _small_corpus(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Puts the made-up corpus in the place of the embedded one, which takes seconds to make."""
     fitted, trained, hardened = negotiator.demo(), reinforce.demo(), minmax.demo()
-    small = {"corpus": CORPUS, "data_root": root}
+    small: dict[str, Any] = {"corpus": CORPUS, "data_root": root}
     monkeypatch.setattr(negotiator, "demo", lambda: dataclasses.replace(fitted, **small))
     monkeypatch.setattr(reinforce, "demo", lambda: dataclasses.replace(trained, data_root=root))
     monkeypatch.setattr(minmax, "demo", lambda: dataclasses.replace(hardened, data_root=root))
@@ -55,8 +57,17 @@ def test_the_whole_story(parley: Parley) -> None:
         triggers = RunFolder.load(path / stage).summary()
         assert triggers is not None
         found[f"hits_{stage}"] = triggers["metrics"][f"hit_rate.{kind}"]
+    robustness = RunFolder.load(path / "robustness").summary()
+    assert robustness is not None
+    answers = {}
+    for model, suffix in (("base", "_before_training"), ("random-swap+antonym", "")):
+        changed = {name: robustness["metrics"][f"change_rate_touched.{model}.{name}"] for name in ("random-swap", "antonym")}
+        answers[f"oversensitive{suffix}"] = changed["random-swap"]
+        kept = {"value": "value", "low": "high", "high": "low"}
+        stayed = {part: pytest.approx(1 - changed["antonym"][other]) for part, other in kept.items()}
+        answers[f"overstable{suffix}"] = {**stayed, "n": changed["antonym"]["n"]}
     others = {name: parts for name, parts in printed["metrics"].items() if name != GAIN}
-    assert others == attack["metrics"] | searched | hardened | found
+    assert others == attack["metrics"] | searched | hardened | found | answers
     assert outcome.status == int(printed["metrics"]["advantage"]["low"] <= 0)
     assert ("failed: the adversary has no certain advantage" in outcome.err) == bool(outcome.status)
     assert "target against itself" in outcome.err
@@ -91,6 +102,10 @@ def test_the_stages_name_each_other_as_the_folder_was_given() -> None:
     assert (configs["minmax"].target, configs["minmax"].adversary) == ("runs/demo/target", "runs/demo/adversary")
     assert configs["minmax"].rounds == 1
     assert configs["minmax"].budget == configs["adversary"].reinforce.dialogues, "measured on the adversary's own budget"
+    assert (configs["adversarial"].model, configs["robustness"].model) == ("runs/demo/model", "runs/demo/model")
+    assert configs["robustness"].trained == "runs/demo/adversarial"
+    assert configs["robustness"].strategies == configs["adversarial"].strategies, "it meets what it was trained against"
+    assert configs["robustness"].perturb == configs["adversarial"].perturb, "by the same rules, of the same lexicon"
     assert configs["attack"].match().dialogues == configs["selfplay"].dialogues == 9
     assert configs["selfplay"].scenarios == configs["attack"].scenarios == "random"
 
@@ -99,6 +114,7 @@ def test_the_demonstration_is_that_of_the_presets() -> None:
     config = DEMO.presets["embedded"]()
     assert (config.fit, config.reinforce) == (negotiator.demo().fit, reinforce.demo().reinforce)
     assert config.defence == minmax.demo().defence
+    assert config.hardening == adversarial.demo().fit
     assert config.reinforce.complementary
 
 

@@ -15,8 +15,14 @@ from engine.jobs.seq2seq import LEGEND, TRAIN_LM, TRAIN_SEQ2SEQ, TrainLMConfig, 
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError, DataError, RunError
 from envs.pairs.compiled import load_pairs
+from envs.pairs.contexts import examples
+from envs.pairs.vocabulary import PairVocabulary
+from policies.checkpoint import Checkpoint
+from policies.responders import load_responder
 from policies.seq2seq.checkpoints import LANGUAGE_MODEL, SEQ2SEQ, load_language_model, load_seq2seq, threshold
 from policies.seq2seq.decoding import greedy
+from policies.seq2seq.evaluation import evaluate
+from policies.seq2seq.responder import Seq2SeqResponder
 from policies.seq2seq.settings import FitConfig, LanguageModelSizes, Seq2SeqSizes
 from tests.engine.jobs.made_up import Notes, kill_when, start_parley
 
@@ -74,6 +80,32 @@ def test_a_language_model_leaves_the_same(tmp_path: Path, corpus: str) -> None:
 def test_the_vocabulary_is_as_large_as_asked_for(tmp_path: Path, corpus: str) -> None:
     run_seq2seq(asked(corpus, vocabulary=8), tmp_path / "run", Silent())
     assert len(load_seq2seq(tmp_path / "run").vocabulary) == 8
+
+
+def test_a_model_of_two_turns_is_fitted_to_what_it_is_asked_later(tmp_path: Path) -> None:
+    lines = [f"{word}\tgo on\ngo on\t{word}\n" for word in WORDS]
+    for split in ("train", "val", "test"):
+        (tmp_path / f"{split}.tsv").write_text("".join(lines))
+    sizes = Seq2SeqSizes(embed=8, hidden=8, turns=2)
+    result = run_seq2seq(asked(str(tmp_path), sizes=sizes), tmp_path / "run", Silent())
+    assert result.next_commands == (f"parley evaluate robustness --model {tmp_path / 'run'}",)
+    assert "2 turns of context" in result.title
+    words = load_pairs(str(tmp_path)).vocabulary.words
+    responder = load_responder(tmp_path / "run")
+    assert isinstance(responder, Seq2SeqResponder)
+    assert responder.model.vocabulary.words == (*words, "<eot>")
+    recorded = examples(load_pairs(str(tmp_path), every_word=True), "test", turns=2)
+    contexts, replies = [each.context for each in recorded], [each.reply for each in recorded]
+    assert evaluate(responder.model, responder.examples(contexts, replies)).nll == pytest.approx(
+        result.metrics["test_nll"].value
+    )
+    shorter = [context[-1:] for context in contexts]
+    assert evaluate(responder.model, responder.examples(shorter, replies)).nll != pytest.approx(
+        result.metrics["test_nll"].value
+    )
+    about = Checkpoint.load(tmp_path / "run" / "checkpoint", SEQ2SEQ, PairVocabulary).provenance
+    found = {name: about[name] for name in ("corpus", "vocabulary", "turns")}
+    assert found == {"corpus": str(tmp_path), "vocabulary": len(words), "turns": 2}
 
 
 def test_a_finished_training_says_so_and_trains_no_more(tmp_path: Path, corpus: str) -> None:
@@ -140,6 +172,12 @@ def test_presets_are_what_they_say(job: object) -> None:
             "demo": (None, "helpdesk"),
         }[name]
         assert config.fit.optimiser == ("sgd" if name == "he2018" else "adam")
+
+
+def test_the_preset_of_dialogues_reads_two_turns_of_conversations() -> None:
+    config = seq2seq.dialogue()
+    assert (config.corpus, config.vocabulary, config.sizes.turns) == ("ubuntu_dialogues", 10_000, 2)
+    assert (config.sizes.max_source, config.sizes.max_reply, config.sizes.attention) == (60, 30, "general")
 
 
 @pytest.mark.slow

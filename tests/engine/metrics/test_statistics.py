@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.metrics import statistics
-from engine.metrics.statistics import Estimate, count, mean, paired_difference, rate, ratio_of_sums
+from engine.metrics.statistics import Estimate, count, mean, paired_bootstrap, paired_difference, rate, ratio_of_sums
 
 
 @given(n=st.integers(1, 5000), data=st.data())
@@ -146,3 +146,63 @@ def test_thousands_of_values_take_no_time() -> None:
     mean(values)
     # The aim is 0.2 s; the bound only catches a loop in Python, on a machine that does other things too.
     assert time.perf_counter() - start < 2.0
+
+
+DIFFERENCES = {
+    "drawn one by one": np.random.default_rng(3).normal(0.2, 1.0, size=40),
+    "drawn beside the commonest": np.r_[np.full(25, 0.1), np.random.default_rng(3).normal(0.3, 1.0, size=15)],
+    "drawn as multiplicities": np.repeat([0.0, 0.5, -1.0], [80, 20, 6]),
+}
+
+
+@pytest.mark.parametrize("name", DIFFERENCES)
+def test_paired_bootstrap_is_the_plain_loop_however_it_draws(name: str) -> None:
+    differences = DIFFERENCES[name]
+    rng, num = np.random.default_rng(4), 20_000
+    drawn = differences[rng.integers(len(differences), size=(num, len(differences)))].mean(axis=1)
+    observed = differences.mean()
+    expected = np.mean(np.abs(drawn - observed) >= abs(observed) - 1e-12)
+    test = paired_bootstrap(differences + 2.0, np.full(len(differences), 2.0), num)
+    assert 0.01 < expected < 0.5
+    assert test.p_value == pytest.approx(expected, abs=4 * np.sqrt(2 * expected / num))
+    assert test.difference.value == pytest.approx(observed)
+    width = np.quantile(drawn, 0.975) - np.quantile(drawn, 0.025)
+    assert test.difference.low == pytest.approx(np.quantile(drawn, 0.025), abs=0.05 * width)
+    assert test.difference.high == pytest.approx(np.quantile(drawn, 0.975), abs=0.05 * width)
+
+
+def test_paired_bootstrap_counts_every_resample_of_few_items() -> None:
+    # All 4 ** 4 resamples, a tie being as far away as the measured difference itself.
+    differences = np.array([0.0, 0.0, 0.25, 0.75])
+    sums = differences[np.indices((4, 4, 4, 4)).reshape(4, -1)].sum(axis=0)
+    expected = np.mean(np.abs(sums - 1.0) >= 1.0)
+    assert paired_bootstrap(differences, np.zeros(4)).p_value == pytest.approx(expected, abs=0.006)
+
+
+def test_paired_bootstrap_finds_a_difference_where_there_is_none_as_often_as_it_may() -> None:
+    rng = np.random.default_rng(8)
+    p_values = [paired_bootstrap(rng.normal(size=80), rng.normal(size=80), 400).p_value for _ in range(300)]
+    assert 0.02 <= np.mean(np.array(p_values) < 0.05) <= 0.09
+
+
+def test_paired_bootstrap_is_blind_to_sign_and_never_certain() -> None:
+    after, before = np.arange(50.0), np.arange(50.0) - 3 - np.arange(50) % 2
+    one, other = paired_bootstrap(after, before, 1000), paired_bootstrap(before, after, 1000)
+    assert one.p_value == other.p_value == pytest.approx(1 / 1001)
+    assert one.difference.value == -other.difference.value == 3.5
+
+
+def test_paired_bootstrap_of_nothing_and_of_little() -> None:
+    assert math.isnan(paired_bootstrap([], []).p_value)
+    alone = paired_bootstrap([0.75], [0.25])
+    assert math.isnan(alone.p_value)
+    assert math.isnan(alone.difference.low)
+    assert alone.difference.value == 0.5
+    assert paired_bootstrap([0.5, 0.25], [0.5, 0.25], 100).p_value == 1.0
+    assert paired_bootstrap([0.5, 0.0], [0.0, 0.5], 100).p_value == 1.0
+
+
+def test_paired_bootstrap_draws_alike_from_equal_seeds() -> None:
+    after, before = np.random.default_rng(1).normal(size=(2, 50))
+    assert paired_bootstrap(after, before, 500, seed=3) == paired_bootstrap(after, before, 500, seed=3)
+    assert paired_bootstrap(after, before, 500, seed=3) != paired_bootstrap(after, before, 500, seed=4)

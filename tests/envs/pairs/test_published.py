@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from envs.pairs.compiled import load_pairs
+from envs.pairs.contexts import examples
 from envs.pairs.corpora import find_pairs
-from envs.pairs.vocabulary import UNK_ID
+from envs.pairs.vocabulary import EOU_ID, UNK_ID
 
 DATA = os.environ.get("PARLEY_DATA")
 pytestmark = [
@@ -19,9 +20,11 @@ pytestmark = [
 
 PAIRS = {
     "ubuntu_irc": (36_073 + 54_244, 1_437 + 4_092, 2_554 + 3_441),
+    "ubuntu_dialogues": (32_898, 1_311, 2_490),
     "switchboard": (95_329, 1_466, 2_119),
     "opensubtitles_sample": (256, 256, 256),
 }
+WORDS = {"ubuntu_irc": 30_000, "ubuntu_dialogues": 20_000, "switchboard": 10_000, "opensubtitles_sample": 1_168}
 
 
 @pytest.mark.parametrize("name", PAIRS)
@@ -32,9 +35,18 @@ def test_pairs_are_as_many_as_counted(name: str, tmp_path: Path) -> None:
         pytest.skip(f"PARLEY_DATA lacks {name}: {', '.join(missing)}")
     corpus = load_pairs(name, root, cache=tmp_path)
     assert tuple(len(split) for split in corpus.splits.values()) == PAIRS[name]
-    assert len(corpus.vocabulary) == {"ubuntu_irc": 30_000, "switchboard": 10_000, "opensubtitles_sample": 1_168}[name]
+    assert len(corpus.vocabulary) == WORDS[name]
     for split in corpus.splits.values():
         assert split.utterances.lengths.min() >= 1
-        assert split.utterances.values.min() >= UNK_ID
+        assert split.utterances.values.min() >= (EOU_ID if name == "ubuntu_dialogues" else UNK_ID)
         assert split.pairs.max() < len(split.utterances)
         assert (split.pairs[:, 0] != split.pairs[:, 1]).all()
+
+
+def test_contexts_of_two_turns_are_as_many_as_counted(tmp_path: Path) -> None:
+    root = Path(str(DATA))
+    if missing := find_pairs("ubuntu_dialogues").missing(root):
+        pytest.skip(f"PARLEY_DATA lacks ubuntu_irc: {', '.join(missing)}")
+    corpus = load_pairs("ubuntu_dialogues", root, every_word=True, cache=tmp_path)
+    found = [len(examples(corpus, split, turns=2, min_turns=2)) for split in corpus.splits]
+    assert found == [29_270, 1_160, 2_239]

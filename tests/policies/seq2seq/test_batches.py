@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from envs.pairs.compiled import PairSplit
 from envs.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, PAD_ID
-from policies.seq2seq.batches import PairExamples, SentenceExamples, epoch_order, in_order
+from policies.seq2seq.batches import PairExamples, SentenceExamples, epoch_order, framed_source, in_order
 from tests.policies.seq2seq.made_up import LM_SIZES, ragged, sizes, split
 
 UTTERANCES = ragged([[5, 6], [7, 8, 9, 10, 11, 12, 13], [14], []])
@@ -31,6 +33,26 @@ def test_sources_end_in_eou_and_replies_stand_between_their_marks() -> None:
     ]
     assert batch.targets_BT.tolist()[0] == [7, 8, 9, 10, 11, EOS_ID]
     assert batch.reply.words_in_BT.tolist()[0] == [BOS_ID, 7, 8, 9, 10, 11]
+
+
+def test_a_model_of_several_turns_keeps_the_newest_words_of_a_source() -> None:
+    batch = PairExamples(SPLIT, replace(sizes(), turns=2)).batch(np.arange(4))
+    assert batch.source_BN.tolist() == [
+        [5, 6, EOU_ID, PAD_ID, PAD_ID],
+        [10, 11, 12, 13, EOU_ID],
+        [14, EOU_ID, PAD_ID, PAD_ID, PAD_ID],
+        [EOU_ID, PAD_ID, PAD_ID, PAD_ID, PAD_ID],
+    ]
+    assert batch.lengths_B.tolist() == [3, 5, 2, 1]
+    assert batch.reply.words_BT1.tolist()[0] == [BOS_ID, 7, 8, 9, 10, 11, EOS_ID], "a reply keeps its beginning"
+
+
+@pytest.mark.parametrize("turns", [1, 2])
+def test_one_source_is_framed_as_in_a_batch(turns: int) -> None:
+    read = replace(sizes(), turns=turns)
+    batch = PairExamples(SPLIT, read).batch(np.arange(4))
+    for row, length, (source, _) in zip(batch.source_BN.tolist(), batch.lengths_B.tolist(), SPLIT.pairs, strict=True):
+        assert framed_source(UTTERANCES[source], read) == row[:length]
 
 
 def test_sentences_are_framed_like_replies_and_cut_to_their_own_length() -> None:

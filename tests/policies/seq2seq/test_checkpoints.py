@@ -24,6 +24,14 @@ def test_a_run_folder_or_its_checkpoint_gives_the_model_back(tmp_path: Path, att
         assert all(torch.equal(value, model.state_dict()[name]) for name, value in found.state_dict().items())
 
 
+def test_a_model_from_before_contexts_had_turns_reads_one(tmp_path: Path) -> None:
+    save_model(seq2seq(), tmp_path, {})
+    config = json.loads((tmp_path / "config.json").read_text())
+    del config["sizes"]["turns"]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert load_seq2seq(tmp_path).sizes.turns == 1
+
+
 def test_a_language_model_comes_back(tmp_path: Path) -> None:
     model = language_model()
     save_model(model, tmp_path / "any-name", {})

@@ -89,6 +89,20 @@ def test_torchs_own_generator_is_left_alone(tmp_path: Path) -> None:
     assert torch.equal(torch.random.get_rng_state(), before)
 
 
+def test_a_training_that_goes_on_begins_with_the_loss_of_the_weights_that_are_there(tmp_path: Path) -> None:
+    model = fit(tmp_path / "first").run(ignore)
+    loss, began = evaluate(model, VALIDATION).nll, weights(model)
+    still = replace(FAST, learning_rate=1e-12, max_epochs=1, decay_epochs=0)
+    training = Fit(model, TRAIN, VALIDATION, still, 1, tmp_path / "second", fresh=False)
+    assert training.best_loss == loss
+    epochs: list[Epoch] = []
+    training.run(epochs.append)
+    assert epochs[0].validation_nll == pytest.approx(loss, rel=1e-6)
+    again = Fit(model, TRAIN, VALIDATION, replace(FAST, learning_rate=3.0), 1, tmp_path / "third", fresh=False)
+    assert_equal(weights(again.run(epochs.append)), began)
+    assert min(epoch.validation_nll for epoch in epochs[1:]) > loss, "an epoch was better: nothing shows that they are kept"
+
+
 @pytest.mark.parametrize("config", [FAST, PUBLISHED], ids=["fast", "published"])
 def test_a_training_killed_after_any_epoch_goes_on_as_if_it_had_not_been(tmp_path: Path, config: FitConfig) -> None:
     def killed_after(number: int) -> Callable[[Epoch], None]:

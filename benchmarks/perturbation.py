@@ -1,0 +1,252 @@
+"""Perturbed utterances per second of each strategy on one core, against plain loops and, where it is installed, TextAttack.
+
+Contexts of two turns are perturbed with a seed each; no utterance occurs twice. The plain loops (plain_perturbation.py) take
+the utterances one by one with a `random.Random` for each context. Some contexts are first perturbed by both from the same
+draws.
+
+    python -m benchmarks.perturbation [--quick] [--corpus ubuntu_irc] [--lexicon built-in]
+
+    ratio         seconds of the plain loops over ours for an utterance under every strategy, one after the other with one
+                  lexicon, as a run has them: it tags an utterance once
+    strategies    for each alone, with a lexicon that remembers nothing yet: utterances per second of ours and of the loop
+    identical     the same draws gave the same words under every strategy
+    textattack    utterances per second of its augmenters, and the ratio of the nearest of ours
+
+With the built-in lexicon, which is all there is without NLTK's data, both sides ask the same lexicon: only loops are compared.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib.util
+import random
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal
+
+from benchmarks.measure import Clock, run
+from benchmarks.plain_perturbation import Draw, PlainBuiltIn, PlainLoops, PlainNltk
+from engine.perturb.catalogue import build
+from engine.perturb.corrections import FEW, FOLDER, read_corrections
+from engine.perturb.draws import uniforms
+from engine.perturb.entities import read_entities
+from engine.perturb.resources import Resources
+from engine.perturb.settings import PerturbSettings
+from engine.perturb.stopwords import KEPT, VERBS
+from engine.perturb.strategy import Strategy
+from envs.core.errors import DataError
+from envs.data.root import data_root
+from envs.pairs.compiled import load_pairs
+from envs.pairs.turns import Turns, Utterance
+from envs.pairs.vocabulary import SPECIALS
+
+STRATEGIES = (
+    "random-swap",
+    "stopword-dropout",
+    "data-paraphrase",
+    "grammar-errors",
+    "add-negation",
+    "antonym",
+    "random-inputs",
+    "random-inputs-kept-entities",
+    "confusing-entity",
+)
+"""All but the one that is a network."""
+TURNS = 2
+SHARD = 1000
+"""Contexts perturbed at once."""
+MOST_DRAWS = 400
+"""Of one context; no strategy asks for more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Strategies against plain loops."""
+
+    corpus: str = "helpdesk"
+    """Pairs whose utterances are perturbed."""
+    data_root: Path | None = None
+    """Where corpora lie; the usual places when not given."""
+    lexicon: Literal["any", "nltk", "built-in"] = "any"
+    """NLTK's data where they are, the built-in lexicon elsewhere; or one of them."""
+    quick: bool = False
+    """Some hundred utterances instead of many: below a minute."""
+
+    @property
+    def contexts(self) -> int:
+        """How many are perturbed by us."""
+        return 500 if self.quick else 10_000
+
+    @property
+    def plain_contexts(self) -> int:
+        """How many are perturbed by the loops, which need not see as many."""
+        return 150 if self.quick else 1000
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is perturbed, and with what.
+
+    Args:
+        contexts: of utterances that occur once.
+        make: strategies that remember nothing, by name, with a lexicon of their own.
+        plain: the loops.
+        lexicon: its name.
+    """
+
+    contexts: Sequence[Turns]
+    make: Callable[..., list[Strategy]]
+    plain: PlainLoops
+    lexicon: str
+
+
+def prepare(options: Options, folder: Path) -> Subject:
+    """Opens the lexicon and the corpus."""
+    corpus = load_pairs(options.corpus, options.data_root)
+    words = [word for word in corpus.vocabulary.words if word not in SPECIALS]
+    known = frozenset(words)
+    every = corpus.splits["train"].utterances
+    distinct = dict.fromkeys(tuple(corpus.vocabulary.decode(every[i])) for i in range(len(every)))
+    said = list(distinct)[: TURNS * options.contexts]
+    contexts = [tuple((utterance,) for utterance in said[i : i + TURNS]) for i in range(0, len(said) - TURNS + 1, TURNS)]
+    entities = folder / "entities.tsv"
+    entities.write_text("".join(f"{name}\tcategory {i % 5}\n" for i, name in enumerate(_names(said, words))))
+    lexicon = _lexicon(options.lexicon)
+    corrections = data_root(options.data_root) / FOLDER
+    if not corrections.is_dir():
+        corrections = folder / "errors.tsv"
+        corrections.write_text("".join(f"{bad}\t{good}\n" for good, others in FEW.items() for bad in others))
+    settings = PerturbSettings(lexicon=lexicon, entities=entities, corrections=corrections)
+
+    def make(*names: str) -> list[Strategy]:
+        made = build(names, settings, Resources(settings, known, words, options.data_root))
+        for strategy in made:
+            # Files are opened by the first question.
+            strategy.perturb([((("an", "old", "disk", "works"),),)], [0])
+        return made
+
+    opened = Resources(settings).lexicon
+    plain = PlainLoops(
+        PlainNltk() if lexicon == "nltk" else PlainBuiltIn(opened),
+        known,
+        words,
+        opened.stopwords - KEPT - VERBS,
+        read_corrections(corrections),
+        opened.paraphrases,
+        read_entities(entities).categories,
+    )
+    return Subject(contexts, make, plain, lexicon)
+
+
+def measure(options: Options) -> dict[str, Any]:
+    """Checks and clocks every strategy."""
+    with tempfile.TemporaryDirectory() as folder:
+        subject = prepare(options, Path(folder))
+        different = {name: _different(subject, name, options.plain_contexts // 3) for name in STRATEGIES}
+        together = _ours(subject, *STRATEGIES)
+        seconds = {name: (_ours(subject, name), _plain(subject, name, options.plain_contexts)) for name in STRATEGIES}
+        others = _textattack(subject, options.plain_contexts // 3, {name: ours for name, (ours, _) in seconds.items()})
+    return {
+        "ratio": sum(plain for _, plain in seconds.values()) / together,
+        "identical": not any(different.values()),
+        "lexicon": subject.lexicon,
+        "utterances": TURNS * len(subject.contexts),
+        "strategies": {
+            name: {"per_s": 1 / ours, "plain_per_s": 1 / plain, "ratio": plain / ours}
+            for name, (ours, plain) in seconds.items()
+        },
+        "different": {name: each[:3] for name, each in different.items() if each},
+        "textattack": others,
+    }
+
+
+def _ours(subject: Subject, *names: str) -> float:
+    """Seconds of the processor for an utterance under all of the strategies, a shard of contexts at a time."""
+    made, clock = subject.make(*names), Clock()
+    gc.collect()
+    with clock.running():
+        for start in range(0, len(subject.contexts), SHARD):
+            shard = subject.contexts[start : start + SHARD]
+            for strategy in made:
+                strategy.perturb(shard, range(start, start + len(shard)))
+    return clock.cpu_s / (TURNS * len(subject.contexts))
+
+
+def _plain(subject: Subject, name: str, num: int) -> float:
+    loop, clock = subject.plain.named(name), Clock()
+    loop(["an", "old", "disk", "works"], random.Random(0).random)
+    contexts = [[list(utterance) for (utterance,) in turns] for turns in subject.contexts[:num]]
+    gc.collect()
+    with clock.running():
+        for seed, turns in enumerate(contexts):
+            draw = random.Random(seed).random
+            for words in turns:
+                loop(words, draw)
+    return clock.cpu_s / (TURNS * len(contexts))
+
+
+def _different(subject: Subject, name: str, num: int) -> list[str]:
+    """Contexts that the loop makes something else of, from the same draws."""
+    loop, found = subject.plain.named(name), []
+    contexts = subject.contexts[:num]
+    (strategy,) = subject.make(name)
+    for seed, (turns, ours) in enumerate(zip(contexts, strategy.perturb(contexts, range(len(contexts))), strict=True)):
+        draw = _fed(seed, name)
+        theirs: list[Utterance] = []
+        for number, (utterance,) in enumerate(turns):
+            theirs.append(tuple(loop(list(utterance), _fed(seed, f"{name} {number}") if name == "stopword-dropout" else draw)))
+        if tuple((utterance,) for utterance in theirs) != ours:
+            found.append(f"{turns}: {ours} against {theirs}")
+    return found
+
+
+def _fed(seed: int, name: str) -> Draw:
+    return iter(uniforms([seed], name, [MOST_DRAWS]).tolist()).__next__
+
+
+def _names(said: Sequence[Utterance], words: Sequence[str]) -> list[str]:
+    """Made-up entities: some common words, and some words that stand side by side."""
+    alone = [word for word in words[50:400:10] if word.isalpha()]
+    two = dict.fromkeys((a, b) for line in said[::20] for a, b in pairwise(line) if a.isalpha() and b.isalpha())
+    return [*alone, *(" ".join(pair) for pair in two)][:100]
+
+
+def _lexicon(name: Literal["any", "nltk", "built-in"]) -> Literal["nltk", "built-in"]:
+    if name != "any":
+        return name
+    try:
+        _ = Resources(PerturbSettings()).lexicon.paraphrases
+    except DataError:
+        return "built-in"
+    return "nltk"
+
+
+def _textattack(subject: Subject, num: int, ours: dict[str, float]) -> dict[str, Any] | str:
+    """Augmenters as their manual shows them: one word in ten changed, one version of each utterance."""
+    if subject.lexicon != "nltk" or importlib.util.find_spec("textattack") is None:
+        return "not installed"
+    from textattack.augmentation import Augmenter, DeletionAugmenter, WordNetAugmenter  # type: ignore[import-not-found]
+    from textattack.transformations import WordInnerSwapRandom  # type: ignore[import-not-found]
+
+    nearest = {
+        "random-swap": Augmenter(transformation=WordInnerSwapRandom()),
+        "stopword-dropout": DeletionAugmenter(),
+        "antonym": WordNetAugmenter(),
+    }
+    said = [" ".join(utterance) for turns in subject.contexts for (utterance,) in turns][:num]
+    figures = {}
+    for name, augmenter in nearest.items():
+        clock = Clock()
+        augmenter.augment("an old disk works")
+        with clock.running():
+            for text in said:
+                augmenter.augment(text)
+        figures[name] = {"per_s": len(said) / clock.cpu_s, "ratio": clock.cpu_s / len(said) / ours[name]}
+    return figures
+
+
+if __name__ == "__main__":
+    run("perturbation", Options, measure)

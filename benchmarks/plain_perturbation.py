@@ -1,0 +1,261 @@
+"""Perturbations in the ordinary style, as augmentation libraries have them.
+
+One utterance after the other, NLTK's tagger for each, WordNet and inflection for each word, a draw where one is needed.
+Nothing is remembered and nothing is done at once. The rules are those of `engine/perturb` (rule "paper"), and draws are asked
+for in the same order, so that the same draws give the same words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from engine.perturb.lexicon import Lexicon
+
+Words = list[str]
+Draw = Callable[[], float]
+Phrase = tuple[str, ...]
+_MARKS = [*"!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~", "..."]
+_BE = ["be", "am", "is", "are", "was", "were", "been"]
+_PLAIN_FORMS = {"VBD": "VB", "VBG": "VB", "VBN": "VB", "VBP": "VB", "VBZ": "VB", "NNS": "NN"}
+_KINDS = {"V": "VERB", "N": "NOUN", "J": "ADJ", "R": "ADV"}
+_CONTRACTIONS = ["'m", "'re", "'s", "'ve", "'d"]
+
+
+class Knowledge(Protocol):
+    """What the loops ask of English."""
+
+    def tag(self, words: Words) -> list[str]:
+        """Tags of an utterance."""
+
+    def antonyms(self, word: str, part_of_speech: str) -> Sequence[str]:
+        """Opposites of a word."""
+
+    def inflect(self, word: str, tag: str) -> str | None:
+        """The form of a word's base with a tag."""
+
+
+class PlainNltk:
+    """NLTK and lemminflect as their manuals show them."""
+
+    def __init__(self) -> None:
+        import lemminflect
+        import nltk
+        from nltk.corpus import wordnet
+
+        self._nltk, self._wordnet, self._lemminflect = nltk, wordnet, lemminflect
+
+    def tag(self, words: Words) -> list[str]:
+        """Tags of an utterance."""
+        return [tag for _, tag in self._nltk.pos_tag(words)]
+
+    def antonyms(self, word: str, part_of_speech: str) -> Sequence[str]:
+        """Opposites of a word."""
+        found: list[str] = []
+        for synset in self._wordnet.synsets(word, pos=part_of_speech):
+            for lemma in synset.lemmas():
+                opposites: list[Any] = lemma.antonyms()
+                if opposites:
+                    name = opposites[0].name().lower()
+                    if name not in found and name != word and "_" not in name:
+                        found.append(name)
+        return found
+
+    def inflect(self, word: str, tag: str) -> str | None:
+        """The form of a word's base with a tag."""
+        kind = _KINDS.get(tag[0])
+        if kind is None or not word.replace("-", "").isalpha():
+            return None
+        bases = self._lemminflect.getLemma(word, kind)
+        forms = self._lemminflect.getInflection(bases[0], tag, inflect_oov=kind in ("VERB", "NOUN")) if bases else ()
+        return forms[0].lower() if forms else None
+
+
+class PlainBuiltIn:
+    """The project's own lexicon, for where NLTK's data are not; then only the loops are compared.
+
+    Args:
+        lexicon: the lexicon.
+    """
+
+    def __init__(self, lexicon: Lexicon) -> None:
+        self.tag, self.antonyms, self.inflect = lexicon.tag, lexicon.antonyms, lexicon.inflect
+
+
+@dataclass(frozen=True)
+class PlainLoops:
+    """The strategies.
+
+    Args:
+        knowledge: of English.
+        known: words that may enter.
+        common: words of random inputs.
+        dropped: stop words that may go.
+        errors: from words to wrong forms.
+        paraphrases: of phrases.
+        entities: and their categories.
+    """
+
+    knowledge: Knowledge
+    known: Collection[str]
+    common: Sequence[str]
+    dropped: Collection[str]
+    errors: Mapping[str, Sequence[str]]
+    paraphrases: Mapping[Phrase, Sequence[Phrase]]
+    entities: Mapping[Phrase, Sequence[str]]
+
+    def named(self, name: str) -> Callable[[Words, Draw], Words]:
+        """The loop that does what a registered strategy does."""
+        loops: dict[str, Callable[[Words, Draw], Words]] = {
+            "random-swap": self.swap,
+            "stopword-dropout": self.drop,
+            "data-paraphrase": self.paraphrase,
+            "grammar-errors": self.err,
+            "add-negation": self.negate,
+            "antonym": self.oppose,
+            "random-inputs": self.randomise,
+            "random-inputs-kept-entities": self.randomise_others,
+            "confusing-entity": self.confuse,
+        }
+        return loops[name]
+
+    def swap(self, words: Words, draw: Draw) -> Words:
+        """Random Swap."""
+        words = list(words)
+        pool = [(draw(), i) for i in range(len(words) - 1) if words[i] not in _MARKS and words[i + 1] not in _MARKS]
+        left = len([word for word in words if word not in _MARKS]) // 4
+        pool.sort()
+        moved: list[int] = []
+        for _, i in pool:
+            if left == 0:
+                break
+            if i not in moved and i + 1 not in moved:
+                words[i], words[i + 1] = words[i + 1], words[i]
+                moved += [i, i + 1]
+                left -= 1
+        return words
+
+    def drop(self, words: Words, draw: Draw) -> Words:
+        """Stopword Dropout of a turn of one utterance."""
+        places = [i for i, word in enumerate(words) if word in self.dropped]
+        if len(places) == len(words):
+            return words
+        if len(places) > 8:
+            keyed = [(draw(), i) for i in places]
+            keyed.sort()
+            places = [i for _, i in keyed[:8]]
+        return [word for i, word in enumerate(words) if i not in places]
+
+    def paraphrase(self, words: Words, draw: Draw) -> Words:
+        """Data-level Paraphrase."""
+        draws = [(draw(), draw()) for _ in words]
+        result, free = list(words), len(words)
+        for i in range(len(words) - 1, -1, -1):
+            for j in range(free, i, -1):
+                others = self.paraphrases.get(tuple(words[i:j]))
+                if others is None or any(word not in self.known for word in words[i:j]):
+                    continue
+                others = [other for other in others if all(word in self.known for word in other)]
+                if others:
+                    result[i:j] = others[int(draws[i][1] * len(others))]
+                    free = i
+                    break
+        return result
+
+    def err(self, words: Words, draw: Draw) -> Words:
+        """Grammar Errors."""
+        result = list(words)
+        tags = self.knowledge.tag(words)
+        for i, word in enumerate(words):
+            if not word.isalpha():
+                continue
+            wrong = [other for other in self.errors.get(word, []) if other in self.known]
+            if tags[i] in _PLAIN_FORMS:
+                plain = self.knowledge.inflect(word, _PLAIN_FORMS[tags[i]])
+                if plain is not None and plain != word and plain in self.known and plain not in wrong:
+                    wrong.append(plain)
+            if wrong:
+                result[i] = wrong[int(draw() * len(wrong))]
+        return result
+
+    def negate(self, words: Words, draw: Draw) -> Words:
+        """Add Negation."""
+        not_, nt = "not" in self.known, "n't" if "n't" in self.known else "not"
+        for i, (word, tag) in enumerate(zip(words, self.knowledge.tag(words), strict=True)):
+            new: Words | None = None
+            if words[i + 1 : i + 2] == ["n't"]:
+                continue
+            if tag in ("VB", "VBG", "VBN"):
+                new = ["not", word] if not_ else None
+            elif tag in ("VBD", "VBP", "VBZ"):
+                if word == "am" or word in _CONTRACTIONS:
+                    new = [word, "not"] if not_ else None
+                elif (tag, word) in [("VBD", "was"), ("VBD", "were"), ("VBP", "are"), ("VBZ", "is")]:
+                    new = [word, nt] if nt in self.known else None
+                else:
+                    base = word if tag == "VBP" else self.knowledge.inflect(word, "VB")
+                    if base is not None and (base != word or tag == "VBP"):
+                        new = [{"VBD": "did", "VBP": "do", "VBZ": "does"}[tag], nt, base]
+                        if any(each not in self.known for each in new):
+                            new = None
+            if new is not None:
+                return words[:i] + new + words[i + 1 :]
+        return words
+
+    def oppose(self, words: Words, draw: Draw) -> Words:
+        """Antonym."""
+        share = draw()
+        for i, (word, tag) in enumerate(zip(words, self.knowledge.tag(words), strict=True)):
+            if word in _BE or tag[:2] not in ("VB", "JJ", "RB"):
+                continue
+            opposites: list[str] = []
+            for base in self.knowledge.antonyms(word, {"VB": "v", "JJ": "a", "RB": "r"}[tag[:2]]):
+                form = base if tag in ("VB", "VBP", "JJ", "RB") else self.knowledge.inflect(base, tag)
+                if form is not None and form != word and form in self.known and form not in opposites:
+                    opposites.append(form)
+            if opposites:
+                return [*words[:i], opposites[int(share * len(opposites))], *words[i + 1 :]]
+        return words
+
+    def randomise(self, words: Words, draw: Draw) -> Words:
+        """Random inputs."""
+        return [self.common[int(draw() * len(self.common))] for _ in words]
+
+    def randomise_others(self, words: Words, draw: Draw) -> Words:
+        """Random inputs with kept entities."""
+        result = self.randomise(words, draw)
+        for i, j in self._mentions(words):
+            result[i:j] = words[i:j]
+        return result
+
+    def confuse(self, words: Words, draw: Draw) -> Words:
+        """Confusing entity."""
+        result: Words = []
+        done = 0
+        for i, j in self._mentions(words):
+            mention = tuple(words[i:j])
+            others: list[Phrase] = []
+            for category in self.entities[mention]:
+                for entity, categories in self.entities.items():
+                    if category in categories and entity != mention and entity not in others:
+                        others.append(entity)
+            if others:
+                result += words[done:i]
+                result += others[int(draw() * len(others))]
+                done = j
+        return result + words[done:]
+
+    def _mentions(self, words: Words) -> list[tuple[int, int]]:
+        longest = max(map(len, self.entities))
+        found = []
+        i = 0
+        while i < len(words):
+            for j in range(min(i + longest, len(words)), i, -1):
+                if tuple(words[i:j]) in self.entities:
+                    found.append((i, j))
+                    i = j
+                    break
+            else:
+                i += 1
+        return found

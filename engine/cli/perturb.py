@@ -1,0 +1,221 @@
+"""`parley perturb`: lines of text before and after, with what changed. It is a filter and not a run, and keeps no folder.
+
+Here the texts are the results, so they go to standard output also without --json; what is said about them goes to standard
+error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from io import TextIOWrapper
+from itertools import islice
+from pathlib import Path
+from typing import IO, Annotated
+
+from rich.console import Console
+from rich.text import Text
+from tyro import conf
+
+from engine.cli.flags import assign, parse
+from engine.cli.tables import make_console, show_table
+from engine.cli.verbs import Verb
+from engine.jobs.agents import require_checkpoint
+from engine.perturb.augment import perturb_contexts
+from engine.perturb.catalogue import build, names
+from engine.perturb.changes import Kind, Span, bracketed, num_changed, spans
+from engine.perturb.resources import Resources
+from engine.perturb.settings import PerturbSettings
+from engine.perturb.strategy import Strategy
+from envs.core.config import check, overlay
+from envs.core.errors import CheckpointError, ConfigError
+from envs.pairs.turns import Turns, format_turns, parse_turns
+from envs.pairs.vocabulary import SPECIALS, PairVocabulary
+
+CHUNK = 1000
+"""Lines perturbed at once; one where a person types them."""
+_STYLES = {Kind.SAME: "", Kind.REPLACED: "bold yellow", Kind.INSERTED: "bold green", Kind.DELETED: "bold red"}
+_LABEL = 27
+"""Columns of the longest strategy's name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PerturbConfig:
+    """What --config and --set reach."""
+
+    perturb: PerturbSettings = field(default_factory=PerturbSettings)
+    """How contexts are perturbed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PerturbArguments:
+    """Which strategies, over which lines."""
+
+    strategy: Annotated[conf.Positional[str], conf.arg(metavar="STRATEGY")]
+    """One or several, separated by commas; or all, should-not-change, should-change, entity."""
+    input: Annotated[Path | None, conf.arg(metavar="FILE", help_behavior_hint="")] = None
+    """Lines of text, <eou> between utterances and <eot> between turns; standard input when not given."""
+    seed: int = 1
+    """Decides every random draw; a line's own words decide with it, not its place."""
+    model: Annotated[Path | None, conf.arg(metavar="RUN", help_behavior_hint="")] = None
+    """Run or checkpoint whose words alone may enter; every word may when not given."""
+    data_root: Annotated[Path | None, conf.arg(metavar="PATH", help_behavior_hint="")] = None
+    """Where corpora lie; PARLEY_DATA or the user cache folder when not given."""
+    config: Annotated[Path | None, conf.arg(metavar="FILE.yaml", help_behavior_hint="")] = None
+    """Settings laid over the defaults."""
+    set: Annotated[conf.UseAppendAction[tuple[str, ...]], conf.arg(metavar="KEY=VALUE", help_behavior_hint="(repeatable)")] = ()
+    """One setting, such as perturb.rule=released or perturb.lexicon=built-in."""
+    json: Annotated[conf.FlagCreatePairsOff[bool], conf.arg(help_behavior_hint="")] = False
+    """Print one JSON object for each line and strategy."""
+
+    def __post_init__(self) -> None:
+        check(self, "seed", self.seed >= 0, "at least 0")
+
+
+@dataclass
+class Counts:
+    """What is said at the end."""
+
+    lines: int = 0
+    empty: int = 0
+    undecodable: int = 0
+    perturbed: dict[str, int] = field(default_factory=dict)
+
+
+def run_perturb(verb: Verb, arguments: Sequence[str]) -> int:
+    """Perturbs lines of text; returns the exit status."""
+    asked = parse(PerturbArguments, verb, arguments)
+    config = PerturbConfig() if asked.config is None else overlay(PerturbConfig(), asked.config)
+    settings = assign(config, asked.set).perturb
+    chosen = names(asked.strategy)
+    console = make_console()
+    built = build(chosen, settings, _resources(asked, settings))
+    if settings.lexicon == "built-in":
+        from engine.perturb.built_in import ANNOUNCEMENT
+
+        console.print(Text(ANNOUNCEMENT), soft_wrap=True)
+    counts = Counts(perturbed=dict.fromkeys(chosen, 0))
+    try:
+        with _opened(asked.input) as file:
+            _filter(file, built, asked, counts)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Who read has enough. What Python still holds for standard output must not fail again when it is flushed at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    _summarise(console, counts)
+    return 0
+
+
+def _resources(asked: PerturbArguments, settings: PerturbSettings) -> Resources:
+    if asked.model is None:
+        return Resources(settings, data_root=asked.data_root)
+    folder = require_checkpoint(str(asked.model), "--model", "parley train seq2seq")
+    try:
+        vocabulary = PairVocabulary.load(folder / "vocabulary.json")
+    except (OSError, ValueError, TypeError) as error:
+        raise CheckpointError(
+            "the words of --model cannot be read", where=folder, got=str(error), fix="name a model of replies or contexts"
+        ) from None
+    common = [word for word in vocabulary.words if word not in SPECIALS]
+    return Resources(settings, frozenset(common), common, asked.data_root)
+
+
+def _opened(path: Path | None) -> AbstractContextManager[IO[bytes]]:
+    if path is None:
+        return nullcontext(sys.stdin.buffer)
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise ConfigError("the lines cannot be read", where=path, got=error.strerror, fix="name a file with --input") from None
+
+
+def _filter(file: IO[bytes], built: Sequence[Strategy], asked: PerturbArguments, counts: Counts) -> None:
+    """Reads, perturbs, writes and counts, some lines at a time."""
+    show = _Json() if asked.json else _Lines()
+    # A terminal whose encoding lacks a character shows its escape.
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    lines = _decoded(file, counts)
+    while chunk := list(islice(lines, 1 if file.isatty() else CHUNK)):
+        contexts = [parse_turns(line) for line in chunk]
+        counts.empty += sum(not any(map(any, turns)) for turns in contexts)
+        perturbed = [perturb_contexts(contexts, strategy, asked.seed) for strategy in built]
+        for row, before in enumerate(contexts):
+            for strategy, all_after in zip(built, perturbed, strict=True):
+                after = all_after[row]
+                counts.perturbed[strategy.name] += after != before
+                show(counts.lines + row + 1, strategy.name, before, after)
+        counts.lines += len(chunk)
+
+
+def _decoded(file: IO[bytes], counts: Counts) -> Iterator[str]:
+    for line in file:
+        text = line.rstrip(b"\r\n")
+        try:
+            yield text.decode()
+        except UnicodeDecodeError:
+            counts.undecodable += 1
+            yield text.decode(errors="replace")
+
+
+class _Json:
+    """One object a line."""
+
+    def __call__(self, line: int, strategy: str, before: Turns, after: Turns) -> None:
+        record = {
+            "line": line,
+            "strategy": strategy,
+            "before": format_turns(before),
+            "after": format_turns(after),
+            "changed": num_changed(spans(before, after)),
+            "untouched": after == before,
+        }
+        sys.stdout.write(f"{json.dumps(record)}\n")
+
+
+class _Lines:
+    """Before and after below each other, changed words in colour or in brackets."""
+
+    def __init__(self) -> None:
+        self._console = Console(markup=False, highlight=False, emoji=False)
+        self._in_colour = self._console.is_terminal and not self._console.no_color
+
+    def __call__(self, line: int, strategy: str, before: Turns, after: Turns) -> None:
+        label = f"{line:>5} {strategy:<{_LABEL}}"
+        if after == before:
+            sys.stdout.write(f"{label} = {format_turns(before)}\n")
+            return
+        found = spans(before, after)
+        if self._in_colour:
+            for mark, side in (("-", "before"), ("+", "after")):
+                self._console.print(
+                    _coloured(f"{label if mark == '-' else '':<{len(label)}} {mark}", found, side), soft_wrap=True
+                )
+            return
+        old, new = bracketed(found)
+        sys.stdout.write(f"{label} - {old}\n{'':<{len(label)}} + {new}\n")
+
+
+def _coloured(start: str, found: Sequence[Span], side: str) -> Text:
+    text = Text(start)
+    for span in found:
+        if words := getattr(span, side):
+            text.append(" ").append(" ".join(words), _STYLES[span.kind])
+    return text
+
+
+def _summarise(console: Console, counts: Counts) -> None:
+    untouched = {name: counts.lines - num for name, num in counts.perturbed.items()}
+    rows = [(name, f"{num:,}", f"{untouched[name]:,}") for name, num in counts.perturbed.items()]
+    show_table(
+        console, f"{counts.lines:,} lines", ("strategy", "perturbed", "untouched"), rows, right=("perturbed", "untouched")
+    )
+    if counts.empty:
+        console.print(f"lines without a word, untouched: {counts.empty:,}")
+    if counts.undecodable:
+        console.print(f"lines with bytes that are not UTF-8, read as U+FFFD: {counts.undecodable:,}")

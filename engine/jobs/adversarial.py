@@ -1,0 +1,266 @@
+"""Training against perturbations: `parley train adversarial`.
+
+Source: Niu & Bansal 2018 (arXiv 1809.02079), section 4 and appendix A.5. A response model goes on from its checkpoint: on
+perturbed contexts and the recorded replies for strategies that should not change the answer, with a margin between a context
+and its perturbation for those that should (`policies/margin.py`). How examples are perturbed: `adversarial_lessons.py`.
+
+Choices:
+  * # Paper: silent about which epoch is kept. Ours: the best by the objective itself, on a validation split that was perturbed
+    like the training split, and the checkpoint that it began with if no epoch is better. The likelihood of clean replies
+    alone would prefer the model that it began with, which is the best by just that.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from engine.jobs.adversarial_config import RANDOM_SOURCE, TrainAdversarialConfig, fine_tuning
+from engine.jobs.agents import CHECKPOINT, require_checkpoint
+from engine.jobs.command import command_line
+from engine.jobs.device import require_device, threads
+from engine.jobs.job import SUMMARY, Job, Result, Watcher
+from engine.jobs.robustness_models import ADVERSARIAL, NUM_COMMON, plain_words
+from engine.jobs.robustness_models import provenance as read_provenance
+from engine.jobs.supervised import UNCHECKED
+from engine.metrics.statistics import Estimate, Metric, mean, ratio_of_sums
+from engine.perturb.settings import PerturbSettings
+from engine.store.run_folder import RunFolder
+from envs.core.errors import ConfigError, DataError
+from envs.data.root import data_root
+from envs.pairs.compiled import load_pairs
+from envs.pairs.contexts import examples as read_examples
+from envs.pairs.turns import Example
+from envs.pairs.vocabulary import PairVocabulary
+
+if TYPE_CHECKING:
+    from engine.jobs.adversarial_lessons import LessonSplit
+    from engine.perturb.strategy import Strategy
+    from policies.margin import MarginObjective
+    from policies.responder import TrainableResponder
+    from policies.seq2seq.fit import Epoch
+
+STATE = "training.safetensors"
+PERTURBED = "perturbed"
+"""Kind of the event that says how many examples of a split met which strategy, and how many it left as they were."""
+SPLITS = {"train": "train", "validation": "val", "test": "test"}
+BEFORE = "_before"
+"""What the names of figures of the model that it began with end in."""
+_LOWER, _HIGHER = "lower: better", "higher: better"
+_NLL = {
+    f"{split}_nll{suffix}": Metric(f"{split} loss per word{where}", _LOWER, f"nats per word, </s> counted; {what}", main=main)
+    for split, main in (("test", True), ("validation", False))
+    for suffix, where, what in (
+        ("", "", "recorded contexts"),
+        ("_perturbed", ", perturbed", "contexts that were perturbed so that the answer should not change"),
+    )
+}
+_MARGIN = {
+    "margin": Metric("margin", _HIGHER, "nats per word that a reply loses by a context that should change it", main=True),
+    "margin_met": Metric("margin met", _HIGHER, "share of those contexts by which it loses as much as was asked for", "share"),
+}
+LEGEND = {
+    name + suffix: metric._replace(title=metric.title + when) if suffix else metric
+    for name, metric in (_NLL | _MARGIN).items()
+    for suffix, when in (("", ""), (BEFORE, ", before"))
+}
+
+
+def run(config: TrainAdversarialConfig, path: Path, watcher: Watcher) -> Result:
+    """Trains a model against perturbations, resuming exactly where it was, and stores it as `checkpoint`."""
+    if earlier := TRAIN_ADVERSARIAL.finished(config, path, watcher):
+        return earlier
+    from engine.jobs.adversarial_lessons import make_lessons
+    from engine.perturb.built_in import ANNOUNCEMENT
+    from policies.margin import Lessons, MarginObjective
+    from policies.responders import load_responder
+    from policies.seq2seq.fit import Fit
+
+    require_device(config.device, "--device")
+    folder = require_checkpoint(config.model, "--model", "parley train seq2seq")
+    responder: Any = load_responder(folder)
+    base = read_provenance(folder)
+    corpus = _corpus(config, base)
+    splits = _examples(config, corpus, responder.turns)
+    words = plain_words(PairVocabulary.load(folder / "vocabulary.json"))
+    strategies = {split: _strategies(config, words, examples) for split, examples in splits.items()}
+    with threads(config.threads), RunFolder.open(path, config, job=TRAIN_ADVERSARIAL.name, unchecked=UNCHECKED) as run_folder:
+        if config.perturb.lexicon == "built-in":
+            watcher.say(ANNOUNCEMENT)
+        made: dict[str, LessonSplit] = {}
+        for split, examples in splits.items():
+            made[split] = make_lessons(examples, strategies[split], config.seed, watcher, f"perturbing the {split} split")
+            counts = {name: {"met": met, "untouched": made[split].untouched[name]} for name, met in made[split].met.items()}
+            run_folder.event(PERTURBED, split=split, strategies=counts)
+            told = ", ".join(f"{name} {each['met']:,} ({each['untouched']:,} untouched)" for name, each in counts.items())
+            watcher.say(f"{split} split: {told}")
+        responder.model.to(config.device)
+        train, validation = (Lessons(responder, made[split].lessons) for split in ("train", "validation"))
+        greedy = config.targets == "greedy"
+        objective = MarginObjective(responder, train, alpha=config.alpha, margin=config.margin, greedy=greedy)
+        before = _figures(responder, objective, splits, made)
+        fit = Fit(responder.model, train, validation, config.fit, config.seed, path / STATE, fresh=False, objective=objective)
+        if fit.history or fit.batches_done:
+            watcher.say(f"resumed after epoch {len(fit.history)}, batch {fit.batches_done}")
+        fit.run(*_told(run_folder, watcher))
+        if config.fit.keep == "best" and not any(row["best"] for row in fit.history):
+            watcher.say("no epoch was better than the model that it began with, which is kept: lower fit.learning_rate")
+        after = _figures(responder, objective, splits, made)
+        provenance = {
+            "role": ADVERSARIAL,
+            "base": config.model,
+            "strategies": [strategy.name for strategy in strategies["train"]],
+            "targets": config.targets,
+            "alpha": config.alpha,
+            "margin": config.margin,
+            "corpus": corpus,
+            **{name: base[name] for name in ("vocabulary", "turns") if name in base},
+            "seed": config.seed,
+            "epochs": len(fit.history),
+            **{name: after[name].value for name in ("test_nll", "validation_nll")},
+        }
+        responder.save(path / CHECKPOINT, provenance)
+        about = {
+            "title": f"{config.model}, trained against {config.strategies}",
+            "description": f"Adversarial training on {corpus}, {len(train):,} examples, seed {config.seed}.",
+            "command": command_line(TRAIN_ADVERSARIAL, config, path),
+            "untouched": {name: made["train"].untouched[name] for name in made["train"].met},
+        }
+        metrics = after | {name + BEFORE: figure for name, figure in before.items()}
+        run_folder.write_summary({name: metrics[name] for name in LEGEND if name in metrics}, about)
+    return TRAIN_ADVERSARIAL.result(config, path)
+
+
+def _corpus(config: TrainAdversarialConfig, provenance: Mapping[str, Any]) -> str:
+    """The corpus to train on.
+
+    Raises:
+        ConfigError: nobody names one.
+    """
+    corpus = config.corpus or provenance.get("corpus")
+    if not isinstance(corpus, str):
+        raise ConfigError("the checkpoint does not say which corpus it was fitted to", where=config.model, fix="--corpus NAME")
+    return corpus
+
+
+def _examples(config: TrainAdversarialConfig, corpus: str, turns: int) -> dict[str, Sequence[Example]]:
+    """The splits as text.
+
+    Raises:
+        DataError: one of them holds no example.
+    """
+    words = load_pairs(corpus, config.data_root, every_word=True)
+    found: dict[str, Sequence[Example]] = {split: list(read_examples(words, name, turns)) for split, name in SPLITS.items()}
+    if empty := [split for split, examples in found.items() if not examples]:
+        fix = "name a corpus whose splits all hold pairs"
+        raise DataError(f"the corpus {corpus!r} has nothing to train and measure on", got=f"empty: {', '.join(empty)}", fix=fix)
+    return found
+
+
+def _strategies(config: TrainAdversarialConfig, words: Sequence[str], examples: Sequence[Example]) -> list[Strategy]:
+    """The strategies by which a split is perturbed, with words of the model only, the most frequent first.
+
+    Raises:
+        ConfigError: no such strategy, or one lacks a setting.
+        DataError: what one of them leans on is not there.
+    """
+    from engine.jobs.adversarial_lessons import RandomSource
+    from engine.jobs.robustness_worker import perturbation_seed
+    from engine.perturb.catalogue import build
+    from engine.perturb.resources import Resources
+
+    root = data_root(config.data_root)
+    resources = Resources(config.perturb, frozenset(words), words[:NUM_COMMON], root, config.device)
+    found: list[Strategy] = [
+        RandomSource([example.context for example in examples])
+        if name == RANDOM_SOURCE
+        else build((name,), config.perturb, resources)[0]
+        for name in config.strategy_names
+    ]
+    for strategy in found:
+        # Lexicons and networks open when they are first asked: here, before a run is made.
+        strategy.perturb([examples[0].context], [perturbation_seed(config.seed, strategy.name, examples[0].key)])
+    return found
+
+
+def _figures(
+    responder: TrainableResponder,
+    objective: MarginObjective,
+    splits: dict[str, Sequence[Example]],
+    made: dict[str, LessonSplit],
+) -> dict[str, Estimate]:
+    """What the legend names, of the model as it is."""
+    from policies.seq2seq.evaluation import evaluate
+
+    found = {}
+    for split in ("test", "validation"):
+        kinds = {"": [(each.context, each.reply) for each in splits[split]]}
+        kinds["_perturbed"] = [(each.context, each.reply) for each in made[split].should_not_change]
+        for kind, read in kinds.items():
+            if read:
+                fitness = evaluate(responder.model, responder.examples(*zip(*read, strict=True)))
+                found[f"{split}_nll{kind}"] = ratio_of_sums(fitness.nll_sums, fitness.num_targets)
+    gaps = objective.gaps(made["test"].should_change)
+    if len(gaps):
+        found |= {"margin": mean(gaps), "margin_met": mean(gaps >= objective.margin)}
+    return found
+
+
+def _told(run_folder: RunFolder, watcher: Watcher) -> tuple[Callable[[Epoch], None], Callable[[int, int, int], None]]:
+    """What `Fit.run` calls after epochs and batches."""
+
+    def on_epoch(epoch: Epoch) -> None:
+        run_folder.event("epoch", **epoch.as_row())
+        watcher.say(
+            f"epoch {epoch.number:2d}: training perplexity {np.exp(epoch.train_nll):.2f}, objective on the validation split "
+            f"{epoch.validation_nll:.4f}{', best' if epoch.best else ''}, {epoch.seconds:.0f} s"
+        )
+
+    at_work = 0
+
+    def on_batch(epoch: int, done: int, total: int) -> None:
+        nonlocal at_work
+        if epoch != at_work:
+            at_work = epoch
+            watcher.stage(f"epoch {epoch}", total, "batches")
+        watcher.advance(done)
+
+    return on_epoch, on_batch
+
+
+def _next_commands(config: TrainAdversarialConfig, path: Path) -> tuple[str, ...]:
+    command = ["parley", "evaluate", "robustness", "--model", config.model, "--trained", str(path)]
+    if config.strategies != RANDOM_SOURCE:
+        command += ["--strategies", config.strategies]
+    return (shlex.join(command),)
+
+
+def niu2018() -> TrainAdversarialConfig:
+    """As published: alpha 1, margin 0.1, the model's own greedy replies (Niu & Bansal 2018)."""
+    return TrainAdversarialConfig()
+
+
+def demo() -> TrainAdversarialConfig:
+    """Seconds, on the model of parley train seq2seq demo: a strategy of each kind, the built-in lexicon."""
+    return TrainAdversarialConfig(
+        strategies="random-swap,antonym",
+        perturb=PerturbSettings(lexicon="built-in"),
+        fit=replace(fine_tuning(), learning_rate=2e-3, max_epochs=2),
+    )
+
+
+TRAIN_ADVERSARIAL = Job(
+    "train-adversarial",
+    TrainAdversarialConfig,
+    {"niu2018": niu2018, "demo": demo},
+    run,
+    LEGEND,
+    (CHECKPOINT, SUMMARY),
+    _next_commands,
+    UNCHECKED,
+)

@@ -1,0 +1,111 @@
+"""Supervised training of a paraphraser: `parley train paraphraser`."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from engine.jobs.agents import CHECKPOINT
+from engine.jobs.command import command_line
+from engine.jobs.device import require_device, threads
+from engine.jobs.job import SUMMARY, Job, Result, Watcher
+from engine.jobs.paraphraser_config import TrainParaphraserConfig, demo, see2017, small
+from engine.metrics.statistics import Estimate, Metric, ratio_of_sums
+from engine.store.run_folder import RunFolder
+from envs.pairs.compiled import load_pairs
+from envs.pairs.vocabulary import PairVocabulary
+
+if TYPE_CHECKING:
+    from policies.seq2seq.fit import Epoch
+
+STATE = "training.safetensors"
+LOWER = "lower: better"
+LEGEND = {
+    "test_nll": Metric("test loss per word", LOWER, "nats per word, </s> counted; copied words at what copying gives them"),
+    "test_ppl": Metric("test perplexity", LOWER, "exp of the test loss per word", main=True),
+    "validation_nll": Metric("validation loss per word", LOWER, "nats per word, </s> counted; the stopping criterion"),
+    "validation_ppl": Metric("validation perplexity", LOWER, "exp of the validation loss per word"),
+}
+
+
+def run_paraphraser(config: TrainParaphraserConfig, path: Path, watcher: Watcher) -> Result:
+    """Fits a pointer-generator network, resuming exactly where it was, and stores it as `checkpoint`."""
+    if earlier := TRAIN_PARAPHRASER.finished(config, path, watcher):
+        return earlier
+    from policies.pointer_generator.batches import RewriteExamples
+    from policies.pointer_generator.checkpoints import save_pointer_generator
+    from policies.pointer_generator.fit import PointerFit
+    from policies.pointer_generator.model import PointerGenerator
+    from policies.seq2seq.evaluation import evaluate
+
+    require_device(config.device, "--device")
+    # A network that copies must tell words apart that it does not know.
+    corpus = load_pairs(config.corpus, config.data_root, every_word=True)
+    with (
+        threads(config.threads),
+        RunFolder.open(path, config, job=TRAIN_PARAPHRASER.name, unchecked=TRAIN_PARAPHRASER.unchecked) as folder,
+    ):
+        vocabulary = PairVocabulary(corpus.vocabulary.words[: config.vocabulary])
+        model = PointerGenerator(vocabulary, config.sizes).to(config.device)
+        train, validation, test = (RewriteExamples(corpus.splits[name], config.sizes) for name in ("train", "val", "test"))
+        fit = PointerFit(model, train, validation, config.fit, config.seed, path / STATE)
+        if fit.history or fit.batches_done:
+            watcher.say(f"resumed after epoch {len(fit.history)}, batch {fit.batches_done}")
+
+        def on_epoch(epoch: Epoch) -> None:
+            folder.event("epoch", **epoch.as_row())
+            watcher.say(
+                f"epoch {epoch.number:2d} ({epoch.stage}): training perplexity {np.exp(epoch.train_nll):.2f}, "
+                f"validation {np.exp(epoch.validation_nll):.2f}, {epoch.seconds:.0f} s"
+            )
+
+        at_work = 0
+
+        def on_batch(epoch: int, done: int, total: int) -> None:
+            nonlocal at_work
+            if epoch != at_work:
+                at_work = epoch
+                watcher.stage(f"epoch {epoch}", total, "batches")
+            watcher.advance(done)
+
+        fit.run(on_epoch, on_batch)
+        figures = {"test": evaluate(model, test), "validation": evaluate(model, validation)}
+        provenance = {
+            "role": "paraphraser",
+            "corpus": config.corpus,
+            "corpus_key": corpus.folder.name,
+            "seed": config.seed,
+            "epochs": len(fit.history),
+            **{f"{split}_nll": fitness.nll for split, fitness in figures.items()},
+        }
+        save_pointer_generator(model, path / CHECKPOINT, provenance)
+        about = {
+            "title": f"pointer-generator paraphraser, on {corpus.name}",
+            "description": f"Supervised training, seed {config.seed}, {len(vocabulary):,} words, others copied.",
+            "command": command_line(TRAIN_PARAPHRASER, config, path),
+        }
+        metrics: dict[str, Estimate] = {}
+        for split, fitness in figures.items():
+            metrics[f"{split}_nll"] = ratio_of_sums(fitness.nll_sums, fitness.num_targets)
+            metrics[f"{split}_ppl"] = ratio_of_sums(fitness.nll_sums, fitness.num_targets, transform=np.exp)
+        folder.write_summary(metrics, about)
+    return TRAIN_PARAPHRASER.result(config, path)
+
+
+def _after(config: TrainParaphraserConfig, path: Path) -> tuple[str, ...]:
+    return (shlex.join(["parley", "perturb", "generative-paraphrase", "--paraphraser", str(path)]) + " < in.txt",)
+
+
+TRAIN_PARAPHRASER = Job(
+    "train-paraphraser",
+    TrainParaphraserConfig,
+    {"small": small, "see2017": see2017, "demo": demo},
+    run_paraphraser,
+    LEGEND,
+    (CHECKPOINT, SUMMARY),
+    _after,
+    ("data_root", "device", "threads"),
+)

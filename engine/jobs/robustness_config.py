@@ -1,0 +1,101 @@
+"""What `parley evaluate robustness` is asked for: its configuration. Torch-free, so that help starts fast."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from engine.jobs.sharded import ShardedConfig
+from engine.perturb import catalogue
+from engine.perturb.settings import PerturbSettings
+from envs.core.config import check
+from envs.core.errors import ConfigError
+from envs.core.registry import nearest
+
+PARAPHRASED = "generative-paraphrase"
+"""The strategy that needs a network of its own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContextSettings:
+    """What counts as an example."""
+
+    turns: int | None = None
+    """Most turns of a context; as many as the model reads when not given, 2 for a model of a user's own that does not say."""
+    min_turns: int = 1
+    """Least turns of a context; examples with fewer before them are left out."""
+
+    def __post_init__(self) -> None:
+        check(self, "turns", self.turns is None or self.turns >= 1, "at least 1")
+        check(self, "min_turns", 1 <= self.min_turns <= (self.turns or self.min_turns), "at least 1, at most turns")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineSettings:
+    """How the work is done."""
+
+    batch: int = 64
+    """Contexts that are answered side by side."""
+    examples_per_shard: int = 64
+    """Examples that are saved together: what a kill can cost."""
+
+    def __post_init__(self) -> None:
+        check(self, "batch", self.batch >= 1, "at least 1")
+        check(self, "examples_per_shard", self.examples_per_shard >= 1, "at least 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RobustnessConfig(ShardedConfig):
+    """Which model is asked, and how its contexts are perturbed."""
+
+    model: str = "runs/seq2seq"
+    """Run or checkpoint folder of a response model (parley train seq2seq, parley train vhred), or path/file.py:Name."""
+    trained: str = ""
+    """Runs of parley train adversarial on this model, separated by commas; each meets the strategies it was trained against."""
+    strategies: str = "all"
+    """Strategies separated by commas: names, path/file.py:Name, or all, should-not-change, should-change, entity."""
+    corpus: str = ""
+    """Corpus whose dialogues are continued; the one that the model was fitted to when empty."""
+    split: Literal["test", "val", "train"] = "test"
+    """Its split."""
+    limit: int = 0
+    """At most so many examples, the seed's choice of them; 0 for all."""
+    beam: int = 1
+    """Hypotheses that decoding keeps; 1 is greedy."""
+    published: Literal["niu2018", "niu2018-rl", "none"] = "none"
+    """Figures to show beside the measured ones: Niu & Bansal 2018, of their VHRED or of their reranking RL model."""
+    perturb: PerturbSettings = field(default_factory=PerturbSettings)
+    """How contexts are perturbed."""
+    contexts: ContextSettings = field(default_factory=ContextSettings)
+    """What counts as an example."""
+    engine: EngineSettings = field(default_factory=EngineSettings)
+    """How the work is done."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(self, "limit", self.limit >= 0, "at least 0")
+        check(self, "beam", self.beam >= 1, "at least 1")
+        known = (*catalogue.strategies, *catalogue.GROUPS)
+        for name in catalogue.names(self.strategies):
+            if name not in known and ".py:" not in name:
+                what = f"no perturbation strategy is called {name!r}{nearest(name, known)}"
+                raise ConfigError(what, fix=f"strategies: {', '.join(known)}, or path/file.py:Name")
+
+    @property
+    def strategy_names(self) -> tuple[str, ...]:
+        """The strategies one by one, those left out that `left_out` names."""
+        return tuple(name for name in catalogue.names(self.strategies) if name not in self.left_out)
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Strategies of a group that need what is not given; one that is named itself is an error instead."""
+        named = [part.strip() for part in self.strategies.split(",")]
+        absent = (
+            PARAPHRASED in catalogue.names(self.strategies) and PARAPHRASED not in named and self.perturb.paraphraser is None
+        )
+        return (PARAPHRASED,) if absent else ()
+
+    @property
+    def trained_folders(self) -> tuple[str, ...]:
+        """The adversarially trained models one by one."""
+        return tuple(folder for part in self.trained.split(",") if (folder := part.strip()))

@@ -1,0 +1,135 @@
+"""Training of VHRED with attention: `parley train vhred`.
+
+Source: Niu & Bansal 2018, section 4; the model is `policies/vhred/model.py`. Beside perplexities, which are measured with the
+latent variable at the prior's mean, a run reports the divergence of posterior and prior: near zero, the latent variable
+has gone out of use.
+"""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from engine.jobs.agents import CHECKPOINT
+from engine.jobs.command import command_line
+from engine.jobs.device import require_device, threads
+from engine.jobs.job import Job, Result, Watcher
+from engine.jobs.seq2seq import FILES, STATE
+from engine.jobs.seq2seq import LEGEND as PERPLEXITIES
+from engine.jobs.supervised import UNCHECKED
+from engine.jobs.vhred_config import TrainVhredConfig, demo, niu2018, small
+from engine.metrics.statistics import Estimate, Metric, mean, ratio_of_sums
+from engine.store.run_folder import RunFolder
+from envs.pairs.compiled import PairCorpus, load_pairs
+
+if TYPE_CHECKING:
+    from policies.seq2seq.fit import Epoch
+    from policies.vhred.batches import DialogueExamples
+    from policies.vhred.model import VHRED
+
+UNUSED = "near 0 the latent variable is unused"
+LEGEND = PERPLEXITIES | {
+    f"{split}_kl": Metric(f"{split} divergence", UNUSED, "KL(posterior || prior), nats per reply")
+    for split in ("test", "validation")
+}
+
+
+def run(config: TrainVhredConfig, path: Path, watcher: Watcher) -> Result:
+    """Fits a VHRED, resuming exactly where it was, and stores it as `checkpoint`."""
+    if earlier := TRAIN_VHRED.finished(config, path, watcher):
+        return earlier
+    from policies.seq2seq.fit import Fit
+    from policies.vhred.checkpoints import save_model
+    from policies.vhred.evaluation import divergences
+    from policies.vhred.model import VHRED
+
+    require_device(config.device, "--device")
+    corpus = load_pairs(config.corpus, config.data_root, vocabulary=config.vocabulary)
+    with (
+        threads(config.threads),
+        RunFolder.open(path, config, job=TRAIN_VHRED.name, unchecked=UNCHECKED) as folder,
+    ):
+        model = VHRED(corpus.vocabulary, config.sizes).to(config.device)
+        train, validation, test = (_examples(corpus, split, config) for split in ("train", "val", "test"))
+        fit = Fit(model, train, validation, config.fit, config.seed, path / STATE)
+        if fit.history or fit.batches_done:
+            watcher.say(f"resumed after epoch {len(fit.history)}, batch {fit.batches_done}")
+
+        def on_epoch(epoch: Epoch) -> None:
+            divergence = float(divergences(model, validation).mean())
+            folder.event("epoch", **epoch.as_row(), validation_kl=divergence)
+            watcher.say(
+                f"epoch {epoch.number:2d} ({epoch.stage}): training perplexity {np.exp(epoch.train_nll):.2f}, "
+                f"validation {np.exp(epoch.validation_nll):.2f}, divergence {divergence:.2f} nats, {epoch.seconds:.0f} s"
+            )
+
+        at_work = 0
+
+        def on_batch(epoch: int, done: int, total: int) -> None:
+            nonlocal at_work
+            if epoch != at_work:
+                at_work = epoch
+                watcher.stage(f"epoch {epoch}", total, "batches")
+            watcher.advance(done)
+
+        fit.run(on_epoch, on_batch)
+        found = _estimates("test", model, test) | _estimates("validation", model, validation)
+        metrics = {name: found[name] for name in LEGEND}
+        provenance = {
+            "role": "supervised",
+            "corpus": config.corpus,
+            "corpus_key": corpus.folder.name,
+            "vocabulary": len(corpus.vocabulary),
+            "seed": config.seed,
+            "epochs": len(fit.history),
+            "turns": config.sizes.turns,
+            **{name: metrics[name].value for name in ("test_nll", "validation_nll", "test_kl")},
+        }
+        save_model(model, path / CHECKPOINT, provenance)
+        about = {
+            "title": f"VHRED, attention over {config.sizes.attention}, {config.sizes.turns} turns, on {corpus.name}",
+            "description": f"Supervised training, seed {config.seed}, {len(corpus.vocabulary):,} words.",
+            "command": command_line(TRAIN_VHRED, config, path),
+        }
+        folder.write_summary(metrics, about)
+    return TRAIN_VHRED.result(config, path)
+
+
+def _examples(corpus: PairCorpus, split: str, config: TrainVhredConfig) -> DialogueExamples:
+    from envs.pairs.contexts import examples
+    from policies.vhred.batches import DialogueExamples
+
+    found = list(examples(corpus, split, config.sizes.turns))
+    contexts, replies = [each.context for each in found], [each.reply for each in found]
+    return DialogueExamples(contexts, replies, corpus.vocabulary, config.sizes)
+
+
+def _estimates(split: str, model: VHRED, examples: DialogueExamples) -> dict[str, Estimate]:
+    from policies.seq2seq.evaluation import evaluate
+    from policies.vhred.evaluation import divergences
+
+    fitness = evaluate(model, examples)
+    return {
+        f"{split}_nll": ratio_of_sums(fitness.nll_sums, fitness.num_targets),
+        f"{split}_ppl": ratio_of_sums(fitness.nll_sums, fitness.num_targets, transform=np.exp),
+        f"{split}_kl": mean(divergences(model, examples)),
+    }
+
+
+def _next(config: TrainVhredConfig, path: Path) -> tuple[str, ...]:
+    return (shlex.join(["parley", "evaluate", "robustness", "--model", str(path)]),)
+
+
+TRAIN_VHRED = Job(
+    "train-vhred",
+    TrainVhredConfig,
+    {"small": small, "niu2018": niu2018, "demo": demo},
+    run,
+    LEGEND,
+    FILES,
+    _next,
+    UNCHECKED,
+)

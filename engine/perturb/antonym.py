@@ -1,0 +1,84 @@
+"""Antonym: one word of an utterance by its opposite.
+
+Source: Niu & Bansal 2018 (arXiv 1809.02079), section 3.2: the first word that has an opposite in the vocabulary changes to
+one of its opposites, drawn uniformly; forms of "be" never do.
+
+Departures:
+  * # Paper: verbs, adjectives and adverbs. Released: nouns too, modals as verbs, and words of all other parts of speech,
+    whatever that of the opposite is ("on" by "off"). Ours: as `rule` says.
+  * # Paper: silent. Released: WordNet's base form stands for whatever form the word had ("opens" by "close"). Ours: the form of
+    the word ("closes"), and no opposite whose form is unknown, because a wrong ending would be a second change; under rule
+    "released", as released.
+  * # Released: joins the words to a string that its caller joins again, letter by letter. Ours: words.
+
+WordNet has no opposite of "install", so that the paper's first example cannot come from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+from engine.perturb.draws import uniforms
+from engine.perturb.flat import FlatContexts
+from engine.perturb.lexicon import Lexicon
+from engine.perturb.resources import Resources
+from engine.perturb.settings import PerturbSettings, Rule
+from engine.perturb.strategy import Expectation
+from envs.pairs.turns import Turns, Utterance
+
+BE = frozenset({"be", "am", "is", "are", "was", "were", "been"})
+_PAPER = {"VB": "v", "JJ": "a", "RB": "r"}
+"""Parts of speech that are changed, by the beginnings of their tags."""
+_RELEASED = {**_PAPER, "NN": "n", "MD": "v", "WR": "r"}
+_BASE_FORMS = frozenset({"VB", "VBP", "JJ", "RB"})
+_NUM_WORDS = 1 << 17
+
+
+class Antonym:
+    """The first word that has an opposite gets one.
+
+    Args:
+        lexicon: tags words, knows opposites and inflects them.
+        may_enter: whether a model knows all of some words.
+        rule: the paper's or the released one.
+    """
+
+    name = "antonym"
+    expectation = Expectation.SHOULD_CHANGE
+
+    def __init__(self, lexicon: Lexicon, may_enter: Callable[[Sequence[str]], bool], rule: Rule = "paper") -> None:
+        self.lexicon, self.may_enter, self.rule = lexicon, may_enter, rule
+        self._opposites = lru_cache(_NUM_WORDS)(self._opposites_of)
+
+    def perturb(self, contexts: Sequence[Turns], seeds: Sequence[int]) -> list[Turns]:
+        """The perturbed contexts, see `Strategy`."""
+        flat = FlatContexts(contexts)
+        draws = uniforms(seeds, self.name, [sum(map(len, turns)) for turns in contexts]).tolist()
+        return flat.shaped(map(self._utterance, flat.utterances, self.lexicon.tag_all(flat.utterances), draws))
+
+    def _utterance(self, words: Utterance, tags: Sequence[str], draw: float) -> Utterance:
+        for place, tag in enumerate(tags):
+            opposites = self._opposites(words[place], tag)
+            if opposites:
+                return (*words[:place], opposites[int(draw * len(opposites))], *words[place + 1 :])
+        return words
+
+    def _opposites_of(self, word: str, tag: str) -> tuple[str, ...]:
+        """What may stand in the place of a word, in a fixed order."""
+        if word in BE:
+            return ()
+        if self.rule == "released":
+            found: Sequence[str | None] = self.lexicon.antonyms(word, _RELEASED.get(tag[:2]))
+        elif tag[:2] in _PAPER:
+            bases = self.lexicon.antonyms(word, _PAPER[tag[:2]])
+            found = bases if tag in _BASE_FORMS else [self.lexicon.inflect(base, tag) for base in bases]
+        else:
+            found = ()
+        entering = (other for other in found if other is not None and other != word and self.may_enter((other,)))
+        return tuple(dict.fromkeys(entering))
+
+
+def build(settings: PerturbSettings, resources: Resources) -> Antonym:
+    """The strategy as the settings say."""
+    return Antonym(resources.lexicon, resources.may_enter, settings.rule)

@@ -1,0 +1,66 @@
+"""Perturbations as a library call, for whoever wants more of a data set's sentences.
+
+    >>> from engine.perturb import perturb_text
+    >>> perturb_text("i tried to install the package again", "random-swap", seed=1)
+    'i tried install to the package again'
+
+Texts are read and written as lines (`envs/pairs/turns.py`): lower-cased words with blanks between, `<eou>` between utterances
+and `<eot>` between turns. What becomes of a text depends on the text and the seed alone, not on where it stands in a list;
+other seeds give other versions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from engine.perturb.catalogue import strategies
+from engine.perturb.resources import Resources
+from engine.perturb.settings import PerturbSettings
+from engine.perturb.strategy import Strategy
+from envs.core.seeds import derive_seed
+from envs.pairs.turns import Turns, format_turns, parse_turns
+
+DEFAULT = PerturbSettings()
+
+
+def perturb_text(text: str, strategy: str | Strategy, *, seed: int = 1, settings: PerturbSettings = DEFAULT) -> str:
+    """A perturbed text; see `perturb_texts`."""
+    return perturb_texts([text], strategy, seed=seed, settings=settings)[0]
+
+
+def perturb_texts(
+    texts: Sequence[str], strategy: str | Strategy, *, seed: int = 1, settings: PerturbSettings = DEFAULT
+) -> list[str]:
+    """Perturbed texts; many at once are much faster than one by one.
+
+    Args:
+        texts: lines; those that hold nothing to perturb come back with their words as they were.
+        strategy: a registered name, or a strategy that was built with resources of one's own (`catalogue.build`).
+        seed: at least 0.
+        settings: of a strategy given by name, in which every word may enter.
+
+    Raises:
+        ConfigError: no such strategy, or it needs a setting that is not given.
+        DataError: what it leans on is not there.
+    """
+    built = _opened(strategy, settings) if isinstance(strategy, str) else strategy
+    contexts = [parse_turns(text) for text in texts]
+    return [format_turns(turns) for turns in perturb_contexts(contexts, built, seed)]
+
+
+def perturb_contexts(contexts: Sequence[Turns], strategy: Strategy, seed: int) -> list[Turns]:
+    """Perturbed contexts, the seed of each derived from its own words.
+
+    Args:
+        contexts: turns, oldest first.
+        strategy: what perturbs them.
+        seed: at least 0.
+    """
+    return strategy.perturb(contexts, [derive_seed(seed, "context", format_turns(turns)) for turns in contexts])
+
+
+@lru_cache(maxsize=32)
+def _opened(name: str, settings: PerturbSettings) -> Strategy:
+    strategy: Strategy = strategies.get(name)(settings, Resources(settings))
+    return strategy

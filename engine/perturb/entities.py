@@ -1,0 +1,252 @@
+"""Perturbations of dialogues about entities: Random Inputs, Random Inputs with Kept Entities, Confusing Entity.
+
+Source: Niu & Bansal 2018, section 3.2, for DynoNet on MutualFriends (He et al. 2017). No code is released; they are perturbed
+in play there, while nothing but the partner's utterances changes.
+
+- Random inputs: every token by a random one. Paper: from which words is not said. Ours: uniformly from `Resources.common`,
+  the words of the model or corpus without its special ones.
+- Kept entities: the same, but words of entities stay.
+- Confusing entity: every entity by another one of its category, drawn from the knowledge base of the other side and not from
+  what both sides share. Ours: from `partner_entities`; whoever writes that file leaves out what both share, because this
+  module sees contexts and no scenario.
+
+An entities file has entity<TAB>category lines; an entity of several categories has several lines. A JSON file with the layout
+of MutualFriends' `schema.json` ({"values": {category: [entity, ...]}}) is read as well. Entities may have several words: the
+longest that matches wins, from left to right.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+
+from engine.perturb.draws import uniforms
+from engine.perturb.flat import FlatContexts
+from engine.perturb.resources import Resources
+from engine.perturb.settings import PerturbSettings
+from engine.perturb.strategy import Expectation
+from envs.core.errors import ConfigError, DataError
+from envs.data.lines import broken_rule, located, read_lines, require_utf8
+from envs.data.root import read_file
+from envs.pairs.tokens import tokenise
+from envs.pairs.turns import EOT, Turns, Utterance
+from envs.pairs.vocabulary import SPECIALS
+
+Places = list[tuple[int, int]]
+"""Where entities begin and end in an utterance, left to right."""
+
+
+class Entities:
+    """What may be talked about.
+
+    Args:
+        categories: of every entity, given by its words, at least one.
+    """
+
+    def __init__(self, categories: Mapping[Utterance, Sequence[str]]) -> None:
+        self.categories = categories
+        self._lengths: dict[str, list[int]] = {}
+        for length, first in sorted({(len(words), words[0]) for words in categories}, reverse=True):
+            self._lengths.setdefault(first, []).append(length)
+
+    def find(self, words: Utterance) -> Places:
+        """The entities that an utterance mentions."""
+        found: Places = []
+        end = 0
+        for start, word in enumerate(words):
+            if start < end or word not in self._lengths:
+                continue
+            for length in self._lengths[word]:
+                end_here = start + length
+                if end_here <= len(words) and words[start:end_here] in self.categories:
+                    end = end_here
+                    found.append((start, end))
+                    break
+        return found
+
+
+class RandomInputs:
+    """Every word by a random one.
+
+    Args:
+        common: what is drawn from.
+        kept: entities that stay; None keeps nothing.
+    """
+
+    expectation = Expectation.SHOULD_CHANGE
+
+    def __init__(self, common: Sequence[str], kept: Entities | None = None) -> None:
+        self.name = "random-inputs" if kept is None else "random-inputs-kept-entities"
+        self.common, self.kept = common, kept
+
+    def perturb(self, contexts: Sequence[Turns], seeds: Sequence[int]) -> list[Turns]:
+        """The perturbed contexts, see `Strategy`."""
+        flat = FlatContexts(contexts)
+        draws = uniforms(seeds, self.name, flat.num_words)
+        common = self.common
+        words = [common[i] for i in (draws * len(common)).astype(int).tolist()]
+        if self.kept is not None:
+            before = flat.words
+            for utterance, end in zip(flat.utterances, flat.ends, strict=True):
+                begin = end - len(utterance)
+                for start, stop in self.kept.find(utterance):
+                    words[begin + start : begin + stop] = before[begin + start : begin + stop]
+        return flat.cut(words)
+
+
+class ConfusingEntity:
+    """Every entity by another one of its category.
+
+    Args:
+        entities: what is replaced.
+        others: what may come in its place.
+        resources: the words that may enter.
+    """
+
+    name = "confusing-entity"
+    expectation = Expectation.SHOULD_CHANGE
+
+    def __init__(self, entities: Entities, others: Iterable[Utterance], resources: Resources) -> None:
+        self._entities = entities
+        self._by_category: dict[str, list[Utterance]] = {}
+        for entity in others:
+            if resources.may_enter(entity):
+                for category in entities.categories[entity]:
+                    self._by_category.setdefault(category, []).append(entity)
+        self._known: dict[Utterance, list[Utterance]] = {}
+
+    def perturb(self, contexts: Sequence[Turns], seeds: Sequence[int]) -> list[Turns]:
+        """The perturbed contexts, see `Strategy`."""
+        flat = FlatContexts(contexts)
+        # An entity in which nothing may come does not draw.
+        mentions = [
+            [place for place in self._entities.find(words) if self._choices(words[slice(*place)])] for words in flat.utterances
+        ]
+        begins = (end - len(words) for words, end in zip(flat.utterances, flat.ends, strict=True))
+        places = [begin + start for begin, found in zip(begins, mentions, strict=True) for start, _ in found]
+        counts = flat.num_in_contexts(np.array(places, dtype=np.int64))
+        draws = iter(uniforms(seeds, self.name, counts).tolist())
+        return flat.shaped(
+            [self._replaced(words, found, draws) for words, found in zip(flat.utterances, mentions, strict=True)]
+        )
+
+    def _replaced(self, words: Utterance, found: Places, draws: Iterator[float]) -> Utterance:
+        pieces: list[str] = []
+        done = 0
+        for start, end in found:
+            choices = self._choices(words[start:end])
+            pieces += [*words[done:start], *choices[int(next(draws) * len(choices))]]
+            done = end
+        return (*pieces, *words[done:]) if found else words
+
+    def _choices(self, entity: Utterance) -> list[Utterance]:
+        if entity not in self._known:
+            near = (self._by_category.get(category, ()) for category in self._entities.categories[entity])
+            self._known[entity] = [other for other in dict.fromkeys(chain.from_iterable(near)) if other != entity]
+        return self._known[entity]
+
+
+def build_random(settings: PerturbSettings, resources: Resources) -> RandomInputs:
+    """Random inputs.
+
+    Raises:
+        ConfigError: there are no words to draw from.
+    """
+    return RandomInputs(_common(resources))
+
+
+def build_kept(settings: PerturbSettings, resources: Resources) -> RandomInputs:
+    """Random inputs with kept entities.
+
+    Raises:
+        ConfigError: there are no words to draw from, or no entities.
+        DataError: the file of entities is broken.
+    """
+    return RandomInputs(_common(resources), read_entities(_named(settings)))
+
+
+def build_confusing(settings: PerturbSettings, resources: Resources) -> ConfusingEntity:
+    """Confusing entities.
+
+    Raises:
+        ConfigError: there are no entities.
+        DataError: a file of entities is broken.
+    """
+    entities = read_entities(_named(settings))
+    partner = settings.partner_entities
+    return ConfusingEntity(entities, entities.categories if partner is None else _read_partner(partner, entities), resources)
+
+
+def read_entities(path: Path) -> Entities:
+    """The entities of a file.
+
+    Args:
+        path: lines entity<TAB>category; or, where the name ends in `.json`, MutualFriends' schema.
+
+    Raises:
+        DataError: it cannot be read, or a line is broken.
+    """
+    found: dict[Utterance, list[str]] = {}
+    for entity, category in _schema(path) if path.suffix == ".json" else _lines(path):
+        categories = found.setdefault(tuple(entity), [])
+        if category not in categories:
+            categories.append(category)
+    return Entities(found)
+
+
+def _named(settings: PerturbSettings) -> Path:
+    if settings.entities is None:
+        raise ConfigError(
+            "this strategy needs to know the entities",
+            where="perturb.entities",
+            fix="--set perturb.entities=FILE, with entity<TAB>category lines, or a schema.json of MutualFriends",
+        )
+    return settings.entities
+
+
+def _common(resources: Resources) -> list[str]:
+    special = {*SPECIALS, EOT}
+    common = [word for word in resources.common if word not in special and resources.may_enter([word])]
+    if not common:
+        raise ConfigError(
+            "random inputs need words to draw from", fix="name a model with --model, or give Resources(common=...)"
+        )
+    return common
+
+
+def _lines(path: Path) -> Iterator[tuple[list[str], str]]:
+    for number, line in enumerate(read_lines(path), 1):
+        name, tab, category = line.partition("\t")
+        try:
+            require_utf8(line)
+            words = tokenise(name)
+            if not (tab and words and category.strip()):
+                raise broken_rule("a line is an entity, one tab and its category", line)
+        except DataError as error:
+            raise located(error, str(path), number) from None
+        yield words, category.strip()
+
+
+def _schema(path: Path) -> Iterator[tuple[list[str], str]]:
+    try:
+        values = json.loads(read_file(path))["values"]
+        named = [(tokenise(name), str(category)) for category, names in values.items() for name in names]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        fix = 'its layout is {"values": {CATEGORY: [ENTITY, ...]}}'
+        raise DataError("the schema is not as MutualFriends has it", where=path, got=repr(error), fix=fix) from None
+    yield from ((words, category) for words, category in named if words)
+
+
+def _read_partner(path: Path, entities: Entities) -> list[Utterance]:
+    found: list[Utterance] = []
+    for number, line in enumerate(read_lines(path), 1):
+        words = tuple(tokenise(line))
+        if words not in entities.categories:
+            error = broken_rule("a line is one of the entities that perturb.entities names", line)
+            raise located(error, str(path), number)
+        found.append(words)
+    return found

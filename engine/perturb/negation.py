@@ -1,0 +1,92 @@
+"""Add Negation: the first verb that can be is negated.
+
+Source: Niu & Bansal 2018 (arXiv 1809.02079), section 3.2; the rules are those of the released code:
+
+    VB, VBG, VBN    know            not know
+    VBD             was, were       was n't, were n't
+                    installed       did n't install           if that changes the word
+    VBP             am              am not
+                    are             are n't
+                    know            do n't know
+    VBZ             is              is n't
+                    knows           does n't know             if that changes the word
+
+A verb that no rule fits is passed over, modals always are.
+
+Departures:
+  * # Paper: the root verb (section 3.2), the first verb (section 5). Released: the first that a rule fits. Ours: as released.
+  * # Paper: silent. Released: changes the first occurrence of the verb's word, even where that is no verb. Ours: the verb
+    itself; under rule "released", as released.
+  * # Released: contractions are one token ("don't"). Ours: two ("do n't"), as the tokeniser cuts them. A verb with "n't" behind
+    it is passed over, because it is the token "don't" there, to which no rule applies; one that is a contraction itself ("'m",
+    "'re", "'s", "'ve", "'d") gets "not" behind it.
+  * # Released: only the base form must be in the vocabulary. Ours: every word that enters must; where "n't" is not, "not"
+    stands for it ("do not know").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from engine.perturb.flat import FlatContexts
+from engine.perturb.lexicon import Lexicon
+from engine.perturb.resources import Resources
+from engine.perturb.settings import PerturbSettings, Rule
+from engine.perturb.strategy import Expectation
+from envs.pairs.turns import Turns, Utterance
+
+_NOT_BEFORE = frozenset({"VB", "VBG", "VBN"})
+_FINITE = {"VBD": "did", "VBP": "do", "VBZ": "does"}
+_TAKE_NT = {"VBD": ("was", "were"), "VBP": ("are",), "VBZ": ("is",)}
+_CONTRACTIONS = frozenset({"'m", "'re", "'s", "'ve", "'d"})
+
+
+class AddNegation:
+    """The first verb that can be is negated.
+
+    Args:
+        lexicon: tags words and inflects verbs.
+        may_enter: whether a model knows all of some words.
+        rule: the paper's or the released one.
+    """
+
+    name = "add-negation"
+    expectation = Expectation.SHOULD_CHANGE
+
+    def __init__(self, lexicon: Lexicon, may_enter: Callable[[Sequence[str]], bool], rule: Rule = "paper") -> None:
+        self.lexicon, self.may_enter, self.rule = lexicon, may_enter, rule
+        self._contracted = "n't" if may_enter(("n't",)) else "not"
+
+    def perturb(self, contexts: Sequence[Turns], seeds: Sequence[int]) -> list[Turns]:
+        """The perturbed contexts, see `Strategy`; nothing is drawn."""
+        flat = FlatContexts(contexts)
+        return flat.shaped(map(self._utterance, flat.utterances, self.lexicon.tag_all(flat.utterances)))
+
+    def _utterance(self, words: Utterance, tags: Sequence[str]) -> Utterance:
+        for place, tag in enumerate(tags):
+            negated = self._negated(words[place], tag) if words[place + 1 : place + 2] != ("n't",) else None
+            if negated is not None:
+                changed = words.index(words[place]) if self.rule == "released" else place
+                return words[:changed] + negated + words[changed + 1 :]
+        return words
+
+    def _negated(self, word: str, tag: str) -> tuple[str, ...] | None:
+        """What stands in the place of a word; None where no rule fits, or a word of it may not enter."""
+        if tag in _NOT_BEFORE:
+            return ("not", word) if self.may_enter(("not",)) else None
+        if tag not in _FINITE:
+            return None
+        if word == "am" or word in _CONTRACTIONS:
+            return (word, "not") if self.may_enter(("not",)) else None
+        if word in _TAKE_NT[tag]:
+            return (word, self._contracted) if self.may_enter((self._contracted,)) else None
+        base = word if tag == "VBP" else self.lexicon.inflect(word, "VB")
+        if base is None or (base == word and tag != "VBP"):
+            return None
+        negated = (_FINITE[tag], self._contracted, base)
+        return negated if self.may_enter(negated) else None
+
+
+def build(settings: PerturbSettings, resources: Resources) -> AddNegation:
+    """The strategy as the settings say."""
+    return AddNegation(resources.lexicon, resources.may_enter, settings.rule)

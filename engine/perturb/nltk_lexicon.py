@@ -1,0 +1,204 @@
+"""English as NLTK's data know it, inflected by lemminflect.
+
+Source: the released code of Niu & Bansal 2018 leans on NLTK's tagger, WordNet (Fellbaum 1998) and stop words, on Pattern and on
+PPDB 2.0 (Pavlick et al. 2015).
+
+Departures:
+  * # Released: Pattern conjugates. Ours: lemminflect, because Pattern does not run on the Pythons of today; its first answer.
+  * # Released: the small PPDB 2.0, what it marks as equivalent. Ours, unless a file is named (`ppdb.py`): of the lexical pairs
+    of PPDB 1.0 that NLTK distributes, those that share a sense in WordNet, without stop words; because that list is the largest
+    one, without ranks, and replaces most words of a plain sentence by words of another meaning, language or kind.
+  * # Released: names of several words stay, and no vocabulary holds them. Ours: they are left out.
+
+Not here: how tags are computed (`tagger.py`), a lexicon for machines without these data (`built_in.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property, lru_cache
+from typing import Any
+
+from engine.perturb.ppdb import Phrase, two_way
+from envs.core.errors import DataError
+from envs.data.lines import split_lines
+from envs.pairs.tokens import tokenise
+
+TAGGER = "taggers/averaged_perceptron_tagger_eng"
+WORDNET = "corpora/wordnet"
+STOPWORDS = "corpora/stopwords"
+PARAPHRASES = "misc/mwa_ppdb"
+FOLDERS = (TAGGER, WORDNET, STOPWORDS, PARAPHRASES)
+"""What is needed, as folders of NLTK's data; the last part of each is the package's name."""
+
+_PARAPHRASE_FILE = "ppdb-1.0-xxxl-lexical.extended.synonyms.uniquepairs"
+_FIX = "parley data get nltk, or --set perturb.lexicon=built-in for the small lexicon of this project"
+_PARTS_OF_SPEECH = {"V": "VERB", "N": "NOUN", "J": "ADJ", "R": "ADV"}
+_NUM_UTTERANCES = 1 << 16
+_NUM_WORDS = 1 << 17
+
+
+class NltkLexicon:
+    """NLTK's tagger, WordNet, stop words and paraphrase pairs; everything is loaded when it is first asked for.
+
+    Raises:
+        DataError: the tagger, WordNet or the stop words are not among NLTK's data.
+    """
+
+    def __init__(self) -> None:
+        for folder in (TAGGER, WORDNET, STOPWORDS):
+            _found(folder)
+        self._tags: dict[tuple[str, ...], list[str]] = {}
+        self._antonyms = lru_cache(_NUM_WORDS)(self._antonyms_of)
+        self._synonyms = lru_cache(_NUM_WORDS)(self._synonyms_of)
+        self._form = lru_cache(_NUM_WORDS)(_form)
+
+    def tag(self, words: Sequence[str]) -> list[str]:
+        """Penn Treebank tags, those of `nltk.pos_tag`."""
+        return [*self.tag_all([tuple(words)])[0]]
+
+    def tag_all(self, utterances: Sequence[tuple[str, ...]]) -> list[list[str]]:
+        """The tags of many utterances; strategies that ask for the same ones again get them from memory."""
+        known = self._tags
+        new = [words for words in dict.fromkeys(utterances) if words not in known]
+        if len(known) + len(new) > _NUM_UTTERANCES:
+            known.clear()
+            new = list(dict.fromkeys(utterances))
+        known.update(zip(new, self._tagger.tag(new), strict=True))
+        return [known[words] for words in utterances]
+
+    def antonyms(self, word: str, part_of_speech: str | None) -> tuple[str, ...]:
+        """The first opposite of every lemma of every sense, in WordNet's order; see `Lexicon`."""
+        return self._antonyms(word, part_of_speech)
+
+    def synonyms(self, word: str, part_of_speech: str | None) -> tuple[str, ...]:
+        """The lemmas of every sense, in WordNet's order; see `Lexicon`."""
+        return self._synonyms(word, part_of_speech)
+
+    def inflect(self, word: str, tag: str) -> str | None:
+        """The form of a word's base that has a tag; verbs and nouns that are in no dictionary get theirs by rule."""
+        return self._form(word, tag)
+
+    @cached_property
+    def stopwords(self) -> frozenset[str]:
+        """NLTK's stop words; of a contraction, the part behind the word ("n't", "'ve") and the parts that stand in the list."""
+        from nltk.corpus import stopwords
+
+        listed = frozenset(_guarded(STOPWORDS, lambda: stopwords.words("english")))
+        return frozenset(_pieces(listed))
+
+    @cached_property
+    def paraphrases(self) -> Mapping[Phrase, tuple[Phrase, ...]]:
+        """Pairs of words of PPDB 1.0 that share a sense, both ways.
+
+        Raises:
+            DataError: they are not among NLTK's data.
+        """
+        senses = _senses()
+        for word in self.stopwords & senses.keys():
+            del senses[word]
+        sides = (line.split("\t") for line in _lines(PARAPHRASES, _PARAPHRASE_FILE))
+        pairs = [(a, b) for a, b in sides if a in senses and b in senses and not senses[a].isdisjoint(senses[b])]
+        return two_way((tuple(tokenise(left)), tuple(tokenise(right))) for left, right in pairs)
+
+    @cached_property
+    def _tagger(self) -> Any:
+        from nltk.tag import PerceptronTagger
+
+        from engine.perturb.tagger import Tagger
+
+        return Tagger(_guarded(TAGGER, PerceptronTagger))
+
+    @cached_property
+    def _wordnet(self) -> Any:
+        from nltk.corpus import wordnet
+
+        _guarded(WORDNET, wordnet.ensure_loaded)
+        return wordnet
+
+    def _antonyms_of(self, word: str, part_of_speech: str | None) -> tuple[str, ...]:
+        opposites = (lemma.antonyms()[:1] for lemma in self._lemmas(word, part_of_speech))
+        return _names(word, (lemma for first in opposites for lemma in first))
+
+    def _synonyms_of(self, word: str, part_of_speech: str | None) -> tuple[str, ...]:
+        return _names(word, self._lemmas(word, part_of_speech))
+
+    def _lemmas(self, word: str, part_of_speech: str | None) -> list[Any]:
+        return [lemma for synset in self._wordnet.synsets(word, pos=part_of_speech) for lemma in synset.lemmas()]
+
+
+def missing_folders() -> list[str]:
+    """Those of `FOLDERS` that NLTK does not find."""
+    return [folder for folder in FOLDERS if not _is_there(folder)]
+
+
+def _is_there(folder: str) -> bool:
+    try:
+        _found(folder)
+    except DataError:
+        return False
+    return True
+
+
+def _found(folder: str, *names: str) -> Any:
+    """Where NLTK has a folder, or a file of it; unpacked or not."""
+    import nltk
+
+    return _guarded(folder, lambda: nltk.data.find("/".join((folder, *names))))
+
+
+def _guarded(folder: str, load: Callable[[], Any]) -> Any:
+    import nltk
+
+    try:
+        return load()
+    except (LookupError, OSError, ValueError) as error:
+        missing = isinstance(error, LookupError)
+        raise DataError(
+            f"NLTK's data lack {folder}" if missing else f"NLTK cannot read its {folder}",
+            where=", ".join(map(str, nltk.data.path)),
+            got=None if missing else str(error).strip().partition("\n")[0],
+            fix=_FIX,
+        ) from None
+
+
+def _lines(folder: str, name: str) -> list[str]:
+    with _found(folder, name).open() as file:
+        return split_lines(file.read())
+
+
+def _senses() -> dict[str, set[str]]:
+    """WordNet's words and their synsets, from its index files (wndb(5WN)); quicker than to ask for each word."""
+    senses: dict[str, set[str]] = {}
+    for part_of_speech in ("noun", "verb", "adj", "adv"):
+        for line in _lines(WORDNET, f"index.{part_of_speech}"):
+            # The licence stands before the index, indented.
+            if not line.startswith(" "):
+                word, kind, num_synsets, *rest = line.split()
+                senses.setdefault(word, set()).update(f"{kind}{offset}" for offset in rest[-int(num_synsets) :])
+    return senses
+
+
+def _names(word: str, lemmas: Iterable[Any]) -> tuple[str, ...]:
+    names = (lemma.name().lower() for lemma in lemmas)
+    return tuple(dict.fromkeys(name for name in names if name != word and "_" not in name))
+
+
+def _form(word: str, tag: str) -> str | None:
+    import lemminflect
+
+    kind = _PARTS_OF_SPEECH.get(tag[0])
+    if kind is None or not word.replace("-", "").isalpha():
+        return None
+    bases = lemminflect.getLemma(word, kind)
+    forms = lemminflect.getInflection(bases[0], tag, inflect_oov=kind in ("VERB", "NOUN")) if bases else ()
+    return forms[0].lower() if forms else None
+
+
+def _pieces(listed: frozenset[str]) -> Iterable[str]:
+    for word in listed:
+        first, *rest = tokenise(word)
+        yield from rest
+        # "wo" and "sha" are no words of their own, "could" is one that NLTK does not list.
+        if not rest or first in listed or first in ("wo", "sha"):
+            yield first

@@ -1,0 +1,96 @@
+"""Stopword Dropout: stop words are left out.
+
+Source: Niu & Bansal 2018, section 3.1.
+
+- Paper: stop words are dropped at random, at most eight of a turn; verbs are none of them. How many of eight is not said.
+  Ours (rule "paper"): as many as there are, at most `max_dropped` of a turn; when there are more, those that are drawn. An
+  utterance of nothing but chosen stop words stays whole, because the paper drops words from utterances and not utterances.
+- Released: every stop word of NLTK's list is dropped, verbs too, but for 44 that are kept: pronouns, question words and
+  "not". An utterance may end up empty. Ours (rule "released"): the same. Those 44 are kept under the paper's rule as well.
+- Released: contractions are whole tokens. Ours: our tokeniser cuts them. The 44 hold those of pronouns ("you're"), so their
+  second halves ("'re") stay under both rules. Those with "n't" go in the released code, so there both halves go; in the
+  paper's examples they stay, being verbs, so there both stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engine.perturb.draws import uniforms
+from engine.perturb.resources import Resources
+from engine.perturb.settings import PerturbSettings
+from engine.perturb.strategy import Expectation
+from envs.pairs.turns import Turn, Turns
+
+_KEPT = """
+    i me my myself we our ours ourselves you your yours yourself yourselves he him his himself she her hers herself it
+    its itself they them their theirs themselves what which who whom when where why how not 's 'm 'd 're 've 'll
+"""
+_VERBS = """
+    am is are was were be been being have has had having do does did doing can will should could would might must need
+    shall n't ca wo sha ai don didn doesn isn aren wasn weren hasn haven hadn won wouldn shouldn couldn mightn mustn
+    needn shan ain don't didn't doesn't isn't aren't wasn't weren't hasn't haven't hadn't won't wouldn't shouldn't
+    couldn't mightn't mustn't needn't shan't should've
+"""
+KEPT = frozenset(_KEPT.split())
+"""Kept under both rules: the released list, with the endings of pronouns in the place of contracted pronouns."""
+VERBS = frozenset(_VERBS.split())
+"""Stop words that are verbs, whole or cut, with the negation that hangs on them; kept under the paper's rule."""
+
+
+class StopwordDropout:
+    """Stop words are left out.
+
+    Args:
+        dropped: the words that may go.
+        most: of a turn; None for all, and then utterances may end up empty.
+    """
+
+    name = "stopword-dropout"
+    expectation = Expectation.SHOULD_NOT_CHANGE
+
+    def __init__(self, dropped: frozenset[str], most: int | None) -> None:
+        self.dropped, self.most = dropped, most
+
+    def perturb(self, contexts: Sequence[Turns], seeds: Sequence[int]) -> list[Turns]:
+        """The perturbed contexts, see `Strategy`."""
+        if self.most is None:
+            dropped = self.dropped
+            return [
+                tuple([tuple([tuple([word for word in words if word not in dropped]) for words in turn]) for turn in turns])
+                for turns in contexts
+            ]
+        return [
+            tuple([self._turn(turn, seed, number) for number, turn in enumerate(turns)])
+            for turns, seed in zip(contexts, seeds, strict=True)
+        ]
+
+    def _turn(self, turn: Turn, seed: int, number: int) -> Turn:
+        dropped = self.dropped
+        shorter = tuple([tuple([word for word in words if word not in dropped]) or words for words in turn])
+        if sum(map(len, turn)) - sum(map(len, shorter)) <= (self.most or 0):
+            return shorter
+        # Drawn only where something is to be chosen, which is rare.
+        places = [
+            (row, place)
+            for row, (words, rest) in enumerate(zip(turn, shorter, strict=True))
+            if rest is not words
+            for place, word in enumerate(words)
+            if word in dropped
+        ]
+        drawn = uniforms([seed], f"{self.name} {number}", [len(places)]).argsort()[: self.most]
+        gone = {places[i] for i in drawn.tolist()}
+        return tuple(
+            [tuple([word for place, word in enumerate(words) if (row, place) not in gone]) for row, words in enumerate(turn)]
+        )
+
+
+def build(settings: PerturbSettings, resources: Resources) -> StopwordDropout:
+    """The strategy as the settings say.
+
+    Raises:
+        DataError: the lexicon's data are not there.
+    """
+    if settings.rule == "released":
+        return StopwordDropout(resources.lexicon.stopwords - KEPT, None)
+    return StopwordDropout(resources.lexicon.stopwords - KEPT - VERBS, settings.max_dropped)

@@ -1,0 +1,111 @@
+"""Random Swap: neighbouring words change places.
+
+Source: Niu & Bansal 2018, section 3.1.
+
+- Paper: at most one swap for every four words of an utterance. Ours (rule "paper"): floor(n / `swap_every`) swaps, where n
+  counts words and not punctuation marks, and marks stay where they are, because the paper speaks of words.
+- Released: floor(m / 3) swaps in each stretch of m words between punctuation marks, where the first and the last token of an
+  utterance count as marks and never move. The paper's own examples follow this rule, not its text. Ours (rule "released"): the
+  same; an ellipsis is a mark as well, because our tokeniser writes it as one token.
+
+Under both a place is drawn uniformly from those that are left, its word changes places with the next one, and the places whose
+words have now moved are left out; so a word moves at most once, and fewer swaps happen where no place is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from string import punctuation
+
+import numpy as np
+
+from engine.perturb.draws import uniforms
+from engine.perturb.flat import FlatContexts
+from engine.perturb.resources import Resources
+from engine.perturb.settings import PerturbSettings, Rule
+from engine.perturb.strategy import Expectation
+from envs.pairs.turns import Turns
+
+MARKS = frozenset(punctuation) | {"..."}
+"""Tokens that are no words."""
+RELEASED_EVERY = 3
+
+
+class RandomSwap:
+    """Neighbouring words change places.
+
+    Args:
+        rule: the paper's or the released one.
+        every: of the paper's, one swap per so many words.
+    """
+
+    name = "random-swap"
+    expectation = Expectation.SHOULD_NOT_CHANGE
+
+    def __init__(self, rule: Rule = "paper", every: int = 4) -> None:
+        self.rule, self.every = rule, every
+
+    def perturb(self, contexts: Sequence[Turns], seeds: Sequence[int]) -> list[Turns]:
+        """The perturbed contexts, see `Strategy`."""
+        flat = FlatContexts(contexts)
+        words = list(flat.words)
+        pool, stretch, limits = (self._by_paper if self.rule == "paper" else self._by_release)(flat)
+        order = uniforms(seeds, self.name, flat.num_in_contexts(pool))
+        for place in pool[_chosen(pool, stretch, order, limits)].tolist():
+            words[place], words[place + 1] = words[place + 1], words[place]
+        return flat.cut(words)
+
+    def _by_paper(self, flat: FlatContexts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Places that may swap with the next one, the utterance of each, and how many swaps each utterance gets."""
+        is_word = ~_marks(flat)
+        ends = np.array(flat.ends, dtype=np.int64)
+        utterance = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
+        counts = np.bincount(utterance[is_word], minlength=len(ends))
+        pool = np.flatnonzero(is_word[:-1] & is_word[1:] & (utterance[:-1] == utterance[1:]))
+        return pool, utterance[pool], counts // self.every
+
+    def _by_release(self, flat: FlatContexts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The same for the stretches between marks."""
+        fixed = _marks(flat)
+        lengths = np.array([len(words) for words in flat.utterances if words], dtype=np.int64)
+        ends = np.cumsum(lengths)
+        fixed[ends - 1] = fixed[ends - lengths] = True
+        stretch = np.cumsum(fixed)
+        pool = np.flatnonzero(~(fixed[:-1] | fixed[1:]))
+        counts = np.bincount(stretch[~fixed], minlength=len(fixed) + 1)
+        return pool, stretch[pool], counts // RELEASED_EVERY
+
+
+def build(settings: PerturbSettings, resources: Resources) -> RandomSwap:
+    """The strategy as the settings say."""
+    return RandomSwap(settings.rule, settings.swap_every)
+
+
+def _marks(flat: FlatContexts) -> np.ndarray:
+    return np.fromiter(map(MARKS.__contains__, flat.words), dtype=bool, count=len(flat.words))
+
+
+def _chosen(pool: np.ndarray, stretch: np.ndarray, order: np.ndarray, limits: np.ndarray) -> np.ndarray:
+    """Which places of the pool swap: those that drawing without neighbours would give, the first ones of every stretch.
+
+    To draw uniformly from what is left is to walk through a random order and to take what has no taken neighbour. A place whose
+    order is before that of both its neighbours is taken whatever happens elsewhere, so all such are taken at once.
+    """
+    taken = np.zeros(len(pool), dtype=bool)
+    left = np.arange(len(pool))
+    while len(left):
+        place, key = pool[left], order[left]
+        adjacent = np.diff(place) == 1
+        beaten = np.zeros(len(left), dtype=bool)
+        beaten[1:] |= adjacent & (key[:-1] <= key[1:])
+        beaten[:-1] |= adjacent & (key[1:] < key[:-1])
+        taken[left[~beaten]] = True
+        gone = ~beaten
+        gone[1:] |= adjacent & ~beaten[:-1]
+        gone[:-1] |= adjacent & ~beaten[1:]
+        left = left[~gone]
+    found = np.flatnonzero(taken)
+    found = found[np.lexsort((order[found], stretch[found]))]
+    groups = stretch[found]
+    rank = np.arange(len(found)) - np.searchsorted(groups, groups)
+    return found[rank < limits[groups]]

@@ -1,0 +1,116 @@
+"""Contexts of several turns: the pairs of a corpus followed back, as ids for training and as text for evaluation.
+
+Where pairs link utterances as chains (dialogues that were cut into pairs), the context of a reply is its source, what that
+replied to, and so on; an utterance of the corpus is a turn here. Where an utterance replies to several, the first pair counts.
+In a corpus of single exchanges, and before a pair that a corpus leaves out, a context has one turn.
+
+Shapes: P pairs, N utterances, K turns of context, M turns of all contexts, W words of all contexts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import overload
+
+import numpy as np
+
+from envs.pairs.compiled import PairCorpus, PairSplit, Ragged
+from envs.pairs.turns import EOT, Example, Turn, turn_of
+from envs.pairs.vocabulary import PairVocabulary
+
+NOBODY = -1
+"""Stands where a context has no further turn."""
+
+
+def with_eot(vocabulary: PairVocabulary) -> PairVocabulary:
+    """A corpus' vocabulary and, behind it, the word that separates turns: that of a model that reads several."""
+    return PairVocabulary((*vocabulary.words, EOT))
+
+
+def chains(split: PairSplit, turns: int) -> np.ndarray:
+    """What each reply follows.
+
+    Args:
+        split: of a corpus of pairs.
+        turns: the most turns of a context, K, at least 1.
+
+    Returns:
+        Utterances (P, K) int64, the pair's source first; `NOBODY` where the chain has ended.
+    """
+    assert turns >= 1, "a reply follows something"
+    sources_P, replies_P = split.pairs[:, 0], split.pairs[:, 1]
+    # One place more, at -1, so that nobody replies to nobody.
+    parents = np.full(len(split.utterances) + 1, NOBODY, dtype=np.int64)
+    # Of several assignments to one place the last holds.
+    parents[replies_P[::-1]] = sources_P[::-1]
+    found_KP = [sources_P]
+    while len(found_KP) < turns:
+        found_KP.append(parents[found_KP[-1]])
+    return np.stack(found_KP, axis=1)
+
+
+def windows(split: PairSplit, turns: int, eot_id: int) -> PairSplit:
+    """The same pairs with their contexts as sources.
+
+    Args:
+        split: of a corpus of pairs.
+        turns: the most turns of a context, at least 1; those nearest to the reply are taken.
+        eot_id: stands between turns.
+
+    Returns:
+        The contexts of all pairs, oldest turn first, and behind them the utterances of `split`; pairs keep their order.
+    """
+    own, chosen_PK = split.utterances, chains(split, turns)[:, ::-1]
+    said_PK = chosen_PK != NOBODY
+    turns_M, is_last_M = chosen_PK[said_PK], np.nonzero(said_PK)[1] == turns - 1
+    lengths_M = own.lengths[turns_M]
+    # A turn takes its words and the mark behind them, which the last of a context has not.
+    taken_M = lengths_M + ~is_last_M
+    ends_M = np.cumsum(taken_M)
+    places_W = np.arange(taken_M.sum()) - np.repeat(ends_M - taken_M, taken_M)
+    is_mark_W = places_W == np.repeat(lengths_M, taken_M)
+    read_W = np.minimum(np.repeat(own.offsets[turns_M], taken_M) + places_W, len(own.values) - 1)
+    contexts_W = np.where(is_mark_W, eot_id, own.values[read_W]).astype(np.int32)
+    offsets = np.concatenate([[0], ends_M[is_last_M], len(contexts_W) + own.offsets[1:]])
+    pairs = np.stack([np.arange(len(split)), len(split) + split.pairs[:, 1]], axis=1)
+    return PairSplit(Ragged(np.concatenate([contexts_W, own.values]), offsets), pairs)
+
+
+def examples(corpus: PairCorpus, split: str, turns: int, min_turns: int = 1) -> Sequence[Example]:
+    """The replies of a split and their contexts, as text.
+
+    Args:
+        corpus: opened with every word, for the others have `<unk>` in the place of rare ones.
+        split: "train", "val" or "test".
+        turns: the most turns of a context; those nearest to the reply are taken.
+        min_turns: replies that follow fewer turns are left out.
+
+    Returns:
+        One example per pair, in the order of the corpus, made when it is asked for; its key is the pair's number, whatever
+        is left out.
+    """
+    return _Examples(corpus, split, turns, min_turns)
+
+
+class _Examples(Sequence[Example]):
+    def __init__(self, corpus: PairCorpus, split: str, turns: int, min_turns: int) -> None:
+        self._corpus, self._name, self._split = corpus, split, corpus.splits[split]
+        self._chains = chains(self._split, turns)
+        self._rows = np.flatnonzero((self._chains != NOBODY).sum(1) >= min_turns)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Example: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Example]: ...
+    def __getitem__(self, index: int | slice) -> Example | Sequence[Example]:
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(len(self)))]
+        row = int(self._rows[index])
+        context = tuple(self._turn(turn) for turn in self._chains[row, ::-1] if turn != NOBODY)
+        return Example(f"{self._name}-{row:06d}", context, self._turn(self._split.pairs[row, 1]))
+
+    def _turn(self, utterance: int) -> Turn:
+        return turn_of(self._corpus.vocabulary.decode(self._split.utterances[utterance]))

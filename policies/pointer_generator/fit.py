@@ -1,0 +1,43 @@
+"""Supervised training of a pointer-generator network: as any other (`policies/seq2seq/fit.py`), in two phases.
+
+Source: See et al. 2017, section 5: Adagrad, and coverage only in a short last phase. That phase is the decay epochs; the
+network that is kept comes from it.
+
+Departures:
+  * # Released: the loss of a batch is the mean over pairs of the mean over their words. Ours: `Fit`'s, in which every word
+    weighs the same.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from policies.pointer_generator.batches import Rewrites
+from policies.pointer_generator.model import PointerGenerator
+from policies.pointer_generator.settings import PointerFitConfig
+from policies.seq2seq.fit import Fit
+
+
+class PointerFit(Fit[Rewrites]):
+    """One supervised training of a pointer-generator network; the arguments are those of `Fit`."""
+
+    model: PointerGenerator
+    config: PointerFitConfig
+
+    def _advance_stage(self) -> bool:
+        before, covers = self._stage, self.model.sizes.coverage > 0
+        goes_on = super()._advance_stage()
+        if goes_on and self._stage == "decay" and covers:
+            self.model.cover(True)
+            if before == "full":
+                # Coverage costs likelihood and is there against repetition: networks of the two phases do not compete.
+                self.best_loss = math.inf
+        return goes_on
+
+    def _new_optimiser(self) -> torch.optim.Optimizer:
+        if not self.config.adagrad:
+            return super()._new_optimiser()
+        start, decay = self.config.adagrad, self.config.weight_decay
+        return torch.optim.Adagrad(self.model.parameters(), lr=self._rate, initial_accumulator_value=start, weight_decay=decay)

@@ -1,0 +1,68 @@
+"""Response models by name: a run, a checkpoint, or one of your own (`policies/responder.py` has the protocol)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, cast
+
+from envs.core.errors import CheckpointError, ConfigError
+from envs.core.registry import Registry
+from policies.responder import Responder
+
+kinds = Registry("kind of response model", "parley.responders")
+"""By the kind of their checkpoints; each is a function from a run or checkpoint folder to a responder."""
+kinds.register("seq2seq", "parley train seq2seq", "policies.seq2seq.responder:load_responder")
+kinds.register("vhred", "parley train vhred", "policies.vhred.responder:load_vhred")
+
+_INSIDE_A_RUN = "checkpoint"
+
+
+def load_responder(name: str | Path) -> Responder:
+    """Finds a response model.
+
+    Args:
+        name: a run or checkpoint folder, or `path/file.py:Name` of a class or function that is called without arguments.
+
+    Returns:
+        The model, on the CPU; one of Parley's own is a `TrainableResponder` in evaluation mode.
+
+    Raises:
+        CheckpointError: nothing is there, it is damaged, or models of its kind do not answer.
+        ConfigError: the file of your own is missing, or its name stands for nothing that makes a responder.
+    """
+    if ".py:" in str(name):
+        return _own(str(name))
+    folder = Path(name)
+    kind = _kind(folder / _INSIDE_A_RUN if (folder / _INSIDE_A_RUN).is_dir() else folder)
+    if kind not in kinds:
+        raise CheckpointError(
+            "models of this kind do not answer",
+            where=folder,
+            got=f"kind {kind!r}",
+            fix=f"name a model of {' or '.join(map(kinds.summary, kinds))}, or path/file.py:Name",
+        )
+    responder: Responder = kinds.get(kind)(folder)
+    return responder
+
+
+def _own(name: str) -> Responder:
+    maker: Any = kinds.get(name)
+    responder: Any = maker() if callable(maker) else None
+    if not hasattr(responder, "respond"):
+        fix = "name a class with a method respond, or a function that makes such an object; neither takes arguments"
+        raise ConfigError("this makes no response model", where=name, got=repr(maker), fix=fix)
+    return cast("Responder", responder)
+
+
+def _kind(folder: Path) -> str:
+    path = folder / "config.json"
+    try:
+        return str(json.loads(path.read_text())["kind"])
+    except FileNotFoundError:
+        fix = "name a run or checkpoint folder, such as runs/NAME"
+        raise CheckpointError("no checkpoint is there", where=folder, got=f"missing {path.name}", fix=fix) from None
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(
+            "the checkpoint is damaged", where=folder, got=f"{type(error).__name__}: {error}", fix="train it again"
+        ) from None

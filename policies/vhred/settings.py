@@ -1,0 +1,119 @@
+"""Settings of VHRED: widths, lengths, and what keeps its latent variable in use. Torch-free, so that help starts fast.
+
+Source: Niu & Bansal 2018 (arXiv 1809.02079), section 4 and the code that the authors released; word drop and the annealing
+of the divergence are those of Serban et al. 2017 (arXiv 1605.06069).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from envs.core.config import check
+from policies.seq2seq.settings import FitConfig
+
+VhredAttention = Literal["words", "turns"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class VhredSizes:
+    """Widths and lengths of a VHRED; the defaults are the published ones."""
+
+    embed: int = 300
+    """Width of the word embedding, which turns and replies share."""
+    encoder: int = 256
+    """State of each direction of the encoder, which reads one turn."""
+    context: int = 512
+    """State of each direction of the context network, which reads encoded turns."""
+    decoder: int = 512
+    """State of the decoder."""
+    latent: int = 512
+    """Width of the latent variable, and of the layers that its distributions are read from."""
+    score: int = 512
+    """Width of the layer that scores what is attended to."""
+    readout: int = 256
+    """Width of the layer that joins state and attention; the words are predicted from it."""
+    attention: VhredAttention = "words"
+    """words: over the words of all turns; turns: over encoded turns, as the authors' code does."""
+    dropout: float = 0.2
+    """Share of the outputs of recurrent layers dropped in training, the same at all steps, in [0, 1)."""
+    word_drop: float = 0.0
+    """Share of a reply's words that the decoder reads as <unk> in training, in [0, 1); Serban et al.: 0.25."""
+    anneal_steps: int = 75_000
+    """Training steps until the divergence counts in full; 0 for from the start."""
+    turns: int = 2
+    """Turns of context that are read, the newest."""
+    max_turn: int = 50
+    """Longest turn of context in words, `<eou>` at its end included; longer ones lose their beginning."""
+    max_reply: int = 42
+    """Longest reply in words, `</s>` included; longer ones are cut."""
+
+    def __post_init__(self) -> None:
+        for name in ("embed", "encoder", "context", "decoder", "latent", "score", "readout", "turns"):
+            check(self, name, getattr(self, name) >= 1, "at least 1")
+        check(self, "dropout", 0 <= self.dropout < 1, "0 <= dropout < 1")
+        check(self, "word_drop", 0 <= self.word_drop < 1, "0 <= word_drop < 1")
+        check(self, "anneal_steps", self.anneal_steps >= 0, "at least 0")
+        check(self, "max_turn", self.max_turn >= 2, "at least 2")
+        check(self, "max_reply", self.max_reply >= 2, "at least 2")
+
+
+def small() -> VhredSizes:
+    """For a laptop: half the published widths, a quarter of the latent ones, turns and replies of 30 words."""
+    return VhredSizes(
+        embed=150,
+        encoder=128,
+        context=256,
+        decoder=256,
+        latent=128,
+        score=128,
+        readout=256,
+        word_drop=0.25,
+        anneal_steps=2_000,
+        max_turn=30,
+        max_reply=30,
+    )
+
+
+def demo() -> VhredSizes:
+    """For the built-in help desk."""
+    return VhredSizes(
+        embed=64,
+        encoder=48,
+        context=64,
+        decoder=96,
+        latent=16,
+        score=32,
+        readout=96,
+        anneal_steps=200,
+        max_turn=16,
+        max_reply=20,
+    )
+
+
+def niu2018_fit() -> FitConfig:
+    """The published recipe: Adam at a fixed rate of 2e-4, batches of 64, clip 2, the best model of up to 80 epochs.
+
+    The code looks at the validation split every five epochs from the tenth on; here every epoch does, and training ends when
+    ten in a row were no better.
+    """
+    return FitConfig(
+        learning_rate=2e-4,
+        batch_size=64,
+        clip=2.0,
+        max_epochs=80,
+        patience=10,
+        decay_epochs=0,
+        bucketed=False,
+        precision="float32",
+    )
+
+
+def small_fit() -> FitConfig:
+    """Ours: a higher rate that falls at the end, batches of like length; patient while the divergence is annealed."""
+    return FitConfig(batch_size=64, clip=2.0, max_epochs=20, patience=3)
+
+
+def demo_fit() -> FitConfig:
+    """For the built-in help desk: a high rate, so that two minutes of one core are enough."""
+    return FitConfig(learning_rate=4e-3, max_epochs=16, patience=4, decay_epochs=3)

@@ -1,0 +1,62 @@
+"""A lexicon of a few words, so that strategies are tested without any data, and contexts to perturb."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from hypothesis import strategies as st
+
+_TAGS = {"tried": "VBD", "runs": "VBZ", "installing": "VBG", "packages": "NNS", "disks": "NNS", "is": "VBZ", "old": "JJ"}
+_FORMS = {
+    ("tried", "VB"): "try",
+    ("runs", "VB"): "run",
+    ("installing", "VB"): "install",
+    ("packages", "NN"): "package",
+    ("disks", "NN"): "disk",
+    ("is", "VB"): "be",
+}
+
+
+class FakeLexicon:
+    """Knows a handful of words."""
+
+    stopwords = frozenset({"i", "you", "the", "a", "is", "on", "of", "do", "n't", "not", "so", "at", "'re"})
+    paraphrases: Mapping[tuple[str, ...], tuple[tuple[str, ...], ...]] = {}
+
+    def tag(self, words: Sequence[str]) -> list[str]:
+        return [_TAGS.get(word, "NN") for word in words]
+
+    def tag_all(self, utterances: Sequence[tuple[str, ...]]) -> list[list[str]]:
+        return [self.tag(words) for words in utterances]
+
+    def antonyms(self, word: str, part_of_speech: str | None) -> tuple[str, ...]:
+        return {"old": ("new", "young")}.get(word, ())
+
+    def synonyms(self, word: str, part_of_speech: str | None) -> tuple[str, ...]:
+        return ()
+
+    def inflect(self, word: str, tag: str) -> str | None:
+        return _FORMS.get((word, tag))
+
+
+WORDS = [
+    *_TAGS,
+    *FakeLexicon.stopwords,
+    "disk",
+    "new",
+    "we",
+    "try",
+    "reboot",
+    "machine",
+    "10.04",
+    ",",
+    ".",
+    "...",
+    "<unk>",
+    "<url>",
+    "é",
+]
+utterances = st.lists(st.sampled_from(WORDS), max_size=30).map(tuple)
+contexts = st.lists(st.lists(utterances, min_size=1, max_size=3).map(tuple), min_size=1, max_size=3).map(tuple)
+batches = st.lists(contexts, min_size=1, max_size=4)
+seeds = st.integers(0, 2**63 - 1)

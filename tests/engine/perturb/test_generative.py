@@ -1,0 +1,103 @@
+"""Generative paraphrase: which utterances change, what may enter, and what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import torch
+
+from engine.perturb import generative
+from engine.perturb.catalogue import build
+from engine.perturb.generative import GenerativeParaphrase
+from engine.perturb.resources import Resources
+from engine.perturb.settings import PerturbSettings
+from envs.core.errors import CheckpointError, ConfigError
+from envs.pairs.turns import Turns, parse_turns
+from envs.pairs.vocabulary import EOS_ID, SPECIALS, PairVocabulary
+from policies.pointer_generator import decoding
+from policies.pointer_generator.checkpoints import save_pointer_generator
+from policies.pointer_generator.model import PointerGenerator
+from policies.pointer_generator.settings import PointerSizes
+
+SAYS = {
+    "my screen is dark": ["the screen is black", "my screen is dark"],
+    "thanks": ["thanks", "thank you"],
+    "it froze": [],
+}
+CONTEXTS = [parse_turns("my screen is dark <eou> <eou> it froze <eot> thanks"), parse_turns("my screen is dark")]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """What the network was asked for, batch by batch; it answers by `SAYS`."""
+    batches: list[list[str]] = []
+
+    def say(_: PointerGenerator, sentences: Sequence[Sequence[str]], config: object) -> list[list[tuple[str, ...]]]:
+        batches.append([" ".join(words) for words in sentences])
+        return [[tuple(each.split()) for each in SAYS.get(text, [])] for text in batches[-1]]
+
+    monkeypatch.setattr(decoding, "paraphrases", say)
+    return batches
+
+
+def network() -> PointerGenerator:
+    words = ("my", "the", "screen", "is", "dark", "thanks")
+    model = PointerGenerator(PairVocabulary((*SPECIALS, *words)), PointerSizes(embed=4, hidden=4))
+    generator = torch.Generator().manual_seed(0)
+    for parameter in model.parameters():
+        parameter.data.uniform_(-1.5, 1.5, generator=generator)
+    # A random network seldom ends what it says.
+    model.output.bias.data[EOS_ID] += 4
+    return model.eval()
+
+
+def strategy(words: set[str] | None = None) -> GenerativeParaphrase:
+    return GenerativeParaphrase(network(), Resources(PerturbSettings(), words=words))
+
+
+def test_the_likeliest_paraphrase_takes_the_place_of_an_utterance(asked: list[list[str]]) -> None:
+    assert strategy().perturb(CONTEXTS, [0, 1]) == [
+        parse_turns("the screen is black <eou> <eou> it froze <eot> thanks"),
+        parse_turns("the screen is black"),
+    ]
+
+
+def test_only_words_that_the_model_knows_enter(asked: list[list[str]]) -> None:
+    # "screen" and "is" are unknown as well, but they were there.
+    assert strategy({"the", "black"}).perturb(CONTEXTS[1:], [0]) == [parse_turns("the screen is black")]
+    assert strategy({"the"}).perturb(CONTEXTS, [0, 1]) == CONTEXTS
+
+
+def test_every_utterance_is_decoded_once(asked: list[list[str]]) -> None:
+    found = strategy()
+    found.perturb(CONTEXTS, [0, 1])
+    assert sorted(asked[0]) == ["", "it froze", "my screen is dark", "thanks"]
+    found.perturb([parse_turns("thanks <eou> hello")], [0])
+    assert asked[1:] == [["hello"]]
+
+
+def test_a_network_perturbs_each_context_alone_and_keeps_the_boundaries() -> None:
+    contexts: list[Turns] = [*CONTEXTS, parse_turns("<eot> the dark screen <eou> caf\N{LATIN SMALL LETTER E WITH ACUTE} ?")]
+    found = strategy().perturb(contexts, [0, 1, 2])
+    assert found == [strategy().perturb([turns], [seed])[0] for seed, turns in enumerate(contexts)]
+    assert found != contexts
+    for before, after in zip(contexts, found, strict=True):
+        assert [list(map(bool, turn)) for turn in before] == [list(map(bool, turn)) for turn in after]
+
+
+def test_a_stored_paraphraser_is_found_by_its_run(tmp_path: Path) -> None:
+    save_pointer_generator(network(), tmp_path / "checkpoint", {})
+    settings = PerturbSettings(paraphraser=tmp_path)
+    (found,) = build(["generative-paraphrase"], settings, Resources(settings))
+    assert found.name == "generative-paraphrase"
+    assert len(found.perturb(CONTEXTS, [0, 1])) == 2
+
+
+def test_a_missing_paraphraser_is_named_with_the_command_that_trains_one(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="parley train paraphraser"):
+        generative.build(PerturbSettings(), Resources(PerturbSettings()))
+    settings = PerturbSettings(paraphraser=tmp_path / "none")
+    with pytest.raises(CheckpointError, match="no checkpoint is there"):
+        generative.build(settings, Resources(settings))

@@ -1,0 +1,154 @@
+"""Data-level Paraphrase, and the files of paraphrases."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.perturb.paraphrase import DataParaphrase, build
+from engine.perturb.ppdb import read_paraphrases, two_way
+from engine.perturb.resources import Resources
+from engine.perturb.settings import PerturbSettings
+from envs.core.errors import DataError
+from envs.pairs.turns import Turns
+
+PPDB = """\
+[VB] ||| mend ||| fix ||| PPDB2.0Score=4.2 ||| 0-0 ||| Equivalence
+[VB] ||| take out ||| remove ||| PPDB2.0Score=3.9 ||| 0-0 1-0 ||| Equivalence
+[NN] ||| disk ||| device ||| PPDB2.0Score=3.1 ||| 0-0 ||| ForwardEntailment
+[NP] ||| the [NN,1] of ||| [NN,1] 's ||| PPDB2.0Score=3.0 ||| 0-1 1-0 ||| Equivalence
+"""
+WORDS = ["a", "b", "c", "d"]
+phrases = st.lists(st.sampled_from(WORDS), min_size=1, max_size=3).map(tuple)
+tables = st.lists(st.tuples(phrases, phrases), max_size=6).map(two_way)
+utterances = st.lists(st.sampled_from(WORDS), max_size=8).map(tuple)
+
+
+def said(*utterances: str) -> Turns:
+    return (tuple(tuple(utterance.split()) for utterance in utterances),)
+
+
+def strategy(pairs: Sequence[tuple[str, str]], known: frozenset[str] | None = None, rate: float = 1.0) -> DataParaphrase:
+    table = two_way((tuple(left.split()), tuple(right.split())) for left, right in pairs)
+    return DataParaphrase(table, Resources(PerturbSettings(), known).may_enter, rate)
+
+
+class TestReading:
+    def test_of_ppdb_the_rule_decides_what_counts(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+        path = tmp_path / "ppdb.txt"
+        path.write_text(PPDB)
+        every = read_paraphrases(path)
+        assert every[("mend",)] == (("fix",),)
+        assert every[("remove",)] == (("take", "out"),)
+        assert every[("device",)] == (("disk",),)
+        assert "left out 1 rules with gaps" in caplog.text
+        assert read_paraphrases(path, equivalent=True).keys() == every.keys() - {("disk",), ("device",)}
+
+    def test_ppdb_1_names_no_entailment(self, tmp_path: Path) -> None:
+        path = tmp_path / "ppdb.txt"
+        path.write_text("[VB] ||| mend ||| fix ||| p(e|f)=1 ||| 0-0\n")
+        assert read_paraphrases(path, equivalent=True) == {("mend",): (("fix",),), ("fix",): (("mend",),)}
+
+    def test_pairs_of_words_and_of_phrases(self, tmp_path: Path) -> None:
+        path = tmp_path / "pairs.txt"
+        path.write_text("mend fix \nfix mend \n\nmend repair \n")
+        assert read_paraphrases(path)[("mend",)] == (("fix",), ("repair",))
+        path.write_text("do not\tdon't\r\nTake out\tremove\n")
+        assert read_paraphrases(path)[("do", "not")] == (("do", "n't"),)
+        assert read_paraphrases(path)[("take", "out")] == (("remove",),)
+
+    @pytest.mark.parametrize(
+        ("content", "line", "got"),
+        [
+            ("a ||| b ||| c ||| d ||| e ||| f\na ||| b ||| c\n", 2, "a ||| b ||| c"),
+            ("mend\tfix\nmend fix\n", 2, "mend fix"),
+            ("mend\tfix\nmend\t \n", 2, "mend"),
+            ("mend fix\n\none two three\n", 3, "one two three"),
+        ],
+    )
+    def test_a_broken_line_is_named(self, tmp_path: Path, content: str, line: int, got: str) -> None:
+        path = tmp_path / "pairs.txt"
+        path.write_text(content)
+        with pytest.raises(DataError) as caught:
+            read_paraphrases(path)
+        assert str(caught.value.where) == f"{path}:{line}"
+        assert got in str(caught.value.got)
+
+    def test_bytes_that_are_no_text_are_a_broken_line(self, tmp_path: Path) -> None:
+        path = tmp_path / "pairs.txt"
+        path.write_bytes(b"mend\tfix\nm\xffnd\tfix\n")
+        with pytest.raises(DataError, match=r"pairs\.txt:2"):
+            read_paraphrases(path)
+
+    @pytest.mark.parametrize("content", ["", "[NN] ||| disk ||| device ||| s ||| 0-0 ||| Independent\n"])
+    def test_a_file_of_which_nothing_is_left_is_an_error(self, tmp_path: Path, content: str) -> None:
+        path = tmp_path / "pairs.txt"
+        path.write_text(content)
+        with pytest.raises(DataError, match="no paraphrase"):
+            read_paraphrases(path, equivalent=True)
+
+    def test_the_settings_name_file_and_rule(self, tmp_path: Path) -> None:
+        path = tmp_path / "ppdb.txt"
+        path.write_text(PPDB)
+        for rule, word in (("paper", "device"), ("released", "disk")):
+            chosen = PerturbSettings(paraphrases=path, rule=rule)  # type: ignore[arg-type]
+            assert build(chosen, Resources(chosen)).perturb([said("disk")], [1]) == [said(word)]
+
+
+class TestReplacing:
+    def test_starts_run_from_the_right_and_long_phrases_win(self) -> None:
+        changed = strategy([("b c", "x"), ("c", "y"), ("a b", "z"), ("d e f", "w"), ("d e", "v")])
+        # "c" is the rightmost start, so that "b c" comes too late; at "d" the longest phrase is taken.
+        assert changed.perturb([said("a b c", "d e f", "d e")], [1]) == [said("z y", "w", "v")]
+
+    def test_what_was_written_is_not_read_again(self) -> None:
+        assert strategy([("b", "c d"), ("a c", "x")]).perturb([said("a b")], [1]) == [said("a c d")]
+
+    def test_both_sides_must_be_known(self) -> None:
+        pairs = [("a", "b"), ("a", "c c"), ("d", "b")]
+        changed = strategy(pairs, frozenset("abc"))
+        assert changed.perturb([said("a")] * 20, range(20)).count(said("c c")) in range(1, 20)
+        assert changed.perturb([said("d")], [1]) == [said("d")]
+        assert strategy(pairs, frozenset("ab")).perturb([said("a")] * 20, range(20)) == [said("b")] * 20
+
+    def test_the_rate_is_the_share_that_is_replaced(self) -> None:
+        words = " ".join(["a"] * 2000)
+        ((((*after,),),),) = [[strategy([("a", "b")], rate=0.3).perturb([said(words)], [5])[0][0]]]
+        assert 500 < after.count("b") < 700
+
+    @settings(max_examples=100, deadline=None)
+    @given(table=tables, words=utterances, seed=st.integers(0, 2**40))
+    def test_an_utterance_is_cut_into_words_that_stay_and_phrases_that_are_replaced(
+        self, table: dict[tuple[str, ...], tuple[tuple[str, ...], ...]], words: tuple[str, ...], seed: int
+    ) -> None:
+        changed = DataParaphrase(table, Resources(PerturbSettings()).may_enter)
+        (((after,),),) = changed.perturb([((words,),)], [seed])
+        assert after in rewritings(table, words)
+        assert changed.perturb([((words,),)], [seed]) == [((after,),)]
+        if not any(words[i:j] in table for i in range(len(words)) for j in range(i + 1, len(words) + 1)):
+            assert after is words
+
+
+def rewritings(table: dict[tuple[str, ...], tuple[tuple[str, ...], ...]], words: tuple[str, ...]) -> set[tuple[str, ...]]:
+    """All that the rule can make of an utterance, by recursion from the right."""
+    if not words:
+        return {()}
+    found: set[tuple[str, ...]] = set()
+    _from_right(table, words, len(words) - 1, len(words), (), found)
+    return found
+
+
+def _from_right(table, words, start, free, right, found) -> None:  # type: ignore[no-untyped-def]
+    if start < 0:
+        found.add(words[:free] + right)
+        return
+    for end in range(free, start, -1):
+        if words[start:end] in table:
+            for other in table[words[start:end]]:
+                _from_right(table, words, start - 1, start, other + words[end:free] + right, found)
+            return
+    _from_right(table, words, start - 1, free, right, found)

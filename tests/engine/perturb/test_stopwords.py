@@ -1,0 +1,75 @@
+"""Stopword Dropout: what goes, what stays, and how much of a turn."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+
+from engine.perturb.resources import Resources
+from engine.perturb.settings import PerturbSettings
+from engine.perturb.stopwords import StopwordDropout, build
+from envs.pairs.turns import Turns
+from tests.engine.perturb.fakes import FakeLexicon, contexts, seeds
+
+LINE = ("you", "do", "n't", "see", "the", "disk", "of", "a", "machine")
+
+
+def made(**changes: object) -> StopwordDropout:
+    chosen = PerturbSettings(**changes)  # type: ignore[arg-type]
+    resources = Resources(chosen)
+    resources.__dict__["lexicon"] = FakeLexicon()
+    return build(chosen, resources)
+
+
+def test_verbs_negations_and_persons_stay() -> None:
+    (after,) = made().perturb([((LINE,),)], [1])
+    assert after == ((("you", "do", "n't", "see", "disk", "machine"),),)
+
+
+def test_the_released_rule_drops_verbs_and_their_negations_too() -> None:
+    (after,) = made(rule="released").perturb([((LINE,),)], [1])
+    assert after == ((("you", "see", "disk", "machine"),),)
+
+
+def test_not_and_the_ends_of_pronouns_stay_under_both_rules() -> None:
+    for rule in ("paper", "released"):
+        (after,) = made(rule=rule).perturb([((("you", "'re", "not", "the", "disk"),),)], [1])
+        assert after == ((("you", "'re", "not", "disk"),),)
+
+
+def test_at_most_so_many_words_of_a_turn_go_and_all_are_as_likely() -> None:
+    turn = (("the", "x", "a", "y"), ("of", "z", "on", "w", "at", "v"))
+    strategy = made(max_dropped=2)
+    gone = dict.fromkeys(("the", "a", "of", "on", "at"), 0)
+    num = 1000
+    for after in strategy.perturb([(turn, turn)] * num, range(num)):
+        for perturbed in after:
+            left = [word for words in perturbed for word in words]
+            assert len(left) == 8
+            for word in gone:
+                gone[word] += word not in left
+    # Two of five, twice; four standard errors.
+    assert all(count == pytest.approx(2 * num * 2 / 5, abs=4 * (2 * num * 0.24) ** 0.5) for count in gone.values())
+
+
+def test_an_utterance_of_stop_words_stays_whole_and_empties_under_the_released_rule() -> None:
+    context = ((("so", "the"), ("the", "disk")),)
+    assert made().perturb([context], [1]) == [((("so", "the"), ("disk",)),)]
+    assert made(rule="released").perturb([context], [1]) == [(((), ("disk",)),)]
+
+
+@pytest.mark.parametrize("most", [1, 3])
+@settings(deadline=None)
+@given(turns=contexts, seed=seeds)
+def test_what_is_left_is_a_part_of_what_was(most: int, turns: Turns, seed: int) -> None:
+    strategy = made(max_dropped=most)
+    (after,) = strategy.perturb([turns], [seed])
+    for old, new in zip(turns, after, strict=True):
+        assert sum(map(len, old)) - sum(map(len, new)) <= most
+        for words, rest in zip(old, new, strict=True):
+            following = iter(words)
+            assert all(word in following for word in rest)
+            assert bool(words) == bool(rest)
+            assert [word for word in words if word not in strategy.dropped] == [
+                word for word in rest if word not in strategy.dropped
+            ]

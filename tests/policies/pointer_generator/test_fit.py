@@ -1,0 +1,75 @@
+"""Training: that copying is learnt, its phases and optimisers, and that a killed one goes on exactly."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from policies.pointer_generator import settings
+from policies.pointer_generator.batches import RewriteExamples
+from policies.pointer_generator.fit import PointerFit
+from policies.pointer_generator.model import PointerGenerator
+from policies.pointer_generator.settings import PointerFitConfig, PointerSizes
+from policies.seq2seq.evaluation import evaluate
+from policies.seq2seq.fit import Epoch
+from tests.policies.pointer_generator.made_up import SIZES, VOCABULARY, copies
+
+TRAIN, VALIDATION = RewriteExamples(copies(40, seed=1), SIZES), RewriteExamples(copies(20, seed=2), SIZES)
+CONFIG = PointerFitConfig(learning_rate=0.02, batch_size=8, max_epochs=2, patience=2, decay_epochs=2, precision="float32")
+
+
+class Killed(Exception):
+    """Stands for the process being killed."""
+
+
+def fit(path: Path, config: PointerFitConfig = CONFIG, sizes: PointerSizes = SIZES) -> PointerFit:
+    return PointerFit(PointerGenerator(VOCABULARY, sizes), TRAIN, VALIDATION, config, 1, path)
+
+
+def ignore(_: Epoch) -> None:
+    """For trainings whose epochs nobody watches."""
+
+
+def test_it_learns_to_copy_words_that_it_does_not_know(tmp_path: Path) -> None:
+    train, validation = RewriteExamples(copies(300, seed=1), SIZES), RewriteExamples(copies(50, seed=2), SIZES)
+    config = replace(CONFIG, max_epochs=8, patience=8, batch_size=16, learning_rate=0.03)
+    training = PointerFit(PointerGenerator(VOCABULARY, SIZES), train, validation, config, 1, tmp_path / "state")
+    before = evaluate(training.model, validation).nll
+    assert evaluate(training.run(ignore), validation).nll < 0.5 * before
+
+
+@pytest.mark.parametrize(("weight", "phases"), [(1e3, [False, False, True, True]), (0.0, [False] * 4)])
+def test_coverage_belongs_to_the_last_phase(tmp_path: Path, weight: float, phases: list[bool]) -> None:
+    found: list[bool] = []
+    # At this weight coverage makes the likelihood worse, and still the network that is kept is one of the last phase.
+    training = fit(tmp_path / "state", CONFIG, replace(SIZES, coverage=weight))
+    model = training.run(lambda _: found.append(bool(training.model.covers)))
+    assert found == phases
+    assert bool(model.covers) == phases[-1]
+
+
+@pytest.mark.parametrize("adagrad", [0.0, 0.1])
+@pytest.mark.parametrize("epochs", [1, 3])
+def test_a_killed_training_goes_on_exactly(tmp_path: Path, epochs: int, adagrad: float) -> None:
+    config = replace(CONFIG, adagrad=adagrad)
+    whole = fit(tmp_path / "whole", config).run(ignore).state_dict()
+
+    def stop(epoch: Epoch) -> None:
+        if epoch.number == epochs:
+            raise Killed
+
+    with pytest.raises(Killed):
+        fit(tmp_path / "killed", config).run(stop)
+    again = fit(tmp_path / "killed", config).run(ignore).state_dict()
+    assert [name for name in whole if not torch.equal(whole[name], again[name])] == []
+
+
+def test_the_published_recipe_is_the_published_one(tmp_path: Path) -> None:
+    config = settings.see2017()
+    assert (config.adagrad, config.learning_rate, config.batch_size, config.clip, config.decay) == (0.1, 0.15, 16, 2.0, 1.0)
+    optimiser = fit(tmp_path / "state", config)._optimiser
+    assert isinstance(optimiser, torch.optim.Adagrad)
+    assert optimiser.defaults["initial_accumulator_value"] == 0.1

@@ -1,0 +1,90 @@
+"""Fitting VHRED: it learns, goes on exactly where it was, and its latent variable carries what the context does not say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from envs.pairs.turns import Turn, Turns
+from policies.seq2seq.evaluation import evaluate
+from policies.seq2seq.fit import Epoch, Fit
+from policies.seq2seq.settings import FitConfig
+from policies.vhred.batches import DialogueBatch, DialogueExamples
+from policies.vhred.evaluation import divergences
+from policies.vhred.model import VHRED
+from policies.vhred.responder import VhredResponder
+from policies.vhred.settings import VhredAttention
+from tests.policies.vhred.made_up import ATTENTIONS, VOCABULARY, examples, sizes
+
+CONFIG = FitConfig(learning_rate=0.02, batch_size=8, max_epochs=3, patience=3, decay_epochs=1, precision="float32")
+CONTEXTS: list[Turns] = [((("w1", "w2"),), ((word, "w3"),)) for word in ("w4", "w5", "w6", "w7")]
+REPLIES: list[Turn] = [(("w8", "w9"),), (("w10",), ("w11",)), (("w12", "w13", "w14"),), (("w15",),)]
+
+
+class Killed(Exception):
+    """Stands for the process being killed: nothing after it runs."""
+
+
+def ignore(_: Epoch) -> None:
+    """For trainings whose epochs nobody watches."""
+
+
+def overfitted(folder: Path, contexts: list[Turns], **changes: Any) -> tuple[VHRED, DialogueExamples]:
+    """A model that has met four dialogues 240 times, and the four."""
+    of = sizes(embed=12, encoder=8, context=8, decoder=16, **changes)
+    four = DialogueExamples(contexts, REPLIES, VOCABULARY, of)
+    often = DialogueExamples(contexts * 60, REPLIES * 60, VOCABULARY, of)
+    config = replace(CONFIG, max_epochs=4, patience=4, decay_epochs=0, keep="last")
+    model = VHRED(VOCABULARY, of)
+    Fit(model, often, four, replace(config, batch_size=4), 1, folder / "state").run(ignore)
+    return model, four
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_four_dialogues_are_learned_by_heart(tmp_path: Path, attention: VhredAttention) -> None:
+    model, four = overfitted(tmp_path, CONTEXTS, attention=attention, anneal_steps=50)
+    assert evaluate(model, four).nll < 0.3
+    responder = VhredResponder(model)
+    assert responder.respond(CONTEXTS) == REPLIES
+    assert responder.respond(CONTEXTS, beam=3) == REPLIES
+    assert divergences(model, four).mean() < 0.5, "contexts say all there is to say"
+
+
+def test_what_the_context_does_not_say_goes_through_the_latent_variable(tmp_path: Path) -> None:
+    model, four = overfitted(tmp_path, CONTEXTS[:1] * 4, anneal_steps=1_000_000)
+    assert divergences(model, four).mean() > 1.0
+    batch = four.batch(np.arange(4))
+    with torch.no_grad():
+        summary, posterior, _ = model._posteriors(batch)
+        states_MR = model.reply_states(model.remember(summary, posterior.mean_BZ), batch.reply.words_in_BT)[batch.real_BT]
+        told = float(F.cross_entropy(model.output(states_MR), batch.targets_BT[batch.real_BT]))
+    assert told < 0.6 * evaluate(model, four).nll, "the prior cannot know, the posterior can"
+
+
+@pytest.mark.parametrize("epoch", [1, 4])
+def test_a_training_killed_within_an_epoch_goes_on_as_if_it_had_not_been(tmp_path: Path, epoch: int) -> None:
+    of = sizes(dropout=0.2, word_drop=0.2, anneal_steps=12)
+    train, validation = examples(40, seed=1, of=of), examples(10, seed=2, of=of)
+
+    def fit(path: Path) -> Fit[DialogueBatch]:
+        return Fit(VHRED(VOCABULARY, of), train, validation, CONFIG, 1, path / "state", save_every_s=0)
+
+    def on_batch(number: int, done: int, total: int) -> None:
+        assert total == 5
+        if (number, done) == (epoch, 4):
+            raise Killed
+
+    wanted = fit(tmp_path / "whole").run(ignore).state_dict()
+    with pytest.raises(Killed):
+        fit(tmp_path / "killed").run(ignore, on_batch)
+    resumed = fit(tmp_path / "killed")
+    assert (len(resumed.history), resumed.batches_done) == (epoch - 1, 3)
+    assert int(resumed.model.state_dict()["steps"]) > 0
+    found = resumed.run(ignore).state_dict()
+    assert [name for name in wanted if not torch.equal(found[name], wanted[name])] == []
