@@ -161,7 +161,7 @@ ENTRIES = (
         ("niu2018", "demo"),
         (
             "parley train adversarial --model runs/seq2seq",
-            "parley train adversarial --model runs/seq2seq --strategy antonym --run runs/adversarial-antonym",
+            "parley train adversarial --model runs/seq2seq --strategies antonym --run runs/adversarial-antonym",
             "parley train adversarial demo --model runs/demo/model",
         ),
     ),
