@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -17,13 +17,18 @@ from typing import Any, Generic, TypeVar
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 
-from envs.core.errors import CheckpointError
+from envs.core.config import from_dict
+from envs.core.errors import CheckpointError, ConfigError
 from envs.data.words import WordList
 
 FORMAT_VERSION = 1
+INSIDE_A_RUN = "checkpoint"
+"""Folder of a run in which its model lies."""
 WordsT = TypeVar("WordsT", bound=WordList)
+SizesT = TypeVar("SizesT")
+ModelT = TypeVar("ModelT", bound=nn.Module)
 _PARTS = ("weights.safetensors", "config.json", "vocabulary.json")
 
 
@@ -120,6 +125,46 @@ class Checkpoint(Generic[WordsT]):
                 got=f"{type(error).__name__}: {error}",
                 fix="train it again or copy it again",
             ) from None
+
+
+def load_inside(folder: Path, kind: str, words: type[WordsT]) -> Checkpoint[WordsT]:
+    """The checkpoint that a folder is, or that the run in it holds; errors as those of `Checkpoint.load`."""
+    inside = folder / INSIDE_A_RUN
+    return Checkpoint.load(inside if inside.is_dir() else folder, kind, words)
+
+
+def load_model(
+    folder: Path, kind: str, words: type[WordsT], sizes: type[SizesT], network: Callable[[WordsT, SizesT], ModelT]
+) -> ModelT:
+    """The model of a run or checkpoint folder, in evaluation mode, on the CPU.
+
+    Args:
+        folder: a run's or a checkpoint's.
+        kind: what the checkpoint must be.
+        words: type of its vocabulary.
+        sizes: type of its sizes.
+        network: builds the model that its weights go into.
+
+    Raises:
+        CheckpointError: nothing is there, it is damaged or of another kind, or a weight is not a finite number.
+    """
+    checkpoint = load_inside(folder, kind, words)
+    broken = [name for name, value in checkpoint.weights.items() if not value.isfinite().all()]
+    if broken:
+        raise CheckpointError(
+            "the checkpoint's weights are not all finite numbers",
+            where=folder,
+            got=f"NaN or infinity in {', '.join(broken)}",
+            fix="train it again, at a lower learning rate if it diverged",
+        )
+    try:
+        model = network(checkpoint.vocabulary, from_dict(sizes, checkpoint.sizes))
+        model.load_state_dict(checkpoint.weights)
+    except (TypeError, ConfigError, RuntimeError) as error:
+        raise CheckpointError(
+            "the checkpoint's weights do not fit its sizes", where=folder, got=str(error)[:200], fix="train it again"
+        ) from None
+    return model.eval()
 
 
 def save_state(path: Path, tensors: Mapping[str, Tensor], counters: Mapping[str, Any]) -> None:

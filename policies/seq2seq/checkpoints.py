@@ -10,20 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from envs.core.config import from_dict
-from envs.core.errors import CheckpointError, ConfigError
+from envs.core.errors import CheckpointError
 from envs.pairs.vocabulary import PairVocabulary
-from policies.checkpoint import Checkpoint
+from policies.checkpoint import Checkpoint, load_inside, load_model
 from policies.seq2seq.model import LanguageModel, Seq2Seq
 from policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
 
 SEQ2SEQ, LANGUAGE_MODEL = "seq2seq", "language-model"
 """Kinds of checkpoints."""
-
-_INSIDE_A_RUN = "checkpoint"
-ModelT = TypeVar("ModelT", Seq2Seq, LanguageModel)
 
 
 def save_model(model: Seq2Seq | LanguageModel, folder: Path, provenance: Mapping[str, Any]) -> None:
@@ -47,22 +43,12 @@ def load_seq2seq(folder: Path) -> Seq2Seq:
     Raises:
         CheckpointError: nothing is there, it is damaged or of another kind, or a weight is not a finite number.
     """
-    checkpoint = _load(folder, SEQ2SEQ)
-    try:
-        model = Seq2Seq(checkpoint.vocabulary, from_dict(Seq2SeqSizes, checkpoint.sizes))
-    except (TypeError, ConfigError) as error:
-        raise _misfit(folder, error) from None
-    return _filled(model, checkpoint, folder)
+    return load_model(folder, SEQ2SEQ, PairVocabulary, Seq2SeqSizes, Seq2Seq)
 
 
 def load_language_model(folder: Path) -> LanguageModel:
     """As `load_seq2seq`, for a language model."""
-    checkpoint = _load(folder, LANGUAGE_MODEL)
-    try:
-        model = LanguageModel(checkpoint.vocabulary, from_dict(LanguageModelSizes, checkpoint.sizes))
-    except (TypeError, ConfigError) as error:
-        raise _misfit(folder, error) from None
-    return _filled(model, checkpoint, folder)
+    return load_model(folder, LANGUAGE_MODEL, PairVocabulary, LanguageModelSizes, LanguageModel)
 
 
 def threshold(folder: Path, kind: str) -> float:
@@ -75,7 +61,7 @@ def threshold(folder: Path, kind: str) -> float:
     Raises:
         CheckpointError: as `load_seq2seq`, or the checkpoint does not say how well the model does on a test split.
     """
-    found = _load(folder, kind).provenance.get("test_nll")
+    found = load_inside(folder, kind, PairVocabulary).provenance.get("test_nll")
     if not isinstance(found, float):
         raise CheckpointError(
             "the checkpoint names no test loss, which sets the threshold of a hit",
@@ -84,31 +70,3 @@ def threshold(folder: Path, kind: str) -> float:
             fix="train the model with parley train, or give the threshold",
         )
     return -found
-
-
-def _load(folder: Path, kind: str) -> Checkpoint[PairVocabulary]:
-    inside = folder / _INSIDE_A_RUN
-    return Checkpoint.load(inside if inside.is_dir() else folder, kind, PairVocabulary)
-
-
-def _filled(model: ModelT, checkpoint: Checkpoint[PairVocabulary], folder: Path) -> ModelT:
-    broken = [name for name, value in checkpoint.weights.items() if not value.isfinite().all()]
-    if broken:
-        raise CheckpointError(
-            "the checkpoint's weights are not all finite numbers",
-            where=folder,
-            got=f"NaN or infinity in {', '.join(broken)}",
-            fix="train it again, at a lower learning rate if it diverged",
-        )
-    try:
-        model.load_state_dict(checkpoint.weights)
-    except RuntimeError as error:
-        raise _misfit(folder, error) from None
-    model.eval()
-    return model
-
-
-def _misfit(folder: Path, error: Exception) -> CheckpointError:
-    return CheckpointError(
-        "the checkpoint's weights do not fit its sizes", where=folder, got=str(error)[:200], fix="train it again"
-    )
