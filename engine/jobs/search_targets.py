@@ -27,6 +27,7 @@ from envs.core.errors import CheckpointError, ConfigError, DataError, RunError
 from envs.core.registry import nearest
 from envs.core.seeds import stream
 from envs.pairs.compiled import load_pairs
+from envs.pairs.contexts import windows, with_eot
 from envs.pairs.vocabulary import SPECIALS, PairVocabulary
 
 if TYPE_CHECKING:
@@ -145,15 +146,19 @@ def _sources(config: SearchConfig, provenance: Mapping[str, Any], vocabulary: Pa
             where=config.model,
             fix="name one with --corpus, or another list with --targets",
         )
-    corpus = load_pairs(name, config.data_root, vocabulary=len(vocabulary))
-    if corpus.vocabulary.digest != vocabulary.digest:
+    turns = provenance.get("turns", 1)
+    corpus = load_pairs(name, config.data_root, vocabulary=len(vocabulary) - (turns > 1))
+    words = with_eot(corpus.vocabulary) if turns > 1 else corpus.vocabulary
+    if words.digest != vocabulary.digest:
         raise DataError(
             "the corpus of the model has other words than the model",
             where=name,
-            got=f"{len(corpus.vocabulary)} words ({corpus.vocabulary.digest}), not {vocabulary.digest}",
+            got=f"{len(words)} words ({words.digest}), not {vocabulary.digest}",
             fix="name the corpus and the data root that the model was fitted with by --corpus and --data-root",
         )
     test = corpus.splits["test"]
+    if turns > 1:
+        test = windows(test, turns, len(corpus.vocabulary))
     return (test.utterances[int(source)] for source, _ in test.pairs)
 
 

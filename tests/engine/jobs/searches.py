@@ -55,15 +55,15 @@ def words_of(corpus: Path) -> PairVocabulary:
     return load_pairs(str(corpus)).vocabulary
 
 
-def save_seq2seq(folder: Path, vocabulary: PairVocabulary, seed: int = 0, **provenance: Any) -> str:
+def save_seq2seq(folder: Path, vocabulary: PairVocabulary, seed: int = 0, turns: int = 1, **provenance: Any) -> str:
     """Stores a random sequence-to-sequence model whose inputs have four words; its folder."""
-    model = Seq2Seq(vocabulary, Seq2SeqSizes(embed=6, hidden=8, max_source=5, max_reply=8))
+    model = Seq2Seq(vocabulary, Seq2SeqSizes(embed=6, hidden=8, max_source=5, max_reply=8, turns=turns))
     model.initialise(torch.Generator().manual_seed(seed))
     with torch.no_grad():
         # As drawn, every word is as likely as any other, whatever the input is.
         for parameter in model.parameters():
-            parameter *= 4
-    save_model(model, folder, {"test_nll": 3.0, **provenance})
+            parameter.mul_(4)
+    save_model(model, folder, {"test_nll": 3.0, "turns": turns, **provenance})
     return str(folder)
 
 

@@ -21,6 +21,7 @@ from engine.search.catalogue import searches
 from engine.search.settings import RelaxationSettings, SearchSettings
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError, DataError, RunError
+from envs.pairs.contexts import with_eot
 from envs.pairs.vocabulary import SPECIALS, PairVocabulary
 from policies.seq2seq.checkpoints import load_seq2seq, save_model
 from tests.engine.jobs.made_up import Notes, kill_when, rows, save_negotiator, start_parley
@@ -200,6 +201,14 @@ def test_normal_targets_are_what_the_model_says_and_are_asked_for_once(
     monkeypatch.setattr("engine.jobs.search_targets.normal", lambda *_, **__: pytest.fail("the targets are known"))
     run(config, tmp_path / "run", Silent())
     assert rows(tmp_path / "run") == first
+
+
+def test_normal_targets_of_a_model_of_two_turns_answer_contexts(
+    tmp_path: Path, corpus: Path, vocabulary: PairVocabulary
+) -> None:
+    model = save_seq2seq(tmp_path / "two", with_eot(vocabulary), turns=2, corpus=str(corpus))
+    run(search(model, "normal", hit="o-greedy", num_targets=2), tmp_path / "run", Silent())
+    assert [row["status"] for row in rows(tmp_path / "run")] == ["ok", "ok"]
 
 
 def test_sampled_replies_are_targets_too(tmp_path: Path, model: str) -> None:
