@@ -13,7 +13,7 @@ Choices:
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,7 @@ from engine.jobs.device import require_device, threads
 from engine.jobs.job import SUMMARY, Job, Result, Watcher
 from engine.jobs.robustness_models import ADVERSARIAL, NUM_COMMON, plain_words
 from engine.jobs.robustness_models import provenance as read_provenance
-from engine.jobs.supervised import UNCHECKED
+from engine.jobs.supervised import UNCHECKED, run_fit
 from engine.metrics.statistics import Estimate, Metric, mean, ratio_of_sums
 from engine.perturb.settings import PerturbSettings
 from engine.store.run_folder import RunFolder
@@ -105,9 +105,7 @@ def run(config: TrainAdversarialConfig, path: Path, watcher: Watcher) -> Result:
         objective = MarginObjective(responder, train, alpha=config.alpha, margin=config.margin, greedy=greedy)
         before = _figures(responder, objective, splits, made)
         fit = Fit(responder.model, train, validation, config.fit, config.seed, path / STATE, fresh=False, objective=objective)
-        if fit.history or fit.batches_done:
-            watcher.say(f"resumed after epoch {len(fit.history)}, batch {fit.batches_done}")
-        fit.run(*_told(run_folder, watcher))
+        run_fit(fit, run_folder, watcher, say=_objective)
         if config.fit.keep == "best" and not any(row["best"] for row in fit.history):
             watcher.say("no epoch was better than the model that it began with, which is kept: lower fit.learning_rate")
         after = _figures(responder, objective, splits, made)
@@ -211,26 +209,10 @@ def _figures(
     return found
 
 
-def _told(run_folder: RunFolder, watcher: Watcher) -> tuple[Callable[[Epoch], None], Callable[[int, int, int], None]]:
-    """What `Fit.run` calls after epochs and batches."""
-
-    def on_epoch(epoch: Epoch) -> None:
-        run_folder.event("epoch", **epoch.as_row())
-        watcher.say(
-            f"epoch {epoch.number:2d}: training perplexity {np.exp(epoch.train_nll):.2f}, objective on the validation split "
-            f"{epoch.validation_nll:.4f}{', best' if epoch.best else ''}, {epoch.seconds:.0f} s"
-        )
-
-    at_work = 0
-
-    def on_batch(epoch: int, done: int, total: int) -> None:
-        nonlocal at_work
-        if epoch != at_work:
-            at_work = epoch
-            watcher.stage(f"epoch {epoch}", total, "batches")
-        watcher.advance(done)
-
-    return on_epoch, on_batch
+def _objective(epoch: Epoch) -> str:
+    """An epoch in words; its validation figure is the objective's."""
+    told = f"training perplexity {np.exp(epoch.train_nll):.2f}, objective on the validation split {epoch.validation_nll:.4f}"
+    return f"{told}{', best' if epoch.best else ''}"
 
 
 def _next_commands(config: TrainAdversarialConfig, path: Path) -> tuple[str, ...]:

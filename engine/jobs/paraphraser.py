@@ -6,20 +6,19 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from engine.jobs.agents import CHECKPOINT
 from engine.jobs.command import command_line
 from engine.jobs.device import require_device, threads
 from engine.jobs.job import SUMMARY, Job, Result, Watcher
 from engine.jobs.paraphraser_config import TrainParaphraserConfig, demo, see2017, small
-from engine.metrics.statistics import Estimate, Metric, ratio_of_sums
+from engine.jobs.supervised import UNCHECKED, estimates, run_fit
+from engine.metrics.statistics import Metric
 from engine.store.run_folder import RunFolder
 from envs.pairs.compiled import load_pairs
 from envs.pairs.vocabulary import PairVocabulary
 
 if TYPE_CHECKING:
-    from policies.seq2seq.fit import Epoch
+    pass
 
 STATE = "training.safetensors"
 LOWER = "lower: better"
@@ -52,26 +51,7 @@ def run_paraphraser(config: TrainParaphraserConfig, path: Path, watcher: Watcher
         model = PointerGenerator(vocabulary, config.sizes).to(config.device)
         train, validation, test = (RewriteExamples(corpus.splits[name], config.sizes) for name in ("train", "val", "test"))
         fit = PointerFit(model, train, validation, config.fit, config.seed, path / STATE)
-        if fit.history or fit.batches_done:
-            watcher.say(f"resumed after epoch {len(fit.history)}, batch {fit.batches_done}")
-
-        def on_epoch(epoch: Epoch) -> None:
-            folder.event("epoch", **epoch.as_row())
-            watcher.say(
-                f"epoch {epoch.number:2d} ({epoch.stage}): training perplexity {np.exp(epoch.train_nll):.2f}, "
-                f"validation {np.exp(epoch.validation_nll):.2f}, {epoch.seconds:.0f} s"
-            )
-
-        at_work = 0
-
-        def on_batch(epoch: int, done: int, total: int) -> None:
-            nonlocal at_work
-            if epoch != at_work:
-                at_work = epoch
-                watcher.stage(f"epoch {epoch}", total, "batches")
-            watcher.advance(done)
-
-        fit.run(on_epoch, on_batch)
+        run_fit(fit, folder, watcher)
         figures = {"test": evaluate(model, test), "validation": evaluate(model, validation)}
         provenance = {
             "role": "paraphraser",
@@ -87,16 +67,12 @@ def run_paraphraser(config: TrainParaphraserConfig, path: Path, watcher: Watcher
             "description": f"Supervised training, seed {config.seed}, {len(vocabulary):,} words, others copied.",
             "command": command_line(TRAIN_PARAPHRASER, config, path),
         }
-        metrics: dict[str, Estimate] = {}
-        for split, fitness in figures.items():
-            metrics[f"{split}_nll"] = ratio_of_sums(fitness.nll_sums, fitness.num_targets)
-            metrics[f"{split}_ppl"] = ratio_of_sums(fitness.nll_sums, fitness.num_targets, transform=np.exp)
-        folder.write_summary(metrics, about)
+        folder.write_summary(estimates("test", figures["test"]) | estimates("validation", figures["validation"]), about)
     return TRAIN_PARAPHRASER.result(config, path)
 
 
 def _after(config: TrainParaphraserConfig, path: Path) -> tuple[str, ...]:
-    return (shlex.join(["parley", "perturb", "generative-paraphrase", "--paraphraser", str(path)]) + " < in.txt",)
+    return (shlex.join(["parley", "perturb", "generative-paraphrase", "--set", f"perturb.paraphraser={path}"]) + " < in.txt",)
 
 
 TRAIN_PARAPHRASER = Job(
@@ -107,5 +83,5 @@ TRAIN_PARAPHRASER = Job(
     LEGEND,
     (CHECKPOINT, SUMMARY),
     _after,
-    ("data_root", "device", "threads"),
+    UNCHECKED,
 )

@@ -8,14 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from engine.jobs.agents import CHECKPOINT
 from engine.jobs.command import command_line
 from engine.jobs.device import require_device, threads
 from engine.jobs.job import SUMMARY, Job, Result, Watcher
-from engine.jobs.supervised import UNCHECKED, SupervisedConfig
-from engine.metrics.statistics import Estimate, Metric, ratio_of_sums
+from engine.jobs.supervised import UNCHECKED, SupervisedConfig, estimates, run_fit
+from engine.metrics.statistics import Metric
 from engine.store.run_folder import RunFolder
 from envs.pairs.compiled import PairCorpus, PairSplit, load_pairs
 from policies.seq2seq import settings
@@ -23,8 +21,6 @@ from policies.seq2seq.settings import FitConfig, LanguageModelSizes, Seq2SeqSize
 
 if TYPE_CHECKING:
     from policies.seq2seq.batches import Examples
-    from policies.seq2seq.evaluation import Fitness
-    from policies.seq2seq.fit import Epoch
     from policies.seq2seq.model import LanguageModel, Seq2Seq
 
 STATE = "training.safetensors"
@@ -167,26 +163,7 @@ def _run(
         model, examples = build(corpus)
         train, validation, test = (examples(corpus.splits[name]) for name in ("train", "val", "test"))
         fit = Fit(model.to(config.device), train, validation, config.fit, config.seed, path / STATE)
-        if fit.history or fit.batches_done:
-            watcher.say(f"resumed after epoch {len(fit.history)}, batch {fit.batches_done}")
-
-        def on_epoch(epoch: Epoch) -> None:
-            folder.event("epoch", **epoch.as_row())
-            watcher.say(
-                f"epoch {epoch.number:2d} ({epoch.stage}): training perplexity {np.exp(epoch.train_nll):.2f}, "
-                f"validation {np.exp(epoch.validation_nll):.2f}, {epoch.seconds:.0f} s"
-            )
-
-        at_work = 0
-
-        def on_batch(epoch: int, done: int, total: int) -> None:
-            nonlocal at_work
-            if epoch != at_work:
-                at_work = epoch
-                watcher.stage(f"epoch {epoch}", total, "batches")
-            watcher.advance(done)
-
-        fit.run(on_epoch, on_batch)
+        run_fit(fit, folder, watcher)
         figures = {"test": evaluate(model, test), "validation": evaluate(model, validation)}
         provenance = {
             "role": "supervised",
@@ -204,15 +181,8 @@ def _run(
             "description": f"Supervised training, seed {config.seed}, {len(corpus.vocabulary):,} words.",
             "command": command_line(job, config, path),
         }
-        folder.write_summary({k: v for split, fitness in figures.items() for k, v in _estimates(split, fitness).items()}, about)
+        folder.write_summary(estimates("test", figures["test"]) | estimates("validation", figures["validation"]), about)
     return job.result(config, path)
-
-
-def _estimates(split: str, fitness: Fitness) -> dict[str, Estimate]:
-    return {
-        f"{split}_nll": ratio_of_sums(fitness.nll_sums, fitness.num_targets),
-        f"{split}_ppl": ratio_of_sums(fitness.nll_sums, fitness.num_targets, transform=np.exp),
-    }
 
 
 def _corpus_flags(config: PairTrainingConfig) -> list[str]:

@@ -1,10 +1,21 @@
-"""The settings of jobs that fit a model in one process: from which seed, with how many threads, on which device."""
+"""What jobs that fit a model in one process share: seed, threads and device, and how a fit is run, told and measured."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from engine.jobs.job import Watcher
+from engine.metrics.statistics import Estimate, ratio_of_sums
+from engine.store.run_folder import RunFolder
 from envs.core.config import check
+
+if TYPE_CHECKING:
+    from policies.seq2seq.evaluation import Fitness
+    from policies.seq2seq.fit import Epoch, Fit
 
 UNCHECKED = ("data_root", "device", "threads")
 """Settings that change how a model is fitted and not what it is; a resumed run may differ in them."""
@@ -24,3 +35,57 @@ class SupervisedConfig:
     def __post_init__(self) -> None:
         check(self, "seed", self.seed >= 0, "at least 0")
         check(self, "threads", self.threads >= 1, "at least 1")
+
+
+def no_figures() -> dict[str, float]:
+    """Nothing is measured after an epoch but what the fit itself says."""
+    return {}
+
+
+def perplexities(epoch: Epoch) -> str:
+    """What is said of an epoch whose losses are nats per word."""
+    return f"training perplexity {np.exp(epoch.train_nll):.2f}, validation {np.exp(epoch.validation_nll):.2f}"
+
+
+def run_fit(
+    fit: Fit[Any],
+    folder: RunFolder,
+    watcher: Watcher,
+    measure: Callable[[], Mapping[str, float]] = no_figures,
+    say: Callable[[Epoch], str] = perplexities,
+) -> None:
+    """Makes what is left of a fit; every epoch becomes an event of the run.
+
+    Args:
+        fit: fresh, or resumed from its state.
+        folder: of the run.
+        watcher: who watches.
+        measure: figures of the model after an epoch, by name; they are part of the event.
+        say: an epoch in words.
+    """
+    if fit.history or fit.batches_done:
+        watcher.say(f"resumed after epoch {len(fit.history)}, batch {fit.batches_done}")
+    at_work = 0
+
+    def on_epoch(epoch: Epoch) -> None:
+        figures = measure()
+        folder.event("epoch", **epoch.as_row(), **figures)
+        told = "".join(f", {name.replace('_', ' ')} {value:.3f}" for name, value in figures.items())
+        watcher.say(f"epoch {epoch.number:2d} ({epoch.stage}): {say(epoch)}{told}, {epoch.seconds:.0f} s")
+
+    def on_batch(epoch: int, done: int, total: int) -> None:
+        nonlocal at_work
+        if epoch != at_work:
+            at_work = epoch
+            watcher.stage(f"epoch {epoch}", total, "batches")
+        watcher.advance(done)
+
+    fit.run(on_epoch, on_batch)
+
+
+def estimates(split: str, fitness: Fitness) -> dict[str, Estimate]:
+    """Loss and perplexity of a split."""
+    return {
+        f"{split}_nll": ratio_of_sums(fitness.nll_sums, fitness.num_targets),
+        f"{split}_ppl": ratio_of_sums(fitness.nll_sums, fitness.num_targets, transform=np.exp),
+    }

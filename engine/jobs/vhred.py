@@ -11,22 +11,19 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from engine.jobs.agents import CHECKPOINT
 from engine.jobs.command import command_line
 from engine.jobs.device import require_device, threads
 from engine.jobs.job import Job, Result, Watcher
 from engine.jobs.seq2seq import FILES, STATE
 from engine.jobs.seq2seq import LEGEND as PERPLEXITIES
-from engine.jobs.supervised import UNCHECKED
+from engine.jobs.supervised import UNCHECKED, estimates, run_fit
 from engine.jobs.vhred_config import TrainVhredConfig, demo, niu2018, small
-from engine.metrics.statistics import Estimate, Metric, mean, ratio_of_sums
+from engine.metrics.statistics import Estimate, Metric, mean
 from engine.store.run_folder import RunFolder
 from envs.pairs.compiled import PairCorpus, load_pairs
 
 if TYPE_CHECKING:
-    from policies.seq2seq.fit import Epoch
     from policies.vhred.batches import DialogueExamples
     from policies.vhred.model import VHRED
 
@@ -55,27 +52,7 @@ def run(config: TrainVhredConfig, path: Path, watcher: Watcher) -> Result:
         model = VHRED(corpus.vocabulary, config.sizes).to(config.device)
         train, validation, test = (_examples(corpus, split, config) for split in ("train", "val", "test"))
         fit = Fit(model, train, validation, config.fit, config.seed, path / STATE)
-        if fit.history or fit.batches_done:
-            watcher.say(f"resumed after epoch {len(fit.history)}, batch {fit.batches_done}")
-
-        def on_epoch(epoch: Epoch) -> None:
-            divergence = float(divergences(model, validation).mean())
-            folder.event("epoch", **epoch.as_row(), validation_kl=divergence)
-            watcher.say(
-                f"epoch {epoch.number:2d} ({epoch.stage}): training perplexity {np.exp(epoch.train_nll):.2f}, "
-                f"validation {np.exp(epoch.validation_nll):.2f}, divergence {divergence:.2f} nats, {epoch.seconds:.0f} s"
-            )
-
-        at_work = 0
-
-        def on_batch(epoch: int, done: int, total: int) -> None:
-            nonlocal at_work
-            if epoch != at_work:
-                at_work = epoch
-                watcher.stage(f"epoch {epoch}", total, "batches")
-            watcher.advance(done)
-
-        fit.run(on_epoch, on_batch)
+        run_fit(fit, folder, watcher, lambda: {"validation_kl": float(divergences(model, validation).mean())})
         found = _estimates("test", model, test) | _estimates("validation", model, validation)
         metrics = {name: found[name] for name in LEGEND}
         provenance = {
@@ -111,12 +88,7 @@ def _estimates(split: str, model: VHRED, examples: DialogueExamples) -> dict[str
     from policies.seq2seq.evaluation import evaluate
     from policies.vhred.evaluation import divergences
 
-    fitness = evaluate(model, examples)
-    return {
-        f"{split}_nll": ratio_of_sums(fitness.nll_sums, fitness.num_targets),
-        f"{split}_ppl": ratio_of_sums(fitness.nll_sums, fitness.num_targets, transform=np.exp),
-        f"{split}_kl": mean(divergences(model, examples)),
-    }
+    return estimates(split, evaluate(model, examples)) | {f"{split}_kl": mean(divergences(model, examples))}
 
 
 def _next(config: TrainVhredConfig, path: Path) -> tuple[str, ...]:
