@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal
 
 from engine.jobs.supervised import SupervisedConfig
@@ -42,8 +41,6 @@ class TrainAdversarialConfig(SupervisedConfig):
     """Should-Change: M, by how much a reply is to be less likely after the perturbation, in nats per word."""
     corpus: str = ""
     """Corpus to train on; the one that the model was fitted to when empty."""
-    data_root: Path | None = None
-    """Where corpora lie; PARLEY_DATA or the user cache folder when not given."""
     perturb: PerturbSettings = field(default_factory=PerturbSettings)
     """How contexts are perturbed."""
     fit: FitConfig = field(default_factory=fine_tuning)

@@ -41,8 +41,6 @@ class TrainNegotiatorConfig(SupervisedConfig):
 
     corpus: str = "embedded"
     """Registered corpus (parley data list) or path/file.py:NAME."""
-    data_root: Path | None = None
-    """Where corpora lie; PARLEY_DATA or the user cache folder when not given."""
     fit: FitConfig = field(default_factory=FitConfig)
     """The recipe."""
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 
+from engine.jobs.supervised import SupervisedConfig
 from envs.core.config import check
 from envs.pairs.vocabulary import SPECIALS
 from policies.pointer_generator import settings
@@ -14,30 +14,21 @@ MSR, HELPDESK = "msr_paraphrases", "helpdesk_paraphrases"
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainParaphraserConfig:
+class TrainParaphraserConfig(SupervisedConfig):
     """A pointer-generator network, fitted to pairs of paraphrases."""
 
     corpus: str = MSR
     """Registered corpus of pairs (parley data list), a source<TAB>paraphrase file or folder, or path/file.py:NAME."""
-    data_root: Path | None = None
-    """Where corpora lie; PARLEY_DATA or the user cache folder when not given."""
     vocabulary: int = 5_000
     """Words that it can write without copying, special tokens included: the most frequent ones of the corpus."""
-    seed: int = 1
-    """Master seed."""
-    threads: int = 1
-    """CPU threads that the training computes with."""
-    device: str = "cpu"
-    """Torch device, such as cpu or cuda."""
     sizes: PointerSizes = field(default_factory=PointerSizes)
     """The model."""
     fit: PointerFitConfig = field(default_factory=PointerFitConfig)
     """The recipe."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check(self, "vocabulary", self.vocabulary > len(SPECIALS), f"at least {len(SPECIALS) + 1}")
-        check(self, "seed", self.seed >= 0, "at least 0")
-        check(self, "threads", self.threads >= 1, "at least 1")
 
 
 def small() -> TrainParaphraserConfig:

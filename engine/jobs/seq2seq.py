@@ -41,8 +41,6 @@ class PairTrainingConfig(SupervisedConfig):
 
     corpus: str = "helpdesk"
     """Registered corpus of pairs (parley data list), a source<TAB>reply file or folder, or path/file.py:NAME."""
-    data_root: Path | None = None
-    """Where corpora lie; PARLEY_DATA or the user cache folder when not given."""
     vocabulary: int | None = None
     """Entries of the vocabulary, special tokens included; the corpus' own number when not given."""
     fit: FitConfig = field(default_factory=FitConfig)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +32,8 @@ class SupervisedConfig:
     """CPU threads that the training computes with."""
     device: str = "cpu"
     """Torch device, such as cpu or cuda."""
+    data_root: Path | None = None
+    """Where corpora lie; PARLEY_DATA or the user cache folder when not given."""
 
     def __post_init__(self) -> None:
         check(self, "seed", self.seed >= 0, "at least 0")
