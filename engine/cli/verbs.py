@@ -113,6 +113,13 @@ OTHERS = (
         "RUN",
     ),
     Verb(
+        ("status",),
+        "how a run stands: running or not, how far, how fast, what failed",
+        "engine.cli.status:run_status",
+        ("parley status                # all of runs/", "parley status runs/search", "parley status runs/search --json"),
+        "[RUN]",
+    ),
+    Verb(
         ("resume",),
         "go on with a run that was interrupted",
         "engine.cli.runs:run_resume",
@@ -127,7 +134,7 @@ _ORDER = (
     ("agents", ("train",)),
     ("matches and attacks", ("selfplay", "attack", "search", "perturb")),
     ("robustness", ("minmax", "evaluate")),
-    ("runs", ("report", "resume")),
+    ("runs", ("status", "report", "resume")),
 )
 
 

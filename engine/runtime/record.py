@@ -19,6 +19,8 @@ from engine.store.schemas import error_row
 logger = logging.getLogger(__name__)
 
 Rows = Sequence[Mapping[str, Any]]
+WORK = "work"
+"""Kind of the event that says how many items a run has and how many workers a session began with."""
 
 
 def record_shards(
@@ -60,6 +62,7 @@ def record_shards(
     left = [shard for shard in shards if not run.is_done(shard.name, shard.keys)]
     if len(left) < len(shards):
         logger.info("%d of %d shards are saved already", len(shards) - len(left), len(shards))
+    run.event(WORK, items=sum(map(len, shards)), left=sum(map(len, left)), workers=num_workers)
 
     def save(shard: Shard[ItemT], result: Rows | ShardFailure) -> None:
         if isinstance(result, ShardFailure):

@@ -1,13 +1,20 @@
-"""One writer per run: a lock that the operating system drops when its holder dies, however it dies."""
+"""One writer per run: a lock that the operating system drops when its holder dies, however it dies.
+
+Who only looks (`holder_of`) takes a shared lock for an instant, because there is no other way to ask; a writer that meets
+one tries again.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import os
 import socket
+import time
 from pathlib import Path
 
 from envs.core.errors import RunError
+
+_PATIENCE_S, _PAUSE_S = 0.5, 0.01
 
 
 class RunLock:
@@ -26,9 +33,9 @@ class RunLock:
         except OSError as error:
             raise RunError("the run folder cannot be written", where=path.parent, got=error.strerror) from error
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(self._descriptor)
         except BlockingIOError:
-            holder = os.read(self._descriptor, 200).decode(errors="replace").strip()
+            holder = _name(self._descriptor)
             os.close(self._descriptor)
             raise RunError(
                 "another process is writing this run",
@@ -45,3 +52,43 @@ class RunLock:
     def release(self) -> None:
         """Lets the next writer in; the lock must be held."""
         os.close(self._descriptor)
+
+
+def holder_of(path: Path) -> str | None:
+    """Who holds a lock, such as "process 7 on node-3"; None when nobody does.
+
+    Args:
+        path: the lock file.
+
+    Raises:
+        RunError: the file cannot be read.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise RunError("the lock of the run cannot be read", where=path, got=error.strerror) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _name(descriptor)
+    finally:
+        os.close(descriptor)
+    return None
+
+
+def _lock(descriptor: int) -> None:
+    """Takes the lock, past those who only look."""
+    tired_at = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= tired_at:
+                raise
+            time.sleep(_PAUSE_S)
+
+
+def _name(descriptor: int) -> str:
+    return os.pread(descriptor, 200, 0).decode(errors="replace").strip()

@@ -7,8 +7,9 @@ copy cut short) is found by reading it through.
 from __future__ import annotations
 
 import io
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,29 @@ class Part:
     def keys(self) -> frozenset[str]:
         """Every item of the part."""
         return self.done | self.failed
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """How items came out, counted.
+
+    Args:
+        done: items that worked.
+        errors: items that failed, by reason.
+        damaged: parts that cannot be read.
+    """
+
+    done: int = 0
+    errors: Counter[str] = field(default_factory=Counter)
+    damaged: int = 0
+
+    def __add__(self, other: Outcomes) -> Outcomes:
+        return Outcomes(self.done + other.done, self.errors + other.errors, self.damaged + other.damaged)
+
+    @property
+    def failed(self) -> int:
+        """Items that failed."""
+        return self.errors.total()
 
 
 def part_path(folder: Path, name: str) -> Path:
@@ -100,3 +124,20 @@ def read_part(path: Path) -> pa.Table | None:
     except Exception:  # Where the damage lies decides what Arrow raises: its own errors, OSError, UnicodeDecodeError.
         return None
     return table
+
+
+def count_part(path: Path) -> Outcomes:
+    """How a part's items came out, of which no other column is read.
+
+    Raises:
+        OSError: the file cannot be read at all, which says nothing about its content.
+    """
+    with path.open("rb") as content:
+        try:
+            with pq.ParquetFile(content, page_checksum_verification=True) as file:
+                table = file.read(["status", "error"], use_threads=False)
+            statuses, reasons = table["status"].to_pylist(), table["error"].to_pylist()
+        except Exception:  # As in `read_part`.
+            return Outcomes(damaged=1)
+    errors = Counter(str(reason) for status, reason in zip(statuses, reasons, strict=True) if status != OK)
+    return Outcomes(len(statuses) - errors.total(), errors)

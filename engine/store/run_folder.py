@@ -28,8 +28,8 @@ from engine.metrics.statistics import Estimate
 from engine.store.documents import ASIDE, plain, write_document
 from engine.store.environment import describe_environment
 from engine.store.event_log import append_event, end_last_line, read_events
-from engine.store.lock import RunLock
-from engine.store.parts import CORRUPT, Part, list_parts, part_path, read_part, to_table, write_part
+from engine.store.lock import RunLock, holder_of
+from engine.store.parts import CORRUPT, Outcomes, Part, count_part, list_parts, part_path, read_part, to_table, write_part
 from engine.store.schemas import DIALOGUES
 from envs.core.config import difference, fingerprint, to_dict
 from envs.core.errors import RunError
@@ -181,6 +181,15 @@ class RunFolder:
         """
         tables = [self._read(part) for part in list_parts(self.path / _ROWS).values()]
         return pa.concat_tables(tables) if tables else self.schema.empty_table()
+
+    def writer(self) -> str | None:
+        """The process that writes the run now, such as "process 7 on node-3"; None when none does."""
+        return holder_of(self.path / _LOCK)
+
+    def outcomes(self) -> Outcomes:
+        """How the saved items came out, counted without their rows; also while another process writes."""
+        with self._saving("the rows", verb="read"):
+            return sum(map(count_part, list_parts(self.path / _ROWS).values()), Outcomes())
 
     def event(self, kind: str, **fields: Any) -> None:
         """Appends one line to the event log and waits until it is on the disk.

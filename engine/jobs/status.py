@@ -1,0 +1,196 @@
+"""How a run stands: whether somebody writes it, how far it is, how fast it goes, what failed. Changes nothing.
+
+Everything is read from the folder, so it can be asked of a run that another process, or another machine, writes now, and of
+one that died: the lock tells the two apart, the parts say what is saved, the event log how fast that came.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from engine.attacks.settings import ReinforceConfig
+from engine.jobs.campaign import ROUND
+from engine.jobs.job import CONFIG
+from engine.runtime.record import WORK
+from engine.store.run_folder import RunFolder
+from envs.core.config import from_dict
+from envs.core.errors import ConfigError, RunError
+
+logger = logging.getLogger(__name__)
+
+RUNNING, FINISHED, FAILED, INTERRUPTED = "running", "finished", "failed items", "interrupted"
+"""States: a process writes the run; it has its summary; it has, and some of its items failed; neither."""
+ITEMS = "items"
+_SUMMARY = "summary"
+_SESSIONS = ("started", "resumed")
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How far a run is, and how fast it went since it was last started or resumed.
+
+    Args:
+        unit: what is counted.
+        done: how many there are, failed ones not included.
+        total: how many there will be, at most; None where that cannot be known.
+        per_s: a second; None before the first.
+    """
+
+    unit: str = ITEMS
+    done: int = 0
+    total: int | None = None
+    per_s: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunStatus:
+    """How one run stands.
+
+    Args:
+        run: its folder.
+        job: its job.
+        state: one of `RUNNING`, `FINISHED`, `FAILED`, `INTERRUPTED`.
+        writer: the process that writes it, such as "process 7 on node-3"; None when none does.
+        pace: how far it is.
+        left_s: seconds that are left at that pace; None when nobody works or it cannot be known.
+        workers: actors that the last session asked for, 0 for none; None where items are not shared out.
+        errors: failed items by reason.
+        damaged: parts that cannot be read.
+        last_event: kind of the newest event; empty without one.
+        last_event_s: how many seconds ago that was.
+    """
+
+    run: Path
+    job: str
+    state: str
+    writer: str | None
+    pace: Pace
+    left_s: float | None = None
+    workers: int | None = None
+    errors: Mapping[str, int] = field(default_factory=dict)
+    damaged: int = 0
+    last_event: str = ""
+    last_event_s: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as JSON types."""
+        return {**asdict(self), "run": str(self.run), "errors": dict(self.errors)}
+
+
+def run_status(path: Path, now: datetime | None = None) -> RunStatus:
+    """How a run stands.
+
+    Args:
+        path: its folder.
+        now: the time, with its zone; that of the clock when not given.
+
+    Raises:
+        RunError: there is no run, or it cannot be read.
+    """
+    run = RunFolder.load(path)
+    # Before the rest is read: a writer that ends in between has left more than is needed, never less.
+    writer = run.writer()
+    events = run.events()
+    outcomes = run.outcomes()
+    session = _last_session(events)
+    shared = [event for event in events if event["kind"] == WORK]
+    pace = _items(session, outcomes.done, shared[-1]["items"]) if shared else _steps(run, events, session, outcomes.done)
+    age_s = None if not events else ((now or datetime.now(UTC)) - _time(events[-1])).total_seconds()
+    left_s = None
+    if writer and pace.per_s and pace.total is not None:
+        # Counted from the last news of progress, which may be a while ago.
+        left_s = max(0.0, (pace.total - pace.done - outcomes.failed) / pace.per_s - (age_s or 0.0))
+    return RunStatus(
+        run=path,
+        job=run.job,
+        state=_state(writer, session, outcomes.failed),
+        writer=writer,
+        pace=pace,
+        left_s=left_s,
+        workers=shared[-1]["workers"] if shared else None,
+        errors=dict(outcomes.errors.most_common()),
+        damaged=outcomes.damaged,
+        last_event=events[-1]["kind"] if events else "",
+        last_event_s=age_s,
+    )
+
+
+def statuses(folder: Path, now: datetime | None = None) -> list[RunStatus]:
+    """How a run and the runs below it stand, or the runs of a folder; by name, the folder's own first.
+
+    A folder below that cannot be read as a run is left out with a warning.
+
+    Raises:
+        RunError: there is no run.
+    """
+    below = []
+    # A checkpoint has a configuration too, and no environment that it was measured in.
+    for path in sorted(path.parent for path in folder.glob(f"*/{CONFIG}") if (path.parent / "environment.json").is_file()):
+        try:
+            below.append(run_status(path, now))
+        except RunError as error:
+            logger.warning("%s is left out: %s", path, str(error).replace("\n ", ","))
+    if below and not (folder / CONFIG).is_file():
+        return below
+    return [run_status(folder, now), *below]
+
+
+def _state(writer: str | None, session: list[dict[str, Any]], num_failed: int) -> str:
+    if writer is not None:
+        return RUNNING
+    if not any(event["kind"] == _SUMMARY for event in session):
+        return INTERRUPTED
+    return FAILED if num_failed else FINISHED
+
+
+def _last_session(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The events since the run was last started or resumed."""
+    begins = [number for number, event in enumerate(events) if event["kind"] in _SESSIONS]
+    return events[begins[-1] :] if begins else []
+
+
+def _items(session: list[dict[str, Any]], done: int, total: int) -> Pace:
+    shards = [event for event in session if event["kind"] == "shard"]
+    begun = next((event for event in session if event["kind"] == WORK), None)
+    if begun is None or not shards:
+        return Pace(ITEMS, done, total)
+    seconds = (_time(shards[-1]) - _time(begun)).total_seconds()
+    came = sum(event["done"] + event["failed"] for event in shards)
+    return Pace(ITEMS, done, total, came / seconds if seconds > 0 else None)
+
+
+def _steps(run: RunFolder, events: list[dict[str, Any]], session: list[dict[str, Any]], done: int) -> Pace:
+    """Progress of a run whose events are numbered steps; of another one, no more than the items that it holds."""
+    for kind, (unit, total) in _STEPS.items():
+        numbers = [event["number"] for event in events if event["kind"] == kind]
+        if numbers:
+            steps = [event for event in session if event["kind"] == kind]
+            seconds = (_time(steps[-1]) - _time(steps[0])).total_seconds() if steps else 0.0
+            return Pace(unit, numbers[-1], total(run.config), (len(steps) - 1) / seconds if seconds > 0 else None)
+    return Pace(ITEMS, done)
+
+
+def _updates(config: Mapping[str, Any]) -> int | None:
+    try:
+        return from_dict(ReinforceConfig, config["reinforce"], CONFIG).updates
+    except ConfigError:
+        # The run of another version can be looked at, and not be resumed.
+        return None
+
+
+_STEPS: dict[str, tuple[str, Callable[[Mapping[str, Any]], int | None]]] = {
+    ROUND: ("rounds", lambda config: int(config["rounds"])),
+    "iteration": ("updates", _updates),
+    # A fit ends when it stops to gain, or goes on at falling rates.
+    "epoch": ("epochs", lambda config: None),
+}
+"""Events that are numbered steps: their unit, and how many a configuration asks for at most."""
+
+
+def _time(event: Mapping[str, Any]) -> datetime:
+    return datetime.fromisoformat(event["time"])

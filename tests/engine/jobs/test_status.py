@@ -1,0 +1,238 @@
+"""How runs stand: written by another process, killed, finished, with failures, trained, and what is no run."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.attacks.settings import ReinforceConfig
+from engine.jobs import status as module
+from engine.jobs.reinforce import TrainReinforceConfig
+from engine.jobs.status import FAILED, FINISHED, INTERRUPTED, RUNNING, Pace, run_status, statuses
+from engine.metrics.statistics import rate
+from engine.runtime.record import WORK, record_shards
+from engine.runtime.sharding import Shard, make_shards
+from engine.store import event_log
+from engine.store.lock import RunLock, holder_of
+from engine.store.run_folder import RunFolder
+from engine.store.schemas import error_row
+from envs.core.errors import RunError
+from tests.engine.jobs.made_up import ROOT
+from tests.engine.store.rows import SmallConfig, row, rows
+
+BEGAN = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+
+
+class Clock:
+    """The event log's clock, which goes on when it is told to."""
+
+    now_ = BEGAN
+
+    def now(self, _zone: Any) -> datetime:
+        return self.now_
+
+    def later(self, seconds: float) -> datetime:
+        self.now_ += timedelta(seconds=seconds)
+        return self.now_
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    found = Clock()
+    monkeypatch.setattr(event_log, "datetime", found)
+    return found
+
+
+def start(path: Path) -> RunFolder:
+    return RunFolder.open(path, SmallConfig(), job="selfplay")
+
+
+WRITER = """
+import sys, time
+from pathlib import Path
+from tests.engine.jobs.test_status import start
+from tests.engine.store.rows import rows
+with start(Path(sys.argv[1])) as run:
+    run.event("work", items=8, left=8, workers=2)
+    run.write_shard("00000", rows(["a", "b"]))
+    print("written", flush=True)
+    time.sleep(60)
+"""
+
+
+@contextmanager
+def another_process(path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that has written two of eight items and goes on writing."""
+    variables = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen([sys.executable, "-c", WRITER, str(path)], env=variables, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "written\n"
+        yield process
+        process.kill()
+
+
+def test_a_run_is_running_until_its_process_is_killed(tmp_path: Path) -> None:
+    with another_process(tmp_path / "run") as process:
+        found = run_status(tmp_path / "run")
+        assert found.state == RUNNING
+        assert found.writer is not None
+        assert found.writer.startswith(f"process {process.pid} on ")
+        assert (found.job, found.pace.done, found.pace.total, found.workers) == ("selfplay", 2, 8, 2)
+        assert found.last_event == "shard"
+    found = run_status(tmp_path / "run")
+    assert (found.state, found.writer, found.left_s) == (INTERRUPTED, None, None)
+    assert (found.pace.done, found.pace.total) == (2, 8)
+
+
+def test_rate_and_time_left_are_those_of_the_last_session(tmp_path: Path, clock: Clock) -> None:
+    with start(tmp_path) as run:
+        run.event(WORK, items=10, left=10, workers=0)
+        clock.later(1)
+        run.write_shard("00000", rows("ab"))
+    clock.later(1000)
+    with start(tmp_path) as run:
+        run.event(WORK, items=10, left=8, workers=0)
+        clock.later(4)
+        run.write_shard("00001", rows("cd"))
+        found = run_status(tmp_path, clock.later(3))
+        assert found.pace == Pace("items", done=4, total=10, per_s=0.5)
+        # Six items at half an item a second, three seconds of which are over.
+        assert found.left_s == 9
+        assert found.last_event_s == 3
+        assert run_status(tmp_path, clock.later(100)).left_s == 0
+
+
+def test_a_run_with_nothing_done_has_no_pace(tmp_path: Path) -> None:
+    with start(tmp_path) as run:
+        run.event(WORK, items=10, left=10, workers=0)
+        found = run_status(tmp_path)
+    assert (found.pace, found.left_s) == (Pace("items", 0, 10, None), None)
+
+
+def test_a_summary_ends_a_run_and_failures_are_counted_by_reason(tmp_path: Path) -> None:
+    with start(tmp_path / "run") as run:
+        run.write_shard("00000", [row("a"), *(error_row(key, 7, "it broke") for key in "bc"), error_row("d", 7, "full")])
+        run.write_summary({"agreement": rate(1, 1)})
+    found = run_status(tmp_path / "run")
+    assert (found.state, found.errors, found.pace.done) == (FAILED, {"it broke": 2, "full": 1}, 1)
+    with start(tmp_path / "run") as run:
+        # Killed while it did the failed items again.
+        pass
+    assert run_status(tmp_path / "run").state == INTERRUPTED
+    with start(tmp_path / "run") as run:
+        run.write_shard("00000", rows("abcd"))
+        run.write_summary({"agreement": rate(1, 1)})
+    found = run_status(tmp_path / "run")
+    assert (found.state, found.errors, found.pace.done) == (FINISHED, {}, 4)
+
+
+def test_a_damaged_part_is_counted_and_left_where_it_is(tmp_path: Path) -> None:
+    with start(tmp_path) as run:
+        run.write_shard("00000", rows("ab"))
+        run.write_shard("00001", rows("cd"))
+    part = tmp_path / "rows" / "part-00000.parquet"
+    part.write_bytes(b"garbage")
+    found = run_status(tmp_path)
+    assert (found.damaged, found.pace.done) == (1, 2)
+    assert part.read_bytes() == b"garbage"
+
+
+class _Worker:
+    def run(self, shard: Shard[str]) -> list[dict[str, Any]]:
+        if shard.name == "00001":
+            raise OSError("no such thing")
+        return rows(shard.keys)
+
+
+def test_sharded_work_says_how_much_it_is(tmp_path: Path) -> None:
+    shards = make_shards({key: key for key in "abcdef"}, 2)
+    with start(tmp_path) as run:
+        record_shards(run, _Worker, (), shards, seed_of=lambda key: 7, num_workers=0)
+    with start(tmp_path) as run:
+        record_shards(run, _Worker, (), shards, seed_of=lambda key: 7, num_workers=0)
+        said = [event for event in run.events() if event["kind"] == WORK]
+    assert [(event["items"], event["left"], event["workers"]) for event in said] == [(6, 6, 0), (6, 2, 0)]
+    found = run_status(tmp_path)
+    assert (found.pace.done, found.pace.total, found.workers) == (4, 6, 0)
+    assert found.errors == {"OSError: no such thing": 2}
+
+
+def test_steps_of_a_training_are_counted(tmp_path: Path, clock: Clock) -> None:
+    config = TrainReinforceConfig(target="there", reinforce=ReinforceConfig(dialogues=80, dialogues_per_update=16))
+    with RunFolder.open(tmp_path, config, job="train-rl") as run:
+        for number in (1, 2, 3):
+            clock.later(2)
+            run.event("iteration", number=number)
+        found = run_status(tmp_path, clock.now_)
+    assert found.pace == Pace("updates", done=3, total=5, per_s=0.5)
+    assert (found.left_s, found.workers) == (4, None)
+
+
+def test_a_training_of_another_version_has_no_total(tmp_path: Path) -> None:
+    with RunFolder.open(tmp_path, TrainReinforceConfig(target="there"), job="train-rl") as run:
+        run.event("iteration", number=7)
+    config = tmp_path / "config.json"
+    config.write_text(config.read_text().replace('"dialogues_per_update"', '"batch"'))
+    assert run_status(tmp_path).pace == Pace("updates", 7, None, None)
+
+
+def test_a_folder_of_runs_is_told_run_by_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for name in ("b", "a"):
+        start(tmp_path / name).close()
+    for name in ("checkpoint", "foreign"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text("{}")
+    (tmp_path / "foreign" / "environment.json").write_text("{}")
+    with caplog.at_level(logging.WARNING):
+        assert [found.run.name for found in statuses(tmp_path)] == ["a", "b"]
+    assert "foreign is left out" in caplog.text
+    start(tmp_path / "a" / "below").close()
+    assert [found.run for found in statuses(tmp_path / "a")] == [tmp_path / "a", tmp_path / "a" / "below"]
+
+
+def test_what_is_no_run_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="no run here"):
+        statuses(tmp_path / "nowhere")
+
+
+def test_looking_never_keeps_a_writer_out(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    RunLock(path).release()
+    stop = threading.Event()
+
+    def look() -> None:
+        while not stop.is_set():
+            holder_of(path)
+
+    watchers = [threading.Thread(target=look) for _ in range(2)]
+    for watcher in watchers:
+        watcher.start()
+    try:
+        for _ in range(50):
+            RunLock(path).release()
+    finally:
+        stop.set()
+        for watcher in watchers:
+            watcher.join()
+
+
+def test_looking_changes_nothing(tmp_path: Path) -> None:
+    with start(tmp_path) as run:
+        run.write_shard("00000", rows("ab"))
+
+    def contents() -> dict[str, bytes]:
+        return {str(path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+    before = contents()
+    module.statuses(tmp_path)
+    assert contents() == before
