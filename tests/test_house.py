@@ -10,10 +10,8 @@ import tomllib
 from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -24,7 +22,6 @@ PURE_RINGS = ("engine.attacks", "engine.search", "engine.perturb", "engine.selfp
 HEAVY = ("ray", "torch", "matplotlib")
 MAX_LINES = 400
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-CLUSTER = yaml.safe_load((ROOT / "cluster.yaml").read_text())
 
 
 def module_name(path: Path) -> str:
@@ -182,27 +179,3 @@ def tracked_texts() -> Iterator[tuple[str, str]]:
 def test_no_file_names_a_folder_of_one_machine() -> None:
     pattern = re.compile(r"(?<![\w.~}])/(work|opt|root|home|Users|mnt)/\w")
     assert [name for name, text in tracked_texts() if pattern.search(text)] == []
-
-
-def test_cluster_file_is_valid_for_the_pinned_ray() -> None:
-    util = pytest.importorskip("ray.autoscaler._private.util")
-    util.validate_config(util.prepare_config(CLUSTER))
-
-
-def test_cluster_runs_the_pinned_ray_everywhere() -> None:
-    images = [CLUSTER["docker"]["image"], *(kind["docker"]["worker_image"] for kind in node_types() if "docker" in kind)]
-    assert [image.split(":")[1].split("-")[0] for image in images] == [pins()["ray"]] * len(images)
-
-
-def test_cluster_head_takes_no_work_and_idle_workers_cost_nothing() -> None:
-    kinds = CLUSTER["available_node_types"]
-    assert kinds[CLUSTER["head_node_type"]]["resources"]["CPU"] == 0
-    workers = [kind for name, kind in kinds.items() if name != CLUSTER["head_node_type"]]
-    assert all(kind["min_workers"] == 0 and kind["max_workers"] > 0 for kind in workers)
-    assert sum(kind["max_workers"] for kind in workers) <= CLUSTER["max_workers"]
-    assert any(kind["resources"].get("GPU") for kind in workers)
-    assert any(not kind["resources"].get("GPU") for kind in workers)
-
-
-def node_types() -> list[dict[str, Any]]:
-    return list(CLUSTER["available_node_types"].values())

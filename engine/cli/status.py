@@ -106,7 +106,7 @@ def _rate(pace: Pace) -> str:
 def _workers(status: RunStatus) -> str:
     if status.workers is None:
         return ""
-    return f"{status.workers:,} Ray actors" if status.workers else "none, the run's own process works"
+    return f"{status.workers:,} Ray actor{'s' * (status.workers > 1)}" if status.workers else "none: its own process works"
 
 
 def _last_event(status: RunStatus) -> str:

@@ -241,7 +241,10 @@ class ActorPool(Generic[ItemT, ResultT]):
                 got=f"{self._wanted}, room for {room} in {_listed(ray.cluster_resources())}",
                 fix=f"ask for at most {room} workers, or fewer CPUs and GPUs for each, or give the address of a cluster",
             )
-        logger.warning("%s are wanted, the cluster has room for %d now: work starts with those", self._wanted, room)
+        here_now = _listed(ray.cluster_resources())
+        what = "%s are wanted, the cluster has room for %d in %s now: %s"
+        then = "work starts with those" if room else "work waits for machines to be added"
+        logger.warning(what, self._wanted, room, here_now, then)
 
     def _no_start(self, waited_s: float) -> ClusterError:
         import ray

@@ -13,6 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
+from engine.runtime import session
 from engine.runtime.actors import ActorPool
 from engine.runtime.sharding import ItemT, Shard
 from engine.runtime.worker import ResultT, ShardFailure, ShardWorker, attempt
@@ -47,7 +48,7 @@ def run_sharded(
     num_cpus_per_worker: float = 1,
     num_gpus_per_worker: float = 0.0,
     on_progress: Callable[[Progress], None] | None = None,
-    start_timeout_s: float = 120.0,
+    start_timeout_s: float | None = None,
 ) -> Progress:
     """Works off shards and hands each result over, in this process, as it comes.
 
@@ -61,7 +62,7 @@ def run_sharded(
         num_cpus_per_worker: CPUs that each actor reserves, and threads that it computes with (at least 1).
         num_gpus_per_worker: GPUs that each actor reserves, a fraction to share one; with 0 it sees none.
         on_progress: told once at the start and after each result.
-        start_timeout_s: seconds for the first worker to start, the time a growing cluster needs included.
+        start_timeout_s: seconds for the first worker to start; the session's (`Session.start_timeout_s`) when not given.
 
     Returns:
         The final progress.
@@ -86,7 +87,8 @@ def run_sharded(
             num_cpus=num_cpus_per_worker,
             num_gpus=num_gpus_per_worker,
         )
-        results = pool.work(shards, start_timeout_s)
+        here = session.current() or session.Session("joined")
+        results = pool.work(shards, here.start_timeout_s if start_timeout_s is None else start_timeout_s)
     # Closed at once when `on_result` raises, so that no actor outlives the call.
     with closing(results):
         for shard, result, num_started in results:

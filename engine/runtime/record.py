@@ -35,7 +35,7 @@ def record_shards(
     num_gpus_per_worker: float = 0.0,
     on_rows: Callable[[Rows], None] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
-    start_timeout_s: float = 120.0,
+    start_timeout_s: float | None = None,
 ) -> Progress:
     """Works off the shards that the run does not hold yet and saves their rows.
 

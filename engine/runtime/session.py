@@ -42,6 +42,11 @@ class Session:
         """Whether the session lives on this machine alone and cannot grow."""
         return self.address == "local"
 
+    @property
+    def start_timeout_s(self) -> float:
+        """Seconds within which a worker should be up: longer where a machine may have to be started and set up for it."""
+        return 120.0 if self.is_local else 1200.0
+
 
 _current: Session | None = None
 

@@ -21,6 +21,7 @@ SCREENS = {
     "wrong_value": "selfplay --set temperature=-1",
     "wrong_type": "selfplay --dialogues many",
     "no_run": "resume runs/nothing",
+    "status_no_run": "status",
 }
 """Commands by the name of their screen; each is run in an empty folder."""
 _PROGRESS = re.compile(r"#/# \w+, # \w+/s")

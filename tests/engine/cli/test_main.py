@@ -75,6 +75,7 @@ LIGHT = (
     "search --help",
     "search table --help",
     "play --help",
+    "status --help",
     "data list",
 )
 

@@ -74,7 +74,9 @@ with start(Path(sys.argv[1])) as run:
 def another_process(path: Path) -> Iterator[subprocess.Popen[str]]:
     """A process that has written two of eight items and goes on writing."""
     variables = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen([sys.executable, "-c", WRITER, str(path)], env=variables, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(path)], env=variables, stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "written\n"
         yield process

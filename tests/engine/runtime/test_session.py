@@ -155,6 +155,11 @@ def test_code_path_is_this_checkout_unless_installed_for_good(monkeypatch: pytes
     assert code_path() == {}
 
 
+def test_a_cluster_is_given_time_to_start_machines() -> None:
+    assert Session("local").start_timeout_s == 120
+    assert Session("10.0.0.1:6379").start_timeout_s == Session("joined").start_timeout_s == 1200
+
+
 @pytest.mark.ray
 def test_a_block_inside_a_block_uses_its_session(ray_session: Session) -> None:
     import ray
