@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.runtime import session
 from engine.runtime.actors import capacity
 from engine.runtime.pool import Progress, run_sharded
 from engine.runtime.record import record_shards
@@ -214,6 +215,26 @@ def test_resources_that_others_hold_are_an_error_after_a_while(log: Path, ray_se
             run_sharded(Counting, (str(log),), shards_of(4, 1), num_workers=2, on_result=Collected().take, start_timeout_s=1)
     finally:
         ray.kill(greedy)
+
+
+@pytest.mark.ray
+def test_a_cluster_with_too_little_room_says_what_is_there(
+    log: Path, ray_session: Session, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(session, "_current", Session("10.0.0.1:6379"))
+    run_sharded(Counting, (str(log),), shards_of(10, 1), num_workers=5, on_result=Collected().take)
+    assert "room for 4 in 4 CPUs and 0 GPUs now: work starts with those" in caplog.text
+    with pytest.raises(ClusterError, match="no worker could start within 1 s"):
+        run_sharded(
+            Counting,
+            (str(log),),
+            shards_of(4, 1),
+            num_workers=1,
+            num_gpus_per_worker=1,
+            on_result=Collected().take,
+            start_timeout_s=1,
+        )
+    assert "room for 0 in 4 CPUs and 0 GPUs now: work waits for machines to be added" in caplog.text
 
 
 def test_actors_without_a_session_are_an_error(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
