@@ -228,8 +228,8 @@ def _textattack(subject: Subject, num: int, ours: dict[str, float]) -> dict[str,
     """Augmenters as their manual shows them: one word in ten changed, one version of each utterance."""
     if subject.lexicon != "nltk" or importlib.util.find_spec("textattack") is None:
         return "not installed"
-    from textattack.augmentation import Augmenter, DeletionAugmenter, WordNetAugmenter  # type: ignore[import-not-found]
-    from textattack.transformations import WordInnerSwapRandom  # type: ignore[import-not-found]
+    from textattack.augmentation import Augmenter, DeletionAugmenter, WordNetAugmenter  # type: ignore[import-not-found]  # optional
+    from textattack.transformations import WordInnerSwapRandom  # type: ignore[import-not-found]  # optional
 
     nearest = {
         "random-swap": Augmenter(transformation=WordInnerSwapRandom()),

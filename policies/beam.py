@@ -56,7 +56,8 @@ def beam_search(
     """
     assert width >= 1, "somebody must speak"
     parts = {name: part for name, part in memory._asdict().items() if part is not None}  # type: ignore[attr-defined]  # a named tuple
-    memory = memory._replace(**{name: part.repeat_interleave(width, dim=0) for name, part in parts.items()})  # type: ignore[attr-defined]
+    repeated = {name: part.repeat_interleave(width, dim=0) for name, part in parts.items()}
+    memory = memory._replace(**repeated)  # type: ignore[attr-defined]  # a named tuple
     state = decoder.begin(memory)
     device = next(iter(parts.values())).device
     words_BK = torch.full((size, width), BOS_ID, device=device)

@@ -26,6 +26,21 @@ class Problem:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Check:
+    """What `parley data check` found in a corpus of any kind."""
+
+    name: str
+    where: str
+    problems: tuple[Problem, ...]
+    """Everything that is wrong, file by file."""
+
+    @property
+    def exit_status(self) -> int:
+        """0 when nothing is wrong, else 1."""
+        return int(bool(self.problems))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Spread:
     """How a number is spread over dialogues or utterances."""
 

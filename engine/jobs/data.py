@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.jobs.corpus_facts import Problem, Spread, problem, spread, where
+from engine.jobs.corpus_facts import Check, Problem, Spread, problem, spread, where
 from engine.jobs.pair_data import PairCheck, PairInfo, check_pairs, describe_pairs
 from envs.core.errors import ConfigError, DataError
 from envs.core.registry import nearest
@@ -63,22 +63,13 @@ class CorpusDelivery:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CorpusCheck:
+class CorpusCheck(Check):
     """What `parley data check` found."""
 
-    name: str
-    where: str
     num_dialogues: dict[str, int]
     """Good dialogue lines of each split."""
     num_selfplay: int
     """Good self-play scenarios."""
-    problems: tuple[Problem, ...]
-    """Everything that is wrong, file by file."""
-
-    @property
-    def exit_status(self) -> int:
-        """0 when nothing is wrong, else 1."""
-        return int(bool(self.problems))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,29 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.jobs.corpus_facts import Problem, Spread, problem, spread, where
+from engine.jobs.corpus_facts import Check, Spread, problem, spread, where
 from envs.pairs.compiled import PairSplit, open_pairs
 from envs.pairs.sources import PairSource
 from envs.pairs.vocabulary import UNK_ID
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairCheck:
+class PairCheck(Check):
     """What `parley data check` found in a corpus of pairs."""
 
-    name: str
-    where: str
     num_utterances: dict[str, int]
     """Good utterances of each split."""
     num_pairs: dict[str, int]
     """Pairs of good utterances of each split."""
-    problems: tuple[Problem, ...]
-    """Everything that is wrong, file by file."""
-
-    @property
-    def exit_status(self) -> int:
-        """0 when nothing is wrong, else 1."""
-        return int(bool(self.problems))
 
 
 @dataclass(frozen=True, kw_only=True)

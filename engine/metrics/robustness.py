@@ -37,7 +37,7 @@ CHANGE_RATE, TOUCHED_CHANGE_RATE = "change_rate", "change_rate_touched"
 ACTIVITY, ENTITY = "activity_f1", "entity_f1"
 CONTEXT_SIMILARITY, REPLY_SIMILARITY, BLEU = "context_similarity", "reply_similarity", "bleu"
 GAIN, P_VALUE = "_gain", "_p"
-"""What follows `ACTIVITY` or `ENTITY` in the name of a trained model's gain over the base, and of its p-value."""
+"""What follows a kind in the name of a trained model's figure less the base's, and of the p-value of that difference."""
 
 _BETTER = "higher: better, but under should-change lower"
 _EITHER = "lower under should-not-change, higher under should-change: better"
@@ -57,6 +57,8 @@ _KINDS: dict[str, Metric] = {
     ENTITY + GAIN: Metric("gain of entity F1", "", "trained minus base on the same contexts, mean over examples"),
     ACTIVITY + P_VALUE: Metric("p of the gain of activity F1", "", "paired bootstrap, two-sided"),
     ENTITY + P_VALUE: Metric("p of the gain of entity F1", "", "paired bootstrap, two-sided"),
+    CHANGE_RATE + GAIN: Metric("changed replies, trained less base", _EITHER, "on the same contexts, mean over examples"),
+    CHANGE_RATE + P_VALUE: Metric("p of the difference of changed replies", "", "paired bootstrap, two-sided"),
 }
 _REFERENCES = {
     **dict.fromkeys(CONSTANTS, "of a constant answer"),
@@ -105,7 +107,7 @@ def robustness_metrics(rows: Sequence[Row], num_resamples: int = NUM_TEST_RESAMP
             if numbers := [reply[kind] for reply in said if reply[kind] is not None]:
                 metrics[f"{kind}.{where}"] = mean(numbers, seed=seed)
         if model != BASE:
-            for kind in (ACTIVITY, ENTITY):
+            for kind in (ACTIVITY, ENTITY, CHANGE_RATE):
                 if test := _gain(said, replies[BASE, strategy], kind, num_resamples, seed):
                     metrics[f"{kind}{GAIN}.{where}"] = test.difference
                     metrics[f"{kind}{P_VALUE}.{where}"] = count(test.p_value, test.difference.n)
@@ -113,10 +115,16 @@ def robustness_metrics(rows: Sequence[Row], num_resamples: int = NUM_TEST_RESAMP
 
 
 def _gain(after: Sequence[Reply], before: Sequence[Reply], kind: str, num_resamples: int, seed: int) -> PairedTest | None:
-    """The test of a trained model's F1 against the base's on the same contexts; none where nothing was scored."""
-    both = [(now[kind], then[kind]) for now, then in zip(after, before, strict=True)]
+    """The test of a trained model against the base on the same contexts; none where nothing was scored."""
+    both = [(_number(now, kind), _number(then, kind)) for now, then in zip(after, before, strict=True)]
     scored = np.array([pair for pair in both if None not in pair])
     return paired_bootstrap(scored[:, 0], scored[:, 1], num_resamples, seed) if len(scored) else None
+
+
+def _number(reply: Reply, kind: str) -> float | None:
+    """A reply's part in a mean; none where it has none."""
+    number: float | None = reply[kind] if kind != CHANGE_RATE else reply["same"]
+    return number if kind != CHANGE_RATE or number is None else 1.0 - number
 
 
 def _touched(examples: Sequence[Row]) -> dict[str, list[bool]]:

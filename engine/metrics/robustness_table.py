@@ -50,7 +50,9 @@ _NOTE_2_PUBLISHED = (
 _NOTE_4 = (
     "Cosine similarity of the mean embeddings (the model's own) of clean and perturbed contexts, and of the model's replies to "
     "them; BLEU of the two replies. Changed replies: share unlike the reply to the clean context, of all examples and of "
-    "those whose context was touched; touched: share of contexts in which something was changed. Brackets: 95 % intervals."
+    "those whose context was touched; touched: share of contexts in which something was changed. Brackets: 95 % intervals. "
+    "Star: p < 0.05 against the untrained model on the same contexts, paired bootstrap over examples, two-sided, not corrected "
+    "for their number."
 )
 _NOTE_4_PUBLISHED = " Published: Niu & Bansal 2018, {title}."
 _NOTE_FEW = f" Few: fewer than {FEW} examples; do not lean on the numbers."
@@ -163,12 +165,14 @@ def _pair(pair: Pair) -> tuple[str, ...]:
 
 def _f1(metrics: Metrics, model: str, situation: str) -> tuple[str, ...]:
     """Activity and entity F1 of a model in a situation, starred where training made a difference."""
-    cells = []
-    for kind in (ACTIVITY, ENTITY):
-        p_value = metrics.get(f"{kind}{P_VALUE}.{model}.{situation}", NOTHING).value
-        # NaN, for no test, is not below it.
-        cells.append(_percent(metrics.get(f"{kind}.{model}.{situation}", NOTHING)) + "*" * (p_value < SIGNIFICANT))
-    return tuple(cells)
+    return tuple(_starred(metrics, kind, model, situation, _percent) for kind in (ACTIVITY, ENTITY))
+
+
+def _starred(metrics: Metrics, kind: str, model: str, situation: str, show: Callable[[Estimate], str]) -> str:
+    """A figure, with a star where it differs from the base's."""
+    p_value = metrics.get(f"{kind}{P_VALUE}.{model}.{situation}", NOTHING).value
+    # NaN, for no test, is not below it.
+    return show(metrics.get(f"{kind}.{model}.{situation}", NOTHING)) + "*" * (p_value < SIGNIFICANT)
 
 
 def _percent(estimate: Estimate, places: int = 2) -> str:
@@ -205,7 +209,7 @@ _LIKENESS: dict[str, Callable[[Metrics, str, str], str]] = {
     "contexts": _of_reply(CONTEXT_SIMILARITY, _cosine),
     "replies": _of_reply(REPLY_SIMILARITY, _cosine),
     "BLEU": _of_reply(BLEU, _cosine),
-    "changed replies": _of_reply(CHANGE_RATE, _share),
+    "changed replies": lambda metrics, model, name: _starred(metrics, CHANGE_RATE, model, name, _share),
     "changed, touched": _of_reply(TOUCHED_CHANGE_RATE, _share),
     "touched": lambda metrics, _, name: _share(metrics.get(f"{PERTURBED_SHARE}.{name}", NOTHING)),
     "n": lambda metrics, model, name: _num(metrics, f"{CHANGE_RATE}.{model}.{name}"),

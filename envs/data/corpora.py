@@ -88,8 +88,8 @@ class CorpusText:
         return self
 
 
-class CorpusSource(Protocol):
-    """What the registry holds: a corpus that can be found, read and compiled."""
+class Source(Protocol):
+    """A corpus of any kind that can be found and compiled."""
 
     @property
     def name(self) -> str:
@@ -103,6 +103,16 @@ class CorpusSource(Protocol):
     def licence(self) -> str:
         """Terms of use, one line."""
 
+    def folder(self, root: Path) -> Path | None:
+        """The folder with the files, or none for a corpus that is generated."""
+
+    def fingerprint(self, root: Path) -> str:
+        """Hex digits that change whenever the text does; raises `DataError` when files are missing."""
+
+
+class CorpusSource(Source, Protocol):
+    """What the registry holds: a corpus of negotiations."""
+
     @property
     def threshold(self) -> int:
         """Words of the training split that occur more often than this make the vocabulary."""
@@ -114,12 +124,6 @@ class CorpusSource(Protocol):
     @property
     def obtain(self) -> str:
         """Where a person gets the files."""
-
-    def folder(self, root: Path) -> Path | None:
-        """The folder with the files, or none for a corpus that is generated."""
-
-    def fingerprint(self, root: Path) -> str:
-        """Hex digits that change whenever the text does; raises `DataError` when files are missing."""
 
     def read(self, root: Path) -> CorpusText:
         """The text, broken lines and missing files included as errors."""

@@ -186,8 +186,10 @@ class NegotiationEnv(gymnasium.Env[dict[str, Any], dict[str, Any]]):
     * v1: first version.
     """
 
-    # Gymnasium declares it as an instance variable.
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi", "human"], "render_fps": 1}  # type: ignore[misc]
+    metadata: ClassVar[dict[str, Any]] = {  # type: ignore[misc]  # Gymnasium declares it as an instance variable
+        "render_modes": ["ansi", "human"],
+        "render_fps": 1,
+    }
 
     def __init__(
         self,

@@ -188,8 +188,8 @@ def _legal_scenarios() -> tuple[tuple[Triple, tuple[tuple[Triple, Triple], ...]]
             for values in itertools.product(*(range(TOTAL_VALUE // count + 1) for count in counts))
             if sum(c * v for c, v in zip(counts, values, strict=True)) == TOTAL_VALUE
         ]
-        # product() types its tuples as variadic.
-        pairs = tuple(pair for pair in itertools.product(sides, repeat=2) if not _problem(counts, pair))  # type: ignore[arg-type]
+        both = itertools.product(sides, repeat=2)
+        pairs = tuple(pair for pair in both if not _problem(counts, pair))  # type: ignore[arg-type]  # typed as variadic
         groups.append((counts, pairs))
     return tuple(groups)  # type: ignore[arg-type]  # product() types its tuples as variadic
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from envs.core.errors import DataError
+from envs.data.corpora import Source
 from envs.data.root import DATA_VARIABLE, read_file
 from envs.pairs.text import PairText
 
@@ -21,36 +22,18 @@ READER_VERSION = 1
 
 
 @runtime_checkable
-class PairSource(Protocol):
-    """What the registry holds: a corpus of pairs that can be found, read and compiled."""
-
-    @property
-    def name(self) -> str:
-        """The registered name."""
-
-    @property
-    def summary(self) -> str:
-        """What it is, one line."""
-
-    @property
-    def licence(self) -> str:
-        """Terms of use, one line."""
+class PairSource(Source, Protocol):
+    """What the registry holds: a corpus of pairs."""
 
     @property
     def vocabulary(self) -> int:
         """Entries of the vocabulary, specials included."""
-
-    def folder(self, root: Path) -> Path | None:
-        """The folder with the files, or none for a corpus that is generated."""
 
     def missing(self, root: Path) -> tuple[str, ...]:
         """Files that must lie in `folder` and do not."""
 
     def require_files(self, root: Path) -> None:
         """Raises a `DataError` that says what to put where, when files are missing."""
-
-    def fingerprint(self, root: Path) -> str:
-        """Hex digits that change whenever the text does; raises `DataError` when files are missing."""
 
     def read(self, root: Path) -> PairText:
         """The text, broken lines and missing files included as errors."""

@@ -73,6 +73,15 @@ def test_a_trained_model_is_compared_with_the_base_on_the_same_contexts() -> Non
     assert not any(name.startswith("activity_f1_gain.base") for name in metrics)
 
 
+def test_change_rates_of_a_trained_model_are_paired_with_the_base_s() -> None:
+    rows = [example(number, trained={"same": True}, same=number < 6) for number in range(40)]
+    metrics = robustness_metrics(rows, num_resamples=500)
+    assert metrics["change_rate_gain.random-swap.random-swap"].value == pytest.approx(-34 / 40)
+    assert metrics["change_rate_p.random-swap.random-swap"].value < 0.05
+    alike = robustness_metrics([example(number, trained={}) for number in range(40)], num_resamples=500)
+    assert alike["change_rate_p.random-swap.random-swap"].value == 1.0
+
+
 def test_no_training_is_no_gain() -> None:
     rows = [example(number, trained={"activity_f1": 0.5}, activity_f1=0.5) for number in range(5)]
     metrics = robustness_metrics(rows, num_resamples=50)

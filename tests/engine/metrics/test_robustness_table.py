@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from engine.metrics.published_niu2018 import PUBLISHED
+from engine.metrics.robustness import robustness_metrics
 from engine.metrics.robustness_table import table_2, table_4
 from engine.metrics.statistics import Estimate, count, rate
 from engine.perturb import catalogue
+from tests.engine.metrics.robustness_rows import asked, perturbed, replied
 
 
 def score(value: float, n: int = 100) -> Estimate:
@@ -111,6 +113,27 @@ def test_table_4_tells_the_models_apart() -> None:
     assert first[1:3] == ("0.90 [0.89, 0.91]", "0.50 [0.49, 0.51]")
     assert first[4:] == ("60.0 [50.2, 69.1] %", "66.7 [56.4, 75.5] %", "90.0 [82.6, 94.5] %", "100")
     assert published[1:3] == ("1.00", "0.71")
+
+
+def test_table_4_stars_change_rates_that_training_moved() -> None:
+    rows = [
+        asked(
+            f"test-{number:06d}",
+            [perturbed("random-swap")],
+            [
+                replied(),
+                replied("base", "random-swap", same=number % 2 == 0),
+                replied("random-swap"),
+                replied("random-swap", "random-swap", same=True),
+            ],
+        )
+        for number in range(40)
+    ]
+    changed = [row[4] for row in table_4(robustness_metrics(rows, num_resamples=500)).rows]
+    assert changed[0].startswith("50.0 [")
+    assert changed[0].endswith("%")
+    assert changed[1].startswith("0.0 [")
+    assert changed[1].endswith("%*")
 
 
 def test_few_examples_are_flagged() -> None:

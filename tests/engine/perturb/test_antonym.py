@@ -34,13 +34,13 @@ class Asked(FakeLexicon):
 
 
 def changed(text: str, rule: str = "paper", known: frozenset[str] | None = None, seed: int = 0) -> str:
-    strategy = Antonym(BUILT_IN, Resources(PerturbSettings(), known).may_enter, rule)  # type: ignore[arg-type]
+    strategy = Antonym(BUILT_IN, Resources(PerturbSettings(), known).may_enter, rule)  # type: ignore[arg-type]  # a rule by its name
     (((after,),),) = strategy.perturb([((tuple(text.split()),),)], [seed])
     return " ".join(after)
 
 
 def asked(tag: str, rule: str) -> str:
-    strategy = Antonym(Asked(tag), lambda words: True, rule)  # type: ignore[arg-type]
+    strategy = Antonym(Asked(tag), lambda words: True, rule)  # type: ignore[arg-type]  # a rule by its name
     (((after,),),) = strategy.perturb([((("word",),),)], [0])
     return after[0]
 
@@ -74,7 +74,7 @@ def test_the_form_of_the_word_is_kept() -> None:
 def test_forms_of_be_never_change() -> None:
     for word in ("be", "am", "is", "are", "was", "were", "been"):
         for rule in ("paper", "released"):
-            strategy = Antonym(Asked("VB"), lambda words: True, rule)  # type: ignore[arg-type]
+            strategy = Antonym(Asked("VB"), lambda words: True, rule)  # type: ignore[arg-type]  # a rule by its name
             assert strategy.perturb([(((word,),),)], [0]) == [(((word,),),)]
 
 

@@ -32,7 +32,7 @@ def negated(text: str, known: frozenset[str] | None = None, rule: str = "paper")
     pairs = [word.rpartition("/") if "/" in word else (word, "", "NN") for word in text.split()]
     lexicon = Tagged({word: tag for word, _, tag in pairs})
     words = tuple(word for word, _, _ in pairs)
-    strategy = AddNegation(lexicon, Resources(PerturbSettings(), known).may_enter, rule)  # type: ignore[arg-type]
+    strategy = AddNegation(lexicon, Resources(PerturbSettings(), known).may_enter, rule)  # type: ignore[arg-type]  # a rule by its name
     (((after,),),) = strategy.perturb([((words,),)], [0])
     return " ".join(after)
 
@@ -104,7 +104,7 @@ def test_the_released_rule_changes_the_first_occurrence_of_the_word() -> None:
             return ["PRP$", "NN", "CC", "PRP", "VBP", "PRP"]
 
     for rule, after in (("paper", "my file and we do n't file it"), ("released", "my do n't file and we file it")):
-        strategy = AddNegation(Once({}), lambda words: True, rule)  # type: ignore[arg-type]
+        strategy = AddNegation(Once({}), lambda words: True, rule)  # type: ignore[arg-type]  # a rule by its name
         assert strategy.perturb([((words,),)], [0]) == [((tuple(after.split()),),)]
 
 
