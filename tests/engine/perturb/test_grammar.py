@@ -16,6 +16,8 @@ from envs.core.errors import DataError
 from envs.pairs.turns import Utterance
 from tests.engine.perturb.fakes import FakeLexicon
 
+DATA = os.environ.get("PARLEY_DATA")
+
 TABLE = {"a": ("an", "the"), "disks": ("disc", "discs")}
 
 
@@ -109,7 +111,7 @@ def test_no_form_of_the_written_table_is_right() -> None:
 
 @pytest.mark.data
 def test_published_corrections_give_some_thousand_errors() -> None:
-    folder = Path(os.environ["PARLEY_DATA"]) / "grammar"
+    folder = Path(str(DATA)) / "grammar"
     if not folder.is_dir():
         pytest.skip("PARLEY_DATA lacks grammar")
     table = read_corrections(folder)
