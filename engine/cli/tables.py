@@ -41,10 +41,10 @@ def show_error(error: ParleyError) -> None:
 def show_result(result: Result) -> None:
     """The last screen of a job: its table, the files written, the next command, and what was promised and not kept."""
     console = make_console()
-    if result.table is not None:
-        show_table(console, result.title, result.table.columns, result.table.rows, right=result.table.columns[1:])
-        console.print(Text(f"\n{result.table.note}"))
-    else:
+    for table in result.tables:
+        show_table(console, result.title, table.columns, table.rows, right=table.columns[1:])
+        console.print(Text(f"\n{table.note}"))
+    if not result.tables:
         columns, rows = _alone(result) if result.comparison is None else _compared(result, result.comparison)
         show_table(console, result.title, columns, rows, right=columns[2:])
         if any(estimate.flagged and estimate.n for estimate in result.metrics.values()):

@@ -256,7 +256,7 @@ def _inputs_per_second(folder: RunFolder) -> Estimate:
 def _with_table(result: Result) -> Result:
     summary = RunFolder.load(result.run).summary() or {}
     table: TextTable = enumeration_table(result.metrics, summary["attention"])
-    return replace(result, table=table)
+    return replace(result, tables=(table,))
 
 
 def _next_commands(config: EnumerationConfig, path: Path) -> tuple[str, ...]:

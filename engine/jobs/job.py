@@ -50,7 +50,7 @@ class Result:
         files: what was written that a user may want next.
         next_commands: what to type next.
         comparison: what the metrics are shown beside.
-        table: what is shown in the place of the metrics, when there are more than a screen holds.
+        tables: what is shown in the place of the metrics, when there are more than a screen holds.
         failure: why the result is not what the job promises; empty when it is.
     """
 
@@ -61,7 +61,7 @@ class Result:
     files: Sequence[Path] = ()
     next_commands: Sequence[str] = ()
     comparison: Comparison | None = None
-    table: TextTable | None = None
+    tables: Sequence[TextTable] = ()
     failure: str = ""
 
 

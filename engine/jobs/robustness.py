@@ -286,12 +286,12 @@ def _num_examples(path: Path) -> int:
 
 
 def _presented(result: Result) -> Result:
-    """With what the metrics mean, and the first table in their place where they are more than a screen holds."""
+    """With what the metrics mean, and the tables in their place where they are more than a screen holds."""
     run = RunFolder.load(result.run)
     expected = (run.summary() or {})[STRATEGIES]
-    table = next(iter(tables_of(run).values()))
+    tables = tuple(tables_of(run).values())
     legend = {name: describe_for(name, expected) for name in result.metrics}
-    return replace(result, legend=legend, table=table if len(result.metrics) > SCREENFUL else None)
+    return replace(result, legend=legend, tables=tables if len(result.metrics) > SCREENFUL else ())
 
 
 def describe_for(name: str, expected: Mapping[str, str]) -> Metric:

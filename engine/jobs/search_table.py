@@ -133,7 +133,7 @@ def run(config: SearchTableConfig, path: Path, watcher: Watcher) -> Result:
         table = table_of(folder)
         write_table(path / TABLE_FILE, table, about)
     result = SEARCH_TABLE.result(config, path)
-    return replace(result, table=table, legend={name: describe(name.split(".", 2)[2]) for name in result.metrics})
+    return replace(result, tables=(table,), legend={name: describe(name.split(".", 2)[2]) for name in result.metrics})
 
 
 def table_of(run: RunFolder) -> TextTable:

@@ -149,7 +149,7 @@ def run(config: TableConfig, path: Path, watcher: Watcher) -> Result:
         write_table(path / TABLE_FILE, table, about)
         # The report shows them too, wherever the other table is by then.
         folder.write_summary(metrics, about | {BESIDE: {name: estimate.to_json() for name, estimate in beside.items()}})
-    return replace(ATTACK_TABLE.result(config, path), table=table)
+    return replace(ATTACK_TABLE.result(config, path), tables=(table,))
 
 
 def _announcement(rule: ReinforceConfig) -> str:

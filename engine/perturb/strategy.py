@@ -5,11 +5,12 @@ Models", section 3. A Should-Not-Change strategy edits a context so that a good 
 strategy so that it must not. Only the context is edited, never the reply; utterance and turn boundaries keep their places.
 
 A strategy takes many contexts at once, because some are models that decode in batches; what it makes of one depends on that
-context and its seed alone. Those that look at one utterance at a time inherit from `OnUtterances`.
+context and its seed alone. One of a user's own that looks at one utterance at a time inherits from `OnUtterances`.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Protocol
@@ -17,7 +18,7 @@ from typing import Protocol
 import numpy as np
 
 from envs.core.seeds import stream
-from envs.pairs.turns import Turn, Turns, Utterance
+from envs.pairs.turns import Turns, Utterance
 
 
 class Expectation(StrEnum):
@@ -52,31 +53,19 @@ class Strategy(Protocol):
         """
 
 
-class OnTurns:
-    """A strategy that looks at one turn at a time: override `turn`."""
+class OnUtterances(ABC):
+    """The base of a strategy of one's own that looks at one utterance at a time: override `utterance`, name it and its kind."""
 
     name: str
     expectation: Expectation
 
     def perturb(self, contexts: Sequence[Turns], seeds: Sequence[int]) -> list[Turns]:
-        """The perturbed contexts, see `Strategy`."""
+        """The perturbed contexts, see `Strategy`; empty utterances stay."""
         return [self._context(turns, stream(seed, self.name)) for turns, seed in zip(contexts, seeds, strict=True)]
 
     def _context(self, turns: Turns, rng: np.random.Generator) -> Turns:
-        return tuple(self.turn(turn, rng) for turn in turns)
+        return tuple(tuple(self.utterance(words, rng) if words else words for words in turn) for turn in turns)
 
-    def turn(self, turn: Turn, rng: np.random.Generator) -> Turn:
-        """The perturbed turn, with as many utterances."""
-        raise NotImplementedError
-
-
-class OnUtterances(OnTurns):
-    """A strategy that looks at one utterance at a time: override `utterance`."""
-
-    def turn(self, turn: Turn, rng: np.random.Generator) -> Turn:
-        """Its utterances one by one; empty ones stay."""
-        return tuple(self.utterance(words, rng) if words else words for words in turn)
-
+    @abstractmethod
     def utterance(self, words: Utterance, rng: np.random.Generator) -> Utterance:
         """The perturbed utterance; `words` holds at least one word."""
-        raise NotImplementedError

@@ -105,8 +105,8 @@ def test_every_input_is_counted_and_every_find_names_an_input_that_says_it(
 
 
 def test_a_result_shows_the_published_figures_of_the_models_kind(finished: Result) -> None:
-    assert finished.table is not None
-    assert finished.table.rows[0][3] == "22.30"
+    (table,) = finished.tables
+    assert table.rows[0][3] == "22.30"
     assert finished.metrics["test_ppl"].value == pytest.approx(np.e)
     assert finished.metrics["inputs_per_s"].value > 0
 
@@ -121,7 +121,7 @@ def test_a_finished_run_is_not_made_again(finished: Result, model: Path, corpus:
     monkeypatch.setattr(BranchWorker, "run", lambda *_: pytest.fail("a branch is worked off again"))
     again = SEARCH_ENUMERATE.run(asked(model, corpus, workers=3), finished.run, Silent())
     assert again.metrics == finished.metrics
-    assert again.table == finished.table
+    assert again.tables == finished.tables
     with pytest.raises(RunError, match="max_length: 4 -> 2"):
         SEARCH_ENUMERATE.run(asked(model, corpus, max_length=2), finished.run, Silent())
 

@@ -54,9 +54,9 @@ def table(model: str, **changes: Any) -> SearchTableConfig:
 
 def test_every_list_of_every_model_is_a_search(tmp_path: Path, models: tuple[str, str], lm: str) -> None:
     result = run(table(",".join(models), lm=lm, published="ubuntu"), tmp_path / "table", Silent())
-    assert result.table is not None
+    (shown,) = result.tables
     lines = ["95 % interval", "published", "n"]
-    assert [row[0] for row in result.table.rows] == ["a", *lines, "b", *lines]
+    assert [row[0] for row in shown.rows] == ["a", *lines, "b", *lines]
     lists = ("normal", "mal", "mal-io", "random")
     folders = sorted(folder.parent.name for folder in (tmp_path / "table").glob("*/config.json"))
     assert folders == sorted(f"{model}-{listed}" for model in "ab" for listed in lists)
@@ -67,10 +67,10 @@ def test_every_list_of_every_model_is_a_search(tmp_path: Path, models: tuple[str
             assert result.metrics[f"a.{listed}.{name}"].to_json() == parts
     assert result.legend["a.mal.hit_rate.o-greedy"].title == "hits, o-greedy"
     text = (tmp_path / "table" / TABLE_FILE).read_text()
-    assert result.table.to_markdown() in text
+    assert shown.to_markdown() in text
     assert "parley search table" in text
     data = collect_run(tmp_path / "table")
-    assert data.attack_tables == [("", result.table)]
+    assert data.attack_tables == [("", result.tables[0])]
     assert [search.name for search in data.searches] == [f"{model}-{listed}" for model in "ab" for listed in lists]
 
 
@@ -78,7 +78,7 @@ def test_the_same_again_searches_nothing(tmp_path: Path, models: tuple[str, str]
     config, notes = table(models[0], lists="mal,random"), Notes()
     first = run(config, tmp_path, Silent())
     again = run(config, tmp_path, notes)
-    assert again.table == first.table
+    assert again.tables == first.tables
     assert sum("is finished" in line for line in notes.said) == 2
 
 
@@ -97,7 +97,7 @@ def test_a_table_that_was_interrupted_goes_on(tmp_path: Path, models: tuple[str,
             run(config, tmp_path / "half", Silent())
     assert not (tmp_path / "half" / TABLE_FILE).exists()
     result = run(config, tmp_path / "half", Silent())
-    assert result.table == whole.table
+    assert result.tables == whole.tables
     assert rows(tmp_path / "half" / "a-random") == rows(tmp_path / "whole" / "a-random")
 
 

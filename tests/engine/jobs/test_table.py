@@ -35,9 +35,9 @@ def table(target: Path, **changes: Any) -> TableConfig:
 
 def figures(result: Result) -> list[tuple[str, ...]]:
     """The cells of a result's table but for the seconds, which are no two times the same."""
-    assert result.table is not None
-    place = result.table.columns.index("seconds")
-    return [(*row[:place], *row[place + 1 :]) for row in result.table.rows]
+    (shown,) = result.tables
+    place = shown.columns.index("seconds")
+    return [(*row[:place], *row[place + 1 :]) for row in shown.rows]
 
 
 @pytest.fixture
@@ -57,8 +57,8 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_every_row_is_a_run_and_a_line(tmp_path: Path, target: Path, speaker: Path) -> None:
     config = table(target, adversary=str(speaker), published="sv")
     result = run(config, tmp_path / "table", Silent())
-    assert result.table is not None
-    assert [row[0] for row in result.table.rows] == list(ROWS.values())
+    (shown,) = result.tables
+    assert [row[0] for row in shown.rows] == list(ROWS.values())
     assert sorted(folder.parent.name for folder in (tmp_path / "table").glob("*/config.json")) == sorted(ROWS)
     measured = {name.partition(".")[::2]: estimate for name, estimate in result.metrics.items()}
     assert {metric for row, metric in measured if row == "reactive"} == set(ATTACK_METRICS)
@@ -72,7 +72,7 @@ def test_every_row_is_a_run_and_a_line(tmp_path: Path, target: Path, speaker: Pa
     assert len(scenarios) == 1, "every row is played on the same scenarios"
     text = (tmp_path / "table" / TABLE_FILE).read_text()
     assert text.startswith(f"# Attacks on {target}\n\n3 dialogues a row on the same random scenarios, seed 1")
-    assert result.table.to_markdown() in text
+    assert shown.to_markdown() in text
     assert "parley attack table" in text
     assert all(path.exists() for path in result.files)
 
@@ -81,7 +81,7 @@ def test_the_same_again_measures_nothing(tmp_path: Path, target: Path, speaker: 
     config, notes = table(target, adversary=str(speaker), rows="none,rl"), Notes()
     first = run(config, tmp_path, Silent())
     again = run(config, tmp_path, notes)
-    assert again.table == first.table
+    assert again.tables == first.tables
     assert sum("is finished" in line for line in notes.said) == 2
 
 
@@ -173,9 +173,9 @@ def test_rows_are_their_verbs_presets_with_the_tables_settings(target: Path) -> 
 
 
 def column(result: Result, name: str) -> list[str]:
-    assert result.table is not None
-    place = result.table.columns.index(name)
-    return [row[place] for row in result.table.rows]
+    (shown,) = result.tables
+    place = shown.columns.index(name)
+    return [row[place] for row in shown.rows]
 
 
 def test_another_table_stands_beside(tmp_path: Path, target: Path, speaker: Path) -> None:
@@ -186,15 +186,15 @@ def test_another_table_stands_beside(tmp_path: Path, target: Path, speaker: Path
     none, reactive = column(other, "advantage, live")
     assert column(shown, "before, live") == [none, "–", reactive]
     assert column(shown, "before, forced") == ["–", "–", column(other, "advantage, forced")[1]]
-    assert shown.table is not None
-    assert shown.table.to_markdown() in (path / TABLE_FILE).read_text()
+    (beside,) = shown.tables
+    assert beside.to_markdown() in (path / TABLE_FILE).read_text()
     (heading, on_page), *_ = collect_run(path).attack_tables
-    assert (heading, on_page) == ("", shown.table)
+    assert (heading, on_page) == ("", beside)
     # What stands beside is no part of what is measured.
     alone = run(config, path, Silent())
     assert alone.metrics == shown.metrics
-    assert alone.table is not None
-    assert "before, live" not in alone.table.columns
+    (lone,) = alone.tables
+    assert "before, live" not in lone.columns
     assert "before, live" not in collect_run(path).attack_tables[0][1].columns
 
 
