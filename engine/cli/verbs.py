@@ -127,6 +127,7 @@ _ORDER = (
     ("agents", ("train",)),
     ("matches and attacks", ("selfplay", "attack", "search", "perturb")),
     ("robustness", ("minmax", "evaluate")),
+    ("sweeps", ("sweep",)),
     ("runs", ("report", "resume")),
 )
 
