@@ -73,7 +73,9 @@ class Plan:
         fixed = {setting.partition("=")[0] for setting in assigned}
         if taken := sorted(fixed & {*self.space, self.fidelity, self.workers, "seed"}):
             fix = "leave it out; --budget, --trial-workers and --seed say the others"
-            raise ConfigError("a setting that the sweep itself decides cannot be set", where=where, got=", ".join(taken), fix=fix)
+            raise ConfigError(
+                "a setting that the sweep itself decides cannot be set", where=where, got=", ".join(taken), fix=fix
+            )
         if num_workers and not self.workers:
             raise ConfigError("a trial of this job has no workers", where=where, got=num_workers, fix="--trial-workers 0")
         job = self.load()

@@ -1,7 +1,7 @@
 """Typed search spaces: which settings of a job a sweep turns, and how far.
 
-A space is a mapping from dotted keys of the job's configuration to what may stand there. It is checked against the configuration
-before anything starts, so that a key that is not there, or a bound that is not allowed, costs nothing.
+A space is a mapping from dotted keys of the job's configuration to what may stand there. It is checked against the
+configuration before anything starts, so that a key that is not there, or a bound that is not allowed, costs nothing.
 """
 
 from __future__ import annotations

@@ -11,7 +11,10 @@ two trials never wait for each other's actors.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import logging
 import math
 import os
 import shlex
@@ -23,13 +26,14 @@ from typing import Any
 import yaml
 
 from engine.jobs.catalogue import find
-from engine.jobs.command import command_line
+from engine.jobs.command import command_line, flat
 from engine.jobs.job import SUMMARY, Job, Result, Watcher
 from engine.metrics.statistics import Estimate, Metric, count
 from engine.runtime.session import connect
 from engine.store.documents import write_whole
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK, SCHEMA_VERSION, SWEEP_TRIALS, error_row
+from envs.core.config import to_dict
 from envs.core.errors import ClusterError, RunError
 from envs.core.seeds import derive_seed
 from tune.config import UNCHECKED, SweepConfig
@@ -38,8 +42,9 @@ from tune.space import nested
 from tune.trial import BUDGET, HIGH, LOW, NUM, OBJECTIVE, Setup, run_trial
 
 BEST, TRIALS, STATE = "best.yaml", "trials", "tune"
+_CHATTY = ("optuna", "ray.tune")
 LEGEND = {
-    "best": Metric("best value", "see the sweep", "of the trials that were given the whole budget", main=True),
+    "best": Metric("best value", "as the sweep says", "of the trials that were given the whole budget", main=True),
     "trials": Metric("trials", "neither", "that were started", "count", main=True),
     "whole": Metric("whole trials", "neither", "that were given the whole budget", "count"),
     "failed": Metric("failed trials", "lower: better", "that ended in an error; their rows say which", "count"),
@@ -123,7 +128,7 @@ def _run_trials(config: SweepConfig, setup: Setup, path: Path) -> Sequence[Any]:
     state = (path / STATE).resolve()
     if ray_tune.Tuner.can_restore(str(state)):
         # A failed trial is tried again, as a failed item of any run is.
-        return list(ray_tune.Tuner.restore(str(state), trainable=trainable, restart_errored=True).fit())
+        return _finish(ray_tune.Tuner.restore(str(state), trainable=trainable, restart_errored=True))
     mode = setup.plan.direction
     searcher = OptunaSearch(metric=OBJECTIVE, mode=mode, seed=derive_seed(config.seed, "optuna") % 2**32)
     whole, halving = setup.budgets[-1], None
@@ -146,7 +151,22 @@ def _run_trials(config: SweepConfig, setup: Setup, path: Path) -> Sequence[Any]:
         ),
         run_config=ray_tune.RunConfig(name=STATE, storage_path=str(state.parent), verbose=0),
     )
-    return list(tuner.fit())
+    return _finish(tuner)
+
+
+def _finish(tuner: Any) -> Sequence[Any]:
+    """Runs what is left, without Ray Tune's own screens and tracebacks: rows say what went wrong."""
+    loggers = [logging.getLogger(name) for name in _CHATTY]
+    before = [logger.level for logger in loggers]
+    try:
+        for logger in loggers:
+            logger.setLevel(logging.CRITICAL)
+        # Its table of settings is printed at any verbosity.
+        with contextlib.redirect_stdout(io.StringIO()):
+            return list(tuner.fit())
+    finally:
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)
 
 
 def _row(number: int, trial: Any, setup: Setup) -> dict[str, Any]:
@@ -161,8 +181,9 @@ def _row(number: int, trial: Any, setup: Setup) -> dict[str, Any]:
     }
     key = f"{number:05d}"
     if trial.error is not None:
-        reason = str(trial.error).strip().splitlines()
-        return error_row(key, setup.seed, reason[-1] if reason else type(trial.error).__name__) | common
+        # What the job raised; a trial whose process died has no cause but Ray's own error.
+        cause = getattr(trial.error, "cause", None) or trial.error
+        return error_row(key, setup.seed, f"{type(cause).__name__}: {cause}") | common
     value, low, high = (_finite(figures[part]) for part in (OBJECTIVE, LOW, HIGH))
     return {
         "item_key": key,
@@ -209,10 +230,8 @@ def _write_best(path: Path, config: SweepConfig, plan: Plan, parameters: Mapping
     Raises:
         RunError: the disk refuses.
     """
-    fixed = {}
-    for setting in shlex.split(config.base):
-        key, _, text = setting.partition("=")
-        fixed[key] = yaml.safe_load(text) if text else ""
+    values = flat(to_dict(plan.base(config.base, config.trial_workers)))
+    fixed = {key: values[key] for key in (setting.partition("=")[0] for setting in shlex.split(config.base))}
     words = find(plan.job).words
     head = f"# The best of a sweep: parley {' '.join(words)} {plan.preset} --config {path}\n"
     try:
