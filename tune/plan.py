@@ -57,12 +57,13 @@ class Plan:
         """Imports the job."""
         return find(self.job).load()
 
-    def base(self, settings: str, num_workers: int) -> Any:
+    def base(self, settings: str, num_workers: int, gpus_per_worker: float = 0.0) -> Any:
         """What every trial has in common.
 
         Args:
             settings: KEY=VALUE words laid over the preset.
             num_workers: Ray actors of a trial.
+            gpus_per_worker: GPUs of each; a job whose actors take none does not know the setting.
 
         Raises:
             ConfigError: a setting or a key of the space is not there (with the nearest name) or not allowed, or turned and
@@ -81,7 +82,9 @@ class Plan:
         job = self.load()
         config = assign(job.presets[self.preset](), assigned)
         check_space(config, self.space, where)
-        actors = {self.workers: num_workers} if self.workers else {}
+        actors: dict[str, float] = {self.workers: num_workers} if self.workers else {}
+        if gpus_per_worker:
+            actors["gpus_per_worker"] = gpus_per_worker
         return with_values(config, {self.fidelity: self.budget, **actors}, where)
 
 

@@ -64,7 +64,7 @@ def run(config: SweepConfig, path: Path, watcher: Watcher) -> Result:
     plan = find_plan(config.sweep)
     setup = Setup(
         plan=plan,
-        base=plan.base(config.base, config.trial_workers),
+        base=plan.base(config.base, config.trial_workers, config.gpus_per_worker),
         budgets=config.budgets(plan.budget),
         repeats=config.repeats,
         seed=config.seed,
@@ -230,7 +230,7 @@ def _write_best(path: Path, config: SweepConfig, plan: Plan, parameters: Mapping
     Raises:
         RunError: the disk refuses.
     """
-    values = flat(to_dict(plan.base(config.base, config.trial_workers)))
+    values = flat(to_dict(plan.base(config.base, config.trial_workers, config.gpus_per_worker)))
     fixed = {key: values[key] for key in (setting.partition("=")[0] for setting in shlex.split(config.base))}
     words = find(plan.job).words
     head = f"# The best of a sweep: parley {' '.join(words)} {plan.preset} --config {path}\n"

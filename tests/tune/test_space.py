@@ -51,6 +51,12 @@ def test_base_and_workers_reach_the_job() -> None:
     assert (config.temperature, config.target, config.workers, config.dialogues) == (0.25, "scripted-tough", 2, 8)
 
 
+def test_gpus_reach_the_job_or_are_refused() -> None:
+    assert plans.SMALL.base("", 1, 0.5).gpus_per_worker == 0.5
+    with pytest.raises(ConfigError, match="unknown key 'gpus_per_worker'"):
+        find_plan("rl-attack").base("", 1, 0.5)
+
+
 def test_jobs_without_actors_say_so() -> None:
     with pytest.raises(ConfigError, match="no workers"):
         find_plan("adversarial-training").base("", 1)
