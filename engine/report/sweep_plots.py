@@ -36,7 +36,12 @@ def parallel_svg(title: str, section: SweepSection) -> str:
     columns.append([trial.value for trial in section.trials])
     places = [_places(column) for column in columns]
     sign = 1 if section.direction == "max" else -1
-    order = sorted(range(len(section.trials)), key=lambda i: (section.trials[i].whole, sign * section.trials[i].value))
+
+    def rank(i: int) -> tuple[bool, float, int]:
+        # Of two alike the earlier one is the best, as in the sweep itself.
+        return section.trials[i].whole, sign * section.trials[i].value, -i
+
+    order = sorted(range(len(section.trials)), key=rank)
 
     def draw(axes: Axes) -> None:
         for i in order:
