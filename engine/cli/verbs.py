@@ -134,6 +134,7 @@ _ORDER = (
     ("agents", ("train",)),
     ("matches and attacks", ("selfplay", "attack", "search", "perturb")),
     ("robustness", ("minmax", "evaluate")),
+    ("sweeps", ("sweep",)),
     ("runs", ("status", "report", "resume")),
 )
 

@@ -337,6 +337,19 @@ ENTRIES = (
         ),
         reports=True,
     ),
+    Entry(
+        ("sweep",),
+        "turn the knobs of an attack or a training, many trials at a time (Ray Tune)",
+        "tune.sweep:SWEEP",
+        "sweep",
+        ("gibbs-enum", "rl-attack", "min-max", "white-box", "perturbation", "adversarial-training", "demo"),
+        (
+            "parley sweep demo                             # seconds, without a model",
+            'parley sweep gibbs-enum --samples 50 --base "model=runs/seq2seq lm=runs/lm" --trial-workers 1',
+            'parley sweep rl-attack --samples 40 --base "target=runs/negotiator" --address 10.0.0.1:6379',
+        ),
+        reports=True,
+    ),
 )
 
 

@@ -27,6 +27,7 @@ from engine.metrics.campaign import ROUND_METRICS, rounds_table
 from engine.metrics.statistics import Estimate
 from engine.report.collect_robustness import robustness_section
 from engine.report.collect_searches import SEARCHES, search_section, search_tables
+from engine.report.collect_sweeps import SWEEP, sweep_section
 from engine.report.content import Curve, MatchSection, ReportData
 from engine.report.page import write_report
 from engine.store.run_folder import RunFolder
@@ -83,6 +84,7 @@ _FILES = {
     "rows": "every dialogue, target or example, as Parquet",
     "summary.json": "the metrics",
     "targets.json": "what was searched for",
+    "best.yaml": "the best settings, for --config",
     "table.md": "the table, as Markdown",
 }
 _ATTACK = "attack-"
@@ -147,6 +149,7 @@ def collect_run(run_dir: Path) -> ReportData:
             for name, run in shown.items()
             if (evaluated := robustness_section(headings[name], run, described=bool(name)))
         ],
+        sweeps=[swept for name, run in shown.items() if (swept := sweep_section(headings[name], run))],
         curves=[curve for name, run in stages.items() for curve in _curves(headings[name], run)],
         commands=commands,
         files=files,
@@ -229,7 +232,7 @@ def _started(run: RunFolder) -> str:
 
 
 def _section(heading: str, run: RunFolder, described: bool, large: bool) -> MatchSection | None:
-    if _is_table(run) or run.job in (MINMAX.name, EVALUATE_ROBUSTNESS.name, *SEARCHES):
+    if _is_table(run) or run.job in (MINMAX.name, EVALUATE_ROBUSTNESS.name, SWEEP, *SEARCHES):
         # Its figures stand in a place of their own.
         return None
     metrics = _metrics(run)

@@ -118,6 +118,36 @@ class RobustnessSection:
         return [row for row in self.rows if row["status"] != OK]
 
 
+@dataclass(frozen=True)
+class SweepTrial:
+    """One trial: its settings by dotted key, what it was worth, and whether it was given the whole budget."""
+
+    parameters: Mapping[str, str | float]
+    value: float
+    whole: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepSection:
+    """One sweep.
+
+    Args:
+        name: a short heading.
+        objective: what trials were measured by.
+        direction: "max" or "min".
+        trials: those that worked, in the order in which they were started.
+        failures: how many others failed.
+        best: the best settings, as they are to be read.
+    """
+
+    name: str
+    objective: str
+    direction: str
+    trials: Sequence[SweepTrial]
+    failures: int = 0
+    best: Mapping[str, str] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Curve:
     """Some series over the same steps of training.
@@ -150,6 +180,7 @@ class ReportData:
         sections: matches and stages, in the order in which they are shown.
         searches: trigger searches, in the order in which they are shown.
         robustness: evaluations under perturbations, in the order in which they are shown.
+        sweeps: sweeps of settings, in the order in which they are shown.
         curves: training curves.
         commands: what to type to get the same figures again.
         files: (path, what it is) of the files beside the report.
@@ -163,6 +194,7 @@ class ReportData:
     sections: Sequence[MatchSection] = ()
     searches: Sequence[SearchSection] = ()
     robustness: Sequence[RobustnessSection] = ()
+    sweeps: Sequence[SweepSection] = ()
     curves: Sequence[Curve] = ()
     commands: Sequence[str] = ()
     files: Sequence[tuple[str, str]] = ()

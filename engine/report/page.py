@@ -25,6 +25,7 @@ from engine.report.content import MatchSection, ReportData, RobustnessSection, S
 from engine.report.dialogues import Dialogue, extremes
 from engine.report.figure import Figure
 from engine.report.robustness import read_robustness
+from engine.report.sweeps import read_sweep
 from engine.report.triggers import read_search, search_figures
 from engine.store.documents import write_whole
 from envs.core.errors import RunError
@@ -153,6 +154,7 @@ def render(data: ReportData) -> str:
         "searches": [read_search(section) for section in data.searches if section.targets],
         "search_figures": search_figures(data.searches),
         "robustness": [read_robustness(section) for section in data.robustness if section.examples],
+        "sweeps": [read_sweep(section) for section in data.sweeps if section.trials],
         "examples": [Examples(section.name, *extremes(section.dialogues)) for section in played],
         "failures": [_failures(section) for section in _all(data) if section.failures],
     }
@@ -165,6 +167,7 @@ def render(data: ReportData) -> str:
         "training": ("curves", "Training"),
         "triggers": ("searches", "Triggers"),
         "robustness": ("robustness", "Robustness"),
+        "sweeps": ("sweeps", "Sweeps"),
         "dialogues": ("examples", "Dialogues"),
         "failures": ("failures", "Failures"),
     }

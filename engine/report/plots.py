@@ -80,28 +80,28 @@ _LINES = ("-", "--")
 
 def scatter_svg(section: MatchSection) -> str:
     """The points of both sides in every dialogue of a match, as SVG text (see `draw_scatter`)."""
-    return _svg((4.2, 4.2), f"Points of both sides, {section.name}", lambda axes: draw_scatter(axes, section.dialogues))
+    return svg((4.2, 4.2), f"Points of both sides, {section.name}", lambda axes: draw_scatter(axes, section.dialogues))
 
 
 def curve_svg(curve: Curve) -> str:
     """A training curve as SVG text."""
-    return _svg((5.4, 3.2), f"{curve.title}, {curve.y_label} per {curve.x_label}", lambda axes: draw_curve(axes, curve))
+    return svg((5.4, 3.2), f"{curve.title}, {curve.y_label} per {curve.x_label}", lambda axes: draw_curve(axes, curve))
 
 
 def budget_svg(title: str, x_label: str, series: Mapping[str, Points], y_label: str = "adversary's points ahead") -> str:
     """What attacks gain within a budget, as SVG text (see `draw_budget`)."""
-    return _svg((5.4, 3.2), title, lambda axes: draw_budget(axes, x_label, series, y_label))
+    return svg((5.4, 3.2), title, lambda axes: draw_budget(axes, x_label, series, y_label))
 
 
 def words_svg(title: str, words: Sequence[str], log_probabilities: Sequence[float], threshold: float | None) -> str:
     """How likely each word of a sentence is, as SVG text (see `draw_words`)."""
-    return _svg((5.4, 3.2), title, lambda axes: draw_words(axes, words, log_probabilities, threshold))
+    return svg((5.4, 3.2), title, lambda axes: draw_words(axes, words, log_probabilities, threshold))
 
 
 def strategies_svg(title: str, x_label: str, names: Sequence[str], series: Mapping[str, Mapping[str, Estimate]]) -> str:
     """Shares by strategy as SVG text (see `draw_strategies`)."""
     height = 1.2 + 0.2 * len(names) * (1 + len(series))
-    return _svg((5.4, height), title, lambda axes: draw_strategies(axes, x_label, names, series))
+    return svg((5.4, height), title, lambda axes: draw_strategies(axes, x_label, names, series))
 
 
 def write_picture(data: ReportData, path: Path) -> Path:
@@ -127,7 +127,7 @@ def write_picture(data: ReportData, path: Path) -> Path:
         panels = figure.subplots(1, len(widths), squeeze=False, width_ratios=widths)[0]
         for axes, section in zip(panels, matches, strict=False):
             draw_scatter(axes, section.dialogues)
-            axes.set_title(_short(section.name))
+            axes.set_title(short(section.name))
         for axes, curve in zip(panels[len(matches) :], curves, strict=True):
             draw_curve(axes, curve)
             axes.set_title(f"training: {curve.title.rpartition(': ')[2]}")
@@ -187,11 +187,11 @@ def draw_curve(axes: Axes, curve: Curve) -> None:
         if curve.smoothed:
             axes.plot(steps, values, color=colour, alpha=0.28, linewidth=1.0)
             values = moving_average(values)
-        axes.plot(steps, values, color=colour, linewidth=1.9, marker=marker, markersize=3.2, label=_short(name))
+        axes.plot(steps, values, color=colour, linewidth=1.9, marker=marker, markersize=3.2, label=short(name))
         if name in curve.bands:
             at, low, high = np.array(curve.bands[name], dtype=np.float64).reshape(-1, 3).T
             axes.fill_between(at, low, high, color=colour, alpha=0.16, linewidth=0)
-    axes.set(xlabel=_short(curve.x_label), ylabel=_short(curve.y_label))
+    axes.set(xlabel=short(curve.x_label), ylabel=short(curve.y_label))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.margins(x=0.02)
     if len(curve.series) > 1:
@@ -213,14 +213,14 @@ def draw_budget(axes: Axes, x_label: str, series: Mapping[str, Points], y_label:
         budgets = [budget for budget, _ in points]
         low, value, high = np.array([[each.low, each.value, each.high] for _, each in points]).T
         axes.fill_between(budgets, low, high, color=colour, alpha=0.16, linewidth=0)
-        axes.plot(budgets, value, color=colour, linestyle=line, linewidth=1.9, marker="o", markersize=3.6, label=_short(name))
+        axes.plot(budgets, value, color=colour, linestyle=line, linewidth=1.9, marker="o", markersize=3.6, label=short(name))
     ticks = sorted({budget for points in series.values() for budget, _ in points})
     if ticks[-1] >= _MANY and ticks[0] > 0:
         axes.set_xscale("log", base=2)
     axes.set_xticks(ticks[:: math.ceil(len(ticks) / _MOST_TICKS)], minor=False)
     axes.xaxis.set_major_formatter(lambda budget, _: f"{budget:,.0f}")
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.set(xlabel=_short(x_label), ylabel=_short(y_label))
+    axes.set(xlabel=short(x_label), ylabel=short(y_label))
     axes.margins(x=0.04)
     if len(series) > 1:
         axes.legend()
@@ -240,7 +240,7 @@ def draw_words(axes: Axes, words: Sequence[str], log_probabilities: Sequence[flo
     axes.plot(range(len(words)), log_probabilities, color=SERIES[0], linewidth=1.9, marker="o", markersize=3.6)
     if threshold is not None:
         axes.axhline(threshold, color=MUTED, linewidth=1.2, linestyle=(0, (4, 3)))
-    axes.set_xticks(range(len(words)), [_short(word) for word in words], rotation=30, ha="right")
+    axes.set_xticks(range(len(words)), [short(word) for word in words], rotation=30, ha="right")
     axes.set(ylabel="log probability in nats")
     axes.margins(x=0.06)
 
@@ -265,8 +265,8 @@ def draw_strategies(axes: Axes, x_label: str, names: Sequence[str], series: Mapp
         places = [names.index(name) + lane for name in points]
         low, value, high = 100 * np.array([[each.low, each.value, each.high] for each in points.values()]).T
         axes.hlines(places, low, high, color=colour, linewidth=1.9, linestyle=line)
-        axes.plot(value, places, color=colour, marker="o", linestyle="", markersize=4.2, label=_short(label))
-    axes.set_yticks(range(len(names)), [_short(name) for name in names])
+        axes.plot(value, places, color=colour, marker="o", linestyle="", markersize=4.2, label=short(label))
+    axes.set_yticks(range(len(names)), [short(name) for name in names])
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set(xlabel=x_label)
     axes.figure.legend(loc="outside upper left", ncols=2, handletextpad=0.3, columnspacing=1.4)
@@ -292,7 +292,8 @@ def moving_average(values: np.ndarray, share: float = 0.1) -> np.ndarray:
         return (sums[stop] - sums[start]) / (counts[stop] - counts[start])
 
 
-def _short(label: str) -> str:
+def short(label: str) -> str:
+    """A label as axes and legends have room for."""
     # A longer one would leave no room for the axes.
     return label if len(label) <= _LONGEST_LABEL else label[: _LONGEST_LABEL - 1] + "\N{HORIZONTAL ELLIPSIS}"
 
@@ -303,7 +304,14 @@ def _legend() -> list[Line2D]:
     return [*dots, Line2D([], [], linestyle="", marker="+", markersize=9, markeredgewidth=2, color=INK, label="mean")]
 
 
-def _svg(size: tuple[float, float], label: str, draw: Callable[[Axes], None]) -> str:
+def svg(size: tuple[float, float], label: str, draw: Callable[[Axes], None]) -> str:
+    """A drawing as SVG text in the colours of the page.
+
+    Args:
+        size: width and height in inches.
+        label: what it shows, for those who cannot see it.
+        draw: draws it.
+    """
     # The salt names clip paths and markers: different figures on one page must not share those names.
     with matplotlib.rc_context({**_STYLE, "svg.hashsalt": label}):
         figure = Figure(figsize=size, layout="constrained")

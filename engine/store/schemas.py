@@ -218,6 +218,25 @@ ROBUSTNESS = with_base(
 """One example of a dialogue corpus per row: its context perturbed, and what models reply to it before and after."""
 
 
+SWEEP_TRIALS = with_base(
+    [
+        # Ray Tune's name of the trial, its settings by dotted key as JSON, and what it was measured by, as an estimate over its
+        # repeats at the largest budget that it was given.
+        pa.field("trial_id", pa.string()),
+        pa.field("parameters", pa.string()),
+        pa.field("value", pa.float64()),
+        pa.field("low", pa.float64()),
+        pa.field("high", pa.float64()),
+        pa.field("n", pa.int64()),
+        pa.field("budget", pa.int64()),
+        # Whether that was a whole trial's, and where the runs of the trial lie, below the sweep's folder.
+        pa.field("whole", pa.bool_()),
+        pa.field("runs", pa.string()),
+    ]
+)
+"""One trial of a sweep per row, in the order in which they were started."""
+
+
 def error_row(item_key: str, seed: int, reason: str) -> dict[str, Any]:
     """The row of an item that failed; every column of its kind is null."""
     return {"item_key": item_key, "status": ERROR, "error": reason, "seed": seed, "schema_version": SCHEMA_VERSION}

@@ -1,0 +1,105 @@
+"""Sweeps for people to read: the best trial so far, trials as lines through their settings, and which settings matter.
+
+Importance is Spearman's rank correlation of a setting with what was measured, over trials of the whole budget; of a setting
+without an order, the correlation ratio of the ranks (0 to 1): the share of their variance that lies between its values, rooted.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from markupsafe import Markup
+
+from engine.report.content import SweepSection, SweepTrial
+from engine.report.figure import Figure
+
+LEAST_TRIALS = 3
+"""Whole trials from which on ranks say anything."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One sweep as the page shows it."""
+
+    name: str
+    told: str
+    best: dict[str, str]
+    figures: list[Figure]
+
+
+def read_sweep(section: SweepSection) -> Sweep:
+    """One sweep, ready to be shown.
+
+    Args:
+        section: with at least one trial that worked.
+    """
+    # matplotlib costs a second, which readers of this module's figures need not pay.
+    from engine.report import sweep_plots
+
+    whole = [trial for trial in section.trials if trial.whole]
+    name = section.name
+    figures = [
+        Figure(
+            "Best so far",
+            f"{section.objective} of whole trials; dots are trials",
+            Markup(sweep_plots.best_svg(f"{name}, best so far", section.objective, best_so_far(section))),
+        ),
+        Figure(
+            "Settings",
+            "one line per trial, from setting to setting; faint ones were stopped early, the best is drawn last",
+            Markup(sweep_plots.parallel_svg(f"{name}, settings", section)),
+        ),
+    ]
+    if len(whole) >= LEAST_TRIALS:
+        caption = f"rank correlation with {section.objective} over {len(whole)} whole trials"
+        svg = sweep_plots.importance_svg(f"{name}, importance", importance(whole))
+        figures.append(Figure("Importance", caption, Markup(svg)))
+    failed = f", {section.failures} failed" if section.failures else ""
+    told = f"{len(section.trials)} trials{failed}, {len(whole)} with the whole budget; {section.direction}imum of "
+    return Sweep(name, f"{told}{section.objective} is best. The best settings:", dict(section.best), figures)
+
+
+def best_so_far(section: SweepSection) -> list[tuple[int, float, float]]:
+    """Number, value and best value so far of every whole trial."""
+    better = max if section.direction == "max" else min
+    whole = [(number, trial.value) for number, trial in enumerate(section.trials, start=1) if trial.whole]
+    best = itertools.accumulate((value for _, value in whole), better)
+    return [(number, value, so_far) for (number, value), so_far in zip(whole, best, strict=True)]
+
+
+def importance(trials: Sequence[SweepTrial]) -> dict[str, float]:
+    """How much each setting goes with what was measured, the largest first; see the module.
+
+    Args:
+        trials: at least `LEAST_TRIALS`; a setting, or values, that never differ count as 0.
+    """
+    from scipy.stats import rankdata
+
+    ranks = rankdata([trial.value for trial in trials])
+    found = {}
+    for key in trials[0].parameters:
+        values = [trial.parameters[key] for trial in trials]
+        if all(isinstance(value, int | float) for value in values):
+            found[key] = _correlation(rankdata(values), ranks)
+        else:
+            found[key] = _ratio([str(value) for value in values], ranks)
+    return dict(sorted(found.items(), key=lambda item: -abs(item[1])))
+
+
+def _correlation(a: np.ndarray, b: np.ndarray) -> float:
+    if np.ptp(a) == 0 or np.ptp(b) == 0:
+        return 0.0
+    return float(np.corrcoef(a, b)[0, 1])
+
+
+def _ratio(labels: Sequence[str], ranks: np.ndarray) -> float:
+    if np.ptp(ranks) == 0:
+        return 0.0
+    names = np.array(labels)
+    groups = [ranks[names == name] for name in sorted(set(labels))]
+    between = sum(len(group) * (group.mean() - ranks.mean()) ** 2 for group in groups)
+    return math.sqrt(between / float(((ranks - ranks.mean()) ** 2).sum()))

@@ -1,0 +1,50 @@
+"""Sweeps on the page: the best so far, which settings matter, and hostile names."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.report.content import ReportData, SweepSection, SweepTrial
+from engine.report.page import render
+from engine.report.sweeps import best_so_far, importance, read_sweep
+
+
+def trial(rate: float, kind: str, value: float, whole: bool = True) -> SweepTrial:
+    return SweepTrial({"rate": rate, "kind": kind}, value, whole)
+
+
+TRIALS = [trial(1, "a", 2.0), trial(2, "b", 1.0, whole=False), trial(3, "a", 4.0), trial(4, "b", 3.0), trial(5, "b", 9.0)]
+
+
+def section(direction: str = "max", **changes: object) -> SweepSection:
+    return SweepSection(**{"name": "s", "objective": "gain", "direction": direction, "trials": TRIALS, **changes})  # type: ignore[arg-type]
+
+
+def test_best_so_far_leaves_out_trials_that_were_stopped() -> None:
+    assert best_so_far(section()) == [(1, 2.0, 2.0), (3, 4.0, 4.0), (4, 3.0, 4.0), (5, 9.0, 9.0)]
+    assert [best for *_, best in best_so_far(section("min"))] == [2.0, 2.0, 2.0, 2.0]
+
+
+def test_importance_is_the_rank_correlation() -> None:
+    rising = [trial(x, "a", x**3) for x in (1, 2, 3, 4)]
+    assert importance(rising) == {"rate": pytest.approx(1.0), "kind": 0.0}
+    falling = [trial(x, "a", -x) for x in (1, 2, 3, 4)]
+    assert importance(falling)["rate"] == pytest.approx(-1.0)
+
+
+def test_importance_of_a_choice_is_the_share_between_its_values() -> None:
+    decided = [trial(1, kind, value) for kind, value in (("a", 0), ("a", 0), ("b", 1), ("b", 1))]
+    assert importance(decided) == {"kind": pytest.approx(1.0), "rate": 0.0}
+    undecided = [trial(1, kind, value) for kind, value in (("a", 0), ("a", 1), ("b", 0), ("b", 1))]
+    assert importance(undecided)["kind"] == pytest.approx(0.0)
+
+
+def test_page_shows_three_figures_and_escapes_names() -> None:
+    page = render(ReportData(title="t", sweeps=[section(name="<b>s</b>", best={"rate": "5"}, failures=2)]))
+    assert page.count("<figure>") == 3
+    assert "<b>s</b>" not in page
+    assert "5 trials, 2 failed, 4 with the whole budget" in page
+
+
+def test_two_trials_have_no_importance() -> None:
+    assert [figure.name for figure in read_sweep(section(trials=TRIALS[:2])).figures] == ["Best so far", "Settings"]

@@ -1,0 +1,83 @@
+"""Spaces are checked against the job before anything starts; every sweep that ships fits its job."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.search.settings import SearchSettings
+from envs.core.errors import ConfigError
+from tests.tune import plans
+from tune.config import SweepConfig
+from tune.plan import find_plan, sweeps
+from tune.space import check_space, nested, with_values
+from tune.sweep import SWEEP
+
+
+@pytest.mark.parametrize("preset", SWEEP.presets)
+def test_every_shipped_sweep_fits_its_job(preset: str) -> None:
+    config = SWEEP.presets[preset]()
+    plan = find_plan(config.sweep)
+    base = plan.base(config.base, 0)
+    assert type(base) is plan.load().config
+    assert with_values(base, {plan.fidelity: config.budgets(plan.budget)[0]}, "test") != base or config.rungs == 1
+
+
+def test_presets_are_the_registered_sweeps() -> None:
+    assert set(SWEEP.presets) == set(sweeps)
+
+
+def test_unknown_field_is_told_with_the_nearest_name() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'max_turns'"):
+        plans.UNKNOWN.base("", 0)
+
+
+def test_bound_that_is_not_allowed_is_told() -> None:
+    with pytest.raises(ConfigError, match="max_turns of MatchConfig is out of range"):
+        plans.FORBIDDEN.base("", 0)
+
+
+def test_a_setting_is_no_section() -> None:
+    with pytest.raises(ConfigError, match="is a setting and not a section"):
+        with_values(SearchSettings(), {"candidates.of": 1}, "test")
+
+
+def test_what_is_swept_cannot_be_set() -> None:
+    with pytest.raises(ConfigError, match="decides"):
+        plans.SMALL.base("max_turns=5", 0)
+
+
+def test_base_and_workers_reach_the_job() -> None:
+    config = plans.SMALL.base("temperature=0.25 target=scripted-tough", 2)
+    assert (config.temperature, config.target, config.workers, config.dialogues) == (0.25, "scripted-tough", 2, 8)
+
+
+def test_gpus_reach_the_job_or_are_refused() -> None:
+    assert plans.SMALL.base("", 1, 0.5).gpus_per_worker == 0.5
+    with pytest.raises(ConfigError, match="unknown key 'gpus_per_worker'"):
+        find_plan("rl-attack").base("", 1, 0.5)
+
+
+def test_jobs_without_actors_say_so() -> None:
+    with pytest.raises(ConfigError, match="no workers"):
+        find_plan("adversarial-training").base("", 1)
+
+
+def test_unknown_sweep_is_told_with_the_nearest_name() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'gibbs-enum'"):
+        find_plan("gibs-enum")
+
+
+@pytest.mark.parametrize(
+    ("rungs", "whole", "expected"),
+    [(1, 90, (90,)), (3, 90, (10, 30, 90)), (3, 100, (11, 33, 100)), (3, 2, (1, 2)), (4, 1, (1,))],
+)
+def test_budgets_rise_to_the_whole(rungs: int, whole: int, expected: tuple[int, ...]) -> None:
+    assert SweepConfig(sweep="demo", rungs=rungs).budgets(whole) == expected
+
+
+def test_nested_undoes_dots() -> None:
+    assert nested({"a.b": 1, "a.c": 2, "d": 3}) == {"a": {"b": 1, "c": 2}, "d": 3}
+
+
+def test_check_space_takes_corners_of_choices() -> None:
+    check_space(plans.SMALL.load().presets["scripted"](), plans.SMALL.space, "test")

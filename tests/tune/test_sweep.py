@@ -1,0 +1,125 @@
+"""Sweeps from the configuration to rows, best.yaml and what is left after a kill."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.cli.flags import parse_job
+from engine.cli.verbs import find_verb
+from engine.jobs.job import Silent
+from engine.jobs.match import SELFPLAY
+from engine.runtime.session import Session
+from engine.store.run_folder import RunFolder
+from envs.core.errors import RunError
+from tune.config import SweepConfig
+from tune.sweep import BEST, SWEEP, TRIALS
+
+PLANS = Path(__file__).with_name("plans.py")
+ROOT = PLANS.parents[2]
+pytestmark = pytest.mark.ray
+
+
+def asked(name: str, **changes: Any) -> SweepConfig:
+    return SweepConfig(**{"sweep": f"{PLANS}:{name}", "samples": 3, "rungs": 1, **changes})
+
+
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = RunFolder.load(path).read_rows().to_pylist()
+    return found
+
+
+@pytest.mark.slow
+def test_rows_best_and_the_verb_that_takes_it(tmp_path: Path, ray_session: Session) -> None:
+    path = tmp_path / "sweep"
+    config = asked("SMALL", repeats=2, rungs=2, base="temperature=0.25")
+    result = SWEEP.run(config, path, Silent())
+    rows = rows_of(path)
+    assert [row["item_key"] for row in rows] == ["00000", "00001", "00002"]
+    assert {row["status"] for row in rows} == {"ok"}
+    for row in rows:
+        runs = path / row["runs"] / str(row["budget"])
+        values = [RunFolder.load(runs / repeat).summary()["metrics"]["advantage"]["value"] for repeat in ("0", "1")]
+        assert row["value"] == pytest.approx(sum(values) / 2)
+        assert row["low"] <= row["value"] <= row["high"]
+    best = max((row for row in rows if row["whole"]), key=lambda row: row["value"])
+    assert result.metrics["best"].value == best["value"]
+    verb = find_verb(["selfplay"])
+    assert verb is not None
+    command = parse_job(verb, SELFPLAY, "selfplay", ["scripted", "--config", str(path / BEST)])
+    wanted = json.loads(best["parameters"])
+    assert (command.config.adversary, command.config.max_turns) == (wanted["adversary"], wanted["max_turns"])
+    assert command.config.temperature == 0.25
+    before = {part: part.stat().st_mtime_ns for part in (path / TRIALS).rglob("summary.json")}
+    assert SWEEP.run(config, path, Silent()).metrics["best"] == result.metrics["best"]
+    assert {part: part.stat().st_mtime_ns for part in (path / TRIALS).rglob("summary.json")} == before
+
+
+@pytest.mark.slow
+def test_failed_trials_are_rows_with_their_reason(tmp_path: Path, ray_session: Session) -> None:
+    SWEEP.run(asked("HALF_FAIL", samples=6), tmp_path / "sweep", Silent())
+    rows = rows_of(tmp_path / "sweep")
+    by_status = {status: [row for row in rows if row["status"] == status] for status in ("ok", "error")}
+    assert by_status["ok"]
+    assert by_status["error"]
+    assert all("nobody" in row["error"] and "nobody" in row["parameters"] for row in by_status["error"])
+
+
+@pytest.mark.slow
+def test_a_sweep_without_any_result_says_why(tmp_path: Path, ray_session: Session) -> None:
+    with pytest.raises(RunError, match="advantag"):
+        SWEEP.run(asked("UNMEASURED", samples=1), tmp_path / "sweep", Silent())
+
+
+_TWO_CPUS = """
+import sys
+from pathlib import Path
+from engine.jobs.job import Silent
+from engine.runtime.session import connect
+from tune.config import SweepConfig
+from tune.sweep import SWEEP
+with connect(num_cpus=2):
+    SWEEP.run(SweepConfig(sweep=sys.argv[1], samples=3, rungs=1, trial_workers=1, concurrent=3), Path("sweep"), Silent())
+"""
+
+
+def start(folder: Path, code: str, *arguments: str) -> subprocess.Popen[bytes]:
+    paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    environment = {**os.environ, "PYTHONPATH": paths}
+    return subprocess.Popen([sys.executable, "-c", code, *arguments], cwd=folder, env=environment, start_new_session=True)
+
+
+@pytest.mark.slow
+def test_trials_with_actors_of_their_own_finish_on_two_cpus(tmp_path: Path) -> None:
+    # Three at a time are allowed; each needs both CPUs, so without its group one would wait for the actor of another.
+    assert start(tmp_path, _TWO_CPUS, f"{PLANS}:SMALL").wait(timeout=240) == 0
+    rows = rows_of(tmp_path / "sweep")
+    assert [row["status"] for row in rows] == ["ok"] * 3
+
+
+@pytest.mark.slow
+def test_a_killed_sweep_goes_on_and_runs_no_finished_trial_again(tmp_path: Path) -> None:
+    driver = start(tmp_path, _TWO_CPUS, f"{PLANS}:SMALL")
+    deadline = time.monotonic() + 120
+    finished: dict[Path, int] = {}
+    while not finished and time.monotonic() < deadline:
+        time.sleep(0.2)
+        finished = {part: part.stat().st_mtime_ns for part in (tmp_path / "sweep" / TRIALS).rglob("summary.json")}
+    assert finished, "no trial finished in time"
+    assert driver.poll() is None, "the sweep was over before it was killed"
+    os.killpg(driver.pid, signal.SIGKILL)
+    driver.wait()
+    assert start(tmp_path, _TWO_CPUS, f"{PLANS}:SMALL").wait(timeout=240) == 0
+    rows = rows_of(tmp_path / "sweep")
+    assert [row["status"] for row in rows] == ["ok"] * 3
+    assert {part: part.stat().st_mtime_ns for part in finished} == finished
+    summaries = [*(tmp_path / "sweep" / TRIALS).rglob("summary.json")]
+    assert len(summaries) == 3, "each trial ran once"

@@ -1,0 +1,104 @@
+"""What a sweep is about: a job, where it starts, which settings are turned, what is measured, and what a budget is.
+
+`sweeps` is the list of them; one's own is `path/file.py:NAME` of a `Plan`.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from engine.cli.flags import assign
+from engine.jobs.catalogue import find
+from engine.jobs.job import Job
+from envs.core.errors import ConfigError
+from envs.core.registry import Registry, nearest
+from tune.space import Space, check_space, with_values
+
+sweeps = Registry("sweep", "parley.sweeps")
+for _name, _summary, _attribute in (
+    ("gibbs-enum", "trigger search: list size, restarts, sweeps, weight of the language model, k of the hits", "GIBBS_ENUM"),
+    ("rl-attack", "the RL attack: rate, discount, guards", "RL_ATTACK"),
+    ("min-max", "adversarial training: both rates, discount, guard, length of a phase", "MIN_MAX"),
+    ("white-box", "the reactive attack: margin, replaced words, proposals", "WHITE_BOX"),
+    ("perturbation", "how hard perturbations must be to change replies", "PERTURBATION"),
+    ("adversarial-training", "training against perturbations: weight, margin, rate", "ADVERSARIAL_TRAINING"),
+    ("demo", "two scripted bargainers, in seconds", "DEMO"),
+):
+    sweeps.register(_name, _summary, f"tune.plans:{_attribute}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """One sweep.
+
+    Args:
+        job: whose settings are turned, by the name that run folders carry.
+        preset: where they start.
+        space: which settings, by dotted key.
+        metrics: what is measured, by the names of the job's metrics; of several, their mean.
+        direction: which way is better.
+        fidelity: the setting that says how large a trial is, such as targets or dialogues.
+        budget: its value in a whole trial.
+        workers: the setting that says how many Ray actors a trial has; empty for a job that has none.
+    """
+
+    job: str
+    preset: str
+    space: Space
+    metrics: tuple[str, ...]
+    direction: Literal["max", "min"]
+    fidelity: str
+    budget: int
+    workers: str = "workers"
+
+    def load(self) -> Job:
+        """Imports the job."""
+        return find(self.job).load()
+
+    def base(self, settings: str, num_workers: int, gpus_per_worker: float = 0.0) -> Any:
+        """What every trial has in common.
+
+        Args:
+            settings: KEY=VALUE words laid over the preset.
+            num_workers: Ray actors of a trial.
+            gpus_per_worker: GPUs of each; a job whose actors take none does not know the setting.
+
+        Raises:
+            ConfigError: a setting or a key of the space is not there (with the nearest name) or not allowed, or turned and
+                set at once.
+        """
+        where = f"sweep of {self.job}"
+        assigned = shlex.split(settings)
+        fixed = {setting.partition("=")[0] for setting in assigned}
+        if taken := sorted(fixed & {*self.space, self.fidelity, self.workers, "seed"}):
+            fix = "leave it out; --budget, --trial-workers and --seed say the others"
+            raise ConfigError(
+                "a setting that the sweep itself decides cannot be set", where=where, got=", ".join(taken), fix=fix
+            )
+        if num_workers and not self.workers:
+            raise ConfigError("a trial of this job has no workers", where=where, got=num_workers, fix="--trial-workers 0")
+        job = self.load()
+        config = assign(job.presets[self.preset](), assigned)
+        check_space(config, self.space, where)
+        actors: dict[str, float] = {self.workers: num_workers} if self.workers else {}
+        if gpus_per_worker:
+            actors["gpus_per_worker"] = gpus_per_worker
+        return with_values(config, {self.fidelity: self.budget, **actors}, where)
+
+
+def find_plan(name: str) -> Plan:
+    """The plan of that name.
+
+    Raises:
+        ConfigError: there is none (with the nearest name), or its preset is none of the job's.
+    """
+    plan = sweeps.get(name)
+    if not isinstance(plan, Plan):
+        raise ConfigError("a sweep is told by a tune.plan.Plan", where=name, got=type(plan).__name__)
+    presets = plan.load().presets
+    if plan.preset not in presets:
+        what = f"no preset of {plan.job} is called {plan.preset!r}{nearest(plan.preset, presets)}"
+        raise ConfigError(what, where=name, fix=f"presets: {', '.join(presets)}")
+    return plan

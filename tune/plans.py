@@ -1,0 +1,108 @@
+"""The sweeps that come with Parley: the knobs of every attack, and of the trainings against them.
+
+Bounds lie an order of magnitude around what the papers or our presets use. Torch-free and Ray-free.
+"""
+
+from __future__ import annotations
+
+from tune.plan import Plan
+from tune.space import Choice, Integer, Real
+
+GIBBS_ENUM = Plan(
+    job="search",
+    preset="quick",
+    space={
+        "search.candidates": Integer(10, 400, log=True),
+        "search.restarts": Integer(1, 10),
+        "search.max_sweeps": Integer(2, 50, log=True),
+        "objective.lm_weight": Real(0.1, 10.0, log=True),
+        # What is wanted changes what the search goes for; what is measured stays the same type.
+        "hit": Choice(("o-sample-min-k1", "o-sample-min-k2", "o-sample-min-k3")),
+    },
+    metrics=("hit_rate.o-sample-min-k1",),
+    direction="max",
+    fidelity="num_targets",
+    budget=90,
+)
+RL_ATTACK = Plan(
+    job="train-adversary",
+    preset="cheng2019",
+    space={
+        "reinforce.learning_rate": Real(3e-5, 3e-3, log=True),
+        "reinforce.gamma": Real(0.8, 1.0),
+        "reinforce.kl_weight": Real(0.01, 2.0, log=True),
+        "reinforce.supervised_weight": Real(0.05, 2.0, log=True),
+    },
+    metrics=("training_advantage",),
+    direction="max",
+    fidelity="reinforce.dialogues",
+    budget=64_000,
+    workers="env_runners",
+)
+MIN_MAX = Plan(
+    job="minmax",
+    preset="cheng2019",
+    space={
+        "attack.learning_rate": Real(3e-5, 3e-3, log=True),
+        "defence.learning_rate": Real(3e-5, 3e-3, log=True),
+        "defence.gamma": Real(0.8, 1.0),
+        "defence.kl_weight": Real(0.01, 2.0, log=True),
+        "defence.dialogues": Integer(3_200, 51_200, log=True),
+    },
+    metrics=("exploitability",),
+    direction="min",
+    fidelity="rounds",
+    budget=9,
+)
+WHITE_BOX = Plan(
+    job="attack-reactive",
+    preset="cheng2019",
+    space={
+        "search.kappa": Real(0.0, 5.0),
+        "search.max_replacements": Integer(1, 6),
+        "search.proposals": Choice(("pad-scan", "exhaustive", "gradient", "random")),
+    },
+    metrics=("forced_advantage",),
+    direction="max",
+    fidelity="dialogues",
+    budget=900,
+)
+PERTURBATION = Plan(
+    job="evaluate-robustness",
+    preset="quick",
+    space={
+        "perturb.paraphrase_rate": Real(0.1, 1.0),
+        "perturb.grammar_rate": Real(0.1, 1.0),
+        "perturb.swap_every": Integer(2, 12),
+    },
+    metrics=("change_rate.base.data-paraphrase", "change_rate.base.grammar-errors", "change_rate.base.random-swap"),
+    direction="max",
+    fidelity="limit",
+    budget=900,
+)
+ADVERSARIAL_TRAINING = Plan(
+    job="train-adversarial",
+    preset="niu2018",
+    space={
+        "alpha": Real(0.1, 10.0, log=True),
+        "margin": Real(0.01, 1.0, log=True),
+        "fit.learning_rate": Real(2e-5, 2e-3, log=True),
+    },
+    metrics=("test_nll",),
+    direction="min",
+    fidelity="fit.max_epochs",
+    budget=9,
+    workers="",
+)
+DEMO = Plan(
+    job="selfplay",
+    preset="scripted",
+    space={
+        "adversary": Choice(("scripted", "scripted-tough")),
+        "max_turns": Integer(4, 20),
+    },
+    metrics=("advantage",),
+    direction="max",
+    fidelity="dialogues",
+    budget=180,
+)

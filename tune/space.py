@@ -1,0 +1,131 @@
+"""Typed search spaces: which settings of a job a sweep turns, and how far.
+
+A space is a mapping from dotted keys of the job's configuration to what may stand there. It is checked against the
+configuration before anything starts, so that a key that is not there, or a bound that is not allowed, costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from envs.core.config import from_dict, to_dict
+from envs.core.errors import ConfigError
+
+ConfigT = TypeVar("ConfigT")
+Value = str | int | float | bool
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of some values, in no order."""
+
+    values: tuple[Value, ...]
+
+    @property
+    def corners(self) -> tuple[Value, ...]:
+        """Values that must be allowed for all others to be."""
+        return self.values
+
+    def domain(self) -> Any:
+        """The same for Ray Tune."""
+        from ray import tune as ray_tune
+
+        return ray_tune.choice(list(self.values))
+
+
+@dataclass(frozen=True)
+class Integer:
+    """A whole number from `low` to `high`, both included; `log` draws its magnitude evenly."""
+
+    low: int
+    high: int
+    log: bool = False
+
+    @property
+    def corners(self) -> tuple[Value, ...]:
+        """Values that must be allowed for all others to be."""
+        return (self.low, self.high)
+
+    def domain(self) -> Any:
+        """The same for Ray Tune, whose upper ends are excluded."""
+        from ray import tune as ray_tune
+
+        return (ray_tune.lograndint if self.log else ray_tune.randint)(self.low, self.high + 1)
+
+
+@dataclass(frozen=True)
+class Real:
+    """A number from `low` to `high`; `log` draws its magnitude evenly."""
+
+    low: float
+    high: float
+    log: bool = False
+
+    @property
+    def corners(self) -> tuple[Value, ...]:
+        """Values that must be allowed for all others to be."""
+        return (self.low, self.high)
+
+    def domain(self) -> Any:
+        """The same for Ray Tune."""
+        from ray import tune as ray_tune
+
+        return (ray_tune.loguniform if self.log else ray_tune.uniform)(self.low, self.high)
+
+
+Domain = Choice | Integer | Real
+Space = Mapping[str, Domain]
+"""What may stand under each dotted key."""
+
+
+def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values by dotted key as sections within sections, as a YAML file has them."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        *sections, last = key.split(".")
+        place = found
+        for section in sections:
+            place = place.setdefault(section, {})
+        place[last] = value
+    return found
+
+
+def with_values(config: ConfigT, values: Mapping[str, Any], where: str) -> ConfigT:
+    """The configuration with other values under some dotted keys.
+
+    Args:
+        config: a configuration.
+        values: what shall stand under each key.
+        where: who asks, for messages.
+
+    Raises:
+        ConfigError: no such key (with the nearest name), or a value that is not allowed.
+    """
+    document = to_dict(config)
+    for key, value in values.items():
+        *sections, last = key.split(".")
+        place = document
+        for section in sections:
+            place = place.setdefault(section, {})
+            if not isinstance(place, dict):
+                raise ConfigError(f"{section!r} of {key!r} is a setting and not a section", where=where)
+        place[last] = value
+    return from_dict(type(config), document, where)
+
+
+def check_space(config: Any, space: Space, where: str) -> None:
+    """Finds out whether every setting of a space is there and may take its values.
+
+    Args:
+        config: what the sweep turns settings of.
+        space: which ones.
+        where: who asks, for messages.
+
+    Raises:
+        ConfigError: no such key (with the nearest name), or a corner of the space that is not allowed.
+    """
+    for key, domain in space.items():
+        for corner in domain.corners:
+            with_values(config, {key: corner}, where)
