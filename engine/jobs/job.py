@@ -13,12 +13,13 @@ from typing import Any, Protocol
 
 from engine.metrics.attack_table import TextTable
 from engine.metrics.statistics import Estimate, Metric
+from engine.store.layout import CONFIG, SUMMARY
+from engine.store.mirror import refresh
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK
 from envs.core.config import difference, to_dict
 from envs.core.errors import RunError
-
-CONFIG, SUMMARY = "config.json", "summary.json"
+from envs.storage.places import named
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,9 @@ class Job:
 
         Raises:
             RunError: what is there cannot be read as a run.
+            StorageError: the URI that the folder is the copy of cannot be read.
         """
+        refresh(path)
         if not all((path / name).exists() for name in (CONFIG, SUMMARY, *self.files)):
             return None
         run = RunFolder.load(path)
@@ -138,7 +141,7 @@ class Job:
             return None
         if num_done != self.num_rows(config):
             return None
-        watcher.say(f"{path} is finished: nothing is left to do")
+        watcher.say(f"{named(path)} is finished: nothing is left to do")
         return self.result(config, path)
 
     def _checked(self, config: Mapping[str, Any]) -> dict[str, Any]:

@@ -47,11 +47,16 @@ class RunLock:
             os.close(self._descriptor)
             raise RunError("the run folder cannot be locked", where=path.parent, got=error.strerror) from error
         os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+        os.pwrite(self._descriptor, f"{process_name()}\n".encode(), 0)
 
     def release(self) -> None:
         """Lets the next writer in; the lock must be held."""
         os.close(self._descriptor)
+
+
+def process_name() -> str:
+    """What this process is called in locks, such as "process 7 on node-3"."""
+    return f"process {os.getpid()} on {socket.gethostname()}"
 
 
 def holder_of(path: Path) -> str | None:

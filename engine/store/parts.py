@@ -18,6 +18,8 @@ import pyarrow.parquet as pq
 
 from engine.store.documents import write_whole
 from engine.store.schemas import OK
+from envs.storage.files import put
+from envs.storage.places import join_uri
 
 CORRUPT = ".corrupt"
 """The ending of a damaged part that was moved aside."""
@@ -103,10 +105,28 @@ def write_part(path: Path, table: pa.Table) -> None:
     Raises:
         OSError: the disk is full or the folder cannot be written; nothing is left behind.
     """
-    # Encoded in memory, because Python's own file errors say which kind they are and Arrow's do not.
+    write_whole(path, _encoded(table))
+
+
+def put_part(rows: str, name: str, table: pa.Table) -> None:
+    """Puts a part among the rows of a run at a URI; the same bytes as `write_part` writes.
+
+    Args:
+        rows: URI of the folder of the run's parts.
+        name: of the shard.
+        table: its rows.
+
+    Raises:
+        StorageError: it cannot be written; what was there before stays.
+    """
+    put(join_uri(rows, f"{_PREFIX}{name}{_ENDING}"), _encoded(table))
+
+
+def _encoded(table: pa.Table) -> bytes:
+    # In memory, because Python's own file errors say which kind they are and Arrow's do not.
     buffer = io.BytesIO()
     pq.write_table(table, buffer, compression="zstd", write_page_checksum=True)
-    write_whole(path, buffer.getvalue())
+    return buffer.getvalue()
 
 
 def read_part(path: Path) -> pa.Table | None:

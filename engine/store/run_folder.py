@@ -8,13 +8,13 @@
     lock               held by the process that writes
 
 `RunFolder.open` starts a run or goes on with it: a part counts when it reads back whole and every item in it worked.
-Shards with a damaged part or a failed item are done again, whole. `RunFolder.load` looks at a run and changes nothing.
+Shards with a damaged part or a failed item are done again, whole. `RunFolder.load` looks at a run and changes nothing. Where
+the folder is the local copy of a URI, the run is at that URI (`mirror.py`).
 """
 
 from __future__ import annotations
 
 import errno
-import json
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,24 +28,32 @@ from engine.metrics.statistics import Estimate
 from engine.store.documents import ASIDE, plain, write_document
 from engine.store.environment import describe_environment
 from engine.store.event_log import append_event, end_last_line, read_events
+from engine.store.head import OTHER_NAME, make_head, read_head, read_json, refuse_strangers, require_same
+from engine.store.layout import CONFIG, ENVIRONMENT, EVENTS, ROWS, SUMMARY
+from engine.store.lease import holder_of_lease
 from engine.store.lock import RunLock, holder_of
-from engine.store.parts import CORRUPT, Outcomes, Part, count_part, list_parts, part_path, read_part, to_table, write_part
+from engine.store.mirror import Mirror, refresh_rows
+from engine.store.parts import (
+    CORRUPT,
+    Outcomes,
+    Part,
+    count_part,
+    list_parts,
+    part_path,
+    put_part,
+    read_part,
+    to_table,
+    write_part,
+)
 from engine.store.schemas import DIALOGUES
-from envs.core.config import difference, fingerprint, to_dict
-from envs.core.errors import RunError
+from envs.core.config import fingerprint, to_dict
+from envs.core.errors import ParleyError, RunError
+from envs.storage import files
+from envs.storage.copies import LOCK, publish
+from envs.storage.places import join_uri, named, uri_of
 
 logger = logging.getLogger(__name__)
 
-FORMAT = "parley run 1"
-_CONFIG, _ENVIRONMENT, _EVENTS, _SUMMARY, _ROWS, _LOCK = (
-    "config.json",
-    "environment.json",
-    "events.jsonl",
-    "summary.json",
-    "rows",
-    "lock",
-)
-_OTHER_NAME = "give this run another name"
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -59,9 +67,18 @@ class RunFolder:
         schema: the columns of its rows.
     """
 
-    def __init__(self, path: Path, job: str, config: Mapping[str, Any], schema: pa.Schema, lock: RunLock | None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        job: str,
+        config: Mapping[str, Any],
+        schema: pa.Schema,
+        lock: RunLock | None = None,
+        mirror: Mirror | None = None,
+    ) -> None:
         self.path, self.job, self.config, self.schema = path, job, config, schema
-        self._lock = lock
+        self._uri = uri_of(path)
+        self._lock, self._mirror = lock, mirror
         self._parts: dict[str, Part] = {}
 
     @classmethod
@@ -71,7 +88,7 @@ class RunFolder:
         """Starts a run in an absent or empty folder, or goes on with the run that is there.
 
         Args:
-            path: the folder; parents are made.
+            path: the folder; parents are made. A local copy of a URI is made the same as that first.
             config: the resolved configuration, a dataclass.
             job: the name that `parley resume` finds the job by.
             schema: the columns of the rows, those of `schemas.BASE` among them.
@@ -81,23 +98,30 @@ class RunFolder:
         Raises:
             RunError: the folder holds something else, or a run of another job, configuration or schema; another process
                 writes it; or the disk refuses.
+            StorageError: the URI that the folder is the copy of cannot be read or written.
         """
+        uri = uri_of(path)
         if path.exists() and not path.is_dir():
-            raise RunError("a run needs a folder and this is a file", where=path, fix=_OTHER_NAME)
-        if not (path / _CONFIG).is_file():
-            _refuse_strangers(path)
+            raise RunError("a run needs a folder and this is a file", where=path, fix=OTHER_NAME)
+        found = [entry.name for entry in path.glob("*")] if uri is None else files.names(uri)
+        if CONFIG not in found:
+            refuse_strangers(path, found)
         try:
-            (path / _ROWS).mkdir(parents=True, exist_ok=True)
+            (path / ROWS).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise RunError("the run folder cannot be made", where=path, got=error.strerror) from error
-        lock = RunLock(path / _LOCK)
+        lock = RunLock(path / LOCK)
+        mirror = None
         try:
-            run = cls(path, job, to_dict(config), schema, lock)
-            if (path / _CONFIG).is_file():
+            mirror = Mirror(path, uri) if uri is not None else None
+            run = cls(path, job, to_dict(config), schema, lock, mirror)
+            if (path / CONFIG).is_file():
                 run._go_on(unchecked)
             else:
                 run._start(fingerprint(config))
         except BaseException:
+            if mirror is not None:
+                mirror.abandon()
             lock.release()
             raise
         return run
@@ -113,20 +137,36 @@ class RunFolder:
         Raises:
             RunError: there is no run.
         """
-        head = _read_config(path)
-        return cls(path, head["job"], head["config"], schema, None)
+        head = read_head(path)
+        return cls(path, head["job"], head["config"], schema)
 
     def close(self) -> None:
-        """Lets the next writer in; a run that was loaded holds nothing."""
-        if self._lock is not None:
-            self._lock.release()
-            self._lock = None
+        """Lets the next writer in; a run that was loaded holds nothing.
+
+        Raises:
+            RunError: another process has taken over the URI that the run is at.
+            StorageError: what is left cannot be put there.
+        """
+        lock, self._lock = self._lock, None
+        mirror, self._mirror = self._mirror, None
+        try:
+            if mirror is not None:
+                mirror.close()
+        finally:
+            if lock is not None:
+                lock.release()
 
     def __enter__(self) -> RunFolder:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
+        try:
+            self.close()
+        except ParleyError as further:
+            if error is None:
+                raise
+            # The first error is the one to mend.
+            logger.warning("%s: %s", self.path, further)
 
     def done_keys(self) -> frozenset[str]:
         """Keys of the items that worked and are saved; of a run opened for writing."""
@@ -150,9 +190,9 @@ class RunFolder:
         if part.keys != frozenset(keys):
             raise RunError(
                 "a part of the run holds other items than the shard of its name",
-                where=part_path(self.path / _ROWS, name),
+                where=part_path(self.path / ROWS, name),
                 got=f"{len(part.keys)} items, {len(part.keys - frozenset(keys))} of them not in the shard of {len(keys)}",
-                fix=f"the run was made by another version of this job; {_OTHER_NAME}",
+                fix=f"the run was made by another version of this job; {OTHER_NAME}",
             )
         return not part.failed
 
@@ -168,10 +208,33 @@ class RunFolder:
         """
         self._assert_writable()
         table = to_table(rows, self.schema)
-        with self._saving(f"the rows of shard {name}"):
-            write_part(part_path(self.path / _ROWS, name), table)
-        part = self._parts[name] = Part.of(table)
-        self.event("shard", name=name, done=len(part.done), failed=len(part.failed))
+        if self._mirror is not None:
+            self._mirror.check()
+            put_part(self.rows_uri, name, table)
+        else:
+            with self._saving(f"the rows of shard {name}"):
+                write_part(part_path(self.path / ROWS, name), table)
+        self.note_part(name, Part.of(table))
+
+    @property
+    def rows_uri(self) -> str:
+        """URI of the folder that parts are put into; empty for a run that is at none, whose parts this process writes."""
+        return join_uri(self._uri, ROWS) if self._uri else ""
+
+    def note_part(self, name: str, part: Part) -> None:
+        """Takes note of a part that a worker has put among the rows.
+
+        Args:
+            name: the shard's name.
+            part: what it holds.
+
+        Raises:
+            RunError: the disk is full or cannot be written, or another process has taken the run over.
+            StorageError: the event cannot be put.
+        """
+        self._assert_writable()
+        self._parts[name] = part
+        self._append("shard", {"name": name, "done": len(part.done), "failed": len(part.failed)}, at_once=False)
 
     def read_rows(self) -> pa.Table:
         """All saved rows in the order of the parts' names, then of the rows in them.
@@ -179,35 +242,46 @@ class RunFolder:
         Raises:
             RunError: a part is damaged.
         """
-        tables = [self._read(part) for part in list_parts(self.path / _ROWS).values()]
+        refresh_rows(self.path)
+        tables = [self._read(part) for part in list_parts(self.path / ROWS).values()]
         return pa.concat_tables(tables) if tables else self.schema.empty_table()
 
     def writer(self) -> str | None:
         """The process that writes the run now, such as "process 7 on node-3"; None when none does."""
-        return holder_of(self.path / _LOCK)
+        here = holder_of(self.path / LOCK)
+        return holder_of_lease(self._uri) if here is None and self._uri else here
 
     def outcomes(self) -> Outcomes:
         """How the saved items came out, counted without their rows; also while another process writes."""
+        refresh_rows(self.path)
         with self._saving("the rows", verb="read"):
-            return sum(map(count_part, list_parts(self.path / _ROWS).values()), Outcomes())
+            return sum(map(count_part, list_parts(self.path / ROWS).values()), Outcomes())
 
     def event(self, kind: str, **fields: Any) -> None:
-        """Appends one line to the event log and waits until it is on the disk.
+        """Appends one line to the event log and waits until it is on the disk, or at the run's URI after what it tells of.
 
         Args:
             kind: what happened, such as "shard" or "epoch".
             fields: JSON types, numpy scalars or paths, under names other than "time" and "kind".
 
         Raises:
-            RunError: the disk is full or cannot be written.
+            RunError: the disk is full or cannot be written, or another process has taken the run over.
+            StorageError: the URI cannot be written.
         """
         self._assert_writable()
+        if self._mirror is not None:
+            self._mirror.put_changes()
+        self._append(kind, fields)
+
+    def _append(self, kind: str, fields: dict[str, Any], at_once: bool = True) -> None:
         with self._saving("the event log"):
-            append_event(self.path / _EVENTS, kind, fields)
+            append_event(self.path / EVENTS, kind, fields)
+        if self._mirror is not None:
+            self._mirror.put_log(at_once)
 
     def events(self) -> list[dict[str, Any]]:
         """The event log, oldest first; lines that a crash cut short are left out with a warning."""
-        return read_events(self.path / _EVENTS)
+        return read_events(self.path / EVENTS)
 
     def write_summary(self, metrics: Mapping[str, Estimate], extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Writes `summary.json`, whole, and returns what it holds.
@@ -220,11 +294,11 @@ class RunFolder:
             RunError: the disk is full or cannot be written.
         """
         self._assert_writable()
-        document = {"metrics": {name: estimate.to_json() for name, estimate in metrics.items()}, "run": str(self.path)}
+        document = {"metrics": {name: estimate.to_json() for name, estimate in metrics.items()}, "run": named(self.path)}
         more = plain(extra or {})
         assert not set(document) & set(more), f"names that are taken: {set(document) & set(more)}"
         with self._saving("the summary"):
-            write_document(self.path / _SUMMARY, document | more)
+            write_document(self.path / SUMMARY, document | more)
         self.event("summary")
         return document | more
 
@@ -234,45 +308,24 @@ class RunFolder:
         Raises:
             RunError: the file is damaged.
         """
-        return _read_json(self.path / _SUMMARY) if (self.path / _SUMMARY).is_file() else None
+        return read_json(self.path / SUMMARY) if (self.path / SUMMARY).is_file() else None
 
     def _start(self, config_fingerprint: str) -> None:
-        head = {"format": FORMAT, "job": self.job, "fingerprint": config_fingerprint, "config": self.config}
-        head["columns"] = _columns(self.schema)
+        head = make_head(self.job, self.config, config_fingerprint, self.schema)
         with self._saving("the run folder"):
-            write_document(self.path / _ENVIRONMENT, describe_environment())
+            write_document(self.path / ENVIRONMENT, describe_environment())
             # Last, because its presence is what makes the folder a run.
-            write_document(self.path / _CONFIG, head)
+            write_document(self.path / CONFIG, head)
         self.event("started")
 
     def _go_on(self, unchecked: Collection[str]) -> None:
-        head = _read_config(self.path)
-        if head["job"] != self.job:
-            raise RunError(
-                "the folder holds a run of another job", where=self.path, got=f"{head['job']}, not {self.job}", fix=_OTHER_NAME
-            )
-        other_columns = difference(head["columns"], _columns(self.schema))
-        if other_columns:
-            raise RunError(
-                "the rows of this run have other columns than this version writes",
-                where=self.path / _CONFIG,
-                got="; ".join(other_columns),
-                fix=_OTHER_NAME,
-            )
-        before, now = ({k: v for k, v in each.items() if k not in unchecked} for each in (head["config"], self.config))
-        changes = difference(before, now)
-        if changes:
-            raise RunError(
-                "the configuration differs from the one this run was started with",
-                where=self.path / _CONFIG,
-                got="; ".join(changes),
-                fix=f"undo the change to go on with the run; {_OTHER_NAME}",
-            )
+        require_same(self.path, self.job, self.config, self.schema, unchecked)
         with self._saving("the run folder"):
-            for leftover in [*self.path.glob(f"*{ASIDE}"), *(self.path / _ROWS).glob(f"*{ASIDE}")]:
+            for leftover in [*self.path.glob(f"*{ASIDE}"), *(self.path / ROWS).glob(f"*{ASIDE}")]:
                 leftover.unlink()
-            end_last_line(self.path / _EVENTS)
-        damaged = [name for name, path in list_parts(self.path / _ROWS).items() if not self._take_in(name, path)]
+            end_last_line(self.path / EVENTS)
+        refresh_rows(self.path)
+        damaged = [name for name, path in list_parts(self.path / ROWS).items() if not self._take_in(name, path)]
         self.event("resumed", done=len(self.done_keys()), damaged=damaged, environment=describe_environment())
 
     def _take_in(self, name: str, path: Path) -> bool:
@@ -283,6 +336,9 @@ class RunFolder:
             aside = path.with_name(path.name + CORRUPT)
             with self._saving(f"the rows of shard {name}"):
                 path.replace(aside)
+            if self._uri:
+                publish(aside, join_uri(self.rows_uri, aside.name))
+                files.delete(join_uri(self.rows_uri, path.name))
             logger.warning("%s is damaged: moved to %s, its items are done again", path, aside.name)
             return False
         self._parts[name] = Part.of(table)
@@ -292,7 +348,9 @@ class RunFolder:
         with self._saving("the rows", verb="read"):
             table = read_part(path)
         if table is None:
-            raise RunError("a part of the run is damaged", where=path, fix=f"parley resume {self.path} does its items again")
+            raise RunError(
+                "a part of the run is damaged", where=path, fix=f"parley resume {named(self.path)} does its items again"
+            )
         return table
 
     @contextmanager
@@ -306,44 +364,8 @@ class RunFolder:
                 "the disk is full" if error.errno in _NO_ROOM else f"{what} cannot be {verb}",
                 where=self.path,
                 got=f"{error.strerror or error}, with {num_saved} items in {len(self._parts)} parts saved",
-                fix=f"make room or mend the disk, then parley resume {self.path} goes on from there",
+                fix=f"make room or mend the disk, then parley resume {named(self.path)} goes on from there",
             ) from error
 
     def _assert_writable(self) -> None:
         assert self._lock is not None, "the run was loaded, or closed; RunFolder.open makes one that can be written"
-
-
-def _columns(schema: pa.Schema) -> dict[str, str]:
-    """The types of the columns by name, as text that tells two schemas apart."""
-    return {field.name: f"{field.type}{'' if field.nullable else ' not null'}" for field in schema}
-
-
-def _refuse_strangers(path: Path) -> None:
-    """Only an absent folder, an empty one, or one whose run was killed at its birth may become a run."""
-    own = {_ENVIRONMENT, _EVENTS, _ROWS, _LOCK}
-    strangers = sorted(entry.name for entry in path.glob("*") if entry.name not in own and not entry.name.endswith(ASIDE))
-    if strangers:
-        raise RunError(
-            "the folder is not a run and not empty",
-            where=path,
-            got=", ".join(strangers[:5]) + (", ..." if len(strangers) > 5 else ""),
-            fix=_OTHER_NAME,
-        )
-
-
-def _read_config(path: Path) -> dict[str, Any]:
-    """The content of a run's `config.json`."""
-    if not (path / _CONFIG).is_file():
-        raise RunError("there is no run here", where=path, fix="name the folder that holds the run's config.json")
-    head = _read_json(path / _CONFIG)
-    if head.get("format") != FORMAT or not head.keys() >= {"job", "config", "columns"}:
-        raise RunError("no run that this version can read", where=path / _CONFIG, got=head.get("format"), fix=_OTHER_NAME)
-    return head
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        document = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise RunError("the file cannot be read as JSON", where=path, got=error, fix="restore it from a copy") from error
-    return document if isinstance(document, dict) else {}

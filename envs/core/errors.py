@@ -59,3 +59,7 @@ class RunError(ParleyError):
 
 class ClusterError(ParleyError):
     """Ray cannot be reached, or lacks the resources a job asks for."""
+
+
+class StorageError(ParleyError):
+    """Storage that a URI names cannot be reached, read or written."""
