@@ -22,10 +22,9 @@ from torch import Tensor, nn
 from envs.core.config import from_dict
 from envs.core.errors import CheckpointError, ConfigError
 from envs.data.words import WordList
+from envs.storage.copies import MODEL
 
 FORMAT_VERSION = 1
-INSIDE_A_RUN = "checkpoint"
-"""Folder of a run in which its model lies."""
 WordsT = TypeVar("WordsT", bound=WordList)
 SizesT = TypeVar("SizesT")
 ModelT = TypeVar("ModelT", bound=nn.Module)
@@ -129,7 +128,7 @@ class Checkpoint(Generic[WordsT]):
 
 def load_inside(folder: Path, kind: str, words: type[WordsT]) -> Checkpoint[WordsT]:
     """The checkpoint that a folder is, or that the run in it holds; errors as those of `Checkpoint.load`."""
-    inside = folder / INSIDE_A_RUN
+    inside = folder / MODEL
     return Checkpoint.load(inside if inside.is_dir() else folder, kind, words)
 
 

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from envs.core.errors import CheckpointError, ConfigError
 from envs.core.registry import Registry
+from envs.storage.copies import MODEL, fetched_model
 from policies.responder import Responder
 
 kinds = Registry("kind of response model", "parley.responders")
@@ -15,14 +16,13 @@ kinds = Registry("kind of response model", "parley.responders")
 kinds.register("seq2seq", "parley train seq2seq", "policies.seq2seq.responder:load_responder")
 kinds.register("vhred", "parley train vhred", "policies.vhred.responder:load_vhred")
 
-_INSIDE_A_RUN = "checkpoint"
-
 
 def load_responder(name: str | Path) -> Responder:
     """Finds a response model.
 
     Args:
-        name: a run or checkpoint folder, or `path/file.py:Name` of a class or function that is called without arguments.
+        name: a run or checkpoint, by folder or URI, or `path/file.py:Name` of a class or function that is called without
+            arguments.
 
     Returns:
         The model, on the CPU; one of Parley's own is a `TrainableResponder` in evaluation mode.
@@ -33,8 +33,8 @@ def load_responder(name: str | Path) -> Responder:
     """
     if ".py:" in str(name):
         return _own(str(name))
-    folder = Path(name)
-    kind = _kind(folder / _INSIDE_A_RUN if (folder / _INSIDE_A_RUN).is_dir() else folder)
+    folder = fetched_model(name)
+    kind = _kind(folder / MODEL if (folder / MODEL).is_dir() else folder)
     if kind not in kinds:
         raise CheckpointError(
             "models of this kind do not answer",

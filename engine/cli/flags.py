@@ -27,6 +27,7 @@ from engine.jobs.job import Job
 from envs.core.config import from_dict, overlay, to_dict
 from envs.core.errors import ConfigError
 from envs.core.registry import nearest
+from envs.storage.places import local_copy
 
 ArgumentsT = TypeVar("ArgumentsT")
 
@@ -38,8 +39,8 @@ _EXPONENT = re.compile(r"[+-]?\d+e[+-]?\d+", re.IGNORECASE)
 class RunFlags:
     """Where the run goes and how it is set; a preset, then the YAML file, then single settings and flags."""
 
-    run: Annotated[Path, conf.arg(metavar="DIR")]
-    """Folder of the run; the same command again goes on with what is there."""
+    run: Annotated[str, conf.arg(metavar="DIR")]
+    """Folder or URI of the run; the same command again goes on with what is there."""
     config: Annotated[Path | None, conf.arg(metavar="FILE.yaml", help_behavior_hint="")] = None
     """Settings laid over the preset."""
     set: Annotated[conf.UseAppendAction[tuple[str, ...]], conf.arg(metavar="KEY=VALUE", help_behavior_hint="(repeatable)")] = ()
@@ -54,7 +55,7 @@ class JobCommand:
 
     Args:
         config: the job's configuration, complete.
-        run: the run's folder.
+        run: the run's folder; of a URI its local copy.
         json: whether the metrics are wanted as JSON.
     """
 
@@ -85,13 +86,13 @@ def parse_job(verb: Verb, job: Job, run_name: str, arguments: Sequence[str]) -> 
 
     def read(base: Any) -> Any:
         shown = {field.name: getattr(base, field.name) for field in dataclasses.fields(settings_type)}
-        line = line_type(settings_type(**shown), RunFlags(run=Path("runs", run_name)))
+        line = line_type(settings_type(**shown), RunFlags(run=f"runs/{run_name}"))
         return _parse(line_type, verb, rest, _about(verb, job), _sections_help(job.config), line, job.config)
 
     # Read twice: the first time for the settings that flags are laid over.
     run: RunFlags = read(config).run
     base = assign(config if run.config is None else overlay(config, run.config), run.set)
-    return JobCommand(dataclasses.replace(base, **vars(getattr(read(base), title))), run.run, run.json)
+    return JobCommand(dataclasses.replace(base, **vars(getattr(read(base), title))), local_copy(run.run), run.json)
 
 
 def parse(kind: type[ArgumentsT], verb: Verb, arguments: Sequence[str]) -> ArgumentsT:

@@ -16,6 +16,7 @@ from engine.jobs.catalogue import Entry, find
 from engine.jobs.command import flat
 from engine.jobs.job import Job
 from envs.core.config import to_dict
+from envs.storage.places import named
 
 
 def run_job(verb: Verb, arguments: Sequence[str]) -> int:
@@ -46,5 +47,5 @@ def carry_out(entry: Entry, job: Job, command: JobCommand) -> int:
     show_result(result)
     if command.json:
         metrics = {name: estimate.to_json() for name, estimate in result.metrics.items()}
-        sys.stdout.write(f"{json.dumps({'metrics': metrics, 'run': str(result.run)})}\n")
+        sys.stdout.write(f"{json.dumps({'metrics': metrics, 'run': named(result.run)})}\n")
     return int(bool(result.failure))

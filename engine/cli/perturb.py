@@ -61,7 +61,7 @@ class PerturbArguments:
     """Lines of text, <eou> between utterances and <eot> between turns; standard input when not given."""
     seed: int = 1
     """Decides every random draw; a line's own words decide with it, not its place."""
-    model: Annotated[Path | None, conf.arg(metavar="RUN", help_behavior_hint="")] = None
+    model: Annotated[str, conf.arg(metavar="RUN", help_behavior_hint="")] = ""
     """Run or checkpoint whose words alone may enter; every word may when not given."""
     data_root: Annotated[Path | None, conf.arg(metavar="PATH", help_behavior_hint="")] = None
     """Where corpora lie; PARLEY_DATA or the user cache folder when not given."""
@@ -112,9 +112,9 @@ def run_perturb(verb: Verb, arguments: Sequence[str]) -> int:
 
 
 def _resources(asked: PerturbArguments, settings: PerturbSettings) -> Resources:
-    if asked.model is None:
+    if not asked.model:
         return Resources(settings, data_root=asked.data_root)
-    folder = require_checkpoint(str(asked.model), "--model", "parley train seq2seq")
+    folder = require_checkpoint(asked.model, "--model", "parley train seq2seq")
     try:
         vocabulary = PairVocabulary.load(folder / "vocabulary.json")
     except (OSError, ValueError, TypeError) as error:

@@ -6,7 +6,6 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
 from tyro import conf
@@ -17,17 +16,20 @@ from engine.cli.screen import watching
 from engine.cli.tables import make_console, show_lines
 from engine.cli.verbs import Verb
 from engine.jobs.catalogue import find
+from engine.store.mirror import fetched_run
 from engine.store.run_folder import RunFolder
 from envs.core.config import from_dict
+from envs.storage.copies import replicate
+from envs.storage.places import local_copy, named
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReportArguments:
     """Which run."""
 
-    run: Annotated[conf.Positional[Path], conf.arg(metavar="RUN")]
-    """Folder of a run, or a folder that holds runs."""
-    picture: Annotated[Path | None, conf.arg(metavar="FILE.png")] = None
+    run: Annotated[conf.Positional[str], conf.arg(metavar="RUN")]
+    """Folder or URI of a run, or of a folder that holds runs."""
+    picture: Annotated[str, conf.arg(metavar="FILE.png", help_behavior_hint="")] = ""
     """Also draw outcomes and the newest curve into one PNG, for a slide or a README."""
     json: Annotated[conf.FlagCreatePairsOff[bool], conf.arg(help_behavior_hint="")] = False
     """Print where the page is as one JSON object on standard output."""
@@ -37,8 +39,8 @@ class ReportArguments:
 class ResumeArguments:
     """Which run."""
 
-    run: Annotated[conf.Positional[Path], conf.arg(metavar="RUN")]
-    """Folder of the run."""
+    run: Annotated[conf.Positional[str], conf.arg(metavar="RUN")]
+    """Folder or URI of the run."""
     json: Annotated[conf.FlagCreatePairsOff[bool], conf.arg(help_behavior_hint="")] = False
     """Print the metrics as one JSON object on standard output."""
 
@@ -50,21 +52,27 @@ def run_report(verb: Verb, arguments: Sequence[str]) -> int:
     from engine.report.plots import write_picture
 
     with watching():
-        files = [report_from_run(asked.run)]
-        if asked.picture is not None:
-            asked.picture.parent.mkdir(parents=True, exist_ok=True)
-            files.append(write_picture(collect_run(asked.run), asked.picture))
-    show_lines(make_console(), "files", [str(file) for file in files])
+        run = fetched_run(asked.run)
+        files = [report_from_run(run)]
+        if asked.picture:
+            picture = local_copy(asked.picture)
+            picture.parent.mkdir(parents=True, exist_ok=True)
+            files.append(write_picture(collect_run(run), picture))
+            replicate(picture)
+    # Of a URI the copy too, for the browser.
+    names = [name for file in files for name in dict.fromkeys((named(file), str(file)))]
+    show_lines(make_console(), "files", names)
     if asked.json:
-        sys.stdout.write(f"{json.dumps({'report': str(files[0]), 'run': str(asked.run)})}\n")
+        sys.stdout.write(f"{json.dumps({'report': names[0], 'run': named(run)})}\n")
     return 0
 
 
 def run_resume(verb: Verb, arguments: Sequence[str]) -> int:
     """Goes on with a run as its folder says it was asked for; returns the exit status."""
     asked = parse(ResumeArguments, verb, arguments)
-    folder = RunFolder.load(asked.run)
+    run = fetched_run(asked.run)
+    folder = RunFolder.load(run)
     entry = find(folder.job)
     job = entry.load()
-    config: Any = from_dict(job.config, folder.config, str(asked.run / "config.json"))
-    return carry_out(entry, job, JobCommand(config, asked.run, asked.json))
+    config: Any = from_dict(job.config, folder.config, str(run / "config.json"))
+    return carry_out(entry, job, JobCommand(config, run, asked.json))

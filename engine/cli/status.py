@@ -7,7 +7,6 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 from rich.console import Console
@@ -18,6 +17,8 @@ from engine.cli.screen import watching
 from engine.cli.tables import make_console, show_lines, show_table
 from engine.cli.verbs import Verb
 from engine.jobs.status import FAILED, FINISHED, INTERRUPTED, Pace, RunStatus, statuses
+from engine.store.mirror import fetched_run
+from envs.storage.places import named
 
 _REASONS = 5
 """Reasons of failures that a screen shows; --json has them all."""
@@ -27,8 +28,8 @@ _REASONS = 5
 class StatusArguments:
     """Which run."""
 
-    run: Annotated[conf.Positional[Path], conf.arg(metavar="RUN")] = Path("runs")
-    """Folder of a run, or a folder that holds runs."""
+    run: Annotated[conf.Positional[str], conf.arg(metavar="RUN")] = "runs"
+    """Folder or URI of a run, or of a folder that holds runs."""
     json: Annotated[conf.FlagCreatePairsOff[bool], conf.arg(help_behavior_hint="")] = False
     """Print {"runs": [...]} as one JSON object on standard output."""
 
@@ -37,7 +38,8 @@ def run_status(verb: Verb, arguments: Sequence[str]) -> int:
     """Shows how runs stand; returns the exit status."""
     asked = parse(StatusArguments, verb, arguments)
     with watching():
-        found = statuses(asked.run)
+        run = fetched_run(asked.run)
+        found = statuses(run)
     if asked.json:
         sys.stdout.write(f"{json.dumps({'runs': [status.to_json() for status in found]})}\n")
         return 0
@@ -45,11 +47,11 @@ def run_status(verb: Verb, arguments: Sequence[str]) -> int:
     if len(found) == 1:
         _show_one(console, found[0])
     else:
-        _show_table(console, str(asked.run), found)
+        _show_table(console, named(run), found)
     unfinished = [status for status in found if status.state in (FAILED, INTERRUPTED)]
     # What goes on with a run goes on with the runs below it.
-    goes_on = unfinished[:1] if unfinished and unfinished[0].run == asked.run else unfinished
-    show_lines(console, "next", [shlex.join(["parley", "resume", str(status.run)]) for status in goes_on] or _reports(found))
+    goes_on = unfinished[:1] if unfinished and unfinished[0].run == run else unfinished
+    show_lines(console, "next", [shlex.join(["parley", "resume", named(status.run)]) for status in goes_on] or _reports(found))
     return 0
 
 
@@ -64,7 +66,7 @@ def _show_one(console: Console, status: RunStatus) -> None:
         ("damaged parts", f"{status.damaged:,}" if status.damaged else ""),
         ("last event", _last_event(status)),
     ]
-    show_table(console, f"{status.run}: {status.job}", ("", "now"), [row for row in rows if row[1]])
+    show_table(console, f"{named(status.run)}: {status.job}", ("", "now"), [row for row in rows if row[1]])
     reasons = [f"{count:,} x {reason}" for reason, count in status.errors.items()]
     more = [f"and {len(reasons) - _REASONS:,} more reasons: --json"] if len(reasons) > _REASONS else []
     show_lines(console, "errors", [*reasons[:_REASONS], *more])
@@ -74,7 +76,7 @@ def _show_table(console: Console, title: str, found: Sequence[RunStatus]) -> Non
     columns = ("run", "job", "state", "progress", "rate", "time left", "failed", "last event")
     rows = [
         (
-            str(status.run),
+            named(status.run),
             status.job,
             status.state,
             _progress(status.pace),
@@ -90,7 +92,7 @@ def _show_table(console: Console, title: str, found: Sequence[RunStatus]) -> Non
 
 def _reports(found: Sequence[RunStatus]) -> list[str]:
     """The page of a run that is finished alone; running ones are looked at again."""
-    return [shlex.join(["parley", "report", str(status.run)]) for status in found[:1] if status.state == FINISHED]
+    return [shlex.join(["parley", "report", named(status.run)]) for status in found[:1] if status.state == FINISHED]
 
 
 def _progress(pace: Pace) -> str:

@@ -37,6 +37,7 @@ from envs.pairs.compiled import load_pairs
 from envs.pairs.contexts import examples as read_examples
 from envs.pairs.turns import Example
 from envs.pairs.vocabulary import PairVocabulary
+from envs.storage.places import named
 
 if TYPE_CHECKING:
     from engine.jobs.adversarial_lessons import LessonSplit
@@ -216,7 +217,7 @@ def _objective(epoch: Epoch) -> str:
 
 
 def _next_commands(config: TrainAdversarialConfig, path: Path) -> tuple[str, ...]:
-    command = ["parley", "evaluate", "robustness", "--model", config.model, "--trained", str(path)]
+    command = ["parley", "evaluate", "robustness", "--model", config.model, "--trained", named(path)]
     if config.strategies != RANDOM_SOURCE:
         command += ["--strategies", config.strategies]
     return (shlex.join(command),)

@@ -10,9 +10,8 @@ from envs.core.errors import CheckpointError, ConfigError
 from envs.core.registry import Registry, nearest
 from envs.data.vocabulary import Vocabulary
 from envs.negotiation.game import Agent
-
-CHECKPOINT = "checkpoint"
-"""Name of the checkpoint folder inside a run."""
+from envs.storage.copies import MODEL as CHECKPOINT
+from envs.storage.copies import fetched_model
 
 HUMAN = "human"
 
@@ -24,7 +23,7 @@ agents.register(HUMAN, "you, at the terminal", "engine.jobs.person:Person")
 
 def checkpoint_folder(spec: str) -> Path | None:
     """The checkpoint that a name stands for: a checkpoint folder, or a run that holds one; None for anything else."""
-    path = Path(spec)
+    path = fetched_model(spec)
     for folder in (path, path / CHECKPOINT):
         if (folder / "weights.safetensors").is_file():
             return folder

@@ -14,6 +14,7 @@ from engine.jobs.agents import require_checkpoint
 from engine.jobs.job import Result, Watcher
 from engine.jobs.match import Cast, MatchConfig, match_job, run_match
 from engine.jobs.sharded import ShardedConfig
+from engine.store.mirror import fetched_run
 from engine.store.run_folder import RunFolder
 from envs.core.config import check
 from envs.core.errors import ConfigError
@@ -119,7 +120,7 @@ def transfer_sentences(settings: TransferSettings, watcher: Watcher) -> tuple[st
     if settings.sentence:
         sentences = [settings.sentence]
     else:
-        rows = RunFolder.load(Path(settings.source)).read_rows().to_pylist()
+        rows = RunFolder.load(fetched_run(settings.source)).read_rows().to_pylist()
         sentences = last_sentences(rows, settings.min_advantage, settings.max_sentences)
     watcher.say(f"{len(sentences)} sentences to plug in, such as: {sentences[0] if sentences else '(none)'}")
     if not sentences:

@@ -37,9 +37,11 @@ from engine.metrics.campaign import (
     rounds_table,
 )
 from engine.metrics.statistics import Estimate
+from engine.store.mirror import fetched_run
 from engine.store.run_folder import RunFolder
 from envs.core.config import check
 from envs.core.seeds import derive_seed
+from envs.storage.places import named
 
 ROUND, ROLLED_BACK, STOPPED = "round", "rolled_back", "stopped"
 """Kinds of events: a round is measured, a phase diverged and is done again, the campaign ends before its last round."""
@@ -132,7 +134,7 @@ class Campaign:
 
     def target(self, number: int) -> str:
         """The target after a round."""
-        return self._config.target if number == 0 else str(self._phase(number, "target"))
+        return self._config.target if number == 0 else named(self._phase(number, "target"))
 
     def adversary(self, number: int) -> str:
         """The adversary of a round."""
@@ -140,13 +142,13 @@ class Campaign:
             return self._config.adversary
         if self._config.adversaries == "fresh":
             return self.best_response(number - 1)
-        return str(self._phase(number, "adversary"))
+        return named(self._phase(number, "adversary"))
 
     def best_response(self, number: int) -> str:
         """The fresh adversary that measures the target after a round."""
         if number == 0 and self._config.adversary:
             return self._config.adversary
-        return str(self._phase(number, EXPLOITABILITY) / exploitability.ADVERSARY)
+        return named(self._phase(number, EXPLOITABILITY) / exploitability.ADVERSARY)
 
     def _stage(self, number: int, name: str) -> Path:
         return self._path / f"{number:02d}-{name}"
@@ -157,7 +159,7 @@ class Campaign:
         return self._stage(number, f"{seat}-again-{again}" if again else seat)
 
     def _train(self, number: int) -> None:
-        if self.adversary(number) == str(self._phase(number, "adversary")):
+        if self.adversary(number) == named(self._phase(number, "adversary")):
             self._steadily(number, "adversary", self._config.attack, self._adversary_phase)
         self._steadily(number, "target", self._config.defence, self._target_phase)
 
@@ -178,7 +180,7 @@ class Campaign:
             except DivergenceError as error:
                 if self._times_diverged(seat, (number,)) >= self._config.retries:
                     fix = f"the same command with more --retries goes on at smaller rates; or {error.fix}"
-                    raise DivergenceError(error.what, where=f"{path}, {error.where}", got=error.got, fix=fix) from error
+                    raise DivergenceError(error.what, where=f"{named(path)}, {error.where}", got=error.got, fix=fix) from error
                 self._watcher.say(f"round {number}: {error.what} ({error.got}); back to its start at the rate {rate / 2:g}")
                 name = f"{number:02d}-{seat}"
                 self._folder.event(ROLLED_BACK, phase=name, seat=seat, reason=str(error), learning_rate=rate / 2)
@@ -271,7 +273,7 @@ class Campaign:
 
     def _perplexity(self, number: int, target: str) -> Estimate:
         if number:
-            found = RunFolder.load(Path(target)).summary() or {}
+            found = RunFolder.load(fetched_run(target)).summary() or {}
             return Estimate.from_json(found["metrics"][PERPLEXITY])
         return validation_perplexity(target, self._config.corpus, self._config.data_root)
 

@@ -33,6 +33,7 @@ from engine.metrics.statistics import Estimate, Metric, paired_difference
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK
 from envs.core.config import check
+from envs.storage.places import named
 from policies.negotiator.settings import FitConfig
 from policies.seq2seq import settings
 
@@ -113,7 +114,7 @@ def stages(config: DemoConfig, path: Path) -> dict[str, tuple[Job, Any]]:
         config: how large.
         path: the demonstration's folder, as it was given; the stages name each other's folders below it.
     """
-    target, adversary = str(path / "target"), str(path / "adversary")
+    target, adversary = named(path / "target"), named(path / "adversary")
     fitted = replace(negotiator.demo(), fit=config.fit, seed=config.seed)
     trained = replace(reinforce.demo(), target=target, corpus=fitted.corpus, reinforce=config.reinforce, seed=config.seed)
     hardening = replace(
@@ -130,17 +131,17 @@ def stages(config: DemoConfig, path: Path) -> dict[str, tuple[Job, Any]]:
     )
     model = replace(seq2seq.demo(), fit=config.model, seed=config.seed)
     lm = replace(seq2seq.demo_lm(), fit=config.model, seed=config.seed)
-    searched: dict[str, Any] = {"model": str(path / "model"), "lm": str(path / "lm"), "num_targets": config.triggers}
+    searched: dict[str, Any] = {"model": named(path / "model"), "lm": named(path / "lm"), "num_targets": config.triggers}
     searching = replace(search.demo(), **searched, seed=config.seed, workers=config.workers)
     strategies = f"{_SWAP},{_ANTONYM}"
     against = replace(
-        adversarial.demo(), strategies=strategies, fit=config.hardening, model=str(path / "model"), seed=config.seed
+        adversarial.demo(), strategies=strategies, fit=config.hardening, model=named(path / "model"), seed=config.seed
     )
     asked = replace(
         robustness.demo(),
         strategies=strategies,
-        model=str(path / "model"),
-        trained=str(path / "adversarial"),
+        model=named(path / "model"),
+        trained=named(path / "adversarial"),
         limit=config.contexts,
         workers=config.workers,
         seed=config.seed,
@@ -236,12 +237,12 @@ def _failure(advantage: Estimate) -> str:
 
 def _next_commands(config: DemoConfig, path: Path) -> tuple[str, ...]:
     return (
-        shlex.join(["parley", "play", str(path / "target")]),
-        shlex.join(["parley", "play", str(path / "adversary")]),
-        shlex.join(["parley", "play", str(path / "minmax")]),
-        shlex.join(["parley", "search", "--model", str(path / "model"), "--lm", str(path / "lm")]),
+        shlex.join(["parley", "play", named(path / "target")]),
+        shlex.join(["parley", "play", named(path / "adversary")]),
+        shlex.join(["parley", "play", named(path / "minmax")]),
+        shlex.join(["parley", "search", "--model", named(path / "model"), "--lm", named(path / "lm")]),
         shlex.join(
-            ["parley", "evaluate", "robustness", "demo", "--model", str(path / "model"), "--strategies", "add-negation"]
+            ["parley", "evaluate", "robustness", "demo", "--model", named(path / "model"), "--strategies", "add-negation"]
         ),
         "parley minmax --help",
     )

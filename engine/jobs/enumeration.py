@@ -36,6 +36,8 @@ from envs.core.seeds import derive_seed
 from envs.pairs.characters import LETTERS
 from envs.pairs.compiled import PairCorpus, load_pairs
 from envs.pairs.vocabulary import PairVocabulary
+from envs.storage.copies import fetched_model
+from envs.storage.places import named
 
 BRANCH_LENGTH = 2
 """Letters that all inputs of a branch begin with."""
@@ -92,7 +94,7 @@ class BranchWorker:
         from policies.seq2seq.checkpoints import load_seq2seq
 
         self.seed, self.lists = config.seed, WordLists(lists)
-        self.model = load_seq2seq(Path(config.model)).to("cuda" if config.gpus_per_worker > 0 else "cpu")
+        self.model = load_seq2seq(fetched_model(config.model)).to("cuda" if config.gpus_per_worker > 0 else "cpu")
         words = self.model.vocabulary.encode(config.letters)
         self.space = Space(tuple(words.tolist()), config.max_length, config.branch_length)
         self.spell = Speller(self.model.vocabulary)
@@ -185,7 +187,7 @@ def _prepare(config: EnumerationConfig) -> tuple[dict[str, tuple[str, ...]], dic
 
     if config.gpus_per_worker > 0 and not config.workers:
         require_device("cuda", "--gpus-per-worker")
-    model = load_seq2seq(Path(config.model))
+    model = load_seq2seq(fetched_model(config.model))
     Speller(model.vocabulary)
     if unknown := [letter for letter in config.letters if letter not in model.vocabulary.index]:
         fix = f"choose among {''.join(model.vocabulary.words[len(model.vocabulary.SPECIALS) :])}"
@@ -205,7 +207,7 @@ def _prepare(config: EnumerationConfig) -> tuple[dict[str, tuple[str, ...]], dic
         "title": f"every input of {config.model}",
         "description": f"All {total:,} inputs of 1 to {config.max_length} of {len(config.letters)} letters, decoded greedily.",
         "attention": model.sizes.attention,
-        "test_nll": -threshold(Path(config.model), SEQ2SEQ),
+        "test_nll": -threshold(fetched_model(config.model), SEQ2SEQ),
     }
     return dict(found.lists), about
 
@@ -262,7 +264,8 @@ def _with_table(result: Result) -> Result:
 def _next_commands(config: EnumerationConfig, path: Path) -> tuple[str, ...]:
     other = "runs/characters-last-h"
     train = ("parley", "train", "seq2seq", "characters", "--set", "sizes.attention=none", "--run", other)
-    return shlex.join(train), shlex.join(("parley", "search", "enumerate", "--model", other, "--run", f"{path}-last-h"))
+    again = ("parley", "search", "enumerate", "--model", other, "--run", f"{named(path)}-last-h")
+    return shlex.join(train), shlex.join(again)
 
 
 def he2018() -> EnumerationConfig:

@@ -41,6 +41,7 @@ from envs.data.lines import read_lines
 from envs.data.vocabulary import Vocabulary
 from envs.negotiation.game import NOBODY, Agent, NegotiationGame, Rules, Session, play_sessions
 from envs.negotiation.scenario import ITEM_TOKENS, Scenario, random_scenario, selection_table
+from envs.storage.places import named
 
 if TYPE_CHECKING:
     from policies.negotiator.model import Negotiator
@@ -341,7 +342,7 @@ def match_job(name: str, config: type, presets: Mapping[str, Callable[[], Any]],
 
 def next_commands(config: Any, path: Path) -> tuple[str, ...]:
     """What to type after a match."""
-    return (shlex.join(["parley", "report", str(path)]),)
+    return (shlex.join(["parley", "report", named(path)]),)
 
 
 def scripted() -> MatchConfig:

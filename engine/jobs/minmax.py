@@ -41,6 +41,7 @@ from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK
 from envs.core.seeds import derive_seed
 from envs.data.vocabulary import Vocabulary
+from envs.storage.places import named
 
 FINAL = "final"
 FINAL_STAGES = {
@@ -144,12 +145,12 @@ def _advantages(path: Path) -> dict[str, float]:
 
 
 def _next_commands(config: MinMaxConfig, path: Path) -> tuple[str, ...]:
-    table = ["parley", "attack", "table", "--target", str(path), *corpus_flag(config.corpus)]
+    table = ["parley", "attack", "table", "--target", named(path), *corpus_flag(config.corpus)]
     table += ["--judge", config.judge] if config.judge else []
     table += ["--published", "hardened" if config.corpus == PUBLISHED else "none"]
     return (
-        shlex.join(["parley", "report", str(path)]),
-        shlex.join(["parley", "play", str(path)]),
+        shlex.join(["parley", "report", named(path)]),
+        shlex.join(["parley", "play", named(path)]),
         shlex.join(table),
     )
 

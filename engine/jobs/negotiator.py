@@ -15,6 +15,7 @@ from engine.jobs.supervised import UNCHECKED, SupervisedConfig
 from engine.metrics.statistics import Metric, count
 from engine.store.run_folder import RunFolder
 from envs.data.compiled import load_corpus
+from envs.storage.places import named
 from policies.negotiator.settings import FitConfig, NegotiatorSizes
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ def run(config: TrainNegotiatorConfig, path: Path, watcher: Watcher) -> Result:
 
 
 def _next_commands(config: TrainNegotiatorConfig, path: Path) -> tuple[str, ...]:
-    folder = str(path)
+    folder = named(path)
     corpus = [] if config.corpus == "dealornodeal" else ["--corpus", config.corpus]
     return (
         shlex.join(["parley", "selfplay", "--adversary", folder, "--target", folder]),

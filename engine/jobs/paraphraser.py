@@ -16,6 +16,7 @@ from engine.metrics.statistics import Metric
 from engine.store.run_folder import RunFolder
 from envs.pairs.compiled import load_pairs
 from envs.pairs.vocabulary import PairVocabulary
+from envs.storage.places import named
 
 if TYPE_CHECKING:
     pass
@@ -72,7 +73,8 @@ def run_paraphraser(config: TrainParaphraserConfig, path: Path, watcher: Watcher
 
 
 def _after(config: TrainParaphraserConfig, path: Path) -> tuple[str, ...]:
-    return (shlex.join(["parley", "perturb", "generative-paraphrase", "--set", f"perturb.paraphraser={path}"]) + " < in.txt",)
+    command = ["parley", "perturb", "generative-paraphrase", "--set", f"perturb.paraphraser={named(path)}"]
+    return (f"{shlex.join(command)} < in.txt",)
 
 
 TRAIN_PARAPHRASER = Job(

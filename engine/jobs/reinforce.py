@@ -20,6 +20,7 @@ from engine.jobs.agents import CHECKPOINT, require_checkpoint, shared_vocabulary
 from engine.jobs.job import SUMMARY, Job, Result, Watcher
 from engine.jobs.training import LEGEND, UNCHECKED, TrainingConfig, corpus_flag, train
 from envs.core.errors import ConfigError
+from envs.storage.places import is_uri, named
 
 PARTNER = "partner"
 
@@ -113,18 +114,19 @@ def run_target(config: TrainTargetConfig, path: Path, watcher: Watcher) -> Resul
 
 
 def _folder(spec: str, option: str) -> str:
-    # Workers may have another working directory.
-    return str(require_checkpoint(spec, option).resolve())
+    folder = require_checkpoint(spec, option)
+    # Workers may have another working directory, and another cache.
+    return named(folder) if is_uri(spec) else str(folder.resolve())
 
 
 def _next_commands(role: str, config: TrainReinforceConfig, path: Path) -> tuple[str, ...]:
     if role == "adversary":
-        return (shlex.join(["parley", "attack", "rl", "--target", config.target, "--speaker", str(path)]),)
-    return (shlex.join(["parley", "selfplay", "--adversary", str(path), "--target", config.target]),)
+        return (shlex.join(["parley", "attack", "rl", "--target", config.target, "--speaker", named(path)]),)
+    return (shlex.join(["parley", "selfplay", "--adversary", named(path), "--target", config.target]),)
 
 
 def _next_of_target(config: TrainTargetConfig, path: Path) -> tuple[str, ...]:
-    return (shlex.join(["parley", "evaluate", "exploitability", "--target", str(path), *corpus_flag(config.corpus)]),)
+    return (shlex.join(["parley", "evaluate", "exploitability", "--target", named(path), *corpus_flag(config.corpus)]),)
 
 
 def lewis2017() -> TrainReinforceConfig:

@@ -23,7 +23,7 @@ from engine.jobs.job import SUMMARY, Job, Result, Watcher
 from engine.jobs.robustness_config import RobustnessConfig
 from engine.jobs.robustness_models import AskedModels, open_models, plain_words
 from engine.jobs.robustness_scores import Activities
-from engine.jobs.robustness_worker import RobustnessWorker, example_seed, perturbation_seed, resources
+from engine.jobs.robustness_worker import Answers, RobustnessWorker, answers, example_seed, perturbation_seed, resources
 from engine.jobs.search import session
 from engine.jobs.sharded import UNCHECKED
 from engine.jobs.table import TABLE_FILE
@@ -48,6 +48,7 @@ from envs.pairs.compiled import load_pairs
 from envs.pairs.contexts import examples
 from envs.pairs.corpora import pair_corpora
 from envs.pairs.turns import Example
+from envs.storage.places import named
 
 FILES = (TABLE_FILE, SUMMARY, "rows")
 EVALUATED = "evaluated"
@@ -200,16 +201,12 @@ class _Account:
     def __init__(self, rows: Rows) -> None:
         self._asked: Counter[str] = Counter()
         self._otherwise: Counter[str] = Counter()
-        self.add(rows)
+        self.add(answers(rows))
 
-    def add(self, rows: Rows) -> None:
-        """Notes the rows of a shard."""
-        for row in rows:
-            if row["status"] == OK:
-                for reply in row["replies"]:
-                    if reply["model"] == BASE and reply["strategy"]:
-                        self._asked[reply["strategy"]] += 1
-                        self._otherwise[reply["strategy"]] += not reply["same"]
+    def add(self, found: Answers) -> None:
+        """Notes the answers of a shard."""
+        self._asked.update(found.asked)
+        self._otherwise.update(found.otherwise)
 
     def told(self) -> str:
         """Such as "other replies: random-swap 41 %, antonym 12 %"."""
@@ -244,7 +241,8 @@ def _evaluate(run: RunFolder, evaluation: Evaluation, watcher: Watcher) -> None:
         seed_of=partial(example_seed, config.seed),
         num_workers=config.workers,
         num_gpus_per_worker=config.gpus_per_worker,
-        on_rows=account.add,
+        digest=answers,
+        on_digest=account.add,
         on_progress=on_progress,
     )
     # As in an actor: sums may differ in the last digit with the number of threads.
@@ -308,7 +306,7 @@ def describe_for(name: str, expected: Mapping[str, str]) -> Metric:
 
 
 def _next_commands(config: RobustnessConfig, path: Path) -> tuple[str, ...]:
-    report = shlex.join(["parley", "report", str(path)])
+    report = shlex.join(["parley", "report", named(path)])
     if config.trained or ".py:" in config.model:
         return (report,)
     return (report, shlex.join(["parley", "train", "adversarial", "--model", config.model]))

@@ -5,7 +5,9 @@ A model is asked each context once: where a strategy could do nothing, the reply
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from engine.jobs.robustness_config import RobustnessConfig
@@ -52,6 +54,27 @@ def resources(config: RobustnessConfig, models: AskedModels, common: Sequence[st
         common: words, most frequent first.
     """
     return Resources(config.perturb, models.words, tuple(common[:NUM_COMMON]), config.data_root, device_of(config))
+
+
+@dataclass(frozen=True)
+class Answers:
+    """How the base replied to perturbed contexts.
+
+    Args:
+        asked: how often, by strategy.
+        otherwise: how often it replied otherwise than to the clean context, by strategy.
+    """
+
+    asked: Counter[str]
+    otherwise: Counter[str]
+
+
+def answers(rows: Iterable[Mapping[str, Any]]) -> Answers:
+    """How the base replied in some rows."""
+    replies = [reply for row in rows if row["status"] == OK for reply in row["replies"] if reply["model"] == BASE]
+    perturbed = [reply for reply in replies if reply["strategy"]]
+    asked = Counter(reply["strategy"] for reply in perturbed)
+    return Answers(asked, Counter(reply["strategy"] for reply in perturbed if not reply["same"]))
 
 
 class RobustnessWorker:

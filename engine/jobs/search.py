@@ -28,9 +28,9 @@ from engine.jobs.search_config import (
 )
 from engine.jobs.search_models import Models, open_models
 from engine.jobs.search_targets import FILE, num_targets, open_targets, save_targets
-from engine.jobs.search_worker import SearchWorker, target_seed
+from engine.jobs.search_worker import SearchWorker, Tally, tally, target_seed
 from engine.jobs.sharded import UNCHECKED
-from engine.metrics.search import describe, finished, is_hit, kinds, search_metrics
+from engine.metrics.search import describe, search_metrics
 from engine.metrics.statistics import NOTHING, Estimate, count
 from engine.runtime.pool import Progress
 from engine.runtime.record import Rows, record_shards
@@ -42,6 +42,7 @@ from engine.search.targets import TargetList
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import TRIGGERS
 from envs.core.errors import ConfigError
+from envs.storage.places import named
 
 FILES = (SUMMARY, FILE, "rows")
 SEARCHED = "searched"
@@ -116,20 +117,15 @@ class _Account:
     def __init__(self, wanted: str, rows: Rows) -> None:
         self.began, self.candidates, self.targets = time.monotonic(), 0, 0
         self.in_shard = 0
-        self._hits: Counter[str] = Counter({wanted: 0})
-        self._count(rows)
+        self._hits = Counter({wanted: 0})
+        self._hits.update(tally(rows).hits)
 
-    def add(self, rows: Rows) -> None:
-        """Notes the rows of a shard."""
-        self._count(rows)
-        found = finished(rows)
-        self.targets += len(found)
-        self.candidates += sum(restart["candidates"] for row in found for restart in row["restarts"])
+    def add(self, found: Tally) -> None:
+        """Notes what came of a shard."""
+        self.targets += found.targets
+        self.candidates += found.candidates
+        self._hits.update(found.hits)
         self.in_shard = 0
-
-    def _count(self, rows: Rows) -> None:
-        for row in finished(rows):
-            self._hits.update(kind for kind in kinds([row]) if is_hit(row, kind))
 
     def told(self) -> str:
         """Such as "680 candidates/s, hits: o-greedy 3"."""
@@ -170,7 +166,8 @@ def _search(run: RunFolder, config: SearchConfig, models: Models, targets: Targe
         seed_of=partial(target_seed, config.seed),
         num_workers=config.workers,
         num_gpus_per_worker=config.gpus_per_worker,
-        on_rows=account.add,
+        digest=tally,
+        on_digest=account.add,
         on_progress=on_progress,
     )
     if config.workers == 0:
@@ -189,7 +186,7 @@ def _with_legend(result: Result) -> Result:
 
 
 def _next_commands(config: SearchConfig, path: Path) -> tuple[str, ...]:
-    return (shlex.join(["parley", "report", str(path)]),)
+    return (shlex.join(["parley", "report", named(path)]),)
 
 
 def he2018() -> SearchConfig:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -150,7 +149,7 @@ def _hugging_face(config: SearchConfig) -> Models:
     from engine.search.hits import Thresholds
 
     settings = config.hugging_face
-    folder = HuggingFaceFolder(Path(config.model.removeprefix(HUGGING_FACE)), settings.length, settings.template)
+    folder = HuggingFaceFolder(config.model.removeprefix(HUGGING_FACE), settings.length, settings.template)
     if config.lm:
         fix = "leave out --lm; o- types of hit need none"
         raise ConfigError("no language model of ours has the tokens of a Hugging Face model", got=config.lm, fix=fix)

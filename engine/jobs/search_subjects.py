@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from engine.search.targets import Target
 from envs.pairs.vocabulary import EOS
+from envs.storage.copies import fetched_model
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -90,12 +90,12 @@ class HuggingFaceFolder:
     """Where a Hugging Face model lies, and how it is asked.
 
     Args:
-        path: the folder.
+        name: the folder, or the URI of one.
         length: tokens of an input.
         template: the prompt of a causal model, see `policies.hugging_face`; None for its own.
     """
 
-    path: Path
+    name: str
     length: int
     template: str | None
 
@@ -108,7 +108,7 @@ class HuggingFaceFolder:
         """
         from policies.hugging_face import load_hugging_face
 
-        return load_hugging_face(self.path, self.length, template=self.template, device=device)
+        return load_hugging_face(fetched_model(self.name), self.length, template=self.template, device=device)
 
 
 class HuggingFaceSubject:

@@ -34,6 +34,7 @@ from engine.store.run_folder import RunFolder
 from envs.core.config import check
 from envs.core.errors import ConfigError
 from envs.core.registry import nearest
+from envs.storage.places import local_copy, named
 
 GREEDY, SAMPLED, SAMPLED_IO = "o-greedy", "o-sample-min-k1", "io-sample-min-k1"
 """What the lists are searched for; the paper reads the other types off the same inputs."""
@@ -152,13 +153,13 @@ def table_of(run: RunFolder) -> TextTable:
 
 def model_labels(models: str) -> dict[str, str]:
     """What the models of a list are called, and where they lie: by their folders, numbered where two are called alike."""
-    folders = [Path(model) for model in _names(models)]
+    folders = [local_copy(model) for model in _names(models)]
     names = [(folder.parent if folder.name == CHECKPOINT else folder).resolve().name.replace(".", "-") for folder in folders]
     seen: Counter[str] = Counter()
     labels = {}
     for name, folder in zip(names, folders, strict=True):
         seen[name] += 1
-        labels[f"{name}-{seen[name]}" if names.count(name) > 1 else name] = str(folder)
+        labels[f"{name}-{seen[name]}" if names.count(name) > 1 else name] = named(folder)
     return labels
 
 
@@ -193,7 +194,7 @@ def _names(text: str) -> list[str]:
 
 
 def _next_commands(config: SearchTableConfig, path: Path) -> tuple[str, ...]:
-    return (shlex.join(["parley", "report", str(path)]),)
+    return (shlex.join(["parley", "report", named(path)]),)
 
 
 def he2018() -> SearchTableConfig:

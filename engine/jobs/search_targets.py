@@ -29,6 +29,7 @@ from envs.core.seeds import stream
 from envs.pairs.compiled import load_pairs
 from envs.pairs.contexts import windows, with_eot
 from envs.pairs.vocabulary import SPECIALS, PairVocabulary
+from envs.storage.places import named
 
 if TYPE_CHECKING:
     import numpy as np
@@ -83,7 +84,7 @@ def save_targets(targets: TargetList, path: Path) -> None:
     try:
         write_document(path / FILE, _plain(targets))
     except OSError as error:
-        fix = f"make room or mend the disk, then parley resume {path}"
+        fix = f"make room or mend the disk, then parley resume {named(path)}"
         raise RunError("the targets cannot be written", where=path / FILE, got=error.strerror, fix=fix) from None
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from engine.jobs.search_config import RELAXATION, SearchConfig
 from engine.jobs.search_models import Models
-from engine.metrics.search import SATISFIED, choose_restart
+from engine.metrics.search import SATISFIED, choose_restart, finished, is_hit, kinds
 from engine.runtime.sharding import Shard
 from engine.search.catalogue import searches
 from engine.search.targets import Target
@@ -37,6 +37,28 @@ class Found:
 
     entry: dict[str, Any]
     reading: Reading
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What came of some targets.
+
+    Args:
+        targets: searches that came to their end.
+        candidates: inputs that they tried.
+        hits: how many are hits, by type.
+    """
+
+    targets: int
+    candidates: int
+    hits: Counter[str]
+
+
+def tally(rows: Sequence[Mapping[str, Any]]) -> Tally:
+    """What came of the targets of some rows."""
+    ended = finished(rows)
+    candidates = sum(restart["candidates"] for row in ended for restart in row["restarts"])
+    return Tally(len(ended), candidates, Counter(kind for row in ended for kind in kinds([row]) if is_hit(row, kind)))
 
 
 def target_seed(seed: int, key: str) -> int:

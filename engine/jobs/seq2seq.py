@@ -16,6 +16,7 @@ from engine.jobs.supervised import UNCHECKED, SupervisedConfig, estimates, run_f
 from engine.metrics.statistics import Metric
 from engine.store.run_folder import RunFolder
 from envs.pairs.compiled import PairCorpus, PairSplit, load_pairs
+from envs.storage.places import named
 from policies.seq2seq import settings
 from policies.seq2seq.settings import FitConfig, LanguageModelSizes, Seq2SeqSizes
 
@@ -192,19 +193,19 @@ def _corpus_flags(config: PairTrainingConfig) -> list[str]:
 
 def _after_seq2seq(config: TrainSeq2SeqConfig, path: Path) -> tuple[str, ...]:
     if config.corpus == CHARACTERS:
-        return (shlex.join(["parley", "search", "enumerate", "--model", str(path)]),)
+        return (shlex.join(["parley", "search", "enumerate", "--model", named(path)]),)
     if config.sizes.turns > 1:
-        return (shlex.join(["parley", "evaluate", "robustness", "--model", str(path)]),)
+        return (shlex.join(["parley", "evaluate", "robustness", "--model", named(path)]),)
     return (
         shlex.join(["parley", "train", "lm", *_corpus_flags(config)]),
-        shlex.join(["parley", "search", "quick", "--model", str(path)]),
+        shlex.join(["parley", "search", "quick", "--model", named(path)]),
     )
 
 
 def _after_lm(config: TrainLMConfig, path: Path) -> tuple[str, ...]:
     return (
         shlex.join(["parley", "train", "seq2seq", *_corpus_flags(config)]),
-        shlex.join(["parley", "search", "quick", "--model", "runs/seq2seq", "--lm", str(path), "--hit", "io-sample-min-k1"]),
+        shlex.join(["parley", "search", "quick", "--model", "runs/seq2seq", "--lm", named(path), "--hit", "io-sample-min-k1"]),
     )
 
 

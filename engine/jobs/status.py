@@ -20,6 +20,7 @@ from engine.runtime.record import WORK
 from engine.store.run_folder import RunFolder
 from envs.core.config import from_dict
 from envs.core.errors import ConfigError, RunError
+from envs.storage.places import named
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +80,7 @@ class RunStatus:
 
     def to_json(self) -> dict[str, Any]:
         """The same as JSON types."""
-        return {**asdict(self), "run": str(self.run), "errors": dict(self.errors)}
+        return {**asdict(self), "run": named(self.run), "errors": dict(self.errors)}
 
 
 def run_status(path: Path, now: datetime | None = None) -> RunStatus:

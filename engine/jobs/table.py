@@ -24,10 +24,12 @@ from engine.metrics.attack import ATTACK_METRICS
 from engine.metrics.attack_table import ROWS, TextTable, attack_table, table_lines
 from engine.metrics.statistics import Estimate
 from engine.store.documents import write_whole
+from engine.store.mirror import fetched_run
 from engine.store.run_folder import RunFolder
 from envs.core.config import check
 from envs.core.errors import ConfigError, RunError
 from envs.core.registry import nearest
+from envs.storage.places import named
 
 ADVERSARY = "adversary"
 """Name of the stage that trains one; also of its folder."""
@@ -94,14 +96,14 @@ def stages(config: TableConfig, path: Path) -> dict[str, tuple[Job, Any]]:
     """
     wanted = set(config.row_names())
     plugs = config.transfer
-    named = bool(plugs.source or plugs.sentence)
-    if "transfer" in wanted and not named:
+    given = bool(plugs.source or plugs.sentence)
+    if "transfer" in wanted and not given:
         wanted.add("rl")
-    speaker, adversary = config.speaker or config.target, config.adversary or str(path / ADVERSARY)
+    speaker, adversary = config.speaker or config.target, config.adversary or named(path / ADVERSARY)
     names = ("target", "judge", "dialogues", "scenarios", "seed", "workers", "gpus_per_worker", "address", "data_root")
     shared: dict[str, Any] = {name: getattr(config, name) for name in names}
-    collected = plugs if named else replace(plugs, source=str(path / "rl"))
-    fixed = plugs if named else replace(plugs, sentence=PAPER_SENTENCE)
+    collected = plugs if given else replace(plugs, source=named(path / "rl"))
+    fixed = plugs if given else replace(plugs, sentence=PAPER_SENTENCE)
     rows: dict[str, tuple[Job, Any]] = {
         "none": (SELFPLAY, MatchConfig(adversary=speaker, complementary=True, **shared)),
         "rl": (ATTACK_RL, AttackConfig(speaker=adversary, **shared)),
@@ -133,7 +135,7 @@ def run(config: TableConfig, path: Path, watcher: Watcher) -> Result:
     beside = _metrics_beside(config)
     planned = stages(config, path)
     with RunFolder.open(path, config, job=ATTACK_TABLE.name, unchecked=ATTACK_TABLE.unchecked) as folder:
-        if ADVERSARY in planned and checkpoint_folder(str(path / ADVERSARY)) is None:
+        if ADVERSARY in planned and checkpoint_folder(named(path / ADVERSARY)) is None:
             watcher.say(_announcement(config.reinforce))
         for number, (name, (job, settings)) in enumerate(planned.items(), start=1):
             watcher.say(f"stage {number} of {len(planned)}: {name}")
@@ -182,7 +184,7 @@ def _metrics_beside(config: TableConfig) -> dict[str, Estimate]:
     """
     if not config.beside:
         return {}
-    other = RunFolder.load(Path(config.beside))
+    other = RunFolder.load(fetched_run(config.beside))
     summary = other.summary()
     if other.job != ATTACK_TABLE.name or summary is None:
         raise RunError(
@@ -217,7 +219,7 @@ def write_table(path: Path, table: TextTable, about: dict[str, str]) -> None:
 def _next_commands(config: TableConfig, path: Path) -> tuple[str, ...]:
     return (
         shlex.join(["parley", "play", config.target]),
-        shlex.join(["parley", "report", str(path), "--picture", str(path / "report.png")]),
+        shlex.join(["parley", "report", named(path), "--picture", named(path / "report.png")]),
     )
 
 

@@ -26,6 +26,7 @@ from engine.store.run_folder import RunFolder
 from envs.core.config import check
 from envs.core.errors import ClusterError, ConfigError
 from envs.data.vocabulary import Vocabulary
+from envs.storage.copies import fetched_model
 
 STATE = "training.safetensors"
 MAX_LEARNERS = 5
@@ -122,9 +123,9 @@ def train(
     from policies.negotiator.speaker import KIND, load_model
 
     # Read here, so that a damaged one is found before a run is made and Ray is started.
-    base = load_model(Path(casting.learner))
+    base = load_model(fetched_model(casting.learner))
     for other in {casting.reference, *(opponent.checkpoint for opponent in casting.met)} - {casting.learner}:
-        load_model(Path(other))
+        load_model(fetched_model(other))
     language = _Language(config, base)
     with (
         threads(config.threads),

@@ -22,6 +22,7 @@ from engine.jobs.vhred_config import TrainVhredConfig, demo, niu2018, small
 from engine.metrics.statistics import Estimate, Metric, mean
 from engine.store.run_folder import RunFolder
 from envs.pairs.compiled import PairCorpus, load_pairs
+from envs.storage.places import named
 
 if TYPE_CHECKING:
     from policies.vhred.batches import DialogueExamples
@@ -92,7 +93,7 @@ def _estimates(split: str, model: VHRED, examples: DialogueExamples) -> dict[str
 
 
 def _next(config: TrainVhredConfig, path: Path) -> tuple[str, ...]:
-    return (shlex.join(["parley", "evaluate", "robustness", "--model", str(path)]),)
+    return (shlex.join(["parley", "evaluate", "robustness", "--model", named(path)]),)
 
 
 TRAIN_VHRED = Job(

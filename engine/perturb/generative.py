@@ -20,6 +20,7 @@ from engine.perturb.settings import PerturbSettings
 from engine.perturb.strategy import Expectation
 from envs.core.errors import ConfigError
 from envs.pairs.turns import Turns, Utterance
+from envs.storage.copies import fetched_model
 
 if TYPE_CHECKING:
     from policies.pointer_generator.model import PointerGenerator
@@ -70,7 +71,7 @@ def build(settings: PerturbSettings, resources: Resources) -> GenerativeParaphra
         )
     from policies.pointer_generator.checkpoints import load_pointer_generator
 
-    return GenerativeParaphrase(load_pointer_generator(settings.paraphraser).to(resources.device), resources)
+    return GenerativeParaphrase(load_pointer_generator(fetched_model(settings.paraphraser)).to(resources.device), resources)
 
 
 def _entering(said: Utterance, words: Utterance) -> list[str]:

@@ -31,7 +31,7 @@ class PerturbSettings:
     """Data-level paraphrase: a PPDB file, or pairs of phrases separated by a tab; the lexicon's own pairs when not given."""
     corrections: Path | None = None
     """Grammar errors: a folder with JFLEG's files, or a file of wrong<TAB>right sentences; the data root's when not given."""
-    paraphraser: Path | None = None
+    paraphraser: str | None = None
     """Generative paraphrase: the run or checkpoint of `parley train paraphraser`."""
     entities: Path | None = None
     """Entity strategies: a file of entity<TAB>category lines."""

@@ -33,6 +33,7 @@ from engine.report.page import write_report
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import DIALOGUES
 from envs.core.errors import RunError
+from envs.storage.copies import replicate
 
 REPORT = "report.html"
 STEP = "number"
@@ -103,7 +104,9 @@ def report_from_run(run_dir: Path) -> Path:
     Raises:
         RunError: there is no run in the folder, a part of one is damaged, or the page cannot be written.
     """
-    return write_report(collect_run(run_dir), run_dir / REPORT)
+    page = write_report(collect_run(run_dir), run_dir / REPORT)
+    replicate(page)
+    return page
 
 
 def collect_run(run_dir: Path) -> ReportData:

@@ -8,7 +8,6 @@ dialogue's words. Columns of a training batch (N rows, T tokens):
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from ray.rllib.core.rl_module.torch import TorchRLModule
 from engine.attacks.reinforce import policy_log_probs
 from envs.data.vocabulary import PAD_ID
 from envs.negotiation.game import SELECT, SPEAK, Rules
+from envs.storage.copies import fetched_model
 from policies.negotiator.model import Negotiator, supervised_loss, word_nll
 from policies.negotiator.speaker import NegotiatorAgent, load_model
 
@@ -29,12 +29,12 @@ SELECTION_WEIGHT = 0.5
 class NegotiatorModule(TorchRLModule):
     """RLModule around a `Negotiator`.
 
-    Model config: `checkpoint` (folder it starts from), `temperature` (of its speech).
+    Model config: `checkpoint` (folder or URI it starts from), `temperature` (of its speech).
     """
 
     def setup(self) -> None:
         """Loads the networks of the checkpoint."""
-        self.net: Negotiator = load_model(Path(self.model_config["checkpoint"]))
+        self.net: Negotiator = load_model(fetched_model(self.model_config["checkpoint"]))
         self.temperature: float = self.model_config["temperature"]
         self.forbidden = list(self.net.vocabulary.unspeakable_ids)
 

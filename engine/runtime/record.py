@@ -1,26 +1,93 @@
-"""Sharded work into a run folder: what is saved is not done again, what is done is saved at once.
+"""Sharded work into a run folder: what is saved is not done again, what is done is saved at once, one part per shard.
 
-The driver alone writes, one part per shard. A shard that failed becomes rows with status "error", one per item, and is
-tried again when the run is resumed.
+Of a run at a URI, each worker puts the parts of its shards there itself and hands back a receipt, so rows do not go through the
+driver. Of any other run the driver writes them, because other machines do not see its folders. Which it is shows nowhere else.
+A shard that failed becomes rows with status "error", one per item, and is tried again when the run is resumed.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import pyarrow as pa
 
 from engine.runtime.pool import Progress, run_sharded
 from engine.runtime.sharding import ItemT, Shard
 from engine.runtime.worker import ShardFailure, ShardWorker
+from engine.store.parts import Part, put_part, to_table
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import error_row
+from envs.storage.files import require_writable
 
 logger = logging.getLogger(__name__)
 
 Rows = Sequence[Mapping[str, Any]]
+DigestT = TypeVar("DigestT")
 WORK = "work"
 """Kind of the event that says how many items a run has and how many workers a session began with."""
+
+
+@dataclass(frozen=True)
+class Receipt(Generic[DigestT]):
+    """What comes back of a shard.
+
+    Args:
+        saved: what the part holds that its worker put; None when it is for the driver to write.
+        rows: then these; none otherwise.
+        digest: of the rows.
+    """
+
+    saved: Part | None
+    rows: Rows
+    digest: DigestT
+
+
+class Recorder(Generic[ItemT, DigestT]):
+    """A worker that sees to its rows.
+
+    Args:
+        worker_class: makes the worker that makes them.
+        worker_args: its arguments.
+        digest: a pure function of the rows of a shard.
+        schema: the columns of the rows.
+        rows_uri: where parts are put; empty when the driver writes them.
+
+    Raises:
+        StorageError: this machine may not write there.
+    """
+
+    def __init__(
+        self,
+        worker_class: Callable[..., ShardWorker[ItemT, Rows]],
+        worker_args: Sequence[Any],
+        digest: Callable[[Rows], DigestT],
+        schema: pa.Schema,
+        rows_uri: str,
+    ) -> None:
+        if rows_uri:
+            # Before the work and not after it.
+            require_writable(rows_uri)
+        self._worker = worker_class(*worker_args)
+        self._digest, self._schema, self._rows_uri = digest, schema, rows_uri
+
+    def run(self, shard: Shard[ItemT]) -> Receipt[DigestT]:
+        """Works the shard off, and saves its rows where that is up to the worker."""
+        rows = self._worker.run(shard)
+        strays = {row["item_key"] for row in rows} ^ set(shard.keys)
+        assert not strays, f"{self._worker} returned other rows than the shard asks for: {sorted(strays)[:5]}"
+        digest = self._digest(rows)
+        if not self._rows_uri:
+            return Receipt(None, rows, digest)
+        table = to_table(rows, self._schema)
+        put_part(self._rows_uri, shard.name, table)
+        return Receipt(Part.of(table), (), digest)
+
+
+def nothing(rows: Rows) -> None:
+    """The digest of rows that nobody asks about."""
 
 
 def record_shards(
@@ -33,7 +100,8 @@ def record_shards(
     num_workers: int,
     num_cpus_per_worker: float = 1,
     num_gpus_per_worker: float = 0.0,
-    on_rows: Callable[[Rows], None] | None = None,
+    digest: Callable[[Rows], Any] = nothing,
+    on_digest: Callable[[Any], None] = nothing,
     on_progress: Callable[[Progress], None] | None = None,
     start_timeout_s: float | None = None,
 ) -> Progress:
@@ -48,7 +116,9 @@ def record_shards(
         num_workers: as in `run_sharded`, like the rest.
         num_cpus_per_worker: as in `run_sharded`.
         num_gpus_per_worker: as in `run_sharded`.
-        on_rows: told the rows of each shard once they are saved, before `on_progress`; of a failed one, its error rows.
+        digest: what is wanted of a shard's rows while the run goes on, small; a pure function, called where the rows are made.
+        on_digest: told the digest of each shard once its rows are saved, before `on_progress`; of a failed one, that of its
+            error rows.
         on_progress: as in `run_sharded`; counts what is left to do.
         start_timeout_s: as in `run_sharded`.
 
@@ -57,6 +127,7 @@ def record_shards(
 
     Raises:
         RunError: a part holds other items than the shard of its name, or the disk refuses.
+        StorageError: the URI of the run cannot be written, from here or by a worker.
         ClusterError: as in `run_sharded`.
     """
     left = [shard for shard in shards if not run.is_done(shard.name, shard.keys)]
@@ -64,19 +135,20 @@ def record_shards(
         logger.info("%d of %d shards are saved already", len(shards) - len(left), len(shards))
     run.event(WORK, items=sum(map(len, shards)), left=sum(map(len, left)), workers=num_workers)
 
-    def save(shard: Shard[ItemT], result: Rows | ShardFailure) -> None:
+    def save(shard: Shard[ItemT], result: Receipt[Any] | ShardFailure) -> None:
         if isinstance(result, ShardFailure):
             run.event("shard_failed", name=shard.name, reason=result.reason, details=result.details)
-            result = [error_row(key, seed_of(key), result.reason) for key in shard.keys]
-        strays = {row["item_key"] for row in result} ^ set(shard.keys)
-        assert not strays, f"{worker_class} returned other rows than the shard asks for: {sorted(strays)[:5]}"
-        run.write_shard(shard.name, result)
-        if on_rows:
-            on_rows(result)
+            rows = [error_row(key, seed_of(key), result.reason) for key in shard.keys]
+            result = Receipt(None, rows, digest(rows))
+        if result.saved is None:
+            run.write_shard(shard.name, result.rows)
+        else:
+            run.note_part(shard.name, result.saved)
+        on_digest(result.digest)
 
     return run_sharded(
-        worker_class,
-        worker_args,
+        Recorder,
+        (worker_class, worker_args, digest, run.schema, run.rows_uri),
         left,
         num_workers=num_workers,
         on_result=save,

@@ -69,16 +69,15 @@ class Lease:
             raise self._refusal(self._taken_by)
 
     def release(self) -> None:
-        """Lets the next writer in.
-
-        Raises:
-            StorageError: the lease cannot be deleted, and runs out by itself.
-        """
+        """Lets the next writer in; where storage cannot be reached, once the lease has run out."""
         self._released.set()
         self._thread.join()
-        found = _read(self._uri)
-        if found is not None and found["token"] == self._content["token"]:
-            delete(self._uri)
+        try:
+            found = _read(self._uri)
+            if found is not None and found["token"] == self._content["token"]:
+                delete(self._uri)
+        except StorageError as error:
+            logger.warning("the lease of %s could not be deleted and runs out in %g s: %s", self._run, STALE_S, error.got)
 
     def _keep(self) -> None:
         while self._taken_by is None and not self._released.wait(RENEW_S):

@@ -20,12 +20,12 @@ from engine.store.layout import CONFIG, ENVIRONMENT, EVENTS, LEASE, LOG, ROWS
 from engine.store.lease import Lease
 from envs.storage.copies import LOCK, fetch, is_held, is_same, make_same, publish
 from envs.storage.files import ASIDE, delete, entries, put, sweep
-from envs.storage.places import join_uri, uri_of
+from envs.storage.places import join_uri, local_copy, uri_of
 
 _SEGMENT_BYTES = 64 << 10
 _PAUSE_S = 1.0
 """Events of single shards wait this long for company."""
-_LARGE = (".parquet", ".safetensors")
+WEIGHTS = ".safetensors"
 _GROWING = "tensorboard"
 """Folder whose files grow all the time; put when a writer ends."""
 _OUR_OWN = (EVENTS, LOCK)
@@ -121,11 +121,7 @@ class Mirror:
             self.abandon()
 
     def abandon(self) -> None:
-        """Lets the next writer in and puts nothing.
-
-        Raises:
-            StorageError: the lease cannot be deleted, and runs out by itself.
-        """
+        """Lets the next writer in and puts nothing."""
         self._lease.release()
 
     def _end_of_log(self) -> int:
@@ -144,6 +140,18 @@ def refresh(path: Path) -> None:
         _make_copy(path, uri, held=False)
 
 
+def fetched_run(name: str) -> Path:
+    """The folder of what a name stands for as a run, or as a folder of runs: a path itself, of a URI its copy, made the same.
+
+    Raises:
+        StorageError: the URI cannot be read.
+        ConfigError: a URI that `split_uri` refuses.
+    """
+    path = local_copy(name)
+    refresh(path)
+    return path
+
+
 def refresh_rows(path: Path) -> None:
     """Copies the parts of a run that are others at its URI; nothing for other paths.
 
@@ -160,34 +168,42 @@ def refresh_rows(path: Path) -> None:
 
 
 def _make_copy(path: Path, uri: str, held: bool) -> set[str]:
-    """Makes a copy the same: documents and logs of the runs in it, and of one that is held by us everything but its rows.
+    """Makes a copy the same: the run in a folder and those below it, each as far as it is not being written on this machine.
+
+    Args:
+        path: the copy.
+        uri: of a run, or of a folder of runs.
+        held: whether this process writes the run, which is then copied whole but for its rows.
 
     Returns:
-        The files of the run at the URI itself, by path from there.
+        The files of the run at the URI itself, its rows left out, by path from there.
     """
     there = {name: entry for name, entry in entries(uri, recursive=True).items() if name != LEASE}
     here = {str(file.relative_to(path)) for file in _files(path)}
     runs = {_folder(name) for name in there.keys() | here if PurePosixPath(name).name == ENVIRONMENT}
     if held:
         runs.add("")
-    owners = {name: _owner(name, runs) for name in there.keys() | here}
     ours = {run for run in runs if (held and not run) or not is_held(path / run)}
+    owners = {name: _owner(name, runs) for name in there.keys() | here}
     for name in here:
-        is_log = PurePosixPath(name).name == EVENTS
-        if owners[name] in ours and (not is_same(path / name, there[name]) if name in there else not is_log):
-            (path / name).unlink()
-    own = {name for name in there if owners[name] == ""} if "" in runs else set()
-    wanted = {name for name in there if owners[name] in ours and not name.endswith(_LARGE)}
-    if held:
-        wanted |= {name for name in own if not _is_in(name, ROWS)}
+        if owners[name] in ours:
+            made_here = name not in there and PurePosixPath(name).name == EVENTS
+            if not made_here and (name not in there or not is_same(path / name, there[name])):
+                (path / name).unlink()
+    wanted = {name for name in there if owners[name] in ours and _is_copied(name, owners[name] or "", held)}
     fetch(uri, path, {name: there[name] for name in wanted})
     for run in ours:
         _join_log(path / run, [path / name for name in sorted(wanted) if owners[name] == run and _is_in(name, LOG, run)])
     for name in there:
-        # What is asked for by its folder is there, though its files are copied when they are read.
+        # A folder is there even where its files are copied later.
         if owners[name] in ours:
             (path / name).parent.mkdir(parents=True, exist_ok=True)
-    return {name for name in own if not _is_in(name, ROWS)}
+    return {name for name in there if owners[name] == "" and not _is_in(name, ROWS)}
+
+
+def _is_copied(name: str, run: str, held: bool) -> bool:
+    """Whether a file of a run is copied with it; rows, and weights where a run is only looked at, are when they are read."""
+    return not _is_in(name, ROWS, run) and (not name.endswith(WEIGHTS) or (held and not run))
 
 
 def _join_log(folder: Path, segments: list[Path]) -> None:

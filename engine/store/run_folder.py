@@ -49,7 +49,7 @@ from engine.store.schemas import DIALOGUES
 from envs.core.config import fingerprint, to_dict
 from envs.core.errors import ParleyError, RunError
 from envs.storage import files
-from envs.storage.copies import LOCK, publish
+from envs.storage.copies import LOCK, replicate
 from envs.storage.places import join_uri, named, uri_of
 
 logger = logging.getLogger(__name__)
@@ -337,7 +337,7 @@ class RunFolder:
             with self._saving(f"the rows of shard {name}"):
                 path.replace(aside)
             if self._uri:
-                publish(aside, join_uri(self.rows_uri, aside.name))
+                replicate(aside)
                 files.delete(join_uri(self.rows_uri, path.name))
             logger.warning("%s is damaged: moved to %s, its items are done again", path, aside.name)
             return False
