@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,12 @@ class Counting:
             {**base, "item_key": key, "seed": seed_of(key), "number": stream(seed_of(key), "number").random()}
             for key in shard.keys
         ]
+
+
+def total(rows: Sequence[Mapping[str, Any]]) -> tuple[int, float]:
+    """A digest of `Counting`'s rows: how many worked, and their sum."""
+    numbers = [row["number"] for row in rows if row["status"] == OK]
+    return len(numbers), sum(numbers)
 
 
 def attempts(folder: Path) -> list[str]:
