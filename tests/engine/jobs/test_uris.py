@@ -1,0 +1,128 @@
+"""Jobs whose runs and models lie at URIs: the same results, on any machine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from engine.jobs import search as search_job
+from engine.jobs.job import Silent
+from engine.jobs.match import SELFPLAY, MatchConfig
+from engine.jobs.search_config import SearchConfig
+from engine.jobs.search_worker import SearchWorker, tally
+from engine.jobs.status import FINISHED, INTERRUPTED, run_status, statuses
+from engine.jobs.whitebox import ATTACK_REACTIVE, FixedTurnConfig
+from engine.runtime.sharding import Shard
+from engine.store import lease
+from engine.store.mirror import fetched_run
+from engine.store.run_folder import RunFolder
+from envs.core.errors import CheckpointError, StorageError
+from envs.data.root import CACHE_VARIABLE
+from envs.storage.files import put
+from envs.storage.places import local_copy, named
+from tests.engine.jobs.made_up import Notes, save_negotiator
+from tests.engine.jobs.searches import save_seq2seq, search, words_of, write_corpus, write_targets
+from tests.envs.storage.remote import DENIED, Bucket
+
+
+@pytest.fixture
+def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bucket:
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setattr(lease, "SETTLE_S", 0.0)
+    return Bucket(tmp_path.name)
+
+
+def upload(folder: Path, uri: str) -> str:
+    for path in folder.rglob("*"):
+        if path.is_file():
+            put(f"{uri}/{path.relative_to(folder)}", path.read_bytes())
+    return uri
+
+
+@pytest.fixture
+def asked(tmp_path: Path, bucket: Bucket) -> SearchConfig:
+    """A search of a model at a URI."""
+    save_seq2seq(tmp_path / "model" / "checkpoint", words_of(write_corpus(tmp_path)))
+    model = upload(tmp_path / "model", f"remote://{bucket.name}/model")
+    return search(model, write_targets(tmp_path))
+
+
+class _Killed(BaseException):
+    """Nothing may handle it, as nothing handles SIGKILL."""
+
+
+def test_a_search_that_was_killed_goes_on_elsewhere(
+    tmp_path: Path, asked: SearchConfig, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, uri = search_job.run, f"remote://{bucket.name}/search"
+    config = replace(asked, engine=replace(asked.engine, targets_per_shard=1))
+    work, done = SearchWorker.run, []
+
+    def killed(self: SearchWorker, shard: Shard) -> object:
+        if len(done) == 2:
+            raise _Killed
+        done.append(shard.name)
+        return work(self, shard)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SearchWorker, "run", killed)
+        with pytest.raises(_Killed):
+            run(config, local_copy(uri), Silent())
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "other"))
+    assert run_status(fetched_run(uri)).state == INTERRUPTED
+    assert run_status(local_copy(uri)).pace.done == 2
+    result = run(config, local_copy(uri), Silent())
+    assert (named(result.run), result.next_commands) == (uri, (f"parley report {uri}",))
+    plain = run(config, tmp_path / "plain", Silent())
+    assert RunFolder.load(local_copy(uri)).read_rows().equals(RunFolder.load(tmp_path / "plain").read_rows())
+    assert result.metrics["loss"] == plain.metrics["loss"]
+    (summary,) = (content.decode() for key, (content, _) in bucket.objects.items() if key.endswith("search/summary.json"))
+    assert str(tmp_path / "other") not in summary
+    assert f"--run {uri}" in summary
+    assert [status.state for status in statuses(fetched_run(f"remote://{bucket.name}"))] == [FINISHED]
+    notes = Notes()
+    run(config, local_copy(uri), notes)
+    assert f"{uri} is finished: nothing is left to do" in notes.said
+
+
+def test_what_is_told_of_a_search_is_read_where_its_rows_are(tmp_path: Path, asked: SearchConfig) -> None:
+    search_job.run(asked, tmp_path / "run", Silent())
+    rows = RunFolder.load(tmp_path / "run").read_rows().to_pylist()
+    found = tally(rows)
+    assert found.targets == len(rows)
+    assert found.candidates == sum(restart["candidates"] for row in rows for restart in row["restarts"])
+    assert set(found.hits) <= {hit["type"] for hit in rows[0]["hits"]}
+
+
+@pytest.mark.parametrize("uri", ["remote://{}/nothing", "hf:remote://{}/nothing"])
+def test_a_model_that_is_not_there_is_named_by_its_uri(uri: str, asked: SearchConfig, bucket: Bucket, tmp_path: Path) -> None:
+    config = replace(asked, model=uri.format(bucket.name), objective=replace(asked.objective, t_out=-3.0))
+    with pytest.raises(CheckpointError, match="nothing"):
+        search_job.run(config, tmp_path / "run", Silent())
+
+
+def test_storage_without_rights_ends_a_job_before_its_work(asked: SearchConfig, bucket: Bucket) -> None:
+    bucket.refuse = lambda operation, key: DENIED if operation == "put" else None
+    with pytest.raises(StorageError, match="credentials"):
+        search_job.run(asked, local_copy(f"remote://{bucket.name}/search"), Silent())
+
+
+def test_agents_at_uris_play_as_they_do_from_folders(tmp_path: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = save_negotiator(tmp_path / "agent" / "checkpoint")
+    uri = upload(folder.parent, f"remote://{bucket.name}/agent")
+    tables = []
+    for agent, place in ((uri, local_copy(f"remote://{bucket.name}/match")), (str(folder), tmp_path / "match")):
+        SELFPLAY.run(MatchConfig(adversary=agent, target="scripted", judge=agent, dialogues=6), place, Silent())
+        tables.append(RunFolder.load(place).read_rows())
+    assert tables[0].equals(tables[1])
+
+
+def test_a_stage_names_its_models_by_uri_and_not_by_a_cache(tmp_path: Path, bucket: Bucket) -> None:
+    folder = save_negotiator(tmp_path / "agent" / "checkpoint")
+    uri = upload(folder.parent, f"remote://{bucket.name}/agent")
+    path = local_copy(f"remote://{bucket.name}/attack")
+    ATTACK_REACTIVE.run(FixedTurnConfig(speaker=uri, target=uri, dialogues=2), path, Silent())
+    assert RunFolder.load(path).config["target"] == uri
+    assert not [key for key, (content, _) in bucket.objects.items() if str(tmp_path / "cache").encode() in content]
