@@ -52,7 +52,8 @@ class Mirror:
         except BaseException:
             self._lease.release()
             raise
-        self._there = {name: _signature(path / name) for name in copied if not _is_in(name, LOG)}
+        # Files of no run, such as hidden ones, are neither put nor deleted.
+        self._there = {name: _signature(path / name) for name in _own_files(path) if name in copied}
         self._segment = sum(_is_in(name, LOG) for name in copied)
         self._segment_start = self._end_of_log()
         self._put_at = 0.0

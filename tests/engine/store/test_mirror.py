@@ -221,6 +221,15 @@ def test_storage_without_rights_is_an_error_before_any_work(uri: str, bucket: Bu
     start(uri).close()
 
 
+def test_files_that_are_not_the_runs_stay(uri: str, bucket: Bucket) -> None:
+    start(uri).close()
+    put(f"{uri}/.keep", b"")
+    put(f"{uri}/notes.md", b"somebody's")
+    with start(uri) as run:
+        run.event("epoch", number=1)
+    assert {f"{bucket.name}/run/.keep", f"{bucket.name}/run/notes.md"} <= bucket.objects.keys()
+
+
 def test_a_place_that_holds_something_else_is_left_alone(uri: str, bucket: Bucket) -> None:
     put(f"{uri}/holiday/photo.jpg", b"")
     with pytest.raises(RunError, match=f"not a run and not empty(.|\n)*{uri}(.|\n)*holiday"):
