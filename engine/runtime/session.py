@@ -24,6 +24,8 @@ _CHATTY = (
     "ray._common.deprecation",
     "ray.rllib",
     "ray.rllib.algorithms.algorithm_config",
+    # It recommends a package for watching GPUs each time an algorithm is built.
+    "ray.tune.utils.util",
 )
 
 
@@ -73,7 +75,8 @@ def connect(address: str | None = None, *, num_cpus: int | None = None, timeout_
     import ray
 
     if ray.is_initialized():
-        yield _current or Session("joined")
+        with _quiet():
+            yield _current or Session("joined")
         return
     session = Session(address or os.environ.get("RAY_ADDRESS") or "local")
     with _quiet():

@@ -20,3 +20,5 @@ UNKNOWN = replace(SMALL, space={"max_turn": Integer(4, 20)})
 FORBIDDEN = replace(SMALL, space={"max_turns": Integer(0, 20)})
 HALF_FAIL = replace(SMALL, space={"adversary": Choice(("scripted", "nobody"))})
 UNMEASURED = replace(SMALL, metrics=("advantag",))
+TURNED_ROUND = replace(SMALL, metrics=("advantage", "-turns"))
+"""More for the adversary in fewer turns."""
