@@ -27,6 +27,7 @@ from engine.runtime.record import WORK
 from engine.store.run_folder import RunFolder
 from tune.config import SweepConfig
 from tune.ledger import Ledger, values_of
+from tune.study import Study
 from tune.trial import BUDGET, HIGH, LOW, NUM, NUMBER, OBJECTIVE, PARAMETERS, REASON, Setup, run_trial
 
 LIVES = 3
@@ -49,7 +50,8 @@ def run_trials(config: SweepConfig, setup: Setup, folder: RunFolder, watcher: Wa
     """
     plan = setup.plan
     with _quiet():
-        ledger = Ledger(folder, setup, config.samples, watcher)
+        study = Study(plan.space, plan.direction, setup.seed)
+        ledger = Ledger(folder, setup, study, config.samples, watcher)
         at_once = config.concurrent or max(1, int(ray.cluster_resources()["CPU"]) // (1 + config.trial_workers))
         actors = min(at_once, ledger.num_left) * (1 + config.trial_workers)
         told = {"objective": plan.objective, "direction": plan.direction}
@@ -75,6 +77,8 @@ def _tune(config: SweepConfig, setup: Setup, ledger: Ledger) -> None:
                 scheduler=_scheduler(config, setup, ledger),
                 num_samples=ledger.num_left,
                 max_concurrent_trials=config.concurrent or None,
+                # A trial ends between runs, when nothing of it is left; the next one need not load everything again.
+                reuse_actors=True,
             ),
             run_config=ray_tune.RunConfig(
                 name="sweep",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engine.jobs.job import Watcher
 from engine.metrics.statistics import Estimate
@@ -17,6 +17,10 @@ from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK, SCHEMA_VERSION, error_row
 from envs.core.errors import RunError
 from tune.trial import Setup, trial_name
+
+if TYPE_CHECKING:
+    # Optuna takes a while to load, which help need not wait for.
+    from tune.study import Study
 
 PROPOSED = "trial"
 """Kind of the event that says which settings a trial is given; written before it starts."""
@@ -32,15 +36,14 @@ class Ledger:
     Args:
         folder: the sweep's run, opened for writing.
         setup: what all trials have in common.
+        study: proposes settings; knows nothing yet.
         samples: trials in all.
         watcher: is told of every trial that ends.
     """
 
-    def __init__(self, folder: RunFolder, setup: Setup, samples: int, watcher: Watcher) -> None:
+    def __init__(self, folder: RunFolder, setup: Setup, study: Study, samples: int, watcher: Watcher) -> None:
         self._folder, self._setup, self._samples, self._watcher = folder, setup, samples, watcher
-        from tune.study import Study
-
-        self._study = Study(setup.plan.space, setup.plan.direction, setup.seed)
+        self._study = study
         self._rows = {int(row["item_key"]): row for row in folder.read_rows().to_pylist() if row["status"] == OK}
         self._known = {event["number"]: event["parameters"] for event in folder.events() if event["kind"] == PROPOSED}
         self._known |= {number: json.loads(row["parameters"]) for number, row in self._rows.items()}

@@ -86,10 +86,11 @@ def run(config: SweepConfig, path: Path, watcher: Watcher) -> Result:
         _write_best(path / BEST, config, plan, parameters)
         told = ", ".join(f"{key}={value}" for key, value in parameters.items())
         watcher.say(f"best: {told}")
+        runs = "one run each" if config.repeats == 1 else f"{config.repeats} runs each from different seeds"
         about = {
             "title": f"sweep of {plan.job}: {config.sweep}",
-            "description": f"{len(rows)} trials of up to {setup.budgets[-1]:,} ({plan.fidelity}), {config.repeats} runs each; "
-            f"{plan.objective}, {plan.direction}imum is best; seed {config.seed}.",
+            "description": f"{len(rows)} trials of up to {setup.budgets[-1]:,} ({plan.fidelity}), {runs}; {plan.objective}, "
+            f"{plan.direction}imum is best; seed {config.seed}.",
             "command": command_line(SWEEP, config, path),
         }
         folder.write_summary(_metrics(rows, best), about)
