@@ -80,6 +80,8 @@ def run_trial(told: Mapping[str, Any], setup: Setup) -> None:
     """
     from ray import tune as ray_tune
 
+    # Ray would repeat on the screen, for each trial, what runs comment on; what they leave out they count in their metrics.
+    logging.disable(logging.WARNING)
     # Ray Tune puts a trial into a folder of its own, where models named by relative paths would not be found.
     os.chdir(setup.folder)
     for budget in setup.budgets:

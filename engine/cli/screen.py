@@ -16,6 +16,8 @@ from engine.cli.tables import make_console
 from engine.jobs.job import Watcher
 
 PLAIN_INTERVAL_S = 5.0
+_CHATTY = "ray.tune.utils.util"
+"""The logger of Ray that recommends a package for watching GPUs each time an algorithm is built."""
 
 
 class Stage:
@@ -146,7 +148,9 @@ class _WarningLines(logging.Handler):
 @contextmanager
 def _warnings_on(console: Console) -> Iterator[None]:
     """Shows logged warnings, Python's own among them."""
-    root, handler = logging.getLogger(), _WarningLines(console)
+    root, handler, chatty = logging.getLogger(), _WarningLines(console), logging.getLogger(_CHATTY)
+    level = chatty.level
+    chatty.setLevel(logging.ERROR)
     root.addHandler(handler)
     logging.captureWarnings(True)
     try:
@@ -154,3 +158,4 @@ def _warnings_on(console: Console) -> Iterator[None]:
     finally:
         logging.captureWarnings(False)
         root.removeHandler(handler)
+        chatty.setLevel(level)

@@ -24,8 +24,6 @@ _CHATTY = (
     "ray._common.deprecation",
     "ray.rllib",
     "ray.rllib.algorithms.algorithm_config",
-    # It recommends a package for watching GPUs each time an algorithm is built.
-    "ray.tune.utils.util",
 )
 
 
@@ -75,8 +73,7 @@ def connect(address: str | None = None, *, num_cpus: int | None = None, timeout_
     import ray
 
     if ray.is_initialized():
-        with _quiet():
-            yield _current or Session("joined")
+        yield _current or Session("joined")
         return
     session = Session(address or os.environ.get("RAY_ADDRESS") or "local")
     with _quiet():
@@ -110,7 +107,8 @@ def _start(num_cpus: int | None) -> None:
 
     try:
         ray.init("local", num_cpus=num_cpus, include_dashboard=False, **_options())
-    except (RuntimeError, ValueError, OSError) as error:
+    except Exception as error:
+        # On a machine that is too busy to start it in time Ray raises a bare Exception.
         raise ClusterError("Ray cannot be started on this machine", got=f"{type(error).__name__}: {error}") from error
 
 
