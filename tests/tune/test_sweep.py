@@ -121,13 +121,13 @@ def start(folder: Path, code: str, *arguments: str) -> subprocess.Popen[bytes]:
 @pytest.mark.slow
 def test_trials_with_actors_of_their_own_finish_on_two_cpus(tmp_path: Path) -> None:
     # Three at a time are allowed; each needs both CPUs, so without its group one would wait for the actor of another.
-    assert start(tmp_path, _TWO_CPUS, f"{PLANS}:SMALL").wait(timeout=240) == 0
+    assert start(tmp_path, _TWO_CPUS, f"{PLANS}:SMALL").wait(timeout=400) == 0
     rows = rows_of(tmp_path / "sweep")
     assert [row["status"] for row in rows] == ["ok"] * 3
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_a_killed_sweep_goes_on_and_runs_no_finished_trial_again(tmp_path: Path) -> None:
     driver = start(tmp_path, _TWO_CPUS, f"{PLANS}:SMALL")
     deadline = time.monotonic() + 240
@@ -145,7 +145,7 @@ def test_a_killed_sweep_goes_on_and_runs_no_finished_trial_again(tmp_path: Path)
     before = rows_of(tmp_path / "sweep")
     finished = {part: part.stat().st_mtime_ns for part in (tmp_path / "sweep" / TRIALS).rglob("summary.json")}
     assert collect_run(tmp_path / "sweep").sweeps[0].trials, "the report shows what is there"
-    assert start(tmp_path, _TWO_CPUS.replace("concurrent=3", "concurrent=1"), f"{PLANS}:SMALL").wait(timeout=240) == 0
+    assert start(tmp_path, _TWO_CPUS.replace("concurrent=3", "concurrent=1"), f"{PLANS}:SMALL").wait(timeout=400) == 0
     after = rows_of(tmp_path / "sweep")
     assert [row["status"] for row in after] == ["ok"] * 3
     assert after[: len(before)] == before
