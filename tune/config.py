@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from envs.core.config import check
 
-UNCHECKED = ("concurrent", "address")
+UNCHECKED = ("concurrent", "trial_workers", "gpus_per_worker", "address")
 """Settings that change how trials are run; a resumed sweep may differ in them."""
 
 
@@ -19,17 +19,18 @@ class SweepConfig:
     samples: int = 20
     """Trials."""
     repeats: int = 1
-    """Runs of each trial, from different seeds; what is measured is their mean."""
+    """Runs of each trial at each budget, from different seeds; the search sees their mean."""
     budget: int = 0
     """Targets, dialogues or rounds of a whole trial; the preset's when 0."""
     rungs: int = 3
     """Budgets at which ASHA stops trials that fall behind; 1 gives every trial the whole budget."""
     reduction: int = 3
-    """The best 1/reduction of the trials go on from each budget, with so many times as much."""
+    """About the best 1/reduction of the trials go on from each budget, with so many times as much."""
     base: str = ""
     """Settings of all trials: KEY=VALUE words, such as "model=runs/seq2seq lm=runs/lm"."""
     concurrent: int = 0
-    """Trials at a time; as many as there is room for when 0. 1 gives the same trials for the same seed."""
+    """Trials at a time; as many as there is room for when 0. Only 1 gives the same trials for the same seed: with more, what
+    ends first decides what is tried next."""
     trial_workers: int = 0
     """Ray actors that each trial has of its own."""
     gpus_per_worker: float = 0.0

@@ -37,7 +37,8 @@ class Plan:
         job: whose settings are turned, by the name that run folders carry.
         preset: where they start.
         space: which settings, by dotted key.
-        metrics: what is measured, by the names of the job's metrics; of several, their mean.
+        metrics: what is measured, by the names of the job's metrics; of several, their mean. A minus before a name turns it
+            round, for a metric whose better direction is the other one.
         direction: which way is better.
         fidelity: the setting that says how large a trial is, such as targets or dialogues.
         budget: its value in a whole trial.
@@ -53,6 +54,16 @@ class Plan:
     budget: int
     workers: str = "workers"
 
+    @property
+    def objective(self) -> str:
+        """What is measured, in words."""
+        return self.metrics[0] if len(self.metrics) == 1 else f"mean of {', '.join(self.metrics)}"
+
+    @property
+    def terms(self) -> dict[str, int]:
+        """The signs of the metrics, 1 or -1, by their names."""
+        return {name.removeprefix("-"): -1 if name.startswith("-") else 1 for name in self.metrics}
+
     def load(self) -> Job:
         """Imports the job."""
         return find(self.job).load()
@@ -67,7 +78,7 @@ class Plan:
 
         Raises:
             ConfigError: a setting or a key of the space is not there (with the nearest name) or not allowed, or turned and
-                set at once.
+                set at once; or the job does not measure what is wanted.
         """
         where = f"sweep of {self.job}"
         assigned = shlex.split(settings)
@@ -85,7 +96,39 @@ class Plan:
         actors: dict[str, float] = {self.workers: num_workers} if self.workers else {}
         if gpus_per_worker:
             actors["gpus_per_worker"] = gpus_per_worker
-        return with_values(config, {self.fidelity: self.budget, **actors}, where)
+        config = with_values(config, {self.fidelity: self.budget, **actors}, where)
+        self._check_metrics(config, where)
+        return config
+
+    def check_budget(self, base: Any, budget: int) -> None:
+        """Finds out whether there is enough to work on, which may read models and data.
+
+        Args:
+            base: what every trial has in common.
+            budget: of a whole trial.
+
+        Raises:
+            ConfigError: there is less.
+            ParleyError: what the job itself says of models or data that it cannot read.
+        """
+        where = f"sweep of {self.job}"
+        there = self.load().num_items(with_values(base, {self.fidelity: budget}, where))
+        if there is not None and there < budget:
+            raise ConfigError(
+                "the budget is larger than the data",
+                where=where,
+                got=f"{budget:,} wanted, {there:,} there",
+                fix=f"--budget {there}",
+            )
+
+    def _check_metrics(self, config: Any, where: str) -> None:
+        known = self.load().measured(config)
+        if known is None:
+            return
+        for name in self.terms:
+            if name not in known:
+                what = f"the job measures no {name!r}{nearest(name, known)}"
+                raise ConfigError(what, where=where, fix=f"metrics: {', '.join(sorted(known))}")
 
 
 def find_plan(name: str) -> Plan:

@@ -16,10 +16,10 @@ GIBBS_ENUM = Plan(
         "search.restarts": Integer(1, 10),
         "search.max_sweeps": Integer(2, 50, log=True),
         "objective.lm_weight": Real(0.1, 10.0, log=True),
-        # What is wanted changes what the search goes for; what is measured stays the same type.
-        "hit": Choice(("o-sample-min-k1", "o-sample-min-k2", "o-sample-min-k3")),
+        # What is wanted changes what the search goes for; what is measured stays the same type. Only io types weigh the input.
+        "hit": Choice(("io-sample-min-k1", "io-sample-min-k2", "io-sample-min-k3")),
     },
-    metrics=("hit_rate.o-sample-min-k1",),
+    metrics=("hit_rate.io-sample-min-k1",),
     direction="max",
     fidelity="num_targets",
     budget=90,
@@ -75,7 +75,12 @@ PERTURBATION = Plan(
         "perturb.grammar_rate": Real(0.1, 1.0),
         "perturb.swap_every": Integer(2, 12),
     },
-    metrics=("change_rate.base.data-paraphrase", "change_rate.base.grammar-errors", "change_rate.base.random-swap"),
+    # Replies are to change though contexts hardly do; the most words change the most replies, which says nothing.
+    metrics=tuple(
+        f"{kind}.base.{strategy}"
+        for kind in ("change_rate", "context_similarity")
+        for strategy in ("data-paraphrase", "grammar-errors", "random-swap")
+    ),
     direction="max",
     fidelity="limit",
     budget=900,
@@ -88,8 +93,9 @@ ADVERSARIAL_TRAINING = Plan(
         "margin": Real(0.01, 1.0, log=True),
         "fit.learning_rate": Real(2e-5, 2e-3, log=True),
     },
-    metrics=("test_nll",),
-    direction="min",
+    # What replies lose by contexts that should change them, less what they lose on clean ones, both in nats per word.
+    metrics=("margin", "-test_nll"),
+    direction="max",
     fidelity="fit.max_epochs",
     budget=9,
     workers="",

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from envs.core.config import from_dict, to_dict
 from envs.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
 
 ConfigT = TypeVar("ConfigT")
 Value = str | int | float | bool
@@ -28,11 +31,11 @@ class Choice:
         """Values that must be allowed for all others to be."""
         return self.values
 
-    def domain(self) -> Any:
-        """The same for Ray Tune."""
-        from ray import tune as ray_tune
+    def distribution(self) -> BaseDistribution:
+        """The same for Optuna."""
+        from optuna.distributions import CategoricalDistribution
 
-        return ray_tune.choice(list(self.values))
+        return CategoricalDistribution(self.values)
 
 
 @dataclass(frozen=True)
@@ -48,11 +51,11 @@ class Integer:
         """Values that must be allowed for all others to be."""
         return (self.low, self.high)
 
-    def domain(self) -> Any:
-        """The same for Ray Tune, whose upper ends are excluded."""
-        from ray import tune as ray_tune
+    def distribution(self) -> BaseDistribution:
+        """The same for Optuna."""
+        from optuna.distributions import IntDistribution
 
-        return (ray_tune.lograndint if self.log else ray_tune.randint)(self.low, self.high + 1)
+        return IntDistribution(self.low, self.high, log=self.log)
 
 
 @dataclass(frozen=True)
@@ -68,11 +71,11 @@ class Real:
         """Values that must be allowed for all others to be."""
         return (self.low, self.high)
 
-    def domain(self) -> Any:
-        """The same for Ray Tune."""
-        from ray import tune as ray_tune
+    def distribution(self) -> BaseDistribution:
+        """The same for Optuna."""
+        from optuna.distributions import FloatDistribution
 
-        return (ray_tune.loguniform if self.log else ray_tune.uniform)(self.low, self.high)
+        return FloatDistribution(self.low, self.high, log=self.log)
 
 
 Domain = Choice | Integer | Real

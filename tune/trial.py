@@ -6,24 +6,34 @@ configuration never changes. A trial that is done again after a kill finds its f
 
 from __future__ import annotations
 
+import logging
+import math
 import os
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from engine.jobs.job import Result, Silent
+from engine.jobs.job import CONFIG, Result, Silent
 from engine.metrics.statistics import NOTHING, Estimate, mean
+from engine.store.run_folder import RunFolder
 from envs.core.errors import RunError
 from envs.core.registry import nearest
 from envs.core.seeds import derive_seed
 from tune.plan import Plan
 from tune.space import with_values
 
-OBJECTIVE, LOW, HIGH, NUM, BUDGET = "objective", "low", "high", "n", "budget"
-"""What a trial reports after each budget."""
+logger = logging.getLogger(__name__)
+
+NUMBER, PARAMETERS = "number", "parameters"
+"""What a trial is told: which one it is, and its settings by dotted key."""
+OBJECTIVE, LOW, HIGH, NUM, BUDGET, REASON = "objective", "low", "high", "n", "budget", "reason"
+"""What a trial reports after each budget; after a failure, budget 0 and the reason."""
+PATIENCE_S = 60.0
+"""How long a trial waits for one of the same number that outlived its sweep."""
 
 
 @dataclass(frozen=True)
@@ -48,21 +58,38 @@ class Setup:
     runs: Path
     folder: Path
 
+    def runs_of(self, number: int) -> Path:
+        """Where the runs of a trial lie."""
+        return self.runs / trial_name(number)
 
-def run_trial(parameters: Mapping[str, Any], setup: Setup) -> None:
+
+def trial_name(number: int) -> str:
+    """What the row and the folder of a trial are called."""
+    return f"{number:05d}"
+
+
+def run_trial(told: Mapping[str, Any], setup: Setup) -> None:
     """Runs a trial inside Ray Tune, which may end it after any budget.
 
+    What the job raises is reported and not raised, so that Ray Tune starts a trial again when its process is lost and not when
+    its settings are wrong.
+
     Args:
-        parameters: the settings that are turned, by dotted key.
+        told: its `NUMBER` and `PARAMETERS`.
         setup: everything else.
     """
     from ray import tune as ray_tune
 
+    # Ray would repeat on the screen, for each trial, what runs comment on; what they leave out they count in their metrics.
+    logging.disable(logging.WARNING)
     # Ray Tune puts a trial into a folder of its own, where models named by relative paths would not be found.
     os.chdir(setup.folder)
-    name = ray_tune.get_context().get_trial_id()
     for budget in setup.budgets:
-        found = measure(parameters, setup, budget, setup.runs / name / str(budget))
+        try:
+            found = measure(told[PARAMETERS], setup, budget, setup.runs_of(told[NUMBER]) / str(budget))
+        except Exception as error:
+            logger.debug("trial %d failed", told[NUMBER], exc_info=True)
+            return ray_tune.report({OBJECTIVE: math.nan, BUDGET: 0, REASON: f"{type(error).__name__}: {error}"})
         ray_tune.report({OBJECTIVE: found.value, LOW: found.low, HIGH: found.high, NUM: found.n, BUDGET: budget})
 
 
@@ -88,23 +115,30 @@ def measure(parameters: Mapping[str, Any], setup: Setup, budget: int, path: Path
         # The same seeds for every trial: what they differ in is what was turned.
         values = {**parameters, plan.fidelity: budget, "seed": derive_seed(setup.seed, "repeat", repeat)}
         config = with_values(setup.base, values, f"trial of {plan.job}")
-        results.append(_measured(plan, job.run(config, path / str(repeat), Silent())))
+        run = path / str(repeat)
+        _await_writer(run)
+        results.append(_measured(plan, job.run(config, run, Silent())))
     if len(results) == 1:
         return results[0]
     return mean([result.value for result in results], seed=setup.seed)
 
 
+def _await_writer(run: Path) -> None:
+    """Waits while another process writes the run: a worker of a killed sweep may live on for some seconds."""
+    deadline = time.monotonic() + PATIENCE_S
+    while (run / CONFIG).is_file() and RunFolder.load(run).writer() and time.monotonic() < deadline:
+        time.sleep(0.5)
+
+
 def _measured(plan: Plan, result: Result) -> Estimate:
-    for name in plan.metrics:
-        if not np.isfinite(result.metrics.get(name, NOTHING).value):
+    found = []
+    for name, sign in plan.terms.items():
+        estimate = result.metrics.get(name, NOTHING)
+        if not np.isfinite(estimate.value):
             what = f"a trial has measured no {name!r}{nearest(name, result.metrics)}"
             raise RunError(what, where=result.run, got=", ".join(result.metrics))
-    return _mean_of([result.metrics[name] for name in plan.metrics])
-
-
-def _mean_of(estimates: Sequence[Estimate]) -> Estimate:
-    if len(estimates) == 1:
-        return estimates[0]
-    values = [estimate.value for estimate in estimates]
+        found.append(estimate if sign > 0 else Estimate(-estimate.value, -estimate.high, -estimate.low, estimate.n))
+    if len(found) == 1:
+        return found[0]
     # Of different quantities: their spread is no interval.
-    return Estimate(float(np.mean(values)), np.nan, np.nan, min(estimate.n for estimate in estimates))
+    return Estimate(float(np.mean([each.value for each in found])), math.nan, math.nan, min(each.n for each in found))

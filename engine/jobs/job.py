@@ -6,7 +6,7 @@ return a `Result`. What a result says is read from the run folder, so a finished
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -93,6 +93,10 @@ class Job:
         next_commands: what to type after a run of that configuration in that folder.
         unchecked: settings that change how a run is done and not what comes out; a resumed run may differ in them.
         num_rows: how many rows a finished run of a configuration holds.
+        metrics_of: the names of the metrics that a run of a configuration can have; None where only the run can tell, and those
+            of the legend where it is not given.
+        num_items: how many items a run of a configuration would have to work on, found out from models and data; None where
+            there are always as many as are asked for.
     """
 
     name: str
@@ -104,6 +108,12 @@ class Job:
     next_commands: Callable[[Any, Path], tuple[str, ...]]
     unchecked: tuple[str, ...] = ()
     num_rows: Callable[[Any], int] = lambda config: 0
+    metrics_of: Callable[[Any], Collection[str] | None] | None = None
+    num_items: Callable[[Any], int | None] = lambda config: None
+
+    def measured(self, config: Any) -> Collection[str] | None:
+        """The names of the metrics that a run of a configuration can have; None where only the run can tell."""
+        return self.legend if self.metrics_of is None else self.metrics_of(config)
 
     def result(self, config: Any, path: Path) -> Result:
         """What a run holds that has written its summary.

@@ -19,7 +19,7 @@ from typing import Any
 
 from engine.jobs.command import command_line
 from engine.jobs.device import require_device, threads
-from engine.jobs.job import SUMMARY, Job, Result, Watcher
+from engine.jobs.job import SUMMARY, Job, Result, Silent, Watcher
 from engine.jobs.robustness_config import RobustnessConfig
 from engine.jobs.robustness_models import AskedModels, open_models, plain_words
 from engine.jobs.robustness_scores import Activities
@@ -28,7 +28,15 @@ from engine.jobs.search import session
 from engine.jobs.sharded import UNCHECKED
 from engine.jobs.table import TABLE_FILE
 from engine.metrics.attack_table import TextTable
-from engine.metrics.robustness import ACTIVITY, BASE, CHANGE_RATE, TOUCHED_CHANGE_RATE, describe, robustness_metrics
+from engine.metrics.robustness import (
+    ACTIVITY,
+    BASE,
+    CHANGE_RATE,
+    TOUCHED_CHANGE_RATE,
+    base_metrics,
+    describe,
+    robustness_metrics,
+)
 from engine.metrics.robustness_table import table_2, table_4
 from engine.metrics.statistics import Estimate, Metric
 from engine.perturb import catalogue
@@ -278,6 +286,17 @@ def _write_tables(path: Path, tables: Mapping[str, TextTable], about: Mapping[st
         raise RunError("the tables cannot be written", where=path, got=error.strerror, fix=fix) from None
 
 
+def _metrics_of(config: RobustnessConfig) -> list[str] | None:
+    """Only a run can tell the names of strategies of a user's own, and what models were trained against."""
+    if config.trained or any(".py:" in name for name in config.strategy_names):
+        return None
+    return base_metrics(config.strategy_names)
+
+
+def _num_items(config: RobustnessConfig) -> int:
+    return len(_prepare(config, Silent()).examples)
+
+
 def _num_examples(path: Path) -> int:
     """How many examples a run has; -1 when it does not say yet."""
     return int((RunFolder.load(path).summary() or {}).get(NUM_EXAMPLES, -1))
@@ -336,4 +355,6 @@ EVALUATE_ROBUSTNESS = Job(
     FILES,
     _next_commands,
     UNCHECKED,
+    metrics_of=_metrics_of,
+    num_items=_num_items,
 )

@@ -27,10 +27,10 @@ from engine.jobs.search_config import (
     SearchConfig,
 )
 from engine.jobs.search_models import Models, open_models
-from engine.jobs.search_targets import FILE, num_targets, open_targets, save_targets
-from engine.jobs.search_worker import SearchWorker, Tally, tally, target_seed
+from engine.jobs.search_targets import FILE, choose_targets, num_targets, open_targets, save_targets
+from engine.jobs.search_worker import SearchWorker, Tally, read_types, tally, target_seed
 from engine.jobs.sharded import UNCHECKED
-from engine.metrics.search import describe, search_metrics
+from engine.metrics.search import COST_METRICS, HIT_RATE, describe, search_metrics
 from engine.metrics.statistics import NOTHING, Estimate, count
 from engine.runtime.pool import Progress
 from engine.runtime.record import Rows, record_shards
@@ -181,6 +181,19 @@ def _search(run: RunFolder, config: SearchConfig, models: Models, targets: Targe
     run.event(SEARCHED, seconds=seconds, targets=account.targets, candidates=account.candidates, workers=max(config.workers, 1))
 
 
+def _metrics_of(config: SearchConfig) -> list[str]:
+    from engine.search.hits import HitType
+
+    kinds = read_types(HitType.parse(config.hit), judged=bool(config.lm))
+    return [*(f"{HIT_RATE}{kind.name}" for kind in kinds), *COST_METRICS]
+
+
+def _num_items(config: SearchConfig) -> int:
+    models = open_models(config)
+    _check(config, models)
+    return len(choose_targets(config, models).targets)
+
+
 def _with_legend(result: Result) -> Result:
     return replace(result, legend={name: describe(name) for name in result.metrics})
 
@@ -220,4 +233,6 @@ SEARCH = Job(
     FILES,
     _next_commands,
     UNCHECKED,
+    metrics_of=_metrics_of,
+    num_items=_num_items,
 )

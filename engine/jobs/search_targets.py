@@ -55,6 +55,25 @@ def open_targets(config: SearchConfig, models: Models, path: Path) -> TargetList
     if kept is not None and config.targets in (NORMAL, NORMAL_SAMPLED):
         # Asking the model again takes minutes.
         return kept
+    chosen = choose_targets(config, models)
+    if kept is not None and (changes := difference(_plain(kept), _plain(chosen))):
+        raise RunError(
+            "the targets are others than this run was started with",
+            where=config.targets,
+            got="; ".join(changes)[:300],
+            fix="undo the change to go on with the run, or give this run another name",
+        )
+    return chosen
+
+
+def choose_targets(config: SearchConfig, models: Models) -> TargetList:
+    """The targets of a search that has not begun.
+
+    Raises:
+        ConfigError: no list or file is called so.
+        DataError: the list is empty, its file or corpus is missing or broken, or (strict) a word is not in the vocabulary.
+        CheckpointError: normal targets are wanted of a model that does not say which corpus it was fitted to.
+    """
     made = _make(config, models)
     if config.strict and made.skipped:
         first = made.skipped[0]
@@ -64,15 +83,7 @@ def open_targets(config: SearchConfig, models: Models, path: Path) -> TargetList
             got=f"{', '.join(first.unknown)} in {first.sentence!r}",
             fix="leave out --strict to skip and count such targets",
         )
-    chosen = _choose(made.require_some(), config.num_targets, config.seed)
-    if kept is not None and (changes := difference(_plain(kept), _plain(chosen))):
-        raise RunError(
-            "the targets are others than this run was started with",
-            where=config.targets,
-            got="; ".join(changes)[:300],
-            fix="undo the change to go on with the run, or give this run another name",
-        )
-    return chosen
+    return _choose(made.require_some(), config.num_targets, config.seed)
 
 
 def save_targets(targets: TargetList, path: Path) -> None:

@@ -77,6 +77,14 @@ def describe(name: str) -> Metric:
     return metric._replace(title=f"{metric.title}, {rest.replace('.', ', ')}")
 
 
+def base_metrics(strategies: Sequence[str]) -> list[str]:
+    """The names of all metrics of the base under some strategies; those of F1 are there only where it can be scored."""
+    kinds = (CHANGE_RATE, TOUCHED_CHANGE_RATE, CONTEXT_SIMILARITY, REPLY_SIMILARITY, BLEU)
+    of_strategies = [f"{kind}.{BASE}.{name}" for name in strategies for kind in kinds]
+    f1 = [f"{kind}.{BASE}.{name}" for name in (CLEAN, *strategies) for kind in (ACTIVITY, ENTITY)]
+    return [*(f"{PERTURBED_SHARE}.{name}" for name in strategies), *of_strategies, *f1]
+
+
 def finished(rows: Sequence[Row]) -> list[Row]:
     """The rows of examples that were answered."""
     return [row for row in rows if row["status"] == "ok"]

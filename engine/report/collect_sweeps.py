@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 
+from engine.metrics.statistics import Estimate
 from engine.report.content import SweepSection, SweepTrial
+from engine.runtime.record import WORK
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK
 
@@ -13,26 +15,26 @@ SWEEP = "sweep"
 
 
 def sweep_section(heading: str, run: RunFolder) -> SweepSection | None:
-    """The section of a run; None for one that is no sweep, or has not come to its end.
+    """The section of a run, which may still be at work; None for one that is no sweep, or has no trial that worked yet.
 
     Args:
         heading: what the run is called.
         run: any run.
     """
-    summary = run.summary()
-    if run.job != SWEEP or summary is None:
+    if run.job != SWEEP:
         return None
     rows = run.read_rows().to_pylist()
     worked = [row for row in rows if row["status"] == OK]
+    if not worked:
+        return None
+    begun = [event for event in run.events() if event["kind"] == WORK][-1]
     return SweepSection(
         name=heading,
-        objective=summary["objective"],
-        direction=summary["direction"],
-        trials=[SweepTrial(json.loads(row["parameters"]), row["value"], row["whole"]) for row in worked],
+        objective=begun["objective"],
+        direction=begun["direction"],
+        trials=[
+            SweepTrial(int(row["item_key"]), json.loads(row["parameters"]), Estimate.from_json(row), row["whole"])
+            for row in worked
+        ],
         failures=len(rows) - len(worked),
-        best={key: _told(value) for key, value in summary["parameters"].items()},
     )
-
-
-def _told(value: str | float) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

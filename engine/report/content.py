@@ -120,10 +120,18 @@ class RobustnessSection:
 
 @dataclass(frozen=True)
 class SweepTrial:
-    """One trial: its settings by dotted key, what it was worth, and whether it was given the whole budget."""
+    """One trial.
 
+    Args:
+        number: of the trial, from 0, in the order in which they were started.
+        parameters: its settings by dotted key.
+        value: what it was worth at its largest budget.
+        whole: whether that was the whole one.
+    """
+
+    number: int
     parameters: Mapping[str, str | float]
-    value: float
+    value: Estimate
     whole: bool
 
 
@@ -137,7 +145,6 @@ class SweepSection:
         direction: "max" or "min".
         trials: those that worked, in the order in which they were started.
         failures: how many others failed.
-        best: the best settings, as they are to be read.
     """
 
     name: str
@@ -145,7 +152,11 @@ class SweepSection:
     direction: str
     trials: Sequence[SweepTrial]
     failures: int = 0
-    best: Mapping[str, str] = field(default_factory=dict)
+
+    def ranked(self) -> list[SweepTrial]:
+        """The trials, whole ones first, of these the best first; of two alike the earlier one, as the sweep itself has it."""
+        sign = -1 if self.direction == "max" else 1
+        return sorted(self.trials, key=lambda trial: (not trial.whole, sign * trial.value.value, trial.number))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,20 +32,15 @@ def best_svg(title: str, y_label: str, points: Sequence[tuple[int, float, float]
 def parallel_svg(title: str, section: SweepSection) -> str:
     """Trials as lines through their settings and their value, as SVG text; each axis goes from its least to its largest."""
     keys = list(section.trials[0].parameters)
-    columns: list[list[Value]] = [[trial.parameters[key] for trial in section.trials] for key in keys]
-    columns.append([trial.value for trial in section.trials])
+    # Drawn from the last to the best.
+    trials = section.ranked()[::-1]
+    columns: list[list[Value]] = [[trial.parameters[key] for trial in trials] for key in keys]
+    columns.append([trial.value.value for trial in trials])
     places = [_places(column) for column in columns]
-    sign = 1 if section.direction == "max" else -1
-
-    def rank(i: int) -> tuple[bool, float, int]:
-        # Of two alike the earlier one is the best, as in the sweep itself.
-        return section.trials[i].whole, sign * section.trials[i].value, -i
-
-    order = sorted(range(len(section.trials)), key=rank)
 
     def draw(axes: Axes) -> None:
-        for i in order:
-            best, whole = i == order[-1], section.trials[i].whole
+        for i, trial in enumerate(trials):
+            best, whole = i == len(trials) - 1, trial.whole
             colour = SERIES[0] if best else SERIES[1]
             line = [column[i] for column in places]
             axes.plot(line, color=colour, linewidth=2.2 if best else 1.2, alpha=1.0 if best else 0.6 if whole else 0.2)

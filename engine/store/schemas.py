@@ -220,16 +220,17 @@ ROBUSTNESS = with_base(
 
 SWEEP_TRIALS = with_base(
     [
-        # Ray Tune's name of the trial, its settings by dotted key as JSON, and what it was measured by, as an estimate over its
-        # repeats at the largest budget that it was given.
-        pa.field("trial_id", pa.string()),
+        # Its settings by dotted key as JSON, and what it was measured by, as an estimate over its repeats at the largest budget
+        # that it was given.
         pa.field("parameters", pa.string()),
         pa.field("value", pa.float64()),
         pa.field("low", pa.float64()),
         pa.field("high", pa.float64()),
         pa.field("n", pa.int64()),
         pa.field("budget", pa.int64()),
-        # Whether that was a whole trial's, and where the runs of the trial lie, below the sweep's folder.
+        # What it was worth at each budget, rising.
+        pa.field("by_budget", _list(pa.struct([pa.field("budget", pa.int64()), pa.field("value", pa.float64())]))),
+        # Whether the largest was a whole trial's, and where the runs of the trial lie, below the sweep's folder.
         pa.field("whole", pa.bool_()),
         pa.field("runs", pa.string()),
     ]

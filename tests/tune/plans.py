@@ -19,4 +19,7 @@ SMALL = Plan(
 UNKNOWN = replace(SMALL, space={"max_turn": Integer(4, 20)})
 FORBIDDEN = replace(SMALL, space={"max_turns": Integer(0, 20)})
 HALF_FAIL = replace(SMALL, space={"adversary": Choice(("scripted", "nobody"))})
+ALL_FAIL = replace(SMALL, space={"adversary": Choice(("nobody", "no-one"))})
 UNMEASURED = replace(SMALL, metrics=("advantag",))
+TURNED_ROUND = replace(SMALL, metrics=("advantage", "-turns"))
+"""More for the adversary in fewer turns."""

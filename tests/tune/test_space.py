@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from engine.search.settings import SearchSettings
@@ -20,6 +22,34 @@ def test_every_shipped_sweep_fits_its_job(preset: str) -> None:
     base = plan.base(config.base, 0)
     assert type(base) is plan.load().config
     assert with_values(base, {plan.fidelity: config.budgets(plan.budget)[0]}, "test") != base or config.rungs == 1
+
+
+def test_only_what_the_job_can_measure_is_an_objective() -> None:
+    with pytest.raises(ConfigError, match="measures no 'advantag', did you mean 'advantage'"):
+        plans.UNMEASURED.base("", 0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "metric"),
+    [("hit=o-greedy", "hit_rate.io-sample-min-k1"), ("lm=runs/lm", "hit_rate.io-sample-min-k5"), ("lm=runs/lm", "hits")],
+)
+def test_hit_rates_are_those_that_the_search_reads(settings: str, metric: str) -> None:
+    plan = replace(find_plan("gibbs-enum"), metrics=(metric,), space={})
+    with pytest.raises(ConfigError, match="measures no"):
+        plan.base(settings, 0)
+
+
+def test_change_rates_are_those_of_the_strategies_asked_for() -> None:
+    plan = find_plan("perturbation")
+    with pytest.raises(ConfigError, match=r"measures no 'change_rate\.base\.data-paraphrase'"):
+        plan.base("strategies=antonym", 0)
+    # Of a strategy of a user's own only the run can tell the name.
+    plan.base("strategies=mine.py:Mine", 0)
+
+
+def test_a_minus_turns_a_metric_round() -> None:
+    assert plans.TURNED_ROUND.terms == {"advantage": 1, "turns": -1}
+    assert plans.TURNED_ROUND.objective == "mean of advantage, -turns"
 
 
 def test_presets_are_the_registered_sweeps() -> None:

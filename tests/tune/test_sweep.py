@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -17,9 +16,11 @@ from engine.cli.flags import parse_job
 from engine.cli.verbs import find_verb
 from engine.jobs.job import Silent
 from engine.jobs.match import SELFPLAY
+from engine.jobs.status import INTERRUPTED, run_status
+from engine.report.collect import collect_run
 from engine.runtime.session import Session
 from engine.store.run_folder import RunFolder
-from envs.core.errors import RunError
+from envs.core.errors import CheckpointError, ClusterError, ConfigError, RunError
 from tune.config import SweepConfig
 from tune.sweep import BEST, SWEEP, TRIALS
 
@@ -75,8 +76,28 @@ def test_failed_trials_are_rows_with_their_reason(tmp_path: Path, ray_session: S
 
 @pytest.mark.slow
 def test_a_sweep_without_any_result_says_why(tmp_path: Path, ray_session: Session) -> None:
-    with pytest.raises(RunError, match="advantag"):
-        SWEEP.run(asked("UNMEASURED", samples=1), tmp_path / "sweep", Silent())
+    with pytest.raises(RunError, match="no agent is called 'n"):
+        SWEEP.run(asked("ALL_FAIL", samples=2), tmp_path / "sweep", Silent())
+    assert [row["status"] for row in rows_of(tmp_path / "sweep")] == ["error"] * 2, "the reasons are kept"
+
+
+def test_what_cannot_work_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    for name in ("UNMEASURED", "UNKNOWN", "FORBIDDEN"):
+        with pytest.raises(ConfigError):
+            SWEEP.run(asked(name), tmp_path / "sweep", Silent())
+    with pytest.raises(ConfigError, match="did you mean 'gibbs-enum'"):
+        SWEEP.run(SweepConfig(sweep="gibs-enum"), tmp_path / "sweep", Silent())
+    with pytest.raises(CheckpointError, match="nowhere"):
+        SWEEP.run(SweepConfig(sweep="gibbs-enum", base="model=nowhere lm=nowhere"), tmp_path / "sweep", Silent())
+    assert not (tmp_path / "sweep").exists()
+
+
+@pytest.mark.slow
+def test_a_trial_needs_room(tmp_path: Path, ray_session: Session) -> None:
+    with pytest.raises(ClusterError, match="51 CPUs wanted, 4 there"):
+        SWEEP.run(asked("SMALL", trial_workers=50), tmp_path / "sweep", Silent())
+    with pytest.raises(ClusterError, match="4 GPUs wanted, 0 there"):
+        SWEEP.run(asked("SMALL", trial_workers=2, gpus_per_worker=2), tmp_path / "gpus", Silent())
 
 
 _TWO_CPUS = """
@@ -94,32 +115,43 @@ with connect(num_cpus=2):
 def start(folder: Path, code: str, *arguments: str) -> subprocess.Popen[bytes]:
     paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     environment = {**os.environ, "PYTHONPATH": paths}
-    return subprocess.Popen([sys.executable, "-c", code, *arguments], cwd=folder, env=environment, start_new_session=True)
+    return subprocess.Popen([sys.executable, "-c", code, *arguments], cwd=folder, env=environment)
 
 
 @pytest.mark.slow
 def test_trials_with_actors_of_their_own_finish_on_two_cpus(tmp_path: Path) -> None:
     # Three at a time are allowed; each needs both CPUs, so without its group one would wait for the actor of another.
-    assert start(tmp_path, _TWO_CPUS, f"{PLANS}:SMALL").wait(timeout=240) == 0
+    assert start(tmp_path, _TWO_CPUS, f"{PLANS}:SMALL").wait(timeout=400) == 0
     rows = rows_of(tmp_path / "sweep")
     assert [row["status"] for row in rows] == ["ok"] * 3
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_a_killed_sweep_goes_on_and_runs_no_finished_trial_again(tmp_path: Path) -> None:
     driver = start(tmp_path, _TWO_CPUS, f"{PLANS}:SMALL")
-    deadline = time.monotonic() + 120
-    finished: dict[Path, int] = {}
-    while not finished and time.monotonic() < deadline:
-        time.sleep(0.2)
-        finished = {part: part.stat().st_mtime_ns for part in (tmp_path / "sweep" / TRIALS).rglob("summary.json")}
-    assert finished, "no trial finished in time"
+    deadline = time.monotonic() + 240
+    rows = tmp_path / "sweep" / "rows"
+    while not [*rows.glob("*.parquet")] and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert [*rows.glob("*.parquet")], "no trial ended in time"
     assert driver.poll() is None, "the sweep was over before it was killed"
-    os.killpg(driver.pid, signal.SIGKILL)
+    # The driver alone: trials that outlive it must not be in the way of the next session.
+    driver.kill()
     driver.wait()
-    assert start(tmp_path, _TWO_CPUS, f"{PLANS}:SMALL").wait(timeout=240) == 0
-    rows = rows_of(tmp_path / "sweep")
-    assert [row["status"] for row in rows] == ["ok"] * 3
+    status = run_status(tmp_path / "sweep")
+    assert (status.state, status.pace.total) == (INTERRUPTED, 3)
+    assert 1 <= status.pace.done < 3
+    before = rows_of(tmp_path / "sweep")
+    finished = {part: part.stat().st_mtime_ns for part in (tmp_path / "sweep" / TRIALS).rglob("summary.json")}
+    assert collect_run(tmp_path / "sweep").sweeps[0].trials, "the report shows what is there"
+    assert start(tmp_path, _TWO_CPUS.replace("concurrent=3", "concurrent=1"), f"{PLANS}:SMALL").wait(timeout=400) == 0
+    after = rows_of(tmp_path / "sweep")
+    assert [row["status"] for row in after] == ["ok"] * 3
+    assert after[: len(before)] == before
     assert {part: part.stat().st_mtime_ns for part in finished} == finished
-    summaries = [*(tmp_path / "sweep" / TRIALS).rglob("summary.json")]
-    assert len(summaries) == 3, "each trial ran once"
+    assert len([*(tmp_path / "sweep" / TRIALS).rglob("summary.json")]) == 3, "each trial ran once"
+    # Nothing that could run when it is read, such as Ray Tune's own state, is left behind.
+    kinds = {part.suffix for part in (tmp_path / "sweep").rglob("*") if part.is_file()}
+    assert kinds == {".json", ".jsonl", ".parquet", ".yaml", ""}
+    assert {part.name for part in (tmp_path / "sweep").rglob("*") if part.is_file() and not part.suffix} == {"lock"}

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from engine.metrics.statistics import Estimate
 from engine.report.content import ReportData, SweepSection, SweepTrial
 from engine.report.page import render
-from engine.report.sweeps import best_so_far, importance, read_sweep
+from engine.report.sweeps import LEAST_TRIALS, best_so_far, importance, read_sweep
 
 
-def trial(rate: float, kind: str, value: float, whole: bool = True) -> SweepTrial:
-    return SweepTrial({"rate": rate, "kind": kind}, value, whole)
+def trial(rate: int, kind: str, value: float, whole: bool = True) -> SweepTrial:
+    """Trial number `rate`; its setting of that name is the same."""
+    return SweepTrial(rate, {"rate": rate, "kind": kind}, Estimate(value, value - 1, value + 1, 40), whole)
 
 
 TRIALS = [trial(1, "a", 2.0), trial(2, "b", 1.0, whole=False), trial(3, "a", 4.0), trial(4, "b", 3.0), trial(5, "b", 9.0)]
@@ -40,11 +42,26 @@ def test_importance_of_a_choice_is_the_share_between_its_values() -> None:
 
 
 def test_page_shows_three_figures_and_escapes_names() -> None:
-    page = render(ReportData(title="t", sweeps=[section(name="<b>s</b>", best={"rate": "5"}, failures=2)]))
+    trials = [trial(number, "ab"[number % 2], number % 3, whole=number > 0) for number in range(LEAST_TRIALS + 1)]
+    page = render(ReportData(title="t", sweeps=[section(name="<b>s</b>", trials=trials, failures=2)]))
     assert page.count("<figure>") == 3
     assert "<b>s</b>" not in page
-    assert "5 trials, 2 failed, 4 with the whole budget" in page
+    assert "13 trials, 2 failed, 10 with the whole budget" in page
 
 
-def test_two_trials_have_no_importance() -> None:
-    assert [figure.name for figure in read_sweep(section(trials=TRIALS[:2])).figures] == ["Best so far", "Settings"]
+def test_few_trials_have_no_importance() -> None:
+    assert [figure.name for figure in read_sweep(section()).figures] == ["Best so far", "Settings"]
+
+
+def test_the_best_trials_stand_in_a_table_with_their_intervals() -> None:
+    table = read_sweep(section()).best
+    assert table.columns == ("trial", "gain", "rate", "kind")
+    assert table.rows[0] == ("5", "9 [8, 10] (n=40)", "5", "b")
+    assert [row[0] for row in table.rows] == ["5", "3", "4", "1"], "trial 2 was stopped early"
+    assert [row[0] for row in read_sweep(section("min")).best.rows] == ["1", "4", "3", "5"]
+
+
+def test_a_sweep_without_a_whole_trial_yet_is_shown() -> None:
+    shown = read_sweep(section(trials=[trial(2, "b", 1.0, whole=False)]))
+    assert shown.best.rows == ()
+    assert "0 with the whole budget" in shown.told

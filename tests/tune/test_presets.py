@@ -1,0 +1,98 @@
+"""Every shipped sweep measures what it says: one trial of each on models made up for it, at a budget of almost nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engine.runtime.session import Session
+from envs.data.root import CACHE_VARIABLE, DATA_VARIABLE
+from tests.engine.jobs import made_up, robust, searches
+from tune.plan import Plan, find_plan
+from tune.sweep import SWEEP
+from tune.trial import Setup, measure
+
+DESK = "corpus=helpdesk perturb.lexicon=built-in"
+RULE = "dialogues_per_update=6 {0}.supervised_batch=4 {0}.max_turns=4"
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(CACHE_VARIABLE, str(tmp_path_factory.mktemp("cache")))
+        patch.delenv(DATA_VARIABLE, raising=False)
+        yield
+
+
+@pytest.fixture(scope="module")
+def negotiator(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Settings of the jobs that train on dialogues: a random negotiator of a made-up corpus' words, and the corpus."""
+    root = made_up.data_root(tmp_path_factory.mktemp("data"))
+    target = made_up.save_negotiator(tmp_path_factory.mktemp("target") / "model", 3, made_up.corpus_vocabulary(root))
+    return f"target={target} corpus={made_up.CORPUS} data_root={root}"
+
+
+@pytest.fixture(scope="module")
+def responder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return robust.save_responder(tmp_path_factory.mktemp("responder") / "model", robust.words_of_the_desk())
+
+
+def first_trial(preset: str, settings: str, budget: int, path: Path, **smaller: int) -> tuple[Plan, float]:
+    """The plan of a preset, and what a trial with every setting at its first corner is worth."""
+    config = SWEEP.presets[preset]()
+    plan = find_plan(config.sweep)
+    base = plan.base(f"{config.base} {settings}", 0)
+    setup = Setup(plan=plan, base=base, budgets=(budget,), repeats=1, seed=1, runs=path, folder=path)
+    parameters = {key: domain.corners[0] for key, domain in plan.space.items()}
+    smaller_ones = {key.replace("__", "."): value for key, value in smaller.items()}
+    return plan, measure({**parameters, **smaller_ones}, setup, budget, path / "runs").value
+
+
+def test_gibbs_enum(tmp_path: Path) -> None:
+    words = searches.words_of(searches.write_corpus(tmp_path))
+    model, lm = searches.save_seq2seq(tmp_path / "model", words), searches.save_lm(tmp_path / "lm", words)
+    settings = f"model={model} lm={lm} targets={searches.write_targets(tmp_path)}"
+    _, value = first_trial("gibbs-enum", settings, 3, tmp_path)
+    assert 0 <= value <= 1
+
+
+def test_white_box(tmp_path: Path) -> None:
+    model = made_up.save_negotiator(tmp_path / "model")
+    _, value = first_trial("white-box", f"target={model} speaker={model} judge={model} scenarios=random", 3, tmp_path)
+    assert -10 <= value <= 10
+
+
+def test_perturbation(tmp_path: Path, responder: str) -> None:
+    strategies = "strategies=data-paraphrase,grammar-errors,random-swap"
+    _, value = first_trial("perturbation", f"model={responder} {DESK} {strategies}", 4, tmp_path)
+    assert 0 <= value <= 1
+
+
+def test_adversarial_training(tmp_path: Path, responder: str) -> None:
+    plan, value = first_trial("adversarial-training", f"model={responder} {DESK}", 1, tmp_path)
+    metrics = plan.load().result(plan.base(f"model={responder} {DESK}", 0), tmp_path / "runs" / "0").metrics
+    assert value == pytest.approx((metrics["margin"].value - metrics["test_nll"].value) / 2)
+
+
+@pytest.mark.ray
+def test_rl_attack(tmp_path: Path, negotiator: str, ray_session: Session) -> None:
+    rule = f"reinforce.{RULE.format('reinforce')}"
+    _, value = first_trial("rl-attack", f"{negotiator} {rule}", 12, tmp_path)
+    assert -10 <= value <= 10
+
+
+@pytest.mark.ray
+def test_min_max(tmp_path: Path, negotiator: str, ray_session: Session) -> None:
+    rules = " ".join(f"{name}.{RULE.format(name)}" for name in ("attack", "defence"))
+    settings = f"{negotiator} {rules} attack.dialogues=12 budget=12 dialogues=6 perplexity_limit=0"
+    _, value = first_trial("min-max", settings, 1, tmp_path, defence__dialogues=12)
+    assert np.isfinite(value)
+
+
+def test_every_preset_has_its_test() -> None:
+    tested = {name.removeprefix("test_").replace("_", "-") for name in globals() if name.startswith("test_")}
+    assert set(SWEEP.presets) - tested == {"demo"}, "that one runs in test_sweep.py and needs no model"

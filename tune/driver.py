@@ -1,0 +1,193 @@
+"""The Ray Tune side of a sweep: it places trials on the cluster, and ASHA ends those that fall behind.
+
+Ray Tune's own files go into a temporary folder that ends with the session. What it would restore from them (`Tuner.restore`)
+would be lost with the machine, and is pickled, so that reading a run somebody sent could run their code; a sweep goes on from
+its rows instead (`tune.ledger`). ASHA is told of the trials that have rows, so what it asks of the next ones is what it would
+have asked without the interruption.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import tempfile
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import ray
+from ray import tune as ray_tune
+from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, TrialScheduler
+from ray.tune.search import Searcher
+
+from engine.jobs.job import Watcher
+from engine.metrics.statistics import Estimate
+from engine.runtime.record import WORK
+from engine.store.run_folder import RunFolder
+from tune.config import SweepConfig
+from tune.ledger import Ledger, values_of
+from tune.study import Study
+from tune.trial import BUDGET, HIGH, LOW, NUM, NUMBER, OBJECTIVE, PARAMETERS, REASON, Setup, run_trial
+
+LIVES = 3
+"""Processes that a trial may lose, to a machine that went or to want of memory, before it counts as failed."""
+_CHATTY = ("optuna", "ray.tune")
+
+
+def run_trials(config: SweepConfig, setup: Setup, folder: RunFolder, watcher: Watcher) -> None:
+    """Runs the trials that are left, and stores each as it ends.
+
+    Args:
+        config: the sweep.
+        setup: what all trials have in common.
+        folder: the sweep's run, opened for writing.
+        watcher: is told of every trial that ends.
+
+    Raises:
+        RunError: the disk refuses, or all trials fail for one reason.
+        KeyboardInterrupt: somebody stopped the sweep.
+    """
+    plan = setup.plan
+    with _quiet():
+        study = Study(plan.space, plan.direction, setup.seed)
+        ledger = Ledger(folder, setup, study, config.samples, watcher)
+        at_once = config.concurrent or max(1, int(ray.cluster_resources()["CPU"]) // (1 + config.trial_workers))
+        actors = min(at_once, ledger.num_left) * (1 + config.trial_workers)
+        told = {"objective": plan.objective, "direction": plan.direction}
+        folder.event(WORK, items=config.samples, left=ledger.num_left, workers=actors, **told)
+        watcher.stage(f"sweeping {plan.job}", config.samples, "trials")
+        if ledger.num_left:
+            _tune(config, setup, ledger)
+    if not ledger.complete:
+        # Ray Tune takes Ctrl-C for itself and returns.
+        raise KeyboardInterrupt
+
+
+def _tune(config: SweepConfig, setup: Setup, ledger: Ledger) -> None:
+    """Lets Ray Tune run the trials that are left."""
+    actor = {"CPU": 1.0, **({"GPU": config.gpus_per_worker} if config.gpus_per_worker else {})}
+    room = ray_tune.PlacementGroupFactory([{"CPU": 1.0}, *([actor] * config.trial_workers)])
+    searcher = _Proposals(ledger)
+    with tempfile.TemporaryDirectory(prefix="parley-sweep-") as scratch:
+        tuner = ray_tune.Tuner(
+            ray_tune.with_resources(ray_tune.with_parameters(run_trial, setup=setup), room),
+            tune_config=ray_tune.TuneConfig(
+                search_alg=searcher,
+                scheduler=_scheduler(config, setup, ledger),
+                num_samples=ledger.num_left,
+                max_concurrent_trials=config.concurrent or None,
+                # A trial ends between runs, when nothing of it is left; the next one need not load everything again.
+                reuse_actors=True,
+            ),
+            run_config=ray_tune.RunConfig(
+                name="sweep",
+                storage_path=scratch,
+                callbacks=[_Results(ledger, searcher.numbers)],
+                failure_config=ray_tune.FailureConfig(max_failures=LIVES - 1),
+                verbose=0,
+            ),
+        )
+        # Failed trials are rows by now, and need no exception.
+        tuner.fit()
+
+
+def _scheduler(config: SweepConfig, setup: Setup, ledger: Ledger) -> TrialScheduler:
+    """ASHA where there is more than one budget, told what earlier sessions measured."""
+    if len(setup.budgets) == 1:
+        return FIFOScheduler()
+    halving = ASHAScheduler(
+        time_attr=BUDGET,
+        metric=OBJECTIVE,
+        mode=setup.plan.direction,
+        max_t=setup.budgets[-1],
+        grace_period=setup.budgets[0],
+        reduction_factor=config.reduction,
+    )
+    for row in ledger.rows:
+        trial = SimpleNamespace(trial_id=row["item_key"])
+        halving.on_trial_add(None, trial)
+        for budget, value in values_of(row).items():
+            result = {BUDGET: budget, OBJECTIVE: value}
+            halving.on_trial_result(None, trial, result)
+        halving.on_trial_complete(None, trial, result)
+    return halving
+
+
+class _Proposals(Searcher):
+    """Asks the ledger what a trial is given.
+
+    Attributes:
+        numbers: of the trials, by Ray Tune's names for them.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        super().__init__(metric=OBJECTIVE, mode=None)
+        self._ledger = ledger
+        self.numbers: dict[str, int] = {}
+
+    def suggest(self, trial_id: str) -> dict[str, Any]:
+        """The next trial."""
+        self.numbers[trial_id], parameters = self._ledger.next_trial()
+        return {NUMBER: self.numbers[trial_id], PARAMETERS: parameters}
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+        """Nothing; `_Results` sees more."""
+
+    def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
+        """Nothing; the run folder has it all."""
+
+
+class _Results(ray_tune.Callback):
+    """Tells the ledger what trials were worth, at the end of each step of Ray Tune: it swallows what is raised elsewhere."""
+
+    def __init__(self, ledger: Ledger, numbers: dict[str, int]) -> None:
+        self._ledger, self._numbers = ledger, numbers
+        # By budget: a trial that lost its process says again what it has said.
+        self._values: dict[int, dict[int, Estimate]] = {}
+        self._ended: list[int] = []
+        self._failed: dict[int, str] = {}
+
+    def on_trial_result(self, iteration: int, trials: Sequence[Any], trial: Any, result: dict[str, Any], **info: Any) -> None:
+        """Notes what a trial is worth at a budget, or why it is worth nothing."""
+        number = self._numbers[trial.trial_id]
+        if REASON in result:
+            self._failed[number] = result[REASON]
+        else:
+            found = Estimate(result[OBJECTIVE], result[LOW], result[HIGH], result[NUM])
+            self._values.setdefault(number, {})[result[BUDGET]] = found
+
+    def on_trial_complete(self, iteration: int, trials: Sequence[Any], trial: Any, **info: Any) -> None:
+        """Notes that a trial has ended."""
+        self._ended.append(self._numbers[trial.trial_id])
+
+    def on_trial_error(self, iteration: int, trials: Sequence[Any], trial: Any, **info: Any) -> None:
+        """Notes that a trial lost its process too often; what its job raises comes as a result."""
+        number = self._numbers[trial.trial_id]
+        self._failed[number] = f"its process was lost {LIVES} times: the machine went, or had too little memory"
+        self._ended.append(number)
+
+    def on_step_end(self, iteration: int, trials: Sequence[Any], **info: Any) -> None:
+        """Hands over the trials that have ended."""
+        while self._ended:
+            number = self._ended.pop(0)
+            if number in self._failed:
+                self._ledger.fail(number, self._failed[number])
+            else:
+                self._ledger.end(number, self._values[number])
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without Ray Tune's own screens and tracebacks: rows say what went wrong."""
+    loggers = [logging.getLogger(name) for name in _CHATTY]
+    before = [logger.level for logger in loggers]
+    try:
+        for logger in loggers:
+            logger.setLevel(logging.CRITICAL)
+        # Its table of settings is printed at any verbosity.
+        with contextlib.redirect_stdout(io.StringIO()):
+            yield
+    finally:
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)
