@@ -260,7 +260,7 @@ def play_match(run: RunFolder, cast: Cast, watcher: Watcher, title: str) -> None
     config = cast.config
     shards = make_shards(match_scenarios(config), config.shard_size)
     watcher.stage(title, config.dialogues, "dialogues")
-    before = len(run.done_keys())
+    before = run.num_done
 
     def on_progress(progress: Progress) -> None:
         workers = f"{progress.num_workers} of {config.workers} workers" if config.workers else ""

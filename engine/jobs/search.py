@@ -147,7 +147,7 @@ def _search(run: RunFolder, config: SearchConfig, models: Models, targets: Targe
     """
     shards = make_shards({target.key: target for target in targets.targets}, config.engine.targets_per_shard)
     watcher.stage(f"searching for {targets.name} targets", len(targets.targets), "targets")
-    before = len(run.done_keys())
+    before = run.num_done
     account = _Account(config.hit, run.read_rows().to_pylist())
     done = before
 

@@ -29,7 +29,19 @@ from engine.store.documents import ASIDE, plain, write_document
 from engine.store.environment import describe_environment
 from engine.store.event_log import append_event, end_last_line, read_events
 from engine.store.lock import RunLock, holder_of
-from engine.store.parts import CORRUPT, Outcomes, Part, count_part, list_parts, part_path, read_part, to_table, write_part
+from engine.store.parts import (
+    CORRUPT,
+    Outcomes,
+    Part,
+    count_part,
+    digest_of,
+    done_keys,
+    list_parts,
+    part_path,
+    read_part,
+    to_table,
+    write_part,
+)
 from engine.store.schemas import DIALOGUES
 from envs.core.config import difference, fingerprint, to_dict
 from envs.core.errors import RunError
@@ -128,10 +140,16 @@ class RunFolder:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-    def done_keys(self) -> frozenset[str]:
-        """Keys of the items that worked and are saved; of a run opened for writing."""
+    @property
+    def num_done(self) -> int:
+        """How many items worked and are saved; of a run opened for writing."""
         self._assert_writable()
-        return frozenset().union(*(part.done for part in self._parts.values()))
+        return sum(part.num_done for part in self._parts.values())
+
+    def done_keys(self) -> frozenset[str]:
+        """Keys of the items that worked and are saved, read from the parts; `num_done` says how many without that."""
+        with self._saving("the rows", verb="read"):
+            return frozenset().union(*map(done_keys, list_parts(self.path / _ROWS).values()))
 
     def is_done(self, name: str, keys: Collection[str]) -> bool:
         """Whether a shard is saved and every item in it worked.
@@ -147,14 +165,14 @@ class RunFolder:
         part = self._parts.get(name)
         if part is None:
             return False
-        if part.keys != frozenset(keys):
+        if part.digest != digest_of(keys):
             raise RunError(
                 "a part of the run holds other items than the shard of its name",
                 where=part_path(self.path / _ROWS, name),
-                got=f"{len(part.keys)} items, {len(part.keys - frozenset(keys))} of them not in the shard of {len(keys)}",
+                got=f"{part.num_items} items, and the shard has {len(keys)}",
                 fix=f"the run was made by another version of this job; {_OTHER_NAME}",
             )
-        return not part.failed
+        return not part.num_failed
 
     def write_shard(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Saves the rows of one finished shard, whole or not at all; an older part of that name is replaced.
@@ -171,15 +189,23 @@ class RunFolder:
         with self._saving(f"the rows of shard {name}"):
             write_part(part_path(self.path / _ROWS, name), table)
         part = self._parts[name] = Part.of(table)
-        self.event("shard", name=name, done=len(part.done), failed=len(part.failed))
+        self.event("shard", name=name, done=part.num_done, failed=part.num_failed)
 
-    def read_rows(self) -> pa.Table:
-        """All saved rows in the order of the parts' names, then of the rows in them.
+    def read_parts(self) -> Iterator[pa.Table]:
+        """The saved rows part by part, in the order of the parts' names; no more than one part is held.
 
         Raises:
             RunError: a part is damaged.
         """
-        tables = [self._read(part) for part in list_parts(self.path / _ROWS).values()]
+        return map(self._read, list_parts(self.path / _ROWS).values())
+
+    def read_rows(self) -> pa.Table:
+        """All saved rows at once, as `read_parts` gives them.
+
+        Raises:
+            RunError: a part is damaged.
+        """
+        tables = list(self.read_parts())
         return pa.concat_tables(tables) if tables else self.schema.empty_table()
 
     def writer(self) -> str | None:
@@ -273,7 +299,7 @@ class RunFolder:
                 leftover.unlink()
             end_last_line(self.path / _EVENTS)
         damaged = [name for name, path in list_parts(self.path / _ROWS).items() if not self._take_in(name, path)]
-        self.event("resumed", done=len(self.done_keys()), damaged=damaged, environment=describe_environment())
+        self.event("resumed", done=self.num_done, damaged=damaged, environment=describe_environment())
 
     def _take_in(self, name: str, path: Path) -> bool:
         """Notes what a part holds; one that is damaged is moved aside and False is returned."""
@@ -301,7 +327,7 @@ class RunFolder:
         try:
             yield
         except OSError as error:
-            num_saved = sum(len(part.done) for part in self._parts.values())
+            num_saved = sum(part.num_done for part in self._parts.values())
             raise RunError(
                 "the disk is full" if error.errno in _NO_ROOM else f"{what} cannot be {verb}",
                 where=self.path,

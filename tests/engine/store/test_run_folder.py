@@ -66,6 +66,7 @@ def test_going_on_skips_what_is_done(tmp_path: Path) -> None:
         run.write_shard("00000", rows(["a", "b"]))
     with start(tmp_path / "run") as run:
         assert run.done_keys() == {"a", "b"}
+        assert run.num_done == 2
         assert run.is_done("00000", ["a", "b"])
         assert not run.is_done("00001", ["c"])
         assert [event["kind"] for event in run.events()] == ["started", "shard", "resumed"]
@@ -75,6 +76,7 @@ def test_failed_items_are_not_done_and_their_part_is_replaced(tmp_path: Path) ->
     with start(tmp_path / "run") as run:
         run.write_shard("00000", [row("a"), error_row("b", 7, "it broke")])
         assert run.done_keys() == {"a"}
+        assert run.num_done == 1
         assert not run.is_done("00000", ["a", "b"])
     with start(tmp_path / "run") as run:
         assert not run.is_done("00000", ["a", "b"])
