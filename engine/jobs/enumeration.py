@@ -240,6 +240,7 @@ def _record(config: EnumerationConfig, folder: RunFolder, lists: dict[str, tuple
             seed_of=partial(branch_seed, config.seed),
             num_workers=config.workers,
             num_gpus_per_worker=config.gpus_per_worker,
+            tally=lambda rows: {"candidates": sum(row["inputs"] for row in rows)},
             on_progress=on_progress,
         )
         seconds = time.monotonic() - start

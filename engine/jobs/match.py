@@ -250,6 +250,11 @@ def match_scenarios(config: MatchConfig) -> dict[str, Scenario]:
     return {key: scenarios[number % len(scenarios)] for number, key in enumerate(keys)}
 
 
+def tally(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """What the rows of dialogues add to a run's meters; attacked ones say how many sentences were tried in them."""
+    return {"dialogues": len(rows), "candidates": sum(row.get("reads", 0) for row in rows)}
+
+
 def play_match(run: RunFolder, cast: Cast, watcher: Watcher, title: str) -> None:
     """Plays what the run does not hold yet; the title is what the watcher is shown.
 
@@ -276,6 +281,7 @@ def play_match(run: RunFolder, cast: Cast, watcher: Watcher, title: str) -> None
         seed_of=partial(dialogue_seed, config.seed),
         num_workers=config.workers,
         num_gpus_per_worker=config.gpus_per_worker,
+        tally=tally,
         on_progress=on_progress,
     )
     if config.workers == 0:

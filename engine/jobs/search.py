@@ -28,7 +28,7 @@ from engine.jobs.search_config import (
 )
 from engine.jobs.search_models import Models, open_models
 from engine.jobs.search_targets import FILE, num_targets, open_targets, save_targets
-from engine.jobs.search_worker import SearchWorker, target_seed
+from engine.jobs.search_worker import SearchWorker, tally, target_seed
 from engine.jobs.sharded import UNCHECKED
 from engine.metrics.search import describe, finished, is_hit, kinds, search_metrics
 from engine.metrics.statistics import NOTHING, Estimate, count
@@ -170,6 +170,7 @@ def _search(run: RunFolder, config: SearchConfig, models: Models, targets: Targe
         seed_of=partial(target_seed, config.seed),
         num_workers=config.workers,
         num_gpus_per_worker=config.gpus_per_worker,
+        tally=partial(tally, config.hit),
         on_rows=account.add,
         on_progress=on_progress,
     )

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from engine.jobs.search_config import RELAXATION, SearchConfig
 from engine.jobs.search_models import Models
-from engine.metrics.search import SATISFIED, choose_restart
+from engine.metrics.search import SATISFIED, choose_restart, is_hit
 from engine.runtime.sharding import Shard
 from engine.search.catalogue import searches
 from engine.search.targets import Target
@@ -57,6 +57,17 @@ def read_types(wanted: HitType, judged: bool) -> list[HitType]:
     names = ["o-greedy"]
     names += [f"{prefix}-sample-{statistic}-k{k}" for prefix in prefixes for statistic in ("min", "avg") for k in _K]
     return [HitType.parse(name) for name in dict.fromkeys([*names, wanted.name])]
+
+
+def tally(wanted: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """What finished rows add to a run's meters.
+
+    Args:
+        wanted: the type of hit that is searched for.
+        rows: rows of `engine.store.schemas.TRIGGERS`.
+    """
+    tried = sum(restart["candidates"] for row in rows for restart in row["restarts"])
+    return {"candidates": tried, "hits": sum(is_hit(row, wanted) for row in rows)}
 
 
 class SearchWorker:

@@ -10,11 +10,13 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from engine.runtime import logs
+from engine.runtime.meters import Meters
 from engine.runtime.pool import Progress, run_sharded
 from engine.runtime.sharding import ItemT, Shard
 from engine.runtime.worker import ShardFailure, ShardWorker
 from engine.store.run_folder import RunFolder
-from engine.store.schemas import error_row
+from engine.store.schemas import OK, error_row
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +35,7 @@ def record_shards(
     num_workers: int,
     num_cpus_per_worker: float = 1,
     num_gpus_per_worker: float = 0.0,
+    tally: Callable[[Rows], Mapping[str, int]] | None = None,
     on_rows: Callable[[Rows], None] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     start_timeout_s: float | None = None,
@@ -48,6 +51,7 @@ def record_shards(
         num_workers: as in `run_sharded`, like the rest.
         num_cpus_per_worker: as in `run_sharded`.
         num_gpus_per_worker: as in `run_sharded`.
+        tally: what rows that worked add to the run's meters (`meters.COUNTERS`), beside shards, items and errors.
         on_rows: told the rows of each shard once they are saved, before `on_progress`; of a failed one, its error rows.
         on_progress: as in `run_sharded`; counts what is left to do.
         start_timeout_s: as in `run_sharded`.
@@ -64,6 +68,8 @@ def record_shards(
         logger.info("%d of %d shards are saved already", len(shards) - len(left), len(shards))
     run.event(WORK, items=sum(map(len, shards)), left=sum(map(len, left)), workers=num_workers)
 
+    meters = Meters(str(run.path), run.job)
+
     def save(shard: Shard[ItemT], result: Rows | ShardFailure) -> None:
         if isinstance(result, ShardFailure):
             run.event("shard_failed", name=shard.name, reason=result.reason, details=result.details)
@@ -71,17 +77,25 @@ def record_shards(
         strays = {row["item_key"] for row in result} ^ set(shard.keys)
         assert not strays, f"{worker_class} returned other rows than the shard asks for: {sorted(strays)[:5]}"
         run.write_shard(shard.name, result)
+        worked = [row for row in result if row["status"] == OK]
+        meters.add(shards=1, items=len(result), errors=len(result) - len(worked), **(tally(worked) if tally else {}))
         if on_rows:
             on_rows(result)
 
-    return run_sharded(
-        worker_class,
-        worker_args,
-        left,
-        num_workers=num_workers,
-        on_result=save,
-        num_cpus_per_worker=num_cpus_per_worker,
-        num_gpus_per_worker=num_gpus_per_worker,
-        on_progress=on_progress,
-        start_timeout_s=start_timeout_s,
-    )
+    def show(progress: Progress) -> None:
+        meters.show(items_left=progress.num_items - progress.num_done, workers=progress.num_workers)
+        if on_progress:
+            on_progress(progress)
+
+    with logs.about(run=str(run.path), job=run.job):
+        return run_sharded(
+            worker_class,
+            worker_args,
+            left,
+            num_workers=num_workers,
+            on_result=save,
+            num_cpus_per_worker=num_cpus_per_worker,
+            num_gpus_per_worker=num_gpus_per_worker,
+            on_progress=show,
+            start_timeout_s=start_timeout_s,
+        )
