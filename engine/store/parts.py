@@ -105,8 +105,8 @@ def to_table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
     return table
 
 
-def write_part(path: Path, table: pa.Table) -> None:
-    """Writes a part whole.
+def write_part(path: Path, table: pa.Table) -> int:
+    """Writes a part whole and returns its size in bytes.
 
     Raises:
         OSError: the disk is full or the folder cannot be written; nothing is left behind.
@@ -115,6 +115,7 @@ def write_part(path: Path, table: pa.Table) -> None:
     buffer = io.BytesIO()
     pq.write_table(table, buffer, compression="zstd", write_page_checksum=True)
     write_whole(path, buffer.getvalue())
+    return buffer.tell()
 
 
 def read_part(path: Path) -> pa.Table | None:

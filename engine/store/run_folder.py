@@ -18,6 +18,7 @@ import json
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -187,9 +188,9 @@ class RunFolder:
         self._assert_writable()
         table = to_table(rows, self.schema)
         with self._saving(f"the rows of shard {name}"):
-            write_part(part_path(self.path / _ROWS, name), table)
+            size = write_part(part_path(self.path / _ROWS, name), table)
         part = self._parts[name] = Part.of(table)
-        self.event("shard", name=name, done=part.num_done, failed=part.num_failed)
+        self.event("shard", name=name, done=part.num_done, failed=part.num_failed, bytes=size)
 
     def read_parts(self) -> Iterator[pa.Table]:
         """The saved rows part by part, in the order of the parts' names; no more than one part is held.
@@ -213,9 +214,20 @@ class RunFolder:
         return holder_of(self.path / _LOCK)
 
     def outcomes(self) -> Outcomes:
-        """How the saved items came out, counted without their rows; also while another process writes."""
+        """How the saved items came out; also while another process writes.
+
+        A part is read only for the reasons of its failures, or where it is not the file that the event log tells of.
+        """
+        told = {event["name"]: event for event in self.events() if event["kind"] == "shard"}
+        done, read = 0, Outcomes()
         with self._saving("the rows", verb="read"):
-            return sum(map(count_part, list_parts(self.path / _ROWS).values()), Outcomes())
+            for name, path in list_parts(self.path / _ROWS).items():
+                event = told.get(name)
+                if event and not event["failed"] and event.get("bytes") == path.stat().st_size:
+                    done += event["done"]
+                else:
+                    read += count_part(path)
+        return replace(read, done=read.done + done)
 
     def event(self, kind: str, **fields: Any) -> None:
         """Appends one line to the event log and waits until it is on the disk.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.metrics.statistics import Estimate, rate
-from engine.store.parts import read_part
+from engine.store import run_folder
+from engine.store.parts import Outcomes, count_part, read_part
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import BASE, DIALOGUES, error_row
 from envs.core.config import fingerprint
@@ -83,6 +85,27 @@ def test_failed_items_are_not_done_and_their_part_is_replaced(tmp_path: Path) ->
         run.write_shard("00000", rows(["a", "b"]))
         assert run.is_done("00000", ["a", "b"])
         assert run.read_rows()["item_key"].to_pylist() == ["a", "b"]
+
+
+def test_outcomes_are_counted_without_reading_parts_in_which_all_is_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with start(tmp_path / "run") as run:
+        run.write_shard("00000", rows(["a", "b"]))
+        run.write_shard("00001", [row("c"), error_row("d", 7, "it broke")])
+        run.write_shard("00002", rows(["e"]))
+        run.write_shard("00003", rows(["f", "g"]))
+    part(run, "00002").write_bytes(part(run, "00003").read_bytes())
+    part(run, "00003").write_bytes(b"garbage")
+    opened: list[str] = []
+
+    def look(path: Path) -> Outcomes:
+        opened.append(path.name)
+        return count_part(path)
+
+    monkeypatch.setattr(run_folder, "count_part", look)
+    assert RunFolder.load(run.path).outcomes() == Outcomes(done=5, errors=Counter({"it broke": 1}), damaged=1)
+    assert opened == [f"part-{number:05d}.parquet" for number in (1, 2, 3)]
 
 
 def test_error_rows_keep_reason_and_seed(tmp_path: Path) -> None:
