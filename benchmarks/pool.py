@@ -17,9 +17,10 @@ makes, and that one and two actors give the same rows.
 
 from __future__ import annotations
 
+import pickle
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -58,6 +59,8 @@ class Options:
     """Items in a shard of it."""
     workers: int = 2
     """Actors of it."""
+    restarts: int = 3
+    """Restarts in a row, which decide how long it is."""
     run: Path | None = None
     """Folder that keeps the dry run; none is kept when not given."""
 
@@ -139,7 +142,7 @@ def measure(options: Options) -> dict[str, Any]:
     """Measures all parts in one Ray session."""
     with connect(num_cpus=max(2, options.workers)):
         dry, complete = _dry_run(options)
-        plain_per_s, same = _plain(options.plain_items)
+        plain_per_s, same = _plain(options.plain_items, options.restarts)
         shards = {"pool": _by_size(options, _through_pool), "recorded": _by_size(options, _into_folder)}
         actors, equal = _actors(options.computing_items)
         return {
@@ -164,7 +167,7 @@ def _dry_run(options: Options) -> tuple[dict[str, Any], bool]:
             record_shards(
                 target,
                 Simulated,
-                (),
+                (options.restarts,),
                 shards,
                 seed_of=target_seed,
                 num_workers=options.workers,
@@ -176,7 +179,7 @@ def _dry_run(options: Options) -> tuple[dict[str, Any], bool]:
         open_s, began = time.perf_counter() - began, time.perf_counter()
         num_done = RunFolder.load(path).outcomes().done
         status_s = time.perf_counter() - began
-        complete = num_done == options.num_items and _is_complete(RunFolder.load(path), options.num_items)
+        complete = num_done == options.num_items and _is_complete(RunFolder.load(path), options)
         size = sum(part.stat().st_size for part in path.glob("rows/*"))
     figures = {
         "items_per_s": options.num_items / seconds,
@@ -185,6 +188,7 @@ def _dry_run(options: Options) -> tuple[dict[str, Any], bool]:
         "workers": options.workers,
         "driver_us_per_item": 1e6 * cpu_s / options.num_items,
         "driver_mib": memory.figures(),
+        "sent_bytes_per_item": len(pickle.dumps(Simulated(options.restarts).run(shards[0]), 5)) / len(shards[0]),
         "stored_bytes_per_item": size / options.num_items,
         "reopen_s": open_s,
         "count_s": status_s,
@@ -192,33 +196,34 @@ def _dry_run(options: Options) -> tuple[dict[str, Any], bool]:
     return figures, complete
 
 
-def _is_complete(stored: RunFolder, num_items: int) -> bool:
+def _is_complete(stored: RunFolder, options: Options) -> bool:
     """Whether every item has one row, and some parts hold what this process comes to."""
-    seen = np.zeros(num_items, dtype=np.int64)
+    seen = np.zeros(options.num_items, dtype=np.int64)
     for number, part in enumerate(stored.read_parts()):
         keys = part["item_key"].to_pylist()
         np.add.at(seen, [int(key) for key in keys], 1)
-        if number < _CHECKED_PARTS and not part.equals(_table(map(trigger_row, keys))):
+        if number < _CHECKED_PARTS and not part.equals(_table(keys, options.restarts)):
             return False
     return bool((seen == 1).all())
 
 
-def _table(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
-    return pa.Table.from_pylist(list(rows), schema=TRIGGERS)
+def _table(keys: Iterable[str], restarts: int) -> pa.Table:
+    return pa.Table.from_pylist([trigger_row(key, restarts) for key in keys], schema=TRIGGERS)
 
 
-def _plain(num_items: int) -> tuple[float, bool]:
+def _plain(num_items: int, restarts: int) -> tuple[float, bool]:
     """Items a second of one task an item, and whether the rows are right."""
     import ray
 
     score = ray.remote(trigger_row)
+    keys = list(map(_key, range(num_items)))
     with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
-        rows = ray.get([score.remote(_key(number)) for number in range(num_items)])
-        pq.write_table(_table(rows), Path(folder) / "rows.parquet", compression="zstd")
+        rows = ray.get([score.remote(key, restarts) for key in keys])
+        pq.write_table(pa.Table.from_pylist(rows, schema=TRIGGERS), Path(folder) / "rows.parquet", compression="zstd")
         seconds = time.perf_counter() - began
         found = pq.read_table(Path(folder) / "rows.parquet")
-    return num_items / seconds, found.equals(_table(trigger_row(_key(number)) for number in range(num_items)))
+    return num_items / seconds, found.equals(_table(keys, restarts))
 
 
 class Warm:
@@ -244,13 +249,13 @@ class Warm:
         self.items = progress.num_done - self.began[2]
 
 
-def _by_size(options: Options, work: Callable[[list[Shard[int]], Warm], None]) -> dict[str, Any]:
+def _by_size(options: Options, work: Callable[[list[Shard[int]], int, Warm], None]) -> dict[str, Any]:
     """The driver's milliseconds, of the processor and on the wall, for a shard of each size."""
     cpu_ms, wall_ms = [], []
     for size in SIZES:
         shards = _shards(size * max(10, min(options.num_shards, 25_600 // size)), size)
         warm = Warm(1)
-        work(shards, warm)
+        work(shards, options.restarts, warm)
         cpu_ms.append(1e3 * warm.cpu_s * size / warm.items)
         wall_ms.append(1e3 * warm.wall_s * size / warm.items)
     per_item, per_shard = np.polyfit(SIZES, cpu_ms, 1, w=1 / np.array(cpu_ms))
@@ -263,15 +268,15 @@ def _by_size(options: Options, work: Callable[[list[Shard[int]], Warm], None]) -
     }
 
 
-def _through_pool(shards: list[Shard[int]], warm: Warm) -> None:
-    run_sharded(Simulated, (), shards, num_workers=1, on_result=lambda shard, rows: None, on_progress=warm.tick)
+def _through_pool(shards: list[Shard[int]], restarts: int, warm: Warm) -> None:
+    run_sharded(Simulated, (restarts,), shards, num_workers=1, on_result=lambda shard, rows: None, on_progress=warm.tick)
 
 
-def _into_folder(shards: list[Shard[int]], warm: Warm) -> None:
+def _into_folder(shards: list[Shard[int]], restarts: int, warm: Warm) -> None:
     with tempfile.TemporaryDirectory() as folder:
         config = DryRun(items=len(shards), shard_size=len(shards[0]))
         with RunFolder.open(Path(folder), config, job="pool", schema=TRIGGERS) as target:
-            record_shards(target, Simulated, (), shards, seed_of=target_seed, num_workers=1, on_progress=warm.tick)
+            record_shards(target, Simulated, (restarts,), shards, seed_of=target_seed, num_workers=1, on_progress=warm.tick)
 
 
 def _in_flight_ms(number: int, rounds: int = 200) -> float:

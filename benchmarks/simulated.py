@@ -1,7 +1,7 @@
 """A trigger search without a model: rows like those of a real one, drawn from the item's own seed stream.
 
-What a target's row holds, and how much of it, is that of a search with three restarts; what it says is drawn. So what the pool
-costs is measured with nothing beside it. Apart from `pool.py`, because Ray's workers import it by name.
+What a target's row holds, and how much of it, is that of a search; what it says is drawn. So what the pool costs is measured
+with nothing beside it. Apart from `pool.py`, because Ray's workers import it by name.
 """
 
 from __future__ import annotations
@@ -17,18 +17,25 @@ from engine.store.schemas import OK, SCHEMA_VERSION
 from envs.core.seeds import derive_seed, stream
 
 SEED = 1
-RESTARTS, SWEEPS, INPUT_LENGTH, TARGET_LENGTH = 3, 5, 14, 6
+SWEEPS, INPUT_LENGTH, TARGET_LENGTH = 5, 14, 6
 KINDS = tuple(f"{prefix}-sample-{statistic}-k{k}" for prefix in ("o", "io") for statistic in ("min", "avg") for k in (1, 2))
 _WORDS = tuple(f"word{number}" for number in range(8192))
 _NATS_PER_DRAW = 8.0
 
 
+@dataclass
 class Simulated:
-    """Answers at once."""
+    """Answers at once.
+
+    Args:
+        restarts: of the search for each target.
+    """
+
+    restarts: int
 
     def run(self, shard: Shard[int]) -> list[dict[str, Any]]:
         """One row per target."""
-        return [trigger_row(key) for key in shard.keys]
+        return [trigger_row(key, self.restarts) for key in shard.keys]
 
 
 @dataclass
@@ -45,7 +52,7 @@ class Computing:
 
     def run(self, shard: Shard[int]) -> list[dict[str, Any]]:
         """One row per target, whose loss is what was computed."""
-        return [trigger_row(key) | {"loss": self._loss(key)} for key in shard.keys]
+        return [trigger_row(key, 1) | {"loss": self._loss(key)} for key in shard.keys]
 
     def _loss(self, key: str) -> float:
         matrix = stream(SEED, "matrix", key).standard_normal((self.width, self.width), dtype=np.float32)
@@ -60,16 +67,16 @@ def target_seed(key: str) -> int:
     return derive_seed(SEED, "simulated", key)
 
 
-def trigger_row(key: str) -> dict[str, Any]:
+def trigger_row(key: str, num_restarts: int) -> dict[str, Any]:
     """A row of `engine.store.schemas.TRIGGERS`."""
     seed = target_seed(key)
     rng = stream(seed, "row")
-    words = rng.integers(len(_WORDS), size=(RESTARTS, INPUT_LENGTH)).tolist()
-    nats = rng.random((RESTARTS + 1, SWEEPS + TARGET_LENGTH)) * -_NATS_PER_DRAW
-    losses = -np.sort(nats[:RESTARTS, : SWEEPS + 1], axis=1)
-    restarts = [_restart(number, words[number], losses[number].tolist()) for number in range(RESTARTS)]
+    words = rng.integers(len(_WORDS), size=(num_restarts, INPUT_LENGTH)).tolist()
+    nats = rng.random((num_restarts + 1, SWEEPS + TARGET_LENGTH)) * -_NATS_PER_DRAW
+    losses = -np.sort(nats[:num_restarts, : SWEEPS + 1], axis=1)
+    restarts = [_restart(number, words[number], losses[number].tolist()) for number in range(num_restarts)]
     kept = min(restarts, key=lambda restart: float(restart["loss"]))
-    said = nats[RESTARTS, :TARGET_LENGTH].tolist()
+    said = nats[num_restarts, :TARGET_LENGTH].tolist()
     return {
         "item_key": key,
         "status": OK,

@@ -68,7 +68,7 @@ def run(config: SearchConfig, path: Path, watcher: Watcher) -> Result:
             "thresholds": models.limits,
             "skipped": [{"sentence": each.sentence, "unknown": each.unknown} for each in targets.skipped],
         }
-        rows = folder.read_rows().to_pylist()
+        rows = (row for part in folder.read_parts() for row in part.to_pylist())
         folder.write_summary(search_metrics(rows, candidates_per_s(folder), len(targets.skipped)), about)
     return _with_legend(SEARCH.result(config, path))
 
@@ -110,24 +110,23 @@ class _Account:
 
     Args:
         wanted: the type of hit that is searched for.
-        rows: what was saved before.
     """
 
-    def __init__(self, wanted: str, rows: Rows) -> None:
+    def __init__(self, wanted: str) -> None:
         self.began, self.candidates, self.targets = time.monotonic(), 0, 0
         self.in_shard = 0
         self._hits: Counter[str] = Counter({wanted: 0})
-        self._count(rows)
 
     def add(self, rows: Rows) -> None:
         """Notes the rows of a shard."""
-        self._count(rows)
+        self.count(rows)
         found = finished(rows)
         self.targets += len(found)
         self.candidates += sum(restart["candidates"] for row in found for restart in row["restarts"])
         self.in_shard = 0
 
-    def _count(self, rows: Rows) -> None:
+    def count(self, rows: Rows) -> None:
+        """Notes hits alone: of rows that were saved before."""
         for row in finished(rows):
             self._hits.update(kind for kind in kinds([row]) if is_hit(row, kind))
 
@@ -148,7 +147,9 @@ def _search(run: RunFolder, config: SearchConfig, models: Models, targets: Targe
     shards = make_shards({target.key: target for target in targets.targets}, config.engine.targets_per_shard)
     watcher.stage(f"searching for {targets.name} targets", len(targets.targets), "targets")
     before = run.num_done
-    account = _Account(config.hit, run.read_rows().to_pylist())
+    account = _Account(config.hit)
+    for part in run.read_parts():
+        account.count(part.to_pylist())
     done = before
 
     def on_progress(progress: Progress) -> None:
