@@ -21,7 +21,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_benchmarks_are_found() -> None:
-    assert {"bootstrap", "selfplay", "supervised", "rllib_overhead", "whitebox", "trigger", "perturbation"} <= set(NAMES)
+    assert {"bootstrap", "selfplay", "supervised", "rllib_overhead", "whitebox", "trigger", "perturbation", "pool"} <= set(NAMES)
 
 
 @pytest.mark.slow

@@ -31,15 +31,16 @@ def test_every_meter_is_told_of_every_shard(tmp_path: Path, ray_session: Session
     with RunFolder.open(path, SmallConfig(), job="attack", schema=NUMBERS) as run:
         work = (run, RaisesOn, (str(tmp_path / "log"),), shards_of(20, 4))
         record_shards(*work, seed_of=seed_of, num_workers=2, tally=tally)
+    told = heard.of(str(path), "attack")
+    assert told.pop("parley_workers") in (1, 2), "where one does all of the work before the other is up"
     # Two of five shards failed, of four items each; a count of nothing is not told.
-    assert heard.of(str(path), "attack") == {
+    assert told == {
         "parley_shards": 5,
         "parley_items": 20,
         "parley_errors": 8,
         "parley_candidates": 120,
         "parley_dialogues": 12,
         "parley_items_left": 0,
-        "parley_workers": 2,
     }
     with RunFolder.open(path, SmallConfig(), job="attack", schema=NUMBERS) as run:
         work = (run, Counting, (str(tmp_path / "log"),), shards_of(20, 4))
