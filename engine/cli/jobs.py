@@ -15,6 +15,7 @@ from engine.jobs.agents import HUMAN
 from engine.jobs.catalogue import Entry, find
 from engine.jobs.command import flat
 from engine.jobs.job import Job
+from engine.runtime import logs
 from envs.core.config import to_dict
 from envs.storage.places import named
 
@@ -38,13 +39,14 @@ def carry_out(entry: Entry, job: Job, command: JobCommand) -> int:
         The exit status: 1 when the result is not what the job promises.
     """
     typed = HUMAN in flat(to_dict(command.config)).values()
-    with watching(live=not typed) as watcher:
-        result = job.run(command.config, command.run, watcher)
-        if entry.reports:
-            from engine.report.collect import report_from_run
+    with logs.about(run=str(command.run), job=job.name):
+        with watching(live=not typed) as watcher:
+            result = job.run(command.config, command.run, watcher)
+            if entry.reports:
+                from engine.report.collect import report_from_run
 
-            result = replace(result, files=(report_from_run(result.run), *result.files))
-    show_result(result)
+                result = replace(result, files=(report_from_run(result.run), *result.files))
+        show_result(result)
     if command.json:
         metrics = {name: estimate.to_json() for name, estimate in result.metrics.items()}
         sys.stdout.write(f"{json.dumps({'metrics': metrics, 'run': named(result.run)})}\n")

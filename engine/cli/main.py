@@ -9,12 +9,15 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 
 from engine.cli.verbs import VERBS, below, find_verb, group_help, help_text
+from engine.runtime import logs
 
 DEBUG_VARIABLE = "PARLEY_DEBUG"
 MISTAKE, INTERRUPTED = 2, 130
 _HELP = ("-h", "--help")
+LOG, FORMS = "--log", ("text", "json")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,26 +31,43 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments or os.environ.get(DEBUG_VARIABLE) == "1"
-    try:
-        return _run([argument for argument in arguments if argument != "--debug"])
-    except SystemExit as end:
-        # Help was asked for, or a value was of the wrong type and tyro has said so.
-        return end.code if isinstance(end.code, int) else 0
-    except KeyboardInterrupt:
-        if debug:
-            raise
-        sys.stderr.write("\ninterrupted; the same command resumes\n")
-        return INTERRUPTED
-    except ValueError as error:
-        # Imported late, because the tree of errors lies in a package whose import takes longer than help may.
-        from envs.core.errors import ParleyError
+    with ExitStack() as stack:
+        try:
+            arguments, in_json = _take_log([argument for argument in arguments if argument != "--debug"])
+            if in_json:
+                stack.enter_context(logs.json_lines())
+            return _run(arguments)
+        except SystemExit as end:
+            # Help was asked for, or a value was of the wrong type and tyro has said so.
+            return end.code if isinstance(end.code, int) else 0
+        except KeyboardInterrupt:
+            if debug:
+                raise
+            sys.stderr.write("\ninterrupted; the same command resumes\n")
+            return INTERRUPTED
+        except ValueError as error:
+            # Imported late, because the tree of errors lies in a package whose import takes longer than help may.
+            from envs.core.errors import ParleyError
 
-        if debug or not isinstance(error, ParleyError):
-            raise
-        from engine.cli.tables import show_error
+            if debug or not isinstance(error, ParleyError):
+                raise
+            from engine.cli.tables import show_error
 
-        show_error(error)
-        return MISTAKE
+            show_error(error)
+            return MISTAKE
+
+
+def _take_log(arguments: list[str]) -> tuple[list[str], bool]:
+    """The arguments without `--log text|json`, and whether it says json."""
+    if LOG not in arguments:
+        return arguments, False
+    place = arguments.index(LOG)
+    form = arguments[place + 1] if place + 1 < len(arguments) else None
+    if form not in FORMS:
+        from envs.core.errors import ConfigError
+
+        raise ConfigError(f"{LOG} takes one of {', '.join(FORMS)}", got=form, fix=f"{LOG} json")
+    return arguments[:place] + arguments[place + 2 :], form == "json"
 
 
 def _run(arguments: list[str]) -> int:

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
@@ -14,6 +15,9 @@ from rich.text import Text
 
 from engine.cli.tables import make_console
 from engine.jobs.job import Watcher
+from engine.runtime import logs
+
+logger = logging.getLogger(__name__)
 
 PLAIN_INTERVAL_S = 5.0
 _CHATTY = "ray.tune.utils.util"
@@ -84,6 +88,33 @@ class PlainScreen:
         self._console.print(Text(text), soft_wrap=True)
 
 
+class JsonScreen:
+    """Lines of the log, for programs that read them.
+
+    Args:
+        clock: seconds, never going back.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._spoke = clock()
+        self._title, self._about = "", dict[str, Any]()
+
+    def stage(self, title: str, total: int, unit: str) -> None:
+        """Begins a stage."""
+        self._title, self._about = title, {"total": total or None, "unit": unit}
+
+    def advance(self, done: int, note: str = "") -> None:
+        """Writes a line when the last one is some seconds old."""
+        if self._clock() - self._spoke >= PLAIN_INTERVAL_S:
+            self._spoke = self._clock()
+            logger.info(self._title, extra={"done": done, **self._about, "note": note})
+
+    def say(self, text: str) -> None:
+        """Writes a line."""
+        logger.info(text)
+
+
 class LiveScreen:
     """One moving line, and kept lines above it.
 
@@ -124,6 +155,9 @@ def watching(live: bool = True) -> Iterator[Watcher]:
     with ExitStack() as stack:
         # Ray repeats what its workers print; a JSON object on standard output must stay alone.
         stack.enter_context(redirect_stdout(sys.stderr))
+        if logs.is_json():
+            yield JsonScreen()
+            return
         stack.enter_context(_warnings_on(console))
         if not (live and console.is_terminal):
             yield PlainScreen(console)

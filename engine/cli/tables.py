@@ -5,6 +5,7 @@ Texts may hold what agents said, so nothing in them is taken for markup.
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 from collections.abc import Sequence
@@ -15,8 +16,11 @@ from rich.text import Text
 
 from engine.jobs.job import Comparison, Result
 from engine.metrics.statistics import FEW, NOTHING, Estimate, Metric
+from engine.runtime import logs
 from envs.core.errors import ParleyError
 from envs.storage.places import named
+
+logger = logging.getLogger(__name__)
 
 _PLAIN_WIDTH = 140
 
@@ -31,6 +35,10 @@ def make_console() -> Console:
 
 def show_error(error: ParleyError) -> None:
     """What is wrong in red, where, what was found and how to mend it below."""
+    if logs.is_json():
+        parts = {"where": error.where, "got": error.got, "fix": error.fix}
+        logger.error(error.what, extra={name: str(part) for name, part in parts.items() if part is not None})
+        return
     first, *rest = str(error).split("\n")
     console = make_console()
     # Not wrapped, so that paths and commands can be copied.
@@ -41,6 +49,11 @@ def show_error(error: ParleyError) -> None:
 
 def show_result(result: Result) -> None:
     """The last screen of a job: its table, the files written, the next command, and what was promised and not kept."""
+    if logs.is_json():
+        metrics = {name: estimate.to_json() for name, estimate in result.metrics.items()}
+        about = {"metrics": metrics, "files": list(map(str, result.files)), "next": result.next_commands}
+        logger.info(result.title, extra=about | ({"failure": result.failure} if result.failure else {}))
+        return
     console = make_console()
     for table in result.tables:
         show_table(console, result.title, table.columns, table.rows, right=table.columns[1:])

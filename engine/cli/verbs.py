@@ -158,7 +158,8 @@ def help_text() -> str:
     lines += [
         "",
         "parley VERB --help says more. The same command again goes on with an interrupted run. Text goes to standard error,",
-        "results to standard output with --json; --debug shows the traceback of an error.",
+        "results to standard output with --json. --log json makes the text JSON lines, those of Ray's workers too;",
+        "--debug shows the traceback of an error.",
     ]
     return "\n".join(lines)
 

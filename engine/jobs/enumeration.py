@@ -242,6 +242,8 @@ def _record(config: EnumerationConfig, folder: RunFolder, lists: dict[str, tuple
             seed_of=partial(branch_seed, config.seed),
             num_workers=config.workers,
             num_gpus_per_worker=config.gpus_per_worker,
+            digest=lambda rows: sum(row["inputs"] for row in rows if row["status"] == OK),
+            meter=lambda inputs: {"candidates": inputs},
             on_progress=on_progress,
         )
         seconds = time.monotonic() - start

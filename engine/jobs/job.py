@@ -145,7 +145,7 @@ class Job:
         if run.job != self.name or difference(self._checked(run.config), self._checked(to_dict(config))):
             return None
         try:
-            num_done = run.read_rows()["status"].to_pylist().count(OK)
+            num_done = sum(part["status"].to_pylist().count(OK) for part in run.read_parts())
         except RunError:
             # Opening the run for writing sets the damaged part aside and does its items again.
             return None

@@ -251,6 +251,12 @@ def match_scenarios(config: MatchConfig) -> dict[str, Scenario]:
     return {key: scenarios[number % len(scenarios)] for number, key in enumerate(keys)}
 
 
+def tally(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """What the rows of dialogues add to a run's meters; attacked ones say how many sentences were tried in them."""
+    played = [row for row in rows if row["status"] == OK]
+    return {"dialogues": len(played), "candidates": sum(row.get("reads", 0) for row in played)}
+
+
 def play_match(run: RunFolder, cast: Cast, watcher: Watcher, title: str) -> None:
     """Plays what the run does not hold yet; the title is what the watcher is shown.
 
@@ -261,7 +267,7 @@ def play_match(run: RunFolder, cast: Cast, watcher: Watcher, title: str) -> None
     config = cast.config
     shards = make_shards(match_scenarios(config), config.shard_size)
     watcher.stage(title, config.dialogues, "dialogues")
-    before = len(run.done_keys())
+    before = run.num_done
 
     def on_progress(progress: Progress) -> None:
         workers = f"{progress.num_workers} of {config.workers} workers" if config.workers else ""
@@ -277,6 +283,8 @@ def play_match(run: RunFolder, cast: Cast, watcher: Watcher, title: str) -> None
         seed_of=partial(dialogue_seed, config.seed),
         num_workers=config.workers,
         num_gpus_per_worker=config.gpus_per_worker,
+        digest=tally,
+        meter=dict,
         on_progress=on_progress,
     )
     if config.workers == 0:

@@ -232,7 +232,7 @@ def _evaluate(run: RunFolder, evaluation: Evaluation, watcher: Watcher) -> None:
     config = evaluation.config
     shards = make_shards({example.key: example for example in evaluation.examples}, config.engine.examples_per_shard)
     watcher.stage("asking the models" if config.trained else "asking the model", len(evaluation.examples), "examples")
-    before, began = len(run.done_keys()), time.monotonic()
+    before, began = run.num_done, time.monotonic()
     account = _Account(run.read_rows().to_pylist())
 
     def on_progress(progress: Progress) -> None:

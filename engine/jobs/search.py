@@ -33,7 +33,7 @@ from engine.jobs.sharded import UNCHECKED
 from engine.metrics.search import COST_METRICS, HIT_RATE, describe, search_metrics
 from engine.metrics.statistics import NOTHING, Estimate, count
 from engine.runtime.pool import Progress
-from engine.runtime.record import Rows, record_shards
+from engine.runtime.record import record_shards
 from engine.runtime.session import connect
 from engine.runtime.sharding import make_shards
 from engine.search import settings
@@ -69,7 +69,7 @@ def run(config: SearchConfig, path: Path, watcher: Watcher) -> Result:
             "thresholds": models.limits,
             "skipped": [{"sentence": each.sentence, "unknown": each.unknown} for each in targets.skipped],
         }
-        rows = folder.read_rows().to_pylist()
+        rows = (row for part in folder.read_parts() for row in part.to_pylist())
         folder.write_summary(search_metrics(rows, candidates_per_s(folder), len(targets.skipped)), about)
     return _with_legend(SEARCH.result(config, path))
 
@@ -111,21 +111,23 @@ class _Account:
 
     Args:
         wanted: the type of hit that is searched for.
-        rows: what was saved before.
     """
 
-    def __init__(self, wanted: str, rows: Rows) -> None:
+    def __init__(self, wanted: str) -> None:
         self.began, self.candidates, self.targets = time.monotonic(), 0, 0
         self.in_shard = 0
-        self._hits = Counter({wanted: 0})
-        self._hits.update(tally(rows).hits)
+        self._hits: Counter[str] = Counter({wanted: 0})
 
     def add(self, found: Tally) -> None:
         """Notes what came of a shard."""
+        self.count(found)
         self.targets += found.targets
         self.candidates += found.candidates
-        self._hits.update(found.hits)
         self.in_shard = 0
+
+    def count(self, found: Tally) -> None:
+        """Notes hits alone: of what was saved before."""
+        self._hits.update(found.hits)
 
     def told(self) -> str:
         """Such as "680 candidates/s, hits: o-greedy 3"."""
@@ -143,8 +145,10 @@ def _search(run: RunFolder, config: SearchConfig, models: Models, targets: Targe
     """
     shards = make_shards({target.key: target for target in targets.targets}, config.engine.targets_per_shard)
     watcher.stage(f"searching for {targets.name} targets", len(targets.targets), "targets")
-    before = len(run.done_keys())
-    account = _Account(config.hit, run.read_rows().to_pylist())
+    before = run.num_done
+    account = _Account(config.hit)
+    for part in run.read_parts():
+        account.count(tally(part.to_pylist()))
     done = before
 
     def on_progress(progress: Progress) -> None:
@@ -168,6 +172,7 @@ def _search(run: RunFolder, config: SearchConfig, models: Models, targets: Targe
         num_gpus_per_worker=config.gpus_per_worker,
         digest=tally,
         on_digest=account.add,
+        meter=lambda found: {"candidates": found.candidates, "hits": found.hits[config.hit]},
         on_progress=on_progress,
     )
     if config.workers == 0:

@@ -21,6 +21,7 @@ from engine.jobs.device import threads
 from engine.jobs.job import Job, Result, Watcher
 from engine.jobs.scalars import Scalars
 from engine.metrics.statistics import Estimate, Metric, count, mean
+from engine.runtime.meters import Meters
 from engine.runtime.session import Session, connect
 from engine.store.run_folder import RunFolder
 from envs.core.config import check
@@ -242,6 +243,7 @@ class _Training:
         # Updates after the last saved state are made again, and count as they were made last.
         self._history = {event["number"]: event for event in folder.events() if event["kind"] == "iteration"}
         self._furthest = self._num_lost = 0
+        self._meters = Meters(str(folder.path), folder.job)
 
     def finish(self) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         """Makes what is left of the updates; returns the figures of all of them and the learner's weights."""
@@ -288,6 +290,7 @@ class _Training:
             self._furthest, self._num_lost = number, 0
         self._history[number] = {"number": number, **algorithm.last}
         self._folder.event("iteration", **self._history[number])
+        self._meters.add(dialogues=algorithm.last["dialogues"])
         scalars.add(number, algorithm.last)
         if number % self._config.save_every == 0 or number == self._config.reinforce.updates:
             # A state that has lost its language is not saved: nothing could go on from it.

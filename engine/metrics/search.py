@@ -11,6 +11,7 @@ Targets are the independent units; what is averaged over restarts is clustered b
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -74,8 +75,10 @@ def kinds(rows: Sequence[Row]) -> list[str]:
     return [str(found["type"]) for row in rows[:1] for found in row["hits"]]
 
 
-def search_metrics(rows: Sequence[Row], candidates_per_s: Estimate, num_skipped: int, seed: int = 0) -> dict[str, Estimate]:
+def search_metrics(rows: Iterable[Row], candidates_per_s: Estimate, num_skipped: int, seed: int = 0) -> dict[str, Estimate]:
     """Hit rates (Wilson intervals) by "hit_rate.TYPE", then all of `COST_METRICS`.
+
+    Rows are looked at once, one after the other, and not kept: of a million of them only numbers stay.
 
     Args:
         rows: rows of one search; those with status "error" are left out with a warning.
@@ -83,26 +86,36 @@ def search_metrics(rows: Sequence[Row], candidates_per_s: Estimate, num_skipped:
         num_skipped: sentences that were left out of the list.
         seed: names the bootstrap's resampling stream.
     """
-    targets = finished(rows)
-    if len(targets) < len(rows):
-        logger.warning("%d of %d targets failed and are left out of the metrics", len(rows) - len(targets), len(rows))
-    restarts = [(str(row["item_key"]), restart) for row in targets for restart in row["restarts"]]
-
-    def total(column: str) -> int:
-        return sum(int(restart[column]) for _, restart in restarts)
-
+    num_rows = candidates = 0
+    hits: Counter[str] = Counter()
+    losses: list[float] = []
+    sweeps: list[int] = []
+    clusters: list[str] = []
+    for row in rows:
+        num_rows += 1
+        if row["status"] != "ok":
+            continue
+        losses.append(row["loss"])
+        # Types without a hit are metrics too.
+        hits.update({str(found["type"]): int(found["hit"]) for found in row["hits"]})
+        for restart in row["restarts"]:
+            sweeps.append(restart["sweeps"])
+            clusters.append(str(row["item_key"]))
+            candidates += int(restart["candidates"])
+    num_targets = len(losses)
+    if num_targets < num_rows:
+        logger.warning("%d of %d targets failed and are left out of the metrics", num_rows - num_targets, num_rows)
     costs = {
-        "loss": mean([row["loss"] for row in targets], seed=seed),
+        "loss": mean(losses, seed=seed),
         "candidates_per_s": candidates_per_s,
-        "targets": count(len(targets), len(targets)),
-        "skipped": count(num_skipped, len(targets) + num_skipped),
-        "restarts": count(len(restarts), len(targets)),
-        "sweeps": mean([restart["sweeps"] for _, restart in restarts], [key for key, _ in restarts], seed),
-        "candidates": count(total("candidates"), len(targets)),
+        "targets": count(num_targets, num_targets),
+        "skipped": count(num_skipped, num_targets + num_skipped),
+        "restarts": count(len(sweeps), num_targets),
+        "sweeps": mean(sweeps, clusters, seed),
+        "candidates": count(candidates, num_targets),
     }
     assert list(costs) == list(COST_METRICS), "the table and the computation name the same metrics"
-    hits = {kind: rate(sum(is_hit(row, kind) for row in targets), len(targets)) for kind in kinds(targets)}
-    return {**{f"{HIT_RATE}{kind}": estimate for kind, estimate in hits.items()}, **costs}
+    return {**{f"{HIT_RATE}{kind}": rate(number, num_targets) for kind, number in hits.items()}, **costs}
 
 
 def hits_by_restarts(rows: Sequence[Row], kind: str) -> Points:

@@ -18,7 +18,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Generic
 
-from engine.runtime import session
+from engine.runtime import logs, session
 from engine.runtime.sharding import ItemT, Shard
 from engine.runtime.worker import ResultT, ShardFailure, ShardWorker, attempt
 from envs.core.errors import ClusterError
@@ -55,7 +55,8 @@ Recipe = tuple[Callable[..., Any], Sequence[Any]]
 class Seat:
     """What runs inside an actor: one worker, computing with the threads that its reservation allows."""
 
-    def __init__(self, num_threads: int) -> None:
+    def __init__(self, num_threads: int, log_settings: logs.LogSettings) -> None:
+        logs.follow(log_settings)
         # The worker is built by the first call, not here: Ray would rebuild an actor that dies in here for ever.
         self._num_threads = num_threads
         self._worker: Any = None
@@ -121,7 +122,7 @@ class ActorPool(Generic[ItemT, ResultT]):
         # Once in the object store, and given with the calls: Ray cannot restart an actor whose own arguments hold references.
         recipe: Recipe = (worker_class, worker_args)
         self._recipe = ray.put(recipe)
-        self._actors = [seat.remote(num_threads) for _ in range(num_workers)]
+        self._actors = [seat.remote(num_threads, logs.settings()) for _ in range(num_workers)]
         self._stumbles = [0] * num_workers
         self._deaths: Counter[str] = Counter()
         self._waiting: deque[Shard[ItemT]] = deque()
@@ -222,7 +223,7 @@ class ActorPool(Generic[ItemT, ResultT]):
             self._deaths[shard.name] += 1
             if self._deaths[shard.name] == MAX_DEATHS:
                 return shard, ShardFailure(f"{type(error).__name__}: its worker died {MAX_DEATHS} times", str(error))
-            logger.warning("shard %s lost its worker: it is tried again, alone", shard.name)
+            logger.warning("shard %s lost its worker: it is tried again, alone", shard.name, extra={"shard": shard.name})
             self._suspects.append(shard)
             return None
 

@@ -93,7 +93,7 @@ def run_sharded(
     with closing(results):
         for shard, result, num_started in results:
             if isinstance(result, ShardFailure):
-                logger.warning("shard %s failed: %s", shard.name, result.reason)
+                logger.warning("shard %s failed: %s", shard.name, result.reason, extra={"shard": shard.name})
                 num_failed += len(shard)
             num_done += len(shard)
             on_result(shard, result)

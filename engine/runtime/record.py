@@ -14,6 +14,8 @@ from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
+from engine.runtime import logs
+from engine.runtime.meters import Meters
 from engine.runtime.pool import Progress, run_sharded
 from engine.runtime.sharding import ItemT, Shard
 from engine.runtime.worker import ShardFailure, ShardWorker
@@ -35,12 +37,12 @@ class Receipt(Generic[DigestT]):
     """What comes back of a shard.
 
     Args:
-        saved: what the part holds that its worker put; None when it is for the driver to write.
+        saved: what the part holds that its worker put, and its size in bytes; None when it is for the driver to write.
         rows: then these; none otherwise.
         digest: of the rows.
     """
 
-    saved: Part | None
+    saved: tuple[Part, int] | None
     rows: Rows
     digest: DigestT
 
@@ -82,12 +84,17 @@ class Recorder(Generic[ItemT, DigestT]):
         if not self._rows_uri:
             return Receipt(None, rows, digest)
         table = to_table(rows, self._schema)
-        put_part(self._rows_uri, shard.name, table)
-        return Receipt(Part.of(table), (), digest)
+        size = put_part(self._rows_uri, shard.name, table)
+        return Receipt((Part.of(table), size), (), digest)
 
 
 def nothing(rows: Rows) -> None:
     """The digest of rows that nobody asks about."""
+
+
+def uncounted(digest: Any) -> Mapping[str, int]:
+    """What a digest adds to the meters of a job that has none of its own: nothing."""
+    return {}
 
 
 def record_shards(
@@ -102,6 +109,7 @@ def record_shards(
     num_gpus_per_worker: float = 0.0,
     digest: Callable[[Rows], Any] = nothing,
     on_digest: Callable[[Any], None] = nothing,
+    meter: Callable[[Any], Mapping[str, int]] = uncounted,
     on_progress: Callable[[Progress], None] | None = None,
     start_timeout_s: float | None = None,
 ) -> Progress:
@@ -119,6 +127,7 @@ def record_shards(
         digest: what is wanted of a shard's rows while the run goes on, small; a pure function, called where the rows are made.
         on_digest: told the digest of each shard once its rows are saved, before `on_progress`; of a failed one, that of its
             error rows.
+        meter: what a digest adds to the run's meters (`meters.COUNTERS`), beside shards, items and errors.
         on_progress: as in `run_sharded`; counts what is left to do.
         start_timeout_s: as in `run_sharded`.
 
@@ -135,25 +144,35 @@ def record_shards(
         logger.info("%d of %d shards are saved already", len(shards) - len(left), len(shards))
     run.event(WORK, items=sum(map(len, shards)), left=sum(map(len, left)), workers=num_workers)
 
+    meters = Meters(str(run.path), run.job)
+
     def save(shard: Shard[ItemT], result: Receipt[Any] | ShardFailure) -> None:
         if isinstance(result, ShardFailure):
             run.event("shard_failed", name=shard.name, reason=result.reason, details=result.details)
             rows = [error_row(key, seed_of(key), result.reason) for key in shard.keys]
             result = Receipt(None, rows, digest(rows))
         if result.saved is None:
-            run.write_shard(shard.name, result.rows)
+            part = run.write_shard(shard.name, result.rows)
         else:
-            run.note_part(shard.name, result.saved)
+            part, size = result.saved
+            run.note_part(shard.name, part, size)
+        meters.add(shards=1, items=part.num_items, errors=part.num_failed, **meter(result.digest))
         on_digest(result.digest)
 
-    return run_sharded(
-        Recorder,
-        (worker_class, worker_args, digest, run.schema, run.rows_uri),
-        left,
-        num_workers=num_workers,
-        on_result=save,
-        num_cpus_per_worker=num_cpus_per_worker,
-        num_gpus_per_worker=num_gpus_per_worker,
-        on_progress=on_progress,
-        start_timeout_s=start_timeout_s,
-    )
+    def show(progress: Progress) -> None:
+        meters.show(items_left=progress.num_items - progress.num_done, workers=progress.num_workers)
+        if on_progress:
+            on_progress(progress)
+
+    with logs.about(run=str(run.path), job=run.job):
+        return run_sharded(
+            Recorder,
+            (worker_class, worker_args, digest, run.schema, run.rows_uri),
+            left,
+            num_workers=num_workers,
+            on_result=save,
+            num_cpus_per_worker=num_cpus_per_worker,
+            num_gpus_per_worker=num_gpus_per_worker,
+            on_progress=show,
+            start_timeout_s=start_timeout_s,
+        )

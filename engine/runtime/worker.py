@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+import time
 import traceback
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from engine.runtime import logs
 from engine.runtime.sharding import ItemT, Shard
+
+logger = logging.getLogger(__name__)
 
 ResultT = TypeVar("ResultT")
 ResultT_co = TypeVar("ResultT_co", covariant=True)
@@ -34,6 +39,17 @@ class ShardFailure:
 
 def attempt(worker: ShardWorker[ItemT, ResultT], shard: Shard[ItemT]) -> ResultT | ShardFailure:
     """The worker's result for a shard, or what it raised."""
+    with logs.about(shard=shard.name, first_item=shard.keys[0], last_item=shard.keys[-1]):
+        began = time.monotonic()
+        result = _attempt(worker, shard)
+        outcome = "failed" if isinstance(result, ShardFailure) else "is done"
+        logger.info(
+            "shard %s %s", shard.name, outcome, extra={"items": len(shard), "seconds": round(time.monotonic() - began, 3)}
+        )
+    return result
+
+
+def _attempt(worker: ShardWorker[ItemT, ResultT], shard: Shard[ItemT]) -> ResultT | ShardFailure:
     try:
         return worker.run(shard)
     # Ray takes SystemExit for the actor's wish to end for good; from a worker it is one more way to fail.

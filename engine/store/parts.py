@@ -6,9 +6,11 @@ copy cut short) is found by reading it through.
 
 from __future__ import annotations
 
+import hashlib
 import io
+import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,27 +30,33 @@ _PREFIX, _ENDING = "part-", ".parquet"
 
 @dataclass(frozen=True)
 class Part:
-    """What is known of a part without holding its rows.
+    """What is known of a part without holding its rows, or even their keys: a run may have millions of items.
 
     Args:
-        done: keys of the items that worked.
-        failed: keys of the items whose rows hold an error.
+        num_done: items that worked.
+        num_failed: items whose rows hold an error.
+        digest: of the keys of all of them, see `digest_of`.
     """
 
-    done: frozenset[str]
-    failed: frozenset[str]
+    num_done: int
+    num_failed: int
+    digest: bytes
 
     @classmethod
     def of(cls, table: pa.Table) -> Part:
-        """The keys in a part's rows."""
-        pairs = list(zip(table["item_key"].to_pylist(), table["status"].to_pylist(), strict=True))
-        done = frozenset(key for key, status in pairs if status == OK)
-        return cls(done, frozenset(key for key, status in pairs if status != OK))
+        """What a part's rows come to."""
+        num_done = table["status"].to_pylist().count(OK)
+        return cls(num_done, table.num_rows - num_done, digest_of(table["item_key"].to_pylist()))
 
     @property
-    def keys(self) -> frozenset[str]:
+    def num_items(self) -> int:
         """Every item of the part."""
-        return self.done | self.failed
+        return self.num_done + self.num_failed
+
+
+def digest_of(keys: Iterable[str]) -> bytes:
+    """16 bytes that tell one set of keys from another, in whatever order they come."""
+    return hashlib.blake2b(json.dumps(sorted(keys)).encode(), digest_size=16).digest()
 
 
 @dataclass(frozen=True)
@@ -99,17 +107,19 @@ def to_table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
     return table
 
 
-def write_part(path: Path, table: pa.Table) -> None:
-    """Writes a part whole.
+def write_part(path: Path, table: pa.Table) -> int:
+    """Writes a part whole and returns its size in bytes.
 
     Raises:
         OSError: the disk is full or the folder cannot be written; nothing is left behind.
     """
-    write_whole(path, _encoded(table))
+    content = _encoded(table)
+    write_whole(path, content)
+    return len(content)
 
 
-def put_part(rows: str, name: str, table: pa.Table) -> None:
-    """Puts a part among the rows of a run at a URI; the same bytes as `write_part` writes.
+def put_part(rows: str, name: str, table: pa.Table) -> int:
+    """Puts a part among the rows of a run at a URI, the same bytes as `write_part` writes, and returns its size.
 
     Args:
         rows: URI of the folder of the run's parts.
@@ -119,7 +129,9 @@ def put_part(rows: str, name: str, table: pa.Table) -> None:
     Raises:
         StorageError: it cannot be written; what was there before stays.
     """
-    put(join_uri(rows, f"{_PREFIX}{name}{_ENDING}"), _encoded(table))
+    content = _encoded(table)
+    put(join_uri(rows, f"{_PREFIX}{name}{_ENDING}"), content)
+    return len(content)
 
 
 def _encoded(table: pa.Table) -> bytes:
@@ -152,12 +164,30 @@ def count_part(path: Path) -> Outcomes:
     Raises:
         OSError: the file cannot be read at all, which says nothing about its content.
     """
+    columns = _read_columns(path, "status", "error")
+    if columns is None:
+        return Outcomes(damaged=1)
+    statuses, reasons = columns
+    errors = Counter(str(reason) for status, reason in zip(statuses, reasons, strict=True) if status != OK)
+    return Outcomes(len(statuses) - errors.total(), errors)
+
+
+def done_keys(path: Path) -> frozenset[str]:
+    """Keys of the items of a part that worked; none when it is damaged.
+
+    Raises:
+        OSError: as in `count_part`.
+    """
+    keys, statuses = _read_columns(path, "item_key", "status") or ((), ())
+    return frozenset(key for key, status in zip(keys, statuses, strict=True) if status == OK)
+
+
+def _read_columns(path: Path, *names: str) -> list[list[Any]] | None:
+    """Some columns of a part; None when it is damaged."""
     with path.open("rb") as content:
         try:
             with pq.ParquetFile(content, page_checksum_verification=True) as file:
-                table = file.read(["status", "error"], use_threads=False)
-            statuses, reasons = table["status"].to_pylist(), table["error"].to_pylist()
+                table = file.read(names, use_threads=False)
+            return [table[name].to_pylist() for name in names]
         except Exception:  # As in `read_part`.
-            return Outcomes(damaged=1)
-    errors = Counter(str(reason) for status, reason in zip(statuses, reasons, strict=True) if status != OK)
-    return Outcomes(len(statuses) - errors.total(), errors)
+            return None

@@ -18,6 +18,7 @@ import errno
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -38,6 +39,8 @@ from engine.store.parts import (
     Outcomes,
     Part,
     count_part,
+    digest_of,
+    done_keys,
     list_parts,
     part_path,
     put_part,
@@ -168,10 +171,17 @@ class RunFolder:
             # The first error is the one to mend.
             logger.warning("%s: %s", self.path, further)
 
-    def done_keys(self) -> frozenset[str]:
-        """Keys of the items that worked and are saved; of a run opened for writing."""
+    @property
+    def num_done(self) -> int:
+        """How many items worked and are saved; of a run opened for writing."""
         self._assert_writable()
-        return frozenset().union(*(part.done for part in self._parts.values()))
+        return sum(part.num_done for part in self._parts.values())
+
+    def done_keys(self) -> frozenset[str]:
+        """Keys of the items that worked and are saved, read from the parts; `num_done` says how many without that."""
+        refresh_rows(self.path)
+        with self._saving("the rows", verb="read"):
+            return frozenset().union(*map(done_keys, list_parts(self.path / ROWS).values()))
 
     def is_done(self, name: str, keys: Collection[str]) -> bool:
         """Whether a shard is saved and every item in it worked.
@@ -187,16 +197,16 @@ class RunFolder:
         part = self._parts.get(name)
         if part is None:
             return False
-        if part.keys != frozenset(keys):
+        if part.digest != digest_of(keys):
             raise RunError(
                 "a part of the run holds other items than the shard of its name",
                 where=part_path(self.path / ROWS, name),
-                got=f"{len(part.keys)} items, {len(part.keys - frozenset(keys))} of them not in the shard of {len(keys)}",
+                got=f"{part.num_items} items, and the shard has {len(keys)}",
                 fix=f"the run was made by another version of this job; {OTHER_NAME}",
             )
-        return not part.failed
+        return not part.num_failed
 
-    def write_shard(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    def write_shard(self, name: str, rows: Sequence[Mapping[str, Any]]) -> Part:
         """Saves the rows of one finished shard, whole or not at all; an older part of that name is replaced.
 
         Args:
@@ -210,23 +220,26 @@ class RunFolder:
         table = to_table(rows, self.schema)
         if self._mirror is not None:
             self._mirror.check()
-            put_part(self.rows_uri, name, table)
+            size = put_part(self.rows_uri, name, table)
         else:
             with self._saving(f"the rows of shard {name}"):
-                write_part(part_path(self.path / ROWS, name), table)
-        self.note_part(name, Part.of(table))
+                size = write_part(part_path(self.path / ROWS, name), table)
+        part = Part.of(table)
+        self.note_part(name, part, size)
+        return part
 
     @property
     def rows_uri(self) -> str:
         """URI of the folder that parts are put into; empty for a run that is at none, whose parts this process writes."""
         return join_uri(self._uri, ROWS) if self._uri else ""
 
-    def note_part(self, name: str, part: Part) -> None:
-        """Takes note of a part that a worker has put among the rows.
+    def note_part(self, name: str, part: Part, size: int) -> None:
+        """Takes note of a part that is among the rows, such as one that a worker has put there.
 
         Args:
             name: the shard's name.
             part: what it holds.
+            size: of its file in bytes.
 
         Raises:
             RunError: the disk is full or cannot be written, or another process has taken the run over.
@@ -234,16 +247,26 @@ class RunFolder:
         """
         self._assert_writable()
         self._parts[name] = part
-        self._append("shard", {"name": name, "done": len(part.done), "failed": len(part.failed)}, at_once=False)
+        fields = {"name": name, "done": part.num_done, "failed": part.num_failed, "bytes": size}
+        self._append("shard", fields, at_once=False)
 
-    def read_rows(self) -> pa.Table:
-        """All saved rows in the order of the parts' names, then of the rows in them.
+    def read_parts(self) -> Iterator[pa.Table]:
+        """The saved rows part by part, in the order of the parts' names; no more than one part is held.
 
         Raises:
             RunError: a part is damaged.
         """
         refresh_rows(self.path)
-        tables = [self._read(part) for part in list_parts(self.path / ROWS).values()]
+        return map(self._read, list_parts(self.path / ROWS).values())
+
+    def read_rows(self) -> pa.Table:
+        """All saved rows at once, as `read_parts` gives them.
+
+        Raises:
+            RunError: a part is damaged.
+            StorageError: the URI of the run cannot be read.
+        """
+        tables = list(self.read_parts())
         return pa.concat_tables(tables) if tables else self.schema.empty_table()
 
     def writer(self) -> str | None:
@@ -252,10 +275,21 @@ class RunFolder:
         return holder_of_lease(self._uri) if here is None and self._uri else here
 
     def outcomes(self) -> Outcomes:
-        """How the saved items came out, counted without their rows; also while another process writes."""
+        """How the saved items came out; also while another process writes.
+
+        A part is read only for the reasons of its failures, or where it is not the file that the event log tells of.
+        """
+        told = {event["name"]: event for event in self.events() if event["kind"] == "shard"}
+        done, read = 0, Outcomes()
         refresh_rows(self.path)
         with self._saving("the rows", verb="read"):
-            return sum(map(count_part, list_parts(self.path / ROWS).values()), Outcomes())
+            for name, path in list_parts(self.path / ROWS).items():
+                event = told.get(name)
+                if event and not event["failed"] and event.get("bytes") == path.stat().st_size:
+                    done += event["done"]
+                else:
+                    read += count_part(path)
+        return replace(read, done=read.done + done)
 
     def event(self, kind: str, **fields: Any) -> None:
         """Appends one line to the event log and waits until it is on the disk, or at the run's URI after what it tells of.
@@ -326,7 +360,7 @@ class RunFolder:
             end_last_line(self.path / EVENTS)
         refresh_rows(self.path)
         damaged = [name for name, path in list_parts(self.path / ROWS).items() if not self._take_in(name, path)]
-        self.event("resumed", done=len(self.done_keys()), damaged=damaged, environment=describe_environment())
+        self.event("resumed", done=self.num_done, damaged=damaged, environment=describe_environment())
 
     def _take_in(self, name: str, path: Path) -> bool:
         """Notes what a part holds; one that is damaged is moved aside and False is returned."""
@@ -359,7 +393,7 @@ class RunFolder:
         try:
             yield
         except OSError as error:
-            num_saved = sum(len(part.done) for part in self._parts.values())
+            num_saved = sum(part.num_done for part in self._parts.values())
             raise RunError(
                 "the disk is full" if error.errno in _NO_ROOM else f"{what} cannot be {verb}",
                 where=self.path,

@@ -15,6 +15,7 @@ from engine.runtime.session import Session
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError, DataError, RunError
 from tests.engine.jobs.made_up import Notes, corpus_vocabulary, rows, save_negotiator, start_parley
+from tests.engine.runtime.metered import watch
 
 SCRIPTED = MatchConfig(adversary="scripted", target="scripted-tough", dialogues=24, shard_size=6)
 
@@ -62,11 +63,15 @@ def test_scenarios_of_a_file_and_of_a_corpus_come_in_turn(tmp_path: Path) -> Non
 
 
 @pytest.mark.ray
-def test_rows_are_equal_for_no_workers_and_for_two(tmp_path: Path, target: Path, ray_session: Session) -> None:
+def test_rows_are_equal_for_no_workers_and_for_two(
+    tmp_path: Path, target: Path, ray_session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard = watch(monkeypatch)
     config = MatchConfig(adversary="scripted", target=str(target), dialogues=20, shard_size=5, max_turns=6)
     run(config, tmp_path / "here", Silent())
     run(replace(config, workers=2), tmp_path / "there", Silent())
     assert rows(tmp_path / "there") == rows(tmp_path / "here")
+    assert heard.of(str(tmp_path / "there"), "selfplay")["parley_dialogues"] == 20
 
 
 def test_a_finished_run_plays_nothing_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,6 +35,7 @@ from tests.engine.jobs.searches import (
     write_corpus,
     write_targets,
 )
+from tests.engine.runtime.metered import watch
 
 SMALL = RelaxationSettings(rounds=1, steps=3)
 
@@ -118,11 +119,19 @@ def test_rows_depend_neither_on_the_batch_nor_on_what_else_is_searched_for(tmp_p
 
 
 @pytest.mark.ray
-def test_rows_are_equal_for_no_workers_and_for_two(tmp_path: Path, model: str, lm: str, ray_session: Session) -> None:
+def test_rows_are_equal_for_no_workers_and_for_two(
+    tmp_path: Path, model: str, lm: str, ray_session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard = watch(monkeypatch)
     config = search(model, write_targets(tmp_path), lm=lm, hit="io-sample-min-k1")
     run(config, tmp_path / "here", Silent())
     run(replace(config, workers=2), tmp_path / "there", Silent())
-    assert rows(tmp_path / "there") == rows(tmp_path / "here")
+    found = rows(tmp_path / "there")
+    assert found == rows(tmp_path / "here")
+    meters = heard.of(str(tmp_path / "there"), "search")
+    assert meters["parley_items"] == len(found)
+    assert meters["parley_candidates"] == sum(restart["candidates"] for row in found for restart in row["restarts"]) > 0
+    assert meters.get("parley_hits", 0) == sum(hits(row)["io-sample-min-k1"] for row in found)
 
 
 @pytest.mark.ray

@@ -39,6 +39,7 @@ from policies.negotiator.model import NUM_HEADS
 from policies.negotiator.speaker import KIND
 from tests.engine.attacks.speakers import leaning
 from tests.engine.jobs.made_up import TINY, rows, start_parley
+from tests.engine.runtime.metered import watch
 
 KINDS = list(JOBS)
 COMBINED: tuple[AttackKind, ...] = ("ra-pa-da", "ra-pa-ta")
@@ -244,10 +245,18 @@ def test_another_judge_changes_what_is_scored_and_nothing_else(
 
 @pytest.mark.ray
 def test_rows_are_equal_for_no_workers_and_for_two(
-    tmp_path: Path, target: Path, speaker: Path, runs: Mapping[AttackKind, Path], ray_session: Session
+    tmp_path: Path,
+    target: Path,
+    speaker: Path,
+    runs: Mapping[AttackKind, Path],
+    ray_session: Session,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    heard = watch(monkeypatch)
     there = attack("ra-pa-ta", asked("ra-pa-ta", target, speaker, workers=2), tmp_path / "there")
     assert there == rows(runs["ra-pa-ta"])
+    meters = heard.of(str(tmp_path / "there"), "attack-ra-pa-ta")
+    assert (meters["parley_dialogues"], meters["parley_candidates"]) == (8, sum(row["reads"] for row in there))
     (played,) = [event for event in RunFolder.load(tmp_path / "there").events() if event["kind"] == "played"]
     assert (played["dialogues"], played["workers"]) == (8, 2)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.metrics.statistics import Estimate, rate
-from engine.store.parts import read_part
+from engine.store import run_folder
+from engine.store.parts import Outcomes, count_part, read_part
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import BASE, DIALOGUES, error_row
 from envs.core.config import fingerprint
@@ -66,6 +68,7 @@ def test_going_on_skips_what_is_done(tmp_path: Path) -> None:
         run.write_shard("00000", rows(["a", "b"]))
     with start(tmp_path / "run") as run:
         assert run.done_keys() == {"a", "b"}
+        assert run.num_done == 2
         assert run.is_done("00000", ["a", "b"])
         assert not run.is_done("00001", ["c"])
         assert [event["kind"] for event in run.events()] == ["started", "shard", "resumed"]
@@ -75,12 +78,34 @@ def test_failed_items_are_not_done_and_their_part_is_replaced(tmp_path: Path) ->
     with start(tmp_path / "run") as run:
         run.write_shard("00000", [row("a"), error_row("b", 7, "it broke")])
         assert run.done_keys() == {"a"}
+        assert run.num_done == 1
         assert not run.is_done("00000", ["a", "b"])
     with start(tmp_path / "run") as run:
         assert not run.is_done("00000", ["a", "b"])
         run.write_shard("00000", rows(["a", "b"]))
         assert run.is_done("00000", ["a", "b"])
         assert run.read_rows()["item_key"].to_pylist() == ["a", "b"]
+
+
+def test_outcomes_are_counted_without_reading_parts_in_which_all_is_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with start(tmp_path / "run") as run:
+        run.write_shard("00000", rows(["a", "b"]))
+        run.write_shard("00001", [row("c"), error_row("d", 7, "it broke")])
+        run.write_shard("00002", rows(["e"]))
+        run.write_shard("00003", rows(["f", "g"]))
+    part(run, "00002").write_bytes(part(run, "00003").read_bytes())
+    part(run, "00003").write_bytes(b"garbage")
+    opened: list[str] = []
+
+    def look(path: Path) -> Outcomes:
+        opened.append(path.name)
+        return count_part(path)
+
+    monkeypatch.setattr(run_folder, "count_part", look)
+    assert RunFolder.load(run.path).outcomes() == Outcomes(done=5, errors=Counter({"it broke": 1}), damaged=1)
+    assert opened == [f"part-{number:05d}.parquet" for number in (1, 2, 3)]
 
 
 def test_error_rows_keep_reason_and_seed(tmp_path: Path) -> None:

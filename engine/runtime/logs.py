@@ -1,0 +1,129 @@
+"""Log lines as JSON: one object a line on standard error, from the driver and, through Ray, from its workers.
+
+A line has "time" (UTC, ISO 8601, milliseconds), "level", "message" and "logger"; "run", "job", "shard", "first_item" and
+"last_item" say what it is about, "node" and "pid" which worker wrote it; what a record was given as `extra` follows under its
+own name.
+Nothing here imports more than the standard library, because the command line decides on it before anything else.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Any
+
+ROOMS = ("engine", "envs", "policies", "tune")
+"""The loggers of the project, which are heard from INFO on; all others from WARNING on, as always."""
+_FOR_RAY = {
+    # Ray puts "(Seat pid=7) " before a worker's lines, and holds back lines that differ in their numbers alone.
+    "RAY_DISABLE_WORKER_LOG_PREFIX": "1",
+    "RAY_DEDUP_LOGS": "0",
+}
+_STANDARD = {*vars(logging.makeLogRecord({})), "message", "asctime"}
+
+_about: ContextVar[Mapping[str, Any]] = ContextVar("about", default=MappingProxyType({}))
+_in_json = False
+
+
+@dataclass(frozen=True)
+class LogSettings:
+    """How a driver logs, for its workers.
+
+    Args:
+        in_json: whether lines are JSON.
+        about: what all lines say.
+    """
+
+    in_json: bool
+    about: Mapping[str, Any]
+
+
+def is_json() -> bool:
+    """Whether this process writes its log as JSON lines."""
+    return _in_json
+
+
+@contextmanager
+def json_lines() -> Iterator[None]:
+    """Writes the log as JSON lines for the length of a `with` block; Ray must not have been imported yet."""
+    global _in_json
+    before = dict(os.environ)
+    os.environ.update(_FOR_RAY)
+    levels = {name: logging.getLogger(name).level for name in ROOMS}
+    handler = _listen({})
+    logging.captureWarnings(True)
+    _in_json = True
+    try:
+        yield
+    finally:
+        _in_json = False
+        logging.captureWarnings(False)
+        logging.getLogger().removeHandler(handler)
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)
+        for name in _FOR_RAY:
+            os.environ.pop(name)
+            if name in before:
+                os.environ[name] = before[name]
+
+
+@contextmanager
+def about(**fields: Any) -> Iterator[None]:
+    """Says so in every line of a `with` block."""
+    token = _about.set({**_about.get(), **fields})
+    try:
+        yield
+    finally:
+        _about.reset(token)
+
+
+def settings() -> LogSettings:
+    """What a worker needs in order to log as this process does now."""
+    return LogSettings(_in_json, dict(_about.get()))
+
+
+def follow(driver: LogSettings) -> None:
+    """Makes a worker's process log as its driver does, to the end of the process."""
+    if driver.in_json:
+        _listen({**driver.about, "node": socket.gethostname(), "pid": os.getpid()})
+
+
+def _listen(always: Mapping[str, Any]) -> logging.Handler:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLine(always))
+    logging.getLogger().addHandler(handler)
+    for name in ROOMS:
+        logging.getLogger(name).setLevel(logging.INFO)
+    return handler
+
+
+class JsonLine(logging.Formatter):
+    """A record as one JSON object.
+
+    Args:
+        always: what every line of the process says.
+    """
+
+    def __init__(self, always: Mapping[str, Any]) -> None:
+        super().__init__()
+        self._always = always
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, without its end."""
+        moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        line = {"time": moment, "level": record.levelname.lower(), "message": record.getMessage(), "logger": record.name}
+        line |= {**self._always, **_about.get()}
+        # Ray adds private names of its own to every record.
+        line |= {name: value for name, value in vars(record).items() if name not in _STANDARD and not name.startswith("_")}
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False, default=str)

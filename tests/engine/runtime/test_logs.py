@@ -1,0 +1,80 @@
+"""JSON lines: what is in them, and that they end when they should."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import pickle
+from typing import Any
+
+import pytest
+
+from engine.runtime import logs
+from engine.runtime.sharding import make_shards
+from engine.runtime.worker import attempt
+
+LOGGER = logging.getLogger("engine.anything")
+
+
+Captured = pytest.CaptureFixture[str]
+
+
+def lines(capsys: Captured) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+
+
+def test_a_line_says_when_what_and_about_which_run(capsys: Captured) -> None:
+    with logs.json_lines(), logs.about(run="runs/a", job="search"):
+        with logs.about(shard="00007"):
+            LOGGER.info("done: %d", 3, extra={"items": 4})
+        LOGGER.warning("two\nlines")
+    first, second = lines(capsys)
+    assert first.pop("time").endswith("+00:00")
+    about = {"logger": "engine.anything", "run": "runs/a", "job": "search"}
+    assert first == {"level": "info", "message": "done: 3", "shard": "00007", "items": 4, **about}
+    assert second.items() >= {"level": "warning", "message": "two\nlines", **about}.items()
+    assert "shard" not in second
+
+
+def test_a_traceback_is_a_field(capsys: Captured) -> None:
+    with logs.json_lines():
+        try:
+            raise ZeroDivisionError("no luck")
+        except ZeroDivisionError:
+            LOGGER.exception("broken")
+    (line,) = lines(capsys)
+    assert line["traceback"].endswith("ZeroDivisionError: no luck")
+
+
+def test_afterwards_all_is_as_before(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_DEDUP_LOGS", "1")
+    handlers, level = list(logging.getLogger().handlers), logging.getLogger("engine").level
+    with logs.json_lines():
+        assert logs.is_json()
+        assert os.environ["RAY_DEDUP_LOGS"] == "0"
+        logging.getLogger("other").info("of no concern")
+    assert not logs.is_json()
+    assert os.environ["RAY_DEDUP_LOGS"] == "1"
+    assert "RAY_DISABLE_WORKER_LOG_PREFIX" not in os.environ
+    assert logging.getLogger().handlers == handlers
+    assert logging.getLogger("engine").level == level
+    LOGGER.info("nobody listens")
+    assert capsys.readouterr().err == ""
+
+
+class Fails:
+    def run(self, shard: Any) -> None:
+        LOGGER.warning("look here")
+        raise ZeroDivisionError("no luck")
+
+
+def test_what_a_worker_says_names_its_shard(capsys: Captured) -> None:
+    (shard,) = make_shards({key: key for key in "abc"}, 4)
+    with logs.json_lines(), logs.about(run="runs/a", job="search"):
+        attempt(Fails(), shard)
+        travels = pickle.loads(pickle.dumps(logs.settings()))  # noqa: S301 - as Ray hands it to a worker.
+    assert travels == logs.LogSettings(True, {"run": "runs/a", "job": "search"})
+    assert [line["message"] for line in lines(capsys)] == ["look here", "shard 00000 failed"]
+    for line in lines(capsys):
+        assert line.items() >= {"run": "runs/a", "shard": "00000", "first_item": "a", "last_item": "c"}.items()
