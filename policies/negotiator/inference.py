@@ -78,12 +78,10 @@ class Tables:
 
     @cached_property
     def exact(self) -> Selection:
-        """The selection network in float32."""
         return Selection(self.model, self.selection_forward, self.selection_backward, torch.float32)
 
     @cached_property
     def rounded(self) -> Selection:
-        """The selection network with its products in bfloat16."""
         return Selection(self.model, self.selection_forward, self.selection_backward, torch.bfloat16)
 
     def encode(self, contexts_n6: np.ndarray) -> tuple[Tensor, Tensor]:
@@ -350,5 +348,4 @@ class Recurrence:
 
 
 def rounded_up(number: int, unit: int) -> int:
-    """The least multiple of `unit` that is not below `number`."""
     return -(-number // unit) * unit
