@@ -11,8 +11,7 @@ one whose loss differs by less than 1e-4 from the reference's ("ties"); and both
 target; "ratio_deciding_less" is against a reference that leaves out the decisions of the others. "mflop" is what the search
 multiplies for each candidate, "screening_mflop" of that in bfloat16, "reference_mflop" what one full pass does; "gemm_share"
 is the share of our seconds that these products take at the rates of this machine, measured in the same run. In "split",
-"selection_endings" is both halves of the selection network over each candidate's own tokens, and once over what candidates
-share; "selection_prefixes" is the backward half over that for each candidate, with the attention that its products serve too.
+attention over what candidates share counts with "selection_backward", beside whose states it is computed.
 """
 
 from __future__ import annotations
@@ -40,14 +39,14 @@ from envs.core.seeds import derive_seed, stream
 from envs.data.vocabulary import EOS_ID
 from envs.negotiation.game import NegotiationGame, Rules
 from envs.negotiation.scenario import random_scenario
-from policies.negotiator import inference, prefix
+from policies.negotiator import prefix
 from policies.negotiator.speaker import NegotiatorAgent
 
 SEED = 1
 MOST_DIFFERENCE = 1e-4
 PAPER = SearchConfig()
 RELEASED = SearchConfig(loss="released", constraint="soft", proposals="exhaustive")
-PARTS = ("language", "constraint", "selection_endings", "selection_prefixes", "attention_and_heads", "prefixes", "rest")
+PARTS = ("language", "constraint", "selection_forward", "selection_backward", "attention_and_heads", "prefixes", "rest")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,17 +245,11 @@ def _split(agent: NegotiatorAgent, config: SearchConfig, work: Work, rate: float
 
 def _counting() -> FlopCounterMode:
     # What is added in place is not among the operations that torch counts by itself.
-    return FlopCounterMode(
-        display=False, custom_mapping={torch.ops.aten.addmm_: _addmm_flop, torch.ops.aten.baddbmm_: _baddbmm_flop}
-    )
+    return FlopCounterMode(display=False, custom_mapping={torch.ops.aten.addmm_: _addmm_flop})
 
 
 def _addmm_flop(sum_shape: Sequence[int], left: Sequence[int], right: Sequence[int], **_: Any) -> int:
     return 2 * left[0] * left[1] * right[1]
-
-
-def _baddbmm_flop(sum_shape: Sequence[int], left: Sequence[int], right: Sequence[int], **_: Any) -> int:
-    return left[0] * _addmm_flop(sum_shape, left[1:], right[1:])
 
 
 def _product_rate(agent: NegotiatorAgent, dtype: torch.dtype) -> float:
@@ -276,17 +269,30 @@ def _clocked(call: Callable[..., Any], clock: Clock) -> Callable[..., Any]:
 @contextmanager
 def _clocked_search(spans: Spans) -> Iterator[None]:
     """Clocks the calls that a search consists of."""
-    calls: tuple[tuple[Any, str, str], ...] = (
-        (inference.Recurrence, "run", "selection_endings"),
-        (prefix._BackwardHalf, "run", "selection_prefixes"),
-        (prefix.Prefixes, "__init__", "prefixes"),
-        (prefix.Prefixes, "_read", "language"),
-        (prefix.Prefixes, "_logits", "attention_and_heads"),
-        (replacement._Search, "_gaps", "constraint"),
+    forward_cells: list[Any] = []
+    begin_selection, call = prefix._Selection.__init__, prefix._Cell.run
+    ahead, back = spans.timed("selection_forward", call), spans.timed("selection_backward", call)
+
+    def begun(selection: Any, *arguments: Any) -> None:
+        begin_selection(selection, *arguments)
+        forward_cells.append(selection.forward)
+
+    def along(cell: Any, *arguments: Any) -> None:
+        (ahead if any(cell is other for other in forward_cells) else back)(cell, *arguments)
+
+    over_prefix = spans.timed("selection_backward", prefix.Prefixes._backward_over_prefix)
+    calls: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
+        (prefix._Selection, "__init__", begun),
+        (prefix._Cell, "run", along),
+        (prefix.Prefixes, "_backward_over_prefix", over_prefix),
+        (prefix.Prefixes, "__init__", spans.timed("prefixes", prefix.Prefixes.__init__)),
+        (prefix.Prefixes, "_read", spans.timed("language", prefix.Prefixes._read)),
+        (prefix.Prefixes, "_logits", spans.timed("attention_and_heads", prefix.Prefixes._logits)),
+        (replacement._Search, "_gaps", spans.timed("constraint", replacement._Search._gaps)),
     )
     with ExitStack() as stack:
-        for owner, name, part in calls:
-            stack.enter_context(patch.object(owner, name, spans.timed(part, getattr(owner, name))))
+        for owner, name, call in calls:
+            stack.enter_context(patch.object(owner, name, call))
         yield
 
 

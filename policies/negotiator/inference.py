@@ -77,14 +77,12 @@ class Tables:
         """Whether `screen` is faster than `decide` here."""
 
     @cached_property
-    def exact(self) -> Selection:
-        """The selection network in float32."""
-        return Selection(self.model, self.selection_forward, self.selection_backward, torch.float32)
+    def _exact(self) -> _Selection:
+        return _Selection(self.model, self.selection_forward, self.selection_backward, torch.float32)
 
     @cached_property
-    def rounded(self) -> Selection:
-        """The selection network with its products in bfloat16."""
-        return Selection(self.model, self.selection_forward, self.selection_backward, torch.bfloat16)
+    def _rounded(self) -> _Selection:
+        return _Selection(self.model, self.selection_forward, self.selection_backward, torch.bfloat16)
 
     def encode(self, contexts_n6: np.ndarray) -> tuple[Tensor, Tensor]:
         """The scenario's encoding (n, C) and its constant share of the language gates (n, 3H)."""
@@ -112,18 +110,18 @@ class Tables:
         Returns:
             Item logits (n, 6, 18).
         """
-        return self._choose(self.exact, DECIDE_ROWS, contexts_n6, tokens_nT, lengths_n, states_MH, at_nT)
+        return self._choose(self._exact, DECIDE_ROWS, contexts_n6, tokens_nT, lengths_n, states_MH, at_nT)
 
     @torch.no_grad()
     def screen(
         self, contexts_n6: np.ndarray, tokens_nT: np.ndarray, lengths_n: np.ndarray, states_MH: Tensor, at_nT: np.ndarray
     ) -> Tensor:
         """What `decide` returns, nearly, from products in bfloat16: how far sums of it are off, `speaker.DOUBT` tells."""
-        return self._choose(self.rounded, SCREEN_ROWS, contexts_n6, tokens_nT, lengths_n, states_MH, at_nT)
+        return self._choose(self._rounded, SCREEN_ROWS, contexts_n6, tokens_nT, lengths_n, states_MH, at_nT)
 
     def _choose(
         self,
-        selection: Selection,
+        selection: _Selection,
         size: int,
         contexts_n6: np.ndarray,
         tokens_nT: np.ndarray,
@@ -135,9 +133,7 @@ class Tables:
         logits = context_nC.new_empty(len(lengths_n), NUM_HEADS, len(ITEM_TOKENS))
         for group in _groups(lengths_n, size):
             rows = torch.from_numpy(group.rows).to(self.device)
-            start_2nS = context_nC.new_zeros(2, len(rows), self.model.sizes.hidden_selection)
-            attended, _ = selection.attend(group, group.take(tokens_nT), states_MH, group.take(at_nT), start_2nS)
-            logits[rows] = selection.heads(attended.means, context_nC[rows])
+            logits[rows] = selection.logits(group, group.take(tokens_nT), states_MH, group.take(at_nT), context_nC[rows])
         return logits
 
 
@@ -161,7 +157,7 @@ def by_step(lengths_n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return step, row
 
 
-class Group:
+class _Group:
     """Dialogues that are decided together, longest first, their tokens step by step.
 
     The backward direction reads every dialogue from its own last token on, so that it too has the first k rows at a step,
@@ -181,41 +177,21 @@ class Group:
         self.mirror = starts[lengths[self.row] - 1 - self.step] + self.row
         """The token that stands as far from its row's end as this one (N,) from the start."""
         self.places = np.where(self.step > 0, len(rows) + starts[self.step - 1] + self.row, self.row)
-        """Of `Recurrence` (N,)."""
+        """Of `_Recurrence` (N,)."""
 
     def take(self, values_nT: np.ndarray) -> np.ndarray:
         """The values (N,) that belong to the group's tokens."""
         return values_nT[self.rows[self.row], self.step]
 
 
-def _groups(lengths_n: np.ndarray, size: int) -> Iterator[Group]:
+def _groups(lengths_n: np.ndarray, size: int) -> Iterator[_Group]:
     order = np.argsort(-lengths_n, kind="stable")
     for start in range(0, len(order), size):
         rows = order[start : start + size]
-        yield Group(rows, lengths_n[rows])
+        yield _Group(rows, lengths_n[rows])
 
 
-@dataclass(frozen=True)
-class Attended:
-    """What attention makes of some tokens of r dialogues.
-
-    Args:
-        weights: logarithm of what they weigh together (r,).
-        means: weighted mean of both halves' outputs (r, 2S).
-    """
-
-    weights: Tensor
-    means: Tensor
-
-    def include(self, rows: Tensor, more: Attended) -> None:
-        """Adds other tokens of some of the dialogues."""
-        weights = torch.logaddexp(self.weights[rows], more.weights)
-        share = (more.weights - weights).exp_().unsqueeze(1)
-        self.means[rows] = self.means[rows].lerp_(more.means, share)
-        self.weights[rows] = weights
-
-
-class Selection:
+class _Selection:
     """The selection network over packed dialogues, its products formed in one precision.
 
     Gates stay in float32: near 1, where an update gate keeps a state, bfloat16 has steps of 1/256, and gates rounded so
@@ -223,42 +199,25 @@ class Selection:
     """
 
     def __init__(self, model: Negotiator, forward: Direction, backward: Direction, dtype: torch.dtype) -> None:
-        self._model, self.dtype = model, dtype
-        self.recurrence = Recurrence(forward, backward, dtype)
+        self._model = model
+        self._recurrence = _Recurrence(forward, backward, dtype)
         self._attention_weight = model.attention_hidden.weight.t().to(dtype).contiguous()
         self._attention_bias = model.attention_hidden.bias.to(dtype)
 
-    def attend(
-        self, group: Group, tokens_N: np.ndarray, states_MH: Tensor, at_N: np.ndarray, start_2nS: Tensor
-    ) -> tuple[Attended, Tensor]:
-        """Reads a group's tokens from both ends.
-
-        Args:
-            group: the dialogues, or parts of them.
-            tokens_N: their tokens.
-            states_MH: language states, in any order.
-            at_N: which of them follows each token.
-            start_2nS: states of both directions before their first tokens; moved on to those after the last ones.
-
-        Returns:
-            What is attended to in those tokens, and `start_2nS`.
-        """
-        device, count, rows = start_2nS.device, len(tokens_N), len(group.rows)
-        outputs_2NS = self.recurrence.run(group, tokens_N, states_MH, at_N, start_2nS)
+    def logits(self, group: _Group, tokens_N: np.ndarray, states_MH: Tensor, at_N: np.ndarray, context_nC: Tensor) -> Tensor:
+        """Item logits (n, 6, 18) from the tokens and the language states after them, which stand `at_N` in `states_MH`."""
+        device, count, rows = context_nC.device, len(tokens_N), len(group.rows)
+        outputs_2NS = self._recurrence.run(group, tokens_N, states_MH, at_N)
         step, row, mirror = (torch.from_numpy(part).to(device) for part in (group.step, group.row, group.mirror))
-        scores_Tn = start_2nS.new_full((len(group.counts), rows), -torch.inf)
+        scores_Tn = context_nC.new_full((len(group.counts), rows), -torch.inf)
         scores_Tn[step, row] = self._scores(outputs_2NS, mirror)
         weights_N = scores_Tn.softmax(0)[step, row]
         weights_2N1 = torch.stack([weights_N, weights_N[mirror]]).unsqueeze(2)
-        attended_2nS = torch.zeros_like(start_2nS)
+        attended_2nS = context_nC.new_zeros(2, rows, outputs_2NS.shape[2])
         parts = zip(outputs_2NS[:, :count].split(group.counts, 1), weights_2N1.split(group.counts, 1), strict=True)
         for k, (outputs, weights) in zip(group.counts, parts, strict=True):
             attended_2nS[:, :k].addcmul_(outputs.float(), weights)
-        return Attended(scores_Tn.logsumexp(0), torch.cat([*attended_2nS], dim=1)), start_2nS
-
-    def heads(self, means_n2S: Tensor, context_nC: Tensor) -> Tensor:
-        """Item logits (n, 6, 18) from what whole dialogues are attended to with."""
-        encoded = torch.tanh(self._model.selection_encoder(torch.cat([means_n2S, context_nC], dim=1)))
+        encoded = torch.tanh(self._model.selection_encoder(torch.cat([*attended_2nS, context_nC], dim=1)))
         return self._model.selection_heads(encoded).unflatten(1, (NUM_HEADS, len(ITEM_TOKENS)))
 
     def _scores(self, outputs_2NS: Tensor, mirror_N: Tensor) -> Tensor:
@@ -273,7 +232,7 @@ class Selection:
         return torch.cat(scores)[: len(mirror_N)]
 
 
-class Recurrence:
+class _Recurrence:
     """The selection GRU, both directions at a time.
 
     Each token has a place where the row's state before it and what is read at it stand side by side, so that a step's
@@ -305,15 +264,15 @@ class Recurrence:
         # Kept between calls: so much fresh memory would cost more than what is done in it.
         self._joined_2PI = weight_2I4S.new_empty(2, 0, weight_2I4S.shape[1], dtype=dtype)
 
-    def run(self, group: Group, tokens_N: np.ndarray, states_MH: Tensor, at_N: np.ndarray, state_2nS: Tensor) -> Tensor:
+    def run(self, group: _Group, tokens_N: np.ndarray, states_MH: Tensor, at_N: np.ndarray) -> Tensor:
         """The outputs (2, N', S) of both directions, each in its own order, until the next call.
 
-        What stands past N is anything. `state_2nS` is moved on from before the first tokens to after the last ones.
+        What stands past N is anything.
         """
         device, rows, width = states_MH.device, len(group.rows), self._width
         shape_rows = SHAPE_ROWS if self._rounds else 1
         # What stands past the last token is never used; it spares scores and last steps a shape of their own.
-        places = rows + rounded_up(len(tokens_N) + shape_rows, SCORE_TOKENS)
+        places = rows + _rounded_up(len(tokens_N) + shape_rows, SCORE_TOKENS)
         # Products may pair the end of one row with the start of the next, times zero: what stands there must be finite.
         tokens_2P, at_2P = np.zeros((2, places), dtype=np.int64), np.full((2, places), at_N[0])
         tokens_2P[:, group.places] = tokens_N, self._num_words + tokens_N[group.mirror]
@@ -321,10 +280,11 @@ class Recurrence:
         joined_2PI = self._room(places)
         for joined, at in zip(joined_2PI, torch.from_numpy(at_2P).to(device), strict=True):
             joined[:, width:] = states_MH.index_select(0, at)
-        joined_2PI[:, :rows, :width] = state_2nS
-        gates = joined_2PI.new_empty(2 * rounded_up(rows, shape_rows), 4 * width)
+        joined_2PI[:, :rows, :width] = 0
+        gates = joined_2PI.new_empty(2 * _rounded_up(rows, shape_rows), 4 * width)
+        state_2nS = torch.zeros(2, rows, width, device=device)
         exact = state_2nS.new_empty(2, CELL_ROWS, 4 * width)
-        shapes = [rounded_up(k, shape_rows) for k in group.counts]
+        shapes = [_rounded_up(k, shape_rows) for k in group.counts]
         begins = [0, *itertools.accumulate(group.counts[:-1], initial=rows)]
         tokens = np.concatenate([tokens_2P[:, at : at + shape].ravel() for at, shape in zip(begins, shapes, strict=False)])
         words = torch.from_numpy(tokens).to(device).split([2 * shape for shape in shapes])
@@ -349,6 +309,5 @@ class Recurrence:
         return self._joined_2PI[:, :places]
 
 
-def rounded_up(number: int, unit: int) -> int:
-    """The least multiple of `unit` that is not below `number`."""
+def _rounded_up(number: int, unit: int) -> int:
     return -(-number // unit) * unit

@@ -19,11 +19,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from policies.negotiator.inference import CELL_ROWS, SHAPE_ROWS, Attended, Direction, Group, Selection, Tables, rounded_up
-from policies.negotiator.model import Negotiator
+from policies.negotiator.inference import Direction, Tables
+from policies.negotiator.model import NUM_HEADS
 
 ROWS = {torch.float32: 256, torch.bfloat16: 512}
 """Endings continued together: enough for full-speed products, few enough to stay near the processor."""
+SHAPE_ROWS = 32
+"""Products have a multiple of this many rows: for each new shape of bfloat16 a kernel is compiled, which takes milliseconds."""
+SCORED = 512
+"""Tokens whose attention is scored together, for the same reasons."""
 
 
 @dataclass(frozen=True)
@@ -78,182 +82,155 @@ class Prefixes:
         language = self.context_nC.new_zeros(places + 1, rows, sizes.hidden_language)
         for t in range(places):
             tables.advance(tokens_Pn[t], self.context_gates_n3H, language[t], out_nH=language[t + 1])
+        exact = _Selection(tables, torch.float32)
+        forward = self.context_nC.new_zeros(places + 1, rows, sizes.hidden_selection)
+        running = [(t, rows) for t in range(places)]
+        exact.forward.run(tokens_Pn, language[1:], running, forward[0].clone(), forward[1:])
+        gates, news = exact.backward.shares(tokens_Pn.flatten(), language[1:].flatten(0, 1))
+        attention = torch.addmm(exact.attention_bias, forward[1:].flatten(0, 1), exact.attend_forward)
         # Kept by prefix, then position, so that one number addresses a place of a prefix.
-        self._places = places + 1
-        self._language = language.transpose(0, 1).contiguous()
-        self._forward, shares = self._read_forward(tokens_nP, lengths_n)
-        self._shares = {torch.float32: shares}
-        self._halves = {torch.float32: _BackwardHalf(self._model, tables.selection_backward, torch.float32)}
+        self._places = places
+        self._language, self._forward = (x.transpose(0, 1).contiguous() for x in (language, forward))
+        self._shares = [x.unflatten(0, (places, rows)).transpose(0, 1).flatten(0, 1) for x in (gates, news, attention)]
+        self._selections = {torch.float32: exact}
 
     @torch.no_grad()
     def states(self, endings: Endings) -> Tensor:
         """Language states (r, H) after each ending."""
         order = _by_length(endings)
-        parts = []
-        for rows in _chunks(order, ROWS[torch.float32]):
-            last = torch.from_numpy(endings.lengths[rows] - 1)
-            parts.append(self._read(endings[rows])[last, torch.arange(len(rows))])
-        return _restored(parts, order)
+        return _restored([self._read(endings[rows])[0] for rows in _chunks(order, ROWS[torch.float32])], order)
 
     @torch.no_grad()
     def decide(self, endings: Endings) -> Tensor:
         """Item logits (r, 6, 18) of the final choice after dialogues with those endings, the last token included."""
-        return self._logits(endings, self._tables.exact)
+        return self._logits(endings, torch.float32)
 
     @torch.no_grad()
     def screen(self, endings: Endings) -> Tensor:
         """What `decide` returns, nearly, from products in bfloat16; worth it where `Tables.can_screen`."""
-        return self._logits(endings, self._tables.rounded)
+        return self._logits(endings, torch.bfloat16)
 
-    def _read_forward(self, tokens_nP: np.ndarray, lengths_n: np.ndarray) -> tuple[Tensor, Tensor]:
-        """The forward outputs (n, P + 1, S) before each token and after the last, and what places give to the backward half."""
-        model, (rows, places) = self._model, self._language.shape[:2]
-        forward_nPS = self._language.new_zeros(rows, places, model.sizes.hidden_selection)
-        order = np.argsort(-lengths_n, kind="stable")
-        group = Group(order, lengths_n[order])
-        row, step = group.rows[group.row], group.step + 1
-        start = self._language.new_zeros(2, rows, forward_nPS.shape[2])
-        outputs_2NS = self._tables.exact.recurrence.run(
-            group, group.take(tokens_nP), self._language.flatten(0, 1), row * places + step, start
-        )
-        forward_nPS[torch.from_numpy(row), torch.from_numpy(step)] = outputs_2NS[0, : len(row)]
-        return forward_nPS, _shares(model, self._tables.selection_backward, tokens_nP, self._language, forward_nPS)
-
-    def _logits(self, endings: Endings, selection: Selection) -> Tensor:
-        dtype, model = selection.dtype, self._model
-        if dtype not in self._halves:
-            self._halves[dtype] = _BackwardHalf(model, self._tables.selection_backward, dtype)
-            self._shares[dtype] = self._shares[torch.float32].to(dtype)
-        device, width = self._language.device, model.sizes.hidden_selection
+    def _logits(self, endings: Endings, dtype: torch.dtype) -> Tensor:
+        if dtype not in self._selections:
+            self._selections[dtype] = _Selection(self._tables, dtype)
+        selection, shares = self._selections[dtype], [share.to(dtype) for share in self._shares]
+        device, width = self._language.device, self._model.sizes.hidden_selection
         states_rS, weights_r, means_r2S = (
             torch.empty(len(endings), *size, device=device) for size in ((width,), (), (2 * width,))
         )
         # Grouped once by their own tokens and once by those kept, so that a group's rows run equally far.
         for rows in _chunks(_by_length(endings), ROWS[dtype]):
-            part, states = self._over_ending(endings[rows], selection)
+            states, part = self._over_ending(endings[rows], selection)
             index = torch.from_numpy(rows).to(device)
             states_rS[index], weights_r[index], means_r2S[index] = states, part.weights, part.means
-        attended = Attended(weights_r, means_r2S)
+        attended = _Attended(weights_r, means_r2S)
         kept = np.lexsort((endings.prefixes, -endings.keeps))[: np.count_nonzero(endings.keeps)]
         for rows in _chunks(kept, ROWS[dtype]):
             index = torch.from_numpy(rows).to(device)
-            attended.include(index, self._over_prefix(endings.prefixes[rows], endings.keeps[rows], states_rS[index], dtype))
-        return selection.heads(attended.means, self.context_nC[torch.from_numpy(endings.prefixes).to(device)])
+            prefixes, keeps = endings.prefixes[rows], endings.keeps[rows]
+            attended.include(index, self._over_prefix(prefixes, keeps, states_rS[index], selection, shares))
+        context_rC = self.context_nC[torch.from_numpy(endings.prefixes).to(device)]
+        encoded = torch.tanh(self._model.selection_encoder(torch.cat([attended.means, context_rC], dim=1)))
+        return self._model.selection_heads(encoded).unflatten(1, (NUM_HEADS, -1))
 
-    def _read(self, endings: Endings) -> Tensor:
-        """Language states (T, r, H) after the tokens of endings, longest first; what stands past an end is anything."""
-        device, steps = self._language.device, int(endings.lengths[0])
+    def _read(self, endings: Endings) -> tuple[Tensor, Tensor, Tensor, list[int]]:
+        """Final language states (r, H), all of them (T, r, H), tokens (T, r), rows still running per step; longest first."""
+        device = self._language.device
+        steps = int(endings.lengths[0])
+        running = _running(endings.lengths)
         tokens_Tr = torch.from_numpy(np.ascontiguousarray(endings.tokens[:, :steps].T)).to(device)
         prefixes, keeps = (torch.from_numpy(part).to(device) for part in (endings.prefixes, endings.keeps))
-        gates, state = self.context_gates_n3H[prefixes], self._language[prefixes, keeps]
-        # Not left empty: what no row has read is looked at beside what counts.
-        states_TrH = state.new_zeros(steps, *state.shape)
-        for tokens, states, k in zip(tokens_Tr, states_TrH, _running(endings.lengths), strict=True):
-            state = self._tables.advance(tokens[:k], gates[:k], state[:k], out_nH=states[:k])
-        return states_TrH
+        gates = self.context_gates_n3H[prefixes]
+        state = self._language[prefixes, keeps]
+        states = state.new_empty(steps, *state.shape)
+        for t, k in enumerate(running):
+            states[t, :k] = state[:k] = self._tables.advance(tokens_Tr[t, :k], gates[:k], state[:k])
+        return state, states, tokens_Tr, running
 
-    def _over_ending(self, endings: Endings, selection: Selection) -> tuple[Attended, Tensor]:
-        """Both halves over the endings' own tokens: what is attended to, and the backward states (r, S) before them."""
-        rows = len(endings)
-        group = Group(np.arange(rows), endings.lengths)
-        prefixes, keeps = (torch.from_numpy(part).to(self._language.device) for part in (endings.prefixes, endings.keeps))
-        forward = self._forward[prefixes, keeps]
-        start_2nS = torch.stack([forward, torch.zeros_like(forward)])
-        at_N = group.step * rows + group.row
-        attended, states_2nS = selection.attend(
-            group, group.take(endings.tokens), self._read(endings).flatten(0, 1), at_N, start_2nS
+    def _over_ending(self, endings: Endings, selection: _Selection) -> tuple[Tensor, _Attended]:
+        """Both halves over the endings' own tokens: the backward states (r, S) before them, and what is attended to."""
+        model, device = self._model, self._language.device
+        _, language_TrH, tokens_Tr, running = self._read(endings)
+        prefixes, keeps, lengths = (
+            torch.from_numpy(part).to(device) for part in (endings.prefixes, endings.keeps, endings.lengths)
         )
-        return attended, states_2nS[1]
+        steps, rows, width = len(running), len(endings), model.sizes.hidden_selection
+        # Not left empty: products in bfloat16 of odd widths also read the row after, and 0 * nan is not 0.
+        forward, backward = torch.zeros(2, steps, _padded(rows), width, dtype=selection.dtype, device=device)
+        order, state = list(enumerate(running)), self._language.new_zeros(rows, width)
+        selection.forward.run(tokens_Tr, language_TrH, order, self._forward[prefixes, keeps], forward)
+        selection.backward.run(tokens_Tr, language_TrH, order[::-1], state, backward)
+        parts = zip(forward.flatten(0, 1).split(SCORED), backward.flatten(0, 1).split(SCORED), strict=True)
+        scores = [model.attention_score(selection.attention(*part).float().tanh_()) for part in parts]
+        scores_Tr = torch.cat(scores).view(steps, -1)[:, :rows]
+        scores_Tr = scores_Tr.masked_fill(torch.arange(steps, device=device).unsqueeze(1) >= lengths, -torch.inf)
+        weights_Tr, means = scores_Tr.softmax(0), state.new_zeros(rows, 2 * width)
+        _add_weighted(means[:, :width], forward, weights_Tr, running)
+        _add_weighted(means[:, width:], backward, weights_Tr, running)
+        return state, _Attended(scores_Tr.logsumexp(0), means)
 
-    def _over_prefix(self, prefixes: np.ndarray, keeps: np.ndarray, state_rS: Tensor, dtype: torch.dtype) -> Attended:
+    def _over_prefix(
+        self, prefixes: np.ndarray, keeps: np.ndarray, state_rS: Tensor, selection: _Selection, shares: list[Tensor]
+    ) -> _Attended:
         """What is attended to in the kept tokens; most kept first. The backward half moves `state_rS` on to the start."""
-        running, first = _running(keeps), torch.from_numpy(prefixes * self._places + keeps).to(state_rS.device)
-        scores_Kr, outputs = self._halves[dtype].run(self._shares[dtype], first, running, state_rS)
+        scores_Kr, outputs = self._backward_over_prefix(prefixes, keeps, state_rS, selection, shares)
         weights_Kr, (rows, width) = scores_Kr.softmax(0), state_rS.shape
         means = state_rS.new_zeros(rows, 2 * width)
-        for k, output, weights in zip(running, outputs, weights_Kr, strict=True):
-            means[:k, width:].addcmul_(output[:k].float(), weights[:k].unsqueeze(1))
+        _add_weighted(means[:, width:], outputs, weights_Kr, _running(keeps))
         # The forward outputs of kept tokens are the same for all endings that keep as many.
         for same in _groups(prefixes * self._places + keeps):
             keep = int(keeps[same.start])
             places = torch.arange(keep, 0, -1, device=means.device)
             means[same, :width] = weights_Kr[:keep, same].t() @ self._forward[int(prefixes[same.start]), places]
-        return Attended(scores_Kr.logsumexp(0), means)
+        return _Attended(scores_Kr.logsumexp(0), means)
 
-
-class _BackwardHalf:
-    """The backward half of the selection GRU over kept tokens, with its share of the attention, in one precision.
-
-    The products of a state stand side by side: reset gate, update gate, candidate, and the attention to the state itself,
-    so that one product serves the next step and the score of this one. The candidate's input product is the last column.
-    """
-
-    def __init__(self, model: Negotiator, direction: Direction, dtype: torch.dtype) -> None:
-        self._width = width = model.sizes.hidden_selection
-        attention = model.attention_hidden.weight.t()[width:]
-        self._weight = torch.cat([direction.hidden_weight, attention], dim=1).to(dtype).contiguous()
-        self._score, self._dtype = model.attention_score, dtype
-
-    def run(self, shares: Tensor, first_r: Tensor, running: list[int], state_rS: Tensor) -> tuple[Tensor, Tensor]:
-        """From the endings' first token on to the start of each prefix.
-
-        Args:
-            shares: of `_shares`.
-            first_r: the place of the last token kept, most kept first.
-            running: how many rows have more than t tokens kept.
-            state_rS: before the first step; moved on.
+    def _backward_over_prefix(
+        self, prefixes: np.ndarray, keeps: np.ndarray, state_rS: Tensor, selection: _Selection, shares: list[Tensor]
+    ) -> tuple[Tensor, Tensor]:
+        """The backward half from the endings' first token on to the start of each prefix.
 
         Returns:
             Attention scores (K, r), minus infinity before the start, and outputs (K, r', S), both last token first.
         """
-        (rows, width), device = state_rS.shape, state_rS.device
-        # Not left empty: products in bfloat16 of odd widths also read the row after, and 0 * nan is not 0.
-        outputs = torch.zeros(1 + len(running), _padded(rows), width, dtype=self._dtype, device=device)
-        outputs[0, :rows] = state_rS
-        scores = state_rS.new_full((len(running), rows), -torch.inf)
-        columns = self._weight.shape[1]
-        gates = shares.new_zeros(_padded(rows), shares.shape[1])
-        exact = state_rS.new_empty(2 * CELL_ROWS, shares.shape[1])
-        # A row's last state is scored one step after its last move.
-        for t, (scored, k) in enumerate(zip([rows, *running], [*running, 0], strict=True)):
-            torch.index_select(shares, 0, first_r[:scored] - t, out=gates[:scored])
-            shape = _padded(scored)
-            gates[:shape, :columns].addmm_(outputs[t, :shape], self._weight)
-            for low in range(0, scored, len(exact)):
-                gate = exact[: min(scored - low, len(exact))].copy_(gates[low : low + len(exact)][: scored - low])
-                reset, update = gate[:, : 2 * width].sigmoid_().split(width, 1)
-                gate[:, columns:].addcmul_(reset, gate[:, 2 * width : 3 * width])
-                gate[:, 3 * width :].tanh_()
-                if t:
-                    scores[t - 1, low : low + len(gate)] = self._score(gate[:, 3 * width : columns]).squeeze(1)
-                if k > low:
-                    moved = min(k - low, len(gate))
-                    state = state_rS[low : low + moved]
-                    torch.lerp(gate[:moved, columns:], state, update[:moved], out=state)
-                    outputs[t + 1, low : low + moved] = state
-        return scores, outputs[1:]
+        device, cell = self._language.device, selection.backward
+        last = torch.from_numpy(prefixes * self._places + keeps - 1).to(device)
+        rows, width = state_rS.shape
+        outputs = torch.empty(int(keeps[0]), _padded(rows), width, dtype=selection.dtype, device=device)
+        scores = state_rS.new_full((len(outputs), rows), -torch.inf)
+        previous = torch.zeros(_padded(rows), width, dtype=selection.dtype, device=device)
+        previous[:rows] = state_rS
+        gates, news, hidden = (share.new_zeros(_padded(rows), share.shape[1]) for share in shares)
+        for t, k in enumerate(_running(keeps)):
+            places, shape = last[:k] - t, _padded(k)
+            for share, place in zip(shares, (gates, news, hidden), strict=True):
+                torch.index_select(share, 0, places, out=place[:k])
+            gates[:shape].addmm_(previous[:shape], cell.gate_hidden_weight)
+            cell.move(gates, news, previous, state_rS[:k])
+            previous[:k] = state_rS[:k]
+            outputs[t, :k] = previous[:k]
+            attention = hidden[:shape].addmm_(previous[:shape], selection.attend_backward)[:k].float().tanh_()
+            scores[t, :k] = self._model.attention_score(attention).squeeze(1)
+        return scores, outputs
 
 
-def _shares(
-    model: Negotiator, direction: Direction, tokens_nP: np.ndarray, language_nPH: Tensor, forward_nPS: Tensor
-) -> Tensor:
-    """What each place of a prefix gives to a step of the backward half, by prefix and place, start and end included.
+@dataclass(frozen=True)
+class _Attended:
+    """What attention makes of some tokens of r dialogues.
 
-    A step into a token gives to its gates, and scores the state after the token that follows: reset gate, update gate,
-    candidate's hidden bias, attention to the following token, candidate.
+    Args:
+        weights: logarithm of what they weigh together (r,).
+        means: weighted mean of both halves' outputs (r, 2S).
     """
-    rows, places, width = *language_nPH.shape[:2], forward_nPS.shape[2]
-    tokens = torch.from_numpy(np.ascontiguousarray(tokens_nP[:, : places - 1])).to(language_nPH.device)
-    gates = direction.word_gates[tokens] + language_nPH[:, 1:] @ direction.state_weight
-    attention = forward_nPS @ model.attention_hidden.weight.t()[:width] + model.attention_hidden.bias
-    both, hidden = 2 * width, attention.shape[2]
-    shares = language_nPH.new_zeros(rows, places, 4 * width + hidden)
-    shares[:, 1:, :both] = gates[..., :both] + direction.bias[:both]
-    shares[:, 1:, both : 3 * width] = direction.bias[both:]
-    # Nothing follows the last token of a prefix that an ending keeps whole: what follows is the ending's own.
-    shares[:, :-1, 3 * width : 3 * width + hidden] = attention[:, 1:]
-    shares[:, 1:, 3 * width + hidden :] = gates[..., both:]
-    return shares.flatten(0, 1)
+
+    weights: Tensor
+    means: Tensor
+
+    def include(self, rows: Tensor, more: _Attended) -> None:
+        """Adds other tokens of some of the dialogues."""
+        weights = torch.logaddexp(self.weights[rows], more.weights)
+        share = (more.weights - weights).exp_().unsqueeze(1)
+        self.means[rows] = self.means[rows].lerp_(more.means, share)
+        self.weights[rows] = weights
 
 
 def _groups(labels_k: np.ndarray) -> Iterator[slice]:
@@ -271,6 +248,77 @@ def _chunks(rows: np.ndarray, size: int) -> Iterator[np.ndarray]:
     yield from (rows[start : start + size] for start in range(0, len(rows), size))
 
 
+class _Selection:
+    """The selection network's weights in one precision, those of the attention by the half that they multiply."""
+
+    def __init__(self, tables: Tables, dtype: torch.dtype) -> None:
+        self.dtype = dtype
+        self.forward, self.backward = _Cell(tables.selection_forward, dtype), _Cell(tables.selection_backward, dtype)
+        weight = tables.model.attention_hidden.weight.t().to(dtype)
+        half = tables.model.sizes.hidden_selection
+        self.attend_forward, self.attend_backward = weight[:half].contiguous(), weight[half:].contiguous()
+        self.attention_bias = tables.model.attention_hidden.bias.to(dtype)
+
+    def attention(self, forward_NS: Tensor, backward_NS: Tensor) -> Tensor:
+        """What both halves give to the hidden layer of the attention (N, A), before its tanh."""
+        return torch.addmm(self.attention_bias, forward_NS, self.attend_forward).addmm_(backward_NS, self.attend_backward)
+
+
+class _Cell:
+    """One direction of the selection GRU; states and gates are float32 whatever the precision of the products."""
+
+    def __init__(self, direction: Direction, dtype: torch.dtype) -> None:
+        self._dtype, self._inputs = dtype, len(direction.state_weight)
+        both = 2 * len(direction.hidden_weight)
+        shared = torch.zeros_like(direction.bias)
+        shared[:both] = direction.bias[:both]
+        words, state = (direction.word_gates + shared).to(dtype), direction.state_weight.to(dtype)
+        hidden = direction.hidden_weight.to(dtype)
+        self._gate_words, self._new_words = words[:, :both].contiguous(), words[:, both:].contiguous()
+        self._gate_weight, self._new_weight = torch.cat([state, hidden])[:, :both].contiguous(), state[:, both:].contiguous()
+        self.gate_hidden_weight = hidden[:, :both].contiguous()
+        self._hidden_weight, self._hidden_bias = hidden[:, both:].contiguous(), direction.bias[both:].to(dtype)
+
+    def shares(self, tokens_N: Tensor, language_NH: Tensor) -> tuple[Tensor, Tensor]:
+        """What words and language states give to the gates (N, 2S) and to the candidate (N, S)."""
+        gates = self._gate_words.index_select(0, tokens_N).addmm_(language_NH, self._gate_weight[: self._inputs])
+        return gates, self._new_words.index_select(0, tokens_N).addmm_(language_NH, self._new_weight)
+
+    def run(
+        self, tokens_Tr: Tensor, language_TrH: Tensor, steps: list[tuple[int, int]], state_rS: Tensor, out_TrS: Tensor
+    ) -> None:
+        """Writes the outputs of steps (t, rows running then), from a state on, which becomes that after the last step."""
+        rows, inputs = len(state_rS), self._inputs
+        joined, gates, news = (
+            torch.zeros(_padded(rows), size, dtype=self._dtype, device=state_rS.device)
+            for size in (inputs + state_rS.shape[1], self._gate_words.shape[1], self._new_words.shape[1])
+        )
+        joined[:rows, inputs:] = state_rS
+        for t, k in steps:
+            tokens, shape = tokens_Tr[t, :k], _padded(k)
+            joined[:k, :inputs] = language_TrH[t, :k]
+            torch.index_select(self._gate_words, 0, tokens, out=gates[:k])
+            torch.index_select(self._new_words, 0, tokens, out=news[:k])
+            gates[:shape].addmm_(joined[:shape], self._gate_weight)
+            news[:shape].addmm_(joined[:shape, :inputs], self._new_weight)
+            self.move(gates, news, joined[:, inputs:], state_rS[:k])
+            joined[:k, inputs:] = state_rS[:k]
+            out_TrS[t, :k] = state_rS[:k]
+
+    def move(self, gates_r2S: Tensor, news_rS: Tensor, previous_rS: Tensor, state_kS: Tensor) -> None:
+        """The states of the first k rows one step on; `previous_rS` is what they were, in the precision of the products."""
+        k, width = state_kS.shape
+        product = torch.addmm(self._hidden_bias, previous_rS[: _padded(k)], self._hidden_weight)[:k].float()
+        gate = gates_r2S[:k].float().sigmoid_()
+        new = news_rS[:k].float().addcmul_(gate[:, :width], product).tanh_()
+        torch.lerp(new, state_kS, gate[:, width:], out=state_kS)
+
+
+def _add_weighted(sums_rS: Tensor, outputs_TrS: Tensor, weights_Tr: Tensor, running: list[int]) -> None:
+    for t, k in enumerate(running):
+        sums_rS[:k].addcmul_(outputs_TrS[t, :k].float(), weights_Tr[t, :k].unsqueeze(1))
+
+
 def _restored(parts: list[Tensor], order: np.ndarray) -> Tensor:
     joined = torch.cat(parts)
     result = torch.empty_like(joined)
@@ -284,4 +332,4 @@ def _running(lengths: np.ndarray) -> list[int]:
 
 
 def _padded(rows: int) -> int:
-    return rounded_up(rows, SHAPE_ROWS)
+    return -(-rows // SHAPE_ROWS) * SHAPE_ROWS
