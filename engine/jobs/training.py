@@ -21,7 +21,7 @@ from engine.jobs.device import threads
 from engine.jobs.job import Job, Result, Watcher
 from engine.jobs.scalars import Scalars
 from engine.metrics.statistics import Estimate, Metric, count, mean
-from engine.runtime.session import Session, connect
+from engine.runtime.session import Session, can_grow, connect
 from engine.store.run_folder import RunFolder
 from envs.core.config import check
 from envs.core.errors import ClusterError, ConfigError
@@ -349,11 +349,11 @@ def _check_room(config: TrainingConfig, session: Session, watcher: Watcher) -> N
     if all(wanted[name] <= there[name] for name in wanted):
         return
     needs = f"{wanted['CPU']} CPUs and {wanted['GPU']:g} GPUs; in all there are {there['CPU']:g} and {there['GPU']:g}"
-    if session.is_local:
+    if not can_grow():
         raise ClusterError(
-            "this machine has too little room for env runners and learner",
+            f"this {'machine' if session.is_local else 'cluster'} has too little room for env runners and learner",
             got=needs,
-            fix="ask for fewer env_runners, threads or learner_gpus, or give the address of a cluster",
+            fix="ask for fewer env_runners, threads or learner_gpus, or give the address of a cluster with room, or that grows",
         )
     watcher.say(f"env runners and learner need {needs}: waiting for machines to join the cluster")
 
