@@ -16,7 +16,7 @@ from torch import Tensor
 
 from engine.attacks.reinforce import DivergenceError, entropy, kl_to_reference, policy_gradient_loss
 from engine.attacks.settings import ReinforceConfig
-from engine.runtime.identity import identity, require
+from engine.runtime.identity import require
 from envs.core.seeds import derive_seed
 from policies.negotiator.speaker import load_model
 
@@ -32,7 +32,7 @@ class DialogueLearner(TorchLearner):
         Raises:
             ClusterError: this machine has other code than the driver.
         """
-        require(self.config.driver, identity())
+        require(self.config.driver)
         if self.config.num_learners:
             # Sums of gradients differ in the last digit with the number of threads: a worker's environment must not decide it.
             cpus = self.config.num_cpus_per_learner

@@ -21,7 +21,7 @@ from ray.rllib.utils.metrics import WEIGHTS_SEQ_NO
 
 from engine.rllib.env import ADVERSARY, AGENTS, NegotiationMultiAgentEnv
 from engine.rllib.rows import merged, played_rows
-from engine.runtime.identity import identity, require
+from engine.runtime.identity import require
 from envs.core.seeds import derive_seed
 from envs.negotiation.game import Agent, NegotiationGame, Rules, play
 from envs.negotiation.scenario import Scenario
@@ -34,7 +34,6 @@ class DialogueEnvRunner(EnvRunner, Checkpointable):
         super().__init__(config=config, **kwargs)
         self._weights_seq_no = 0
         self._agents: dict[str, Agent] = {}
-        self._identity = identity()
         self.make_env()
         self.make_module()
 
@@ -74,7 +73,7 @@ class DialogueEnvRunner(EnvRunner, Checkpointable):
             ClusterError: this machine has other code than the driver.
         """
         # Not when it is built: RLlib would build it again and again, and say nothing.
-        require(self.config.driver, self._identity)
+        require(self.config.driver)
         started = time.monotonic()
         network_seconds = 0.0
         parts = []

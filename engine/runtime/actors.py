@@ -97,7 +97,7 @@ class ActorPool(Generic[ItemT, ResultT]):
         # Once in the object store, and given with the calls: Ray cannot restart an actor whose own arguments hold references.
         recipe: workplace.Recipe = (worker_class, worker_args)
         self._recipe = ray.put(recipe)
-        self._identity = identity.identity()
+        self._identity = identity.own_identity()
         self._actors = [actor.remote(num_threads) for _ in range(num_workers)]
         self._stumbles = [0] * num_workers
         self._deaths: Counter[str] = Counter()

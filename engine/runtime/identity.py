@@ -3,7 +3,7 @@
 Rows must not depend on which machine made them, so a worker is built only where all of this is as it is with the driver.
 
 What is here travels to workers by value (`actors.py`), so that a machine with another Parley, or with none, is asked by the
-driver's rules. So nothing of Parley is imported at the top, and nothing is decorated.
+driver's rules. So nothing of Parley is imported at the top, and nothing that they call is decorated.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import hashlib
 import importlib.util
 import platform
 from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,6 +51,12 @@ def identity() -> dict[str, str]:
     return found
 
 
+@cache
+def own_identity() -> dict[str, str]:
+    """This process' identity when it was first asked for: files may be edited while it works."""
+    return identity()
+
+
 def digest(roots: Mapping[str, Path]) -> str:
     """Twelve hexadecimal digits of SHA-256 over the source below some packages' folders: names and contents."""
     total = hashlib.sha256()
@@ -68,16 +75,19 @@ def differences(wanted: Mapping[str, str], found: Mapping[str, str]) -> str:
     )
 
 
-def require(wanted: Mapping[str, str], found: Mapping[str, str]) -> None:
+def require(wanted: Mapping[str, str]) -> None:
     """Turns this process away where it is not what the driver is.
+
+    Args:
+        wanted: the driver's identity.
 
     Raises:
         ClusterError: something differs.
     """
-    if differences(wanted, found):
+    if differences(wanted, own_identity()):
         import ray
 
-        raise refusal(wanted, found, ray.util.get_node_ip_address())
+        raise refusal(wanted, own_identity(), ray.util.get_node_ip_address())
 
 
 def refusal(wanted: Mapping[str, str], found: Mapping[str, str], machine: str) -> ClusterError:
@@ -94,6 +104,6 @@ def refusal(wanted: Mapping[str, str], found: Mapping[str, str], machine: str) -
         "a worker's machine has other code than this process, so its rows could differ",
         where=f"machine {machine}, {found[FOLDER]}; this process has {wanted[FOLDER]}",
         got=differences(wanted, found),
-        fix="bring every machine to this checkout and the versions of constraints.txt, "
-        "or send this checkout along: ray job submit --working-dir . -- parley ...",
+        fix="bring every machine to this checkout and the versions of constraints.txt, or send this checkout along: "
+        "ray job submit --working-dir . -- parley ...; where files were edited since this process began, start it again",
     )

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from engine.runtime.identity import own_identity
 from engine.runtime.probe import wants_token
 from envs.core.errors import ClusterError
 
@@ -90,6 +91,8 @@ def connect(address: str | None = None, *, num_cpus: int | None = None, timeout_
         yield _current or Session("joined")
         return
     session = Session(address or os.environ.get("RAY_ADDRESS") or "local")
+    # What workers are compared with is read before files are edited.
+    own_identity()
     with _quiet():
         try:
             if session.is_local:
