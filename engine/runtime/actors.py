@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 MAX_IN_FLIGHT = 2
 MAX_DEATHS = 3
+LOOK_S = 5.0
+"""Seconds without a result after which it is looked whether the actors that have work are up."""
 
 
 def capacity(nodes: Sequence[Mapping[str, Any]], num_cpus: float, num_gpus: float) -> int:
@@ -127,12 +129,14 @@ class ActorPool(Generic[ItemT, ResultT]):
                 self._start(seat)
             idle_since = time.monotonic()
             while self._waiting or self._suspects or self._running:
-                patience_s = None if self._running else max(0.0, idle_since + start_timeout_s - time.monotonic())
+                patience_s = LOOK_S if self._running else max(0.0, idle_since + start_timeout_s - time.monotonic())
                 back, _ = ray.wait([*self._starting, *self._running], timeout=patience_s)
-                if not back:
+                if not back and not self._running:
                     raise self._no_start(start_timeout_s)
                 if self._running:
                     idle_since = time.monotonic()
+                if not back:
+                    self._take_back()
                 for ref in back:
                     if ref in self._starting:
                         self._welcome(ref)
@@ -186,6 +190,28 @@ class ActorPool(Generic[ItemT, ResultT]):
         ref = self._actors[seat].run.options(max_task_retries=0).remote(shard)
         self._running[ref] = (seat, shard, alone)
 
+    def _take_back(self) -> None:
+        """Takes work back from actors that are down.
+
+        What was given to one after its death, before that was known here, waits for Ray to restart it: for ever, where its
+        machine is gone and no other has room.
+        """
+        import ray
+
+        down = set()
+        for seat in {seat for seat, _, _ in self._running.values()}:
+            if ray._private.state.actors(self._actors[seat]._actor_id.hex())["State"] != "ALIVE":
+                down.add(seat)
+        for ref, (seat, shard, alone) in list(self._running.items()):
+            if seat in down:
+                del self._running[ref]
+                self._put_back(seat, shard, alone)
+
+    def _put_back(self, seat: int, shard: Shard[ItemT], alone: bool) -> None:
+        """For work that nobody has begun; its worker must have come up before it is given more."""
+        self._start(seat)
+        (self._suspects if alone else self._waiting).appendleft(shard)
+
     def _collect(self, ref: Any) -> tuple[Shard[ItemT], ResultT | ShardFailure] | None:
         """A shard and what became of it; None when it is to be tried again."""
         import ray
@@ -195,9 +221,7 @@ class ActorPool(Generic[ItemT, ResultT]):
         try:
             if (result := ray.get(ref)) is not None:
                 return shard, result[0]
-            # Ray has restarted the actor, and this was given to it before its death was known here.
-            self._start(seat)
-            (self._suspects if alone else self._waiting).appendleft(shard)
+            self._put_back(seat, shard, alone)
             return None
         except RayTaskError as error:
             # Not from the work, which `attempt` answers for: shard or result cannot travel.

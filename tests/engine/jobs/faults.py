@@ -29,6 +29,7 @@ from engine.runtime.sharding import Shard
 from engine.runtime.worker import ShardWorker
 from tests.engine.jobs import robust, searches
 from tests.engine.jobs.made_up import Notes, rows, save_negotiator
+from tests.engine.runtime.workers import meet
 
 SECONDS = 0.3
 NUM_SHARDS = 12
@@ -37,10 +38,11 @@ HEALTH = {"health_check_period_ms": 1000, "health_check_failure_threshold": 3}
 
 
 class Slowed:
-    """A worker that sleeps before each shard, and leaves a file per attempt: `FOLDER/SHARD.PID.NANOSECONDS`."""
+    """One of two workers, that sleep before each shard, and leave a file per attempt: `FOLDER/SHARD.PID.NANOSECONDS`."""
 
     def __init__(self, folder: Path, worker_class: Callable[..., ShardWorker[Any, Any]], *args: Any) -> None:
         self.folder, self.worker = folder, worker_class(*args)
+        meet(folder.with_name(f"{folder.name}-met"))
 
     def run(self, shard: Shard[Any]) -> Any:
         (self.folder / f"{shard.name}.{os.getpid()}.{time.monotonic_ns()}").touch()
@@ -126,16 +128,16 @@ _CASES = {"search": _search, "attack": _attack, "robustness": _robustness, "self
 
 
 class When(Notes):
-    """A watcher that does something once, when some items are done and two workers have begun."""
+    """A watcher that does something once, when some items are done."""
 
-    def __init__(self, folder: Path, done: int, act: Callable[[], None]) -> None:
+    def __init__(self, done: int, act: Callable[[], None]) -> None:
         super().__init__()
-        self.folder, self.done, self.act = folder, done, act
+        self.done, self.act = done, act
         self.acted = False
 
     def advance(self, done: int, note: str = "") -> None:
         super().advance(done, note)
-        if not self.acted and done >= self.done and len({pid for _, pid in attempts(self.folder)}) >= 2:
+        if not self.acted and done >= self.done:
             self.acted = True
             self.act()
 

@@ -32,7 +32,7 @@ whole = case.rows_of(folder / "whole")
 cluster = Cluster(initialize_head=True, head_node_args=dict(num_cpus=HEAD, include_dashboard=False, _system_config=HEALTH))
 machines = [cluster.add_node(num_cpus=1) for _ in range(2 - HEAD)]
 slow_workers(log)
-losing = When(log, 4, lambda: cluster.remove_node(machines[0], allow_graceful=False))
+losing = When(4, lambda: cluster.remove_node(machines[0], allow_graceful=False))
 found = case.rows_of(folder / "lost", losing, workers=2, address=cluster.address)
 assert losing.acted
 shards = [shard for shard, _ in attempts(log)]
