@@ -33,8 +33,6 @@ from tests.engine.runtime.workers import meet
 
 SECONDS = 0.3
 NUM_SHARDS = 12
-HEALTH = {"health_check_period_ms": 1000, "health_check_failure_threshold": 3}
-"""Of a cluster that is to notice soon when a machine is gone; Ray's own settings take a quarter of a minute."""
 
 
 class Slowed:

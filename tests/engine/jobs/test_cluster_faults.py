@@ -20,16 +20,15 @@ from tests.engine.runtime.apart import survives
 
 pytestmark = pytest.mark.ray
 
-KINDS = ("search", "attack", "robustness", "selfplay")
 LOSES_A_MACHINE = """
 import sys
 from pathlib import Path
-from ray.cluster_utils import Cluster
-from tests.engine.jobs.faults import HEALTH, When, attempts, make_case, slowed
+from tests.engine.jobs.faults import When, attempts, make_case, slow_workers
+from tests.engine.runtime.apart import start_cluster
 folder, log = Path(sys.argv[1]), Path(sys.argv[1]) / "log"
 case = make_case("KIND", folder)
 whole = case.rows_of(folder / "whole")
-cluster = Cluster(initialize_head=True, head_node_args=dict(num_cpus=HEAD, include_dashboard=False, _system_config=HEALTH))
+cluster = start_cluster(HEAD)
 machines = [cluster.add_node(num_cpus=1) for _ in range(2 - HEAD)]
 slow_workers(log)
 losing = When(4, lambda: cluster.remove_node(machines[0], allow_graceful=False))
@@ -44,23 +43,22 @@ print("survived")
 LOSES_A_RUNNER = """
 import sys
 from pathlib import Path
-from ray.cluster_utils import Cluster
 from engine.jobs.job import Silent
 from engine.jobs.minmax import run
-from tests.engine.jobs.faults import HEALTH
 from tests.engine.jobs.made_up import Notes, assert_equal_weights, campaign, corpus_vocabulary, data_root, save_negotiator
+from tests.engine.runtime.apart import start_cluster
 folder = Path(sys.argv[1])
 (folder / "data").mkdir()
 root = data_root(folder / "data")
 trainee = save_negotiator(folder / "trainee", seed=3, vocabulary=corpus_vocabulary(root))
-whole = run(campaign(root, trainee), folder / "whole", Silent())
-cluster = Cluster(initialize_head=True, head_node_args=dict(num_cpus=1, include_dashboard=False, _system_config=HEALTH))
+cluster = start_cluster(1)
+whole = run(campaign(root, trainee, address=cluster.address), folder / "whole", Silent())
 doomed = cluster.add_node(num_cpus=1)
 
 class Losing(Notes):
     def advance(self, done, note=""):
         super().advance(done, note)
-        if self.said[-1] == "round 1: training the target" and done == 1:
+        if self.said[-1:] == ["round 1: training the target"] and done == 1:
             cluster.remove_node(doomed, allow_graceful=False)
 
 notes = Losing()

@@ -35,12 +35,11 @@ with RunFolder.open(Path(sys.argv[1]), SmallConfig(), job="test", schema=NUMBERS
 LOSES_A_MACHINE = f"""
 import sys, time
 import ray
-from ray.cluster_utils import Cluster
 from engine.runtime.pool import run_sharded
 from engine.runtime.session import connect
+from tests.engine.runtime.apart import start_cluster
 from tests.engine.runtime.workers import OneOfTwo, shards_of
-health = dict(health_check_period_ms=1000, health_check_failure_threshold=3)
-cluster = Cluster(initialize_head=True, head_node_args=dict(num_cpus=1, include_dashboard=False, _system_config=health))
+cluster = start_cluster(1)
 doomed = cluster.add_node(num_cpus=1)
 names = []
 def take(shard, result):

@@ -14,11 +14,11 @@ import json, os, sys, time
 from pathlib import Path
 import pytest
 from ray._raylet import GcsClient
-from ray.cluster_utils import Cluster
 from engine.runtime import session
 from engine.runtime.pool import run_sharded
 from engine.runtime.session import connect
 from envs.core.errors import ClusterError
+from tests.engine.runtime.apart import start_cluster
 from tests.engine.runtime.workers import Environment, shards_of
 
 # Workers find what their own machine holds, as where Parley is installed on each.
@@ -33,7 +33,7 @@ def refused(message, **asked):
         run_sharded(Environment, (), shards_of(2, 1), num_workers=1, on_result=print, **asked)
     return time.monotonic() - began
 
-cluster = Cluster(initialize_head=True, head_node_args=dict(num_cpus=2, include_dashboard=False))
+cluster = start_cluster(2)
 with connect(cluster.address):
     taken_s = refused(r"nothing adds machines to it(.|\\n)*there are 1 machine of 2 CPUs and 0 GPUs", num_gpus_per_worker=1)
     assert taken_s < 5, taken_s
