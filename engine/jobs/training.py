@@ -9,7 +9,7 @@ import gc
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from engine.jobs.job import Job, Result, Watcher
 from engine.jobs.scalars import Scalars
 from engine.metrics.statistics import Estimate, Metric, count, mean
 from engine.runtime.meters import Meters
-from engine.runtime.session import Session, connect
+from engine.runtime.session import Session, can_grow, connect
 from engine.store.run_folder import RunFolder
 from envs.core.config import check
 from envs.core.errors import ClusterError, ConfigError
@@ -135,8 +135,8 @@ def train(
             config.address or None, num_cpus=None if config.address else max(_cpus(config), os.cpu_count() or 1)
         ) as session,
     ):
-        _check_room(config, session, watcher)
-        history, weights = _Training(config, casting, base, language, folder, watcher).finish()
+        fitting = _fitting(config, session, watcher)
+        history, weights = _Training(fitting, casting, base, language, folder, watcher).finish()
         from policies.checkpoint import Checkpoint
 
         about_it = {**provenance, "corpus": config.corpus, "seed": config.seed, "updates": config.reinforce.updates}
@@ -341,25 +341,32 @@ def _cpus(config: TrainingConfig) -> int:
     return config.env_runners + 1 + config.threads * config.remote_learner
 
 
-def _check_room(config: TrainingConfig, session: Session, watcher: Watcher) -> None:
-    """Says what Ray would wait for in silence; a session that cannot grow would wait for ever."""
+def _fitting(config: TrainingConfig, session: Session, watcher: Watcher) -> TrainingConfig:
+    """The configuration, with fewer env runners where the cluster has no room for all and never will; says what is waited for.
+
+    Raises:
+        ClusterError: Ray would wait for ever: there is no room for the learner, or on this machine for the env runners.
+    """
     import ray
 
-    wanted = {
-        "CPU": config.env_runners + config.threads * config.remote_learner,
-        "GPU": config.learner_gpus * config.remote_learner,
-    }
+    learner = config.threads * config.remote_learner
+    wanted = {"CPU": config.env_runners + learner, "GPU": config.learner_gpus * config.remote_learner}
     there = {name: ray.cluster_resources().get(name, 0) for name in wanted}
     if all(wanted[name] <= there[name] for name in wanted):
-        return
+        return config
     needs = f"{wanted['CPU']} CPUs and {wanted['GPU']:g} GPUs; in all there are {there['CPU']:g} and {there['GPU']:g}"
-    if session.is_local:
+    if can_grow():
+        watcher.say(f"env runners and learner need {needs}: waiting for machines to join the cluster")
+        return config
+    room = int(there["CPU"] - learner)
+    if session.is_local or room < 0 or wanted["GPU"] > there["GPU"]:
         raise ClusterError(
-            "this machine has too little room for env runners and learner",
+            f"this {'machine' if session.is_local else 'cluster'} has too little room for env runners and learner",
             got=needs,
-            fix="ask for fewer env_runners, threads or learner_gpus, or give the address of a cluster",
+            fix="ask for fewer env_runners, threads or learner_gpus, or give the address of a cluster with room, or that grows",
         )
-    watcher.say(f"env runners and learner need {needs}: waiting for machines to join the cluster")
+    watcher.say(f"env runners and learner need {needs}: training goes on with {room} env runners")
+    return replace(config, env_runners=room)
 
 
 def _outside(step: Mapping[str, Any]) -> float:

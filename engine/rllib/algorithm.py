@@ -33,6 +33,7 @@ from engine.rllib.learner_group import DialogueLearnerGroup, learner_errors
 from engine.rllib.module import NegotiatorModule
 from engine.rllib.rows import merged, training_rows
 from engine.rllib.runner import DialogueEnvRunner
+from engine.runtime.identity import own_identity
 from envs.core.errors import ClusterError
 from envs.core.seeds import stream
 from envs.data.compiled import load_corpus
@@ -55,6 +56,7 @@ class DialogueReinforceConfig(AlgorithmConfig):
         self.master_seed = 0
         self.corpus = ""
         self.data_root: Path | None = None
+        self.driver: dict[str, str] = {}
         # Every dialogue is seeded by itself; RLlib's own seeding replays seeds, and its checker seeds all envs alike.
         self.disable_env_checking = True
         self.env_runners(env_runner_cls=DialogueEnvRunner, num_env_runners=0)
@@ -82,6 +84,8 @@ class DialogueReinforceConfig(AlgorithmConfig):
         """
         self.reinforce, self.casting, self.master_seed = reinforce, casting, seed
         self.corpus, self.data_root = corpus, data_root
+        # Runners and learner elsewhere compare it with theirs.
+        self.driver = own_identity()
         rules = Rules(max_turns=reinforce.max_turns, complementary=reinforce.complementary)
         self.environment(
             NegotiationMultiAgentEnv,

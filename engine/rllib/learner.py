@@ -15,6 +15,7 @@ from torch import Tensor
 
 from engine.attacks.reinforce import DivergenceError, entropy, kl_to_reference, policy_gradient_loss
 from engine.attacks.settings import ReinforceConfig
+from engine.runtime.identity import require
 from envs.core.seeds import derive_seed
 from envs.storage.copies import fetched_model
 from policies.negotiator.speaker import load_model
@@ -26,7 +27,12 @@ class DialogueLearner(TorchLearner):
     """Updates the trained module of a `DialogueReinforce` algorithm."""
 
     def build(self) -> None:
-        """Builds the module and its optimiser, and loads the reference of the KL guard."""
+        """Builds the module and its optimiser, and loads the reference of the KL guard.
+
+        Raises:
+            ClusterError: this machine has other code than the driver.
+        """
+        require(self.config.driver)
         if self.config.num_learners:
             # Sums of gradients differ in the last digit with the number of threads: a worker's environment must not decide it.
             cpus = self.config.num_cpus_per_learner

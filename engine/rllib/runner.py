@@ -21,6 +21,7 @@ from ray.rllib.utils.metrics import WEIGHTS_SEQ_NO
 
 from engine.rllib.env import ADVERSARY, AGENTS, NegotiationMultiAgentEnv
 from engine.rllib.rows import merged, played_rows
+from engine.runtime.identity import require
 from envs.core.seeds import derive_seed
 from envs.negotiation.game import Agent, NegotiationGame, Rules, play
 from envs.negotiation.scenario import Scenario
@@ -67,7 +68,12 @@ class DialogueEnvRunner(EnvRunner, Checkpointable):
         Returns:
             The columns of `rows.py`, in order of index; and the sequence number of the weights that played, seconds spent
             playing and in the modules' networks.
+
+        Raises:
+            ClusterError: this machine has other code than the driver.
         """
+        # Not when it is built: RLlib would build it again and again, and say nothing.
+        require(self.config.driver)
         started = time.monotonic()
         network_seconds = 0.0
         parts = []

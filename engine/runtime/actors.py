@@ -4,29 +4,31 @@
 * A worker that dies, by itself or with its machine, is restarted by Ray where there is room. Its shards are tried again,
   each alone on whichever worker is free, so that one that kills its workers does not take others along; after three deaths
   it fails. A result is handed over once.
-* A worker that cannot be built ends the run: nothing could be done with it. Workers that get no resources are an error
-  after a while, never a silent wait.
+* A worker that cannot be built ends the run: nothing could be done with it. So does one whose machine has other code than
+  this process: its rows would differ from the others'.
+* Workers that get no resources are an error, after a while where machines may still be added, never a silent wait.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Generic
 
-from engine.runtime import logs, session
+from engine.runtime import identity, logs, session, workplace
 from engine.runtime.sharding import ItemT, Shard
-from engine.runtime.worker import ResultT, ShardFailure, ShardWorker, attempt
+from engine.runtime.worker import ResultT, ShardFailure, ShardWorker
 from envs.core.errors import ClusterError
 
 logger = logging.getLogger(__name__)
 
 MAX_IN_FLIGHT = 2
 MAX_DEATHS = 3
+LOOK_S = 5.0
+"""Seconds without a result after which it is looked whether the actors that have work are up."""
 
 
 def capacity(nodes: Sequence[Mapping[str, Any]], num_cpus: float, num_gpus: float) -> int:
@@ -48,34 +50,6 @@ def capacity(nodes: Sequence[Mapping[str, Any]], num_cpus: float, num_gpus: floa
     return total
 
 
-Recipe = tuple[Callable[..., Any], Sequence[Any]]
-"""A worker's class and its arguments."""
-
-
-class Seat:
-    """What runs inside an actor: one worker, computing with the threads that its reservation allows."""
-
-    def __init__(self, num_threads: int, log_settings: logs.LogSettings) -> None:
-        logs.follow(log_settings)
-        # The worker is built by the first call, not here: Ray would rebuild an actor that dies in here for ever.
-        self._num_threads = num_threads
-        self._worker: Any = None
-
-    def start(self, recipe: Recipe) -> None:
-        """Builds the worker unless it is there, raising what that raises."""
-        if self._worker is None:
-            worker_class, worker_args = recipe
-            self._worker = worker_class(*worker_args)
-            if "torch" in sys.modules:
-                sys.modules["torch"].set_num_threads(self._num_threads)
-
-    def run(self, shard: Shard[Any], recipe: Recipe) -> Any:
-        """The worker's result or failure."""
-        # A restart that the pool has not heard of yet leaves a seat without its worker.
-        self.start(recipe)
-        return attempt(self._worker, shard)
-
-
 class ActorPool(Generic[ItemT, ResultT]):
     """Actors that hold one worker each.
 
@@ -87,7 +61,7 @@ class ActorPool(Generic[ItemT, ResultT]):
         num_gpus: GPUs that each reserves; with 0 it sees none.
 
     Raises:
-        ClusterError: there is no session, or a local one has too little room.
+        ClusterError: there is no session, or one that cannot grow has too little room.
     """
 
     def __init__(
@@ -110,7 +84,10 @@ class ActorPool(Generic[ItemT, ResultT]):
         if not num_gpus:
             # Ray leaves this alone for actors without GPUs, which then see, and use, all of them.
             variables["CUDA_VISIBLE_DEVICES"] = ""
-        seat = ray.remote(Seat).options(
+        # A machine with another Parley, or with none, must be able to say so.
+        for module in (identity, workplace):
+            ray.cloudpickle.register_pickle_by_value(module)
+        actor = ray.remote(workplace.Seat).options(
             num_cpus=num_cpus,
             num_gpus=num_gpus,
             max_restarts=-1,
@@ -120,9 +97,10 @@ class ActorPool(Generic[ItemT, ResultT]):
             runtime_env={"env_vars": variables},
         )
         # Once in the object store, and given with the calls: Ray cannot restart an actor whose own arguments hold references.
-        recipe: Recipe = (worker_class, worker_args)
+        recipe: workplace.Recipe = (worker_class, worker_args, logs.settings())
         self._recipe = ray.put(recipe)
-        self._actors = [seat.remote(num_threads, logs.settings()) for _ in range(num_workers)]
+        self._identity = identity.own_identity()
+        self._actors = [actor.remote(num_threads) for _ in range(num_workers)]
         self._stumbles = [0] * num_workers
         self._deaths: Counter[str] = Counter()
         self._waiting: deque[Shard[ItemT]] = deque()
@@ -140,7 +118,7 @@ class ActorPool(Generic[ItemT, ResultT]):
             start_timeout_s: seconds to wait while no worker is up.
 
         Raises:
-            ClusterError: no worker started in time, or one died while it started.
+            ClusterError: no worker started in time, one died while it started, or its machine has other code.
             Exception: what building a worker raised.
         """
         import ray
@@ -151,12 +129,14 @@ class ActorPool(Generic[ItemT, ResultT]):
                 self._start(seat)
             idle_since = time.monotonic()
             while self._waiting or self._suspects or self._running:
-                patience_s = None if self._running else max(0.0, idle_since + start_timeout_s - time.monotonic())
+                patience_s = LOOK_S if self._running else max(0.0, idle_since + start_timeout_s - time.monotonic())
                 back, _ = ray.wait([*self._starting, *self._running], timeout=patience_s)
-                if not back:
+                if not back and not self._running:
                     raise self._no_start(start_timeout_s)
                 if self._running:
                     idle_since = time.monotonic()
+                if not back:
+                    self._take_back()
                 for ref in back:
                     if ref in self._starting:
                         self._welcome(ref)
@@ -169,7 +149,8 @@ class ActorPool(Generic[ItemT, ResultT]):
 
     def _start(self, seat: int) -> None:
         if seat not in self._starting.values():
-            self._starting[self._actors[seat].start.options(max_task_retries=0).remote(self._recipe)] = seat
+            call = self._actors[seat].start.options(max_task_retries=0)
+            self._starting[call.remote(self._identity, [self._recipe])] = seat
 
     def _welcome(self, ref: Any) -> None:
         import ray
@@ -177,7 +158,7 @@ class ActorPool(Generic[ItemT, ResultT]):
 
         seat = self._starting.pop(ref)
         try:
-            ray.get(ref)
+            found = ray.get(ref)
             self._stumbles[seat] = 0
         except RayTaskError as error:
             raise (error.cause if isinstance(error.cause, Exception) else error) from error
@@ -188,6 +169,9 @@ class ActorPool(Generic[ItemT, ResultT]):
                     "a worker dies while it starts", got=str(error), fix="run with 0 workers to see it fail in this process"
                 ) from error
             self._start(seat)
+            return
+        if found is not None:
+            raise identity.refusal(self._identity, *found)
 
     def _feed(self) -> None:
         """Gives every started worker what it has room for; suspects only when nothing else is left, and alone."""
@@ -203,19 +187,44 @@ class ActorPool(Generic[ItemT, ResultT]):
                 self._give(seat, self._suspects.popleft(), alone=True)
 
     def _give(self, seat: int, shard: Shard[ItemT], alone: bool) -> None:
-        ref = self._actors[seat].run.options(max_task_retries=0).remote(shard, self._recipe)
+        ref = self._actors[seat].run.options(max_task_retries=0).remote(shard)
         self._running[ref] = (seat, shard, alone)
+
+    def _take_back(self) -> None:
+        """Takes work back from actors that are down.
+
+        What was given to one after its death, before that was known here, waits for Ray to restart it: for ever, where its
+        machine is gone and no other has room.
+        """
+        import ray
+
+        down = set()
+        for seat in {seat for seat, _, _ in self._running.values()}:
+            if ray._private.state.actors(self._actors[seat]._actor_id.hex())["State"] != "ALIVE":
+                down.add(seat)
+        for ref, (seat, shard, alone) in list(self._running.items()):
+            if seat in down:
+                del self._running[ref]
+                self._put_back(seat, shard, alone)
+
+    def _put_back(self, seat: int, shard: Shard[ItemT], alone: bool) -> None:
+        """For work that nobody has begun; its worker must have come up before it is given more."""
+        self._start(seat)
+        (self._suspects if alone else self._waiting).appendleft(shard)
 
     def _collect(self, ref: Any) -> tuple[Shard[ItemT], ResultT | ShardFailure] | None:
         """A shard and what became of it; None when it is to be tried again."""
         import ray
         from ray.exceptions import RayError, RayTaskError
 
-        seat, shard, _ = self._running.pop(ref)
+        seat, shard, alone = self._running.pop(ref)
         try:
-            return shard, ray.get(ref)
+            if (result := ray.get(ref)) is not None:
+                return shard, result[0]
+            self._put_back(seat, shard, alone)
+            return None
         except RayTaskError as error:
-            # Not from the work, which `attempt` answers for: the result cannot travel, or a restarted worker not be built.
+            # Not from the work, which `attempt` answers for: shard or result cannot travel.
             return shard, ShardFailure(f"{type(error.cause).__name__}: {error.cause}", str(error))
         except RayError as error:
             # Its worker must have come up again before it is given more.
@@ -242,6 +251,13 @@ class ActorPool(Generic[ItemT, ResultT]):
                 got=f"{self._wanted}, room for {room} in {_listed(ray.cluster_resources())}",
                 fix=f"ask for at most {room} workers, or fewer CPUs and GPUs for each, or give the address of a cluster",
             )
+        if not room and not session.can_grow():
+            raise ClusterError(
+                "no machine of the cluster has room for a worker, and nothing adds machines to it",
+                got=f"{self._wanted}; there are {_machines(ray.nodes())}",
+                fix="ask for fewer CPUs and GPUs for each worker, or start a machine that has them: "
+                "ray start --address HEAD:PORT",
+            )
         here_now = _listed(ray.cluster_resources())
         what = "%s are wanted, the cluster has room for %d in %s now: %s"
         then = "work starts with those" if room else "work waits for machines to be added"
@@ -259,3 +275,8 @@ class ActorPool(Generic[ItemT, ResultT]):
 
 def _listed(resources: Mapping[str, float]) -> str:
     return f"{resources.get('CPU', 0):g} CPUs and {resources.get('GPU', 0):g} GPUs"
+
+
+def _machines(nodes: Sequence[Mapping[str, Any]]) -> str:
+    kinds = Counter(_listed(node["Resources"]) for node in nodes if node["Alive"])
+    return ", ".join(f"{number} machine{'s' * (number > 1)} of {kind}" for kind, number in sorted(kinds.items()))

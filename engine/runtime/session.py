@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from engine.runtime.identity import own_identity
 from engine.runtime.probe import wants_token
 from envs.core.errors import ClusterError
 
@@ -56,6 +58,19 @@ def current() -> Session | None:
     return _current
 
 
+def can_grow() -> bool:
+    """Whether anything adds machines to the session's cluster: a launcher or KubeRay, who name the type of each machine.
+
+    Nothing does in a local session, nor where machines were started by hand.
+    """
+    import ray
+
+    if _current is not None and _current.is_local:
+        return False
+    machines = ray._private.worker.global_worker.gcs_client.get_all_node_info()
+    return any(machine.node_type_name for machine in machines.values())
+
+
 @contextmanager
 def connect(address: str | None = None, *, num_cpus: int | None = None, timeout_s: float = 10.0) -> Iterator[Session]:
     """A Ray session for the length of a `with` block; where this process already has one, that one, left open.
@@ -76,13 +91,15 @@ def connect(address: str | None = None, *, num_cpus: int | None = None, timeout_
         yield _current or Session("joined")
         return
     session = Session(address or os.environ.get("RAY_ADDRESS") or "local")
+    # What workers are compared with is read before files are edited.
+    own_identity()
     with _quiet():
-        if session.is_local:
-            _start(num_cpus)
-        else:
-            _join(session.address, timeout_s)
-        _current = session
         try:
+            if session.is_local:
+                _start(num_cpus)
+            else:
+                _join(session.address, timeout_s)
+            _current = session
             yield session
         finally:
             _current = None
@@ -128,13 +145,26 @@ def _join(address: str, timeout_s: float) -> None:
     try:
         ray.init(head, **_options())
     except (RayError, RuntimeError, ValueError, OSError) as error:
+        if "Version mismatch" in str(error):
+            raise _other_versions(head, str(error)) from error
         raise ClusterError(
             "the cluster does not let this process in",
             where=head,
             got=f"{type(error).__name__}: {error}",
-            fix="run this on a machine of the cluster, or with ray job submit, with the Ray and Python versions of the "
-            "cluster and, where it has one, its token in RAY_AUTH_TOKEN",
+            fix="run this on a machine of the cluster, or with ray job submit, and, where it has one, with its token in "
+            "RAY_AUTH_TOKEN",
         ) from error
+
+
+def _other_versions(head: str, told: str) -> ClusterError:
+    """What Ray says when its own or Python's version differs, in one line: its message lists the cluster's, then ours."""
+    rays, pythons = (re.findall(rf"{name}: (\S+)", told) for name in ("Ray", "Python"))
+    return ClusterError(
+        "the cluster runs another Ray or Python than this process",
+        where=head,
+        got=f"Ray {rays[0]} and Python {pythons[0]} there, Ray {rays[1]} and Python {pythons[1]} here",
+        fix="start the cluster with the versions of here, or run this with those of there, as ray job submit does",
+    )
 
 
 def _settle_tokens(head: str, wanted: bool) -> None:

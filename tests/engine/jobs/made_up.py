@@ -145,9 +145,9 @@ def kill_when(process: subprocess.Popen[str], reached: Callable[[], bool]) -> No
     assert process.returncode == -9, told
 
 
-def start_parley(*arguments: str, folder: Path) -> subprocess.Popen[str]:
-    """Starts `parley` in a process of its own, in a folder."""
-    code = "import sys; from engine.cli.main import main; sys.exit(main())"
+def start_parley(*arguments: str, folder: Path, before: str = "") -> subprocess.Popen[str]:
+    """Starts `parley` in a process of its own, in a folder; before it, some lines of code."""
+    code = f"{before}\nimport sys; from engine.cli.main import main; sys.exit(main())"
     variables = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
     return subprocess.Popen(
         [sys.executable, "-c", code, *arguments],

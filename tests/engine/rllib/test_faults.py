@@ -19,6 +19,7 @@ from torch import Tensor
 from engine.rllib.algorithm import MAX_REPLAYS
 from engine.rllib.env import ADVERSARY, TARGET
 from engine.rllib.state import learned_weights
+from engine.runtime.identity import CODE
 from engine.runtime.session import Session
 from envs.core.errors import ClusterError
 from policies.negotiator.speaker import load_model
@@ -188,6 +189,16 @@ def test_an_error_of_the_work_itself_ends_the_training_at_once(
     with pytest.raises(AttributeError, match="context"):
         algorithm.training_step()
     assert algorithm.env_runner_group.num_healthy_remote_workers() == 2
+
+
+def test_a_runner_of_other_code_ends_the_training(world: World, ray_session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.rllib.learner.require", lambda _: None)
+    settings = world.settings(kind=Recording, env_runners=1)
+    settings.driver = settings.driver | {CODE: "another"}
+    algorithm = settings.build_algo()
+    with pytest.raises(ClusterError, match=r"other code than this process(.|\n)*instead of another"):
+        algorithm.training_step()
+    algorithm.stop()
 
 
 def test_runners_that_keep_failing_are_an_error(algorithm: Recording, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,7 @@ from engine.rllib.algorithm import DialogueReinforce
 from engine.rllib.env import ADVERSARY, TARGET
 from engine.rllib.learner import DialogueLearner
 from engine.rllib.learner_group import LearnerLostError
+from engine.runtime.identity import CODE, own_identity
 from engine.runtime.session import Session
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ClusterError
@@ -223,6 +224,12 @@ def test_a_learner_that_dies_before_it_is_ready_is_told_and_its_errors_are_its_o
 
 
 @pytest.mark.slow
+def test_a_learner_of_other_code_is_refused(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.rllib.algorithm.own_identity", lambda: own_identity() | {CODE: "another"})
+    with pytest.raises(ClusterError, match=r"other code than this process(.|\n)*instead of another"):
+        build()
+
+
 def test_a_divergence_reads_the_same_from_a_learner_of_its_own(build: Build) -> None:
     told = []
     for remote in (False, True):
@@ -355,6 +362,23 @@ def test_learners_that_get_further_may_die_as_often_as_they_like(
 def test_a_training_for_which_there_is_no_room_is_refused(world: World, ray_session: Session, tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match=r"too little room(.|\n)*6 CPUs and 0 GPUs; in all there are 4 and"):
         run("adversary", config(world, env_runners=4, threads=2, remote_learner=True), tmp_path / "run", Silent())
+
+
+def test_a_cluster_that_cannot_grow_trains_with_the_runners_that_it_has_room_for(
+    world: World, ray_session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, cluster, notes = config(world, env_runners=9), Session("10.0.0.1:6379"), Notes()
+    assert training._fitting(asked, cluster, notes) == replace(asked, env_runners=4)
+    with pytest.raises(
+        ClusterError, match=r"this cluster has too little room(.|\n)*10 CPUs and 1 GPUs; in all there are 4 and"
+    ):
+        training._fitting(replace(asked, remote_learner=True, learner_gpus=1.0), cluster, notes)
+    monkeypatch.setattr(training, "can_grow", lambda: True)
+    assert training._fitting(asked, cluster, notes) == asked
+    assert [line.split(": ")[1] for line in notes.said] == [
+        "training goes on with 4 env runners",
+        "waiting for machines to join the cluster",
+    ]
 
 
 @pytest.mark.slow

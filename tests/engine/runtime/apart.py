@@ -7,11 +7,23 @@ import subprocess
 import sys
 from pathlib import Path
 
+from ray.cluster_utils import Cluster
+
 from envs.data.root import CACHE_VARIABLE
 
 ROOT = Path(__file__).resolve().parents[3]
 SURVIVED = "survived"
 """What a script prints last when all that it claims holds."""
+
+
+HEALTH = {"health_check_period_ms": 1000, "health_check_failure_threshold": 3}
+"""Of a cluster that notices soon when a machine is gone; by Ray's own settings it takes a quarter of a minute."""
+
+
+def start_cluster(head_cpus: int) -> Cluster:
+    """A cluster of a head alone, with no more processes than work needs."""
+    lean = {"include_dashboard": False, "include_log_monitor": False, "no_monitor": True}
+    return Cluster(initialize_head=True, head_node_args={"num_cpus": head_cpus, "_system_config": HEALTH, **lean})
 
 
 def survives(script: str, folder: Path, timeout_s: float) -> None:

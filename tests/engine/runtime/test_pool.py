@@ -224,16 +224,12 @@ def test_a_cluster_with_too_little_room_says_what_is_there(
     monkeypatch.setattr(session, "_current", Session("10.0.0.1:6379"))
     run_sharded(Counting, (str(log),), shards_of(10, 1), num_workers=5, on_result=Collected().take)
     assert "room for 4 in 4 CPUs and 0 GPUs now: work starts with those" in caplog.text
+    wanted: dict[str, Any] = {"num_workers": 1, "num_gpus_per_worker": 1, "on_result": Collected().take, "start_timeout_s": 1}
+    with pytest.raises(ClusterError, match=r"nothing adds machines to it(.|\n)*there are 1 machine of 4 CPUs and 0 GPUs"):
+        run_sharded(Counting, (str(log),), shards_of(4, 1), **wanted)
+    monkeypatch.setattr(session, "can_grow", lambda: True)
     with pytest.raises(ClusterError, match="no worker could start within 1 s"):
-        run_sharded(
-            Counting,
-            (str(log),),
-            shards_of(4, 1),
-            num_workers=1,
-            num_gpus_per_worker=1,
-            on_result=Collected().take,
-            start_timeout_s=1,
-        )
+        run_sharded(Counting, (str(log),), shards_of(4, 1), **wanted)
     assert "room for 0 in 4 CPUs and 0 GPUs now: work waits for machines to be added" in caplog.text
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from engine.runtime.sharding import Shard, make_shards
@@ -55,6 +56,22 @@ def total(rows: Sequence[Mapping[str, Any]]) -> tuple[int, float]:
 def attempts(folder: Path) -> list[str]:
     """The shards that `Counting` worked on, once per attempt."""
     return sorted(path.name.split(".")[0] for path in folder.iterdir())
+
+
+def meet(folder: Path) -> None:
+    """Waits until two processes have come to a folder, so that neither does the other's work."""
+    folder.mkdir(exist_ok=True)
+    (folder / str(os.getpid())).touch()
+    while len([*folder.iterdir()]) < 2:
+        time.sleep(0.05)
+
+
+class OneOfTwo(Counting):
+    """Begins when another one does."""
+
+    def __init__(self, folder: str, seconds: float) -> None:
+        super().__init__(folder, seconds)
+        meet(Path(f"{folder}-met"))
 
 
 class DiesOnce(Counting):
@@ -125,6 +142,16 @@ class Environment:
         found: dict[str, Any] = {name: os.environ.get(name) for name in names}
         module = sys.modules[type(self).__module__].__file__
         return found | {"torch": torch.get_num_threads(), "pid": os.getpid(), "module": module}
+
+
+class Bulky:
+    """Results of so many million bytes, all of them the shard's number."""
+
+    def __init__(self, millions: int) -> None:
+        self.millions = millions
+
+    def run(self, shard: Shard[int]) -> Any:
+        return np.full(self.millions * 1_000_000, shard.items[0], np.uint8)
 
 
 class Unsendable:

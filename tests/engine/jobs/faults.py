@@ -1,0 +1,173 @@
+"""Small runs of every kind, and workers that take their time, so that there is time to lose them.
+
+Here, because scripts in processes of their own, and Ray's workers, import it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from engine.jobs.job import Job, Silent, Watcher
+from engine.jobs.match import SELFPLAY, MatchConfig
+from engine.jobs.robustness import EVALUATE_ROBUSTNESS
+from engine.jobs.robustness_config import EngineSettings as RobustnessSettings
+from engine.jobs.search import SEARCH
+from engine.jobs.search_config import EngineSettings as SearchSettings
+from engine.jobs.whitebox import JOBS as ATTACKS
+from engine.runtime import pool
+from engine.runtime.actors import ActorPool
+from engine.runtime.sharding import Shard
+from engine.runtime.worker import ShardWorker
+from tests.engine.jobs import robust, searches
+from tests.engine.jobs.made_up import Notes, rows, save_negotiator
+from tests.engine.runtime.workers import meet
+
+SECONDS = 0.3
+NUM_SHARDS = 12
+
+
+class Slowed:
+    """One of two workers, that sleep before each shard, and leave a file per attempt: `FOLDER/SHARD.PID.NANOSECONDS`."""
+
+    def __init__(self, folder: Path, worker_class: Callable[..., ShardWorker[Any, Any]], *args: Any) -> None:
+        self.folder, self.worker = folder, worker_class(*args)
+        meet(folder.with_name(f"{folder.name}-met"))
+
+    def run(self, shard: Shard[Any]) -> Any:
+        (self.folder / f"{shard.name}.{os.getpid()}.{time.monotonic_ns()}").touch()
+        time.sleep(SECONDS)
+        return self.worker.run(shard)
+
+
+def slowed(folder: Path) -> Callable[..., ActorPool[Any, Any]]:
+    """What makes pools of `Slowed` workers, which leave their attempts in a folder."""
+    folder.mkdir()
+
+    def make(worker_class: Callable[..., Any], worker_args: Any, **rest: Any) -> ActorPool[Any, Any]:
+        return ActorPool(partial(Slowed, folder, worker_class), worker_args, **rest)
+
+    return make
+
+
+def slow_workers(folder: Path) -> None:
+    """Makes all pools of this process such."""
+    pool.ActorPool = slowed(folder)  # type: ignore[assignment, misc]
+
+
+def attempts(folder: Path) -> list[tuple[str, int]]:
+    """The shard and the process of every attempt, in order."""
+    found = (path.name.split(".") for path in folder.iterdir())
+    return [(shard, int(pid)) for shard, pid, _ in sorted(found, key=lambda parts: int(parts[2]))]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A run of `NUM_SHARDS` shards.
+
+    Args:
+        job: what it is a run of.
+        config: of it, without workers.
+    """
+
+    job: Job
+    config: Any
+
+    def rows_of(self, path: Path, watcher: Watcher | None = None, **changes: Any) -> list[dict[str, Any]]:
+        """Does the run with some settings changed; its rows."""
+        self.job.run(replace(self.config, **changes), path, watcher or Silent())
+        return rows(path)
+
+
+def make_case(kind: str, folder: Path) -> Case:
+    """A run of "search", "attack", "robustness" or "selfplay" on models made in a folder."""
+    return _CASES[kind](folder)
+
+
+def _search(folder: Path) -> Case:
+    corpus = searches.write_corpus(folder)
+    model = searches.save_seq2seq(folder / "model", searches.words_of(corpus), corpus=str(corpus))
+    engine = SearchSettings(batch=4, targets_per_shard=1)
+    return Case(SEARCH, searches.search(model, "random", num_targets=NUM_SHARDS, engine=engine))
+
+
+def _attack(folder: Path) -> Case:
+    speaker, target = (str(save_negotiator(folder / name, seed)) for seed, name in enumerate(("speaker", "target")))
+    job = ATTACKS["reactive"]
+    preset = job.presets["cheng2019"]()
+    few = replace(preset.search, replies=2, finalists=2)
+    config = replace(
+        preset, target=target, speaker=speaker, dialogues=2 * NUM_SHARDS, shard_size=2, max_turns=4, temperature=1.0, search=few
+    )
+    return Case(job, config)
+
+
+def _robustness(folder: Path) -> Case:
+    model = robust.save_responder(folder / "model", robust.words_of_the_desk())
+    engine = RobustnessSettings(batch=8, examples_per_shard=2)
+    return Case(EVALUATE_ROBUSTNESS, robust.evaluation(model, limit=2 * NUM_SHARDS, engine=engine))
+
+
+def _selfplay(folder: Path) -> Case:
+    target = str(save_negotiator(folder / "target"))
+    config = MatchConfig(adversary="scripted", target=target, dialogues=2 * NUM_SHARDS, shard_size=2, max_turns=6)
+    return Case(SELFPLAY, config)
+
+
+_CASES = {"search": _search, "attack": _attack, "robustness": _robustness, "selfplay": _selfplay}
+
+
+class When(Notes):
+    """A watcher that does something once, when some items are done."""
+
+    def __init__(self, done: int, act: Callable[[], None]) -> None:
+        super().__init__()
+        self.done, self.act = done, act
+        self.acted = False
+
+    def advance(self, done: int, note: str = "") -> None:
+        super().advance(done, note)
+        if not self.acted and done >= self.done:
+            self.acted = True
+            self.act()
+
+
+class Reaper(threading.Thread):
+    """Kills, each so many seconds, a process at a shard that nobody has tried before: what three processes die of is given up.
+
+    Args:
+        folder: where `Slowed` workers leave their attempts.
+        every_s: seconds between two deaths.
+    """
+
+    def __init__(self, folder: Path, every_s: float) -> None:
+        super().__init__(daemon=True)
+        self.folder, self.every_s = folder, every_s
+        self.killed: list[int] = []
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        while not self._over.wait(self.every_s):
+            tried = attempts(self.folder)
+            times = Counter(shard for shard, _ in tried)
+            for pid, shard in {pid: shard for shard, pid in tried}.items():
+                if times[shard] == 1 and pid not in self.killed:
+                    os.kill(pid, signal.SIGKILL)
+                    self.killed.append(pid)
+                    break
+
+    def __enter__(self) -> Reaper:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self.join()

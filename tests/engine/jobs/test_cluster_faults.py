@@ -1,0 +1,123 @@
+"""Jobs on clusters that lose machines, workers and drivers: they end with the rows of a run that nothing disturbed.
+
+Each script has a Ray of its own, in a process of its own. More of training, and of what it loses, is in tests/engine/rllib.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from engine.jobs.command import command_line
+from engine.runtime import pool
+from engine.runtime.session import Session
+from tests.engine.jobs.faults import NUM_SHARDS, Reaper, attempts, make_case, slowed
+from tests.engine.jobs.made_up import Notes, kill_when, rows, start_parley
+from tests.engine.runtime.apart import survives
+
+pytestmark = pytest.mark.ray
+
+LOSES_A_MACHINE = """
+import sys
+from pathlib import Path
+from tests.engine.jobs.faults import When, attempts, make_case, slow_workers
+from tests.engine.runtime.apart import start_cluster
+folder, log = Path(sys.argv[1]), Path(sys.argv[1]) / "log"
+case = make_case("KIND", folder)
+whole = case.rows_of(folder / "whole")
+cluster = start_cluster(HEAD)
+machines = [cluster.add_node(num_cpus=1) for _ in range(2 - HEAD)]
+slow_workers(log)
+losing = When(4, lambda: cluster.remove_node(machines[0], allow_graceful=False))
+found = case.rows_of(folder / "lost", losing, workers=2, address=cluster.address)
+assert losing.acted
+shards = [shard for shard, _ in attempts(log)]
+assert len(shards) > len(set(shards)), "nothing was in the hands of the machine that was lost"
+assert found == whole
+cluster.shutdown()
+print("survived")
+"""
+LOSES_A_RUNNER = """
+import sys
+from pathlib import Path
+from engine.jobs.job import Silent
+from engine.jobs.minmax import run
+from tests.engine.jobs.made_up import Notes, assert_equal_weights, campaign, corpus_vocabulary, data_root, save_negotiator
+from tests.engine.runtime.apart import start_cluster
+folder = Path(sys.argv[1])
+(folder / "data").mkdir()
+root = data_root(folder / "data")
+trainee = save_negotiator(folder / "trainee", seed=3, vocabulary=corpus_vocabulary(root))
+cluster = start_cluster(1)
+whole = run(campaign(root, trainee, address=cluster.address), folder / "whole", Silent())
+doomed = cluster.add_node(num_cpus=1)
+
+class Losing(Notes):
+    def advance(self, done, note=""):
+        super().advance(done, note)
+        if self.said[-1:] == ["round 1: training the target"] and done == 1:
+            cluster.remove_node(doomed, allow_graceful=False)
+
+notes = Losing()
+found = run(campaign(root, trainee, env_runners=2, address=cluster.address), folder / "lost", notes)
+assert any(line.endswith("training goes on with 1 env runners") for line in notes.said), notes.said
+assert {name: estimate.value for name, estimate in found.metrics.items()} == {
+    name: estimate.value for name, estimate in whole.metrics.items()
+}
+assert_equal_weights(folder / "lost", folder / "whole")
+cluster.shutdown()
+print("survived")
+"""
+
+
+def slow(*kinds: str) -> list[object]:
+    return [pytest.param(kind, marks=pytest.mark.slow) for kind in kinds]
+
+
+@pytest.mark.parametrize("kind", ["search", *slow("attack", "robustness", "selfplay")])
+def test_a_machine_lost_in_the_middle_costs_no_row(tmp_path: Path, kind: str) -> None:
+    """A head and one more machine, each with a worker."""
+    survives(LOSES_A_MACHINE.replace("KIND", kind).replace("HEAD", "1"), tmp_path, timeout_s=280)
+
+
+@pytest.mark.slow
+def test_of_three_machines_the_head_works_not_and_one_is_lost(tmp_path: Path) -> None:
+    survives(LOSES_A_MACHINE.replace("KIND", "search").replace("HEAD", "0"), tmp_path, timeout_s=280)
+
+
+@pytest.mark.slow
+def test_a_machine_lost_in_the_middle_of_adversarial_training_changes_nothing(tmp_path: Path) -> None:
+    """A runner on either machine; the phases after the loss have room for one."""
+    survives(LOSES_A_RUNNER, tmp_path, timeout_s=450)
+
+
+@pytest.mark.parametrize("kind", ["selfplay", *slow("search", "attack", "robustness")])
+def test_a_killed_driver_goes_on_in_another_session(tmp_path: Path, kind: str, ray_session: Session) -> None:
+    case, path, log = make_case(kind, tmp_path), tmp_path / "run", tmp_path / "log"
+    words = shlex.split(command_line(case.job, replace(case.config, workers=2), path))[1:]
+    slowly = f"from pathlib import Path; from tests.engine.jobs.faults import slow_workers; slow_workers(Path({str(log)!r}))"
+    process = start_parley(*words, folder=tmp_path, before=slowly)
+    kill_when(process, lambda: len([*path.glob("rows/*.parquet")]) >= 3)
+    saved = rows(path)
+    notes = Notes()
+    found = case.rows_of(path, notes, workers=2)
+    assert notes.steps[0] == len(saved) < len(found), "what is saved is not done again"
+    assert [row for row in found if row in saved] == saved
+    assert found == case.rows_of(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("kind", ["selfplay", *slow("search", "attack", "robustness")])
+def test_workers_killed_every_few_seconds_cost_no_row(
+    tmp_path: Path, kind: str, ray_session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case, log = make_case(kind, tmp_path), tmp_path / "log"
+    whole = case.rows_of(tmp_path / "whole")
+    monkeypatch.setattr(pool, "ActorPool", slowed(log))
+    with Reaper(log, every_s=0.7) as reaper:
+        found = case.rows_of(tmp_path / "run", workers=2)
+    assert len(reaper.killed) >= 2
+    assert len(attempts(log)) > NUM_SHARDS
+    assert found == whole
