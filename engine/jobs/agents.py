@@ -13,6 +13,8 @@ from envs.negotiation.game import Agent
 
 CHECKPOINT = "checkpoint"
 """Name of the checkpoint folder inside a run."""
+WEIGHTS = "weights.safetensors"
+"""File of a checkpoint, by which one is known."""
 
 HUMAN = "human"
 
@@ -26,7 +28,7 @@ def checkpoint_folder(spec: str) -> Path | None:
     """The checkpoint that a name stands for: a checkpoint folder, or a run that holds one; None for anything else."""
     path = Path(spec)
     for folder in (path, path / CHECKPOINT):
-        if (folder / "weights.safetensors").is_file():
+        if (folder / WEIGHTS).is_file():
             return folder
     return None
 

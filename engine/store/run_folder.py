@@ -19,7 +19,7 @@ import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any
 
 import pyarrow as pa
@@ -57,16 +57,32 @@ class RunFolder:
         job: the name of the job that the run belongs to.
         config: its configuration as JSON types.
         schema: the columns of its rows.
+        weights: digests of the models that it was started with, by the setting that names each.
     """
 
-    def __init__(self, path: Path, job: str, config: Mapping[str, Any], schema: pa.Schema, lock: RunLock | None) -> None:
-        self.path, self.job, self.config, self.schema = path, job, config, schema
+    def __init__(
+        self,
+        path: Path,
+        job: str,
+        config: Mapping[str, Any],
+        schema: pa.Schema,
+        lock: RunLock | None,
+        weights: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self.path, self.job, self.config, self.schema, self.weights = path, job, config, schema, weights
         self._lock = lock
         self._parts: dict[str, Part] = {}
 
     @classmethod
     def open(
-        cls, path: Path, config: Any, *, job: str, schema: pa.Schema = DIALOGUES, unchecked: Collection[str] = ()
+        cls,
+        path: Path,
+        config: Any,
+        *,
+        job: str,
+        schema: pa.Schema = DIALOGUES,
+        unchecked: Collection[str] = (),
+        weights: Mapping[str, str] = MappingProxyType({}),
     ) -> RunFolder:
         """Starts a run in an absent or empty folder, or goes on with the run that is there.
 
@@ -77,10 +93,11 @@ class RunFolder:
             schema: the columns of the rows, those of `schemas.BASE` among them.
             unchecked: top-level keys of the configuration that may differ from the run's, because they change how the
                 work is done and not its rows (number of workers, address).
+            weights: digests of the models that the rows come from, by the setting that names each.
 
         Raises:
-            RunError: the folder holds something else, or a run of another job, configuration or schema; another process
-                writes it; or the disk refuses.
+            RunError: the folder holds something else, or a run of another job, configuration or schema, or of models with
+                other weights; another process writes it; or the disk refuses.
         """
         if path.exists() and not path.is_dir():
             raise RunError("a run needs a folder and this is a file", where=path, fix=_OTHER_NAME)
@@ -92,7 +109,7 @@ class RunFolder:
             raise RunError("the run folder cannot be made", where=path, got=error.strerror) from error
         lock = RunLock(path / _LOCK)
         try:
-            run = cls(path, job, to_dict(config), schema, lock)
+            run = cls(path, job, to_dict(config), schema, lock, weights)
             if (path / _CONFIG).is_file():
                 run._go_on(unchecked)
             else:
@@ -114,7 +131,7 @@ class RunFolder:
             RunError: there is no run.
         """
         head = _read_config(path)
-        return cls(path, head["job"], head["config"], schema, None)
+        return cls(path, head["job"], head["config"], schema, None, head.get("weights", {}))
 
     def close(self) -> None:
         """Lets the next writer in; a run that was loaded holds nothing."""
@@ -239,6 +256,7 @@ class RunFolder:
     def _start(self, config_fingerprint: str) -> None:
         head = {"format": FORMAT, "job": self.job, "fingerprint": config_fingerprint, "config": self.config}
         head["columns"] = _columns(self.schema)
+        head["weights"] = self.weights
         with self._saving("the run folder"):
             write_document(self.path / _ENVIRONMENT, describe_environment())
             # Last, because its presence is what makes the folder a run.
@@ -267,6 +285,13 @@ class RunFolder:
                 where=self.path / _CONFIG,
                 got="; ".join(changes),
                 fix=f"undo the change to go on with the run; {_OTHER_NAME}",
+            )
+        if others := changed_weights(head.get("weights", {}), self.weights):
+            raise RunError(
+                "a model has other weights now than when this run was started",
+                where=self.path / _CONFIG,
+                got="; ".join(others),
+                fix=f"put the weights back to go on with the run; {_OTHER_NAME}",
             )
         with self._saving("the run folder"):
             for leftover in [*self.path.glob(f"*{ASIDE}"), *(self.path / _ROWS).glob(f"*{ASIDE}")]:
@@ -311,6 +336,11 @@ class RunFolder:
 
     def _assert_writable(self) -> None:
         assert self._lock is not None, "the run was loaded, or closed; RunFolder.open makes one that can be written"
+
+
+def changed_weights(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Models whose weights are not those of before; one that is gone, or that a run does not know of, has not changed."""
+    return [f"{name}: {before[name]} -> {digest}" for name, digest in now.items() if before.get(name, digest) != digest]
 
 
 def _columns(schema: pa.Schema) -> dict[str, str]:
