@@ -8,7 +8,9 @@ draws.
 
     ratio         seconds of the plain loops over ours for an utterance under every strategy, one after the other with one
                   lexicon, as a run has them: it tags an utterance once
-    strategies    for each alone, with a lexicon that remembers nothing yet: utterances per second of ours and of the loop
+    strategies    for each alone, with a lexicon that remembers nothing yet: utterances per second of ours and of the loop, and
+                  the ratio of a strategy that would do nothing but read all words and build the same contexts again ("bound");
+                  where a loop is so simple that this is below ten, no strategy on tuples of words can be ten times as fast
     identical     the same draws gave the same words under every strategy
     textattack    utterances per second of its augmenters, and the ratio of the nearest of ours
 
@@ -33,6 +35,7 @@ from engine.perturb.catalogue import build
 from engine.perturb.corrections import FEW, FOLDER, read_corrections
 from engine.perturb.draws import uniforms
 from engine.perturb.entities import read_entities
+from engine.perturb.flat import FlatContexts
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings
 from engine.perturb.stopwords import KEPT, VERBS
@@ -147,6 +150,7 @@ def measure(options: Options) -> dict[str, Any]:
         subject = prepare(options, Path(folder))
         different = {name: _different(subject, name, options.plain_contexts // 3) for name in STRATEGIES}
         together = _ours(subject, *STRATEGIES)
+        copied = _copied(subject)
         seconds = {name: (_ours(subject, name), _plain(subject, name, options.plain_contexts)) for name in STRATEGIES}
         others = _textattack(subject, options.plain_contexts // 3, {name: ours for name, (ours, _) in seconds.items()})
     return {
@@ -155,7 +159,7 @@ def measure(options: Options) -> dict[str, Any]:
         "lexicon": subject.lexicon,
         "utterances": TURNS * len(subject.contexts),
         "strategies": {
-            name: {"per_s": 1 / ours, "plain_per_s": 1 / plain, "ratio": plain / ours}
+            name: {"per_s": 1 / ours, "plain_per_s": 1 / plain, "ratio": plain / ours, "bound": plain / copied}
             for name, (ours, plain) in seconds.items()
         },
         "different": {name: each[:3] for name, each in different.items() if each},
@@ -172,6 +176,17 @@ def _ours(subject: Subject, *names: str) -> float:
             shard = subject.contexts[start : start + SHARD]
             for strategy in made:
                 strategy.perturb(shard, range(start, start + len(shard)))
+    return clock.cpu_s / (TURNS * len(subject.contexts))
+
+
+def _copied(subject: Subject) -> float:
+    """Seconds of the processor for an utterance that is read and built again as it was."""
+    clock = Clock()
+    gc.collect()
+    with clock.running():
+        for start in range(0, len(subject.contexts), SHARD):
+            flat = FlatContexts(subject.contexts[start : start + SHARD])
+            flat.cut(flat.words)
     return clock.cpu_s / (TURNS * len(subject.contexts))
 
 

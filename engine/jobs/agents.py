@@ -13,6 +13,9 @@ from envs.negotiation.game import Agent
 from envs.storage.copies import MODEL as CHECKPOINT
 from envs.storage.copies import fetched_model
 
+WEIGHTS = "weights.safetensors"
+"""File of a checkpoint, by which one is known."""
+
 HUMAN = "human"
 
 agents = Registry("agent", "parley.agents")
@@ -25,7 +28,7 @@ def checkpoint_folder(spec: str) -> Path | None:
     """The checkpoint that a name stands for: a checkpoint folder, or a run that holds one; None for anything else."""
     path = fetched_model(spec)
     for folder in (path, path / CHECKPOINT):
-        if (folder / "weights.safetensors").is_file():
+        if (folder / WEIGHTS).is_file():
             return folder
     return None
 

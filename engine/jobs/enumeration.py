@@ -165,7 +165,10 @@ def run(config: EnumerationConfig, path: Path, watcher: Watcher) -> Result:
     if earlier := SEARCH_ENUMERATE.finished(config, path, watcher):
         return _with_table(earlier)
     lists, about = _prepare(config)
-    with RunFolder.open(path, config, job=SEARCH_ENUMERATE.name, schema=BRANCHES, unchecked=UNCHECKED) as folder:
+    weights = SEARCH_ENUMERATE.weights(config)
+    with RunFolder.open(
+        path, config, job=SEARCH_ENUMERATE.name, schema=BRANCHES, unchecked=UNCHECKED, weights=weights
+    ) as folder:
         _record(config, folder, lists, watcher)
         metrics = enumeration_metrics((row for row in folder.read_rows().to_pylist() if row["status"] == OK), lists)
         metrics["inputs_per_s"] = _inputs_per_second(folder)
@@ -289,5 +292,6 @@ SEARCH_ENUMERATE = Job(
     (SUMMARY, "rows"),
     _next_commands,
     UNCHECKED,
+    models=lambda config: {"model": config.model},
     num_rows=lambda config: config.num_branches,
 )

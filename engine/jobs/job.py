@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from engine.jobs.weights import weights_digests
 from engine.metrics.attack_table import TextTable
 from engine.metrics.statistics import Estimate, Metric
+from engine.store.head import changed_weights
 from engine.store.layout import CONFIG, SUMMARY
 from engine.store.mirror import refresh
 from engine.store.run_folder import RunFolder
@@ -92,6 +94,8 @@ class Job:
         files: what a finished run holds that a user may want next, by path in the run folder.
         next_commands: what to type after a run of that configuration in that folder.
         unchecked: settings that change how a run is done and not what comes out; a resumed run may differ in them.
+        models: names of the models that the rows come from, by the setting that names each; a run does not go on with other
+            weights.
         num_rows: how many rows a finished run of a configuration holds.
         metrics_of: the names of the metrics that a run of a configuration can have; None where only the run can tell, and those
             of the legend where it is not given.
@@ -107,6 +111,7 @@ class Job:
     files: tuple[str, ...]
     next_commands: Callable[[Any, Path], tuple[str, ...]]
     unchecked: tuple[str, ...] = ()
+    models: Callable[[Any], Mapping[str, str]] = lambda config: {}
     num_rows: Callable[[Any], int] = lambda config: 0
     metrics_of: Callable[[Any], Collection[str] | None] | None = None
     num_items: Callable[[Any], int | None] = lambda config: None
@@ -131,6 +136,10 @@ class Job:
             next_commands=self.next_commands(config, path),
         )
 
+    def weights(self, config: Any) -> dict[str, str]:
+        """Digests of the models that are there, by the setting that names each."""
+        return weights_digests(self.models(config))
+
     def finished(self, config: Any, path: Path, watcher: Watcher) -> Result | None:
         """The result of a run that has nothing left to do; None when there is work, or another run in the folder.
 
@@ -143,6 +152,9 @@ class Job:
             return None
         run = RunFolder.load(path)
         if run.job != self.name or difference(self._checked(run.config), self._checked(to_dict(config))):
+            return None
+        if changed_weights(run.weights, self.weights(config)):
+            # Opening the run for writing says which.
             return None
         try:
             num_done = sum(part["status"].to_pylist().count(OK) for part in run.read_parts())

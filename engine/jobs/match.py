@@ -330,7 +330,9 @@ def run_match(job: Job, config: Any, cast: Cast, path: Path, watcher: Watcher, t
     if earlier := job.finished(config, path, watcher):
         return earlier
     cast.check()
-    with RunFolder.open(path, config, job=job.name, schema=cast.schema(), unchecked=job.unchecked) as folder:
+    with RunFolder.open(
+        path, config, job=job.name, schema=cast.schema(), unchecked=job.unchecked, weights=job.weights(config)
+    ) as folder:
         play_match(folder, cast, watcher, title)
         match = cast.config
         chooses = "; the target alone chooses" if match.complementary else ""
@@ -345,7 +347,23 @@ def run_match(job: Job, config: Any, cast: Cast, path: Path, watcher: Watcher, t
 
 def match_job(name: str, config: type, presets: Mapping[str, Callable[[], Any]], run: Callable[..., Result]) -> Job:
     """A job whose rows are the dialogues of a match."""
-    return Job(name, config, presets, run, METRICS, FILES, next_commands, unchecked=UNCHECKED, num_rows=attrgetter("dialogues"))
+    return Job(
+        name,
+        config,
+        presets,
+        run,
+        METRICS,
+        FILES,
+        next_commands,
+        unchecked=UNCHECKED,
+        models=match_models,
+        num_rows=attrgetter("dialogues"),
+    )
+
+
+def match_models(config: Any) -> dict[str, str]:
+    """The models of a match, or of an attack that is one; those of its settings that it has."""
+    return {name: getattr(config, name) for name in ("adversary", "speaker", "target", "judge") if hasattr(config, name)}
 
 
 def next_commands(config: Any, path: Path) -> tuple[str, ...]:

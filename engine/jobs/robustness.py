@@ -21,7 +21,7 @@ from engine.jobs.command import command_line
 from engine.jobs.device import require_device, threads
 from engine.jobs.job import SUMMARY, Job, Result, Silent, Watcher
 from engine.jobs.robustness_config import RobustnessConfig
-from engine.jobs.robustness_models import AskedModels, open_models, plain_words
+from engine.jobs.robustness_models import AskedModels, models_of, open_models, plain_words
 from engine.jobs.robustness_scores import Activities
 from engine.jobs.robustness_worker import Answers, RobustnessWorker, answers, example_seed, perturbation_seed, resources
 from engine.jobs.search import session
@@ -101,7 +101,9 @@ def run(config: RobustnessConfig, path: Path, watcher: Watcher) -> Result:
     if earlier := job.finished(config, path, watcher):
         return _presented(earlier)
     evaluation = _prepare(config, watcher)
-    with RunFolder.open(path, config, job=job.name, schema=ROBUSTNESS, unchecked=job.unchecked) as folder:
+    with RunFolder.open(
+        path, config, job=job.name, schema=ROBUSTNESS, unchecked=job.unchecked, weights=job.weights(config)
+    ) as folder:
         _evaluate(folder, evaluation, watcher)
         watcher.say("computing metrics, their intervals and significances")
         rows = folder.read_rows().to_pylist()
@@ -355,6 +357,7 @@ EVALUATE_ROBUSTNESS = Job(
     FILES,
     _next_commands,
     UNCHECKED,
+    models_of,
     metrics_of=_metrics_of,
     num_items=_num_items,
 )

@@ -108,6 +108,13 @@ def open_models(config: RobustnessConfig) -> AskedModels:
     return AskedModels(tuple(found), turns, vocabulary, corpus if isinstance(corpus, str) else "")
 
 
+def models_of(config: RobustnessConfig) -> dict[str, str]:
+    """The models of an evaluation by the setting that names each; the paraphraser is one as well."""
+    trained = {f"trained {folder}": folder for folder in config.trained_folders}
+    paraphraser = config.perturb.paraphraser
+    return {"model": config.model, **trained, "perturb.paraphraser": "" if paraphraser is None else str(paraphraser)}
+
+
 def provenance(folder: Path) -> Mapping[str, Any]:
     """How the model of a checkpoint folder, which was read before, came about."""
     found: Mapping[str, Any] = json.loads((folder / "config.json").read_text())["provenance"]

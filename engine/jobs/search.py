@@ -26,7 +26,7 @@ from engine.jobs.search_config import (
     ObjectiveSettings,
     SearchConfig,
 )
-from engine.jobs.search_models import Models, open_models
+from engine.jobs.search_models import Models, models_of, open_models
 from engine.jobs.search_targets import FILE, choose_targets, num_targets, open_targets, save_targets
 from engine.jobs.search_worker import SearchWorker, Tally, read_types, tally, target_seed
 from engine.jobs.sharded import UNCHECKED
@@ -57,7 +57,9 @@ def run(config: SearchConfig, path: Path, watcher: Watcher) -> Result:
     _check(config, models)
     # In a folder that holds a run already, what its configuration has to say comes first.
     made = None if (path / CONFIG).is_file() else open_targets(config, models, path)
-    with RunFolder.open(path, config, job=SEARCH.name, schema=TRIGGERS, unchecked=SEARCH.unchecked) as folder:
+    with RunFolder.open(
+        path, config, job=SEARCH.name, schema=TRIGGERS, unchecked=SEARCH.unchecked, weights=SEARCH.weights(config)
+    ) as folder:
         targets = made or open_targets(config, models, path)
         save_targets(targets, path)
         _search(folder, config, models, targets, watcher)
@@ -238,6 +240,7 @@ SEARCH = Job(
     FILES,
     _next_commands,
     UNCHECKED,
+    models_of,
     metrics_of=_metrics_of,
     num_items=_num_items,
 )

@@ -111,6 +111,11 @@ class Models:
         return NetworkSubject(built, self.lm.build(device) if self.lm else None, unknown)
 
 
+def models_of(config: SearchConfig) -> dict[str, str]:
+    """The models of a search by the setting that names each."""
+    return {"model": config.model.removeprefix(HUGGING_FACE), "lm": config.lm}
+
+
 def open_models(config: SearchConfig) -> Models:
     """Reads the models of a search.
 

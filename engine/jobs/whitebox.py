@@ -21,7 +21,7 @@ from engine.attacks.transfer import PAPER_SENTENCE, encode_sentence
 from engine.jobs.agents import require_checkpoint
 from engine.jobs.attack import AttackConfig, TransferSettings, transfer_sentences
 from engine.jobs.job import Job, Result, Watcher
-from engine.jobs.match import FILES, Cast, MatchWorker, next_commands, run_match, seconds_per_dialogue
+from engine.jobs.match import FILES, Cast, MatchWorker, match_models, next_commands, run_match, seconds_per_dialogue
 from engine.jobs.sharded import UNCHECKED
 from engine.metrics.attack import ATTACK_METRICS, attack_metrics
 from engine.metrics.statistics import Estimate
@@ -271,6 +271,7 @@ def _job(kind: AttackKind, config: type[WhiteBoxAttackConfig], **presets: Callab
         FILES,
         next_commands,
         unchecked=UNCHECKED,
+        models=match_models,
         num_rows=attrgetter("dialogues"),
     )
 

@@ -55,7 +55,7 @@ class Antonym:
         """The perturbed contexts, see `Strategy`."""
         flat = FlatContexts(contexts)
         draws = uniforms(seeds, self.name, [sum(map(len, turns)) for turns in contexts]).tolist()
-        return flat.shaped(map(self._utterance, flat.utterances, self.lexicon.tag_all(flat.utterances), draws))
+        return flat.shaped(tuple(map(self._utterance, flat.utterances, self.lexicon.tag_all(flat.utterances), draws)))
 
     def _utterance(self, words: Utterance, tags: Sequence[str], draw: float) -> Utterance:
         for place, tag in enumerate(tags):

@@ -30,11 +30,26 @@ def uniforms(seeds: Sequence[int], name: str, counts: Sequence[int] | np.ndarray
         (sum of counts,) float64 in [0, 1): the first item's numbers, then the second's, and so on.
     """
     counts = np.asarray(counts, dtype=np.int64)
-    starts = np.fromiter((seed & _MASK for seed in seeds), dtype=np.uint64, count=len(seeds))
-    starts = _mixed(starts ^ np.uint64(stable_hash("perturb", name)))
     first = np.cumsum(counts) - counts
-    number = np.arange(counts.sum()) - np.repeat(first, counts)
-    bits = _mixed(np.repeat(starts, counts) + (number.astype(np.uint64) + np.uint64(1)) * _STEP)
+    numbers = np.arange(counts.sum()) - np.repeat(first, counts)
+    return uniforms_at(seeds, name, np.repeat(np.arange(len(counts)), counts), numbers)
+
+
+def uniforms_at(seeds: Sequence[int], name: str, items: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """Some of the numbers of some items, without those before them.
+
+    Args:
+        seeds: as in `uniforms`.
+        name: as in `uniforms`.
+        items: whose number each is, by the place of its seed (N,) int64.
+        numbers: which of the item's, from 0 (N,) int64.
+
+    Returns:
+        (N,) float64 in [0, 1).
+    """
+    starts = np.fromiter(map(_MASK.__and__, seeds), dtype=np.uint64, count=len(seeds))
+    starts = _mixed(starts ^ np.uint64(stable_hash("perturb", name)))
+    bits = _mixed(starts[items] + (numbers.astype(np.uint64) + np.uint64(1)) * _STEP)
     return (bits >> np.uint64(11)) * 2.0**-53
 
 

@@ -25,7 +25,8 @@ from pathlib import Path
 import numpy as np
 
 from engine.perturb.draws import uniforms
-from engine.perturb.flat import FlatContexts
+from engine.perturb.flat import FlatContexts, Span
+from engine.perturb.phrases import Phrases
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings
 from engine.perturb.strategy import Expectation
@@ -35,9 +36,6 @@ from envs.data.root import read_file
 from envs.pairs.tokens import tokenise
 from envs.pairs.turns import EOT, Turns, Utterance
 from envs.pairs.vocabulary import SPECIALS
-
-Places = list[tuple[int, int]]
-"""Where entities begin and end in an utterance, left to right."""
 
 
 class Entities:
@@ -49,23 +47,17 @@ class Entities:
 
     def __init__(self, categories: Mapping[Utterance, Sequence[str]]) -> None:
         self.categories = categories
-        self._lengths: dict[str, list[int]] = {}
-        for length, first in sorted({(len(words), words[0]) for words in categories}, reverse=True):
-            self._lengths.setdefault(first, []).append(length)
+        self._phrases = Phrases(categories)
 
-    def find(self, words: Utterance) -> Places:
-        """The entities that an utterance mentions."""
-        found: Places = []
-        end = 0
-        for start, word in enumerate(words):
-            if start < end or word not in self._lengths:
-                continue
-            for length in self._lengths[word]:
-                end_here = start + length
-                if end_here <= len(words) and words[start:end_here] in self.categories:
-                    end = end_here
-                    found.append((start, end))
-                    break
+    def find(self, flat: FlatContexts) -> list[Span]:
+        """The entities that contexts mention, left to right."""
+        found: list[Span] = []
+        done = 0
+        for start, limit in zip(*(each.tolist() for each in self._phrases.starts(flat)), strict=True):
+            end = self._phrases.end(flat.words, start, limit) if start >= done else start
+            if end > start:
+                found.append((start, end))
+                done = end
         return found
 
 
@@ -81,21 +73,17 @@ class RandomInputs:
 
     def __init__(self, common: Sequence[str], kept: Entities | None = None) -> None:
         self.name = "random-inputs" if kept is None else "random-inputs-kept-entities"
-        self.common, self.kept = common, kept
+        self.common, self.kept = np.array(common, dtype=object), kept
 
     def perturb(self, contexts: Sequence[Turns], seeds: Sequence[int]) -> list[Turns]:
         """The perturbed contexts, see `Strategy`."""
         flat = FlatContexts(contexts)
-        draws = uniforms(seeds, self.name, flat.num_words)
-        common = self.common
-        words = [common[i] for i in (draws * len(common)).astype(int).tolist()]
+        drawn = (uniforms(seeds, self.name, flat.num_words) * len(self.common)).astype(np.int64)
+        words = self.common.take(drawn).tolist()
         if self.kept is not None:
-            before = flat.words
-            for utterance, end in zip(flat.utterances, flat.ends, strict=True):
-                begin = end - len(utterance)
-                for start, stop in self.kept.find(utterance):
-                    words[begin + start : begin + stop] = before[begin + start : begin + stop]
-        return flat.cut(words)
+            for start, end in self.kept.find(flat):
+                words[start:end] = flat.words[start:end]
+        return flat.cut(tuple(words))
 
 
 class ConfusingEntity:
@@ -123,25 +111,11 @@ class ConfusingEntity:
         """The perturbed contexts, see `Strategy`."""
         flat = FlatContexts(contexts)
         # An entity in which nothing may come does not draw.
-        mentions = [
-            [place for place in self._entities.find(words) if self._choices(words[slice(*place)])] for words in flat.utterances
-        ]
-        begins = (end - len(words) for words, end in zip(flat.utterances, flat.ends, strict=True))
-        places = [begin + start for begin, found in zip(begins, mentions, strict=True) for start, _ in found]
-        counts = flat.num_in_contexts(np.array(places, dtype=np.int64))
-        draws = iter(uniforms(seeds, self.name, counts).tolist())
-        return flat.shaped(
-            [self._replaced(words, found, draws) for words, found in zip(flat.utterances, mentions, strict=True)]
-        )
-
-    def _replaced(self, words: Utterance, found: Places, draws: Iterator[float]) -> Utterance:
-        pieces: list[str] = []
-        done = 0
-        for start, end in found:
-            choices = self._choices(words[start:end])
-            pieces += [*words[done:start], *choices[int(next(draws) * len(choices))]]
-            done = end
-        return (*pieces, *words[done:]) if found else words
+        spans = [(start, end) for start, end in self._entities.find(flat) if self._choices(flat.words[start:end])]
+        counts = flat.num_in_contexts(np.array([start for start, _ in spans], dtype=np.int64))
+        choices = (self._choices(flat.words[start:end]) for start, end in spans)
+        drawn = uniforms(seeds, self.name, counts).tolist()
+        return flat.replaced(spans, [others[int(share * len(others))] for others, share in zip(choices, drawn, strict=True)])
 
     def _choices(self, entity: Utterance) -> list[Utterance]:
         if entity not in self._known:

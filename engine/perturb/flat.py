@@ -1,15 +1,24 @@
-"""All words of many contexts as one list, and back: strategies that need no model work on them in one pass."""
+"""All words of many contexts as one tuple, and back: strategies that need no model work on them in one pass.
+
+What is done once an utterance or oftener is done by the standard library's iterators and by numpy: to read the words and to
+build the tuples again is most of what a quick strategy costs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Sequence, Sized
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, chain, islice
+from itertools import chain, pairwise
+from typing import TypeVar
 
 import numpy as np
 
-from envs.pairs.turns import Turns, Utterance
+from envs.pairs.turns import Turn, Turns, Utterance
+
+Span = tuple[int, int]
+"""Where some words begin and end among others."""
+PieceT = TypeVar("PieceT")
 
 
 @dataclass(frozen=True)
@@ -23,30 +32,44 @@ class FlatContexts:
     contexts: Sequence[Turns]
 
     @cached_property
-    def utterances(self) -> list[Utterance]:
-        """The utterances of all turns of all contexts."""
-        return list(chain.from_iterable(chain.from_iterable(self.contexts)))
+    def turns(self) -> Turns:
+        """The turns of all contexts."""
+        return tuple(chain.from_iterable(self.contexts))
 
     @cached_property
-    def words(self) -> list[str]:
+    def utterances(self) -> Turn:
+        """The utterances of all turns."""
+        return tuple(chain.from_iterable(self.turns))
+
+    @cached_property
+    def words(self) -> Utterance:
         """The words of all utterances (N)."""
-        return list(chain.from_iterable(self.utterances))
+        return tuple(chain.from_iterable(self.utterances))
 
     @cached_property
-    def ends(self) -> list[int]:
-        """Where each utterance ends among the words."""
-        return list(accumulate(map(len, self.utterances)))
+    def edges(self) -> np.ndarray:
+        """Where utterances begin among the words, and where the last one ends (utterances + 1,) int64."""
+        return _edges(self.utterances)
 
     @cached_property
-    def context_ends(self) -> np.ndarray:
-        """Where each context ends among the words (contexts,) int64."""
-        lengths = [sum([sum(map(len, turn)) for turn in turns]) for turns in self.contexts]
-        return np.cumsum(lengths, dtype=np.int64)
+    def context_edges(self) -> np.ndarray:
+        """Where contexts begin among the words, and where the last one ends (contexts + 1,) int64."""
+        return self.edges[self.turn_edges[self.shape_edges]]
 
     @property
     def num_words(self) -> np.ndarray:
         """Of each context (contexts,) int64."""
-        return np.diff(self.context_ends, prepend=0)
+        return np.diff(self.context_edges)
+
+    @cached_property
+    def turn_edges(self) -> np.ndarray:
+        """Where turns begin among the utterances (turns + 1,)."""
+        return _edges(self.turns)
+
+    @cached_property
+    def shape_edges(self) -> np.ndarray:
+        """Where contexts begin among the turns (contexts + 1,)."""
+        return _edges(self.contexts)
 
     def num_in_contexts(self, places: np.ndarray) -> np.ndarray:
         """How many of some words lie in each context.
@@ -57,22 +80,59 @@ class FlatContexts:
         Returns:
             (contexts,) int64.
         """
-        return np.diff(np.searchsorted(places, self.context_ends), prepend=0)
+        return np.diff(np.searchsorted(places, self.context_edges))
 
-    def cut(self, words: Sequence[str]) -> list[Turns]:
-        """Contexts of the same shape.
+    def are_in(self, listed: Container[str]) -> np.ndarray:
+        """Which of the words a list holds (N,) bool."""
+        return np.fromiter(map(listed.__contains__, self.words), dtype=bool, count=len(self.words))
+
+    def cut(self, words: Utterance, edges: np.ndarray | None = None) -> list[Turns]:
+        """Contexts with as many utterances in each turn.
 
         Args:
-            words: as many as `words`.
+            words: of all utterances.
+            edges: where utterances begin among them, as `edges`; as they did when not given.
         """
-        starts = [0, *self.ends]
-        return self.shaped(tuple(words[start:end]) for start, end in zip(starts, self.ends, strict=False))
+        return self.shaped(tuple(_cut(words, self.edges if edges is None else edges)))
 
-    def shaped(self, utterances: Iterable[Utterance]) -> list[Turns]:
+    def replaced(self, spans: Sequence[Span], others: Sequence[Utterance]) -> list[Turns]:
+        """Contexts with other words in the place of some.
+
+        Args:
+            spans: where those begin and end among the words; left to right, each within an utterance.
+            others: what stands there instead.
+        """
+        written: list[str] = []
+        done = 0
+        for (start, end), other in zip(spans, others, strict=True):
+            written += self.words[done:start]
+            written += other
+            done = end
+        written += self.words[done:]
+        starts, ends = np.array(spans, dtype=np.int64).reshape(-1, 2).T
+        grown = np.fromiter(map(len, others), dtype=np.int64, count=len(others)) - (ends - starts)
+        return self.cut(tuple(written), self.edges + running(grown)[np.searchsorted(starts, self.edges)])
+
+    def shaped(self, utterances: Turn) -> list[Turns]:
         """Contexts with as many utterances in each turn.
 
         Args:
             utterances: as many as `utterances`.
         """
-        following = iter(utterances)
-        return [tuple([tuple(islice(following, len(turn))) for turn in turns]) for turns in self.contexts]
+        return _cut(tuple(_cut(utterances, self.turn_edges)), self.shape_edges)
+
+
+def running(counts: np.ndarray) -> np.ndarray:
+    """Sums of the first none, one, two, ..., all of some counts (counts + 1,) int64."""
+    sums = np.zeros(len(counts) + 1, dtype=np.int64)
+    np.cumsum(counts, out=sums[1:])
+    return sums
+
+
+def _edges(pieces: Sequence[Sized]) -> np.ndarray:
+    return running(np.fromiter(map(len, pieces), dtype=np.int64, count=len(pieces)))
+
+
+def _cut(pieces: tuple[PieceT, ...], edges: np.ndarray) -> list[tuple[PieceT, ...]]:
+    """The pieces between neighbouring edges."""
+    return [pieces[start:end] for start, end in pairwise(edges.tolist())]

@@ -64,7 +64,7 @@ class GrammarErrors:
             if share < 1:
                 wrong = choices[place]
                 words[place] = wrong[int(share * len(wrong))]
-        return flat.cut(words)
+        return flat.cut(tuple(words))
 
     def _forms(self, word: str, tag: str) -> Forms:
         """The wrong forms of a word that may enter; none for what is not written in letters."""

@@ -60,7 +60,7 @@ class AddNegation:
     def perturb(self, contexts: Sequence[Turns], seeds: Sequence[int]) -> list[Turns]:
         """The perturbed contexts, see `Strategy`; nothing is drawn."""
         flat = FlatContexts(contexts)
-        return flat.shaped(map(self._utterance, flat.utterances, self.lexicon.tag_all(flat.utterances)))
+        return flat.shaped(tuple(map(self._utterance, flat.utterances, self.lexicon.tag_all(flat.utterances))))
 
     def _utterance(self, words: Utterance, tags: Sequence[str]) -> Utterance:
         for place, tag in enumerate(tags):

@@ -21,13 +21,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from engine.perturb.draws import uniforms
-from engine.perturb.flat import FlatContexts
+import numpy as np
+
+from engine.perturb.draws import uniforms_at
+from engine.perturb.flat import FlatContexts, Span
+from engine.perturb.phrases import Phrases
 from engine.perturb.ppdb import Phrase, read_paraphrases
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings
 from engine.perturb.strategy import Expectation
-from envs.pairs.turns import Turns, Utterance
+from envs.pairs.turns import Turns
 
 
 class DataParaphrase:
@@ -48,38 +51,30 @@ class DataParaphrase:
         self.rate = rate
         known = {phrase: tuple(filter(may_enter, others)) for phrase, others in table.items() if may_enter(phrase)}
         self._table = {phrase: others for phrase, others in known.items() if others}
-        lengths: dict[str, set[int]] = {}
-        for phrase in self._table:
-            lengths.setdefault(phrase[0], set()).add(len(phrase))
-        self._lengths = {word: sorted(each, reverse=True) for word, each in lengths.items()}
+        self._phrases = Phrases(self._table)
 
     def perturb(self, contexts: Sequence[Turns], seeds: Sequence[int]) -> list[Turns]:
         """The perturbed contexts, see `Strategy`."""
         flat = FlatContexts(contexts)
-        # Two draws a word, whatever is done with them, so that one start's never depend on another's.
-        draws = uniforms(seeds, self.name, 2 * flat.num_words).tolist()
-        starts = [0, *flat.ends]
-        return flat.shaped(
-            self._utterance(words, draws[2 * start : 2 * (start + len(words))])
-            for words, start in zip(flat.utterances, starts, strict=False)
-        )
-
-    def _utterance(self, words: Utterance, draws: Sequence[float]) -> Utterance:
-        written = words
+        words = flat.words
+        places, limits = self._phrases.starts(flat)
+        # A start's two draws are named by its place, so that none depends on another start.
+        items = np.searchsorted(flat.context_edges, places, side="right") - 1
+        numbers = 2 * (places - flat.context_edges[items])
+        spared = uniforms_at(seeds, self.name, items, numbers) >= self.rate
+        choices = uniforms_at(seeds, self.name, items, numbers + 1)
+        spans: list[Span] = []
+        others: list[Phrase] = []
         free = len(words)
-        for start in range(len(words) - 1, -1, -1):
-            for length in self._lengths.get(words[start], ()):
-                end = start + length
-                if end > free or words[start:end] not in self._table:
-                    continue
-                spare, choice = draws[2 * start : 2 * start + 2]
-                if spare < self.rate:
-                    others = self._table[words[start:end]]
-                    # What lies right of a replaced phrase is written already, what lies left of it stands as it came.
-                    written = written[:start] + others[int(choice * len(others))] + written[end:]
-                    free = start
-                break
-        return written
+        from_right = (each[::-1].tolist() for each in (places, limits, spared, choices))
+        for start, limit, is_spared, choice in zip(*from_right, strict=True):
+            end = self._phrases.end(words, start, min(limit, free))
+            if end > start and not is_spared:
+                found = self._table[words[start:end]]
+                spans.append((start, end))
+                others.append(found[int(choice * len(found))])
+                free = start
+        return flat.replaced(spans[::-1], others[::-1])
 
 
 def build(settings: PerturbSettings, resources: Resources) -> DataParaphrase:

@@ -15,12 +15,16 @@ Source: Niu & Bansal 2018, section 3.1.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import compress
+
+import numpy as np
 
 from engine.perturb.draws import uniforms
+from engine.perturb.flat import FlatContexts, running
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings
 from engine.perturb.strategy import Expectation
-from envs.pairs.turns import Turn, Turns
+from envs.pairs.turns import Turns
 
 _KEPT = """
     i me my myself we our ours ourselves you your yours yourself yourselves he him his himself she her hers herself it
@@ -54,35 +58,21 @@ class StopwordDropout:
 
     def perturb(self, contexts: Sequence[Turns], seeds: Sequence[int]) -> list[Turns]:
         """The perturbed contexts, see `Strategy`."""
-        if self.most is None:
-            dropped = self.dropped
-            return [
-                tuple([tuple([tuple([word for word in words if word not in dropped]) for words in turn]) for turn in turns])
-                for turns in contexts
-            ]
-        return [
-            tuple([self._turn(turn, seed, number) for number, turn in enumerate(turns)])
-            for turns, seed in zip(contexts, seeds, strict=True)
-        ]
+        flat = FlatContexts(contexts)
+        goes = flat.are_in(self.dropped)
+        if self.most is not None:
+            lengths = np.diff(flat.edges)
+            goes &= np.repeat(np.diff(running(goes)[flat.edges]) < lengths, lengths)
+            edges = flat.edges[flat.turn_edges]
+            for turn in np.flatnonzero(np.diff(running(goes)[edges]) > self.most).tolist():
+                self._choose(goes[edges[turn] : edges[turn + 1]], *_place(flat, seeds, turn))
+        return flat.cut(tuple(compress(flat.words, (~goes).tolist())), running(~goes)[flat.edges])
 
-    def _turn(self, turn: Turn, seed: int, number: int) -> Turn:
-        dropped = self.dropped
-        shorter = tuple([tuple([word for word in words if word not in dropped]) or words for words in turn])
-        if sum(map(len, turn)) - sum(map(len, shorter)) <= (self.most or 0):
-            return shorter
-        # Drawn only where something is to be chosen, which is rare.
-        places = [
-            (row, place)
-            for row, (words, rest) in enumerate(zip(turn, shorter, strict=True))
-            if rest is not words
-            for place, word in enumerate(words)
-            if word in dropped
-        ]
-        drawn = uniforms([seed], f"{self.name} {number}", [len(places)]).argsort()[: self.most]
-        gone = {places[i] for i in drawn.tolist()}
-        return tuple(
-            [tuple([word for place, word in enumerate(words) if (row, place) not in gone]) for row, words in enumerate(turn)]
-        )
+    def _choose(self, goes: np.ndarray, seed: int, number: int) -> None:
+        """Leaves as many of a turn's words as may go, in place; drawn only where something is to be chosen, which is rare."""
+        places = np.flatnonzero(goes)
+        drawn = uniforms([seed], f"{self.name} {number}", [len(places)]).argsort()
+        goes[places[drawn[self.most :]]] = False
 
 
 def build(settings: PerturbSettings, resources: Resources) -> StopwordDropout:
@@ -94,3 +84,9 @@ def build(settings: PerturbSettings, resources: Resources) -> StopwordDropout:
     if settings.rule == "released":
         return StopwordDropout(resources.lexicon.stopwords - KEPT, None)
     return StopwordDropout(resources.lexicon.stopwords - KEPT - VERBS, settings.max_dropped)
+
+
+def _place(flat: FlatContexts, seeds: Sequence[int], turn: int) -> tuple[int, int]:
+    """The seed of a turn's context, and the turn's number in it."""
+    context = int(np.searchsorted(flat.shape_edges, turn, side="right")) - 1
+    return seeds[context], turn - int(flat.shape_edges[context])

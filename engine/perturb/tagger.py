@@ -5,20 +5,22 @@ Source: NLTK's `averaged_perceptron_tagger_eng`, the tagger of Niu & Bansal's (2
 
   * weights are thousandths, so that integers hold them exactly; where two tags tie, NLTK's order of adding floats decides, and
     NLTK is asked itself;
-  * what a word adds to the scores of its own tag and of its neighbours' is looked up once a word, and what two tags or a tag
-    and a word add once a pair, not assembled from strings once a position;
-  * utterances are tagged side by side, so that a position of all of them is one pass of numpy.
+  * every feature is a row of one matrix; what a word adds to the scores of its own tag and of its neighbours' is summed once a
+    word, for all new words in one pass, not assembled from strings once a position;
+  * utterances are tagged side by side, so that a position of all of them is one pass of numpy, and what their words say of it,
+    whatever the tags before it are, is summed for all positions at once.
 
 Not here: which data it needs and where they lie (`nltk_lexicon.py`).
 
-Shapes: B utterances, L their padded length, F words known so far, T tags in falling order (so that the first of equal scores
-is the one NLTK prefers), U tags and the two that stand before an utterance, W weights, J pairs of a tag and a word, R roles.
+Shapes: B utterances, P their words and the marks around them one after the other, A those of P whose tag the words around
+decide, F features (the first is none and says nothing), W words known so far, R roles of a word, T tags in falling order (so
+that the first of equal scores is the one NLTK prefers), U tags and the two that stand before an utterance.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import accumulate
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, pairwise, repeat
 from typing import Any
 
 import numpy as np
@@ -30,6 +32,8 @@ _SIDE_BY_SIDE = 512
 _ROOM = 1 << 12
 """Words that the tables begin with room for."""
 _UNKNOWN = -1
+_NONE = 0
+"""Row of the feature that no weights are known for."""
 _ROLES = range(2, -3, -1)
 """Whose tag a word speaks for: that of the word two after it, ..., of itself, ..., of the word two before it."""
 
@@ -43,31 +47,33 @@ class Tagger:
 
     def __init__(self, perceptron: Any) -> None:
         self._perceptron = perceptron
-        self._tags: list[str] = sorted(perceptron.classes, reverse=True)
-        self._place = {tag: place for place, tag in enumerate(self._tags)}
+        tags: list[str] = sorted(perceptron.classes, reverse=True)
+        self._place = {tag: place for place, tag in enumerate(tags)}
         weights: dict[str, dict[str, float]] = perceptron.model.weights
-        ends = accumulate(map(len, weights.values()))
-        self._spans = {feature: slice(end - len(weights[feature]), end) for feature, end in zip(weights, ends, strict=True)}
-        self._places_W = np.array([self._place[tag] for said in weights.values() for tag in said])
-        self._steps_W = np.rint(np.array([weight for said in weights.values() for weight in said.values()]) * _SCALE).astype(
-            np.int32
-        )
-        self._zero_T = np.zeros(len(self._tags), dtype=np.int32)
-        self._ids: dict[str, int] = {}
-        self._roles_RFT = np.zeros((len(_ROLES), _ROOM, len(self._tags)), dtype=np.int32)
-        self._certain_F = np.full(_ROOM, _UNKNOWN)
+        self._weights_FT = np.zeros((1 + len(weights), len(tags)), dtype=np.int32)
+        rows = np.repeat(np.arange(1, 1 + len(weights)), [len(said) for said in weights.values()])
+        steps = np.array([weight for said in weights.values() for weight in said.values()]) * _SCALE
+        self._weights_FT[rows, [self._place[tag] for said in weights.values() for tag in said]] = np.rint(steps)
+        self._features: dict[str, dict[str, int]] = {}
+        for row, feature in enumerate(weights, 1):
+            kind, _, value = feature.rpartition(" ")
+            self._features.setdefault(kind, {})[value] = row
         # What comes before an utterance has tags of its own, behind the others.
-        self._names = [*self._tags, *perceptron.START]
-        num = len(self._names)
-        self._before_UUT = np.zeros((num, num, len(self._tags)), dtype=np.int32)
-        self._is_known_UU = np.zeros((num, num), dtype=bool)
-        # Most pairs of a tag and a word say nothing, which is the first row.
-        self._after_JT = np.zeros((_ROOM, len(self._tags)), dtype=np.int32)
-        self._num_after = 1
-        self._after_row_UF = np.full((num, _ROOM), _UNKNOWN)
-        self._words: list[str] = []
-        self._starts = [self._add(mark, mark) for mark in perceptron.START]
-        self._ends = [self._add(mark, mark) for mark in perceptron.END]
+        self._names = [*tags, *perceptron.START]
+        self._before_UUT = np.stack([self._before(tag) for tag in self._names])
+        self._tags_before: dict[str, list[tuple[int, int]]] = {}
+        for place, tag in enumerate(self._names):
+            for word, row in self._kind(f"i-1 tag+i word {tag}").items():
+                self._tags_before.setdefault(word, []).append((place, row))
+        self._ids: dict[str, int] = {}
+        self._num_words = 0
+        self._roles_RWT = np.zeros((len(_ROLES), _ROOM, len(tags)), dtype=np.int32)
+        self._certain_W = np.full(_ROOM, _UNKNOWN)
+        self._after_UW = np.full((len(self._names), _ROOM), _NONE)
+        marks = [*perceptron.START, *perceptron.END]
+        self._learn(marks, marks)
+        # The tag before the first word is the first of the two, that before it the second; nobody asks for those at the end.
+        self._certain_W[: len(marks)] = len(tags) + 1, len(tags), 0, 0
 
     def tag(self, utterances: Sequence[Sequence[str]]) -> list[list[str]]:
         """Penn Treebank tags.
@@ -75,6 +81,9 @@ class Tagger:
         Args:
             utterances: words; many at once are much sooner tagged than one by one.
         """
+        new = [word for word in dict.fromkeys(chain.from_iterable(utterances)) if word not in self._ids]
+        self._ids.update(zip(new, range(self._num_words, self._num_words + len(new)), strict=True))
+        self._learn(new, list(map(self._perceptron.normalize, new)))
         order = sorted(range(len(utterances)), key=lambda row: -len(utterances[row]))
         found: list[list[str]] = [[]] * len(order)
         for start in range(0, len(order), _SIDE_BY_SIDE):
@@ -84,96 +93,74 @@ class Tagger:
         return found
 
     def _side_by_side(self, utterances: Sequence[Sequence[str]]) -> list[list[str]]:
-        """The tags of some utterances, the longest first: all first words, then all second ones."""
-        lengths = np.array([len(words) for words in utterances])
-        longest = int(lengths[0])
-        ids_BL = np.zeros((len(utterances), longest + len(_ROLES) - 1), dtype=np.int64)
-        for ids_L, words in zip(ids_BL, utterances, strict=True):
-            ids_L[: len(words) + len(_ROLES) - 1] = [*self._starts, *map(self._id, words), *self._ends]
-        tags_BL = np.empty_like(ids_BL)
-        first = len(self._tags)
-        tags_BL[:, 0], tags_BL[:, 1] = first + 1, first
-        tied_B = np.zeros(len(utterances), dtype=bool)
-        for place in range(longest):
-            num = int(np.count_nonzero(lengths > place))
-            certain_B = self._certain_F[ids_BL[:num, place + 2]]
-            tags_BL[:num, place + 2] = certain_B
-            rows = np.flatnonzero(certain_B == _UNKNOWN)
-            if not len(rows):
+        """The tags of some utterances: all first words, then all second ones."""
+        id_of = self._ids.__getitem__
+        ids_P = np.array([row for words in utterances for row in (0, 1, *map(id_of, words), 2, 3)])
+        ends_B = np.cumsum([len(words) + 4 for words in utterances])
+        starts_B = np.concatenate([[0], ends_B[:-1]])
+        tags_P = self._certain_W[ids_P]
+        where_A = np.flatnonzero(tags_P == _UNKNOWN)
+        row_A = np.searchsorted(ends_B, where_A, side="right")
+        place_A = where_A - starts_B[row_A]
+        order_A = np.argsort(place_A, kind="stable")
+        where_A, row_A = where_A[order_A], row_A[order_A]
+        score_AT = self._roles_RWT[0].take(ids_P[where_A - 2], axis=0)
+        for role in range(1, len(_ROLES)):
+            score_AT += self._roles_RWT[role].take(ids_P[where_A - 2 + role], axis=0)
+        for start, end in pairwise([0, *np.cumsum(np.bincount(place_A)).tolist()]):
+            if start == end:
                 continue
-            score_BT = self._roles_RFT[0].take(ids_BL[rows, place], axis=0)
-            for role in range(1, len(_ROLES)):
-                score_BT += self._roles_RFT[role].take(ids_BL[rows, place + role], axis=0)
-            tag_1_B, tag_2_B = tags_BL[rows, place + 1], tags_BL[rows, place]
-            score_BT += self._before(tag_1_B, tag_2_B)
-            score_BT += self._after(tag_1_B, ids_BL[rows, place + 2])
-            best_B = score_BT.argmax(axis=1)
-            tags_BL[rows, place + 2] = best_B
-            top_B = score_BT[np.arange(len(rows)), best_B]
-            tied_B[rows] |= np.count_nonzero(score_BT == top_B[:, None], axis=1) > 1
-        names = self._names
+            where = where_A[start:end]
+            tag_1 = tags_P[where - 1]
+            score = score_AT[start:end]
+            score += self._before_UUT[tag_1, tags_P[where - 2]]
+            score += self._weights_FT.take(self._after_UW[tag_1, ids_P[where]], axis=0)
+            tags_P[where] = score.argmax(axis=1)
+        is_tied_A = np.count_nonzero(score_AT == score_AT.max(axis=1, keepdims=True), axis=1) > 1
+        tied = {*row_A[is_tied_A].tolist()}
+        names = list(map(self._names.__getitem__, tags_P.tolist()))
         return [
-            [tag for _, tag in self._perceptron.tag(words)] if tied else [names[tag] for tag in tags[2 : 2 + len(words)]]
-            for words, tied, tags in zip(utterances, tied_B.tolist(), tags_BL.tolist(), strict=True)
+            [tag for _, tag in self._perceptron.tag(words)] if row in tied else names[start + 2 : end - 2]
+            for row, (words, start, end) in enumerate(zip(utterances, starts_B.tolist(), ends_B.tolist(), strict=True))
         ]
 
-    def _id(self, word: str) -> int:
-        row = self._ids.get(word)
-        return self._add(word, self._perceptron.normalize(word)) if row is None else row
-
-    def _add(self, word: str, normal: str) -> int:
-        """The row of a word that is new; marks of the two ends share the table but are nobody's word."""
-        row = len(self._ids)
-        self._ids[word] = row
-        self._words.append(normal)
-        if row == self._roles_RFT.shape[1]:
-            self._roles_RFT = np.concatenate([self._roles_RFT, np.zeros_like(self._roles_RFT)], axis=1)
-            self._certain_F = np.concatenate([self._certain_F, np.full_like(self._certain_F, _UNKNOWN)])
-            self._after_row_UF = np.concatenate([self._after_row_UF, np.full_like(self._after_row_UF, _UNKNOWN)], axis=1)
-        if word in self._perceptron.tagdict:
-            self._certain_F[row] = self._place[self._perceptron.tagdict[word]]
-        features = {
-            2: (f"i-2 word {normal}",),
-            1: (f"i-1 word {normal}", f"i-1 suffix {normal[-3:]}"),
-            0: ("bias", f"i suffix {word[-3:]}", f"i pref1 {word[:1]}", f"i word {normal}"),
-            -1: (f"i+1 word {normal}", f"i+1 suffix {normal[-3:]}"),
-            -2: (f"i+2 word {normal}",),
+    def _learn(self, words: Sequence[str], normal: Sequence[str]) -> None:
+        """Adds rows for words that are new, or for the marks of the two ends, which are nobody's word."""
+        start, end = self._num_words, self._num_words + len(words)
+        while end > len(self._certain_W):
+            self._roles_RWT = np.concatenate([self._roles_RWT, np.zeros_like(self._roles_RWT)], axis=1)
+            self._certain_W = np.concatenate([self._certain_W, np.full_like(self._certain_W, _UNKNOWN)])
+            self._after_UW = np.concatenate([self._after_UW, np.full_like(self._after_UW, _NONE)], axis=1)
+        self._num_words = end
+        ends = [word[-3:] for word in normal]
+        spoken: dict[int, dict[str, Iterable[str]]] = {
+            2: {"i-2 word": normal},
+            1: {"i-1 word": normal, "i-1 suffix": ends},
+            0: {
+                "": repeat("bias", len(words)),
+                "i suffix": [word[-3:] for word in words],
+                "i pref1": [word[:1] for word in words],
+                "i word": normal,
+            },
+            -1: {"i+1 word": normal, "i+1 suffix": ends},
+            -2: {"i+2 word": normal},
         }
         for number, role in enumerate(_ROLES):
-            self._roles_RFT[number, row] = self._sum(*features[role])
-        return row
+            self._roles_RWT[number, start:end] = sum(self._weights(kind, values) for kind, values in spoken[role].items())
+        certain = self._perceptron.tagdict
+        self._certain_W[start:end] = [self._place[certain[word]] if word in certain else _UNKNOWN for word in words]
+        before = [(*said, row) for row, word in enumerate(normal, start) for said in self._tags_before.get(word, ())]
+        places, features, rows = np.array(before, dtype=np.int64).reshape(-1, 3).T
+        self._after_UW[places, rows] = features
 
-    def _before(self, tag_1_B: np.ndarray, tag_2_B: np.ndarray) -> np.ndarray:
-        """What the two tags before say (B, T)."""
-        is_new_B = ~self._is_known_UU[tag_1_B, tag_2_B]
-        for one, two in {*zip(tag_1_B[is_new_B].tolist(), tag_2_B[is_new_B].tolist(), strict=True)}:
-            tag_1, tag_2 = self._names[one], self._names[two]
-            self._before_UUT[one, two] = self._sum(f"i-1 tag {tag_1}", f"i-2 tag {tag_2}", f"i tag+i-2 tag {tag_1} {tag_2}")
-            self._is_known_UU[one, two] = True
-        return self._before_UUT[tag_1_B, tag_2_B]
+    def _before(self, tag: str) -> np.ndarray:
+        """What a tag before a word says together with any one before that (U, T)."""
+        first = self._weights("i-1 tag", repeat(tag, len(self._names)))
+        return first + self._weights("i-2 tag", self._names) + self._weights(f"i tag+i-2 tag {tag}", self._names)
 
-    def _after(self, tag_1_B: np.ndarray, ids_B: np.ndarray) -> np.ndarray:
-        """What the tag before and the word say together (B, T)."""
-        rows_B = self._after_row_UF[tag_1_B, ids_B]
-        is_new_B = rows_B == _UNKNOWN
-        if is_new_B.any():
-            for one, word in {*zip(tag_1_B[is_new_B].tolist(), ids_B[is_new_B].tolist(), strict=True)}:
-                feature = f"i-1 tag+i word {self._names[one]} {self._words[word]}"
-                self._after_row_UF[one, word] = self._add_after(feature) if feature in self._spans else 0
-            rows_B = self._after_row_UF[tag_1_B, ids_B]
-        return self._after_JT.take(rows_B, axis=0)
+    def _weights(self, kind: str, values: Iterable[str]) -> np.ndarray:
+        """The weights of features of a kind (values, T)."""
+        return self._weights_FT.take(list(map(self._kind(kind).get, values, repeat(_NONE))), axis=0)
 
-    def _add_after(self, feature: str) -> int:
-        row = self._num_after
-        if row == len(self._after_JT):
-            self._after_JT = np.concatenate([self._after_JT, np.zeros_like(self._after_JT)])
-        self._after_JT[row] = self._sum(feature)
-        self._num_after += 1
-        return row
-
-    def _sum(self, *features: str) -> np.ndarray:
-        total_T = self._zero_T.copy()
-        for span in map(self._spans.get, features):
-            if span is not None:
-                total_T[self._places_W[span]] += self._steps_W[span]
-        return total_T
+    def _kind(self, kind: str) -> Mapping[str, int]:
+        return self._features.get(kind, {})

@@ -20,9 +20,12 @@ FORMAT = "parley run 1"
 OTHER_NAME = "give this run another name"
 
 
-def make_head(job: str, config: Mapping[str, Any], fingerprint: str, schema: pa.Schema) -> dict[str, Any]:
+def make_head(
+    job: str, config: Mapping[str, Any], fingerprint: str, schema: pa.Schema, weights: Mapping[str, str]
+) -> dict[str, Any]:
     """The content of a new run's `config.json`."""
-    return {"format": FORMAT, "job": job, "fingerprint": fingerprint, "config": config, "columns": _columns(schema)}
+    head = {"format": FORMAT, "job": job, "fingerprint": fingerprint, "config": config, "columns": _columns(schema)}
+    return {**head, "weights": weights}
 
 
 def read_head(path: Path) -> dict[str, Any]:
@@ -52,7 +55,14 @@ def read_json(path: Path) -> dict[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
-def require_same(path: Path, job: str, config: Mapping[str, Any], schema: pa.Schema, unchecked: Collection[str]) -> None:
+def require_same(
+    path: Path,
+    job: str,
+    config: Mapping[str, Any],
+    schema: pa.Schema,
+    unchecked: Collection[str],
+    weights: Mapping[str, str],
+) -> None:
     """Makes sure that the run in a folder is the one that is asked for.
 
     Args:
@@ -61,9 +71,10 @@ def require_same(path: Path, job: str, config: Mapping[str, Any], schema: pa.Sch
         config: its configuration as JSON types.
         schema: the columns of its rows.
         unchecked: top-level keys of the configuration that may differ.
+        weights: digests of the models that its rows come from.
 
     Raises:
-        RunError: it is a run of another job, configuration or schema.
+        RunError: it is a run of another job, configuration or schema, or of models with other weights.
     """
     head = read_head(path)
     if head["job"] != job:
@@ -86,6 +97,18 @@ def require_same(path: Path, job: str, config: Mapping[str, Any], schema: pa.Sch
             got="; ".join(changes),
             fix=f"undo the change to go on with the run; {OTHER_NAME}",
         )
+    if others := changed_weights(head.get("weights", {}), weights):
+        raise RunError(
+            "a model has other weights now than when this run was started",
+            where=path / CONFIG,
+            got="; ".join(others),
+            fix=f"put the weights back to go on with the run; {OTHER_NAME}",
+        )
+
+
+def changed_weights(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Models whose weights are not those of before; one that is gone, or that a run does not know of, has not changed."""
+    return [f"{name}: {before[name]} -> {digest}" for name, digest in now.items() if before.get(name, digest) != digest]
 
 
 def refuse_strangers(path: Path, found: Collection[str]) -> None:

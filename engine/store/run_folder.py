@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any
 
 import pyarrow as pa
@@ -68,6 +68,7 @@ class RunFolder:
         job: the name of the job that the run belongs to.
         config: its configuration as JSON types.
         schema: the columns of its rows.
+        weights: digests of the models that it was started with, by the setting that names each.
     """
 
     def __init__(
@@ -76,17 +77,25 @@ class RunFolder:
         job: str,
         config: Mapping[str, Any],
         schema: pa.Schema,
+        weights: Mapping[str, str] = MappingProxyType({}),
         lock: RunLock | None = None,
         mirror: Mirror | None = None,
     ) -> None:
-        self.path, self.job, self.config, self.schema = path, job, config, schema
+        self.path, self.job, self.config, self.schema, self.weights = path, job, config, schema, weights
         self._uri = uri_of(path)
         self._lock, self._mirror = lock, mirror
         self._parts: dict[str, Part] = {}
 
     @classmethod
     def open(
-        cls, path: Path, config: Any, *, job: str, schema: pa.Schema = DIALOGUES, unchecked: Collection[str] = ()
+        cls,
+        path: Path,
+        config: Any,
+        *,
+        job: str,
+        schema: pa.Schema = DIALOGUES,
+        unchecked: Collection[str] = (),
+        weights: Mapping[str, str] = MappingProxyType({}),
     ) -> RunFolder:
         """Starts a run in an absent or empty folder, or goes on with the run that is there.
 
@@ -97,10 +106,11 @@ class RunFolder:
             schema: the columns of the rows, those of `schemas.BASE` among them.
             unchecked: top-level keys of the configuration that may differ from the run's, because they change how the
                 work is done and not its rows (number of workers, address).
+            weights: digests of the models that the rows come from, by the setting that names each.
 
         Raises:
-            RunError: the folder holds something else, or a run of another job, configuration or schema; another process
-                writes it; or the disk refuses.
+            RunError: the folder holds something else, or a run of another job, configuration or schema, or of models with
+                other weights; another process writes it; or the disk refuses.
             StorageError: the URI that the folder is the copy of cannot be read or written.
         """
         uri = uri_of(path)
@@ -117,7 +127,7 @@ class RunFolder:
         mirror = None
         try:
             mirror = Mirror(path, uri) if uri is not None else None
-            run = cls(path, job, to_dict(config), schema, lock, mirror)
+            run = cls(path, job, to_dict(config), schema, weights, lock, mirror)
             if (path / CONFIG).is_file():
                 run._go_on(unchecked)
             else:
@@ -141,7 +151,7 @@ class RunFolder:
             RunError: there is no run.
         """
         head = read_head(path)
-        return cls(path, head["job"], head["config"], schema)
+        return cls(path, head["job"], head["config"], schema, head.get("weights", {}))
 
     def close(self) -> None:
         """Lets the next writer in; a run that was loaded holds nothing.
@@ -345,7 +355,7 @@ class RunFolder:
         return read_json(self.path / SUMMARY) if (self.path / SUMMARY).is_file() else None
 
     def _start(self, config_fingerprint: str) -> None:
-        head = make_head(self.job, self.config, config_fingerprint, self.schema)
+        head = make_head(self.job, self.config, config_fingerprint, self.schema, self.weights)
         with self._saving("the run folder"):
             write_document(self.path / ENVIRONMENT, describe_environment())
             # Last, because its presence is what makes the folder a run.
@@ -353,7 +363,7 @@ class RunFolder:
         self.event("started")
 
     def _go_on(self, unchecked: Collection[str]) -> None:
-        require_same(self.path, self.job, self.config, self.schema, unchecked)
+        require_same(self.path, self.job, self.config, self.schema, unchecked, self.weights)
         with self._saving("the run folder"):
             for leftover in [*self.path.glob(f"*{ASIDE}"), *(self.path / ROWS).glob(f"*{ASIDE}")]:
                 leftover.unlink()

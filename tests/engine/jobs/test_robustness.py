@@ -1,12 +1,9 @@
-"""Evaluation under perturbations: rows that depend on the configuration alone, faults, mistakes named before a run."""
+"""Evaluation under perturbations: rows that depend on the configuration alone, what is scored, what is said."""
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,30 +12,26 @@ import pytest
 from engine.jobs import robustness as job
 from engine.jobs.job import Silent
 from engine.jobs.robustness import EVALUATE_ROBUSTNESS, run, tables_of
-from engine.jobs.robustness_config import ContextSettings, EngineSettings, RobustnessConfig
+from engine.jobs.robustness_config import EngineSettings, RobustnessConfig
 from engine.jobs.robustness_models import label_of, plain_words
-from engine.jobs.robustness_worker import RobustnessWorker, perturbation_seed
+from engine.jobs.robustness_worker import perturbation_seed
 from engine.metrics.activity_tables import COMMANDS, CONFLICTS, ENTITIES, FOLDER, PAST, PRESENT
 from engine.perturb.catalogue import GROUPS, build
 from engine.perturb.resources import Resources
-from engine.perturb.settings import PerturbSettings
 from engine.runtime.session import Session
-from engine.runtime.sharding import Shard
 from engine.store.run_folder import RunFolder
-from envs.core.errors import CheckpointError, ConfigError, DataError, ParleyError, RunError
 from envs.core.seeds import derive_seed
 from envs.pairs.compiled import load_pairs
 from envs.pairs.contexts import examples
 from envs.pairs.turns import Example, Turns, format_turns
-from envs.pairs.vocabulary import SPECIALS, PairVocabulary
+from envs.pairs.vocabulary import PairVocabulary
 from policies.responders import load_responder
-from tests.engine.jobs.made_up import Notes, rows, save_negotiator
+from tests.engine.jobs.made_up import Notes, rows
 from tests.engine.jobs.robust import (
     ANTONYM,
     BUILT_IN,
     OWN,
     SWAP,
-    DiesOnce,
     evaluation,
     save_responder,
     words_of_the_desk,
@@ -190,63 +183,6 @@ def test_rows_are_equal_for_no_workers_and_for_two(
     assert rows(tmp_path / "there") == rows(tmp_path / "here")
 
 
-@pytest.mark.ray
-def test_a_killed_worker_costs_nothing(
-    tmp_path: Path, asked: RobustnessConfig, ray_session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run(asked, tmp_path / "whole", Silent())
-    monkeypatch.setattr(job, "RobustnessWorker", partial(DiesOnce, tmp_path / "mark"))
-    run(replace(asked, workers=1), tmp_path / "run", Silent())
-    assert (tmp_path / "mark").exists()
-    assert rows(tmp_path / "run") == rows(tmp_path / "whole")
-
-
-def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path, asked: RobustnessConfig) -> None:
-    class Impatient(Notes):
-        def advance(self, done: int, note: str = "") -> None:
-            super().advance(done, note)
-            if done >= 4:
-                raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run(asked, tmp_path / "run", Impatient())
-    saved = rows(tmp_path / "run")
-    assert len(saved) == 4
-    notes = Notes()
-    run(asked, tmp_path / "run", notes)
-    assert notes.steps[0] == 4, "what is saved is not asked again"
-    run(asked, tmp_path / "whole", Silent())
-    assert rows(tmp_path / "run") == rows(tmp_path / "whole")
-
-
-def test_a_finished_run_asks_nothing_and_says_so(
-    tmp_path: Path, asked: RobustnessConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first, notes = run(asked, tmp_path / "run", Silent()), Notes()
-    monkeypatch.setattr(job, "_prepare", lambda *_: pytest.fail("nothing is left to ask"))
-    again = run(replace(asked, workers=3, address="10.0.0.1:6379"), tmp_path / "run", notes)
-    assert (again.metrics, again.legend, again.tables) == (first.metrics, first.legend, first.tables)
-    assert notes.said == [f"{tmp_path / 'run'} is finished: nothing is left to do"]
-
-
-def test_a_shard_that_fails_becomes_error_rows_and_is_tried_again(
-    tmp_path: Path, asked: RobustnessConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Fails(RobustnessWorker):
-        def run(self, shard: Shard[Example]) -> list[dict[str, Any]]:
-            if shard.name == "00001":
-                raise RuntimeError("out of memory")
-            return super().run(shard)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(job, "RobustnessWorker", Fails)
-        result = run(asked, tmp_path / "run", Silent())
-    assert Counter(row["status"] for row in rows(tmp_path / "run")) == {"ok": 6, "error": 4}
-    assert result.metrics[f"change_rate.base.{SWAP}"].n == 6
-    again = run(asked, tmp_path / "run", Silent())
-    assert again.metrics[f"change_rate.base.{SWAP}"].n == 10
-
-
 def test_a_model_of_ones_own_is_asked_by_its_file(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(OWN)
     config = evaluation(f"{tmp_path / 'mine.py'}:Parrot", corpus="helpdesk")
@@ -325,78 +261,6 @@ def test_a_watcher_hears_how_often_replies_change(tmp_path: Path, asked: Robustn
     assert notes.steps == [0, 4, 8, 10]
     rate = f"{100 * result.metrics[f'change_rate.base.{SWAP}'].value:.0f} %"
     assert any(line.startswith(f"other replies: {SWAP} {rate}, {ANTONYM} ") for line in notes.said)
-
-
-def test_paraphrases_of_a_group_need_a_network_and_are_left_out_without_one(asked: RobustnessConfig) -> None:
-    assert "generative-paraphrase" not in RobustnessConfig().strategy_names
-    assert RobustnessConfig().left_out == ("generative-paraphrase",)
-    given = RobustnessConfig(perturb=PerturbSettings(paraphraser=Path("runs/paraphraser")))
-    assert given.strategy_names == GROUPS["all"]
-    assert RobustnessConfig(strategies="generative-paraphrase").strategy_names == ("generative-paraphrase",)
-
-
-MISTAKES: dict[str, tuple[dict[str, Any], type[ParleyError], str]] = {
-    "no model": ({"model": "nothing"}, CheckpointError, "--model needs a checkpoint"),
-    "no trained model": ({"trained": "nothing"}, CheckpointError, "--trained needs a checkpoint"),
-    "no network for paraphrases": ({"strategies": "generative-paraphrase"}, ConfigError, "parley train paraphraser"),
-    "a strategy's file that is not there": ({"strategies": "mine.py:Mine"}, ConfigError, "no such Python file"),
-    "too long contexts": (
-        {"contexts": ContextSettings(turns=80, min_turns=80)},
-        DataError,
-        r"no example with a context of 80 turns(.|\n)*contexts\.min_turns",
-    ),
-    "no such corpus": ({"corpus": "helpdisk"}, ConfigError, "did you mean 'helpdesk'"),
-    "a corpus that is not there": ({"corpus": "switchboard", "data_root": Path("nowhere")}, DataError, "switchboard"),
-}
-
-
-@pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_named_and_no_run_is_made(tmp_path: Path, asked: RobustnessConfig, mistake: str) -> None:
-    changes, kind, message = MISTAKES[mistake]
-    with pytest.raises(kind, match=message):
-        run(replace(asked, **changes), tmp_path / "run", Silent())
-    assert not (tmp_path / "run").exists()
-
-
-def test_an_unknown_strategy_is_named_with_the_nearest() -> None:
-    with pytest.raises(ConfigError, match="'antonim', did you mean 'antonym'"):
-        RobustnessConfig(strategies="random-swap,antonim")
-
-
-def test_a_missing_wordnet_names_the_command(tmp_path: Path, asked: RobustnessConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    nltk = pytest.importorskip("nltk")
-    monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
-    with pytest.raises(DataError, match="parley data get nltk"):
-        run(replace(asked, perturb=PerturbSettings()), tmp_path / "run", Silent())
-    assert not (tmp_path / "run").exists()
-
-
-def test_models_that_cannot_be_compared_are_named(tmp_path: Path, asked: RobustnessConfig, trained: str, model: str) -> None:
-    other = PairVocabulary((*SPECIALS, "other", "words"))
-    silent = Path(save_responder(tmp_path / "silent", words_of_the_desk()))
-    config = json.loads((silent / "config.json").read_text())
-    del config["provenance"]["corpus"]
-    (silent / "config.json").write_text(json.dumps(config))
-    (tmp_path / "mine.py").write_text(OWN)
-    foreign = save_responder(tmp_path / "foreign", other, role="adversarial", strategies=[SWAP])
-    mistakes: tuple[tuple[dict[str, Any], str], ...] = (
-        ({"model": str(save_negotiator(tmp_path / "negotiator"))}, "kind"),
-        ({"trained": foreign}, r"vocabularies differ(.|\n)*8 words(.|\n)*121 words"),
-        ({"trained": model}, r"not trained against perturbations(.|\n)*parley train adversarial"),
-        ({"trained": f"{trained},{trained}"}, f"trained against the same(.|\n)*{SWAP}"),
-        ({"model": str(silent)}, "--corpus"),
-        ({"model": f"{tmp_path / 'mine.py'}:Parrot", "trained": trained}, "user's own has no trained ones"),
-    )
-    for changes, message in mistakes:
-        with pytest.raises(ParleyError, match=message):
-            run(replace(asked, **changes), tmp_path / "run", Silent())
-    assert not (tmp_path / "run").exists()
-
-
-def test_another_configuration_in_the_same_folder_is_an_error(tmp_path: Path, asked: RobustnessConfig) -> None:
-    run(asked, tmp_path / "run", Silent())
-    with pytest.raises(RunError, match="beam: 1 -> 2"):
-        run(replace(asked, beam=2), tmp_path / "run", Silent())
 
 
 def test_presets_and_what_comes_next() -> None:

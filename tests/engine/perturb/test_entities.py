@@ -17,6 +17,7 @@ from engine.perturb.entities import (
     build_random,
     read_entities,
 )
+from engine.perturb.flat import FlatContexts
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings
 from envs.core.errors import ConfigError, DataError
@@ -41,8 +42,13 @@ def outcomes(words: Utterance, strategy: ConfusingEntity | RandomInputs, num: in
 
 
 def test_the_longest_entity_is_found_from_left_to_right(path: Path) -> None:
-    assert read_entities(path).find(LINE) == [(0, 2), (4, 6), (8, 9)]
-    assert read_entities(path).find(("lee", "new", "ann")) == [(2, 3)]
+    assert read_entities(path).find(FlatContexts([((LINE,),)])) == [(0, 2), (4, 6), (8, 9)]
+    assert read_entities(path).find(FlatContexts([((("lee", "new", "ann"),),)])) == [(2, 3)]
+
+
+def test_no_entity_reaches_over_the_end_of_an_utterance(path: Path) -> None:
+    flat = FlatContexts([((("new",), ("york", "ann")), ((),)), ((("lee", "bob"),),)])
+    assert read_entities(path).find(flat) == [(1, 2), (2, 3), (4, 5)]
 
 
 def test_an_entity_gives_way_to_another_of_its_category(path: Path) -> None:
@@ -123,4 +129,4 @@ def test_another_json_file_is_an_error(tmp_path: Path, content: str) -> None:
 
 
 def test_no_entity_is_found_where_there_are_none() -> None:
-    assert Entities({}).find(LINE) == []
+    assert Entities({}).find(FlatContexts([((LINE,),)])) == []

@@ -130,7 +130,7 @@ class TestReplacing:
         assert after in rewritings(table, words)
         assert changed.perturb([((words,),)], [seed]) == [((after,),)]
         if not any(words[i:j] in table for i in range(len(words)) for j in range(i + 1, len(words) + 1)):
-            assert after is words
+            assert after == words
 
 
 def rewritings(table: dict[tuple[str, ...], tuple[tuple[str, ...], ...]], words: tuple[str, ...]) -> set[tuple[str, ...]]:

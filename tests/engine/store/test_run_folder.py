@@ -128,6 +128,24 @@ def test_what_does_not_change_rows_may_change(tmp_path: Path) -> None:
     start(tmp_path / "run", replace(CONFIG, num_workers=2), unchecked=["num_workers"]).close()
 
 
+def test_other_weights_are_an_error_that_names_the_model(tmp_path: Path) -> None:
+    start(tmp_path / "run", weights={"model": "aaa", "lm": "bbb"}).close()
+    with pytest.raises(RunError, match=r"other weights(.|\n)*got:   lm: bbb -> ccc") as caught:
+        start(tmp_path / "run", weights={"model": "aaa", "lm": "ccc"})
+    assert "put the weights back" in str(caught.value)
+    with start(tmp_path / "run", weights={"model": "aaa", "lm": "bbb"}) as run:
+        assert [event["kind"] for event in run.events()] == ["started", "resumed"]
+    assert RunFolder.load(tmp_path / "run").weights == {"model": "aaa", "lm": "bbb"}
+
+
+def test_a_run_of_a_version_that_noted_no_weights_goes_on(tmp_path: Path) -> None:
+    start(tmp_path / "run", weights={"model": "aaa"}).close()
+    head = json.loads((tmp_path / "run" / "config.json").read_text())
+    del head["weights"]
+    (tmp_path / "run" / "config.json").write_text(json.dumps(head))
+    start(tmp_path / "run", weights={"model": "bbb"}).close()
+
+
 def test_another_job_is_an_error(tmp_path: Path) -> None:
     start(tmp_path / "run").close()
     with pytest.raises(RunError, match="attack, not train"):

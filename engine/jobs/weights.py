@@ -1,0 +1,43 @@
+"""Which weights a run was made with, so that it does not go on with others under the same name.
+
+A digest is of files: a checkpoint's weights, all files of a folder of another kind (a Hugging Face model), the Python file of a
+model of a user's own. Agents that are neither, such as scripted ones, belong to the version of Parley.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+from engine.jobs.agents import WEIGHTS, checkpoint_folder
+
+
+def weights_digests(models: Mapping[str, str]) -> dict[str, str]:
+    """Digests of the models that are there.
+
+    Args:
+        models: what names each, such as "model", and its name: a run or checkpoint folder, another folder, or
+            path/file.py:Name.
+
+    Returns:
+        SHA-256, its first 12 digits, by what named the model.
+    """
+    files = {option: _files(spec) for option, spec in models.items() if spec}
+    return {option: _digest(found) for option, found in files.items() if found}
+
+
+def _files(spec: str) -> list[Path]:
+    checkpoint = checkpoint_folder(spec)
+    if checkpoint is not None:
+        return [checkpoint / WEIGHTS]
+    path = Path(spec.rpartition(":")[0] if ".py:" in spec else spec).expanduser()
+    return [path] if path.is_file() else sorted(each for each in path.glob("*") if each.is_file())
+
+
+def _digest(files: list[Path]) -> str:
+    whole = hashlib.sha256()
+    for path in files:
+        with path.open("rb") as file:
+            whole.update(f"{path.name}\n{hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+    return whole.hexdigest()[:12]
