@@ -13,6 +13,7 @@ from engine.runtime.meters import COUNTERS, GAUGES, Meters
 from engine.runtime.record import Rows, record_shards
 from engine.runtime.session import Session
 from engine.store.run_folder import RunFolder
+from engine.store.schemas import OK
 from tests.engine.runtime.apart import ROOT, survives
 from tests.engine.runtime.metered import watch
 from tests.engine.runtime.workers import NUMBERS, Counting, RaisesOn, seed_of, shards_of
@@ -20,6 +21,7 @@ from tests.engine.store.rows import SmallConfig
 
 
 def tally(rows: Rows) -> dict[str, int]:
+    rows = [row for row in rows if row["status"] == OK]
     return {"candidates": 10 * len(rows), "hits": sum(row["number"] > 2 for row in rows), "dialogues": len(rows)}
 
 
@@ -30,7 +32,7 @@ def test_every_meter_is_told_of_every_shard(tmp_path: Path, ray_session: Session
     path = tmp_path / "run"
     with RunFolder.open(path, SmallConfig(), job="attack", schema=NUMBERS) as run:
         work = (run, RaisesOn, (str(tmp_path / "log"),), shards_of(20, 4))
-        record_shards(*work, seed_of=seed_of, num_workers=2, tally=tally)
+        record_shards(*work, seed_of=seed_of, num_workers=2, digest=tally, meter=dict)
     told = heard.of(str(path), "attack")
     assert told.pop("parley_workers") in (1, 2), "where one does all of the work before the other is up"
     # Two of five shards failed, of four items each; a count of nothing is not told.
@@ -44,7 +46,7 @@ def test_every_meter_is_told_of_every_shard(tmp_path: Path, ray_session: Session
     }
     with RunFolder.open(path, SmallConfig(), job="attack", schema=NUMBERS) as run:
         work = (run, Counting, (str(tmp_path / "log"),), shards_of(20, 4))
-        record_shards(*work, seed_of=seed_of, num_workers=0, tally=tally)
+        record_shards(*work, seed_of=seed_of, num_workers=0, digest=tally, meter=dict)
     assert heard.of(str(path), "attack")["parley_items"] == 28, "what was saved before is not counted again"
 
 

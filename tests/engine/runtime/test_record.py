@@ -17,11 +17,11 @@ from engine.runtime.record import Receipt, Recorder, record_shards
 from engine.runtime.session import Session
 from engine.store import lease
 from engine.store.mirror import fetched_run
-from engine.store.parts import put_part, to_table
+from engine.store.parts import digest_of, put_part, to_table
 from engine.store.run_folder import RunFolder
 from envs.core.errors import RunError, StorageError
 from envs.data.root import CACHE_VARIABLE
-from envs.storage.files import put
+from envs.storage.files import entries, put
 from envs.storage.places import local_copy
 from tests.engine.runtime.workers import NUMBERS, Counting, DiesOnce, RaisesOn, attempts, seed_of, shards_of, total
 from tests.engine.store.rows import SmallConfig
@@ -103,7 +103,9 @@ def test_a_receipt_holds_no_rows_of_a_run_at_a_uri(uri: str, log: Path) -> None:
     receipt: Receipt[Any] = Recorder(Counting, (str(log),), total, NUMBERS, f"{uri}/rows").run(shard)
     assert (receipt.rows, receipt.digest[0]) == ((), 4)
     assert receipt.saved is not None
-    assert receipt.saved.done == set(shard.keys)
+    part, size = receipt.saved
+    assert (part.num_done, part.num_failed, part.digest) == (4, 0, digest_of(shard.keys))
+    assert entries(f"{uri}/rows")[f"part-{shard.name}.parquet"].size == size
     assert len(Recorder(Counting, (str(log),), total, NUMBERS, "").run(shard).rows) == 4
 
 
