@@ -1,5 +1,7 @@
 """What the files and folders of a run are called."""
 
+from __future__ import annotations
+
 CONFIG, ENVIRONMENT, EVENTS, SUMMARY, ROWS = "config.json", "environment.json", "events.jsonl", "summary.json", "rows"
 LOG, LEASE = "log", "lease.json"
 """At a URI alone: the event log, in segments, and who writes the run."""

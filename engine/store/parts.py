@@ -191,3 +191,21 @@ def _read_columns(path: Path, *names: str) -> list[list[Any]] | None:
             return [table[name].to_pylist() for name in names]
         except Exception:  # As in `read_part`.
             return None
+
+
+def count_parts(folder: Path, told: Mapping[str, Mapping[str, Any]]) -> Outcomes:
+    """How the parts of a folder came out; one is read only where items failed, or where it is not the file that was told of.
+
+    Args:
+        folder: of the parts.
+        told: by shard name, the "done", "failed" and "bytes" that were noted when its part was written.
+
+    Raises:
+        OSError: a file cannot be read at all, which says nothing about its content.
+    """
+    total = Outcomes()
+    for name, path in list_parts(folder).items():
+        event = told.get(name)
+        unchanged = event is not None and not event["failed"] and event.get("bytes") == path.stat().st_size
+        total += Outcomes(event["done"]) if event is not None and unchanged else count_part(path)
+    return total

@@ -18,7 +18,6 @@ import errno
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any
@@ -38,7 +37,7 @@ from engine.store.parts import (
     CORRUPT,
     Outcomes,
     Part,
-    count_part,
+    count_parts,
     digest_of,
     done_keys,
     list_parts,
@@ -234,17 +233,15 @@ class RunFolder:
         else:
             with self._saving(f"the rows of shard {name}"):
                 size = write_part(part_path(self.path / ROWS, name), table)
-        part = Part.of(table)
-        self.note_part(name, part, size)
-        return part
+        return self.note_part(name, Part.of(table), size)
 
     @property
     def rows_uri(self) -> str:
         """URI of the folder that parts are put into; empty for a run that is at none, whose parts this process writes."""
         return join_uri(self._uri, ROWS) if self._uri else ""
 
-    def note_part(self, name: str, part: Part, size: int) -> None:
-        """Takes note of a part that is among the rows, such as one that a worker has put there.
+    def note_part(self, name: str, part: Part, size: int) -> Part:
+        """Takes note of a part that is among the rows, such as one that a worker has put there, and returns it.
 
         Args:
             name: the shard's name.
@@ -257,8 +254,8 @@ class RunFolder:
         """
         self._assert_writable()
         self._parts[name] = part
-        fields = {"name": name, "done": part.num_done, "failed": part.num_failed, "bytes": size}
-        self._append("shard", fields, at_once=False)
+        self._append("shard", {"name": name, "done": part.num_done, "failed": part.num_failed, "bytes": size}, at_once=False)
+        return part
 
     def read_parts(self) -> Iterator[pa.Table]:
         """The saved rows part by part, in the order of the parts' names; no more than one part is held.
@@ -285,21 +282,10 @@ class RunFolder:
         return holder_of_lease(self._uri) if here is None and self._uri else here
 
     def outcomes(self) -> Outcomes:
-        """How the saved items came out; also while another process writes.
-
-        A part is read only for the reasons of its failures, or where it is not the file that the event log tells of.
-        """
-        told = {event["name"]: event for event in self.events() if event["kind"] == "shard"}
-        done, read = 0, Outcomes()
+        """How the saved items came out, see `count_parts`; also while another process writes."""
         refresh_rows(self.path)
         with self._saving("the rows", verb="read"):
-            for name, path in list_parts(self.path / ROWS).items():
-                event = told.get(name)
-                if event and not event["failed"] and event.get("bytes") == path.stat().st_size:
-                    done += event["done"]
-                else:
-                    read += count_part(path)
-        return replace(read, done=read.done + done)
+            return count_parts(self.path / ROWS, {event["name"]: event for event in self.events() if event["kind"] == "shard"})
 
     def event(self, kind: str, **fields: Any) -> None:
         """Appends one line to the event log and waits until it is on the disk, or at the run's URI after what it tells of.
@@ -392,9 +378,8 @@ class RunFolder:
         with self._saving("the rows", verb="read"):
             table = read_part(path)
         if table is None:
-            raise RunError(
-                "a part of the run is damaged", where=path, fix=f"parley resume {named(self.path)} does its items again"
-            )
+            fix = f"parley resume {named(self.path)} does its items again"
+            raise RunError("a part of the run is damaged", where=path, fix=fix)
         return table
 
     @contextmanager

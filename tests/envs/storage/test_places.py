@@ -14,7 +14,7 @@ URIS = (
     "s3://bucket/runs/search",
     "s3://bucket",
     "gs://bucket/a%20b",
-    "file:///mnt/shared/runs",
+    "file:///shared/runs",
     "hdfs://name@host:8020/runs",
     "s3://bucket/runs?endpoint_override=localhost%3A9000&scheme=http",
 )
