@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.metrics.statistics import Estimate, rate
-from engine.store import run_folder
+from engine.store import parts
 from engine.store.parts import Outcomes, count_part, read_part
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import BASE, DIALOGUES, error_row
@@ -103,7 +103,7 @@ def test_outcomes_are_counted_without_reading_parts_in_which_all_is_well(
         opened.append(path.name)
         return count_part(path)
 
-    monkeypatch.setattr(run_folder, "count_part", look)
+    monkeypatch.setattr(parts, "count_part", look)
     assert RunFolder.load(run.path).outcomes() == Outcomes(done=5, errors=Counter({"it broke": 1}), damaged=1)
     assert opened == [f"part-{number:05d}.parquet" for number in (1, 2, 3)]
 
