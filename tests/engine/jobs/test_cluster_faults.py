@@ -109,7 +109,8 @@ def test_a_killed_driver_goes_on_in_another_session(tmp_path: Path, kind: str, r
     assert found == case.rows_of(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("kind", ["selfplay", *slow("search", "attack", "robustness")])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["selfplay", "search", "attack", "robustness"])
 def test_workers_killed_every_few_seconds_cost_no_row(
     tmp_path: Path, kind: str, ray_session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
