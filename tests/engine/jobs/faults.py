@@ -9,8 +9,8 @@ import os
 import signal
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -36,15 +36,24 @@ NUM_SHARDS = 12
 
 
 class Slowed:
-    """One of two workers, that sleep before each shard, and leave a file per attempt: `FOLDER/SHARD.PID.NANOSECONDS`."""
+    """One of two workers, that sleep before each shard, and leave a file per attempt: `FOLDER/SHARD.PID.NANOSECONDS`.
+
+    Where death is ordered, the first that is at a shard nobody has tried before kills itself. So no shard dies three times, which
+    would be its end: at most once in the queue behind one that does, and once when it is first tried.
+    """
 
     def __init__(self, folder: Path, worker_class: Callable[..., ShardWorker[Any, Any]], *args: Any) -> None:
         self.folder, self.worker = folder, worker_class(*args)
         meet(folder.with_name(f"{folder.name}-met"))
 
     def run(self, shard: Shard[Any]) -> Any:
+        is_first = not [*self.folder.glob(f"{shard.name}.*")]
         (self.folder / f"{shard.name}.{os.getpid()}.{time.monotonic_ns()}").touch()
         time.sleep(SECONDS)
+        if is_first:
+            with suppress(FileNotFoundError):
+                _order(self.folder).unlink()
+                os.kill(os.getpid(), signal.SIGKILL)
         return self.worker.run(shard)
 
 
@@ -141,28 +150,21 @@ class When(Notes):
 
 
 class Reaper(threading.Thread):
-    """Kills, each so many seconds, a process at a shard that nobody has tried before: what three processes die of is given up.
+    """Orders, each so many seconds, the death of a worker; see `Slowed` for who dies.
 
     Args:
         folder: where `Slowed` workers leave their attempts.
-        every_s: seconds between two deaths.
+        every_s: seconds between two orders; one that nobody has carried out yet stands.
     """
 
     def __init__(self, folder: Path, every_s: float) -> None:
         super().__init__(daemon=True)
-        self.folder, self.every_s = folder, every_s
-        self.killed: list[int] = []
+        self.order, self.every_s = _order(folder), every_s
         self._over = threading.Event()
 
     def run(self) -> None:
         while not self._over.wait(self.every_s):
-            tried = attempts(self.folder)
-            times = Counter(shard for shard, _ in tried)
-            for pid, shard in {pid: shard for shard, pid in tried}.items():
-                if times[shard] == 1 and pid not in self.killed:
-                    os.kill(pid, signal.SIGKILL)
-                    self.killed.append(pid)
-                    break
+            self.order.touch()
 
     def __enter__(self) -> Reaper:
         self.start()
@@ -171,3 +173,7 @@ class Reaper(threading.Thread):
     def __exit__(self, *_: object) -> None:
         self._over.set()
         self.join()
+
+
+def _order(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}-order")

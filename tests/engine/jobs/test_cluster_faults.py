@@ -109,16 +109,15 @@ def test_a_killed_driver_goes_on_in_another_session(tmp_path: Path, kind: str, r
     assert found == case.rows_of(tmp_path / "whole")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["selfplay", "search", "attack", "robustness"])
+@pytest.mark.parametrize("kind", ["selfplay", *slow("search", "attack", "robustness")])
 def test_workers_killed_every_few_seconds_cost_no_row(
     tmp_path: Path, kind: str, ray_session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case, log = make_case(kind, tmp_path), tmp_path / "log"
     whole = case.rows_of(tmp_path / "whole")
     monkeypatch.setattr(pool, "ActorPool", slowed(log))
-    with Reaper(log, every_s=0.7) as reaper:
+    with Reaper(log, every_s=0.7):
         found = case.rows_of(tmp_path / "run", workers=2)
-    assert len(reaper.killed) >= 2
-    assert len(attempts(log)) > NUM_SHARDS
+    assert len({pid for _, pid in attempts(log)}) >= 4, "two workers came after those that died"
+    assert len(attempts(log)) >= NUM_SHARDS + 2
     assert found == whole
