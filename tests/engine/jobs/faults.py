@@ -38,8 +38,8 @@ NUM_SHARDS = 12
 class Slowed:
     """One of two workers, that sleep before each shard, and leave a file per attempt: `FOLDER/SHARD.PID.NANOSECONDS`.
 
-    Where death is ordered, the first that is at a shard nobody has tried before kills itself. So no shard dies three times, which
-    would be its end: at most once in the queue behind one that does, and once when it is first tried.
+    Where death is ordered, the first that is at a shard nobody has tried before kills itself. So no shard loses three workers,
+    which would be its end: at most one while it waits behind another shard, and one when it is first tried.
     """
 
     def __init__(self, folder: Path, worker_class: Callable[..., ShardWorker[Any, Any]], *args: Any) -> None:
