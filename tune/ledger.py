@@ -16,7 +16,7 @@ from engine.metrics.statistics import Estimate
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK, SCHEMA_VERSION, error_row
 from envs.core.errors import RunError
-from tune.trial import Setup, trial_name
+from tune.trial import Setup, trial_folder, trial_name
 
 if TYPE_CHECKING:
     # Optuna takes a while to load, which help need not wait for.
@@ -138,7 +138,7 @@ class Ledger:
         return {
             "item_key": name,
             "parameters": json.dumps(self._known[number], sort_keys=True),
-            "runs": str(self._setup.runs_of(number).relative_to(self._folder.path.resolve())),
+            "runs": trial_folder(number),
         }
 
     def _write(self, number: int, row: Row) -> None:

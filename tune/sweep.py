@@ -31,13 +31,14 @@ from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK, SWEEP_TRIALS
 from envs.core.config import to_dict
 from envs.core.errors import ClusterError, RunError
+from envs.storage.places import named
 from tune.config import UNCHECKED, SweepConfig
 from tune.ledger import best_row, nothing_worked
 from tune.plan import Plan, find_plan
 from tune.space import nested
 from tune.trial import Setup
 
-BEST, TRIALS = "best.yaml", "trials"
+BEST = "best.yaml"
 LEGEND = {
     "best": Metric("best", "as the sweep says", "of the trials that were given the whole budget", main=True),
     "trials": Metric("trials", "neither", "that were started", "count", main=True),
@@ -66,7 +67,7 @@ def run(config: SweepConfig, path: Path, watcher: Watcher) -> Result:
         budgets=budgets,
         repeats=config.repeats,
         seed=config.seed,
-        runs=(path / TRIALS).resolve(),
+        run=named(path.absolute()),
         folder=Path.cwd(),
     )
     from tune.driver import run_trials
@@ -136,7 +137,7 @@ def _write_best(path: Path, config: SweepConfig, plan: Plan, parameters: Mapping
     values = flat(to_dict(plan.base(config.base, config.trial_workers, config.gpus_per_worker)))
     fixed = {key: values[key] for key in (setting.partition("=")[0] for setting in shlex.split(config.base))}
     words = find(plan.job).words
-    head = f"# The best of a sweep: parley {' '.join(words)} {plan.preset} --config {path}\n"
+    head = f"# The best of a sweep: parley {' '.join(words)} {plan.preset} --config {named(path)}\n"
     try:
         write_whole(path, (head + yaml.safe_dump(nested({**fixed, **parameters}), sort_keys=True)).encode())
     except OSError as error:
@@ -146,8 +147,8 @@ def _write_best(path: Path, config: SweepConfig, plan: Plan, parameters: Mapping
 
 def _next_commands(config: SweepConfig, path: Path) -> tuple[str, ...]:
     plan = find_plan(config.sweep)
-    again = ["parley", *find(plan.job).words, plan.preset, "--config", str(path / BEST)]
-    return (shlex.join(["parley", "report", str(path)]), shlex.join(again))
+    again = ["parley", *find(plan.job).words, plan.preset, "--config", named(path / BEST)]
+    return (shlex.join(["parley", "report", named(path)]), shlex.join(again))
 
 
 def _of(name: str, **changes: Any) -> SweepConfig:

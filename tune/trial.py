@@ -23,11 +23,14 @@ from engine.store.run_folder import RunFolder
 from envs.core.errors import RunError
 from envs.core.registry import nearest
 from envs.core.seeds import derive_seed
+from envs.storage.places import local_copy
 from tune.plan import Plan
 from tune.space import with_values
 
 logger = logging.getLogger(__name__)
 
+TRIALS = "trials"
+"""Folder of a sweep's run in which those of its trials lie."""
 NUMBER, PARAMETERS = "number", "parameters"
 """What a trial is told: which one it is, and its settings by dotted key."""
 OBJECTIVE, LOW, HIGH, NUM, BUDGET, REASON = "objective", "low", "high", "n", "budget", "reason"
@@ -46,8 +49,8 @@ class Setup:
         budgets: rising.
         repeats: runs at each budget.
         seed: the sweep's.
-        runs: folder of the trials' folders.
-        folder: which relative paths are relative to.
+        run: the sweep's, by a name that every machine finds: an absolute path or a URI.
+        folder: which relative paths are relative to, where a machine has it.
     """
 
     plan: Plan
@@ -55,12 +58,13 @@ class Setup:
     budgets: tuple[int, ...]
     repeats: int
     seed: int
-    runs: Path
+    run: str
     folder: Path
 
-    def runs_of(self, number: int) -> Path:
-        """Where the runs of a trial lie."""
-        return self.runs / trial_name(number)
+
+def trial_folder(number: int) -> str:
+    """Where the runs of a trial lie, from the sweep's."""
+    return f"{TRIALS}/{trial_name(number)}"
 
 
 def trial_name(number: int) -> str:
@@ -83,10 +87,12 @@ def run_trial(told: Mapping[str, Any], setup: Setup) -> None:
     # Ray would repeat on the screen, for each trial, what runs comment on; what they leave out they count in their metrics.
     logging.disable(logging.WARNING)
     # Ray Tune puts a trial into a folder of its own, where models named by relative paths would not be found.
-    os.chdir(setup.folder)
+    if setup.folder.is_dir():
+        os.chdir(setup.folder)
+    runs = local_copy(setup.run) / trial_folder(told[NUMBER])
     for budget in setup.budgets:
         try:
-            found = measure(told[PARAMETERS], setup, budget, setup.runs_of(told[NUMBER]) / str(budget))
+            found = measure(told[PARAMETERS], setup, budget, runs / str(budget))
         except Exception as error:
             logger.debug("trial %d failed", told[NUMBER], exc_info=True)
             return ray_tune.report({OBJECTIVE: math.nan, BUDGET: 0, REASON: f"{type(error).__name__}: {error}"})

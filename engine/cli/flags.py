@@ -27,6 +27,7 @@ from engine.jobs.job import Job
 from envs.core.config import from_dict, overlay, to_dict
 from envs.core.errors import ConfigError
 from envs.core.registry import nearest
+from envs.storage.copies import fetched_file
 from envs.storage.places import local_copy
 
 ArgumentsT = TypeVar("ArgumentsT")
@@ -41,8 +42,8 @@ class RunFlags:
 
     run: Annotated[str, conf.arg(metavar="DIR")]
     """Folder or URI of the run; the same command again goes on with what is there."""
-    config: Annotated[Path | None, conf.arg(metavar="FILE.yaml", help_behavior_hint="")] = None
-    """Settings laid over the preset."""
+    config: Annotated[str, conf.arg(metavar="FILE.yaml", help_behavior_hint="")] = ""
+    """Settings laid over the preset; a file or its URI."""
     set: Annotated[conf.UseAppendAction[tuple[str, ...]], conf.arg(metavar="KEY=VALUE", help_behavior_hint="(repeatable)")] = ()
     """One setting, also one of a section."""
     json: Annotated[conf.FlagCreatePairsOff[bool], conf.arg(help_behavior_hint="")] = False
@@ -91,7 +92,7 @@ def parse_job(verb: Verb, job: Job, run_name: str, arguments: Sequence[str]) -> 
 
     # Read twice: the first time for the settings that flags are laid over.
     run: RunFlags = read(config).run
-    base = assign(config if run.config is None else overlay(config, run.config), run.set)
+    base = assign(overlay(config, fetched_file(run.config)) if run.config else config, run.set)
     return JobCommand(dataclasses.replace(base, **vars(getattr(read(base), title))), local_copy(run.run), run.json)
 
 

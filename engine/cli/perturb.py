@@ -35,6 +35,7 @@ from envs.core.config import check, overlay
 from envs.core.errors import CheckpointError, ConfigError
 from envs.pairs.turns import Turns, format_turns, parse_turns
 from envs.pairs.vocabulary import SPECIALS, PairVocabulary
+from envs.storage.copies import fetched_file
 
 CHUNK = 1000
 """Lines perturbed at once; one where a person types them."""
@@ -65,8 +66,8 @@ class PerturbArguments:
     """Run or checkpoint whose words alone may enter; every word may when not given."""
     data_root: Annotated[Path | None, conf.arg(metavar="PATH", help_behavior_hint="")] = None
     """Where corpora lie; PARLEY_DATA or the user cache folder when not given."""
-    config: Annotated[Path | None, conf.arg(metavar="FILE.yaml", help_behavior_hint="")] = None
-    """Settings laid over the defaults."""
+    config: Annotated[str, conf.arg(metavar="FILE.yaml", help_behavior_hint="")] = ""
+    """Settings laid over the defaults; a file or its URI."""
     set: Annotated[conf.UseAppendAction[tuple[str, ...]], conf.arg(metavar="KEY=VALUE", help_behavior_hint="(repeatable)")] = ()
     """One setting, such as perturb.rule=released or perturb.lexicon=built-in."""
     json: Annotated[conf.FlagCreatePairsOff[bool], conf.arg(help_behavior_hint="")] = False
@@ -89,7 +90,7 @@ class Counts:
 def run_perturb(verb: Verb, arguments: Sequence[str]) -> int:
     """Perturbs lines of text; returns the exit status."""
     asked = parse(PerturbArguments, verb, arguments)
-    config = PerturbConfig() if asked.config is None else overlay(PerturbConfig(), asked.config)
+    config = overlay(PerturbConfig(), fetched_file(asked.config)) if asked.config else PerturbConfig()
     settings = assign(config, asked.set).perturb
     chosen = names(asked.strategy)
     console = make_console()

@@ -48,6 +48,23 @@ def fetched_model(name: str | Path) -> Path:
     return folder
 
 
+def fetched_file(name: str) -> Path:
+    """The local file that a name stands for: a path itself, of a URI its copy.
+
+    Raises:
+        StorageError: nothing is at the URI, or it cannot be read.
+        ConfigError: a URI that `split_uri` refuses.
+    """
+    path = local_copy(name)
+    if is_uri(name):
+        folder = name[: -len(path.name) - 1]
+        there = entries(folder)
+        if path.name not in there:
+            raise StorageError("there is no such file", where=name, got=", ".join(list(there)[:8]) or "nothing")
+        fetch(folder, path.parent, {path.name: there[path.name]})
+    return path
+
+
 def make_same(uri: str, folder: Path, there: Mapping[str, Entry]) -> None:
     """Makes the files of a local folder the same as those at a URI; the folders in it are left alone.
 

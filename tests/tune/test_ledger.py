@@ -32,7 +32,7 @@ PLAN = replace(
 
 
 def setup_of(path: Path) -> Setup:
-    return Setup(plan=PLAN, base=None, budgets=BUDGETS, repeats=1, seed=3, runs=path.resolve() / "trials", folder=path)
+    return Setup(plan=PLAN, base=None, budgets=BUDGETS, repeats=1, seed=3, run=str(path), folder=path)
 
 
 class Watched(Silent):

@@ -46,7 +46,7 @@ def first_trial(preset: str, settings: str, budget: int, path: Path, **smaller: 
     config = SWEEP.presets[preset]()
     plan = find_plan(config.sweep)
     base = plan.base(f"{config.base} {settings}", 0)
-    setup = Setup(plan=plan, base=base, budgets=(budget,), repeats=1, seed=1, runs=path, folder=path)
+    setup = Setup(plan=plan, base=base, budgets=(budget,), repeats=1, seed=1, run=str(path), folder=path)
     parameters = {key: domain.corners[0] for key, domain in plan.space.items()}
     smaller_ones = {key.replace("__", "."): value for key, value in smaller.items()}
     return plan, measure({**parameters, **smaller_ones}, setup, budget, path / "runs").value

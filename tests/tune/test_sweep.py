@@ -22,7 +22,8 @@ from engine.runtime.session import Session
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ClusterError, ConfigError, RunError
 from tune.config import SweepConfig
-from tune.sweep import BEST, SWEEP, TRIALS
+from tune.sweep import BEST, SWEEP
+from tune.trial import TRIALS
 
 PLANS = Path(__file__).with_name("plans.py")
 ROOT = PLANS.parents[2]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from envs.core.errors import StorageError
-from envs.storage.copies import fetched_model
+from envs.storage.copies import fetched_file, fetched_model
 from envs.storage.files import delete, put
 from tests.envs.storage.remote import DENIED, Bucket
 
@@ -85,3 +85,14 @@ def test_storage_that_cannot_be_read_is_an_error(bucket: Bucket) -> None:
     bucket.refuse = lambda operation, key: DENIED if operation == "read" else None
     with pytest.raises(StorageError, match="cannot be read"):
         fetched_model(f"remote://{bucket.name}/model")
+
+
+def test_a_single_file_is_copied_and_nothing_beside_it(bucket: Bucket) -> None:
+    put_model(model := f"remote://{bucket.name}/model")
+    path = fetched_file(f"{model}/config.json")
+    assert contents(path.parent) == {"config.json": "config.json one"}
+    put(f"{model}/config.json", b"config.json two")
+    assert fetched_file(f"{model}/config.json").read_text() == "config.json two"
+    assert fetched_file("here.yaml") == Path("here.yaml")
+    with pytest.raises(StorageError, match=r"no such file[\s\S]*best.yaml[\s\S]*config.json, vocabulary.json"):
+        fetched_file(f"{model}/best.yaml")
