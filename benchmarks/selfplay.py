@@ -1,7 +1,8 @@
 """Self-play: dialogues a second of the batched game against one dialogue and one word at a time.
 
-Both are given the same draw for each place of each dialogue, so that they must say the same words and choose the same
-selections. Ratios are of one process on one thread; beside them stands what two processes make of two cores.
+Both are given the same scenarios and the same draw for each place of each dialogue, so that they must say the same words and
+choose the same selections; what they are given is made before either is clocked. Ratios are of one process on one thread;
+beside them stands what two processes make of two cores.
 
 What bounds the ratio: choices cost most. "bound_dialogues_per_cpu_s" is how many dialogues a core could decide if it did
 nothing but both sides' selection products, at the rate measured in the same run, in bfloat16 where the processor
@@ -83,14 +84,16 @@ def measure(options: Options) -> dict[str, Any]:
     vocabulary = model.vocabulary
     agent = NegotiatorAgent(model, "ours", options.temperature)
     plain = (PlainNegotiator(model, options.temperature), PlainNegotiator(model, options.temperature))
-    play(deal(range(8), vocabulary), (agent, agent))
+    # Long enough dialogues for all kernels to be made.
+    play(deal(range(options.batch), vocabulary), (agent, agent))
     play_plainly(deal(range(1), vocabulary), 0, plain)
     ours, reference = Clock(), Clock()
     num_ours = num_reference = num_same = num_tokens = num_turns = 0
     for number in range(options.rounds):
         indices = range(number * options.batch, (number + 1) * options.batch)
+        dealt = deal(indices, vocabulary)
         with ours.running():
-            game = play(deal(indices, vocabulary), (agent, agent))
+            game = play(dealt, (agent, agent))
         num_ours += len(game)
         num_tokens += int(game.num_tokens.sum())
         num_turns += int(game.num_turns.sum())
