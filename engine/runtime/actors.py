@@ -20,7 +20,7 @@ from typing import Any, Generic
 
 from engine.runtime import identity, logs, session, workplace
 from engine.runtime.sharding import ItemT, Shard
-from engine.runtime.worker import ResultT, ShardFailure, ShardWorker
+from engine.runtime.worker import Attempt, ResultT, ShardFailure, ShardWorker
 from envs.core.errors import ClusterError
 
 logger = logging.getLogger(__name__)
@@ -110,8 +110,10 @@ class ActorPool(Generic[ItemT, ResultT]):
 
     def work(
         self, shards: Sequence[Shard[ItemT]], start_timeout_s: float
-    ) -> Generator[tuple[Shard[ItemT], ResultT | ShardFailure, int]]:
-        """Shards with their results in order of completion, and how many workers have started; ends the actors at the end.
+    ) -> Generator[tuple[Shard[ItemT], Attempt[ResultT] | ShardFailure, int]]:
+        """Shards with what came of them in order of completion, and how many workers have started; ends the actors at the end.
+
+        What came of a shard that was given up, after the last of its workers died, is a failure alone.
 
         Args:
             shards: the work.
@@ -212,15 +214,15 @@ class ActorPool(Generic[ItemT, ResultT]):
         self._start(seat)
         (self._suspects if alone else self._waiting).appendleft(shard)
 
-    def _collect(self, ref: Any) -> tuple[Shard[ItemT], ResultT | ShardFailure] | None:
+    def _collect(self, ref: Any) -> tuple[Shard[ItemT], Attempt[ResultT] | ShardFailure] | None:
         """A shard and what became of it; None when it is to be tried again."""
         import ray
         from ray.exceptions import RayError, RayTaskError
 
         seat, shard, alone = self._running.pop(ref)
         try:
-            if (result := ray.get(ref)) is not None:
-                return shard, result[0]
+            if (tried := ray.get(ref)) is not None:
+                return shard, tried
             self._put_back(seat, shard, alone)
             return None
         except RayTaskError as error:

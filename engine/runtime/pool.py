@@ -16,7 +16,7 @@ from typing import Any
 from engine.runtime import session
 from engine.runtime.actors import ActorPool
 from engine.runtime.sharding import ItemT, Shard
-from engine.runtime.worker import ResultT, ShardFailure, ShardWorker, attempt
+from engine.runtime.worker import Attempt, ResultT, ShardFailure, ShardWorker, attempt, describe
 
 logger = logging.getLogger(__name__)
 
@@ -91,10 +91,9 @@ def run_sharded(
         results = pool.work(shards, here.start_timeout_s if start_timeout_s is None else start_timeout_s)
     # Closed at once when `on_result` raises, so that no actor outlives the call.
     with closing(results):
-        for shard, result, num_started in results:
-            if isinstance(result, ShardFailure):
-                logger.warning("shard %s failed: %s", shard.name, result.reason, extra={"shard": shard.name})
-                num_failed += len(shard)
+        for shard, tried, num_started in results:
+            result = _logged(shard, tried)
+            num_failed += len(shard) * isinstance(result, ShardFailure)
             num_done += len(shard)
             on_result(shard, result)
             progress = Progress(num_done, num_failed, num_items, num_started)
@@ -103,9 +102,25 @@ def run_sharded(
     return progress
 
 
+def _logged(shard: Shard[Any], tried: Attempt[ResultT] | ShardFailure) -> ResultT | ShardFailure:
+    """Writes a line on what came of a shard: here, for a worker's last lines are lost when its machine is."""
+    about: dict[str, Any] = {**describe(shard), "items": len(shard)}
+    result: ResultT | ShardFailure
+    if isinstance(tried, Attempt):
+        result = tried.result
+        about |= {"seconds": tried.seconds, "node": tried.node, "pid": tried.pid}
+    else:
+        result = tried
+    if isinstance(result, ShardFailure):
+        logger.warning("shard %s failed: %s", shard.name, result.reason, extra=about)
+    else:
+        logger.info("shard %s is done", shard.name, extra=about)
+    return result
+
+
 def _work_here(
     worker_class: Callable[..., ShardWorker[ItemT, ResultT]], worker_args: Sequence[Any], shards: Sequence[Shard[ItemT]]
-) -> Generator[tuple[Shard[ItemT], ResultT | ShardFailure, int]]:
+) -> Generator[tuple[Shard[ItemT], Attempt[ResultT] | ShardFailure, int]]:
     worker = worker_class(*worker_args)
     for shard in shards:
         yield shard, attempt(worker, shard), 1

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import logging
+import os
+import socket
 import time
 import traceback
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from engine.runtime import logs
 from engine.runtime.sharding import ItemT, Shard
-
-logger = logging.getLogger(__name__)
 
 ResultT = TypeVar("ResultT")
 ResultT_co = TypeVar("ResultT_co", covariant=True)
@@ -37,16 +36,34 @@ class ShardFailure:
     details: str
 
 
-def attempt(worker: ShardWorker[ItemT, ResultT], shard: Shard[ItemT]) -> ResultT | ShardFailure:
-    """The worker's result for a shard, or what it raised."""
-    with logs.about(shard=shard.name, first_item=shard.keys[0], last_item=shard.keys[-1]):
-        began = time.monotonic()
+@dataclass(frozen=True)
+class Attempt(Generic[ResultT]):
+    """What a worker made of a shard.
+
+    Args:
+        result: or what it raised.
+        seconds: that it took.
+        node: name of the worker's machine.
+        pid: of the worker's process.
+    """
+
+    result: ResultT | ShardFailure
+    seconds: float
+    node: str
+    pid: int
+
+
+def attempt(worker: ShardWorker[ItemT, ResultT], shard: Shard[ItemT]) -> Attempt[ResultT]:
+    """Lets a worker work off a shard; what is logged meanwhile names the shard."""
+    began = time.monotonic()
+    with logs.about(**describe(shard)):
         result = _attempt(worker, shard)
-        outcome = "failed" if isinstance(result, ShardFailure) else "is done"
-        logger.info(
-            "shard %s %s", shard.name, outcome, extra={"items": len(shard), "seconds": round(time.monotonic() - began, 3)}
-        )
-    return result
+    return Attempt(result, round(time.monotonic() - began, 3), socket.gethostname(), os.getpid())
+
+
+def describe(shard: Shard[Any]) -> dict[str, str]:
+    """A shard's fields in a line of the log."""
+    return {"shard": shard.name, "first_item": shard.keys[0], "last_item": shard.keys[-1]}
 
 
 def _attempt(worker: ShardWorker[ItemT, ResultT], shard: Shard[ItemT]) -> ResultT | ShardFailure:

@@ -52,10 +52,10 @@ class Seat:
                 sys.modules["torch"].set_num_threads(self._num_threads)
         return None
 
-    def run(self, shard: Any) -> tuple[Any] | None:
-        """The worker's result or failure; None where there is no worker, because Ray has restarted the actor since."""
+    def run(self, shard: Any) -> Any:
+        """The worker's `Attempt` at a shard; None where there is no worker, because Ray has restarted the actor since."""
         if self._worker is None:
             return None
         from engine.runtime.worker import attempt
 
-        return (attempt(self._worker, shard),)
+        return attempt(self._worker, shard)

@@ -26,8 +26,8 @@ def start_cluster(head_cpus: int) -> Cluster:
     return Cluster(initialize_head=True, head_node_args={"num_cpus": head_cpus, "_system_config": HEALTH, **lean})
 
 
-def survives(script: str, folder: Path, timeout_s: float) -> None:
-    """Runs a script, its one argument a folder, and fails with what it wrote unless it ends well."""
+def survives(script: str, folder: Path, timeout_s: float) -> str:
+    """Runs a script, its one argument a folder, and fails with what it wrote unless it ends well; its standard error."""
     variables = {name: value for name, value in os.environ.items() if name not in ("RAY_AUTH_MODE", "RAY_ADDRESS")}
     found = subprocess.run(
         [sys.executable, "-c", script, str(folder)],
@@ -39,3 +39,4 @@ def survives(script: str, folder: Path, timeout_s: float) -> None:
         env={**variables, CACHE_VARIABLE: str(folder / "cache")},
     )
     assert found.stdout.splitlines()[-1:] == [SURVIVED], found.stdout[-2000:] + found.stderr[-4000:]
+    return found.stderr

@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import pickle
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,8 +14,28 @@ import pytest
 from engine.runtime import logs
 from engine.runtime.sharding import make_shards
 from engine.runtime.worker import attempt
+from tests.engine.runtime.apart import survives
 
 LOGGER = logging.getLogger("engine.anything")
+TALKS = """
+import logging, time
+from engine.runtime import logs
+
+class Talks:
+    def run(self, shard):
+        logging.getLogger("engine.talks").info("at work on %d", len(shard))
+        time.sleep(3)
+        return len(shard)
+
+with logs.json_lines(), logs.about(run="runs/a"):
+    from engine.runtime.pool import run_sharded
+    from engine.runtime.session import connect
+    from engine.runtime.sharding import make_shards
+    shards = make_shards({key: key for key in "abcd"}, 2)
+    with connect(num_cpus=2):
+        run_sharded(Talks, (), shards, num_workers=2, on_result=lambda shard, result: None)
+print("survived")
+"""
 
 
 Captured = pytest.CaptureFixture[str]
@@ -75,6 +96,19 @@ def test_what_a_worker_says_names_its_shard(capsys: Captured) -> None:
         attempt(Fails(), shard)
         travels = pickle.loads(pickle.dumps(logs.settings()))  # noqa: S301 - as Ray hands it to a worker.
     assert travels == logs.LogSettings(True, {"run": "runs/a", "job": "search"})
-    assert [line["message"] for line in lines(capsys)] == ["look here", "shard 00000 failed"]
-    for line in lines(capsys):
-        assert line.items() >= {"run": "runs/a", "shard": "00000", "first_item": "a", "last_item": "c"}.items()
+    (line,) = lines(capsys)
+    assert line["message"] == "look here"
+    assert line.items() >= {"run": "runs/a", "shard": "00000", "first_item": "a", "last_item": "c"}.items()
+
+
+@pytest.mark.ray
+def test_lines_of_workers_come_while_they_work_and_name_their_shard(tmp_path: Path) -> None:
+    said = [json.loads(line) for line in survives(TALKS, tmp_path, timeout_s=120).splitlines()]
+    theirs = [line for line in said if line["logger"] == "engine.talks"]
+    ours = [line for line in said if line["message"].endswith("is done")]
+    assert sorted(line["shard"] for line in theirs) == sorted(line["shard"] for line in ours) == ["00000", "00001"]
+    for line in theirs:
+        assert line.items() >= {"level": "info", "message": "at work on 2", "run": "runs/a"}.items()
+    assert {(line["shard"], line["node"], line["pid"]) for line in theirs} == {
+        (line["shard"], line["node"], line["pid"]) for line in ours
+    }
