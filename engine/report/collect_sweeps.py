@@ -33,7 +33,13 @@ def sweep_section(heading: str, run: RunFolder) -> SweepSection | None:
         objective=begun["objective"],
         direction=begun["direction"],
         trials=[
-            SweepTrial(int(row["item_key"]), json.loads(row["parameters"]), Estimate.from_json(row), row["whole"])
+            SweepTrial(
+                int(row["item_key"]),
+                json.loads(row["parameters"]),
+                Estimate.from_json(row),
+                row["whole"],
+                {entry["budget"]: entry["value"] for entry in row["by_budget"]},
+            )
             for row in worked
         ],
         failures=len(rows) - len(worked),

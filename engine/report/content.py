@@ -127,12 +127,14 @@ class SweepTrial:
         parameters: its settings by dotted key.
         value: what it was worth at its largest budget.
         whole: whether that was the whole one.
+        by_budget: what it was worth at every budget that it was given.
     """
 
     number: int
     parameters: Mapping[str, str | float]
     value: Estimate
     whole: bool
+    by_budget: Mapping[int, float]
 
 
 @dataclass(frozen=True, kw_only=True)

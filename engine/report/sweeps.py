@@ -1,13 +1,15 @@
 """Sweeps for people to read: the best trial so far, trials as lines through their settings, and which settings matter.
 
-Importance is Spearman's rank correlation of a setting with what was measured, over trials of the whole budget; of a setting
-without an order, the correlation ratio of the ranks (0 to 1): the share of their variance that lies between its values, rooted.
+Importance is Spearman's rank correlation of a setting with what was measured, over trials that were given the same budget; of a
+setting without an order, the correlation ratio of the ranks (0 to 1): the share of their variance that lies between its values,
+rooted.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,9 +21,7 @@ from engine.report.content import SweepSection, SweepTrial
 from engine.report.figure import Figure
 
 LEAST_TRIALS = 10
-"""Whole trials from which on ranks say anything: over fewer, chance alone correlates by more than 0.6 in one case of twenty."""
-
-
+"""Trials of a budget from which on ranks say anything: over fewer, chance correlates by more than 0.6 in one case of twenty."""
 SHOWN = 10
 """Trials in the table of the best."""
 
@@ -45,7 +45,6 @@ def read_sweep(section: SweepSection) -> Sweep:
     # matplotlib costs a second, which readers of this module's figures need not pay.
     from engine.report import sweep_plots
 
-    whole = [trial for trial in section.trials if trial.whole]
     name = section.name
     figures = [
         Figure(
@@ -59,13 +58,16 @@ def read_sweep(section: SweepSection) -> Sweep:
             Markup(sweep_plots.parallel_svg(f"{name}, settings", section)),
         ),
     ]
-    if len(whole) >= LEAST_TRIALS:
-        caption = f"rank correlation with {section.objective} over {len(whole)} whole trials"
-        svg = sweep_plots.importance_svg(f"{name}, importance", importance(whole))
+    if budget := telling_budget(section.trials):
+        found = importance(section.trials, budget)
+        num_asked = sum(budget in trial.by_budget for trial in section.trials)
+        caption = f"rank correlation with {section.objective} over the {num_asked} trials that were given {budget:,}"
+        svg = sweep_plots.importance_svg(f"{name}, importance", found)
         figures.append(Figure("Importance", caption, Markup(svg)))
     failed = f", {section.failures} failed" if section.failures else ""
     num_trials = len(section.trials) + section.failures
-    told = f"{num_trials} trials{failed}, {len(whole)} with the whole budget; {section.direction}imum of "
+    num_whole = sum(trial.whole for trial in section.trials)
+    told = f"{num_trials} trials{failed}, {num_whole} with the whole budget; {section.direction}imum of "
     return Sweep(name, f"{told}{section.objective} is best.", _best(section), figures)
 
 
@@ -96,18 +98,26 @@ def best_so_far(section: SweepSection) -> list[tuple[int, float, float]]:
     return [(number, value, so_far) for (number, value), so_far in zip(whole, best, strict=True)]
 
 
-def importance(trials: Sequence[SweepTrial]) -> dict[str, float]:
+def telling_budget(trials: Sequence[SweepTrial]) -> int | None:
+    """The largest budget that enough trials were given for ranks to say anything; None where there is none."""
+    times = Counter(budget for trial in trials for budget in trial.by_budget)
+    return max((budget for budget, number in times.items() if number >= LEAST_TRIALS), default=None)
+
+
+def importance(trials: Sequence[SweepTrial], budget: int) -> dict[str, float]:
     """How much each setting goes with what was measured, the largest first; see the module.
 
     Args:
-        trials: at least `LEAST_TRIALS`; a setting, or values, that never differ count as 0.
+        trials: a setting, or values, that never differ count as 0.
+        budget: trials that were not given it are left out; at least one was.
     """
     from scipy.stats import rankdata
 
-    ranks = rankdata([trial.value.value for trial in trials])
+    asked = [trial for trial in trials if budget in trial.by_budget]
+    ranks = rankdata([trial.by_budget[budget] for trial in asked])
     found = {}
-    for key in trials[0].parameters:
-        values = [trial.parameters[key] for trial in trials]
+    for key in asked[0].parameters:
+        values = [trial.parameters[key] for trial in asked]
         if all(isinstance(value, int | float) for value in values):
             found[key] = _correlation(rankdata(values), ranks)
         else:

@@ -7,12 +7,13 @@ import pytest
 from engine.metrics.statistics import Estimate
 from engine.report.content import ReportData, SweepSection, SweepTrial
 from engine.report.page import render
-from engine.report.sweeps import LEAST_TRIALS, best_so_far, importance, read_sweep
+from engine.report.sweeps import LEAST_TRIALS, best_so_far, importance, read_sweep, telling_budget
 
 
 def trial(rate: int, kind: str, value: float, whole: bool = True) -> SweepTrial:
-    """Trial number `rate`; its setting of that name is the same."""
-    return SweepTrial(rate, {"rate": rate, "kind": kind}, Estimate(value, value - 1, value + 1, 40), whole)
+    """Trial number `rate`; its setting of that name is the same. The whole budget is 9, the smaller one 3."""
+    by_budget = {3: value, 9: value} if whole else {3: value}
+    return SweepTrial(rate, {"rate": rate, "kind": kind}, Estimate(value, value - 1, value + 1, 40), whole, by_budget)
 
 
 TRIALS = [trial(1, "a", 2.0), trial(2, "b", 1.0, whole=False), trial(3, "a", 4.0), trial(4, "b", 3.0), trial(5, "b", 9.0)]
@@ -29,16 +30,16 @@ def test_best_so_far_leaves_out_trials_that_were_stopped() -> None:
 
 def test_importance_is_the_rank_correlation() -> None:
     rising = [trial(x, "a", x**3) for x in (1, 2, 3, 4)]
-    assert importance(rising) == {"rate": pytest.approx(1.0), "kind": 0.0}
+    assert importance(rising, 9) == {"rate": pytest.approx(1.0), "kind": 0.0}
     falling = [trial(x, "a", -x) for x in (1, 2, 3, 4)]
-    assert importance(falling)["rate"] == pytest.approx(-1.0)
+    assert importance(falling, 9)["rate"] == pytest.approx(-1.0)
 
 
 def test_importance_of_a_choice_is_the_share_between_its_values() -> None:
     decided = [trial(1, kind, value) for kind, value in (("a", 0), ("a", 0), ("b", 1), ("b", 1))]
-    assert importance(decided) == {"kind": pytest.approx(1.0), "rate": 0.0}
+    assert importance(decided, 9) == {"kind": pytest.approx(1.0), "rate": 0.0}
     undecided = [trial(1, kind, value) for kind, value in (("a", 0), ("a", 1), ("b", 0), ("b", 1))]
-    assert importance(undecided)["kind"] == pytest.approx(0.0)
+    assert importance(undecided, 9)["kind"] == pytest.approx(0.0)
 
 
 def test_page_shows_three_figures_and_escapes_names() -> None:
@@ -47,6 +48,14 @@ def test_page_shows_three_figures_and_escapes_names() -> None:
     assert page.count("<figure>") == 3
     assert "<b>s</b>" not in page
     assert "13 trials, 2 failed, 10 with the whole budget" in page
+
+
+def test_importance_is_of_the_largest_budget_that_enough_trials_were_given() -> None:
+    some = [trial(number, "a", number, whole=number % 2 == 0) for number in range(2 * LEAST_TRIALS)]
+    assert telling_budget(some) == 9
+    assert telling_budget(some[1:]) == 3
+    assert telling_budget(some[: LEAST_TRIALS - 1]) is None
+    assert "over the 19 trials that were given 3" in read_sweep(section(trials=some[1:])).figures[-1].caption
 
 
 def test_few_trials_have_no_importance() -> None:
