@@ -112,7 +112,7 @@ ENTRIES = (
         ("small", "he2018", "demo", "characters", "dialogue"),
         (
             "parley train seq2seq                          # the built-in help desk",
-            "parley train seq2seq dialogue                 # two turns of context, the conversations of #ubuntu",
+            "parley train seq2seq dialogue                 # two turns of context, the reply links of #ubuntu",
             "parley train seq2seq he2018 --device cuda     # published sizes and recipe, on Ubuntu",
         ),
     ),

@@ -12,28 +12,31 @@ from engine.jobs.agents import CHECKPOINT
 from engine.jobs.command import command_line
 from engine.jobs.device import require_device, threads
 from engine.jobs.job import SUMMARY, Job, Result, Watcher
-from engine.jobs.supervised import UNCHECKED, SupervisedConfig, estimates, run_fit
+from engine.jobs.supervised import CONTEXT_GAIN, UNCHECKED, SupervisedConfig, context_gain, estimates, run_fit
 from engine.metrics.statistics import Metric
 from engine.store.run_folder import RunFolder
-from envs.pairs.compiled import PairCorpus, PairSplit, load_pairs
+from envs.pairs.compiled import PairCorpus, load_pairs
 from envs.storage.places import named
 from policies.seq2seq import settings
 from policies.seq2seq.settings import FitConfig, LanguageModelSizes, Seq2SeqSizes
 
 if TYPE_CHECKING:
     from policies.seq2seq.batches import Examples
-    from policies.seq2seq.model import LanguageModel, Seq2Seq
+
+    _Task = tuple[Any, Mapping[str, Examples[Any]], Examples[Any] | None]
+    """A model, its examples by split, and those of the test split with their sources exchanged."""
 
 STATE = "training.safetensors"
 CHARACTERS = "ptb_characters"
 """The corpus whose models are searched by brute force."""
 LOWER = "lower: better"
-LEGEND = {
+PREDICTION = {
     "test_nll": Metric("test loss per word", LOWER, "nats per word, </s> counted; minus it: the threshold of hits", main=True),
     "test_ppl": Metric("test perplexity", LOWER, "exp of the test loss per word", main=True),
     "validation_nll": Metric("validation loss per word", LOWER, "nats per word, </s> counted; the stopping criterion"),
     "validation_ppl": Metric("validation perplexity", LOWER, "exp of the validation loss per word"),
 }
+LEGEND = PREDICTION | {"context_gain": CONTEXT_GAIN}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,9 +89,9 @@ def characters() -> TrainSeq2SeqConfig:
 
 
 def dialogue() -> TrainSeq2SeqConfig:
-    """A model that answers two turns of context, for parley evaluate robustness: attention, the conversations of #ubuntu."""
-    sizes = Seq2SeqSizes(embed=200, hidden=300, attention="general", dropout=0.2, max_source=60, max_reply=30, turns=2)
-    return TrainSeq2SeqConfig(corpus="ubuntu_dialogues", vocabulary=10_000, sizes=sizes, fit=settings.fast())
+    """A model that answers two turns of context, for parley evaluate robustness: attention, the reply links of #ubuntu."""
+    sizes = Seq2SeqSizes(embed=200, hidden=300, attention="general", max_source=60, max_reply=30, turns=2)
+    return TrainSeq2SeqConfig(corpus="ubuntu_irc", vocabulary=10_000, sizes=sizes, fit=settings.fast())
 
 
 def small_lm() -> TrainLMConfig:
@@ -109,16 +112,16 @@ def demo_lm() -> TrainLMConfig:
 def run_seq2seq(config: TrainSeq2SeqConfig, path: Path, watcher: Watcher) -> Result:
     """Fits a sequence-to-sequence model, resuming exactly where it was, and stores it as `checkpoint`."""
 
-    def build(corpus: PairCorpus) -> tuple[Seq2Seq, Callable[[PairSplit], Examples[Any]]]:
-        from envs.pairs.contexts import windows, with_eot
+    def build(corpus: PairCorpus) -> _Task:
+        from envs.pairs.contexts import exchanged, windows, with_eot
         from policies.seq2seq.batches import PairExamples
         from policies.seq2seq.model import Seq2Seq
 
         words, turns = corpus.vocabulary, config.sizes.turns
-        if turns == 1:
-            return Seq2Seq(words, config.sizes), lambda split: PairExamples(split, config.sizes)
-        model = Seq2Seq(with_eot(words), config.sizes)
-        return model, lambda split: PairExamples(windows(split, turns, len(words)), config.sizes)
+        model = Seq2Seq(words if turns == 1 else with_eot(words), config.sizes)
+        splits = {name: split if turns == 1 else windows(split, turns, len(words)) for name, split in corpus.splits.items()}
+        examples = {name: PairExamples(split, config.sizes) for name, split in splits.items()}
+        return model, examples, PairExamples(exchanged(splits["test"]), config.sizes)
 
     attention = "no attention" if config.sizes.attention == "none" else f"{config.sizes.attention} attention"
     context = "" if config.sizes.turns == 1 else f", {config.sizes.turns} turns of context"
@@ -129,11 +132,12 @@ def run_seq2seq(config: TrainSeq2SeqConfig, path: Path, watcher: Watcher) -> Res
 def run_lm(config: TrainLMConfig, path: Path, watcher: Watcher) -> Result:
     """Fits a language model, resuming exactly where it was, and stores it as `checkpoint`."""
 
-    def build(corpus: PairCorpus) -> tuple[LanguageModel, Callable[[PairSplit], Examples[Any]]]:
+    def build(corpus: PairCorpus) -> _Task:
         from policies.seq2seq.batches import SentenceExamples
         from policies.seq2seq.model import LanguageModel
 
-        return LanguageModel(corpus.vocabulary, config.sizes), lambda split: SentenceExamples(split.utterances, config.sizes)
+        examples = {name: SentenceExamples(split.utterances, config.sizes) for name, split in corpus.splits.items()}
+        return LanguageModel(corpus.vocabulary, config.sizes), examples, None
 
     return _run(TRAIN_LM, config, "language model", build, path, watcher, {})
 
@@ -142,7 +146,7 @@ def _run(
     job: Job,
     config: PairTrainingConfig,
     what: str,
-    build: Callable[[PairCorpus], tuple[Any, Callable[[PairSplit], Examples[Any]]]],
+    build: Callable[[PairCorpus], _Task],
     path: Path,
     watcher: Watcher,
     about_model: Mapping[str, Any],
@@ -159,8 +163,8 @@ def _run(
         threads(config.threads),
         RunFolder.open(path, config, job=job.name, unchecked=job.unchecked) as folder,
     ):
-        model, examples = build(corpus)
-        train, validation, test = (examples(corpus.splits[name]) for name in ("train", "val", "test"))
+        model, examples, elsewhere = build(corpus)
+        train, validation, test = (examples[name] for name in ("train", "val", "test"))
         fit = Fit(model.to(config.device), train, validation, config.fit, config.seed, path / STATE)
         run_fit(fit, folder, watcher)
         figures = {"test": evaluate(model, test), "validation": evaluate(model, validation)}
@@ -180,7 +184,10 @@ def _run(
             "description": f"Supervised training, seed {config.seed}, {len(corpus.vocabulary):,} words.",
             "command": command_line(job, config, path),
         }
-        folder.write_summary(estimates("test", figures["test"]) | estimates("validation", figures["validation"]), about)
+        metrics = estimates("test", figures["test"]) | estimates("validation", figures["validation"])
+        if elsewhere is not None:
+            metrics["context_gain"] = context_gain(figures["test"], evaluate(model, elsewhere))
+        folder.write_summary(metrics, about)
     return job.result(config, path)
 
 
@@ -225,7 +232,7 @@ TRAIN_LM = Job(
     TrainLMConfig,
     {"small": small_lm, "he2018": he2018_lm, "demo": demo_lm},
     run_lm,
-    LEGEND,
+    PREDICTION,
     FILES,
     _after_lm,
     UNCHECKED,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from engine.jobs.job import Watcher
-from engine.metrics.statistics import Estimate, ratio_of_sums
+from engine.metrics.statistics import Estimate, Metric, ratio_of_sums
 from engine.store.run_folder import RunFolder
 from envs.core.config import check
 
@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from policies.seq2seq.evaluation import Fitness
     from policies.seq2seq.fit import Epoch, Fit
 
+CONTEXT_GAIN = Metric(
+    "what contexts tell it",
+    "higher: better",
+    "nats per word that test replies cost more behind other examples' contexts; near 0: the model answers without reading",
+    main=True,
+)
 UNCHECKED = ("data_root", "device", "threads")
 """Settings that change how a model is fitted and not what it is; a resumed run may differ in them."""
 
@@ -92,3 +98,13 @@ def estimates(split: str, fitness: Fitness) -> dict[str, Estimate]:
         f"{split}_nll": ratio_of_sums(fitness.nll_sums, fitness.num_targets),
         f"{split}_ppl": ratio_of_sums(fitness.nll_sums, fitness.num_targets, transform=np.exp),
     }
+
+
+def context_gain(own: Fitness, exchanged: Fitness) -> Estimate:
+    """What contexts tell a model: nats per word that replies cost more behind the contexts of others.
+
+    Args:
+        own: the model on a split.
+        exchanged: on the same replies in the same order, each behind another's context.
+    """
+    return ratio_of_sums(exchanged.nll_sums - own.nll_sums, own.num_targets)

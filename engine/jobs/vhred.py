@@ -17,7 +17,7 @@ from engine.jobs.device import require_device, threads
 from engine.jobs.job import Job, Result, Watcher
 from engine.jobs.seq2seq import FILES, STATE
 from engine.jobs.seq2seq import LEGEND as PERPLEXITIES
-from engine.jobs.supervised import UNCHECKED, estimates, run_fit
+from engine.jobs.supervised import UNCHECKED, context_gain, estimates, run_fit
 from engine.jobs.vhred_config import TrainVhredConfig, demo, niu2018, small
 from engine.metrics.statistics import Estimate, Metric, mean
 from engine.store.run_folder import RunFolder
@@ -39,6 +39,7 @@ def run(config: TrainVhredConfig, path: Path, watcher: Watcher) -> Result:
     """Fits a VHRED, resuming exactly where it was, and stores it as `checkpoint`."""
     if earlier := TRAIN_VHRED.finished(config, path, watcher):
         return earlier
+    from policies.seq2seq.evaluation import evaluate
     from policies.seq2seq.fit import Fit
     from policies.vhred.checkpoints import save_model
     from policies.vhred.evaluation import divergences
@@ -55,6 +56,8 @@ def run(config: TrainVhredConfig, path: Path, watcher: Watcher) -> Result:
         fit = Fit(model, train, validation, config.fit, config.seed, path / STATE)
         run_fit(fit, folder, watcher, lambda: {"validation_kl": float(divergences(model, validation).mean())})
         found = _estimates("test", model, test) | _estimates("validation", model, validation)
+        elsewhere = _examples(corpus, "test", config, moved=len(test) // 2)
+        found["context_gain"] = context_gain(evaluate(model, test), evaluate(model, elsewhere))
         metrics = {name: found[name] for name in LEGEND}
         provenance = {
             "role": "supervised",
@@ -76,13 +79,14 @@ def run(config: TrainVhredConfig, path: Path, watcher: Watcher) -> Result:
     return TRAIN_VHRED.result(config, path)
 
 
-def _examples(corpus: PairCorpus, split: str, config: TrainVhredConfig) -> DialogueExamples:
+def _examples(corpus: PairCorpus, split: str, config: TrainVhredConfig, moved: int = 0) -> DialogueExamples:
+    """The examples of a split, each behind the context of the one that is `moved` before it."""
     from envs.pairs.contexts import examples
     from policies.vhred.batches import DialogueExamples
 
     found = list(examples(corpus, split, config.sizes.turns))
     contexts, replies = [each.context for each in found], [each.reply for each in found]
-    return DialogueExamples(contexts, replies, corpus.vocabulary, config.sizes)
+    return DialogueExamples(contexts[-moved:] + contexts[:-moved], replies, corpus.vocabulary, config.sizes)
 
 
 def _estimates(split: str, model: VHRED, examples: DialogueExamples) -> dict[str, Estimate]:
