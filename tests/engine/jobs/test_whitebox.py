@@ -1,4 +1,4 @@
-"""White-box attacks as runs: what their rows hold, on what they depend, faults, and mistakes named before a run is made."""
+"""White-box attacks as runs: what their rows hold, on what they depend, and faults."""
 
 from __future__ import annotations
 
@@ -7,83 +7,46 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from torch import Tensor
 
-from engine.attacks import choices, replacement
 from engine.attacks.settings import AttackKind, SearchConfig
 from engine.attacks.transfer import PAPER_SENTENCE
 from engine.jobs.attack import TransferSettings
 from engine.jobs.job import Silent
-from engine.jobs.whitebox import JOBS, AttackWorker, FixedTurnConfig, WhiteBoxAttackConfig
+from engine.jobs.whitebox import JOBS, AttackWorker, FixedTurnConfig
 from engine.metrics.attack import ATTACK_METRICS
 from engine.runtime.session import Session
 from engine.runtime.sharding import Shard
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import ATTACKS
 from envs.core.config import from_dict
-from envs.core.errors import CheckpointError, ConfigError
-from envs.data.vocabulary import EOS_ID, SELECTION, SELECTION_ID, SPECIALS
+from envs.data.vocabulary import SELECTION, SPECIALS
 from envs.negotiation.game import NegotiationGame
-from envs.negotiation.scenario import MAX_SELECTIONS, NO_AGREEMENT_ID, Scenario
-from envs.negotiation.wording import bargainer_vocabulary
-from policies.checkpoint import Checkpoint
-from policies.negotiator import inference
-from policies.negotiator.model import NUM_HEADS
-from policies.negotiator.speaker import KIND
-from tests.engine.attacks.speakers import leaning
-from tests.engine.jobs.made_up import TINY, rows, start_parley
+from envs.negotiation.scenario import Scenario
+from tests.engine.jobs.made_up import rows, start_parley
+from tests.engine.jobs.whitebox import KINDS, asked, attack, save_hasty, save_leaning, save_speaker, save_target
 from tests.engine.runtime.metered import watch
 
-KINDS = list(JOBS)
 COMBINED: tuple[AttackKind, ...] = ("ra-pa-da", "ra-pa-ta")
-CHANGES: dict[str, Any] = {"goal": 2.0, "preemptive_goal": 1.0, "replies": 3, "finalists": 3}
-
-
-def save_leaning(folder: Path, seed: int, ending: float, refusing: float = 0.0) -> Path:
-    """Stores a random negotiator that speaks briefly and leans towards `<selection>`, and refusals, by so many logits."""
-    words = bargainer_vocabulary()
-    model = leaning(words, TINY, seed, {EOS_ID: 3.0, SELECTION_ID: ending})
-    model.selection_heads.bias.data.view(NUM_HEADS, -1)[:, NO_AGREEMENT_ID] += refusing
-    Checkpoint(KIND, asdict(TINY), {"role": "made up"}, words, model.state_dict()).save(folder)
-    return folder
 
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Ends the talk after some sentences and not after others."""
-    return save_leaning(tmp_path_factory.mktemp("target") / "checkpoint", seed=5, ending=3.5)
+    return save_target(tmp_path_factory.mktemp("target"))
 
 
 @pytest.fixture(scope="module")
 def hasty(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Ends the talk after many sentences, so that a search by chance finds some."""
-    return save_leaning(tmp_path_factory.mktemp("hasty") / "checkpoint", seed=5, ending=6.0)
+    return save_hasty(tmp_path_factory.mktemp("hasty"))
 
 
 @pytest.fixture(scope="module")
 def speaker(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_leaning(tmp_path_factory.mktemp("speaker") / "checkpoint", seed=2, ending=1.0)
-
-
-def asked(kind: AttackKind, target: Path, speaker: Path, preset: str = "cheng2019", **changes: Any) -> WhiteBoxAttackConfig:
-    """A small attack of that kind; changes to the search or to the rest of a preset by their names."""
-    config = JOBS[kind].presets[preset]()
-    search = {name: changes.pop(name) for name in list(changes) if name in SearchConfig.__dataclass_fields__}
-    few: dict[str, Any] = {"dialogues": 8, "shard_size": 4, "max_turns": 5, "temperature": 1.0}
-    who = {"target": str(target), "speaker": str(speaker)}
-    return replace(config, **{**who, **few, **changes}, search=replace(config.search, **{**CHANGES, **search}))
-
-
-def attack(kind: AttackKind, config: WhiteBoxAttackConfig, path: Path) -> list[dict[str, Any]]:
-    JOBS[kind].run(config, path, Silent())
-    return rows(path)
+    return save_speaker(tmp_path_factory.mktemp("speaker"))
 
 
 @pytest.fixture(scope="module")
@@ -293,65 +256,6 @@ def test_a_killed_attack_loses_no_finished_shard(
     assert resumed == attack("reactive", config, tmp_path / "straight")
 
 
-def scrambled(scores: Tensor) -> Tensor:
-    """Scores with the same best selection and all others shuffled and shrunk."""
-    generator = torch.Generator().manual_seed(len(scores))
-    other = scores.clone()
-    for row, chosen in enumerate(scores.argmax(1).tolist()):
-        legal = scores[row].isfinite()
-        legal[chosen] = False
-        rest = scores[row, legal]
-        other[row, legal] = scores[row, chosen] - 0.01 * (1 + torch.rand(len(rest), generator=generator))
-    return other
-
-
-@pytest.fixture
-def clouded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The search sees of the target no more than its choice and whether it ends the talk; no gradient at all."""
-    scores, gaps, generator = choices.selection_scores, replacement.end_gaps, torch.Generator().manual_seed(0)
-
-    def clouded_gaps(logits: Tensor) -> Tensor:
-        return gaps(logits).sign() * (1 + torch.rand(len(logits), generator=generator))
-
-    monkeypatch.setattr(choices, "selection_scores", lambda logits, contexts: scrambled(scores(logits, contexts)))
-    monkeypatch.setattr(replacement, "end_gaps", clouded_gaps)
-    monkeypatch.setattr(replacement, "word_changes", lambda *_: pytest.fail("a gradient was asked for"))
-    # Which choices are plain is told from all scores, so nothing is decided roughly first.
-    monkeypatch.setattr(inference, "multiplies_bfloat16", lambda device: False)
-
-
-@pytest.mark.usefixtures("clouded")
-@pytest.mark.parametrize("preset", ["black-box", "cheng2019"])
-def test_only_the_black_box_does_without_scores(
-    tmp_path: Path, hasty: Path, speaker: Path, preset: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = asked("reactive", hasty, speaker, preset, dialogues=16, candidates=300)
-    less = attack("reactive", config, tmp_path / "clouded")
-    monkeypatch.undo()
-    clear = attack("reactive", config, tmp_path / "clear")
-    assert (less == clear) == (preset == "black-box")
-    assert sum(len(attempt["replaced"]) for row in clear for attempt in row["attempts"]) >= 3, "what it saw made a difference"
-
-
-def test_the_scrambled_scores_keep_the_choice_alone() -> None:
-    scores = torch.randn(6, MAX_SELECTIONS, generator=torch.Generator().manual_seed(0))
-    scores[:, 30:] = -torch.inf
-    other = scrambled(scores)
-    assert torch.equal(other.argmax(1), scores.argmax(1))
-    assert torch.equal(other.isfinite(), scores.isfinite())
-    assert not torch.equal(other.argsort(1), scores.argsort(1))
-
-
-def test_the_released_search_may_say_what_is_no_word(tmp_path: Path, hasty: Path, speaker: Path) -> None:
-    config = asked("reactive", hasty, speaker, "released", dialogues=2, max_replacements=3, goal=8.0)
-    played = attack("reactive", config, tmp_path / "run")
-    attempts = [attempt for row in played for attempt in row["attempts"]]
-    assert max(attempt["special"] for attempt in attempts) > 0
-    assert all(step["feasible"] for attempt in attempts for step in attempt["steps"]), "a soft constraint is never broken"
-    said = {word for row in played for turn in row["turns"] for word in turn["words"].split()}
-    assert not said & {"YOU:", "THEM:", "<pad>"}, "the game lets nobody forge a transcript"
-
-
 def test_what_is_plugged_in_is_said_when_both_searches_fail(tmp_path: Path, target: Path, speaker: Path) -> None:
     hopeless: dict[str, Any] = {"goal": 11.0, "preemptive_goal": 11.0, "proposals": "random", "candidates": 2}
     transfer = TransferSettings(sentence="you get the book .", turn=1)
@@ -368,42 +272,3 @@ def test_a_finished_attack_is_not_made_again(runs: Mapping[AttackKind, Path], ta
     for kind, path in runs.items():
         assert JOBS[kind].finished(asked(kind, target, speaker, workers=3), path, Silent())
         assert JOBS[kind].finished(asked(kind, target, speaker, goal=4.0), path, Silent()) is None
-
-
-MISTAKES: dict[str, tuple[AttackKind, dict[str, Any], type[Exception], str]] = {
-    "a scripted target": ("reactive", {"target": "scripted"}, CheckpointError, "--target needs a checkpoint"),
-    "a scripted speaker": ("preemptive", {"speaker": "scripted"}, CheckpointError, "--speaker needs a checkpoint"),
-    "no judge": ("reactive", {"judge": "scripted"}, CheckpointError, "--judge needs a checkpoint"),
-    "no sentence": ("ra-pa-ta", {"transfer": TransferSettings()}, ConfigError, "one source of sentences"),
-    "two sources": (
-        "ra-pa-ta",
-        {"transfer": TransferSettings(sentence="deal .", source="runs/attack-rl")},
-        ConfigError,
-        "one source of sentences",
-    ),
-    "an unknown word": ("ra-pa-ta", {"transfer": TransferSettings(sentence="flibber")}, ConfigError, "does not know"),
-    "no such scenarios": ("ra-pa-da", {"scenarios": "embeded"}, ConfigError, "did you mean 'embedded'"),
-}
-
-
-@pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_named_and_no_run_is_made(tmp_path: Path, target: Path, speaker: Path, mistake: str) -> None:
-    kind, changes, error, message = MISTAKES[mistake]
-    config = replace(asked(kind, target, speaker), **changes)
-    with pytest.raises(error, match=message):
-        JOBS[kind].run(config, tmp_path / "run", Silent())
-    assert not (tmp_path / "run").exists()
-
-
-def test_both_sides_need_one_vocabulary(tmp_path: Path, target: Path, trainee: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"speak different vocabularies(.|\n)*words"):
-        JOBS["reactive"].run(asked("reactive", target, trainee), tmp_path / "run", Silent())
-    assert not (tmp_path / "run").exists()
-
-
-def test_an_attack_outside_the_dialogue_is_refused() -> None:
-    for turn in (-1, 20):
-        with pytest.raises(ConfigError, match="at least 0, below max_turns"):
-            FixedTurnConfig(turn=turn)
-    with pytest.raises(ConfigError, match="below max_turns"):
-        replace(JOBS["ra-pa-ta"].presets["cheng2019"](), max_turns=3)
