@@ -15,16 +15,14 @@ from engine.jobs.job import SUMMARY, Job, Result, Watcher
 from engine.jobs.supervised import CONTEXT_GAIN, UNCHECKED, SupervisedConfig, context_gain, estimates, run_fit
 from engine.metrics.statistics import Metric
 from engine.store.run_folder import RunFolder
-from envs.pairs.compiled import PairCorpus, load_pairs
+from envs.pairs.compiled import PairCorpus, PairSplit, load_pairs
 from envs.storage.places import named
 from policies.seq2seq import settings
 from policies.seq2seq.settings import FitConfig, LanguageModelSizes, Seq2SeqSizes
 
 if TYPE_CHECKING:
     from policies.seq2seq.batches import Examples
-
-    _Task = tuple[Any, Mapping[str, Examples[Any]], Examples[Any] | None]
-    """A model, its examples by split, and those of the test split with their sources exchanged."""
+    from policies.seq2seq.model import LanguageModel, Seq2Seq
 
 STATE = "training.safetensors"
 CHARACTERS = "ptb_characters"
@@ -112,16 +110,16 @@ def demo_lm() -> TrainLMConfig:
 def run_seq2seq(config: TrainSeq2SeqConfig, path: Path, watcher: Watcher) -> Result:
     """Fits a sequence-to-sequence model, resuming exactly where it was, and stores it as `checkpoint`."""
 
-    def build(corpus: PairCorpus) -> _Task:
-        from envs.pairs.contexts import exchanged, windows, with_eot
+    def build(corpus: PairCorpus) -> tuple[Seq2Seq, Callable[[PairSplit], Examples[Any]]]:
+        from envs.pairs.contexts import windows, with_eot
         from policies.seq2seq.batches import PairExamples
         from policies.seq2seq.model import Seq2Seq
 
         words, turns = corpus.vocabulary, config.sizes.turns
-        model = Seq2Seq(words if turns == 1 else with_eot(words), config.sizes)
-        splits = {name: split if turns == 1 else windows(split, turns, len(words)) for name, split in corpus.splits.items()}
-        examples = {name: PairExamples(split, config.sizes) for name, split in splits.items()}
-        return model, examples, PairExamples(exchanged(splits["test"]), config.sizes)
+        if turns == 1:
+            return Seq2Seq(words, config.sizes), lambda split: PairExamples(split, config.sizes)
+        model = Seq2Seq(with_eot(words), config.sizes)
+        return model, lambda split: PairExamples(windows(split, turns, len(words)), config.sizes)
 
     attention = "no attention" if config.sizes.attention == "none" else f"{config.sizes.attention} attention"
     context = "" if config.sizes.turns == 1 else f", {config.sizes.turns} turns of context"
@@ -132,12 +130,11 @@ def run_seq2seq(config: TrainSeq2SeqConfig, path: Path, watcher: Watcher) -> Res
 def run_lm(config: TrainLMConfig, path: Path, watcher: Watcher) -> Result:
     """Fits a language model, resuming exactly where it was, and stores it as `checkpoint`."""
 
-    def build(corpus: PairCorpus) -> _Task:
+    def build(corpus: PairCorpus) -> tuple[LanguageModel, Callable[[PairSplit], Examples[Any]]]:
         from policies.seq2seq.batches import SentenceExamples
         from policies.seq2seq.model import LanguageModel
 
-        examples = {name: SentenceExamples(split.utterances, config.sizes) for name, split in corpus.splits.items()}
-        return LanguageModel(corpus.vocabulary, config.sizes), examples, None
+        return LanguageModel(corpus.vocabulary, config.sizes), lambda split: SentenceExamples(split.utterances, config.sizes)
 
     return _run(TRAIN_LM, config, "language model", build, path, watcher, {})
 
@@ -146,13 +143,14 @@ def _run(
     job: Job,
     config: PairTrainingConfig,
     what: str,
-    build: Callable[[PairCorpus], _Task],
+    build: Callable[[PairCorpus], tuple[Any, Callable[[PairSplit], Examples[Any]]]],
     path: Path,
     watcher: Watcher,
     about_model: Mapping[str, Any],
 ) -> Result:
     if earlier := job.finished(config, path, watcher):
         return earlier
+    from policies.seq2seq.batches import PairExamples
     from policies.seq2seq.checkpoints import save_model
     from policies.seq2seq.evaluation import evaluate
     from policies.seq2seq.fit import Fit
@@ -163,8 +161,8 @@ def _run(
         threads(config.threads),
         RunFolder.open(path, config, job=job.name, unchecked=job.unchecked) as folder,
     ):
-        model, examples, elsewhere = build(corpus)
-        train, validation, test = (examples[name] for name in ("train", "val", "test"))
+        model, examples = build(corpus)
+        train, validation, test = (examples(corpus.splits[name]) for name in ("train", "val", "test"))
         fit = Fit(model.to(config.device), train, validation, config.fit, config.seed, path / STATE)
         run_fit(fit, folder, watcher)
         figures = {"test": evaluate(model, test), "validation": evaluate(model, validation)}
@@ -185,8 +183,8 @@ def _run(
             "command": command_line(job, config, path),
         }
         metrics = estimates("test", figures["test"]) | estimates("validation", figures["validation"])
-        if elsewhere is not None:
-            metrics["context_gain"] = context_gain(figures["test"], evaluate(model, elsewhere))
+        if isinstance(test, PairExamples):
+            metrics["context_gain"] = context_gain(figures["test"], evaluate(model, test.exchanged()))
         folder.write_summary(metrics, about)
     return job.result(config, path)
 

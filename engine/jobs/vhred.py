@@ -19,14 +19,13 @@ from engine.jobs.seq2seq import FILES, STATE
 from engine.jobs.seq2seq import LEGEND as PERPLEXITIES
 from engine.jobs.supervised import UNCHECKED, context_gain, estimates, run_fit
 from engine.jobs.vhred_config import TrainVhredConfig, demo, niu2018, small
-from engine.metrics.statistics import Estimate, Metric, mean
+from engine.metrics.statistics import Metric, mean
 from engine.store.run_folder import RunFolder
 from envs.pairs.compiled import PairCorpus, load_pairs
 from envs.storage.places import named
 
 if TYPE_CHECKING:
     from policies.vhred.batches import DialogueExamples
-    from policies.vhred.model import VHRED
 
 UNUSED = "near 0 the latent variable is unused"
 LEGEND = PERPLEXITIES | {
@@ -55,9 +54,10 @@ def run(config: TrainVhredConfig, path: Path, watcher: Watcher) -> Result:
         train, validation, test = (_examples(corpus, split, config) for split in ("train", "val", "test"))
         fit = Fit(model, train, validation, config.fit, config.seed, path / STATE)
         run_fit(fit, folder, watcher, lambda: {"validation_kl": float(divergences(model, validation).mean())})
-        found = _estimates("test", model, test) | _estimates("validation", model, validation)
-        elsewhere = _examples(corpus, "test", config, moved=len(test) // 2)
-        found["context_gain"] = context_gain(evaluate(model, test), evaluate(model, elsewhere))
+        fitness = evaluate(model, test)
+        found = estimates("test", fitness) | estimates("validation", evaluate(model, validation))
+        found["context_gain"] = context_gain(fitness, evaluate(model, test.exchanged()))
+        found |= {"test_kl": mean(divergences(model, test)), "validation_kl": mean(divergences(model, validation))}
         metrics = {name: found[name] for name in LEGEND}
         provenance = {
             "role": "supervised",
@@ -79,21 +79,13 @@ def run(config: TrainVhredConfig, path: Path, watcher: Watcher) -> Result:
     return TRAIN_VHRED.result(config, path)
 
 
-def _examples(corpus: PairCorpus, split: str, config: TrainVhredConfig, moved: int = 0) -> DialogueExamples:
-    """The examples of a split, each behind the context of the one that is `moved` before it."""
+def _examples(corpus: PairCorpus, split: str, config: TrainVhredConfig) -> DialogueExamples:
     from envs.pairs.contexts import examples
     from policies.vhred.batches import DialogueExamples
 
     found = list(examples(corpus, split, config.sizes.turns))
     contexts, replies = [each.context for each in found], [each.reply for each in found]
-    return DialogueExamples(contexts[-moved:] + contexts[:-moved], replies, corpus.vocabulary, config.sizes)
-
-
-def _estimates(split: str, model: VHRED, examples: DialogueExamples) -> dict[str, Estimate]:
-    from policies.seq2seq.evaluation import evaluate
-    from policies.vhred.evaluation import divergences
-
-    return estimates(split, evaluate(model, examples)) | {f"{split}_kl": mean(divergences(model, examples))}
+    return DialogueExamples(contexts, replies, corpus.vocabulary, config.sizes)
 
 
 def _next(config: TrainVhredConfig, path: Path) -> tuple[str, ...]:

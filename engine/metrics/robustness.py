@@ -34,6 +34,7 @@ CLEAN = "clean"
 """The situation of a context that was not perturbed; rows have "" as its strategy."""
 PERTURBED_SHARE = "perturbed_share"
 CHANGE_RATE, TOUCHED_CHANGE_RATE = "change_rate", "change_rate_touched"
+DIFFERENT = "different_replies"
 ACTIVITY, ENTITY = "activity_f1", "entity_f1"
 CONTEXT_SIMILARITY, REPLY_SIMILARITY, BLEU = "context_similarity", "reply_similarity", "bleu"
 GAIN, P_VALUE = "_gain", "_p"
@@ -48,6 +49,7 @@ _KINDS: dict[str, Metric] = {
     TOUCHED_CHANGE_RATE: Metric(
         "changed replies, touched contexts", _EITHER, "the same over the contexts in which something was changed", "share"
     ),
+    DIFFERENT: Metric("different replies", "", "to contexts as they are; few: it hardly reads them", "count", main=True),
     ACTIVITY: Metric("activity F1", _BETTER, f"{_F1_OVER}, 0 to 1", main=True),
     ENTITY: Metric("entity F1", _BETTER, f"{_F1_OVER}, 0 to 1; 0 where it has no entity", main=True),
     CONTEXT_SIMILARITY: Metric("similarity of contexts", "", "cosine of the model's mean embeddings, mean over contexts"),
@@ -82,7 +84,7 @@ def base_metrics(strategies: Sequence[str]) -> list[str]:
     kinds = (CHANGE_RATE, TOUCHED_CHANGE_RATE, CONTEXT_SIMILARITY, REPLY_SIMILARITY, BLEU)
     of_strategies = [f"{kind}.{BASE}.{name}" for name in strategies for kind in kinds]
     f1 = [f"{kind}.{BASE}.{name}" for name in (CLEAN, *strategies) for kind in (ACTIVITY, ENTITY)]
-    return [*(f"{PERTURBED_SHARE}.{name}" for name in strategies), *of_strategies, *f1]
+    return [*(f"{PERTURBED_SHARE}.{name}" for name in strategies), f"{DIFFERENT}.{BASE}.{CLEAN}", *of_strategies, *f1]
 
 
 def finished(rows: Sequence[Row]) -> list[Row]:
@@ -111,6 +113,8 @@ def robustness_metrics(rows: Sequence[Row], num_resamples: int = NUM_TEST_RESAMP
             metrics[f"{CHANGE_RATE}.{where}"] = rate(sum(unlike), len(unlike))
             of_touched = [changed for changed, mark in zip(unlike, touched[strategy], strict=True) if mark]
             metrics[f"{TOUCHED_CHANGE_RATE}.{where}"] = rate(sum(of_touched), len(of_touched))
+        else:
+            metrics[f"{DIFFERENT}.{where}"] = count(len({reply["reply"] for reply in said}), len(said))
         for kind in (ACTIVITY, ENTITY, CONTEXT_SIMILARITY, REPLY_SIMILARITY, BLEU):
             if numbers := [reply[kind] for reply in said if reply[kind] is not None]:
                 metrics[f"{kind}.{where}"] = mean(numbers, seed=seed)

@@ -65,10 +65,11 @@ def importance_svg(title: str, shares: Mapping[str, float]) -> str:
     def draw(axes: Axes) -> None:
         axes.grid(True, axis="x")
         axes.set_axisbelow(True)
-        axes.barh(range(len(shares)), list(shares.values()), color=SERIES[1], height=0.5)
+        bars = axes.barh(range(len(shares)), list(shares.values()), color=SERIES[1], height=0.5)
+        axes.bar_label(bars, fmt="{:.2f}", padding=3, fontsize="small")
         axes.axvline(0, color=MUTED, linewidth=0.8)
         axes.set_yticks(range(len(shares)), [short(key) for key in shares])
-        axes.set(xlim=(-1, 1), ylim=(len(shares) - 0.5, -0.5), xlabel="rank correlation")
+        axes.set(xlim=(-1.25, 1.25), ylim=(len(shares) - 0.5, -0.5), xlabel="rank correlation")
 
     return svg((5.4, 1.2 + 0.3 * len(shares)), title, draw)
 

@@ -76,12 +76,6 @@ def windows(split: PairSplit, turns: int, eot_id: int) -> PairSplit:
     return PairSplit(Ragged(np.concatenate([contexts_W, own.values]), offsets), pairs)
 
 
-def exchanged(split: PairSplit) -> PairSplit:
-    """The same replies, each behind the context of another pair, half the split away."""
-    sources_P, replies_P = split.pairs[:, 0], split.pairs[:, 1]
-    return PairSplit(split.utterances, np.stack([np.roll(sources_P, len(split) // 2), replies_P], axis=1))
-
-
 def examples(corpus: PairCorpus, split: str, turns: int, min_turns: int = 1) -> Sequence[Example]:
     """The replies of a split and their contexts, as text.
 

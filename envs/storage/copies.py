@@ -16,7 +16,7 @@ from pathlib import Path
 
 from envs.core.errors import StorageError
 from envs.storage.files import ASIDE, Entry, download, entries, put
-from envs.storage.places import is_uri, join_uri, local_copy, uri_of
+from envs.storage.places import is_uri, join_uri, local_copy, split_uri, uri_of
 
 MODEL = "checkpoint"
 """Folder of a run in which its model lies."""
@@ -57,11 +57,14 @@ def fetched_file(name: str) -> Path:
     """
     path = local_copy(name)
     if is_uri(name):
-        folder = name[: -len(path.name) - 1]
-        there = entries(folder)
-        if path.name not in there:
-            raise StorageError("there is no such file", where=name, got=", ".join(list(there)[:8]) or "nothing")
-        fetch(folder, path.parent, {path.name: there[path.name]})
+        root, inside = split_uri(name)
+        folder = join_uri(root, inside.rpartition("/")[0])
+        with _turn(path.parent):
+            there = entries(folder)
+            if path.name not in there:
+                got = ", ".join(list(there)[:8]) or "nothing"
+                raise StorageError("there is no such file", where=name, got=got, fix="name one that is there")
+            fetch(folder, path.parent, {path.name: there[path.name]})
     return path
 
 

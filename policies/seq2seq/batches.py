@@ -10,6 +10,7 @@ Shapes: B rows, N source words, T reply words or words of a sentence (`<s>` not 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Protocol, Self, TypeVar
 
@@ -163,6 +164,12 @@ class PairExamples:
 
     def __len__(self) -> int:
         return len(self.num_targets)
+
+    def exchanged(self) -> PairExamples:
+        """The same replies in the same order, each behind the source of another pair, half of them away."""
+        other, (sources_P, replies_P) = copy(self), self._pairs.T
+        other._pairs = np.stack([np.roll(sources_P, len(self) // 2), replies_P], axis=1)
+        return other
 
     def batch(self, indices: np.ndarray) -> Exchanges:
         """The pairs at `indices` (B,), sources and replies padded to the longest of each."""

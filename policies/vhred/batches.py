@@ -9,6 +9,7 @@ Shapes: B rows, K turns, N words of a turn, T words of a reply (`<s>` not counte
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -80,6 +81,12 @@ class DialogueExamples:
 
     def __len__(self) -> int:
         return len(self._replies)
+
+    def exchanged(self) -> DialogueExamples:
+        """The same replies in the same order, each behind the context of another, half of them away."""
+        other, half = copy(self), len(self) // 2
+        other._contexts = self._contexts[len(self) - half :] + self._contexts[: len(self) - half]
+        return other
 
     def batch(self, indices: np.ndarray) -> DialogueBatch:
         """The examples at `indices` (B,), padded to the largest of them."""

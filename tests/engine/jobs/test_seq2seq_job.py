@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -28,6 +29,7 @@ from envs.pairs.contexts import examples
 from envs.pairs.vocabulary import PairVocabulary
 from policies.checkpoint import Checkpoint
 from policies.responders import load_responder
+from policies.seq2seq.batches import PairExamples
 from policies.seq2seq.checkpoints import LANGUAGE_MODEL, SEQ2SEQ, load_language_model, load_seq2seq, threshold
 from policies.seq2seq.decoding import greedy
 from policies.seq2seq.evaluation import evaluate
@@ -73,6 +75,17 @@ def test_it_leaves_a_model_and_its_figures(tmp_path: Path, corpus: str) -> None:
     assert all(path.exists() for path in result.files)
     assert f"parley train lm --corpus {corpus}" in result.next_commands
     assert f"parley search quick --model {tmp_path / 'run'}" in result.next_commands
+
+
+def test_what_contexts_tell_is_the_loss_behind_others_less_the_own(tmp_path: Path, corpus: str) -> None:
+    config = TrainSeq2SeqConfig(corpus=corpus, sizes=Seq2SeqSizes(embed=8, hidden=8), fit=FIT)
+    found = run_seq2seq(config, tmp_path / "run", Silent()).metrics["context_gain"]
+    model, test = load_seq2seq(tmp_path / "run"), load_pairs(corpus).splits["test"]
+    others = replace(test, pairs=np.stack([test.pairs[[2, 0, 1], 0], test.pairs[:, 1]], axis=1))
+    own, other = (evaluate(model, PairExamples(split, model.sizes)).nll for split in (test, others))
+    assert found.value == pytest.approx(other - own, abs=1e-6)
+    assert found.value != 0
+    assert found.n == 3
 
 
 def test_a_language_model_leaves_the_same(tmp_path: Path, corpus: str) -> None:

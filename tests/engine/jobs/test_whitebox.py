@@ -28,7 +28,7 @@ from envs.data.vocabulary import SELECTION, SPECIALS
 from envs.negotiation.game import NegotiationGame
 from envs.negotiation.scenario import Scenario
 from tests.engine.jobs.made_up import rows, start_parley
-from tests.engine.jobs.whitebox import KINDS, asked, attack, save_hasty, save_leaning, save_speaker, save_target
+from tests.engine.jobs.whitebox import KINDS, asked, attack, save_leaning, save_speaker, save_target
 from tests.engine.runtime.metered import watch
 
 COMBINED: tuple[AttackKind, ...] = ("ra-pa-da", "ra-pa-ta")
@@ -37,11 +37,6 @@ COMBINED: tuple[AttackKind, ...] = ("ra-pa-da", "ra-pa-ta")
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_target(tmp_path_factory.mktemp("target"))
-
-
-@pytest.fixture(scope="module")
-def hasty(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_hasty(tmp_path_factory.mktemp("hasty"))
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envs.pairs.compiled import PairCorpus, PairSplit, Ragged, load_pairs
-from envs.pairs.contexts import chains, examples, exchanged, windows, with_eot
+from envs.pairs.contexts import chains, examples, windows, with_eot
 from envs.pairs.turns import Example
 from envs.pairs.vocabulary import SPECIALS, PairVocabulary
 from tests.envs.pairs.made_up import write_lines
@@ -62,16 +62,6 @@ def test_a_window_is_the_turns_before_a_reply(split: PairSplit, turns: int) -> N
 def test_the_first_of_several_pairs_counts() -> None:
     split = split_of([[5], [6], [7], [8]], [(1, 2), (0, 2), (2, 3)])
     assert chains(split, 3).tolist() == [[1, -1, -1], [0, -1, -1], [2, 1, -1]]
-
-
-@given(split=splits())
-def test_exchanged_pairs_have_the_same_replies_behind_the_same_contexts_elsewhere(split: PairSplit) -> None:
-    whole = windows(split, 2, EOT_ID)
-    other = exchanged(whole)
-    assert other.pairs[:, 1].tolist() == whole.pairs[:, 1].tolist()
-    half = len(whole) // 2
-    assert other.pairs[half:, 0].tolist() == whole.pairs[: len(whole) - half, 0].tolist()
-    assert sorted(other.pairs[:, 0].tolist()) == sorted(whole.pairs[:, 0].tolist())
 
 
 def test_a_split_without_pairs_has_no_windows() -> None:

@@ -122,5 +122,5 @@ class _Upload(io.RawIOBase):
 
 @filesystems.register(SCHEME, "object storage of the tests")
 def open_bucket(root: str) -> tuple[Any, str]:
-    name = root.partition("://")[2]
+    name = root.partition("://")[2].partition("?")[0]
     return fs.PyFileSystem(BUCKETS[name]), name

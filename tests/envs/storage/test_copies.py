@@ -93,6 +93,7 @@ def test_a_single_file_is_copied_and_nothing_beside_it(bucket: Bucket) -> None:
     assert contents(path.parent) == {"config.json": "config.json one"}
     put(f"{model}/config.json", b"config.json two")
     assert fetched_file(f"{model}/config.json").read_text() == "config.json two"
+    assert fetched_file(f"{model}/config.json?scheme=http").read_text() == "config.json two"
     assert fetched_file("here.yaml") == Path("here.yaml")
     with pytest.raises(StorageError, match=r"no such file[\s\S]*best.yaml[\s\S]*config.json, vocabulary.json"):
         fetched_file(f"{model}/best.yaml")

@@ -60,6 +60,17 @@ def test_sentences_are_framed_like_replies_and_cut_to_their_own_length() -> None
     assert batch.words_BT1.tolist() == [[BOS_ID, 7, 8, 9, 10, 11, EOS_ID], [BOS_ID, 14, EOS_ID, *[PAD_ID] * 4]]
 
 
+@pytest.mark.parametrize("num_pairs", [4, 3, 1])
+def test_exchanged_examples_are_the_same_replies_behind_the_sources_of_others(num_pairs: int) -> None:
+    own, order = PairExamples(PairSplit(UTTERANCES, SPLIT.pairs[:num_pairs]), sizes()), np.arange(num_pairs)
+    here, other = own.batch(order), own.exchanged()
+    there = other.batch(order)
+    assert other.num_targets.tolist() == own.num_targets.tolist()
+    assert there.reply.words_BT1.tolist() == here.reply.words_BT1.tolist()
+    assert there.source_BN.tolist() == here.source_BN[np.roll(order, num_pairs // 2)].tolist()
+    assert own.batch(order).source_BN.tolist() == here.source_BN.tolist(), "the others are left as they are"
+
+
 def test_a_batch_is_padded_to_its_own_longest_members() -> None:
     batch = PairExamples(SPLIT, sizes()).batch(np.array([2]))
     assert batch.source_BN.tolist() == [[14, EOU_ID]]

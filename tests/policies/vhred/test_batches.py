@@ -29,6 +29,15 @@ def test_contexts_are_padded_behind_words_and_behind_the_newest_turn() -> None:
     assert found.lengths_BK.tolist() == [[3, 0], [2, 2]]
 
 
+def test_exchanged_examples_are_the_same_replies_behind_the_contexts_of_others() -> None:
+    contexts = [((("w0",),),), ((("w1",),), (("w2",),)), ((("w3",),),)]
+    own, order = DialogueExamples(contexts, [(("w4",),), (("w5",),), ()], VOCABULARY, sizes()), np.arange(3)
+    here, there = own.batch(order), own.exchanged().batch(order)
+    assert there.reply.words_BT1.tolist() == here.reply.words_BT1.tolist()
+    assert there.context.words_BKN.tolist() == here.context.words_BKN[[2, 0, 1]].tolist()
+    assert own.batch(order).context.words_BKN.tolist() == here.context.words_BKN.tolist()
+
+
 def test_replies_lose_their_end_and_are_counted_with_it() -> None:
     context = ((("w0",),),)
     replies = [(("w1", "w2", "w3"),), (("w4",),), ()]
