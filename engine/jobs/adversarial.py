@@ -28,7 +28,8 @@ from engine.jobs.job import SUMMARY, Job, Result, Watcher
 from engine.jobs.robustness_models import ADVERSARIAL, NUM_COMMON, plain_words
 from engine.jobs.robustness_models import provenance as read_provenance
 from engine.jobs.supervised import UNCHECKED, run_fit
-from engine.metrics.statistics import Estimate, Metric, mean, ratio_of_sums
+from engine.metrics.statistics import Estimate, mean, ratio_of_sums
+from engine.metrics.training import AGAINST, BEFORE
 from engine.perturb.settings import PerturbSettings
 from engine.store.run_folder import RunFolder
 from envs.core.errors import ConfigError, DataError
@@ -50,26 +51,6 @@ STATE = "training.safetensors"
 PERTURBED = "perturbed"
 """Kind of the event that says how many examples of a split met which strategy, and how many it left as they were."""
 SPLITS = {"train": "train", "validation": "val", "test": "test"}
-BEFORE = "_before"
-"""What the names of figures of the model that it began with end in."""
-_LOWER, _HIGHER = "lower: better", "higher: better"
-_NLL = {
-    f"{split}_nll{suffix}": Metric(f"{split} loss per word{where}", _LOWER, f"nats per word, </s> counted; {what}", main=main)
-    for split, main in (("test", True), ("validation", False))
-    for suffix, where, what in (
-        ("", "", "recorded contexts"),
-        ("_perturbed", ", perturbed", "contexts that were perturbed so that the answer should not change"),
-    )
-}
-_MARGIN = {
-    "margin": Metric("margin", _HIGHER, "nats per word that a reply loses by a context that should change it", main=True),
-    "margin_met": Metric("margin met", _HIGHER, "share of those contexts by which it loses as much as was asked for", "share"),
-}
-LEGEND = {
-    name + suffix: metric._replace(title=metric.title + when) if suffix else metric
-    for name, metric in (_NLL | _MARGIN).items()
-    for suffix, when in (("", ""), (BEFORE, ", before"))
-}
 
 
 def run(config: TrainAdversarialConfig, path: Path, watcher: Watcher) -> Result:
@@ -131,7 +112,7 @@ def run(config: TrainAdversarialConfig, path: Path, watcher: Watcher) -> Result:
             "untouched": {name: made["train"].untouched[name] for name in made["train"].met},
         }
         metrics = after | {name + BEFORE: figure for name, figure in before.items()}
-        run_folder.write_summary({name: metrics[name] for name in LEGEND if name in metrics}, about)
+        run_folder.write_summary({name: metrics[name] for name in AGAINST if name in metrics}, about)
     return TRAIN_ADVERSARIAL.result(config, path)
 
 
@@ -242,7 +223,7 @@ TRAIN_ADVERSARIAL = Job(
     TrainAdversarialConfig,
     {"niu2018": niu2018, "demo": demo},
     run,
-    LEGEND,
+    AGAINST,
     (CHECKPOINT, SUMMARY),
     _next_commands,
     UNCHECKED,

@@ -12,7 +12,8 @@ from engine.jobs.command import command_line
 from engine.jobs.device import require_device, threads
 from engine.jobs.job import SUMMARY, Job, Result, Watcher
 from engine.jobs.supervised import UNCHECKED, SupervisedConfig
-from engine.metrics.statistics import Metric, count
+from engine.metrics.statistics import count
+from engine.metrics.training import NEGOTIATOR
 from engine.store.run_folder import RunFolder
 from envs.data.compiled import load_corpus
 from envs.storage.places import named
@@ -22,18 +23,6 @@ if TYPE_CHECKING:
     from policies.negotiator.evaluation import Fitness
 
 STATE = "training.safetensors"
-LOWER, HIGHER = "lower: better", "higher: better"
-
-LEGEND = {
-    "validation_ppl": Metric("validation perplexity", LOWER, "released formula: padding above the line, first tokens below"),
-    "validation_ppl_per_token": Metric("validation perplexity per token", LOWER, "exp of the mean over predicted tokens"),
-    "validation_selection_ppl": Metric("validation selection perplexity", LOWER, "released formula, the stopping criterion"),
-    "validation_selection_accuracy": Metric("validation selections all right", HIGHER, "share with all six heads right"),
-    "test_ppl": Metric("test perplexity", LOWER, "released formula: padding above the line, first tokens below"),
-    "test_ppl_per_token": Metric("test perplexity per token", LOWER, "exp of the mean over predicted tokens"),
-    "test_selection_ppl": Metric("test selection perplexity", LOWER, "released formula"),
-    "test_selection_accuracy": Metric("test selections all right", HIGHER, "share with all six heads right"),
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,5 +138,5 @@ def _figures(fitness: Fitness) -> dict[str, float]:
 
 PRESETS = {"fast": fast, "lewis2017": lewis2017, "demo": demo}
 TRAIN_NEGOTIATOR = Job(
-    "train-negotiator", TrainNegotiatorConfig, PRESETS, run, LEGEND, (CHECKPOINT, SUMMARY), _next_commands, UNCHECKED
+    "train-negotiator", TrainNegotiatorConfig, PRESETS, run, NEGOTIATOR, (CHECKPOINT, SUMMARY), _next_commands, UNCHECKED
 )

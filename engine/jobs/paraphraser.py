@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from engine.jobs.agents import CHECKPOINT
 from engine.jobs.command import command_line
@@ -12,23 +11,13 @@ from engine.jobs.device import require_device, threads
 from engine.jobs.job import SUMMARY, Job, Result, Watcher
 from engine.jobs.paraphraser_config import TrainParaphraserConfig, demo, see2017, small
 from engine.jobs.supervised import UNCHECKED, estimates, run_fit
-from engine.metrics.statistics import Metric
+from engine.metrics.training import REWRITING
 from engine.store.run_folder import RunFolder
 from envs.pairs.compiled import load_pairs
 from envs.pairs.vocabulary import PairVocabulary
 from envs.storage.places import named
 
-if TYPE_CHECKING:
-    pass
-
 STATE = "training.safetensors"
-LOWER = "lower: better"
-LEGEND = {
-    "test_nll": Metric("test loss per word", LOWER, "nats per word, </s> counted; copied words at what copying gives them"),
-    "test_ppl": Metric("test perplexity", LOWER, "exp of the test loss per word", main=True),
-    "validation_nll": Metric("validation loss per word", LOWER, "nats per word, </s> counted; the stopping criterion"),
-    "validation_ppl": Metric("validation perplexity", LOWER, "exp of the validation loss per word"),
-}
 
 
 def run_paraphraser(config: TrainParaphraserConfig, path: Path, watcher: Watcher) -> Result:
@@ -82,7 +71,7 @@ TRAIN_PARAPHRASER = Job(
     TrainParaphraserConfig,
     {"small": small, "see2017": see2017, "demo": demo},
     run_paraphraser,
-    LEGEND,
+    REWRITING,
     (CHECKPOINT, SUMMARY),
     _after,
     UNCHECKED,

@@ -18,7 +18,8 @@ from engine.attacks.opponents import Casting, Opponent, OpponentConfig
 from engine.attacks.settings import ReinforceConfig
 from engine.jobs.agents import CHECKPOINT, require_checkpoint, shared_vocabulary
 from engine.jobs.job import SUMMARY, Job, Result, Watcher
-from engine.jobs.training import LEGEND, UNCHECKED, TrainingConfig, corpus_flag, train
+from engine.jobs.training import UNCHECKED, TrainingConfig, corpus_flag, train
+from engine.metrics.training import LEARNING
 from envs.core.errors import ConfigError
 from envs.storage.places import is_uri, named
 
@@ -180,7 +181,7 @@ def _job(role: str, presets: dict[str, Callable[[], TrainReinforceConfig]]) -> J
         TrainReinforceConfig,
         presets,
         partial(run, role),
-        LEGEND,
+        LEARNING,
         (CHECKPOINT, SUMMARY),
         partial(_next_commands, role),
         UNCHECKED,
@@ -194,7 +195,7 @@ TRAIN_TARGET = Job(
     TrainTargetConfig,
     {"cheng2019": hardened},
     run_target,
-    LEGEND,
+    LEARNING,
     (CHECKPOINT, SUMMARY),
     _next_of_target,
     UNCHECKED,

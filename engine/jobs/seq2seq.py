@@ -12,8 +12,8 @@ from engine.jobs.agents import CHECKPOINT
 from engine.jobs.command import command_line
 from engine.jobs.device import require_device, threads
 from engine.jobs.job import SUMMARY, Job, Result, Watcher
-from engine.jobs.supervised import CONTEXT_GAIN, UNCHECKED, SupervisedConfig, context_gain, estimates, run_fit
-from engine.metrics.statistics import Metric
+from engine.jobs.supervised import UNCHECKED, SupervisedConfig, context_gain, estimates, run_fit
+from engine.metrics.training import PREDICTION, READING
 from engine.store.run_folder import RunFolder
 from envs.pairs.compiled import PairCorpus, PairSplit, load_pairs
 from envs.storage.places import named
@@ -27,14 +27,6 @@ if TYPE_CHECKING:
 STATE = "training.safetensors"
 CHARACTERS = "ptb_characters"
 """The corpus whose models are searched by brute force."""
-LOWER = "lower: better"
-PREDICTION = {
-    "test_nll": Metric("test loss per word", LOWER, "nats per word, </s> counted; minus it: the threshold of hits", main=True),
-    "test_ppl": Metric("test perplexity", LOWER, "exp of the test loss per word", main=True),
-    "validation_nll": Metric("validation loss per word", LOWER, "nats per word, </s> counted; the stopping criterion"),
-    "validation_ppl": Metric("validation perplexity", LOWER, "exp of the validation loss per word"),
-}
-LEGEND = PREDICTION | {"context_gain": CONTEXT_GAIN}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,7 +212,7 @@ TRAIN_SEQ2SEQ = Job(
     TrainSeq2SeqConfig,
     {"small": small, "he2018": he2018, "demo": demo, "characters": characters, "dialogue": dialogue},
     run_seq2seq,
-    LEGEND,
+    PREDICTION | READING,
     FILES,
     _after_seq2seq,
     UNCHECKED,

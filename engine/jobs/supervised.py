@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from engine.jobs.job import Watcher
-from engine.metrics.statistics import Estimate, Metric, ratio_of_sums
+from engine.metrics.statistics import Estimate, ratio_of_sums
 from engine.store.run_folder import RunFolder
 from envs.core.config import check
 
@@ -18,12 +18,6 @@ if TYPE_CHECKING:
     from policies.seq2seq.evaluation import Fitness
     from policies.seq2seq.fit import Epoch, Fit
 
-CONTEXT_GAIN = Metric(
-    "what contexts tell it",
-    "higher: better",
-    "nats per word that test replies cost more behind other examples' contexts; near 0: the model answers without reading",
-    main=True,
-)
 UNCHECKED = ("data_root", "device", "threads")
 """Settings that change how a model is fitted and not what it is; a resumed run may differ in them."""
 

@@ -20,7 +20,7 @@ from engine.jobs.command import command_line
 from engine.jobs.device import threads
 from engine.jobs.job import Job, Result, Watcher
 from engine.jobs.scalars import Scalars
-from engine.metrics.statistics import Estimate, Metric, count, mean
+from engine.metrics.statistics import Estimate, count, mean
 from engine.runtime.meters import Meters
 from engine.runtime.session import Session, can_grow, connect
 from engine.store.run_folder import RunFolder
@@ -34,15 +34,6 @@ MAX_LEARNERS = 5
 """Learners that may die in a row without getting further than those before them."""
 PUBLISHED = "dealornodeal"
 """The corpus of the published agents, which presets take unless they are the demonstration's."""
-
-LEGEND = {
-    "training_reward": Metric("reward, last updates", "higher: learner", "mean over the last tenth of the updates"),
-    "training_advantage": Metric("advantage, last updates", "higher: adversary", "side 0's less side 1's points, same updates"),
-    "training_agreement": Metric("agreement, last updates", "higher: both", "share of dialogues, same updates"),
-    "perplexity": Metric("perplexity", "lower: better", "of the corpus' validation dialogues, released formula"),
-    "dialogues_per_s": Metric("dialogues per second", "higher: better", "played and learned from, wall time"),
-    "share_outside_networks": Metric("share outside networks", "lower: better", "of wall time, neither speaking nor learning"),
-}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,10 +16,10 @@ from engine.jobs.command import command_line
 from engine.jobs.device import require_device, threads
 from engine.jobs.job import Job, Result, Watcher
 from engine.jobs.seq2seq import FILES, STATE
-from engine.jobs.seq2seq import LEGEND as PERPLEXITIES
 from engine.jobs.supervised import UNCHECKED, context_gain, estimates, run_fit
 from engine.jobs.vhred_config import TrainVhredConfig, demo, niu2018, small
-from engine.metrics.statistics import Metric, mean
+from engine.metrics.statistics import mean
+from engine.metrics.training import DIVERGENCES, PREDICTION, READING
 from engine.store.run_folder import RunFolder
 from envs.pairs.compiled import PairCorpus, load_pairs
 from envs.storage.places import named
@@ -27,11 +27,8 @@ from envs.storage.places import named
 if TYPE_CHECKING:
     from policies.vhred.batches import DialogueExamples
 
-UNUSED = "near 0 the latent variable is unused"
-LEGEND = PERPLEXITIES | {
-    f"{split}_kl": Metric(f"{split} divergence", UNUSED, "KL(posterior || prior), nats per reply")
-    for split in ("test", "validation")
-}
+
+LEGEND = PREDICTION | READING | DIVERGENCES
 
 
 def run(config: TrainVhredConfig, path: Path, watcher: Watcher) -> Result:

@@ -17,7 +17,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from engine.metrics import enumeration, search
+from engine.metrics import enumeration, search, training
 from engine.metrics.attack import ATTACK_METRICS, REACTIVE, Points, budget_curves
 from engine.metrics.negotiation import NEITHER
 from engine.metrics.statistics import Estimate, Metric
@@ -223,7 +223,8 @@ def _table(sections: Sequence[MatchSection | SearchSection]) -> MetricTable:
 def _describe(name: str) -> Metric:
     if name in search.COST_METRICS or name.startswith(search.HIT_RATE):
         return search.describe(name)
-    return (ATTACK_METRICS | enumeration.LEGEND).get(name, Metric(name.replace("_", " "), NEITHER, ""))
+    known = (ATTACK_METRICS | enumeration.LEGEND).get(name) or training.describe(name)
+    return known or Metric(name.replace("_", " "), NEITHER, "")
 
 
 def _cells(metric: Metric, estimates: Sequence[Estimate | None]) -> tuple[Cell | None, ...]:

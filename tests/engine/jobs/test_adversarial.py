@@ -11,12 +11,13 @@ import pytest
 import torch
 
 from engine.jobs import adversarial
-from engine.jobs.adversarial import BEFORE, LEGEND, PERTURBED, TRAIN_ADVERSARIAL, run
+from engine.jobs.adversarial import PERTURBED, TRAIN_ADVERSARIAL, run
 from engine.jobs.adversarial_config import RANDOM_SOURCE, TrainAdversarialConfig, fine_tuning
 from engine.jobs.adversarial_lessons import LessonSplit, RandomSource, make_lessons
 from engine.jobs.job import Silent
 from engine.jobs.robustness_models import label_of, provenance
 from engine.jobs.seq2seq import TrainSeq2SeqConfig, run_seq2seq
+from engine.metrics.training import AGAINST, BEFORE
 from engine.perturb.strategy import Expectation, OnUtterances, Strategy
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError
@@ -140,8 +141,8 @@ def test_random_sources_are_contexts_of_the_split() -> None:
 def test_what_should_not_change_the_answer_teaches_to_keep_it(tmp_path: Path, base: Path, own: dict[Expectation, str]) -> None:
     notes = Notes()
     result = run(asked(base, own[Expectation.SHOULD_NOT_CHANGE]), tmp_path / "run", notes)
-    assert set(result.metrics) == {name for name in LEGEND if not name.startswith("margin")}
-    assert list(result.metrics) == [name for name in LEGEND if name in result.metrics]
+    assert set(result.metrics) == {name for name in AGAINST if not name.startswith("margin")}
+    assert list(result.metrics) == [name for name in AGAINST if name in result.metrics]
     for split in ("test", "validation"):
         perturbed = result.metrics[f"{split}_nll_perturbed"]
         assert perturbed.value < result.metrics[f"{split}_nll_perturbed{BEFORE}"].value
@@ -177,7 +178,7 @@ def test_what_should_change_the_answer_teaches_a_margin(
 ) -> None:
     config = asked(base, own[Expectation.SHOULD_CHANGE], targets=targets, margin=1.0, alpha=5.0)
     metrics = run(config, tmp_path / "run", Silent()).metrics
-    assert set(metrics) == {name for name in LEGEND if "perturbed" not in name}
+    assert set(metrics) == {name for name in AGAINST if "perturbed" not in name}
     assert metrics["margin"].value > metrics[f"margin{BEFORE}"].value
     assert metrics["margin"].n == metrics["margin_met"].n == 4
     assert provenance(tmp_path / "run" / "checkpoint")["targets"] == targets
@@ -185,7 +186,7 @@ def test_what_should_change_the_answer_teaches_a_margin(
 
 def test_strategies_of_both_kinds_are_trained_together(tmp_path: Path, base: Path, own: dict[Expectation, str]) -> None:
     result = run(asked(base, f"{','.join(own.values())},{RANDOM_SOURCE}"), tmp_path / "run", Silent())
-    assert all(math.isfinite(result.metrics[name].value) for name in LEGEND)
+    assert all(math.isfinite(result.metrics[name].value) for name in AGAINST)
     strategies = provenance(tmp_path / "run" / "checkpoint")["strategies"]
     assert strategies == ["turned-should-not-change", "turned-should-change", RANDOM_SOURCE]
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from engine.jobs.job import Silent
-from engine.jobs.negotiator import LEGEND, TrainNegotiatorConfig, run
+from engine.jobs.negotiator import TrainNegotiatorConfig, run
+from engine.metrics.training import NEGOTIATOR
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError, DataError, RunError
 from policies.negotiator.speaker import load_agent
@@ -29,7 +30,7 @@ def assert_equal_weights(found: Path, wanted: Path) -> None:
 def test_it_leaves_an_agent_and_its_figures(tmp_path: Path, root: Path) -> None:
     notes = Notes()
     result = run(config(root), tmp_path / "run", notes)
-    assert list(result.metrics) == list(LEGEND)
+    assert list(result.metrics) == list(NEGOTIATOR)
     assert all(estimate.value > 0 for name, estimate in result.metrics.items() if name.endswith("ppl"))
     assert load_agent(tmp_path / "run" / "checkpoint").name == "run"
     epochs = [event for event in RunFolder.load(tmp_path / "run").events() if event["kind"] == "epoch"]

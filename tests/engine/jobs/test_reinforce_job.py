@@ -10,7 +10,8 @@ import pytest
 
 from engine.jobs.command import command_line
 from engine.jobs.job import Silent
-from engine.jobs.reinforce import LEGEND, TRAIN_ADVERSARY, TRAIN_RL, run
+from engine.jobs.reinforce import TRAIN_ADVERSARY, TRAIN_RL, run
+from engine.metrics.training import LEARNING
 from engine.runtime.session import Session
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError, RunError
@@ -34,7 +35,7 @@ pytestmark = pytest.mark.ray
 def test_it_leaves_a_learner_that_has_moved(tmp_path: Path, root: Path, trainee: Path, ray_session: Session) -> None:
     notes = Notes()
     result = run("adversary", training(root, trainee), tmp_path / "run", notes)
-    assert list(result.metrics) == list(LEGEND)
+    assert list(result.metrics) == list(LEARNING)
     assert notes.stages == [("learning", 4, "updates")]
     assert notes.steps == [1, 2, 3, 4]
     stored = Checkpoint.load(tmp_path / "run" / "checkpoint", KIND, Vocabulary)

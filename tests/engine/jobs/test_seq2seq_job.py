@@ -13,8 +13,6 @@ import torch
 from engine.jobs import seq2seq
 from engine.jobs.job import Silent
 from engine.jobs.seq2seq import (
-    LEGEND,
-    PREDICTION,
     TRAIN_LM,
     TRAIN_SEQ2SEQ,
     TrainLMConfig,
@@ -22,6 +20,7 @@ from engine.jobs.seq2seq import (
     run_lm,
     run_seq2seq,
 )
+from engine.metrics.training import PREDICTION, READING
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError, DataError, RunError
 from envs.pairs.compiled import load_pairs
@@ -59,8 +58,8 @@ def asked(corpus: str, **changes: object) -> TrainSeq2SeqConfig:
 def test_it_leaves_a_model_and_its_figures(tmp_path: Path, corpus: str) -> None:
     notes = Notes()
     result = run_seq2seq(asked(corpus), tmp_path / "run", notes)
-    assert list(result.metrics) == [name for name in LEGEND if name in result.metrics]
-    assert set(result.metrics) == set(LEGEND)
+    assert list(result.metrics) == [name for name in PREDICTION | READING if name in result.metrics]
+    assert set(result.metrics) == set(PREDICTION | READING)
     for split, size in (("test", 3), ("validation", 2)):
         loss, perplexity = result.metrics[f"{split}_nll"], result.metrics[f"{split}_ppl"]
         assert perplexity.value == pytest.approx(math.exp(loss.value))

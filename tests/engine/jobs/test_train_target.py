@@ -15,7 +15,8 @@ from engine.attacks.opponents import OpponentConfig
 from engine.attacks.reinforce import DivergenceError
 from engine.jobs.job import Silent
 from engine.jobs.reinforce import TRAIN_ADVERSARY, TRAIN_TARGET, run_target
-from engine.jobs.training import LEGEND, STATE
+from engine.jobs.training import STATE
+from engine.metrics.training import LEARNING
 from engine.runtime.session import Session
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError
@@ -45,7 +46,7 @@ def test_it_leaves_a_target_that_has_moved(
 ) -> None:
     asked = hardening(root, trainee, adversaries, opponents=OpponentConfig(partner_share=0.5))
     result = run_target(asked, tmp_path / "run", Silent())
-    assert list(result.metrics) == list(LEGEND)
+    assert list(result.metrics) == list(LEARNING)
     stored = Checkpoint.load(tmp_path / "run" / "checkpoint", KIND, Vocabulary)
     assert {name: stored.provenance[name] for name in ("role", "target", "adversaries")} == {
         "role": "target",

@@ -1,0 +1,75 @@
+"""What trainings report: names, directions and definitions of their figures."""
+
+from __future__ import annotations
+
+from engine.metrics.statistics import Metric
+
+LOWER, HIGHER = "lower: better", "higher: better"
+NEGOTIATOR = {
+    "validation_ppl": Metric("validation perplexity", LOWER, "released formula: padding above the line, first tokens below"),
+    "validation_ppl_per_token": Metric("validation perplexity per token", LOWER, "exp of the mean over predicted tokens"),
+    "validation_selection_ppl": Metric("validation selection perplexity", LOWER, "released formula, the stopping criterion"),
+    "validation_selection_accuracy": Metric("validation selections all right", HIGHER, "share with all six heads right"),
+    "test_ppl": Metric("test perplexity", LOWER, "released formula: padding above the line, first tokens below"),
+    "test_ppl_per_token": Metric("test perplexity per token", LOWER, "exp of the mean over predicted tokens"),
+    "test_selection_ppl": Metric("test selection perplexity", LOWER, "released formula"),
+    "test_selection_accuracy": Metric("test selections all right", HIGHER, "share with all six heads right"),
+}
+LEARNING = {
+    "training_reward": Metric("reward, last updates", "higher: learner", "mean over the last tenth of the updates"),
+    "training_advantage": Metric("advantage, last updates", "higher: adversary", "side 0's less side 1's points, same updates"),
+    "training_agreement": Metric("agreement, last updates", "higher: both", "share of dialogues, same updates"),
+    "perplexity": Metric("perplexity", LOWER, "of the corpus' validation dialogues, released formula"),
+    "dialogues_per_s": Metric("dialogues per second", HIGHER, "played and learned from, wall time"),
+    "share_outside_networks": Metric("share outside networks", LOWER, "of wall time, neither speaking nor learning"),
+}
+PREDICTION = {
+    "test_nll": Metric("test loss per word", LOWER, "nats per word, </s> counted; minus it: the threshold of hits", main=True),
+    "test_ppl": Metric("test perplexity", LOWER, "exp of the test loss per word", main=True),
+    "validation_nll": Metric("validation loss per word", LOWER, "nats per word, </s> counted; the stopping criterion"),
+    "validation_ppl": Metric("validation perplexity", LOWER, "exp of the validation loss per word"),
+}
+REWRITING = PREDICTION | {
+    "test_nll": Metric("test loss per word", LOWER, "nats per word, </s> counted; copied words at what copying gives them")
+}
+READING = {
+    "context_gain": Metric(
+        "what contexts tell it",
+        HIGHER,
+        "nats per word that test replies cost more behind other examples' contexts; near 0: the model answers without reading",
+        main=True,
+    )
+}
+DIVERGENCES = {
+    f"{split}_kl": Metric(f"{split} divergence", "near 0 the latent variable is unused", "KL(posterior || prior), nats a reply")
+    for split in ("test", "validation")
+}
+BEFORE = "_before"
+"""What the names of figures of the model that it began with end in."""
+_NLL = {
+    f"{split}_nll{suffix}": Metric(f"{split} loss per word{where}", LOWER, f"nats per word, </s> counted; {what}", main=main)
+    for split, main in (("test", True), ("validation", False))
+    for suffix, where, what in (
+        ("", "", "recorded contexts"),
+        ("_perturbed", ", perturbed", "contexts that were perturbed so that the answer should not change"),
+    )
+}
+_MARGIN = {
+    "margin": Metric("margin", HIGHER, "nats per word that a reply loses by a context that should change it", main=True),
+    "margin_met": Metric("margin met", HIGHER, "share of those contexts by which it loses as much as was asked for", "share"),
+}
+AGAINST = {
+    name + suffix: metric._replace(title=metric.title + when) if suffix else metric
+    for name, metric in (_NLL | _MARGIN).items()
+    for suffix, when in (("", ""), (BEFORE, ", before"))
+}
+_ALL = (NEGOTIATOR, LEARNING, PREDICTION, REWRITING, READING, DIVERGENCES, AGAINST)
+
+
+def describe(name: str) -> Metric | None:
+    """What a figure of any training means, without its definition where trainings differ in that; None where none has it."""
+    found = [legend[name] for legend in _ALL if name in legend]
+    if not found:
+        return None
+    same = len({metric.definition for metric in found}) == 1
+    return found[-1] if same else found[-1]._replace(definition="")
