@@ -30,9 +30,10 @@ def uniforms(seeds: Sequence[int], name: str, counts: Sequence[int] | np.ndarray
         (sum of counts,) float64 in [0, 1): the first item's numbers, then the second's, and so on.
     """
     counts = np.asarray(counts, dtype=np.int64)
-    first = np.cumsum(counts) - counts
-    numbers = np.arange(counts.sum()) - np.repeat(first, counts)
-    return uniforms_at(seeds, name, np.repeat(np.arange(len(counts)), counts), numbers)
+    first = (np.cumsum(counts) - counts).astype(np.uint64)
+    # The k-th number of an item that begins at number f of all is number f + k: what is once an item is not done once a number.
+    starts = np.repeat(_starts(seeds, name) - first * _STEP, counts)
+    return _shares(starts + np.arange(1, len(starts) + 1, dtype=np.uint64) * _STEP)
 
 
 def uniforms_at(seeds: Sequence[int], name: str, items: np.ndarray, numbers: np.ndarray) -> np.ndarray:
@@ -47,13 +48,24 @@ def uniforms_at(seeds: Sequence[int], name: str, items: np.ndarray, numbers: np.
     Returns:
         (N,) float64 in [0, 1).
     """
+    return _shares(_starts(seeds, name)[items] + (numbers.astype(np.uint64) + np.uint64(1)) * _STEP)
+
+
+def _starts(seeds: Sequence[int], name: str) -> np.ndarray:
+    """Where each item's sequence of states begins (items,) uint64."""
     starts = np.fromiter(map(_MASK.__and__, seeds), dtype=np.uint64, count=len(seeds))
-    starts = _mixed(starts ^ np.uint64(stable_hash("perturb", name)))
-    bits = _mixed(starts[items] + (numbers.astype(np.uint64) + np.uint64(1)) * _STEP)
-    return (bits >> np.uint64(11)) * 2.0**-53
+    return _mixed(starts ^ np.uint64(stable_hash("perturb", name)))
+
+
+def _shares(states: np.ndarray) -> np.ndarray:
+    """Numbers in [0, 1) of states (N,) float64."""
+    return (_mixed(states) >> np.uint64(11)) * 2.0**-53
 
 
 def _mixed(values: np.ndarray) -> np.ndarray:
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
+    """Hashes, written where the values stand, which are the caller's to lose."""
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        values ^= values >> np.uint64(shift)
+        values *= np.uint64(factor)
+    values ^= values >> np.uint64(31)
+    return values

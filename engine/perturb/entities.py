@@ -25,8 +25,8 @@ from pathlib import Path
 import numpy as np
 
 from engine.perturb.draws import uniforms
-from engine.perturb.flat import FlatContexts, Span
-from engine.perturb.phrases import Phrases
+from engine.perturb.flat import FlatContexts
+from engine.perturb.phrases import Matches, Phrases
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings
 from engine.perturb.strategy import Expectation
@@ -49,16 +49,20 @@ class Entities:
         self.categories = categories
         self._phrases = Phrases(categories)
 
-    def find(self, flat: FlatContexts) -> list[Span]:
-        """The entities that contexts mention, left to right."""
-        found: list[Span] = []
+    @property
+    def listed(self) -> Sequence[Utterance]:
+        """The entities; matches name them by their places here."""
+        return self._phrases.listed
+
+    def find(self, flat: FlatContexts) -> Matches:
+        """The entities that contexts mention; one that another one on its left reaches into is none."""
+        found = self._phrases.longest(flat)
+        stays = np.ones(len(found.starts), dtype=bool)
         done = 0
-        for start, limit in zip(*(each.tolist() for each in self._phrases.starts(flat)), strict=True):
-            end = self._phrases.end(flat.words, start, limit) if start >= done else start
-            if end > start:
-                found.append((start, end))
-                done = end
-        return found
+        for i, (start, end) in enumerate(zip(found.starts.tolist(), found.ends.tolist(), strict=True)):
+            stays[i] = start >= done
+            done = end if start >= done else done
+        return found.where(stays)
 
 
 class RandomInputs:
@@ -81,7 +85,8 @@ class RandomInputs:
         drawn = (uniforms(seeds, self.name, flat.num_words) * len(self.common)).astype(np.int64)
         words = self.common.take(drawn).tolist()
         if self.kept is not None:
-            for start, end in self.kept.find(flat):
+            starts, ends, _ = self.kept.find(flat)
+            for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
                 words[start:end] = flat.words[start:end]
         return flat.cut(tuple(words))
 
@@ -105,23 +110,22 @@ class ConfusingEntity:
             if resources.may_enter(entity):
                 for category in entities.categories[entity]:
                     self._by_category.setdefault(category, []).append(entity)
-        self._known: dict[Utterance, list[Utterance]] = {}
+        self._choices = [self._choices_of(entity) for entity in entities.listed]
+        self._counts = np.fromiter(map(len, self._choices), dtype=np.int64, count=len(self._choices))
 
     def perturb(self, contexts: Sequence[Turns], seeds: Sequence[int]) -> list[Turns]:
         """The perturbed contexts, see `Strategy`."""
         flat = FlatContexts(contexts)
+        found = self._entities.find(flat)
         # An entity in which nothing may come does not draw.
-        spans = [(start, end) for start, end in self._entities.find(flat) if self._choices(flat.words[start:end])]
-        counts = flat.num_in_contexts(np.array([start for start, _ in spans], dtype=np.int64))
-        choices = (self._choices(flat.words[start:end]) for start, end in spans)
-        drawn = uniforms(seeds, self.name, counts).tolist()
-        return flat.replaced(spans, [others[int(share * len(others))] for others, share in zip(choices, drawn, strict=True)])
+        found = found.where(self._counts[found.phrases] > 0)
+        drawn = uniforms(seeds, self.name, flat.num_in_contexts(found.starts)) * self._counts[found.phrases]
+        chosen = zip(found.phrases.tolist(), drawn.astype(np.int64).tolist(), strict=True)
+        return flat.replaced(found.starts, found.ends, [self._choices[phrase][number] for phrase, number in chosen])
 
-    def _choices(self, entity: Utterance) -> list[Utterance]:
-        if entity not in self._known:
-            near = (self._by_category.get(category, ()) for category in self._entities.categories[entity])
-            self._known[entity] = [other for other in dict.fromkeys(chain.from_iterable(near)) if other != entity]
-        return self._known[entity]
+    def _choices_of(self, entity: Utterance) -> list[Utterance]:
+        near = (self._by_category.get(category, ()) for category in self._entities.categories[entity])
+        return [other for other in dict.fromkeys(chain.from_iterable(near)) if other != entity]
 
 
 def build_random(settings: PerturbSettings, resources: Resources) -> RandomInputs:

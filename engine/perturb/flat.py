@@ -6,18 +6,16 @@ build the tuples again is most of what a quick strategy costs.
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence, Sized
+from collections.abc import Container, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, pairwise
+from itertools import chain, compress, pairwise, repeat
 from typing import TypeVar
 
 import numpy as np
 
 from envs.pairs.turns import Turn, Turns, Utterance
 
-Span = tuple[int, int]
-"""Where some words begin and end among others."""
 PieceT = TypeVar("PieceT")
 
 
@@ -86,6 +84,21 @@ class FlatContexts:
         """Which of the words a list holds (N,) bool."""
         return np.fromiter(map(listed.__contains__, self.words), dtype=bool, count=len(self.words))
 
+    def numbered(self, numbers: Mapping[str, int]) -> np.ndarray:
+        """The numbers of the words, 0 where they have none (N,) int64."""
+        return np.fromiter(map(numbers.get, self.words, repeat(0)), dtype=np.int64, count=len(self.words))
+
+    def ends_of(self, places: np.ndarray) -> np.ndarray:
+        """Where the utterances of some of the words end.
+
+        Args:
+            places: of those words (M,) int64.
+
+        Returns:
+            (M,) int64.
+        """
+        return self.edges[np.searchsorted(self.edges, places, side="right")]
+
     def cut(self, words: Utterance, edges: np.ndarray | None = None) -> list[Turns]:
         """Contexts with as many utterances in each turn.
 
@@ -95,23 +108,29 @@ class FlatContexts:
         """
         return self.shaped(tuple(_cut(words, self.edges if edges is None else edges)))
 
-    def replaced(self, spans: Sequence[Span], others: Sequence[Utterance]) -> list[Turns]:
+    def replaced(self, starts: np.ndarray, ends: np.ndarray, others: Sequence[Utterance]) -> list[Turns]:
         """Contexts with other words in the place of some.
 
         Args:
-            spans: where those begin and end among the words; left to right, each within an utterance.
-            others: what stands there instead.
+            starts: where those begin among the words, left to right (M,) int64.
+            ends: where they end, each within its utterance and before the next one's start (M,) int64.
+            others: what stands there instead (M).
         """
+        words = list(self.words)
+        lengths, others_lengths = ends - starts, np.fromiter(map(len, others), dtype=np.int64, count=len(others))
+        single = (lengths == 1) & (others_lengths == 1)
+        for start, (word,) in zip(starts[single].tolist(), compress(others, single.tolist()), strict=True):
+            words[start] = word
+        moving = np.flatnonzero(~single)
+        starts, ends, longer = starts[moving], ends[moving], (others_lengths - lengths)[moving]
         written: list[str] = []
         done = 0
-        for (start, end), other in zip(spans, others, strict=True):
-            written += self.words[done:start]
-            written += other
+        for start, end, i in zip(starts.tolist(), ends.tolist(), moving.tolist(), strict=True):
+            written += words[done:start]
+            written += others[i]
             done = end
-        written += self.words[done:]
-        starts, ends = np.array(spans, dtype=np.int64).reshape(-1, 2).T
-        grown = np.fromiter(map(len, others), dtype=np.int64, count=len(others)) - (ends - starts)
-        return self.cut(tuple(written), self.edges + running(grown)[np.searchsorted(starts, self.edges)])
+        written += words[done:]
+        return self.cut(tuple(written), self.edges + running(longer)[np.searchsorted(starts, self.edges)])
 
     def shaped(self, utterances: Turn) -> list[Turns]:
         """Contexts with as many utterances in each turn.
@@ -135,4 +154,8 @@ def _edges(pieces: Sequence[Sized]) -> np.ndarray:
 
 def _cut(pieces: tuple[PieceT, ...], edges: np.ndarray) -> list[tuple[PieceT, ...]]:
     """The pieces between neighbouring edges."""
+    counts = np.diff(edges)
+    if len(counts) and counts[0] and (counts == counts[0]).all():
+        # As most contexts are: as many turns each, of one utterance each.
+        return list(zip(*[iter(pieces)] * int(counts[0]), strict=True))
     return [pieces[start:end] for start, end in pairwise(edges.tolist())]

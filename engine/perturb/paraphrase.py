@@ -20,17 +20,18 @@ Not here: how files of paraphrases are read (`ppdb.py`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 
 import numpy as np
 
 from engine.perturb.draws import uniforms_at
-from engine.perturb.flat import FlatContexts, Span
-from engine.perturb.phrases import Phrases
+from engine.perturb.flat import FlatContexts, running
+from engine.perturb.phrases import Matches, Phrases
 from engine.perturb.ppdb import Phrase, read_paraphrases
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings
 from engine.perturb.strategy import Expectation
-from envs.pairs.turns import Turns
+from envs.pairs.turns import Turns, Utterance
 
 
 class DataParaphrase:
@@ -50,31 +51,41 @@ class DataParaphrase:
     ) -> None:
         self.rate = rate
         known = {phrase: tuple(filter(may_enter, others)) for phrase, others in table.items() if may_enter(phrase)}
-        self._table = {phrase: others for phrase, others in known.items() if others}
-        self._phrases = Phrases(self._table)
+        table = {phrase: others for phrase, others in known.items() if others}
+        self._phrases = Phrases(table)
+        self._counts = np.fromiter(map(len, table.values()), dtype=np.int64, count=len(table))
+        self._firsts = running(self._counts)
+        self._others = list(chain.from_iterable(table.values()))
 
     def perturb(self, contexts: Sequence[Turns], seeds: Sequence[int]) -> list[Turns]:
         """The perturbed contexts, see `Strategy`."""
         flat = FlatContexts(contexts)
-        words = flat.words
-        places, limits = self._phrases.starts(flat)
-        # A start's two draws are named by its place, so that none depends on another start.
-        items = np.searchsorted(flat.context_edges, places, side="right") - 1
-        numbers = 2 * (places - flat.context_edges[items])
-        spared = uniforms_at(seeds, self.name, items, numbers) >= self.rate
-        choices = uniforms_at(seeds, self.name, items, numbers + 1)
-        spans: list[Span] = []
-        others: list[Phrase] = []
-        free = len(words)
-        from_right = (each[::-1].tolist() for each in (places, limits, spared, choices))
-        for start, limit, is_spared, choice in zip(*from_right, strict=True):
-            end = self._phrases.end(words, start, min(limit, free))
-            if end > start and not is_spared:
-                found = self._table[words[start:end]]
-                spans.append((start, end))
-                others.append(found[int(choice * len(found))])
-                free = start
-        return flat.replaced(spans[::-1], others[::-1])
+        found = self._phrases.longest(flat)
+        if self.rate < 1:
+            found = found.where(self._drawn(flat, seeds, found, 0) < self.rate)
+        found = self._apart(flat.words, found)
+        shares = self._drawn(flat, seeds, found, 1)
+        others = self._firsts[found.phrases] + (shares * self._counts[found.phrases]).astype(np.int64)
+        return flat.replaced(found.starts, found.ends, [self._others[i] for i in others.tolist()])
+
+    def _drawn(self, flat: FlatContexts, seeds: Sequence[int], found: Matches, which: int) -> np.ndarray:
+        """One of a start's two draws, which are named by its place, so that none depends on another start."""
+        items = np.searchsorted(flat.context_edges, found.starts, side="right") - 1
+        return uniforms_at(seeds, self.name, items, 2 * (found.starts - flat.context_edges[items]) + which)
+
+    def _apart(self, words: Utterance, found: Matches) -> Matches:
+        """Shorter phrases, or none, where the longest reach into what is replaced to the right of them."""
+        starts, ends, phrases = found
+        stays = np.ones(len(starts), dtype=bool)
+        for i in np.flatnonzero(ends[:-1] > starts[1:])[::-1].tolist():
+            start = starts[i]
+            free = next((starts[j] for j in range(i + 1, len(starts)) if stays[j]), len(words))
+            if ends[i] > free:
+                shorter = self._phrases.first_of(words[start:free])
+                stays[i] = shorter is not None
+                if shorter is not None:
+                    ends[i], phrases[i] = start + len(self._phrases.listed[shorter]), shorter
+        return found.where(stays)
 
 
 def build(settings: PerturbSettings, resources: Resources) -> DataParaphrase:

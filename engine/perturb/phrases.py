@@ -1,8 +1,9 @@
-"""Phrases of a table, found among the words of many contexts by their first words."""
+"""Phrases of a table among the words of many contexts: all places walk down one tree of words at once."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,29 +11,80 @@ from engine.perturb.flat import FlatContexts
 from envs.pairs.turns import Utterance
 
 
+class Matches(NamedTuple):
+    """Phrases that were found, by the places where they begin."""
+
+    starts: np.ndarray
+    """Where each begins among the words (M,) int64, ascending."""
+    ends: np.ndarray
+    """Where it ends, within its utterance (M,) int64."""
+    phrases: np.ndarray
+    """Which of `Phrases.listed` it is (M,) int64."""
+
+    def where(self, kept: np.ndarray) -> Matches:
+        """Those of a mask (M,) bool."""
+        return Matches(*(each[kept] for each in self))
+
+
+class _Level(NamedTuple):
+    """The beginnings of all phrases that are so many words long, numbered from 0."""
+
+    keys: np.ndarray
+    """The number of what is before the last word, times the number of words, and the last word (B,) int64, ascending."""
+    phrases: np.ndarray
+    """Which phrase each is as it stands; -1: none (B,) int64."""
+
+
 class Phrases:
     """What is looked for.
 
     Args:
-        listed: phrases of at least one word.
+        listed: phrases of at least one word, none twice.
     """
 
     def __init__(self, listed: Collection[Utterance]) -> None:
-        self._listed = listed
-        lengths: dict[str, set[int]] = {}
-        for phrase in listed:
-            lengths.setdefault(phrase[0], set()).add(len(phrase))
-        self._lengths = {word: sorted(each, reverse=True) for word, each in lengths.items()}
+        self.listed = tuple(listed)
+        self._places = {phrase: i for i, phrase in enumerate(self.listed)}
+        self._words = {word: i for i, word in enumerate(dict.fromkeys(word for each in self.listed for word in each), 1)}
+        self._levels: list[_Level] = []
+        numbers: dict[Utterance, int] = {(): 0}
+        for length in range(1, max(map(len, self.listed), default=0) + 1):
+            keys = {
+                phrase[:length]: numbers[phrase[: length - 1]] * (len(self._words) + 1) + self._words[phrase[length - 1]]
+                for phrase in self.listed
+                if len(phrase) >= length
+            }
+            beginnings = sorted(keys, key=keys.__getitem__)
+            numbers = {beginning: number for number, beginning in enumerate(beginnings)}
+            phrases = [self._places.get(beginning, -1) for beginning in beginnings]
+            self._levels.append(_Level(np.array([keys[each] for each in beginnings]), np.array(phrases)))
+        self._first = np.full(len(self._words) + 1, -1)
+        if self._levels:
+            self._first[self._levels[0].keys] = np.arange(len(self._levels[0].keys))
 
-    def starts(self, flat: FlatContexts) -> tuple[np.ndarray, np.ndarray]:
-        """The places among the words where a phrase may begin, ascending, and where the utterances of each end."""
-        places = np.flatnonzero(flat.are_in(self._lengths))
-        return places, flat.edges[np.searchsorted(flat.edges, places, side="right")]
+    def longest(self, flat: FlatContexts) -> Matches:
+        """From each place of some contexts where a phrase begins the longest one, whether or not it meets others."""
+        # Words of no phrase stand behind the last one too, so that no phrase leads beyond it.
+        words = np.zeros(len(flat.words) + len(self._levels), dtype=np.int64)
+        words[: len(flat.words)] = flat.numbered(self._words)
+        numbers = self._first[words]
+        starts = np.flatnonzero(numbers >= 0)
+        numbers = numbers[starts]
+        ends = starts + 1
+        phrases = self._levels[0].phrases[numbers] if self._levels else numbers
+        walking = np.arange(len(starts))
+        for length, level in enumerate(self._levels[1:], 2):
+            keys = numbers * (len(self._words) + 1) + words[starts[walking] + (length - 1)]
+            numbers = np.searchsorted(level.keys, keys)
+            met = np.flatnonzero(level.keys[np.minimum(numbers, len(level.keys) - 1)] == keys)
+            met = met[starts[walking[met]] + length <= flat.ends_of(starts[walking[met]])]
+            walking, numbers = walking[met], numbers[met]
+            whole = level.phrases[numbers]
+            phrases[walking[whole >= 0]] = whole[whole >= 0]
+            ends[walking[whole >= 0]] = starts[walking[whole >= 0]] + length
+        return Matches(starts, ends, phrases).where(phrases >= 0)
 
-    def end(self, words: Utterance, start: int, limit: int) -> int:
-        """Where the longest phrase from a place of `starts` on ends, at a limit or before it; the place itself if none does."""
-        for length in self._lengths[words[start]]:
-            end = start + length
-            if end <= limit and words[start:end] in self._listed:
-                return end
-        return start
+    def first_of(self, words: Utterance) -> int | None:
+        """Which is the longest phrase that some words begin with; None: they begin with none."""
+        beginnings = (self._places.get(words[:length]) for length in range(len(words), 0, -1))
+        return next((phrase for phrase in beginnings if phrase is not None), None)

@@ -64,15 +64,26 @@ class StopwordDropout:
             lengths = np.diff(flat.edges)
             goes &= np.repeat(np.diff(running(goes)[flat.edges]) < lengths, lengths)
             edges = flat.edges[flat.turn_edges]
-            for turn in np.flatnonzero(np.diff(running(goes)[edges]) > self.most).tolist():
-                self._choose(goes[edges[turn] : edges[turn + 1]], *_place(flat, seeds, turn))
+            self._choose(goes, edges, np.flatnonzero(np.diff(running(goes)[edges]) > self.most), flat, seeds)
         return flat.cut(tuple(compress(flat.words, (~goes).tolist())), running(~goes)[flat.edges])
 
-    def _choose(self, goes: np.ndarray, seed: int, number: int) -> None:
-        """Leaves as many of a turn's words as may go, in place; drawn only where something is to be chosen, which is rare."""
-        places = np.flatnonzero(goes)
-        drawn = uniforms([seed], f"{self.name} {number}", [len(places)]).argsort()
-        goes[places[drawn[self.most :]]] = False
+    def _choose(self, goes: np.ndarray, edges: np.ndarray, turns: np.ndarray, flat: FlatContexts, seeds: Sequence[int]) -> None:
+        """Leaves as many words of some turns as may go, in place; drawn only where something is to be chosen, which is rare."""
+        contexts = np.searchsorted(flat.shape_edges, turns, side="right") - 1
+        numbers = turns - flat.shape_edges[contexts]
+        for number in np.unique(numbers).tolist():
+            of_number = numbers == number
+            begins, ends = (edges[turns[of_number] + i] for i in (0, 1))
+            places = [
+                start + np.flatnonzero(goes[start:end]) for start, end in zip(begins.tolist(), ends.tolist(), strict=True)
+            ]
+            counts = np.fromiter(map(len, places), dtype=np.int64, count=len(places))
+            of_context = [seeds[context] for context in contexts[of_number].tolist()]
+            drawn = uniforms(of_context, f"{self.name} {number}", counts)
+            turn = np.repeat(np.arange(len(places)), counts)
+            order = np.lexsort((drawn, turn))
+            rank = np.arange(len(order)) - (np.cumsum(counts) - counts)[turn]
+            goes[np.concatenate(places)[order[rank >= self.most]]] = False
 
 
 def build(settings: PerturbSettings, resources: Resources) -> StopwordDropout:
@@ -84,9 +95,3 @@ def build(settings: PerturbSettings, resources: Resources) -> StopwordDropout:
     if settings.rule == "released":
         return StopwordDropout(resources.lexicon.stopwords - KEPT, None)
     return StopwordDropout(resources.lexicon.stopwords - KEPT - VERBS, settings.max_dropped)
-
-
-def _place(flat: FlatContexts, seeds: Sequence[int], turn: int) -> tuple[int, int]:
-    """The seed of a turn's context, and the turn's number in it."""
-    context = int(np.searchsorted(flat.shape_edges, turn, side="right")) - 1
-    return seeds[context], turn - int(flat.shape_edges[context])

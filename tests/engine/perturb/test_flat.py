@@ -50,4 +50,5 @@ def test_spans_are_replaced_within_their_utterances(batch: Sequence[Turns], data
 
     begins = iter(flat.edges.tolist())
     expected = [tuple(tuple(replaced(words, next(begins)) for words in turn) for turn in turns) for turns in batch]
-    assert flat.replaced(spans, others) == expected
+    starts, ends = np.array(spans, dtype=np.int64).reshape(-1, 2).T
+    assert flat.replaced(starts, ends, others) == expected
