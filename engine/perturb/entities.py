@@ -10,15 +10,17 @@ in play there, while nothing but the partner's utterances changes.
   what both sides share. Ours: from `partner_entities`; whoever writes that file leaves out what both share, because this
   module sees contexts and no scenario.
 
-An entities file has entity<TAB>category lines; an entity of several categories has several lines. A JSON file with the layout
-of MutualFriends' `schema.json` ({"values": {category: [entity, ...]}}) is read as well. Entities may have several words: the
-longest that matches wins, from left to right.
+An entities file has entity<TAB>category lines; an entity of several categories has several lines. People rarely write names
+in full, so a line may say how they do: entity<TAB>form<TAB>category, as MutualFriends' `inverse_lexicon_data.txt` has it. A
+form may mean several entities, and none of those comes in its place. A JSON file with the layout of MutualFriends'
+`schema.json` ({"values": {category: [entity, ...]}}) is read as well. Names and forms may have several words: the longest that
+matches wins, from left to right.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -42,17 +44,28 @@ class Entities:
     """What may be talked about.
 
     Args:
-        categories: of every entity, given by its words, at least one.
+        categories: of every entity, given by the words of its name, at least one.
+        forms: what else people write, and which entities they may mean by it.
     """
 
-    def __init__(self, categories: Mapping[Utterance, Sequence[str]]) -> None:
+    def __init__(
+        self, categories: Mapping[Utterance, Sequence[str]], forms: Mapping[Utterance, Collection[Utterance]] | None = None
+    ) -> None:
         self.categories = categories
-        self._phrases = Phrases(categories)
+        meant = {form: frozenset(entities) for form, entities in (forms or {}).items()}
+        self._meant = {entity: frozenset({entity}) for entity in categories} | {
+            form: entities | ({form} & categories.keys()) for form, entities in meant.items()
+        }
+        self._phrases = Phrases(self._meant)
 
     @property
-    def listed(self) -> Sequence[Utterance]:
-        """The entities; matches name them by their places here."""
+    def forms(self) -> Sequence[Utterance]:
+        """Names, and what people write for them; matches number these."""
         return self._phrases.listed
+
+    def meant_by(self, form: Utterance) -> frozenset[Utterance]:
+        """The entities that one of the forms may mean."""
+        return self._meant[form]
 
     def find(self, flat: FlatContexts) -> Matches:
         """The entities that contexts mention; one that another one on its left reaches into is none."""
@@ -110,7 +123,7 @@ class ConfusingEntity:
             if resources.may_enter(entity):
                 for category in entities.categories[entity]:
                     self._by_category.setdefault(category, []).append(entity)
-        self._choices = [self._choices_of(entity) for entity in entities.listed]
+        self._choices = [self._choices_of(form) for form in entities.forms]
         self._counts = np.fromiter(map(len, self._choices), dtype=np.int64, count=len(self._choices))
 
     def perturb(self, contexts: Sequence[Turns], seeds: Sequence[int]) -> list[Turns]:
@@ -123,9 +136,11 @@ class ConfusingEntity:
         chosen = zip(found.phrases.tolist(), drawn.astype(np.int64).tolist(), strict=True)
         return flat.replaced(found.starts, found.ends, [self._choices[phrase][number] for phrase, number in chosen])
 
-    def _choices_of(self, entity: Utterance) -> list[Utterance]:
-        near = (self._by_category.get(category, ()) for category in self._entities.categories[entity])
-        return [other for other in dict.fromkeys(chain.from_iterable(near)) if other != entity]
+    def _choices_of(self, form: Utterance) -> list[Utterance]:
+        meant = self._entities.meant_by(form)
+        categories = dict.fromkeys(category for entity in sorted(meant) for category in self._entities.categories[entity])
+        near = chain.from_iterable(self._by_category.get(category, ()) for category in categories)
+        return [other for other in dict.fromkeys(near) if other not in meant]
 
 
 def build_random(settings: PerturbSettings, resources: Resources) -> RandomInputs:
@@ -163,17 +178,20 @@ def read_entities(path: Path) -> Entities:
     """The entities of a file.
 
     Args:
-        path: lines entity<TAB>category; or, where the name ends in `.json`, MutualFriends' schema.
+        path: lines entity<TAB>category or entity<TAB>form<TAB>category; or, where the name ends in `.json`, MutualFriends'
+            schema.
 
     Raises:
         DataError: it cannot be read, or a line is broken.
     """
-    found: dict[Utterance, list[str]] = {}
-    for entity, category in _schema(path) if path.suffix == ".json" else _lines(path):
-        categories = found.setdefault(tuple(entity), [])
-        if category not in categories:
-            categories.append(category)
-    return Entities(found)
+    categories: dict[Utterance, list[str]] = {}
+    forms: dict[Utterance, set[Utterance]] = {}
+    for entity, form, category in _schema(path) if path.suffix == ".json" else _lines(path):
+        of_entity = categories.setdefault(entity, [])
+        if category not in of_entity:
+            of_entity.append(category)
+        forms.setdefault(form, set()).add(entity)
+    return Entities(categories, forms)
 
 
 def _named(settings: PerturbSettings) -> Path:
@@ -181,7 +199,7 @@ def _named(settings: PerturbSettings) -> Path:
         raise ConfigError(
             "this strategy needs to know the entities",
             where="perturb.entities",
-            fix="--set perturb.entities=FILE, with entity<TAB>category lines, or a schema.json of MutualFriends",
+            fix="--set perturb.entities=FILE, with entity<TAB>category lines, or MutualFriends' schema or lexicon",
         )
     return settings.entities
 
@@ -196,27 +214,30 @@ def _common(resources: Resources) -> list[str]:
     return common
 
 
-def _lines(path: Path) -> Iterator[tuple[list[str], str]]:
+def _lines(path: Path) -> Iterator[tuple[Utterance, Utterance, str]]:
+    known: dict[str, Utterance] = {}
     for number, line in enumerate(read_lines(path), 1):
-        name, tab, category = line.partition("\t")
+        *names, category = line.split("\t")
         try:
             require_utf8(line)
-            words = tokenise(name)
-            if not (tab and words and category.strip()):
-                raise broken_rule("a line is an entity, one tab and its category", line)
+            for text in names:
+                if text not in known:
+                    known[text] = tuple(tokenise(text))
+            if len(names) not in (1, 2) or not category.strip() or not all(known[text] for text in names):
+                raise broken_rule("a line is entity<TAB>category or entity<TAB>form<TAB>category", line)
         except DataError as error:
             raise located(error, str(path), number) from None
-        yield words, category.strip()
+        yield known[names[0]], known[names[-1]], category.strip()
 
 
-def _schema(path: Path) -> Iterator[tuple[list[str], str]]:
+def _schema(path: Path) -> Iterator[tuple[Utterance, Utterance, str]]:
     try:
         values = json.loads(read_file(path))["values"]
-        named = [(tokenise(name), str(category)) for category, names in values.items() for name in names]
+        named = [(tuple(tokenise(name)), str(category)) for category, names in values.items() for name in names]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         fix = 'its layout is {"values": {CATEGORY: [ENTITY, ...]}}'
         raise DataError("the schema is not as MutualFriends has it", where=path, got=repr(error), fix=fix) from None
-    yield from ((words, category) for words, category in named if words)
+    yield from ((words, words, category) for words, category in named if words)
 
 
 def _read_partner(path: Path, entities: Entities) -> list[Utterance]:

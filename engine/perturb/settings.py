@@ -34,7 +34,7 @@ class PerturbSettings:
     paraphraser: str | None = None
     """Generative paraphrase: the run or checkpoint of `parley train paraphraser`."""
     entities: Path | None = None
-    """Entity strategies: a file of entity<TAB>category lines."""
+    """Entity strategies: entity<TAB>category or entity<TAB>form<TAB>category lines, or MutualFriends' schema.json."""
     partner_entities: Path | None = None
     """Confusing entity: entities of the other side's knowledge base, one a line; all of `entities` when not given."""
 

@@ -43,7 +43,7 @@ def outcomes(words: Utterance, strategy: ConfusingEntity | RandomInputs, num: in
 
 def spans(entities: Entities, flat: FlatContexts) -> list[tuple[int, int]]:
     starts, ends, phrases = entities.find(flat)
-    assert [entities.listed[i] for i in phrases] == [flat.words[start:end] for start, end in zip(starts, ends, strict=True)]
+    assert [entities.forms[i] for i in phrases] == [flat.words[start:end] for start, end in zip(starts, ends, strict=True)]
     return list(zip(starts.tolist(), ends.tolist(), strict=True))
 
 
@@ -102,12 +102,36 @@ def test_without_entities_or_words_the_error_says_how_to_give_them() -> None:
         build_random(PerturbSettings(), Resources(PerturbSettings()))
 
 
-@pytest.mark.parametrize("line", ["no tab", "\tcategory", "name\t ", "   \tcategory"])
+@pytest.mark.parametrize("line", ["no tab", "\tcategory", "name\t ", "   \tcategory", "Ann\t\tname", "Ann\tann\tname\tmore"])
 def test_a_broken_line_is_named(tmp_path: Path, line: str) -> None:
     path = tmp_path / "entities.tsv"
     path.write_text(f"Ann\tname\n{line}\n")
     with pytest.raises(DataError, match=r"entities\.tsv:2"):
         read_entities(path)
+
+
+def test_what_people_write_for_an_entity_is_found_and_no_entity_that_they_may_mean_comes_in(tmp_path: Path) -> None:
+    path = tmp_path / "lexicon.txt"
+    lines = ["Ann Lee\tannie\tname", "Ann Lee\tlee\tname", "Bob Lee\tlee\tname", "Cleo\tcleo\tname", "Rome\trom\tcity"]
+    path.write_text("\n".join(lines))
+    found = read_entities(path)
+    assert found.categories == {("ann", "lee"): ["name"], ("bob", "lee"): ["name"], ("cleo",): ["name"], ("rome",): ["city"]}
+    assert spans(found, FlatContexts([((("annie", "or", "ann", "lee", "in", "rom", "or", "rome"),),)])) == [
+        (0, 1),
+        (2, 4),
+        (5, 6),
+        (7, 8),
+    ]
+    settings = PerturbSettings(entities=path)
+    assert set(outcomes(("annie",), confusing(settings))) == {("bob", "lee"), ("cleo",)}
+    assert set(outcomes(("lee",), confusing(settings))) == {("cleo",)}
+    assert set(outcomes(("rom",), confusing(settings))) == {("rom",)}
+
+
+def test_a_name_that_people_write_for_another_entity_may_mean_both(tmp_path: Path) -> None:
+    path = tmp_path / "lexicon.txt"
+    path.write_text("Lee\tname\nBob Lee\tlee\tname\nCleo\tname\n")
+    assert set(outcomes(("lee",), confusing(PerturbSettings(entities=path)))) == {("cleo",)}
 
 
 def test_a_partner_s_unknown_entity_is_named(path: Path, tmp_path: Path) -> None:
