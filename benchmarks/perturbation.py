@@ -1,4 +1,4 @@
-"""Perturbed utterances per second of each strategy on one core, against plain loops and, where it is installed, TextAttack.
+"""Perturbed utterances per second of each strategy on one core, against plain loops and augmentation libraries.
 
 Contexts of two turns are perturbed with a seed each; no utterance occurs twice. The plain loops (plain_perturbation.py) take
 the utterances one by one with a `random.Random` for each context. Some contexts are first perturbed by both from the same
@@ -12,7 +12,8 @@ draws.
                   the ratio of a strategy that would do nothing but read all words and build the same contexts again ("bound");
                   where a loop is so simple that this is below ten, no strategy on tuples of words can be ten times as fast
     identical     the same draws gave the same words under every strategy
-    textattack    utterances per second of its augmenters, and the ratio of the nearest of ours
+    libraries     utterances per second of the nearest augmenters of TextAttack and nlpaug, where those are installed, and the
+                  ratios of ours
 
 With the built-in lexicon, which is all there is without NLTK's data, both sides ask the same lexicon: only loops are compared.
 """
@@ -58,6 +59,7 @@ STRATEGIES = (
     "confusing-entity",
 )
 """All but the one that is a network."""
+Augment = Callable[[str], Any]
 TURNS = 2
 SHARD = 1000
 """Contexts perturbed at once."""
@@ -152,7 +154,8 @@ def measure(options: Options) -> dict[str, Any]:
         together = _ours(subject, *STRATEGIES)
         copied = _copied(subject)
         seconds = {name: (_ours(subject, name), _plain(subject, name, options.plain_contexts)) for name in STRATEGIES}
-        others = _textattack(subject, options.plain_contexts // 3, {name: ours for name, (ours, _) in seconds.items()})
+        said = [" ".join(utterance) for turns in subject.contexts[: options.plain_contexts // 3] for (utterance,) in turns]
+        libraries = {name: _library(near, said, seconds) for name, near in LIBRARIES.items() if _has(name, subject.lexicon)}
     return {
         "ratio": sum(plain for _, plain in seconds.values()) / together,
         "identical": not any(different.values()),
@@ -163,7 +166,7 @@ def measure(options: Options) -> dict[str, Any]:
             for name, (ours, plain) in seconds.items()
         },
         "different": {name: each[:3] for name, each in different.items() if each},
-        "textattack": others,
+        "libraries": libraries,
     }
 
 
@@ -239,28 +242,54 @@ def _lexicon(name: Literal["any", "nltk", "built-in"]) -> Literal["nltk", "built
     return "nltk"
 
 
-def _textattack(subject: Subject, num: int, ours: dict[str, float]) -> dict[str, Any] | str:
-    """Augmenters as their manual shows them: one word in ten changed, one version of each utterance."""
-    if subject.lexicon != "nltk" or importlib.util.find_spec("textattack") is None:
-        return "not installed"
+def _has(library: str, lexicon: str) -> bool:
+    # Both look words up in NLTK's WordNet.
+    return lexicon == "nltk" and importlib.util.find_spec(library) is not None
+
+
+def _library(
+    near: Callable[[], dict[str, Augment]], said: Sequence[str], ours: dict[str, tuple[float, float]]
+) -> dict[str, Any]:
+    """Augmenters as their manuals show them, one version of each utterance."""
+    figures = {}
+    for name, augment in near().items():
+        clock = Clock()
+        augment("an old disk works")
+        with clock.running():
+            for text in said:
+                augment(text)
+        theirs = clock.cpu_s / len(said)
+        figures[name] = {"per_s": 1 / theirs, "ratio": theirs / ours[name][0]}
+    return figures
+
+
+def _textattack() -> dict[str, Augment]:
     from textattack.augmentation import Augmenter, DeletionAugmenter, WordNetAugmenter  # type: ignore[import-not-found]  # optional
     from textattack.transformations import WordInnerSwapRandom  # type: ignore[import-not-found]  # optional
 
-    nearest = {
-        "random-swap": Augmenter(transformation=WordInnerSwapRandom()),
-        "stopword-dropout": DeletionAugmenter(),
-        "antonym": WordNetAugmenter(),
+    return {
+        "random-swap": Augmenter(transformation=WordInnerSwapRandom()).augment,
+        "stopword-dropout": DeletionAugmenter().augment,
+        "antonym": WordNetAugmenter().augment,
     }
-    said = [" ".join(utterance) for turns in subject.contexts for (utterance,) in turns][:num]
-    figures = {}
-    for name, augmenter in nearest.items():
-        clock = Clock()
-        augmenter.augment("an old disk works")
-        with clock.running():
-            for text in said:
-                augmenter.augment(text)
-        figures[name] = {"per_s": len(said) / clock.cpu_s, "ratio": clock.cpu_s / len(said) / ours[name]}
-    return figures
+
+
+def _nlpaug() -> dict[str, Augment]:
+    from nlpaug.augmenter import word  # type: ignore[import-not-found]  # optional
+
+    categories = [["disk", "file", "folder"], ["ubuntu", "debian", "windows"]]
+    return {
+        "random-swap": word.RandomWordAug(action="swap").augment,
+        "stopword-dropout": word.RandomWordAug(action="delete").augment,
+        "data-paraphrase": word.SynonymAug(aug_src="wordnet").augment,
+        "antonym": word.AntonymAug().augment,
+        "random-inputs": word.RandomWordAug(action="substitute", target_words=["disk", "file", "folder"]).augment,
+        "confusing-entity": word.ReservedAug(reserved_tokens=categories).augment,
+    }
+
+
+LIBRARIES: dict[str, Callable[[], dict[str, Augment]]] = {"textattack": _textattack, "nlpaug": _nlpaug}
+"""Their augmenters that come nearest to strategies."""
 
 
 if __name__ == "__main__":
