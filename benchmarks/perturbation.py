@@ -155,7 +155,10 @@ def measure(options: Options) -> dict[str, Any]:
         copied = _copied(subject)
         seconds = {name: (_ours(subject, name), _plain(subject, name, options.plain_contexts)) for name in STRATEGIES}
         said = [" ".join(utterance) for turns in subject.contexts[: options.plain_contexts // 3] for (utterance,) in turns]
-        libraries = {name: _library(near, said, seconds) for name, near in LIBRARIES.items() if _has(name, subject.lexicon)}
+        libraries = {
+            name: _library(near, said, seconds) if _has(name, subject.lexicon) else "not installed"
+            for name, near in LIBRARIES.items()
+        }
     return {
         "ratio": sum(plain for _, plain in seconds.values()) / together,
         "identical": not any(different.values()),

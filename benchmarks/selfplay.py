@@ -158,12 +158,13 @@ def _on_workers(model: Negotiator, options: Options) -> float:
 def _work(folder: Path, options: Options, number: int, barrier: Barrier, results: Queue[tuple[float, float]]) -> None:
     torch.set_num_threads(1)
     agent = load_agent(folder, temperature=options.temperature)
-    play(deal(range(8), agent.vocabulary), (agent, agent))
+    firsts = [(number * options.rounds + turn) * options.batch for turn in range(options.rounds)]
+    games = [deal(range(first, first + options.batch), agent.vocabulary) for first in firsts]
+    play(deal(range(options.batch), agent.vocabulary), (agent, agent))
     barrier.wait(_PATIENCE_S)
     start = time.monotonic()
-    for turn in range(options.rounds):
-        first = (number * options.rounds + turn) * options.batch
-        play(deal(range(first, first + options.batch), agent.vocabulary), (agent, agent))
+    for game in games:
+        play(game, (agent, agent))
     results.put((start, time.monotonic()))
 
 

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from engine.jobs.job import CONFIG, Result, Silent
+from engine.jobs.job import Result, Silent
 from engine.metrics.statistics import NOTHING, Estimate, mean
-from engine.store.run_folder import RunFolder
+from engine.store.lease import STALE_S, keeper_of
 from envs.core.errors import RunError
 from envs.core.registry import nearest
 from envs.core.seeds import derive_seed
@@ -35,8 +35,8 @@ NUMBER, PARAMETERS = "number", "parameters"
 """What a trial is told: which one it is, and its settings by dotted key."""
 OBJECTIVE, LOW, HIGH, NUM, BUDGET, REASON = "objective", "low", "high", "n", "budget", "reason"
 """What a trial reports after each budget; after a failure, budget 0 and the reason."""
-PATIENCE_S = 60.0
-"""How long a trial waits for one of the same number that outlived its sweep."""
+PATIENCE_S = 30.0
+"""How much longer than a lease lives a trial waits for one of the same number that outlived its sweep."""
 
 
 @dataclass(frozen=True)
@@ -130,10 +130,13 @@ def measure(parameters: Mapping[str, Any], setup: Setup, budget: int, path: Path
 
 
 def _await_writer(run: Path) -> None:
-    """Waits while another process writes the run: a worker of a killed sweep may live on for some seconds."""
-    deadline = time.monotonic() + PATIENCE_S
-    while (run / CONFIG).is_file() and RunFolder.load(run).writer() and time.monotonic() < deadline:
-        time.sleep(0.5)
+    """Waits while another process writes the run: a worker of a killed sweep may live on for some seconds.
+
+    The lease of one whose machine was lost has to run out.
+    """
+    deadline = time.monotonic() + STALE_S + PATIENCE_S
+    while keeper_of(run) and time.monotonic() < deadline:
+        time.sleep(1)
 
 
 def _measured(plan: Plan, result: Result) -> Estimate:

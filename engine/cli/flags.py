@@ -92,7 +92,7 @@ def parse_job(verb: Verb, job: Job, run_name: str, arguments: Sequence[str]) -> 
 
     # Read twice: the first time for the settings that flags are laid over.
     run: RunFlags = read(config).run
-    base = assign(overlay(config, fetched_file(run.config)) if run.config else config, run.set)
+    base = assign(overlay(config, fetched_file(run.config), run.config) if run.config else config, run.set)
     return JobCommand(dataclasses.replace(base, **vars(getattr(read(base), title))), local_copy(run.run), run.json)
 
 

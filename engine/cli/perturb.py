@@ -90,7 +90,7 @@ class Counts:
 def run_perturb(verb: Verb, arguments: Sequence[str]) -> int:
     """Perturbs lines of text; returns the exit status."""
     asked = parse(PerturbArguments, verb, arguments)
-    config = overlay(PerturbConfig(), fetched_file(asked.config)) if asked.config else PerturbConfig()
+    config = overlay(PerturbConfig(), fetched_file(asked.config), asked.config) if asked.config else PerturbConfig()
     settings = assign(config, asked.set).perturb
     chosen = names(asked.strategy)
     console = make_console()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from engine.jobs.job import Watcher
-from engine.metrics.statistics import Estimate, ratio_of_sums
+from engine.metrics.statistics import NOTHING, Estimate, ratio_of_sums
 from engine.store.run_folder import RunFolder
 from envs.core.config import check
 
@@ -100,5 +100,10 @@ def context_gain(own: Fitness, exchanged: Fitness) -> Estimate:
     Args:
         own: the model on a split.
         exchanged: on the same replies in the same order, each behind another's context.
+
+    Returns:
+        Nothing where there is no other context, of a split of one example.
     """
+    if len(own.num_targets) < 2:
+        return NOTHING
     return ratio_of_sums(exchanged.nll_sums - own.nll_sums, own.num_targets)

@@ -15,6 +15,9 @@ in full, so a line may say how they do: entity<TAB>form<TAB>category, as MutualF
 form may mean several entities, and none of those comes in its place. A JSON file with the layout of MutualFriends'
 `schema.json` ({"values": {category: [entity, ...]}}) is read as well. Names and forms may have several words: the longest that
 matches wins, from left to right.
+
+A file of forms is taken as it is: that lexicon also holds "work at" and "one of", which people once wrote for a name, and lacks
+names that nobody wrote; lines entity<TAB>category may be added to it.
 """
 
 from __future__ import annotations
@@ -123,24 +126,30 @@ class ConfusingEntity:
             if resources.may_enter(entity):
                 for category in entities.categories[entity]:
                     self._by_category.setdefault(category, []).append(entity)
-        self._choices = [self._choices_of(form) for form in entities.forms]
-        self._counts = np.fromiter(map(len, self._choices), dtype=np.int64, count=len(self._choices))
+        self._choices: dict[int, list[Utterance]] = {}
 
     def perturb(self, contexts: Sequence[Turns], seeds: Sequence[int]) -> list[Turns]:
         """The perturbed contexts, see `Strategy`."""
         flat = FlatContexts(contexts)
         found = self._entities.find(flat)
+        kinds, kind = np.unique(found.phrases, return_inverse=True)
+        choices = [self._choices_for(form) for form in kinds.tolist()]
+        counts = np.fromiter(map(len, choices), dtype=np.int64, count=len(choices))
         # An entity in which nothing may come does not draw.
-        found = found.where(self._counts[found.phrases] > 0)
-        drawn = uniforms(seeds, self.name, flat.num_in_contexts(found.starts)) * self._counts[found.phrases]
-        chosen = zip(found.phrases.tolist(), drawn.astype(np.int64).tolist(), strict=True)
-        return flat.replaced(found.starts, found.ends, [self._choices[phrase][number] for phrase, number in chosen])
+        may_change = counts[kind] > 0
+        found, kind = found.where(may_change), kind[may_change]
+        drawn = uniforms(seeds, self.name, flat.num_in_contexts(found.starts)) * counts[kind]
+        chosen = zip(kind.tolist(), drawn.astype(np.int64).tolist(), strict=True)
+        return flat.replaced(found.starts, found.ends, [choices[which][number] for which, number in chosen])
 
-    def _choices_of(self, form: Utterance) -> list[Utterance]:
-        meant = self._entities.meant_by(form)
-        categories = dict.fromkeys(category for entity in sorted(meant) for category in self._entities.categories[entity])
-        near = chain.from_iterable(self._by_category.get(category, ()) for category in categories)
-        return [other for other in dict.fromkeys(near) if other not in meant]
+    def _choices_for(self, form: int) -> list[Utterance]:
+        """What may stand in the place of one of the forms."""
+        if form not in self._choices:
+            meant = self._entities.meant_by(self._entities.forms[form])
+            categories = dict.fromkeys(category for entity in sorted(meant) for category in self._entities.categories[entity])
+            near = chain.from_iterable(self._by_category.get(category, ()) for category in categories)
+            self._choices[form] = [other for other in dict.fromkeys(near) if other not in meant]
+        return self._choices[form]
 
 
 def build_random(settings: PerturbSettings, resources: Resources) -> RandomInputs:

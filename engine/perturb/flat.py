@@ -113,7 +113,7 @@ class FlatContexts:
 
         Args:
             starts: where those begin among the words, left to right (M,) int64.
-            ends: where they end, each within its utterance and before the next one's start (M,) int64.
+            ends: where they end, each within its utterance and not beyond the next one's start (M,) int64.
             others: what stands there instead (M).
         """
         words = list(self.words)

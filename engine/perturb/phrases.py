@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +32,8 @@ class _Level(NamedTuple):
     """The beginnings of all phrases that are so many words long, numbered from 0."""
 
     keys: np.ndarray
-    """The number of what is before the last word, times the number of words, and the last word (B,) int64, ascending."""
+    """The number of what is before the last word, times one more than there are words, plus the last word's, counted from 1
+    (B,) int64, ascending."""
     phrases: np.ndarray
     """Which phrase each is as it stands; -1: none (B,) int64."""
 
@@ -44,20 +47,18 @@ class Phrases:
 
     def __init__(self, listed: Collection[Utterance]) -> None:
         self.listed = tuple(listed)
-        self._places = {phrase: i for i, phrase in enumerate(self.listed)}
-        self._words = {word: i for i, word in enumerate(dict.fromkeys(word for each in self.listed for word in each), 1)}
+        self._words = {word: i for i, word in enumerate(dict.fromkeys(chain.from_iterable(self.listed)), 1)}
+        lengths = np.fromiter(map(len, self.listed), dtype=np.int64, count=len(self.listed))
+        flat = np.fromiter(map(self._words.__getitem__, chain.from_iterable(self.listed)), dtype=np.int64, count=lengths.sum())
+        firsts, numbers = np.cumsum(lengths) - lengths, np.zeros(len(lengths), dtype=np.int64)
         self._levels: list[_Level] = []
-        numbers: dict[Utterance, int] = {(): 0}
-        for length in range(1, max(map(len, self.listed), default=0) + 1):
-            keys = {
-                phrase[:length]: numbers[phrase[: length - 1]] * (len(self._words) + 1) + self._words[phrase[length - 1]]
-                for phrase in self.listed
-                if len(phrase) >= length
-            }
-            beginnings = sorted(keys, key=keys.__getitem__)
-            numbers = {beginning: number for number, beginning in enumerate(beginnings)}
-            phrases = [self._places.get(beginning, -1) for beginning in beginnings]
-            self._levels.append(_Level(np.array([keys[each] for each in beginnings]), np.array(phrases)))
+        for length in range(1, lengths.max(initial=0) + 1):
+            longer = np.flatnonzero(lengths >= length)
+            keys = numbers[longer] * (len(self._words) + 1) + flat[firsts[longer] + length - 1]
+            kinds, numbers[longer] = np.unique(keys, return_inverse=True)
+            whole, phrases = np.flatnonzero(lengths == length), np.full(len(kinds), -1)
+            phrases[numbers[whole]] = whole
+            self._levels.append(_Level(kinds, phrases))
         self._first = np.full(len(self._words) + 1, -1)
         if self._levels:
             self._first[self._levels[0].keys] = np.arange(len(self._levels[0].keys))
@@ -83,6 +84,10 @@ class Phrases:
             phrases[walking[whole >= 0]] = whole[whole >= 0]
             ends[walking[whole >= 0]] = starts[walking[whole >= 0]] + length
         return Matches(starts, ends, phrases).where(phrases >= 0)
+
+    @cached_property
+    def _places(self) -> dict[Utterance, int]:
+        return {phrase: i for i, phrase in enumerate(self.listed)}
 
     def first_of(self, words: Utterance) -> int | None:
         """Which is the longest phrase that some words begin with; None: they begin with none."""

@@ -113,7 +113,7 @@ class ActorPool(Generic[ItemT, ResultT]):
     ) -> Generator[tuple[Shard[ItemT], Attempt[ResultT] | ShardFailure, int]]:
         """Shards with what came of them in order of completion, and how many workers have started; ends the actors at the end.
 
-        What came of a shard that was given up, after the last of its workers died, is a failure alone.
+        What came of a shard that was given up, because its workers died or it cannot travel, is a failure alone.
 
         Args:
             shards: the work.

@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from engine.store.layout import LEASE
-from engine.store.lock import process_name
+from engine.store.lock import holder_of, process_name
 from envs.core.errors import RunError, StorageError
+from envs.storage.copies import LOCK
 from envs.storage.files import delete, put, read
-from envs.storage.places import join_uri
+from envs.storage.places import join_uri, uri_of
 
 logger = logging.getLogger(__name__)
 
@@ -120,6 +121,24 @@ def holder_of_lease(uri: str) -> str | None:
     """
     found = _read(join_uri(uri, LEASE))
     return str(found["holder"]) if found is not None and _is_fresh(found) else None
+
+
+def keeper_of(path: Path) -> str | None:
+    """Who keeps this machine from writing a run now, such as "process 7 on node-3"; None when nobody does.
+
+    Args:
+        path: the run's folder here, there or not: of a run at a URI the local copy.
+
+    Raises:
+        RunError: its lock cannot be read.
+        StorageError: storage cannot be read.
+    """
+    lock, uri = path / LOCK, uri_of(path)
+    here = holder_of(lock)
+    found = _read(join_uri(uri, LEASE)) if here is None and uri is not None else None
+    if found is None or not _is_fresh(found) or (lock.is_file() and found["under"] == _identity(lock)):
+        return here
+    return str(found["holder"])
 
 
 def _read(uri: str) -> dict[str, Any] | None:

@@ -203,9 +203,11 @@ def count_parts(folder: Path, told: Mapping[str, Mapping[str, Any]]) -> Outcomes
     Raises:
         OSError: a file cannot be read at all, which says nothing about its content.
     """
-    total = Outcomes()
+    total, done = Outcomes(), 0
     for name, path in list_parts(folder).items():
         event = told.get(name)
-        unchanged = event is not None and not event["failed"] and event.get("bytes") == path.stat().st_size
-        total += Outcomes(event["done"]) if event is not None and unchanged else count_part(path)
-    return total
+        if event is not None and not event["failed"] and event.get("bytes") == path.stat().st_size:
+            done += event["done"]
+        else:
+            total += count_part(path)
+    return total + Outcomes(done)

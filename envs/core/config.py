@@ -49,8 +49,13 @@ def from_dict(kind: type[ConfigT], values: Mapping[str, Any], where: str = "") -
     return _build(kind, values, where)
 
 
-def overlay(config: ConfigT, path: Path) -> ConfigT:
+def overlay(config: ConfigT, path: Path, name: str | Path) -> ConfigT:
     """The configuration with the values of a YAML file laid over it.
+
+    Args:
+        config: what it is laid over.
+        path: the file.
+        name: what errors call it: the URI, where it is the copy of one.
 
     Raises:
         ConfigError: the file is missing or not a mapping, or a key or value is wrong.
@@ -58,14 +63,14 @@ def overlay(config: ConfigT, path: Path) -> ConfigT:
     try:
         values = yaml.safe_load(path.read_text())
     except OSError as error:
-        raise ConfigError("the configuration file cannot be read", where=path, got=error.strerror) from None
+        raise ConfigError("the configuration file cannot be read", where=name, got=error.strerror) from None
     except yaml.YAMLError as error:
-        raise ConfigError("the configuration file is not YAML", where=path, got=str(error)) from None
+        raise ConfigError("the configuration file is not YAML", where=name, got=str(error)) from None
     if values is None:
         return config
     if not isinstance(values, Mapping):
-        raise ConfigError("the configuration file is not a mapping of keys", where=path, got=type(values).__name__)
-    return _build(type(config), _merge(to_dict(config), values), str(path))
+        raise ConfigError("the configuration file is not a mapping of keys", where=name, got=type(values).__name__)
+    return _build(type(config), _merge(to_dict(config), values), str(name))
 
 
 def fingerprint(config: Any) -> str:

@@ -10,8 +10,9 @@ import torch
 
 from engine.jobs import paraphraser_config
 from engine.jobs.job import Silent
-from engine.jobs.paraphraser import LEGEND, TRAIN_PARAPHRASER, run_paraphraser
+from engine.jobs.paraphraser import TRAIN_PARAPHRASER, run_paraphraser
 from engine.jobs.paraphraser_config import TrainParaphraserConfig
+from engine.metrics.training import REWRITING
 from engine.perturb.generative import build
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings
@@ -46,7 +47,7 @@ def asked(corpus: str, **changes: object) -> TrainParaphraserConfig:
 def test_it_leaves_a_network_and_its_figures(tmp_path: Path, corpus: str) -> None:
     notes = Notes()
     result = run_paraphraser(asked(corpus), tmp_path / "run", notes)
-    assert set(result.metrics) == set(LEGEND)
+    assert set(result.metrics) == set(REWRITING)
     for split, size in (("test", 3), ("validation", 2)):
         loss, perplexity = result.metrics[f"{split}_nll"], result.metrics[f"{split}_ppl"]
         assert perplexity.value == pytest.approx(math.exp(loss.value))

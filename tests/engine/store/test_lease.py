@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 
 from engine.store import lease
-from engine.store.lease import STALE_S, Lease, holder_of_lease
-from engine.store.lock import process_name
+from engine.store.lease import STALE_S, Lease, holder_of_lease, keeper_of
+from engine.store.lock import RunLock, process_name
 from envs.core.errors import RunError, StorageError
+from envs.storage.copies import LOCK
 from envs.storage.files import put, read
+from envs.storage.places import local_copy
 from tests.envs.storage.remote import DENIED, Bucket
 
 
@@ -66,6 +68,26 @@ def test_the_lease_of_one_that_died_here_is_free_at_once(uri: str, lock: Callabl
     with pytest.raises(RunError, match="one that has ended since"):
         dead.check()
     dead.release()
+
+
+def test_who_keeps_a_machine_out_of_a_run_that_it_may_not_have_seen_yet(uri: str) -> None:
+    copy = local_copy(uri)
+    assert keeper_of(copy) is None
+    other(uri)
+    assert keeper_of(copy) == "process 7 on node-3"
+    other(uri, time=time.time() - STALE_S)
+    assert keeper_of(copy) is None
+
+
+def test_nobody_keeps_a_machine_out_whose_own_process_died(uri: str) -> None:
+    copy = local_copy(uri)
+    copy.mkdir(parents=True)
+    held = RunLock(copy / LOCK)
+    lease_of_the_dead = Lease(uri, copy / LOCK)
+    assert keeper_of(copy) == process_name()
+    held.release()
+    assert keeper_of(copy) is None
+    lease_of_the_dead.release()
 
 
 def test_of_two_that_begin_at_once_one_goes_on(uri: str, lock: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
