@@ -21,14 +21,11 @@ from torch import Tensor, nn
 
 from envs.core.config import from_dict
 from envs.core.errors import CheckpointError, ConfigError
-from envs.data.words import WordList
 from envs.storage.copies import MODEL
+from policies.stored import CONFIG, FORMAT_VERSION, PARTS, VOCABULARY, WEIGHTS, WordsT, read_header, read_words, reading
 
-FORMAT_VERSION = 1
-WordsT = TypeVar("WordsT", bound=WordList)
 SizesT = TypeVar("SizesT")
 ModelT = TypeVar("ModelT", bound=nn.Module)
-_PARTS = ("weights.safetensors", "config.json", "vocabulary.json")
 
 
 @dataclass(frozen=True)
@@ -58,11 +55,11 @@ class Checkpoint(Generic[WordsT]):
         aside = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
         try:
             aside.mkdir(parents=True, exist_ok=True)
-            save_file({name: value.detach().cpu().contiguous() for name, value in self.weights.items()}, aside / _PARTS[0])
+            save_file({name: value.detach().cpu().contiguous() for name, value in self.weights.items()}, aside / WEIGHTS)
             config = {"format": FORMAT_VERSION, "kind": self.kind, "sizes": self.sizes, "provenance": self.provenance}
-            (aside / _PARTS[1]).write_text(json.dumps(config, indent=2))
-            self.vocabulary.save(aside / _PARTS[2])
-            for part in _PARTS:
+            (aside / CONFIG).write_text(json.dumps(config, indent=2))
+            self.vocabulary.save(aside / VOCABULARY)
+            for part in PARTS:
                 _sync(aside / part)
             if folder.exists():
                 old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
@@ -94,36 +91,11 @@ class Checkpoint(Generic[WordsT]):
         Raises:
             CheckpointError: nothing is there, a part is missing or damaged, or it is of another kind or format.
         """
-        missing = [part for part in _PARTS if not (folder / part).is_file()]
-        if missing:
-            raise CheckpointError(
-                "no checkpoint is there",
-                where=folder,
-                got=f"missing {', '.join(missing)}",
-                fix="name a checkpoint folder, such as runs/NAME/checkpoint",
-            )
-        try:
-            config = json.loads((folder / _PARTS[1]).read_text())
-            found = config["kind"], config["format"]
-            if found != (kind, FORMAT_VERSION):
-                raise CheckpointError(
-                    "the checkpoint is of another kind",
-                    where=folder,
-                    got=f"kind {found[0]!r}, format {found[1]}",
-                    fix=f"name a checkpoint of kind {kind!r}, format {FORMAT_VERSION}",
-                )
-            with safe_open(folder / _PARTS[0], framework="pt") as file:
+        config = read_header(folder, kind)
+        with reading(folder):
+            with safe_open(folder / WEIGHTS, framework="pt") as file:
                 weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # safe_open is no mapping
-            return Checkpoint(kind, config["sizes"], config["provenance"], words.load(folder / _PARTS[2]), weights)
-        except CheckpointError:
-            raise
-        except (OSError, KeyError, TypeError, ValueError, SafetensorError) as error:
-            raise CheckpointError(
-                "the checkpoint is damaged",
-                where=folder,
-                got=f"{type(error).__name__}: {error}",
-                fix="train it again or copy it again",
-            ) from None
+            return Checkpoint(kind, config["sizes"], config["provenance"], read_words(folder, kind, words), weights)
 
 
 def load_inside(folder: Path, kind: str, words: type[WordsT]) -> Checkpoint[WordsT]:

@@ -92,14 +92,14 @@ def run_perturb(verb: Verb, arguments: Sequence[str]) -> int:
     asked = parse(PerturbArguments, verb, arguments)
     config = overlay(PerturbConfig(), fetched_file(asked.config), asked.config) if asked.config else PerturbConfig()
     settings = assign(config, asked.set).perturb
-    chosen = names(asked.strategy)
     console = make_console()
+    chosen = _chosen(asked.strategy, settings, console)
     built = build(chosen, settings, _resources(asked, settings))
     if settings.lexicon == "built-in":
         from engine.perturb.built_in import ANNOUNCEMENT
 
         console.print(Text(ANNOUNCEMENT), soft_wrap=True)
-    counts = Counts(perturbed=dict.fromkeys(chosen, 0))
+    counts = Counts(perturbed=dict.fromkeys((strategy.name for strategy in built), 0))
     try:
         with _opened(asked.input) as file:
             _filter(file, built, asked, counts)
@@ -110,6 +110,15 @@ def run_perturb(verb: Verb, arguments: Sequence[str]) -> int:
         return 0
     _summarise(console, counts)
     return 0
+
+
+def _chosen(strategy: str, settings: PerturbSettings, console: Console) -> list[str]:
+    """The strategies one by one; of a group without the one that needs a network, where none is named."""
+    found, needs = list(names(strategy)), "generative-paraphrase"
+    if needs in found and settings.paraphraser is None and needs not in (part.strip() for part in strategy.split(",")):
+        found.remove(needs)
+        console.print(Text(f"{needs} is left out: name its network with --set perturb.paraphraser=RUN"), soft_wrap=True)
+    return found
 
 
 def _resources(asked: PerturbArguments, settings: PerturbSettings) -> Resources:

@@ -12,9 +12,8 @@ from envs.data.vocabulary import Vocabulary
 from envs.negotiation.game import Agent
 from envs.storage.copies import MODEL as CHECKPOINT
 from envs.storage.copies import fetched_model
-
-WEIGHTS = "weights.safetensors"
-"""File of a checkpoint, by which one is known."""
+from policies.negotiator.settings import KIND
+from policies.stored import WEIGHTS, read_words
 
 HUMAN = "human"
 
@@ -55,9 +54,13 @@ def require_checkpoint(spec: str, option: str, maker: str = "parley train negoti
 
 
 def vocabulary_of(spec: str) -> Vocabulary | None:
-    """The vocabulary that an agent brings along: a checkpoint's own; None for agents that take any."""
+    """The vocabulary that an agent brings along: a checkpoint's own; None for agents that take any.
+
+    Raises:
+        CheckpointError: the checkpoint lacks a part, is damaged or of another kind.
+    """
     folder = checkpoint_folder(spec)
-    return None if folder is None else Vocabulary.load(folder / "vocabulary.json")
+    return None if folder is None else read_words(folder, KIND, Vocabulary)
 
 
 def shared_vocabulary(specs: dict[str, str]) -> Vocabulary:
@@ -67,7 +70,7 @@ def shared_vocabulary(specs: dict[str, str]) -> Vocabulary:
         specs: agents by the option that named them.
 
     Raises:
-        CheckpointError: two checkpoints have different vocabularies.
+        CheckpointError: two checkpoints have different vocabularies, or one lacks a part, is damaged or of another kind.
     """
     found = {option: vocabulary for option, spec in specs.items() if (vocabulary := vocabulary_of(spec)) is not None}
     if not found:

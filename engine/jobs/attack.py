@@ -20,6 +20,9 @@ from envs.core.config import check
 from envs.core.errors import ConfigError
 from envs.negotiation.game import Agent
 
+_NAME_ONE = '--set transfer.source=RUN (an attack rl run) or --set "transfer.sentence=TEXT"'
+_EMPTY_ONE = "add --set transfer.source= to keep the sentence, or --set transfer.sentence= to keep the source; presets name one"
+
 
 @dataclass(frozen=True, kw_only=True)
 class AttackConfig(ShardedConfig):
@@ -108,14 +111,14 @@ def transfer_sentences(settings: TransferSettings, watcher: Watcher) -> tuple[st
     """What a transfer attack plugs in.
 
     Raises:
-        ConfigError: no source is named, or two, or none of its dialogues is good enough.
+        ConfigError: no source is named, or two (a preset may have named one of them), or none of its dialogues is good enough.
         RunError: the source is no run.
     """
     if bool(settings.source) == bool(settings.sentence):
         raise ConfigError(
             "the transfer attack needs one source of sentences",
             got=f"source {settings.source!r}, sentence {settings.sentence!r}",
-            fix="give transfer.source=RUN (an attack rl run) or transfer.sentence=TEXT",
+            fix=_EMPTY_ONE if settings.source else _NAME_ONE,
         )
     if settings.sentence:
         sentences = [settings.sentence]

@@ -268,8 +268,9 @@ class Campaign:
         return SELFPLAY.run(settings, self._path / stage, self._watcher).metrics
 
     def _match(self, seed: int) -> dict[str, Any]:
-        names = ("dialogues", "workers", "address", "data_root")
-        return {name: getattr(self._config, name) for name in names} | {"judge": self._judge, "seed": seed}
+        names = ("dialogues", "workers", "data_root")
+        address = self._config.address if self._config.workers else ""
+        return {name: getattr(self._config, name) for name in names} | {"address": address, "judge": self._judge, "seed": seed}
 
     def _perplexity(self, number: int, target: str) -> Estimate:
         if number:

@@ -19,7 +19,7 @@ from envs.data.compiled import Split, open_corpus
 from envs.data.corpora import CorpusFile, CorpusSource, FileCorpus, corpora
 from envs.data.dealornodeal import CONTEXT_WORDS
 from envs.data.download import DownloadError, Progress, download, replacing
-from envs.data.lines import read_lines
+from envs.data.lines import corpus_named, data_command, read_lines
 from envs.data.raw_dealornodeal import rebuild_train
 from envs.data.root import data_root as resolve_data_root
 from envs.data.root import missing_files
@@ -167,7 +167,8 @@ def get_corpus(name: str, data_root: Path | None = None, progress: Progress | No
     source = find_corpus(name)
     root = resolve_data_root(data_root)
     if isinstance(source, PairSource):
-        pairs = open_pairs(source, root)
+        with corpus_named(name, data_root):
+            pairs = open_pairs(source, root)
         return CorpusDelivery(name=source.name, where=where(source.folder(root)), files={}, compiled=str(pairs.folder))
     files: dict[str, str] = {}
     if isinstance(source, FileCorpus):
@@ -179,8 +180,9 @@ def get_corpus(name: str, data_root: Path | None = None, progress: Progress | No
             try:
                 files[file.name] = _obtain(source, file, root, progress)
             except DownloadError as error:
-                raise _by_hand(source, root, error) from None
-    compiled = open_corpus(source, root)
+                raise _by_hand(source, root, error, data_command("check", name, data_root)) from None
+    with corpus_named(name, data_root):
+        compiled = open_corpus(source, root)
     return CorpusDelivery(name=source.name, where=where(source.folder(root)), files=files, compiled=str(compiled.folder))
 
 
@@ -207,7 +209,7 @@ def check_corpus(name: str, data_root: Path | None = None) -> CorpusCheck | Pair
             difference = file.mismatch(path) if path.is_file() else ""
             if difference:
                 what = f"the file differs from the published {file.describe()}"
-                fix = f"parley data get {name} puts the published file there"
+                fix = f"{data_command('get', name, data_root)} puts the published file there"
                 problems.append(Problem(what=what, file=str(path), line=None, got=difference, fix=fix))
     problems.sort(key=lambda each: each.file)
     return CorpusCheck(
@@ -231,9 +233,10 @@ def describe_corpus(name: str, data_root: Path | None = None) -> CorpusInfo | Pa
     """
     source = find_corpus(name)
     root = resolve_data_root(data_root)
-    if isinstance(source, PairSource):
-        return describe_pairs(source, root)
-    corpus = open_corpus(source, root)
+    with corpus_named(name, data_root):
+        if isinstance(source, PairSource):
+            return describe_pairs(source, root)
+        corpus = open_corpus(source, root)
     return CorpusInfo(
         name=source.name,
         summary=source.summary,
@@ -288,7 +291,7 @@ def _address(source: FileCorpus, name: str) -> str:
     return f"{source.address}/{name}"
 
 
-def _by_hand(source: FileCorpus, root: Path, error: DownloadError) -> DataError:
+def _by_hand(source: FileCorpus, root: Path, error: DownloadError, check: str) -> DataError:
     folder = source.folder(root)
     wanted = "; ".join(file.describe() for file in source.files if _lacks(folder, file))
     instead = f" ({source.raw} will do in place of {TRAIN_FILE}: put it there and run this again)" if source.raw else ""
@@ -296,7 +299,7 @@ def _by_hand(source: FileCorpus, root: Path, error: DownloadError) -> DataError:
         f"the corpus {source.name!r} cannot be downloaded: {error.what}",
         where=error.where,
         got=error.got,
-        fix=f"put these files from {source.obtain} into {folder}: {wanted}{instead}; then parley data check {source.name}",
+        fix=f"put these files from {source.obtain} into {folder}: {wanted}{instead}; then {check}",
     )
 
 

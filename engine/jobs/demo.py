@@ -26,6 +26,7 @@ from engine.jobs.match import SELFPLAY, MatchConfig
 from engine.jobs.robustness_models import label_of
 from engine.jobs.search_config import MAL
 from engine.jobs.whitebox import ATTACK_REACTIVE, FixedTurnConfig
+from engine.metrics.attack import ATTACK_METRICS
 from engine.metrics.campaign import EXPLOITABILITY
 from engine.metrics.negotiation import FOR_ADVERSARY, METRICS
 from engine.metrics.robustness import BASE, TOUCHED_CHANGE_RATE
@@ -57,6 +58,7 @@ LEGEND = METRICS | {
     "reactive_forced_advantage": Metric(
         "the same, end forced", FOR_ADVERSARY, "the target made to end the talk where that is its likeliest answer"
     ),
+    "reactive_attack_ppl": ATTACK_METRICS["attack_ppl"]._replace(title="  its sentences' perplexity"),
     **{name: minmax.LEGEND[name] for name in HARDENED},
     "hits_normal": Metric("trigger found, usual replies", FOR_ADVERSARY, "o-greedy hits among a model's own replies", "share"),
     "hits_mal": Metric("trigger found, rude sentences", FOR_ADVERSARY, "o-sample-avg-k1 hits among malicious targets", "share"),
@@ -182,6 +184,7 @@ def run(config: DemoConfig, path: Path, watcher: Watcher) -> Result:
             GAIN: differences["advantage"],
             "reactive_advantage": searched["advantage"],
             "reactive_forced_advantage": searched["forced_advantage"],
+            "reactive_attack_ppl": searched["attack_ppl"],
             **{name: results["minmax"].metrics[name] for name in HARDENED},
             **{f"hits_{name}": results[name].metrics[f"hit_rate.{kind}"] for name, kind in _HITS.items()},
             **_answers(results["robustness"].metrics),

@@ -23,6 +23,7 @@ from engine.jobs.agents import HUMAN, checkpoint_folder, make_agent, require_che
 from engine.jobs.command import command_line
 from engine.jobs.device import require_device
 from engine.jobs.job import SUMMARY, Job, Result, Watcher
+from engine.jobs.person import tell_outcome
 from engine.jobs.sharded import UNCHECKED, ShardedConfig
 from engine.metrics.negotiation import METRICS, negotiation_metrics
 from engine.metrics.statistics import NOTHING, Estimate, count
@@ -70,7 +71,7 @@ class MatchConfig(ShardedConfig):
     max_turns: int = 20
     """Utterances after which the end of a dialogue is forced."""
     shard_size: int = 250
-    """Dialogues played side by side, saved together; changing it changes rounding in the last digit."""
+    """Dialogues side by side, saved together (a person: one); changing it changes rounding in the last digit."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -117,11 +118,9 @@ class Cast:
         match_scenarios(self.config)
         if self.config.judge:
             require_checkpoint(self.config.judge, "--judge")
-        if HUMAN in (self.config.adversary, self.config.target) and (self.config.workers or self.config.shard_size > 1):
+        if people(self.config) and self.config.workers:
             raise ConfigError(
-                "a person plays here, and one dialogue at a time",
-                got=f"{self.config.workers} workers, {self.config.shard_size} dialogues side by side",
-                fix="--workers 0 --shard-size 1",
+                "a person plays at this terminal, where no worker is", got=f"{self.config.workers} workers", fix="--workers 0"
             )
         if self.config.gpus_per_worker > 0 and not self.config.workers:
             require_device("cuda", "--gpus-per-worker")
@@ -165,7 +164,10 @@ class MatchWorker:
         """One row per dialogue, by the schema of the cast."""
         game = self.deal(shard)
         sessions = (self.agents[0].join(game.view(0)), self.agents[1].join(game.view(1)))
-        return self.rows(play_sessions(game, sessions), sessions, shard.keys)
+        played = play_sessions(game, sessions)
+        if seats := people(self.config):
+            tell_outcome(played, seats)
+        return self.rows(played, sessions, shard.keys)
 
     def deal(self, shard: Shard[Scenario]) -> NegotiationGame:
         """The shard's dialogues, not yet begun."""
@@ -187,6 +189,11 @@ class MatchWorker:
                 for row, nats in zip(rows, utterance_nll(self.judge, game, side)[0].tolist(), strict=True):
                     row[name] = nats
         return rows
+
+
+def people(config: MatchConfig) -> list[int]:
+    """The sides on which a person sits at the terminal."""
+    return [side for side, agent in enumerate((config.adversary, config.target)) if agent == HUMAN]
 
 
 def dialogue_seed(seed: int, key: str) -> int:
@@ -265,7 +272,8 @@ def play_match(run: RunFolder, cast: Cast, watcher: Watcher, title: str) -> None
         RunError: the disk refuses.
     """
     config = cast.config
-    shards = make_shards(match_scenarios(config), config.shard_size)
+    # A person talks to one partner at a time, and each of the dialogues is saved when it is over.
+    shards = make_shards(match_scenarios(config), 1 if people(config) else config.shard_size)
     watcher.stage(title, config.dialogues, "dialogues")
     before = run.num_done
 

@@ -10,7 +10,7 @@ from engine.jobs.command import command_line
 from engine.jobs.device import require_device, threads
 from engine.jobs.job import SUMMARY, Job, Result, Watcher
 from engine.jobs.paraphraser_config import TrainParaphraserConfig, demo, see2017, small
-from engine.jobs.supervised import UNCHECKED, estimates, run_fit
+from engine.jobs.supervised import UNCHECKED, estimates, require_splits, run_fit
 from engine.metrics.training import REWRITING
 from engine.store.run_folder import RunFolder
 from envs.pairs.compiled import load_pairs
@@ -33,6 +33,7 @@ def run_paraphraser(config: TrainParaphraserConfig, path: Path, watcher: Watcher
     require_device(config.device, "--device")
     # A network that copies must tell words apart that it does not know.
     corpus = load_pairs(config.corpus, config.data_root, every_word=True)
+    require_splits(corpus)
     with (
         threads(config.threads),
         RunFolder.open(path, config, job=TRAIN_PARAPHRASER.name, unchecked=TRAIN_PARAPHRASER.unchecked) as folder,

@@ -1,6 +1,7 @@
 """A person at the terminal, as an agent: reads what the other side says, types words, chooses items.
 
-What is shown goes to standard error and what is typed comes from standard input, so a person can also be a file of lines.
+What is shown goes to standard error and what is typed comes from standard input, so a person can also be a file of lines,
+which are then shown as if they had been typed.
 Words are taken as the corpora write them: lower case, punctuation apart. Leaving, or the end of the input, is the same as
 Ctrl-C.
 """
@@ -9,13 +10,15 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
+from operator import le
 from typing import Protocol
 
 import numpy as np
 
-from envs.core.errors import ScenarioError
 from envs.data.vocabulary import EOS, EOS_ID, SELECTION, SELECTION_ID, Vocabulary
-from envs.negotiation.game import SideView, Utterances
+from envs.negotiation.game import NegotiationGame, SideView, Utterances
+from envs.negotiation.render import render_dialogue
 from envs.negotiation.scenario import ITEM_NAMES, NUM_ITEMS, selection_index
 
 HELP = f"""Type what you say. Commands:
@@ -24,6 +27,8 @@ HELP = f"""Type what you say. Commands:
   /quit   leave"""
 NO_DEAL = "none"
 _PIECES = re.compile(r"<\w+>|[\w'-]+|[^\w\s]")
+_BETWEEN = re.compile(r"\s*,\s*|\s+")
+_WHOLE = re.compile(r"[0-9]{1,9}")
 
 
 class Terminal(Protocol):
@@ -55,6 +60,9 @@ class StandardTerminal:
         line = sys.stdin.readline()
         if not line:
             raise KeyboardInterrupt
+        if not sys.stdin.isatty():
+            # No terminal shows what came through a pipe, nor the end of its line.
+            self.show(line.strip())
         return line.strip()
 
 
@@ -127,13 +135,11 @@ class PersonSession:
                 raise KeyboardInterrupt
             if line == NO_DEAL:
                 return len(self._view.selections(row)) - 2
-            numbers = re.findall(r"\d+", line)
-            try:
-                if len(numbers) == NUM_ITEMS:
-                    return selection_index(counts, [int(number) for number in numbers])
-                self._terminal.show(f"give {NUM_ITEMS} numbers, such as {' '.join(map(str, counts))}, or {NO_DEAL}")
-            except ScenarioError as error:
-                self._terminal.show(f"{error.what}: {error.fix}")
+            numbers = read_numbers(line)
+            if len(numbers) == NUM_ITEMS and all(map(le, numbers, counts)):
+                return selection_index(counts, numbers)
+            example = " ".join(map(str, counts))
+            self._terminal.show(f"give {NUM_ITEMS} whole numbers, {things}, such as {example}; or {NO_DEAL}")
 
     def _catch_up(self, row: int) -> None:
         """Shows the scenario of a dialogue when it is another one than before, and what was said since."""
@@ -155,6 +161,26 @@ def read_words(line: str, vocabulary: Vocabulary) -> list[str]:
     for piece in line.lower().split():
         words += [piece] if piece in vocabulary.index else _PIECES.findall(piece)
     return [word for word in words if word != EOS]
+
+
+def read_numbers(line: str) -> list[int]:
+    """The whole numbers of a line, with blanks or commas between them; none when anything else stands in it."""
+    parts = _BETWEEN.split(line)
+    return [int(part) for part in parts] if all(map(_WHOLE.fullmatch, parts)) else []
+
+
+def tell_outcome(game: NegotiationGame, people: Sequence[int], terminal: Terminal | None = None) -> None:
+    """Shows how dialogues ended: what was said, what both sides chose and their points.
+
+    Args:
+        game: dialogues that are over.
+        people: sides on which a person sits; where there are two, both read the same screen.
+        terminal: where they sit.
+    """
+    shown = terminal or StandardTerminal()
+    perspective = people[0] if len(people) == 1 else None
+    for row in range(len(game.scenarios)):
+        shown.show(f"\n{render_dialogue(game, row, perspective)}\n")
 
 
 def _scenario(view: SideView, row: int) -> str:

@@ -101,9 +101,9 @@ def stages(config: SearchTableConfig) -> dict[str, SearchConfig]:
 def run(config: SearchTableConfig, path: Path, watcher: Watcher) -> Result:
     """Does what is left of the searches and writes the table."""
     for model in _names(config.model):
-        require_checkpoint(model, "--model")
+        require_checkpoint(model, "--model", "parley train seq2seq")
     if config.lm:
-        require_checkpoint(config.lm, "--lm")
+        require_checkpoint(config.lm, "--lm", "parley train lm")
     planned = stages(config)
     if not planned:
         raise ConfigError("the list mal-io needs a language model", fix="name one with --lm, or further --lists")
@@ -181,7 +181,7 @@ def _attention(model: str) -> str:
     from policies.checkpoint import Checkpoint
     from policies.seq2seq.checkpoints import SEQ2SEQ
 
-    sizes = Checkpoint.load(require_checkpoint(model, "--model"), SEQ2SEQ, PairVocabulary).sizes
+    sizes = Checkpoint.load(require_checkpoint(model, "--model", "parley train seq2seq"), SEQ2SEQ, PairVocabulary).sizes
     return str(sizes["attention"])
 
 

@@ -12,7 +12,7 @@ from engine.jobs.agents import CHECKPOINT
 from engine.jobs.command import command_line
 from engine.jobs.device import require_device, threads
 from engine.jobs.job import SUMMARY, Job, Result, Watcher
-from engine.jobs.supervised import UNCHECKED, SupervisedConfig, context_gain, estimates, run_fit
+from engine.jobs.supervised import UNCHECKED, SupervisedConfig, context_gain, estimates, require_splits, run_fit
 from engine.metrics.training import PREDICTION, READING
 from engine.store.run_folder import RunFolder
 from envs.pairs.compiled import PairCorpus, PairSplit, load_pairs
@@ -149,6 +149,7 @@ def _run(
 
     require_device(config.device, "--device")
     corpus = load_pairs(config.corpus, config.data_root, vocabulary=config.vocabulary)
+    require_splits(corpus)
     with (
         threads(config.threads),
         RunFolder.open(path, config, job=job.name, unchecked=job.unchecked) as folder,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envs.core.config import check
+from envs.core.errors import ConfigError
 
 UNCHECKED = ("workers", "gpus_per_worker", "address", "data_root")
 """Settings that change how work is done and not its rows; a resumed run may differ in them."""
@@ -22,11 +23,14 @@ class ShardedConfig:
     gpus_per_worker: float = 0.0
     """GPUs, or a fraction of one, for each actor."""
     address: str = ""
-    """Address of a Ray cluster; a local one when empty."""
+    """Address of a Ray cluster for those actors; a local one when empty."""
     data_root: Path | None = None
     """Where corpora lie; PARLEY_DATA or the user cache folder when not given."""
 
     def __post_init__(self) -> None:
         check(self, "seed", self.seed >= 0, "at least 0")
         check(self, "workers", self.workers >= 0, "at least 0")
+        if self.address and not self.workers:
+            fix = "say how many Ray actors work there: --workers N"
+            raise ConfigError("a cluster is named and no work would go there", where="--address", got=self.address, fix=fix)
         check(self, "gpus_per_worker", self.gpus_per_worker >= 0, "at least 0")

@@ -13,6 +13,9 @@ from engine.jobs.job import Watcher
 from engine.metrics.statistics import NOTHING, Estimate, ratio_of_sums
 from engine.store.run_folder import RunFolder
 from envs.core.config import check
+from envs.core.errors import DataError
+from envs.data.corpora import SPLITS
+from envs.pairs.compiled import PairCorpus
 
 if TYPE_CHECKING:
     from policies.seq2seq.evaluation import Fitness
@@ -84,6 +87,20 @@ def run_fit(
         watcher.advance(done)
 
     fit.run(on_epoch, on_batch)
+
+
+def require_splits(corpus: PairCorpus) -> None:
+    """Checks that there is something to train on, to stop by and to measure.
+
+    Raises:
+        DataError: a split holds no pair.
+    """
+    if empty := [name for name in SPLITS if not len(corpus.splits[name])]:
+        raise DataError(
+            f"the corpus {corpus.name!r} has nothing to train and measure on",
+            got=f"no pair in {', '.join(empty)}",
+            fix="name a corpus with more pairs, or a folder with train.tsv, val.tsv and test.tsv",
+        )
 
 
 def estimates(split: str, fitness: Fitness) -> dict[str, Estimate]:

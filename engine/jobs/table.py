@@ -20,6 +20,7 @@ from engine.jobs.command import command_line
 from engine.jobs.job import SUMMARY, Job, Result, Watcher
 from engine.jobs.match import SELFPLAY, MatchConfig, seconds_per_dialogue
 from engine.jobs.sharded import ShardedConfig
+from engine.jobs.training import require_words
 from engine.metrics.attack import ATTACK_METRICS
 from engine.metrics.attack_table import ROWS, TextTable, attack_table, table_lines
 from engine.metrics.statistics import Estimate
@@ -131,11 +132,15 @@ def stages(config: TableConfig, path: Path) -> dict[str, tuple[Job, Any]]:
 
 def run(config: TableConfig, path: Path, watcher: Watcher) -> Result:
     """Does what is left of the stages and writes the table."""
-    require_agents(config, ("target", "speaker", "adversary", "judge"))
+    words = require_agents(config, ("target", "speaker", "adversary", "judge"))
     beside = _metrics_beside(config)
     planned = stages(config, path)
+    untrained = ADVERSARY in planned and checkpoint_folder(named(path / ADVERSARY)) is None
+    if untrained and config.reinforce.supervised_weight > 0:
+        # Before there is a folder, which is tied to its configuration.
+        require_words(config.corpus, config.data_root, words, "or a trained adversary with --adversary")
     with RunFolder.open(path, config, job=ATTACK_TABLE.name, unchecked=ATTACK_TABLE.unchecked) as folder:
-        if ADVERSARY in planned and checkpoint_folder(named(path / ADVERSARY)) is None:
+        if untrained:
             watcher.say(_announcement(config.reinforce))
         for number, (name, (job, settings)) in enumerate(planned.items(), start=1):
             watcher.say(f"stage {number} of {len(planned)}: {name}")

@@ -16,7 +16,7 @@ from engine.jobs.command import command_line
 from engine.jobs.device import require_device, threads
 from engine.jobs.job import Job, Result, Watcher
 from engine.jobs.seq2seq import FILES, STATE
-from engine.jobs.supervised import UNCHECKED, context_gain, estimates, run_fit
+from engine.jobs.supervised import UNCHECKED, context_gain, estimates, require_splits, run_fit
 from engine.jobs.vhred_config import TrainVhredConfig, demo, niu2018, small
 from engine.metrics.statistics import mean
 from engine.metrics.training import DIVERGENCES, PREDICTION, READING
@@ -43,6 +43,7 @@ def run(config: TrainVhredConfig, path: Path, watcher: Watcher) -> Result:
 
     require_device(config.device, "--device")
     corpus = load_pairs(config.corpus, config.data_root, vocabulary=config.vocabulary)
+    require_splits(corpus)
     with (
         threads(config.threads),
         RunFolder.open(path, config, job=TRAIN_VHRED.name, unchecked=UNCHECKED) as folder,

@@ -10,7 +10,8 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from engine.jobs.agents import WEIGHTS, checkpoint_folder
+from engine.jobs.agents import checkpoint_folder
+from policies.stored import WEIGHTS
 
 
 def weights_digests(models: Mapping[str, str]) -> dict[str, str]:

@@ -69,6 +69,7 @@ class FixedTurnConfig(WhiteBoxAttackConfig):
     """Utterances before the attack's sentence, which decides who begins."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check(self, "turn", 0 <= self.turn < self.max_turns, "at least 0, below max_turns")
 
 
@@ -80,6 +81,7 @@ class PlugInConfig(WhiteBoxAttackConfig):
     """What is plugged in."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check(self, "transfer", self.transfer.turn < self.max_turns, "with a turn below max_turns")
 
 

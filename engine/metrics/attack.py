@@ -90,6 +90,15 @@ ATTACK_METRICS: dict[str, Metric] = {
 
 Points = list[tuple[int, Estimate]]
 """A budget, and what is gained within it."""
+Step = Mapping[str, Any]
+"""One entry of the column `steps` of an attempt."""
+
+_COSTS: Mapping[str, Callable[[Step], int]] = {
+    "replaced": lambda step: step["replaced"],
+    # A black box answers both by being asked: whether a sentence ends the talk, and what the target then chooses.
+    "queries": lambda step: step["reads"] + step["decisions"],
+}
+"""What a search has spent by one of its steps, by the name of the budget."""
 
 
 def attack_metrics(rows: Sequence[Row], seconds: Estimate, seed: int = 0) -> dict[str, Estimate]:
@@ -155,30 +164,31 @@ def budget_curves(rows: Sequence[Row], seed: int = 0) -> dict[str, Points]:
         seed: as in `attack_metrics`.
 
     Returns:
-        Advantage by budget: under "replaced" for 0, 1, ... words, under "decisions" for 1, 2, 4, ... choices that the target
-        was asked for; n dialogues with a reactive attempt at every budget. Without any, both are empty.
+        Advantage by budget: under "replaced" for 0, 1, ... words, under "queries" for 1, 2, 4, ... answers of the target, to
+        whether a sentence ends the talk and to what it would then choose; gradients are not counted. n dialogues with a
+        reactive attempt at every budget. Without any, both are empty.
     """
     attempts = (next((each for each in row["attempts"] if each["kind"] == REACTIVE), None) for row in _finished(rows))
     paths = [attempt["steps"] for attempt in attempts if attempt is not None]
     if not paths:
-        return {"replaced": [], "decisions": []}
-    most = {budget: max(step[budget] for path in paths for step in path) for budget in ("replaced", "decisions")}
+        return {name: [] for name in _COSTS}
+    most = {name: max((cost(step) for _, *rest in paths for step in rest), default=0) for name, cost in _COSTS.items()}
     budgets = {
         "replaced": range(most["replaced"] + 1),
-        "decisions": [2**power for power in range(max(0, most["decisions"] - 1).bit_length() + 1)],
+        "queries": [2**power for power in range(max(0, most["queries"] - 1).bit_length() + 1)],
     }
     return {
-        name: [(limit, mean([_gain_within(path, name, limit) for path in paths], seed=seed)) for limit in limits]
+        name: [(limit, mean([_gain_within(path, _COSTS[name], limit) for path in paths], seed=seed)) for limit in limits]
         for name, limits in budgets.items()
     }
 
 
-def _gain_within(path: Sequence[Mapping[str, Any]], budget: str, limit: int) -> int:
+def _gain_within(path: Sequence[Step], cost: Callable[[Step], int], limit: int) -> int:
     """The forced advantage of the last step before the budget is exceeded; saying the untouched sentence costs nothing."""
     first, *rest = path
     last = first
     for step in rest:
-        if step[budget] > limit:
+        if cost(step) > limit:
             break
         last = step
     return int(last["points_adversary"] - last["points_target"]) if last["feasible"] else 0

@@ -1,4 +1,8 @@
-"""What trainings report: names, directions and definitions of their figures."""
+"""What trainings report: names, directions and definitions of their figures.
+
+Trainings define figures of one name differently, so what a figure means is asked of the job that measured it
+(`engine.jobs.job.Job.legend`).
+"""
 
 from __future__ import annotations
 
@@ -63,13 +67,3 @@ AGAINST = {
     for name, metric in (_NLL | _MARGIN).items()
     for suffix, when in (("", ""), (BEFORE, ", before"))
 }
-_ALL = (NEGOTIATOR, LEARNING, PREDICTION, REWRITING, READING, DIVERGENCES, AGAINST)
-
-
-def describe(name: str) -> Metric | None:
-    """What a figure of any training means, without its definition where trainings differ in that; None where none has it."""
-    found = [legend[name] for legend in _ALL if name in legend]
-    if not found:
-        return None
-    same = len({metric.definition for metric in found}) == 1
-    return found[-1] if same else found[-1]._replace(definition="")

@@ -14,10 +14,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from engine.perturb.catalogue import strategies
+from engine.perturb.catalogue import build
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings
 from engine.perturb.strategy import Strategy
+from envs.core.errors import ConfigError
 from envs.core.seeds import derive_seed
 from envs.pairs.turns import Turns, format_turns, parse_turns
 
@@ -57,10 +58,16 @@ def perturb_contexts(contexts: Sequence[Turns], strategy: Strategy, seed: int) -
         strategy: what perturbs them.
         seed: at least 0.
     """
-    return strategy.perturb(contexts, [derive_seed(seed, "context", format_turns(turns)) for turns in contexts])
+    found = strategy.perturb(contexts, [derive_seed(seed, "context", format_turns(turns)) for turns in contexts])
+    if len(found) != len(contexts):
+        fix = "return one for each, in their order"
+        raise ConfigError(
+            f"{strategy.name} made {len(found)} contexts of {len(contexts)}", got=type(strategy).__name__, fix=fix
+        )
+    return found
 
 
 @lru_cache(maxsize=32)
 def _opened(name: str, settings: PerturbSettings) -> Strategy:
-    strategy: Strategy = strategies.get(name)(settings, Resources(settings))
+    (strategy,) = build([name], settings, Resources(settings))
     return strategy

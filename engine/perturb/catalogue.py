@@ -54,8 +54,14 @@ def names(chosen: str) -> tuple[str, ...]:
 def build(chosen: Sequence[str], settings: PerturbSettings, resources: Resources) -> list[Strategy]:
     """The strategies of those names.
 
+    Args:
+        chosen: registered names, or `path/file.py:NAME` of a `build` function or of a class that needs no arguments.
+        settings: the user's.
+        resources: what strategies share.
+
     Raises:
         ConfigError: no such strategy, with the nearest name.
         DataError: what one of them leans on is not there.
     """
-    return [strategies.get(name)(settings, resources) for name in chosen]
+    made = [strategies.get(name) for name in chosen]
+    return [each() if isinstance(each, type) else each(settings, resources) for each in made]

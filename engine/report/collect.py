@@ -12,19 +12,23 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from engine.jobs.campaign import rounds_of
+from engine.jobs.catalogue import find
 from engine.jobs.minmax import BEFORE_TRAINING, DROP, FINAL_STAGES, LEGEND, MINMAX
 from engine.jobs.robustness import EVALUATE_ROBUSTNESS
 from engine.jobs.search_table import SEARCH_TABLE
 from engine.jobs.table import ATTACK_TABLE, BESIDE
+from engine.jobs.whitebox import ATTACK_RA_PA_DA, ATTACK_RA_PA_TA
+from engine.metrics.attack import ATTACK_METRICS
 from engine.metrics.attack_table import ROWS, AttackLine, TextTable, attack_table, table_lines, with_interval
 from engine.metrics.campaign import ROUND_METRICS, rounds_table
-from engine.metrics.statistics import Estimate
+from engine.metrics.statistics import Estimate, Metric
 from engine.report.collect_robustness import robustness_section
 from engine.report.collect_searches import SEARCHES, search_section, search_tables
 from engine.report.collect_sweeps import SWEEP, sweep_section
@@ -89,6 +93,8 @@ _FILES = {
     "table.md": "the table, as Markdown",
 }
 _ATTACK = "attack-"
+_COMBINED = (ATTACK_RA_PA_DA.name, ATTACK_RA_PA_TA.name)
+"""Attacks that have only the searches on record that succeeded."""
 _WEIGHTS = ".safetensors"
 
 
@@ -172,13 +178,14 @@ def _stages(run_dir: Path) -> dict[str, RunFolder]:
 
 
 def _headings(stages: Mapping[str, RunFolder]) -> dict[str, str]:
-    """What each run is called: by its title, or short where the title of the page says the rest."""
-    titles = {name: (run.summary() or {}).get("title", name or run.path.resolve().name) for name, run in stages.items()}
-    top = stages.get("")
-    if top is None:
-        return titles
-    short = {ATTACK_TABLE.name: ROWS, MINMAX.name: FINAL_STAGES, SEARCH_TABLE.name: {name: name for name in stages if name}}
-    return titles | short.get(top.job, {})
+    """What each run is called: by its title, or short where the title of the page says the rest; equal titles by folder too."""
+    folders = {name: name or run.path.resolve().name for name, run in stages.items()}
+    titles = {name: (run.summary() or {}).get("title", folders[name]) for name, run in stages.items()}
+    if (top := stages.get("")) is not None:
+        short = {ATTACK_TABLE.name: ROWS, MINMAX.name: FINAL_STAGES, SEARCH_TABLE.name: {name: name for name in stages if name}}
+        titles |= short.get(top.job, {})
+    times = Counter(titles[name] for name in stages)
+    return {name: f"{titles[name]} ({folders[name]})" if times[titles[name]] > 1 else titles[name] for name in stages}
 
 
 def _is_table(run: RunFolder | None) -> bool:
@@ -244,7 +251,23 @@ def _section(heading: str, run: RunFolder, described: bool, large: bool) -> Matc
     if not metrics and not rows:
         return None
     description = (run.summary() or {}).get("description", "") if described else ""
-    return MatchSection(name=heading, description=description, metrics=metrics, rows=rows, large=large)
+    return MatchSection(
+        name=heading,
+        description=description,
+        metrics=metrics,
+        legend=_legend(run),
+        rows=rows,
+        large=large,
+        only_successes=run.job in _COMBINED,
+    )
+
+
+def _legend(run: RunFolder) -> Mapping[str, Metric]:
+    """What the job of a run says of its figures; of a job that this version does not have, as of an attack."""
+    try:
+        return find(run.job).load().legend
+    except RunError:
+        return ATTACK_METRICS
 
 
 def _metrics(run: RunFolder) -> dict[str, Estimate]:

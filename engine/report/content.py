@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from engine.metrics import search
+from engine.metrics.attack import ATTACK_METRICS
 from engine.metrics.attack_table import TextTable
 from engine.metrics.negotiation import Row
-from engine.metrics.statistics import Estimate
+from engine.metrics.statistics import Estimate, Metric
 from engine.store.schemas import OK
 
 
@@ -21,16 +23,20 @@ class MatchSection:
     Args:
         name: a short heading, such as "adversary vs target".
         description: one sentence for a reader who does not know the run.
-        metrics: estimates by metric name; `engine.metrics.attack.ATTACK_METRICS` says what the names mean.
+        metrics: estimates by metric name.
+        legend: what the names mean, by its own job; names that it lacks are shown as they are.
         rows: its dialogues, in any order; empty for a stage that holds none.
         large: whether its advantage is worth large figures; not where a table of attacks says it.
+        only_successes: whether only those searches are on record that succeeded, which say nothing of a budget.
     """
 
     name: str
     description: str = ""
     metrics: Mapping[str, Estimate] = field(default_factory=dict)
+    legend: Mapping[str, Metric] = field(default_factory=lambda: ATTACK_METRICS)
     rows: Sequence[Row] = ()
     large: bool = True
+    only_successes: bool = False
 
     @property
     def dialogues(self) -> list[Row]:
@@ -73,6 +79,11 @@ class SearchSection:
     skipped: Sequence[tuple[str, str]] = ()
     candidates: int = 0
     alike: str = ""
+
+    @property
+    def legend(self) -> dict[str, Metric]:
+        """What the names of its metrics mean."""
+        return {name: search.describe(name) for name in self.metrics}
 
     @property
     def targets(self) -> list[Row]:

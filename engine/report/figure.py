@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -14,3 +15,8 @@ class Figure:
     name: str
     caption: str
     svg: Markup
+
+
+def told_apart(names: Sequence[str]) -> list[str]:
+    """The names, numbered where some are equal, so that each can name a series of its own."""
+    return [f"{name} ({names[: place + 1].count(name)})" if names.count(name) > 1 else name for place, name in enumerate(names)]

@@ -17,13 +17,12 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from engine.metrics import enumeration, search, training
 from engine.metrics.attack import ATTACK_METRICS, REACTIVE, Points, budget_curves
 from engine.metrics.negotiation import NEITHER
 from engine.metrics.statistics import Estimate, Metric
 from engine.report.content import MatchSection, ReportData, RobustnessSection, SearchSection
 from engine.report.dialogues import Dialogue, extremes
-from engine.report.figure import Figure
+from engine.report.figure import Figure, told_apart
 from engine.report.robustness import read_robustness
 from engine.report.sweeps import read_sweep
 from engine.report.triggers import read_search, search_figures
@@ -31,9 +30,15 @@ from engine.store.documents import write_whole
 from envs.core.errors import RunError
 
 _BUDGETS = {
-    "replaced": ("Advantage by replaced words", "words that may be replaced"),
-    "decisions": ("Advantage by decisions of the target", "decisions that may be asked for"),
+    "replaced": ("Advantage by replaced words", "words that may be replaced", "a word that is replaced twice counts twice"),
+    "queries": (
+        "Advantage by queries of the target",
+        "queries that may be made",
+        "a query asks whether a sentence makes the target end the talk, or what it would then choose; gradients do not count",
+    ),
 }
+"""Title, budget and what is counted in it, by name in `budget_curves`."""
+_WITHOUT_CURVE = "preemptive attacks record no steps, combined ones only those that succeeded, so neither has a curve"
 _RAIL = 120.0
 _MAX_REASONS = 5
 _ITEMS = {MatchSection: "dialogues", SearchSection: "targets", RobustnessSection: "examples"}
@@ -144,7 +149,7 @@ def render(data: ReportData) -> str:
         "headlines": [headline for section in data.sections if section.large and (headline := _headline(section))],
         "attack_tables": data.attack_tables,
         "tables": metric_tables([*data.sections, *data.searches]),
-        "budgets": _budgets([section for section in played if section.kinds == {REACTIVE}]),
+        "budgets": _budgets([s for s in played if s.kinds == {REACTIVE} and not s.only_successes]),
         "outcomes": [Figure(s.name, _outcome_caption(s), Markup(plots.scatter_svg(s))) for s in played],
         "curves": [
             Figure(curve.title, _curve_caption(curve.smoothed, curve.x_label, curve.y_label), Markup(plots.curve_svg(curve)))
@@ -183,48 +188,55 @@ def _all(data: ReportData) -> list[MatchSection | SearchSection | RobustnessSect
 
 
 def metric_tables(sections: Sequence[MatchSection | SearchSection]) -> list[MetricTable]:
-    """One table for each group of sections that have a metric in common, so that comparable figures stand side by side."""
-    groups: list[tuple[set[str], list[MatchSection | SearchSection]]] = []
+    """One table for each group of sections that have a metric in common, so that comparable figures stand side by side.
+
+    Metrics of one name that mean different things are not comparable: they have rows of their own.
+    """
+    groups: list[tuple[set[tuple[str, Metric]], list[MatchSection | SearchSection]]] = []
     for section in sections:
         if not section.metrics:
             continue
-        names, members = set(section.metrics), [section]
+        measured, members = set(_measured(section)), [section]
+        met = set(measured)
         apart = []
         for known, others in groups:
-            if known & set(section.metrics):
-                names |= known
+            if known & measured:
+                met |= known
                 members = [*others, *members]
             else:
                 apart.append((known, others))
-        groups = [*apart, (names, members)]
+        groups = [*apart, (met, members)]
     order = {id(section): i for i, section in enumerate(sections)}
     ordered = [sorted(members, key=lambda section: order[id(section)]) for _, members in groups]
     return [_table(members) for members in sorted(ordered, key=lambda members: order[id(members[0])])]
 
 
 def _table(sections: Sequence[MatchSection | SearchSection]) -> MetricTable:
-    present = dict.fromkeys(name for section in sections for name in section.metrics)
-    names = [name for name in ATTACK_METRICS if name in present] + [name for name in present if name not in ATTACK_METRICS]
-    metrics = {name: _describe(name) for name in names}
-    known = [name for name in names if metrics[name].main]
+    columns = [_measured(section) for section in sections]
+    places = {name: place for place, name in enumerate(ATTACK_METRICS)}
+    present = dict.fromkeys(key for column in columns for key in column)
+    keys = sorted(present, key=lambda key: places.get(key[0], len(places)))
     rows = {}
-    for name, metric in metrics.items():
+    for key in keys:
+        _, metric = key
         direction = "" if metric.direction == NEITHER else metric.direction
-        cells = _cells(metric, [section.metrics.get(name) for section in sections])
-        rows[name] = MetricRow(metric.title[:1].upper() + metric.title[1:], direction, metric.definition, cells)
-    first = known or names
+        cells = _cells(metric, [column.get(key) for column in columns])
+        rows[key] = MetricRow(metric.title[:1].upper() + metric.title[1:], direction, metric.definition, cells)
+    first = [key for key in keys if key[1].main] or keys
     return MetricTable(
         columns=tuple(section.name for section in sections),
-        rows=tuple(rows[name] for name in first),
-        more=tuple(rows[name] for name in names if name not in first),
+        rows=tuple(rows[key] for key in first),
+        more=tuple(rows[key] for key in keys if key not in first),
     )
 
 
-def _describe(name: str) -> Metric:
-    if name in search.COST_METRICS or name.startswith(search.HIT_RATE):
-        return search.describe(name)
-    known = (ATTACK_METRICS | enumeration.LEGEND).get(name) or training.describe(name)
-    return known or Metric(name.replace("_", " "), NEITHER, "")
+def _measured(section: MatchSection | SearchSection) -> dict[tuple[str, Metric], Estimate]:
+    """The estimates of a section by name and meaning."""
+    legend = section.legend
+    return {
+        (name, legend.get(name) or Metric(name.replace("_", " "), NEITHER, "")): estimate
+        for name, estimate in section.metrics.items()
+    }
 
 
 def _cells(metric: Metric, estimates: Sequence[Estimate | None]) -> tuple[Cell | None, ...]:
@@ -294,20 +306,22 @@ def _interval(advantage: Estimate) -> str:
 def _budgets(sections: Sequence[MatchSection]) -> list[Figure]:
     """What searches gain within a budget, all attacks in one drawing; none for searches that never went a step.
 
-    Of attacks of several kinds only the searches that succeeded are on record, which say nothing of a budget.
+    Args:
+        sections: reactive attacks with all their searches on record.
     """
     from engine.report import plots
 
     by_budget: dict[str, dict[str, Points]] = {name: {} for name in _BUDGETS}
-    for section in sections:
+    for heading, section in zip(told_apart([section.name for section in sections]), sections, strict=True):
         for name, points in budget_curves(section.dialogues).items():
-            by_budget[name][section.name] = points
+            by_budget[name][heading] = points
     figures = []
-    for name, (title, label) in _BUDGETS.items():
+    for name, (title, label, counted) in _BUDGETS.items():
         series = {section: points for section, points in by_budget[name].items() if len(points) > 1}
         if series:
             nums = ", ".join(f"{points[0][1].n:,}" for points in series.values())
-            caption = f"mean over {nums} dialogues with a reactive attack; bands are 95 % intervals"
+            mean = f"mean over {nums} dialogues with a reactive attack; bands are 95 % intervals"
+            caption = f"{mean}; {counted}; {_WITHOUT_CURVE}"
             figures.append(Figure(title, caption, Markup(plots.budget_svg(title, label, series))))
     return figures
 

@@ -293,9 +293,10 @@ def moving_average(values: np.ndarray, share: float = 0.1) -> np.ndarray:
 
 
 def short(label: str) -> str:
-    """A label as axes and legends have room for."""
+    """A label as axes and legends have room for: long ones without their middle, because what tells runs apart ends them."""
     # A longer one would leave no room for the axes.
-    return label if len(label) <= _LONGEST_LABEL else label[: _LONGEST_LABEL - 1] + "\N{HORIZONTAL ELLIPSIS}"
+    half = _LONGEST_LABEL // 2
+    return label if len(label) <= _LONGEST_LABEL else f"{label[: half - 1]}\N{HORIZONTAL ELLIPSIS}{label[-half:]}"
 
 
 def _legend() -> list[Line2D]:

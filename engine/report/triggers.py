@@ -16,7 +16,7 @@ from engine.metrics.negotiation import Row
 from engine.metrics.search import HIT_RATE, T_OUT, hits_by_restarts, is_hit, kinds, loss_by_sweep
 from engine.report.content import SearchSection
 from engine.report.dialogues import visible
-from engine.report.figure import Figure
+from engine.report.figure import Figure, told_apart
 
 NUM_SHOWN, NUM_FOLDED = 15, 185
 _MAX_SERIES = 8
@@ -94,7 +94,7 @@ def read_search(section: SearchSection) -> Search:
 def search_figures(sections: Sequence[SearchSection]) -> list[Figure]:
     """The curves of all searches of a page: loss by sweep, hits by restarts, hits by candidates."""
     searched = [section for section in sections if section.targets]
-    names = _told_apart([section.name for section in searched])
+    names = told_apart([section.name for section in searched])
     losses = {name: loss_by_sweep(section.targets) for name, section in zip(names, searched, strict=True)}
     if len(searched) == 1:
         (one,) = searched
@@ -117,11 +117,6 @@ def search_figures(sections: Sequence[SearchSection]) -> list[Figure]:
         ),
     )
     return [_curve(*curve) for curve in curves if any(len(points) > 1 for points in curve[3].values())]
-
-
-def _told_apart(names: Sequence[str]) -> list[str]:
-    """The names, numbered where some are equal."""
-    return [f"{name} ({names[: place + 1].count(name)})" if names.count(name) > 1 else name for place, name in enumerate(names)]
 
 
 def _pair(row: Row, wanted: str) -> Pair:

@@ -227,7 +227,9 @@ def _collect(name: str, sentences: Iterable[tuple[str, ...]], vocabulary: PairVo
         if len(targets) == num:
             break
     if skipped:
-        logger.warning("%d targets of %r hold words outside the vocabulary and are skipped", len(skipped), name)
+        lacking = dict.fromkeys(word for each in skipped.values() for word in each.unknown)
+        told = ", ".join(list(lacking)[:3]) + ", ..." * (len(lacking) > 3)
+        logger.warning("%d targets of %r hold words outside the vocabulary (%s) and are skipped", len(skipped), name, told)
     return TargetList(name, tuple(targets.values()), tuple(skipped.values()))
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from envs.pairs.turns import EOT
 from envs.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, SPECIALS, UNK_ID, PairVocabulary
 from policies.seq2seq.model import LanguageModel, Seq2Seq
 
@@ -73,7 +74,9 @@ class LmInputModel:
 
 
 def searchable(vocabulary: PairVocabulary, *, unknown: bool = False) -> Tensor:
-    """Which words (V,) an input may hold: all but the specials, `<unk>` where allowed."""
+    """Which words (V,) an input may hold: all but the specials and what ends a turn, `<unk>` where allowed."""
     allowed_V = torch.arange(len(vocabulary)) >= len(SPECIALS)
     allowed_V[UNK_ID] = unknown
+    if EOT in vocabulary.index:
+        allowed_V[vocabulary.index[EOT]] = False
     return allowed_V

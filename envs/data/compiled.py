@@ -22,6 +22,7 @@ from envs.core.errors import DataError
 from envs.data.arrow import compiled_folder, is_whole, map_batch, publish, write_batch
 from envs.data.corpora import SPLITS, CorpusSource, CorpusText, corpora
 from envs.data.dealornodeal import DialogueRecord
+from envs.data.lines import corpus_named
 from envs.data.root import data_root as resolve_data_root
 from envs.data.vocabulary import UNK_ID, Vocabulary
 from envs.negotiation.scenario import NUM_ITEMS, Scenario
@@ -97,7 +98,8 @@ def load_corpus(name: str, data_root: Path | None = None, *, cache: Path | None 
         ConfigError: no such corpus.
         DataError: files are missing, a line is broken, or the compiled form cannot be written.
     """
-    return open_corpus(corpora.get(name), data_root, cache=cache, threshold=threshold)
+    with corpus_named(name, data_root):
+        return open_corpus(corpora.get(name), data_root, cache=cache, threshold=threshold)
 
 
 def open_corpus(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +12,11 @@ from envs.core.errors import DataError, ParleyError
 from envs.data.root import read_file
 
 _MAX_SHOWN = 160
+_UNNAMED = "parley data check NAME"
+
+
+class BrokenCorpusError(DataError):
+    """A corpus is not whole: the first of its errors, and their number."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +77,7 @@ def located(error: ParleyError, source: str, line: int) -> DataError:
         f"a broken line: {error.what}",
         where=FileLine(source, line),
         got=error.got,
-        fix="mend the line, or get the published file again; `parley data check` lists every broken line",
+        fix="mend the line, or get the published file again",
     )
 
 
@@ -78,13 +85,35 @@ def require_none_broken(broken: Sequence[DataError]) -> None:
     """Checks that a corpus was read without an error.
 
     Raises:
-        DataError: something is broken; the message holds the first of the errors and their number.
+        BrokenCorpusError: something is broken; the message holds the first of the errors and their number. What the corpus
+            was asked for by is `corpus_named`'s to say.
     """
     if broken:
         first = broken[0]
-        raise DataError(
+        raise BrokenCorpusError(
             f"{first.what} ({len(broken)} broken in all)",
             where=first.where,
             got=first.got,
-            fix="`parley data check` lists them all",
+            fix="; ".join(filter(None, (first.fix, f"`{_UNNAMED}` lists them all"))),
         )
+
+
+@contextmanager
+def corpus_named(name: str, data_root: Path | None) -> Iterator[None]:
+    """A block in which the error of a broken corpus gives the whole command that lists what is wrong with it.
+
+    Args:
+        name: what the corpus was asked for by.
+        data_root: where it was said to lie; None when nothing was said.
+    """
+    try:
+        yield
+    except BrokenCorpusError as error:
+        fix = (error.fix or "").replace(_UNNAMED, data_command("check", name, data_root))
+        raise BrokenCorpusError(error.what, where=error.where, got=error.got, fix=fix) from None
+
+
+def data_command(verb: str, name: str, data_root: Path | None) -> str:
+    """What to type so that `parley data` does something with a corpus, such as "parley data check mine --data-root data"."""
+    root = [] if data_root is None else ["--data-root", str(data_root)]
+    return shlex.join(["parley", "data", verb, name, *root])

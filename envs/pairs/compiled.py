@@ -22,6 +22,7 @@ import pyarrow as pa
 from envs.core.errors import ConfigError, DataError
 from envs.data.arrow import compiled_folder, is_whole, map_batch, publish, write_batch
 from envs.data.corpora import SPLITS
+from envs.data.lines import corpus_named
 from envs.data.root import data_root as resolve_data_root
 from envs.pairs.corpora import find_pairs
 from envs.pairs.sources import PairSource
@@ -118,7 +119,8 @@ def load_pairs(
         ConfigError: no such corpus, or a vocabulary without room for a word.
         DataError: files are missing, a line is broken, there is no pair to train on, or the compiled form cannot be written.
     """
-    return open_pairs(find_pairs(name), data_root, vocabulary=vocabulary, every_word=every_word, cache=cache)
+    with corpus_named(name, data_root):
+        return open_pairs(find_pairs(name), data_root, vocabulary=vocabulary, every_word=every_word, cache=cache)
 
 
 def open_pairs(

@@ -7,6 +7,9 @@ from typing import Literal
 
 from envs.core.config import check
 
+KIND = "negotiator"
+"""Of checkpoints that play."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class NegotiatorSizes:

@@ -26,9 +26,8 @@ from envs.negotiation.scenario import legal_selections
 from policies.checkpoint import Checkpoint
 from policies.negotiator.inference import Tables, by_step
 from policies.negotiator.model import Negotiator
-from policies.negotiator.settings import NegotiatorSizes
+from policies.negotiator.settings import KIND, NegotiatorSizes
 
-KIND = "negotiator"
 DOUBT = 0.01
 """How far behind the best, as a share of the distance from best to worst, the second best selection of a choice screened in
 bfloat16 may be for the choice to be made again in float32. On 20,000 dialogues of each of four networks (supervised and

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 
@@ -51,6 +53,7 @@ def test_check_counts_pairs_and_lists_every_problem(parley: Parley, tmp_path: Pa
     outcome = parley(f"data check {path}")
     assert outcome.status == 1
     assert "own.tsv:2: a broken line" in outcome.err
+    assert f"`parley data check {path}` lists them all" in parley(f"data info {path}").err.replace("\n", "")
     assert json.loads(parley(f"data check {path} --json").out)["num_pairs"] == {"train": 1, "val": 0, "test": 0}
 
 
@@ -77,6 +80,23 @@ def test_check_lists_every_problem_with_file_and_line(parley: Parley, root: Path
     printed = json.loads(as_json.out)
     assert printed["ok"] is False
     assert len(printed["problems"]) == 2
+    assert "parley data check" not in outcome.err, "it is what was typed"
+
+
+@pytest.mark.parametrize("verb", ["data info", "data get", "selfplay --scenarios", "train negotiator --corpus"])
+def test_a_broken_corpus_names_the_whole_command_that_lists_what_is_wrong(
+    parley: Parley, root: Path, tmp_path: Path, verb: str
+) -> None:
+    folder = tmp_path / "with blank" / "made_up"
+    copytree(root / "made_up", folder)
+    (folder / "val.txt").write_text("nonsense\nmore of it\n")
+    outcome = parley(*verb.split(), CORPUS, "--data-root", str(folder.parent))
+    assert outcome.status == 2
+    assert "(2 broken in all)" in outcome.err
+    command = outcome.err.partition("`parley ")[2].partition("`")[0]
+    listed = parley(*shlex.split(command))
+    assert listed.status == 1
+    assert listed.err.count("a broken line") == 2
 
 
 def test_get_tells_where_everything_is(parley: Parley, root: Path) -> None:

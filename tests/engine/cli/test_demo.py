@@ -48,7 +48,7 @@ def test_the_whole_story(parley: Parley) -> None:
     assert attack is not None
     reactive = RunFolder.load(path / "reactive").summary()
     assert reactive is not None
-    searched = {f"reactive_{name}": reactive["metrics"][name] for name in ("advantage", "forced_advantage")}
+    searched = {f"reactive_{name}": reactive["metrics"][name] for name in ("advantage", "forced_advantage", "attack_ppl")}
     campaign = RunFolder.load(path / "minmax").summary()
     assert campaign is not None
     hardened = {name: campaign["metrics"][name] for name in ("exploitability_before", "exploitability", "exploitability_drop")}

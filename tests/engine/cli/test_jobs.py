@@ -163,10 +163,44 @@ def test_checkpoints_play_scripted_bargainers(parley: Parley, checkpoints: tuple
 def test_a_person_may_play_a_match(parley: Parley, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("hello\n/deal\nnone\n" * 2))
     monkeypatch.setenv("FORCE_COLOR", "1")
-    outcome = parley("selfplay --adversary human --target scripted --dialogues 2 --shard-size 1 --json")
+    monkeypatch.setattr("engine.cli.screen.PLAIN_INTERVAL_S", 0.0)
+    outcome = parley("selfplay --adversary human --target scripted --dialogues 2 --json")
     assert only_object(outcome.out)["metrics"]["agreement"]["value"] == 0
-    assert "you: " in outcome.err
+    assert outcome.err.count("you chose no agreement") == outcome.err.count("points: you 0, partner 0") == 2
+    first, second = (outcome.err.index(f"human against scripted: {done}/2 dialogues") for done in (1, 2))
+    assert outcome.err.index("points: you") < first < outcome.err.rindex("you: hello") < second, "one dialogue after the other"
+    assert [line for line in outcome.err.splitlines() if "/2 dialogues" in line and not line.startswith("human against")] == []
     assert "\x1b[?25l" not in outcome.err, "no line moves where somebody types"
+
+
+def test_a_person_may_be_attacked_and_leave_and_go_on(
+    parley: Parley, checkpoints: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attack = f"attack rl --speaker {checkpoints[1]} --target human --dialogues 3 --run runs/attacked --json"
+    monkeypatch.setattr(sys, "stdin", io.StringIO("hello\n/deal\nnone\nhello\n/quit\n"))
+    left = parley(attack)
+    assert (left.status, left.err.count("you chose no agreement")) == (130, 1)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("/deal\nnone\n" * 2))
+    outcome = parley(attack)
+    assert outcome.err.count("you chose no agreement") == 2, "the first dialogue was saved"
+    assert only_object(outcome.out)["metrics"]["agreement"]["n"] == 3
+    refused = parley(f"{attack} --workers 2 --run runs/elsewhere")
+    assert refused.status == 2
+    assert "fix:   --workers 0" in refused.err
+
+
+def test_one_source_of_sentences_is_left_by_emptying_the_other(parley: Parley) -> None:
+    attack = "attack transfer --speaker scripted --target scripted --dialogues 4"
+    sentence = ("--set", "transfer.sentence=i want the ball .")
+    refused = parley(attack, *sentence)
+    assert refused.status == 2
+    assert "add --set transfer.source= to keep the sentence, or --set transfer.sentence= to keep the source" in refused.err
+    assert parley(attack, *sentence, "--set", "transfer.source=", "--run", "runs/one").status == 0
+    assert parley("selfplay --target scripted --dialogues 20 --run runs/source").status == 0
+    fixed = "attack transfer fixed --speaker scripted --target scripted --dialogues 4 --set transfer.source=runs/source"
+    assert "to keep the source" in parley(fixed).err
+    emptied = "--set transfer.sentence= --set transfer.min_advantage=0 --run runs/two"
+    assert parley(f"{fixed} {emptied}").status == 0
 
 
 def fake(result: Result) -> Job:

@@ -162,3 +162,19 @@ def test_who_has_read_enough_is_no_error(tmp_path: Path) -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait() == 0
+
+
+def test_a_strategy_of_ones_own_is_counted_by_its_name(typed: Parley, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from engine.perturb.swap import RandomSwap\n\n\ndef mine(settings, resources):\n    return RandomSwap(every=2)\n"
+    )
+    outcome = typed(f"perturb {tmp_path / 'mine.py'}:mine", b"one two three four\n")
+    assert outcome.status == 0
+    assert "random-swap" in outcome.err
+
+
+def test_a_group_leaves_out_what_needs_a_network(typed: Parley) -> None:
+    outcome = typed("perturb should-not-change --set perturb.lexicon=built-in", b"one two three four\n")
+    assert outcome.status == 0
+    assert "generative-paraphrase is left out" in outcome.err
+    assert typed("perturb generative-paraphrase", b"one two\n").status == 2

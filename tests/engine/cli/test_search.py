@@ -37,7 +37,7 @@ def test_a_search_prints_its_metrics_and_resumes_by_its_folder(parley: Parley, m
     assert list(printed["metrics"]) == [f"hit_rate.{kind}" for kind in types] + list(COST_METRICS)
     assert all(set(parts) == {"value", "low", "high", "n"} for parts in printed["metrics"].values())
     assert "5 few" in outcome.err
-    assert "1 targets of 'wishes' hold words outside the vocabulary" in outcome.err
+    assert "1 targets of 'wishes' hold words outside the vocabulary (" in outcome.err
     assert "hits, io-sample-min-k1" in outcome.err
     page = Path("runs/search/report.html").read_text()
     assert "Triggers" in page

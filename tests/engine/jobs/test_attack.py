@@ -58,9 +58,9 @@ def test_sentences_come_from_the_best_dialogues_of_an_attack(tmp_path: Path) -> 
 def test_mistakes_are_named_and_no_run_is_made(tmp_path: Path, target: Path) -> None:
     with pytest.raises(CheckpointError, match="--speaker needs a checkpoint"):
         run_rl(AttackConfig(target=str(target), speaker="scripted"), tmp_path / "run", Silent())
-    with pytest.raises(ConfigError, match="one source of sentences"):
+    with pytest.raises(ConfigError, match=r"one source of sentences(.|\n)*--set transfer\.source=RUN"):
         run_transfer(transfer(), tmp_path / "run", Silent())
-    with pytest.raises(ConfigError, match="one source of sentences"):
+    with pytest.raises(ConfigError, match=r"one source of sentences(.|\n)*--set transfer\.source= to keep the sentence"):
         run_transfer(transfer(sentence=SENTENCE, source="runs/attack-rl"), tmp_path / "run", Silent())
     with pytest.raises(RunError, match="there is no run here"):
         run_transfer(transfer(source=str(tmp_path / "nothing")), tmp_path / "run", Silent())

@@ -128,8 +128,7 @@ MISTAKES = {
     "unknown agent": ({"adversary": "scriptd"}, ConfigError, "did you mean 'scripted'"),
     "no such scenarios": ({"scenarios": "embeded"}, ConfigError, "did you mean 'embedded'"),
     "judge without a checkpoint": ({"judge": "scripted"}, CheckpointError, "--judge needs a checkpoint"),
-    "a person elsewhere": ({"adversary": "human", "workers": 2, "shard_size": 1}, ConfigError, "a person plays here"),
-    "a person at many tables": ({"target": "human"}, ConfigError, "one dialogue at a time"),
+    "a person elsewhere": ({"adversary": "human", "workers": 2}, ConfigError, r"at this terminal(.|\n)*--workers 0"),
 }
 
 
@@ -166,6 +165,28 @@ def test_a_checkpoint_of_another_kind_is_named(tmp_path: Path) -> None:
     other = save_negotiator(tmp_path / "other" / "checkpoint", kind="ranker")
     with pytest.raises(CheckpointError, match=r"another kind(.|\n)*'ranker'"):
         run(replace(SCRIPTED, target=str(other)), tmp_path / "run", Silent())
+
+
+@pytest.mark.parametrize("kind", ["seq2seq", "negotiator"])
+def test_a_checkpoint_is_looked_at_before_its_words(tmp_path: Path, kind: str) -> None:
+    other = save_negotiator(tmp_path / "other" / "checkpoint", kind=kind)
+    (other / "vocabulary.json").write_text("{" if kind == "negotiator" else '["<pad>", "a"]')
+    expected = "damaged" if kind == "negotiator" else r"another kind(.|\n)*'seq2seq'"
+    with pytest.raises(CheckpointError, match=rf"{expected}(.|\n)*") as caught:
+        run(replace(SCRIPTED, target=str(other)), tmp_path / "run", Silent())
+    assert str(other) in str(caught.value)
+
+
+def test_a_checkpoint_without_its_words_is_named(tmp_path: Path) -> None:
+    other = save_negotiator(tmp_path / "other" / "checkpoint")
+    (other / "vocabulary.json").unlink()
+    with pytest.raises(CheckpointError, match=r"missing vocabulary\.json"):
+        run(replace(SCRIPTED, target=str(other)), tmp_path / "run", Silent())
+
+
+def test_a_cluster_without_workers_is_no_silent_run_on_this_machine() -> None:
+    with pytest.raises(ConfigError, match=r"--workers N"):
+        replace(SCRIPTED, address="10.0.0.1:6379")
 
 
 def test_a_scripted_bargainer_needs_its_words(tmp_path: Path, root: Path) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from engine.jobs.agents import agents
-from engine.jobs.person import HELP, Person, StandardTerminal, read_words
+from engine.jobs.person import HELP, Person, StandardTerminal, read_numbers, read_words, tell_outcome
 from envs.data.vocabulary import UNK_ID
 from envs.negotiation.bargainers import scripted
 from envs.negotiation.game import NegotiationGame, Rules, play
@@ -87,13 +87,42 @@ def test_typed_lines_become_words_as_the_corpora_write_them(line: str, words: li
 
 
 def test_commands_and_mistakes_are_answered_and_asked_again() -> None:
-    _, typist = held(["", "/help", "/hlep", "/deal", "1 2", "9 9 9", "1 2 3 4", "0 2 3"])
+    _, typist = held(["", "/help", "/hlep", "/deal", "1 2", "9 9 9", "-1 -1 -1", "0.5 1", "1 2 3 4", "0 2 3"])
     assert HELP in typist.shown
     assert "there is no command /hlep; /help lists them" in typist.shown
-    assert sum(line.startswith("give 3 numbers") for line in typist.shown) == 2
-    assert any("illegal selection" in line for line in typist.shown)
+    expected = "give 3 whole numbers, book 0..1, hat 0..2, ball 0..3, such as 1 2 3; or none"
+    assert typist.shown.count(expected) == 5
+    assert sum(prompt.startswith("you take") for prompt in typist.prompts) == 6
     assert typist.prompts.count("you: ") == 4
     assert not typist.lines
+
+
+@pytest.mark.parametrize(
+    ("line", "numbers"),
+    [
+        ("0 2 3", [0, 2, 3]),
+        ("0,2, 3", [0, 2, 3]),
+        ("1  2", [1, 2]),
+        ("-1 -1 -1", []),
+        ("0.5 1", []),
+        ("1 2 3 hats", []),
+        ("1,,2 3", []),
+        ("1 2 \N{SUPERSCRIPT TWO}", []),
+        ("1 2 " + "9" * 5000, []),
+        ("", []),
+    ],
+)
+def test_only_whole_numbers_are_numbers(line: str, numbers: list[int]) -> None:
+    assert read_numbers(line) == numbers
+
+
+def test_the_outcome_is_told_to_one_person_and_to_two() -> None:
+    game, typist = held(["i want the hats", "/deal", "0 2 0"])
+    tell_outcome(game, [0], typist)
+    assert "you chose book 0, hat 2, ball 0" in typist.shown[-1]
+    assert f"points: you {game.points[0, 0]}, partner {game.points[0, 1]}" in typist.shown[-1]
+    tell_outcome(game, [0, 1], typist)
+    assert "side 0 chose book 0, hat 2, ball 0" in typist.shown[-1]
 
 
 @pytest.mark.parametrize("lines", [["/quit"], ["hello", "/quit"], ["/deal", "/quit"], ["hello"]])
@@ -124,7 +153,7 @@ def test_the_registered_person_sits_at_standard_input_and_error(
     play(game, (person, scripted(VOCABULARY)))
     shown = capsys.readouterr()
     assert shown.out == ""
-    assert "partner: " in shown.err
+    assert "\nyou: hello\npartner: " in shown.err, "what came through a pipe is shown, and ends its line"
     assert person.name == "human"
     with pytest.raises(KeyboardInterrupt):
         StandardTerminal().ask("you: ")

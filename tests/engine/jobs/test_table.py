@@ -124,6 +124,7 @@ def test_rows_may_be_added_and_stay(tmp_path: Path, target: Path, speaker: Path)
 def test_an_adversary_is_trained_first_and_said_so(tmp_path: Path, target: Path, trained: list[str]) -> None:
     notes = Notes()
     config = table(target, rows="none,rl")
+    config = dataclasses.replace(config, reinforce=dataclasses.replace(config.reinforce, supervised_weight=0))
     run(config, tmp_path, notes)
     assert notes.said[0] == (
         "no --adversary is named, so one is trained first: 1,000 updates of 64 dialogues, about 24 minutes of one core"
@@ -134,6 +135,13 @@ def test_an_adversary_is_trained_first_and_said_so(tmp_path: Path, target: Path,
     again = Notes()
     run(config, tmp_path, again)
     assert "trained first" not in again.said[0]
+
+
+def test_a_corpus_that_cannot_guard_the_adversary_leaves_no_folder(tmp_path: Path, target: Path, root: Path) -> None:
+    config = table(target, rows="none,rl", corpus=CORPUS, data_root=root)
+    with pytest.raises(ConfigError, match=r"another vocabulary(.|\n)*--corpus, or a trained adversary with --adversary"):
+        run(config, tmp_path / "run", Silent())
+    assert not (tmp_path / "run").exists()
 
 
 def test_nobody_is_trained_who_is_not_needed(tmp_path: Path, target: Path) -> None:

@@ -135,23 +135,25 @@ def test_gain_within_a_number_of_words() -> None:
     assert [estimate.n for _, estimate in budget_curves(TWO)["replaced"]] == [2, 2, 2]
 
 
-def test_gain_within_a_number_of_decisions_at_doubling_budgets() -> None:
-    expected = {1: 2, 2: 2, 4: 2, 8: 2, 16: (-2 + 4) / 2, 32: (8 + 4) / 2}
-    assert gains(TWO, "decisions") == expected
+def test_gain_within_a_number_of_queries_at_doubling_budgets() -> None:
+    """Reads and decisions are queries alike: the steps of the longer search end after 110 and 230 of them."""
+    before = dict.fromkeys((1, 2, 4, 8, 16, 32, 64), (0 + 4) / 2)
+    assert gains(TWO, "queries") == before | {128: (-2 + 4) / 2, 256: (8 + 4) / 2}
 
 
 @pytest.mark.parametrize(("most", "budgets"), [(0, [1]), (1, [1]), (2, [1, 2]), (4, [1, 2, 4]), (5, [1, 2, 4, 8])])
-def test_the_largest_budget_pays_for_every_search(most: int, budgets: list[int]) -> None:
-    rows = [attacked((5, 5), attempts=(attempt(steps=[step((3, 7)), step((8, 2), replaced=1, decisions=most)]),))]
-    assert list(gains(rows, "decisions")) == budgets
-    assert gains(rows, "decisions")[budgets[-1]] == 6
+@pytest.mark.parametrize("kind", ["reads", "decisions"])
+def test_the_largest_budget_pays_for_every_search(kind: str, most: int, budgets: list[int]) -> None:
+    rows = [attacked((5, 5), attempts=(attempt(steps=[step((3, 7)), step((8, 2), replaced=1, **{kind: most})]),))]
+    assert list(gains(rows, "queries")) == budgets
+    assert gains(rows, "queries")[budgets[-1]] == 6
 
 
 def test_only_the_first_reactive_attempt_of_a_dialogue_counts() -> None:
     first, later = attempt(steps=[step((6, 4))]), attempt(steps=[step((10, 0))])
     before = attempt(kind="preemptive", steps=[])
     assert gains([attacked((5, 5), attempts=(before, first, later))], "replaced") == {0: 2}
-    assert budget_curves([attacked((5, 5), attempts=(before,)), attacked((5, 5))]) == {"replaced": [], "decisions": []}
+    assert budget_curves([attacked((5, 5), attempts=(before,)), attacked((5, 5))]) == {"replaced": [], "queries": []}
 
 
 @given(st.lists(st.lists(st.tuples(st.integers(0, 10), st.booleans()), min_size=1, max_size=4), min_size=1, max_size=8))

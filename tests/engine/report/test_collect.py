@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,11 @@ import pytest
 
 from engine.jobs.agents import CHECKPOINT
 from engine.jobs.campaign import MinMaxConfig, rounds_of
+from engine.jobs.catalogue import ENTRIES
+from engine.jobs.enumeration import SEARCH_ENUMERATE
+from engine.jobs.job import Job
 from engine.jobs.minmax import BEFORE_TRAINING, DROP, FINAL_STAGES, LEGEND
+from engine.jobs.negotiator import TRAIN_NEGOTIATOR
 from engine.jobs.table import TableConfig
 from engine.metrics.campaign import (
     AFTER,
@@ -26,10 +31,12 @@ from engine.metrics.campaign import (
 from engine.metrics.negotiation import negotiation_metrics
 from engine.metrics.statistics import Estimate
 from engine.report.collect import collect_run, report_from_run
+from engine.report.page import metric_tables
 from engine.store.run_folder import RunFolder
+from engine.store.schemas import ATTACKS
 from envs.core.errors import RunError
 from tests.engine.jobs.made_up import save_negotiator
-from tests.engine.report.dialogues import error_row, row
+from tests.engine.report.dialogues import attack_row, error_row, row
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +125,51 @@ def table_run(path: Path, **extra: Any) -> None:
     measure(path, "attack-table", rows, TableConfig(published="rl"), title="attacks on x", **extra)
     measure(path / "rl", "attack-rl", figures(3), title="RL attack on x")
     measure(path / "reactive", "attack-reactive", figures(5), title="reactive attack on x")
+
+
+def test_runs_of_one_title_are_told_apart_by_their_folders(tmp_path: Path) -> None:
+    title = "reactive attack on negotiator"
+    for name in ("white-box", "black-box"):
+        with RunFolder.open(tmp_path / name, Config(), job="attack-reactive", schema=ATTACKS) as run:
+            run.write_shard("00000", [attack_row("a"), attack_row("b")])
+            run.event("iteration", number=1, reward=1.0)
+            run.write_summary(figures(4), {"title": title})
+    measure(tmp_path / "rl", "attack-rl", figures(3), title="RL attack on negotiator")
+    data = collect_run(tmp_path)
+    names = [f"{title} (white-box)", f"{title} (black-box)", "RL attack on negotiator"]
+    assert [section.name for section in data.sections] == names
+    ((_, table),) = data.attack_tables
+    assert [row[0] for row in table.rows] == names
+    assert [curve.title for curve in data.curves] == [f"{name}: reward" for name in names[:2]]
+    page = report_from_run(tmp_path).read_text()
+    assert "mean over 2, 2 dialogues" in page, "one budget curve for each"
+    for folder in ("white-box", "black-box"):
+        labels = re.findall(rf"<text[^>]*>[^<]*\({folder}\)</text>", page)
+        assert len(labels) == 2, "drawn by words and by queries"
+
+
+def test_only_combined_attacks_have_nothing_but_successes_on_record(tmp_path: Path) -> None:
+    kinds = ("reactive", "preemptive", "ra-pa-da", "ra-pa-ta")
+    for kind in kinds:
+        measure(tmp_path / kind, f"attack-{kind}", figures(3), title=kind)
+    found = {section.name: section.only_successes for section in collect_run(tmp_path).sections}
+    assert found == dict(zip(kinds, (False, False, True, True), strict=True))
+
+
+@pytest.mark.parametrize("job", [entry.load() for entry in ENTRIES if entry.words[0] == "train"], ids=lambda job: job.name)
+def test_every_figure_of_a_training_has_the_definition_of_its_own_job(tmp_path: Path, job: Job) -> None:
+    assert all(metric.definition for metric in job.legend.values())
+    # Beside another training whose figures bear the same names.
+    for name, other in (("this", job), ("negotiator", TRAIN_NEGOTIATOR), ("characters", SEARCH_ENUMERATE)):
+        measure(tmp_path / name, other.name, {metric: Estimate(2, 1, 3, 40) for metric in other.legend}, title=name)
+    tables = [table for table in metric_tables(collect_run(tmp_path).sections) if "this" in table.columns]
+    shown = {
+        (row.title.lower(), row.definition)
+        for table in tables
+        for row in (*table.rows, *table.more)
+        if row.cells[table.columns.index("this")] is not None
+    }
+    assert shown == {(metric.title.lower(), metric.definition) for metric in job.legend.values()}
 
 
 def test_table_of_attacks_speaks_for_the_runs_below_it(tmp_path: Path) -> None:

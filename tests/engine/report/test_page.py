@@ -11,7 +11,7 @@ import pytest
 
 from engine.metrics.attack import ATTACK_METRICS, attack_metrics
 from engine.metrics.attack_table import TextTable
-from engine.metrics.statistics import NOTHING, Estimate
+from engine.metrics.statistics import NOTHING, Estimate, Metric
 from engine.report.content import Curve, MatchSection, ReportData
 from engine.report.page import metric_tables, render, write_report
 from envs.core.errors import RunError
@@ -194,6 +194,24 @@ def test_sections_share_a_table_only_when_they_share_a_metric() -> None:
     assert [[cell is None for cell in metric.cells] for metric in table.rows] == [[False, True, False], [True, False, False]]
 
 
+def test_figures_of_one_name_that_mean_different_things_have_rows_of_their_own() -> None:
+    def section(name: str, definition: str, *more: str) -> MatchSection:
+        found = {known: Estimate(1, 0, 2, 50) for known in ("test_ppl", *more)}
+        return MatchSection(name=name, metrics=found, legend={"test_ppl": Metric("test perplexity", "", definition)})
+
+    released, plain = section("a", "released formula"), section("b", "plain formula")
+    tables = metric_tables([released, plain, section("c", "plain formula")])
+    assert [table.columns for table in tables] == [("a",), ("b", "c")]
+    assert [table.rows[0].definition for table in tables] == ["released formula", "plain formula"]
+    (table,) = metric_tables([section("a", "released formula", "x"), section("b", "plain formula", "x")])
+    shown = [(row.title, row.definition, [cell is not None for cell in row.cells]) for row in table.rows]
+    assert shown == [
+        ("Test perplexity", "released formula", [True, False]),
+        ("X", "", [True, True]),
+        ("Test perplexity", "plain formula", [False, True]),
+    ]
+
+
 def test_metrics_that_few_readers_look_for_are_folded_away() -> None:
     everything = {name: Estimate(0.5, 0.4, 0.6, 90) for name in ATTACK_METRICS}
     (table,) = metric_tables([MatchSection(name="m", metrics=everything)])
@@ -304,12 +322,25 @@ def test_a_sentence_plugged_in_stands_beside_what_it_replaced() -> None:
 def test_budget_curves_of_reactive_attacks_have_figures() -> None:
     page = render(report(sections=[searched()]))
     assert "Advantage by replaced words" in words(page)
-    assert "mean over 2 dialogues with a reactive attack; bands are 95 % intervals" in words(page)
+    text = words(page)
+    assert text.count("mean over 2 dialogues with a reactive attack; bands are 95 % intervals; ") == 2
+    assert (
+        text.count("asks whether a sentence makes the target end the talk, or what it would then choose; gradients do not") == 1
+    )
+    assert (
+        text.count("preemptive attacks record no steps, combined ones only those that succeeded, so neither has a curve") == 2
+    )
     figures = re.findall(r"<figcaption><strong>(.*?)</strong>", page)
     assert [figure for figure in figures if figure.startswith("Advantage")] == [
         "Advantage by replaced words",
-        "Advantage by decisions of the target",
+        "Advantage by queries of the target",
     ]
+
+
+def test_every_attack_has_a_budget_curve_of_its_own_even_under_an_equal_name() -> None:
+    page = render(report(sections=[searched(), searched(attempts=[attempt(accepted=False)])]))
+    assert words(page).count("mean over 2, 2 dialogues with a reactive attack") == 2
+    assert page.count(">reactive (1)</text>") == page.count(">reactive (2)</text>") == 2
 
 
 @pytest.mark.parametrize(
@@ -323,6 +354,11 @@ def test_budget_curves_of_reactive_attacks_have_figures() -> None:
 def test_other_attacks_have_no_budget_curve(attempts: list[dict[str, Any]]) -> None:
     rows = [attack_row(key, attempts=attempts) for key in "ab"]
     assert "Advantage by" not in render(report(sections=[MatchSection(name="m", rows=rows)]))
+
+
+def test_attacks_that_record_only_successes_have_no_budget_curve_even_when_all_were_reactive() -> None:
+    section = MatchSection(name="m", rows=[attack_row(key) for key in "ab"], only_successes=True)
+    assert "Advantage by" not in render(report(sections=[section]))
 
 
 def test_a_search_that_never_went_a_step_has_no_curve() -> None:

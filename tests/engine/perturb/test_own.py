@@ -1,0 +1,57 @@
+"""Strategies of the user's own, by the names that the command line takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine.perturb.augment import perturb_contexts
+from engine.perturb.catalogue import build
+from engine.perturb.resources import Resources
+from engine.perturb.settings import PerturbSettings
+from envs.core.errors import ConfigError
+
+MINE = """
+from engine.perturb.strategy import Expectation, OnUtterances
+
+
+class Shout(OnUtterances):
+    name = "shout"
+    expectation = Expectation.SHOULD_NOT_CHANGE
+
+    def utterance(self, words, rng):
+        return tuple(word.upper() for word in words)
+
+
+class Forgetful(Shout):
+    def perturb(self, contexts, seeds):
+        return []
+
+
+def whisper(settings, resources):
+    made = Shout()
+    made.name = "whisper"
+    return made
+"""
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    (tmp_path / "mine.py").write_text(MINE)
+    return tmp_path / "mine.py"
+
+
+@pytest.mark.parametrize(("name", "called"), [("Shout", "shout"), ("whisper", "whisper")])
+def test_a_class_or_a_function_that_makes_one(mine: Path, name: str, called: str) -> None:
+    settings = PerturbSettings()
+    (made,) = build([f"{mine}:{name}"], settings, Resources(settings))
+    assert made.name == called
+    assert perturb_contexts([((("oh", "no"),),)], made, 1) == [((("OH", "NO"),),)]
+
+
+def test_one_that_loses_contexts_is_named(mine: Path) -> None:
+    settings = PerturbSettings()
+    (made,) = build([f"{mine}:Forgetful"], settings, Resources(settings))
+    with pytest.raises(ConfigError, match="shout made 0 contexts of 1"):
+        perturb_contexts([((("oh", "no"),),)], made, 1)
