@@ -344,9 +344,11 @@ def run_match(job: Job, config: Any, cast: Cast, path: Path, watcher: Watcher, t
         play_match(folder, cast, watcher, title)
         match = cast.config
         chooses = "; the target alone chooses" if match.complementary else ""
+        judge = match.judge or match.target
+        judged = f"; fluency as {judge} finds it" if checkpoint_folder(judge) else ""
         about = {
             "title": title,
-            "description": f"{match.dialogues} dialogues on {match.scenarios} scenarios, seed {match.seed}{chooses}.",
+            "description": f"{match.dialogues} dialogues on {match.scenarios} scenarios, seed {match.seed}{chooses}{judged}.",
             "command": command_line(job, config, path),
         }
         folder.write_summary(cast.measure(folder), about)

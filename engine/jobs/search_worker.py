@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,8 @@ from envs.core.seeds import derive_seed
 if TYPE_CHECKING:
     from engine.search.batch import Search, Task
     from engine.search.hits import HitType, Reading
+    from engine.search.objective import Objective
+    from engine.search.relaxation import Relaxed
 
 PROJECTED = "projected-"
 """Begins the names of hits by the words that are nearest to a continuous input."""
@@ -98,6 +100,8 @@ class SearchWorker:
         self.wanted = HitType.parse(config.hit)
         self.types = read_types(self.wanted, judged=models.lm is not None)
         self.subject = models.subject(self.device, unknown=config.engine.unknown)
+        self._batch = config.engine.batch
+        """Searches at once; fewer, for all shards to come, once memory has run out."""
         self.find = self._relax if config.method == RELAXATION else partial(self._search, self._technique())
 
     def run(self, shard: Shard[Target]) -> list[dict[str, Any]]:
@@ -129,7 +133,7 @@ class SearchWorker:
 
         tasks = (task for restart in range(self.config.search.restarts) for task in self._tasks(targets, restart))
         found = defaultdict(list)
-        for outcome in run_searches(technique, tasks, self.config.engine.batch, self.on_step):
+        for outcome in run_searches(technique, tasks, self._batch, self.on_step, self._shrink):
             entry = {
                 "restart": outcome.task.restart,
                 "words": self.subject.text(outcome.words),
@@ -148,7 +152,6 @@ class SearchWorker:
     def _relax(self, targets: Sequence[Target]) -> dict[str, list[Found]]:
         """Continuous inputs: one restart of all targets after the other, those left out that are hits already."""
         from engine.search.objective import RELEASED_WEIGHT
-        from engine.search.relaxation import relax
 
         config, thresholds = self.config, self.models.thresholds
         # Satisfied words keep a little, as in the greedy objective that it has of its own: without it they would be let go.
@@ -158,11 +161,7 @@ class SearchWorker:
         found: dict[str, list[Found]] = {target.key: [] for target in targets}
         left = list(targets)
         for restart in range(config.search.restarts):
-            tasks = self._tasks(left, restart)
-            batches = [tasks[start : start + config.engine.batch] for start in range(0, len(tasks), config.engine.batch)]
-            for relaxed in (
-                each for batch in batches for each in relax(self.subject.victim, batch, config.relaxation, objective)
-            ):
+            for relaxed in self._relaxed(self._tasks(left, restart), objective):
                 hit = self.wanted.is_hit(relaxed.reading, thresholds)
                 entry = {
                     "restart": restart,
@@ -181,6 +180,31 @@ class SearchWorker:
             if config.search.stop_on_hit:
                 left = [target for target in left if found[target.key][-1].entry["stopped"] != SATISFIED]
         return found
+
+    def _relaxed(self, tasks: Sequence[Task], objective: Objective | None) -> Iterator[Relaxed]:
+        """Continuous inputs of some targets, as many at a time as fit."""
+        import torch
+
+        from engine.search.batch import halved
+        from engine.search.relaxation import relax
+
+        done = 0
+        while done < len(tasks):
+            piece = tasks[done : done + self._batch]
+            try:
+                made = relax(self.subject.victim, piece, self.config.relaxation, objective)
+            except torch.OutOfMemoryError as error:
+                fitting = halved(len(piece), error)
+            else:
+                done += len(piece)
+                yield from made
+                continue
+            # Not within the handler: while the error lives its frames hold the tensors that are to be given back.
+            torch.cuda.empty_cache()
+            self._shrink(fitting)
+
+    def _shrink(self, size: int) -> None:
+        self._batch = size
 
     def _hits(self, reading: Reading, prefix: str = "") -> list[dict[str, Any]]:
         thresholds = self.models.thresholds

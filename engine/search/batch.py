@@ -136,7 +136,11 @@ class Search(Protocol[StateT]):
 
 
 def run_searches(
-    search: Search[StateT], tasks: Iterable[Task], batch_size: int, on_step: Callable[[int], None] | None = None
+    search: Search[StateT],
+    tasks: Iterable[Task],
+    batch_size: int,
+    on_step: Callable[[int], None] | None = None,
+    on_shrink: Callable[[int], None] | None = None,
 ) -> Iterator[Outcome]:
     """Runs searches side by side.
 
@@ -145,6 +149,7 @@ def run_searches(
         tasks: read as they are needed; the restarts of a key in rising order.
         batch_size: searches at once. With `stop_on_batch_mean` also which tasks stop as one: consecutive ones.
         on_step: called after every step with the number of candidates tried so far.
+        on_shrink: called after memory has run out with the number of searches that fit from then on.
 
     Yields:
         The outcomes, a target's restarts in rising order. With `stop_on_hit` those after its first satisfied one are left
@@ -155,7 +160,7 @@ def run_searches(
         CheckpointError: the model's losses are no numbers.
     """
     assert batch_size >= 1, "a batch holds a search at least"
-    return _Batch(search, iter(tasks), batch_size, on_step).run()
+    return _Batch(search, iter(tasks), batch_size, on_step, on_shrink).run()
 
 
 class _Restarts:
@@ -192,8 +197,15 @@ class _Restarts:
 class _Batch(Generic[StateT]):
     """The searches that run, and what waits."""
 
-    def __init__(self, search: Search[StateT], tasks: Iterator[Task], size: int, on_step: Callable[[int], None] | None) -> None:
-        self.search, self.size, self.on_step = search, size, on_step
+    def __init__(
+        self,
+        search: Search[StateT],
+        tasks: Iterator[Task],
+        size: int,
+        on_step: Callable[[int], None] | None,
+        on_shrink: Callable[[int], None] | None,
+    ) -> None:
+        self.search, self.size, self.on_step, self.on_shrink = search, size, on_step, on_shrink
         self.restarts = _Restarts(search.settings.stop_on_hit)
         self.waiting = (task for task in tasks if self.restarts.wanted(task))
         self.active: list[StateT] = []
@@ -236,16 +248,27 @@ class _Batch(Generic[StateT]):
             try:
                 call(piece)
             except torch.OutOfMemoryError as error:
-                if len(piece) == 1:
-                    raise ConfigError(
-                        "a single search does not fit into the device's memory",
-                        got=str(error).splitlines()[0],
-                        fix="try fewer candidates at a time, or another device",
-                    ) from None
-                self.size = len(piece) // 2
+                self.size = halved(len(piece), error)
             else:
                 done += len(piece)
                 continue
             # Not within the handler: while the error lives its frames hold the tensors that are to be given back.
             torch.cuda.empty_cache()
             logger.warning("out of memory: from here on %d searches at a time", self.size)
+            if self.on_shrink is not None:
+                self.on_shrink(self.size)
+
+
+def halved(size: int, error: torch.OutOfMemoryError) -> int:
+    """How many searches to try where so many were too many for the device's memory.
+
+    Raises:
+        ConfigError: it was a single one.
+    """
+    if size == 1:
+        raise ConfigError(
+            "a single search does not fit into the device's memory",
+            got=str(error).splitlines()[0],
+            fix="try fewer candidates at a time, or another device",
+        ) from None
+    return size // 2

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from engine.jobs import search as job
 from engine.jobs.job import Silent
@@ -17,6 +18,7 @@ from engine.jobs.search_config import EngineSettings, ObjectiveSettings, SearchC
 from engine.jobs.search_targets import FILE
 from engine.metrics.search import choose_restart
 from engine.runtime.session import Session
+from engine.search import relaxation
 from engine.search.catalogue import searches
 from engine.search.settings import RelaxationSettings, SearchSettings
 from engine.store.run_folder import RunFolder
@@ -255,6 +257,29 @@ def test_continuous_inputs_are_read_before_and_after_they_become_words(tmp_path:
     free = replace(config, relaxation=replace(SMALL, mode="embedding"))
     assert "hit_rate.projected-o-greedy" not in run(free, tmp_path / "embedding", Silent()).metrics
     assert [row["trigger"] for row in rows(tmp_path / "embedding")] == [None] * 5
+
+
+@pytest.mark.parametrize(("method", "failing"), [("gibbs-enum", [4, 2]), ("relaxation", [2])])
+def test_how_many_fit_into_memory_is_found_out_once_and_not_in_every_shard(
+    tmp_path: Path, asked: SearchConfig, monkeypatch: pytest.MonkeyPatch, method: str, failing: list[int]
+) -> None:
+    config = replace(asked, method=method, hit="o-greedy", relaxation=SMALL)
+    run(config, tmp_path / "whole", Silent())
+    owner, name = (relaxation, "relax") if method == "relaxation" else (searches.get(method), "step")
+    call, failed = getattr(owner, name), []
+
+    def crowded(first: Any, items: Any, *more: Any) -> Any:
+        if len(items) > 1:
+            failed.append(len(items))
+            raise torch.OutOfMemoryError("too many")
+        return call(first, items, *more)
+
+    monkeypatch.setattr(owner, name, crowded)
+    run(config, tmp_path / "crowded", Silent())
+    assert failed == failing
+    # Continuous inputs are the same up to rounding, and so are their words.
+    found, wanted = ([(row["item_key"], row["trigger"]) for row in rows(tmp_path / name)] for name in ("crowded", "whole"))
+    assert found == wanted
 
 
 def test_a_watcher_hears_hits_and_candidates(tmp_path: Path, asked: SearchConfig) -> None:
