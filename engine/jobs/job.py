@@ -126,7 +126,12 @@ class Job:
         Raises:
             RunError: the run or its summary cannot be read.
         """
-        summary = RunFolder.load(path).summary() or {}
+        run = RunFolder.load(path)
+        summary, outcomes = run.summary() or {}, run.outcomes()
+        failure = ""
+        if outcomes.failed and not outcomes.done:
+            ((reason, times),) = outcomes.errors.most_common(1)
+            failure = f"every item failed, {times:,} of {outcomes.failed:,} with: {reason}"
         return Result(
             run=path,
             title=summary["title"],
@@ -134,6 +139,7 @@ class Job:
             legend=self.legend,
             files=tuple(path / name for name in self.files),
             next_commands=self.next_commands(config, path),
+            failure=failure,
         )
 
     def weights(self, config: Any) -> dict[str, str]:

@@ -205,6 +205,18 @@ def test_an_agent_of_the_users_own(tmp_path: Path) -> None:
     assert rows(tmp_path / "mine") == rows(tmp_path / "scripted")
 
 
+def test_a_run_in_which_everything_fails_is_no_success(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "class Mute:\n    def __init__(self, vocabulary):\n        pass\n\n"
+        "    def join(self, view):\n        raise RuntimeError('lost for words')\n"
+    )
+    result = run(replace(SCRIPTED, adversary=f"{file}:Mute"), tmp_path / "run", Silent())
+    assert result.failure.startswith("every item failed")
+    assert "lost for words" in result.failure
+    assert run(SCRIPTED, tmp_path / "scripted", Silent()).failure == ""
+
+
 def test_a_cluster_that_does_not_answer_is_named_and_the_run_can_go_on_without(tmp_path: Path) -> None:
     # In a process of its own, because this one may have a session, which `connect` would use.
     flags = ["--dialogues", "24", "--shard-size", "6", "--run", "run"]
