@@ -26,7 +26,7 @@ from engine.cli.tables import make_console, show_table
 from engine.cli.verbs import Verb
 from engine.jobs.agents import require_checkpoint
 from engine.perturb.augment import perturb_contexts
-from engine.perturb.catalogue import build, names
+from engine.perturb.catalogue import build, left_out, names
 from engine.perturb.changes import Kind, Span, bracketed, num_changed, spans
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings
@@ -114,11 +114,10 @@ def run_perturb(verb: Verb, arguments: Sequence[str]) -> int:
 
 def _chosen(strategy: str, settings: PerturbSettings, console: Console) -> list[str]:
     """The strategies one by one; of a group without the one that needs a network, where none is named."""
-    found, needs = list(names(strategy)), "generative-paraphrase"
-    if needs in found and settings.paraphraser is None and needs not in (part.strip() for part in strategy.split(",")):
-        found.remove(needs)
-        console.print(Text(f"{needs} is left out: name its network with --set perturb.paraphraser=RUN"), soft_wrap=True)
-    return found
+    absent = left_out(strategy, settings)
+    for name in absent:
+        console.print(Text(f"{name} is left out: name its network with --set perturb.paraphraser=RUN"), soft_wrap=True)
+    return [name for name in names(strategy) if name not in absent]
 
 
 def _resources(asked: PerturbArguments, settings: PerturbSettings) -> Resources:

@@ -27,12 +27,12 @@ from engine.jobs.device import require_device, threads
 from engine.jobs.job import SUMMARY, Job, Result, Watcher
 from engine.jobs.robustness_models import ADVERSARIAL, NUM_COMMON, plain_words
 from engine.jobs.robustness_models import provenance as read_provenance
-from engine.jobs.supervised import UNCHECKED, run_fit
+from engine.jobs.supervised import UNCHECKED, require_splits, run_fit
 from engine.metrics.statistics import Estimate, mean, ratio_of_sums
 from engine.metrics.training import AGAINST, BEFORE
 from engine.perturb.settings import PerturbSettings
 from engine.store.run_folder import RunFolder
-from envs.core.errors import ConfigError, DataError
+from envs.core.errors import ConfigError
 from envs.data.root import data_root
 from envs.pairs.compiled import load_pairs
 from envs.pairs.contexts import examples as read_examples
@@ -136,9 +136,7 @@ def _examples(config: TrainAdversarialConfig, corpus: str, turns: int) -> dict[s
     """
     words = load_pairs(corpus, config.data_root, every_word=True)
     found: dict[str, Sequence[Example]] = {split: list(read_examples(words, name, turns)) for split, name in SPLITS.items()}
-    if empty := [split for split, examples in found.items() if not examples]:
-        fix = "name a corpus whose splits all hold pairs"
-        raise DataError(f"the corpus {corpus!r} has nothing to train and measure on", got=f"empty: {', '.join(empty)}", fix=fix)
+    require_splits(corpus, found)
     return found
 
 

@@ -33,7 +33,7 @@ def run_paraphraser(config: TrainParaphraserConfig, path: Path, watcher: Watcher
     require_device(config.device, "--device")
     # A network that copies must tell words apart that it does not know.
     corpus = load_pairs(config.corpus, config.data_root, every_word=True)
-    require_splits(corpus)
+    require_splits(corpus.name, corpus.splits)
     with (
         threads(config.threads),
         RunFolder.open(path, config, job=TRAIN_PARAPHRASER.name, unchecked=TRAIN_PARAPHRASER.unchecked) as folder,

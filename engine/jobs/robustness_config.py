@@ -12,7 +12,6 @@ from envs.core.config import check
 from envs.core.errors import ConfigError
 from envs.core.registry import nearest
 
-PARAPHRASED = "generative-paraphrase"
 """The strategy that needs a network of its own."""
 
 
@@ -89,11 +88,7 @@ class RobustnessConfig(ShardedConfig):
     @property
     def left_out(self) -> tuple[str, ...]:
         """Strategies of a group that need what is not given; one that is named itself is an error instead."""
-        named = [part.strip() for part in self.strategies.split(",")]
-        absent = (
-            PARAPHRASED in catalogue.names(self.strategies) and PARAPHRASED not in named and self.perturb.paraphraser is None
-        )
-        return (PARAPHRASED,) if absent else ()
+        return catalogue.left_out(self.strategies, self.perturb)
 
     @property
     def trained_folders(self) -> tuple[str, ...]:

@@ -149,7 +149,7 @@ def _run(
 
     require_device(config.device, "--device")
     corpus = load_pairs(config.corpus, config.data_root, vocabulary=config.vocabulary)
-    require_splits(corpus)
+    require_splits(corpus.name, corpus.splits)
     with (
         threads(config.threads),
         RunFolder.open(path, config, job=job.name, unchecked=job.unchecked) as folder,

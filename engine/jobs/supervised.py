@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sized
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,8 +14,6 @@ from engine.metrics.statistics import NOTHING, Estimate, ratio_of_sums
 from engine.store.run_folder import RunFolder
 from envs.core.config import check
 from envs.core.errors import DataError
-from envs.data.corpora import SPLITS
-from envs.pairs.compiled import PairCorpus
 
 if TYPE_CHECKING:
     from policies.seq2seq.evaluation import Fitness
@@ -89,16 +87,16 @@ def run_fit(
     fit.run(on_epoch, on_batch)
 
 
-def require_splits(corpus: PairCorpus) -> None:
+def require_splits(corpus: str, splits: Mapping[str, Sized]) -> None:
     """Checks that there is something to train on, to stop by and to measure.
 
     Raises:
-        DataError: a split holds no pair.
+        DataError: a split is empty.
     """
-    if empty := [name for name in SPLITS if not len(corpus.splits[name])]:
+    if empty := [name for name, items in splits.items() if not len(items)]:
         raise DataError(
-            f"the corpus {corpus.name!r} has nothing to train and measure on",
-            got=f"no pair in {', '.join(empty)}",
+            f"the corpus {corpus!r} has nothing to train and measure on",
+            got=f"empty: {', '.join(empty)}",
             fix="name a corpus with more pairs, or a folder with train.tsv, val.tsv and test.tsv",
         )
 

@@ -43,7 +43,7 @@ def run(config: TrainVhredConfig, path: Path, watcher: Watcher) -> Result:
 
     require_device(config.device, "--device")
     corpus = load_pairs(config.corpus, config.data_root, vocabulary=config.vocabulary)
-    require_splits(corpus)
+    require_splits(corpus.name, corpus.splits)
     with (
         threads(config.threads),
         RunFolder.open(path, config, job=TRAIN_VHRED.name, unchecked=UNCHECKED) as folder,

@@ -28,7 +28,9 @@ for _name, _summary, _target in (
 ):
     strategies.register(_name, _summary, f"engine.perturb.{_target}")
 
-SHOULD_NOT_CHANGE = ("random-swap", "stopword-dropout", "data-paraphrase", "generative-paraphrase", "grammar-errors")
+PARAPHRASED = "generative-paraphrase"
+"""The one that needs a network."""
+SHOULD_NOT_CHANGE = ("random-swap", "stopword-dropout", "data-paraphrase", PARAPHRASED, "grammar-errors")
 SHOULD_CHANGE = ("add-negation", "antonym")
 ENTITY = ("random-inputs", "random-inputs-kept-entities", "confusing-entity")
 """For dialogues about entities of a knowledge base."""
@@ -49,6 +51,12 @@ def names(chosen: str) -> tuple[str, ...]:
     """
     found = (each for part in chosen.split(",") for each in GROUPS.get(part.strip(), (part.strip(),)))
     return tuple(dict.fromkeys(found))
+
+
+def left_out(chosen: str, settings: PerturbSettings) -> tuple[str, ...]:
+    """Strategies of a group that need what is not given; one that is named itself is an error instead, when it is built."""
+    absent = PARAPHRASED in names(chosen) and PARAPHRASED not in (part.strip() for part in chosen.split(","))
+    return (PARAPHRASED,) if absent and settings.paraphraser is None else ()
 
 
 def build(chosen: Sequence[str], settings: PerturbSettings, resources: Resources) -> list[Strategy]:

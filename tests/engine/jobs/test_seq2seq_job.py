@@ -214,6 +214,6 @@ def test_the_demo_answers_the_help_desk(tmp_path: Path) -> None:
 def test_a_corpus_without_anything_to_measure_on_is_refused_before_there_is_a_run(tmp_path: Path) -> None:
     for split, lines in (("train", "a\tb\n" * 3), ("val", ""), ("test", "a\tb\n")):
         (tmp_path / f"{split}.tsv").write_text(lines)
-    with pytest.raises(DataError, match="no pair in val"):
+    with pytest.raises(DataError, match="empty: val"):
         run_seq2seq(TrainSeq2SeqConfig(corpus=str(tmp_path)), tmp_path / "run", Silent())
     assert not (tmp_path / "run").exists()
