@@ -22,10 +22,12 @@ from torch import Tensor
 from policies.negotiator.inference import Direction, Tables
 from policies.negotiator.model import NUM_HEADS
 
-ROWS = {torch.float32: 256, torch.bfloat16: 512}
+ROWS = {torch.float32: 256, torch.bfloat16: 1024}
 """Endings continued together: enough for full-speed products, few enough to stay near the processor."""
 SHAPE_ROWS = 32
 """Products have a multiple of this many rows: for each new shape of bfloat16 a kernel is compiled, which takes milliseconds."""
+CELL_ROWS = 128
+"""Rows whose gates are moved on together: few enough for those to stay in a near cache."""
 SCORED = 512
 """Tokens whose attention is scored together, for the same reasons."""
 
@@ -85,13 +87,15 @@ class Prefixes:
         exact = _Selection(tables, torch.float32)
         forward = self.context_nC.new_zeros(places + 1, rows, sizes.hidden_selection)
         running = [(t, rows) for t in range(places)]
-        exact.forward.run(tokens_Pn, language[1:], running, forward[0].clone(), forward[1:])
-        gates, news = exact.backward.shares(tokens_Pn.flatten(), language[1:].flatten(0, 1))
+        tokens_N, language_NH = tokens_Pn.flatten(), language[1:].flatten(0, 1)
+        sums = exact.forward.inputs(tokens_N, language_NH).unflatten(0, (places, rows))
+        exact.forward.run(sums, running, forward[0].clone(), forward[1:])
+        inputs = exact.backward.inputs(tokens_N, language_NH)
         attention = torch.addmm(exact.attention_bias, forward[1:].flatten(0, 1), exact.attend_forward)
         # Kept by prefix, then position, so that one number addresses a place of a prefix.
         self._places = places
         self._language, self._forward = (x.transpose(0, 1).contiguous() for x in (language, forward))
-        self._shares = [x.unflatten(0, (places, rows)).transpose(0, 1).flatten(0, 1) for x in (gates, news, attention)]
+        self._shares = [x.unflatten(0, (places, rows)).transpose(0, 1).flatten(0, 1) for x in (inputs, attention)]
         self._selections = {torch.float32: exact}
 
     @torch.no_grad()
@@ -134,15 +138,17 @@ class Prefixes:
         return self._model.selection_heads(encoded).unflatten(1, (NUM_HEADS, -1))
 
     def _read(self, endings: Endings) -> tuple[Tensor, Tensor, Tensor, list[int]]:
-        """Final language states (r, H), all of them (T, r, H), tokens (T, r), rows still running per step; longest first."""
+        """Final language states (r, H), all of them (T, r', H), tokens (T, r'), rows still running per step; longest first."""
         device = self._language.device
         steps = int(endings.lengths[0])
         running = _running(endings.lengths)
-        tokens_Tr = torch.from_numpy(np.ascontiguousarray(endings.tokens[:, :steps].T)).to(device)
+        tokens_Tr = torch.zeros(steps, _padded(len(endings)), dtype=torch.int64, device=device)
+        tokens_Tr[:, : len(endings)] = torch.from_numpy(endings.tokens[:, :steps].T)
         prefixes, keeps = (torch.from_numpy(part).to(device) for part in (endings.prefixes, endings.keeps))
         gates = self.context_gates_n3H[prefixes]
         state = self._language[prefixes, keeps]
-        states = state.new_empty(steps, *state.shape)
+        # Not left empty: products in bfloat16 of odd widths also read the row after, and 0 * nan is not 0.
+        states = state.new_zeros(steps, _padded(len(state)), state.shape[1])
         for t, k in enumerate(running):
             states[t, :k] = state[:k] = self._tables.advance(tokens_Tr[t, :k], gates[:k], state[:k])
         return state, states, tokens_Tr, running
@@ -155,11 +161,14 @@ class Prefixes:
             torch.from_numpy(part).to(device) for part in (endings.prefixes, endings.keeps, endings.lengths)
         )
         steps, rows, width = len(running), len(endings), model.sizes.hidden_selection
-        # Not left empty: products in bfloat16 of odd widths also read the row after, and 0 * nan is not 0.
         forward, backward = torch.zeros(2, steps, _padded(rows), width, dtype=selection.dtype, device=device)
         order, state = list(enumerate(running)), self._language.new_zeros(rows, width)
-        selection.forward.run(tokens_Tr, language_TrH, order, self._forward[prefixes, keeps], forward)
-        selection.backward.run(tokens_Tr, language_TrH, order[::-1], state, backward)
+        read = tokens_Tr.flatten(), language_TrH.flatten(0, 1)
+        for cell, path, start, out in (
+            (selection.forward, order, self._forward[prefixes, keeps], forward),
+            (selection.backward, order[::-1], state, backward),
+        ):
+            cell.run(cell.inputs(*read).unflatten(0, tokens_Tr.shape), path, start, out)
         parts = zip(forward.flatten(0, 1).split(SCORED), backward.flatten(0, 1).split(SCORED), strict=True)
         scores = [model.attention_score(selection.attention(*part).float().tanh_()) for part in parts]
         scores_Tr = torch.cat(scores).view(steps, -1)[:, :rows]
@@ -192,22 +201,20 @@ class Prefixes:
         Returns:
             Attention scores (K, r), minus infinity before the start, and outputs (K, r', S), both last token first.
         """
-        device, cell = self._language.device, selection.backward
+        device, cell, width = self._language.device, selection.backward, state_rS.shape[1]
         last = torch.from_numpy(prefixes * self._places + keeps - 1).to(device)
-        rows, width = state_rS.shape
-        outputs = torch.empty(int(keeps[0]), _padded(rows), width, dtype=selection.dtype, device=device)
-        scores = state_rS.new_full((len(outputs), rows), -torch.inf)
-        previous = torch.zeros(_padded(rows), width, dtype=selection.dtype, device=device)
-        previous[:rows] = state_rS
-        gates, news, hidden = (share.new_zeros(_padded(rows), share.shape[1]) for share in shares)
-        for t, k in enumerate(_running(keeps)):
+        rows, running = _padded(len(prefixes)), _running(keeps)
+        outputs = torch.zeros(len(running), rows, width, dtype=selection.dtype, device=device)
+        scores = state_rS.new_full((len(running), len(prefixes)), -torch.inf)
+        previous = outputs.new_zeros(rows, width)
+        previous[: len(prefixes)] = state_rS
+        sums, hidden = (share.new_zeros(rows, share.shape[1]) for share in shares)
+        for t, k in enumerate(running):
             places, shape = last[:k] - t, _padded(k)
-            for share, place in zip(shares, (gates, news, hidden), strict=True):
+            for share, place in zip(shares, (sums, hidden), strict=True):
                 torch.index_select(share, 0, places, out=place[:k])
-            gates[:shape].addmm_(previous[:shape], cell.gate_hidden_weight)
-            cell.move(gates, news, previous, state_rS[:k])
-            previous[:k] = state_rS[:k]
-            outputs[t, :k] = previous[:k]
+            cell.step(sums[:shape], previous, state_rS[:k], outputs[t])
+            previous = outputs[t]
             attention = hidden[:shape].addmm_(previous[:shape], selection.attend_backward)[:k].float().tanh_()
             scores[t, :k] = self._model.attention_score(attention).squeeze(1)
         return scores, outputs
@@ -265,53 +272,57 @@ class _Selection:
 
 
 class _Cell:
-    """One direction of the selection GRU; states and gates are float32 whatever the precision of the products."""
+    """One direction of the selection GRU; states and gates are float32 whatever the precision of the products.
+
+    What a step adds up stands side by side: candidate, reset gate, update gate, hidden product (4S). Inputs give the first
+    three, the own state the last three, so that either is one product.
+    """
 
     def __init__(self, direction: Direction, dtype: torch.dtype) -> None:
-        self._dtype, self._inputs = dtype, len(direction.state_weight)
-        both = 2 * len(direction.hidden_weight)
-        shared = torch.zeros_like(direction.bias)
-        shared[:both] = direction.bias[:both]
-        words, state = (direction.word_gates + shared).to(dtype), direction.state_weight.to(dtype)
-        hidden = direction.hidden_weight.to(dtype)
-        self._gate_words, self._new_words = words[:, :both].contiguous(), words[:, both:].contiguous()
-        self._gate_weight, self._new_weight = torch.cat([state, hidden])[:, :both].contiguous(), state[:, both:].contiguous()
-        self.gate_hidden_weight = hidden[:, :both].contiguous()
-        self._hidden_weight, self._hidden_bias = hidden[:, both:].contiguous(), direction.bias[both:].to(dtype)
+        self._dtype, self._width = dtype, len(direction.hidden_weight)
+        new_first = torch.arange(3 * self._width, device=direction.bias.device).roll(self._width)
+        bias = direction.bias.clone()
+        bias[2 * self._width :] = 0
+        words = (direction.word_gates + bias)[:, new_first]
+        hidden = direction.bias[2 * self._width :].expand(len(words), -1)
+        self._words = torch.cat([words, hidden], dim=1).to(dtype)
+        self._input_weight = direction.state_weight[:, new_first].to(dtype).contiguous()
+        self._hidden_weight = direction.hidden_weight.to(dtype)
+        # Kept between calls: so much fresh memory would cost more than what is done in it.
+        self._exact = direction.bias.new_empty(CELL_ROWS, 4 * self._width)
 
-    def shares(self, tokens_N: Tensor, language_NH: Tensor) -> tuple[Tensor, Tensor]:
-        """What words and language states give to the gates (N, 2S) and to the candidate (N, S)."""
-        gates = self._gate_words.index_select(0, tokens_N).addmm_(language_NH, self._gate_weight[: self._inputs])
-        return gates, self._new_words.index_select(0, tokens_N).addmm_(language_NH, self._new_weight)
+    def inputs(self, tokens_N: Tensor, language_NH: Tensor) -> Tensor:
+        """What words, language states and biases give to a step (N, 4S)."""
+        sums = self._words.index_select(0, tokens_N)
+        sums[:, : 3 * self._width].addmm_(language_NH.to(self._dtype), self._input_weight)
+        return sums
 
-    def run(
-        self, tokens_Tr: Tensor, language_TrH: Tensor, steps: list[tuple[int, int]], state_rS: Tensor, out_TrS: Tensor
-    ) -> None:
-        """Writes the outputs of steps (t, rows running then), from a state on, which becomes that after the last step."""
-        rows, inputs = len(state_rS), self._inputs
-        joined, gates, news = (
-            torch.zeros(_padded(rows), size, dtype=self._dtype, device=state_rS.device)
-            for size in (inputs + state_rS.shape[1], self._gate_words.shape[1], self._new_words.shape[1])
-        )
-        joined[:rows, inputs:] = state_rS
+    def run(self, sums_Tr4S: Tensor, steps: list[tuple[int, int]], state_rS: Tensor, out_TrS: Tensor) -> None:
+        """Writes the outputs of steps (t, rows running then), from a state on, which becomes that after the last step.
+
+        Args:
+            sums_Tr4S: from `inputs`, a multiple of `SHAPE_ROWS` rows a step; overwritten.
+            steps: in the order in which they are made.
+            state_rS: states before the first step; of rows that join later, zero.
+            out_TrS: as many rows as the sums, zero.
+        """
+        previous = out_TrS.new_zeros(out_TrS.shape[1:])
+        previous[: len(state_rS)] = state_rS
         for t, k in steps:
-            tokens, shape = tokens_Tr[t, :k], _padded(k)
-            joined[:k, :inputs] = language_TrH[t, :k]
-            torch.index_select(self._gate_words, 0, tokens, out=gates[:k])
-            torch.index_select(self._new_words, 0, tokens, out=news[:k])
-            gates[:shape].addmm_(joined[:shape], self._gate_weight)
-            news[:shape].addmm_(joined[:shape, :inputs], self._new_weight)
-            self.move(gates, news, joined[:, inputs:], state_rS[:k])
-            joined[:k, inputs:] = state_rS[:k]
-            out_TrS[t, :k] = state_rS[:k]
+            self.step(sums_Tr4S[t, : _padded(k)], previous, state_rS[:k], out_TrS[t])
+            previous = out_TrS[t]
 
-    def move(self, gates_r2S: Tensor, news_rS: Tensor, previous_rS: Tensor, state_kS: Tensor) -> None:
-        """The states of the first k rows one step on; `previous_rS` is what they were, in the precision of the products."""
-        k, width = state_kS.shape
-        product = torch.addmm(self._hidden_bias, previous_rS[: _padded(k)], self._hidden_weight)[:k].float()
-        gate = gates_r2S[:k].float().sigmoid_()
-        new = news_rS[:k].float().addcmul_(gate[:, :width], product).tanh_()
-        torch.lerp(new, state_kS, gate[:, width:], out=state_kS)
+    def step(self, sums_k4S: Tensor, previous_rS: Tensor, state_kS: Tensor, out_rS: Tensor) -> None:
+        """Moves the states of the first k rows on and writes them to `out_rS` too; `previous_rS` is where they were before."""
+        width, rows = self._width, len(state_kS)
+        sums_k4S[:, width:].addmm_(previous_rS[: len(sums_k4S)], self._hidden_weight)
+        for low in range(0, rows, CELL_ROWS):
+            high = min(rows, low + CELL_ROWS)
+            sums, state = self._exact[: high - low].copy_(sums_k4S[low:high]), state_kS[low:high]
+            gates = sums[:, width : 3 * width].sigmoid_()
+            new = sums[:, :width].addcmul_(gates[:, :width], sums[:, 3 * width :]).tanh_()
+            torch.lerp(new, state, gates[:, width:], out=state)
+            out_rS[low:high] = state
 
 
 def _add_weighted(sums_rS: Tensor, outputs_TrS: Tensor, weights_Tr: Tensor, running: list[int]) -> None:
