@@ -18,6 +18,7 @@ from engine.jobs.agents import checkpoint_folder, require_agents
 from engine.jobs.attack import ATTACK_RL, ATTACK_TRANSFER, AttackConfig, TransferConfig, TransferSettings
 from engine.jobs.command import command_line
 from engine.jobs.job import SUMMARY, Job, Result, Watcher
+from engine.jobs.judge import judge_of, who_judges
 from engine.jobs.match import SELFPLAY, MatchConfig, seconds_per_dialogue
 from engine.jobs.sharded import ShardedConfig
 from engine.jobs.training import require_words
@@ -53,7 +54,7 @@ class TableConfig(ShardedConfig):
     adversary: str = ""
     """Trained adversary of the rows rl and transfer; one is trained below the table's folder when empty."""
     judge: str = ""
-    """Checkpoint whose perplexity measures fluency, such as the supervised agent; the target's when empty."""
+    """Checkpoint whose perplexity measures fluency; when empty, the target as it was before any reinforcement."""
     rows: str = ",".join(ROWS)
     """Rows to measure, separated by commas; those measured in the same folder before stay in the table."""
     published: Literal["sv", "rl", "hardened", "none"] = "none"
@@ -148,7 +149,7 @@ def run(config: TableConfig, path: Path, watcher: Watcher) -> Result:
         about = {
             "title": f"attacks on {config.target}",
             "description": f"{config.dialogues:,} dialogues a row on the same {config.scenarios} scenarios, "
-            f"seed {config.seed}; the target alone chooses.",
+            f"seed {config.seed}; the target alone chooses; {who_judges(judge_of(config.judge, (config.target,)))}.",
             "command": command_line(ATTACK_TABLE, config, path),
         }
         metrics = _measured(path)
