@@ -33,7 +33,7 @@ class AttackConfig(ShardedConfig):
     speaker: str = "runs/adversary"
     """Who speaks for the attacker: the trained adversary (rl), or the agent that sentences are plugged into (transfer)."""
     judge: str = ""
-    """Checkpoint whose perplexity measures fluency, such as the supervised agent; the target's when empty."""
+    """Checkpoint whose perplexity measures fluency; when empty the target (or else the speaker), before any reinforcement."""
     dialogues: int = 2000
     """Number of dialogues."""
     scenarios: str = "random"

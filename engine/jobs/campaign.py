@@ -22,6 +22,7 @@ from engine.jobs import exploitability, reinforce
 from engine.jobs.attack import ATTACK_RL, AttackConfig
 from engine.jobs.exploitability import EVALUATE_EXPLOITABILITY, ExploitabilityConfig
 from engine.jobs.job import Job, Result, Watcher
+from engine.jobs.judge import judge_of
 from engine.jobs.match import SELFPLAY, MatchConfig
 from engine.jobs.scalars import Scalars
 from engine.jobs.training import LearningConfig, validation_perplexity
@@ -67,7 +68,7 @@ class MinMaxConfig(LearningConfig):
     partner: str = ""
     """Ordinary partner of plain play, such as the supervised agent; the target's start when empty."""
     judge: str = ""
-    """Checkpoint whose perplexity measures fluency, such as the supervised agent; the target's start when empty."""
+    """Checkpoint whose perplexity measures fluency; when empty, the target as it was before any reinforcement."""
     rounds: int = 6
     """Rounds at most."""
     adversaries: Literal["continued", "fresh"] = "continued"
@@ -112,7 +113,7 @@ class Campaign:
         self._path = folder.path
         self._speaker = config.speaker or config.target
         self._partner = config.partner or config.target
-        self._judge = config.judge or config.target
+        self._judge = judge_of(config.judge, (config.target,))
         self._seed = derive_seed(config.seed, "measured")
 
     def rounds(self) -> list[Round]:

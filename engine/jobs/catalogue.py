@@ -253,10 +253,10 @@ ENTRIES = (
         "every attack on one target, beside the published figures",
         "engine.jobs.table:ATTACK_TABLE",
         "attack-table",
-        ("cheng2019", "cheng2019-rl", "cheng2019-hardened", "demo"),
+        ("cheng2019", "cheng2019-rl", "cheng2019-hardened", "cheng2019-turns", "demo"),
         (
             "parley attack table --target runs/negotiator --adversary runs/adversary --workers 2",
-            "parley attack table --target runs/negotiator --rows reactive,ra-pa-da --dialogues 100",
+            "parley attack table cheng2019-turns --target runs/negotiator --dialogues 100 --run runs/attack-table-turns",
             "parley attack table demo --run runs/demo-table",
         ),
         reports=True,

@@ -10,7 +10,7 @@ import os
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from engine.jobs.agents import HUMAN, checkpoint_folder, make_agent, require_checkpoint, shared_vocabulary
+from engine.jobs.agents import HUMAN, make_agent, require_checkpoint, shared_vocabulary
 from engine.jobs.command import command_line
 from engine.jobs.device import require_device
 from engine.jobs.job import SUMMARY, Job, Result, Watcher
+from engine.jobs.judge import NOBODY_JUDGES, judge_of, who_judges
 from engine.jobs.person import tell_outcome
 from engine.jobs.sharded import UNCHECKED, ShardedConfig
 from engine.metrics.negotiation import METRICS, negotiation_metrics
@@ -63,7 +64,7 @@ class MatchConfig(ShardedConfig):
     scenarios: str = RANDOM
     """"random" for random legal scenarios, a corpus name for its self-play scenarios in turn, or a file of them."""
     judge: str = ""
-    """Checkpoint whose perplexity measures fluency, such as the supervised agent; the target's when empty."""
+    """Checkpoint whose perplexity measures fluency; when empty the target (or else the adversary), before any reinforcement."""
     temperature: float = 0.5
     """Of the models' word distributions; 0 takes the likeliest word."""
     complementary: bool = False
@@ -154,11 +155,10 @@ class MatchWorker:
         self.device = "cuda" if self.config.gpus_per_worker > 0 else "cpu"
         self.agents = cast.agents(self.device)
         self.judge: Negotiator | None = None
-        folder = checkpoint_folder(self.config.judge or self.config.target)
-        if folder is not None:
+        if self.config.judge:
             from policies.negotiator.speaker import load_model
 
-            self.judge = load_model(folder).to(self.device)
+            self.judge = load_model(require_checkpoint(self.config.judge, "--judge")).to(self.device)
 
     def run(self, shard: Shard[Scenario]) -> list[dict[str, Any]]:
         """One row per dialogue, by the schema of the cast."""
@@ -330,25 +330,27 @@ def run_match(job: Job, config: Any, cast: Cast, path: Path, watcher: Watcher, t
     Args:
         job: whose run it is.
         config: that job's configuration.
-        cast: who plays.
+        cast: who plays; whom it names no judge for, gets one here.
         path: run folder.
         watcher: who looks on.
         title: heading of the result.
     """
     if earlier := job.finished(config, path, watcher):
         return earlier
+    cast = replace(cast, config=replace(cast.config, judge=_judge(cast.config)))
     cast.check()
+    if not cast.config.judge:
+        watcher.say(NOBODY_JUDGES)
     with RunFolder.open(
         path, config, job=job.name, schema=cast.schema(), unchecked=job.unchecked, weights=job.weights(config)
     ) as folder:
         play_match(folder, cast, watcher, title)
         match = cast.config
         chooses = "; the target alone chooses" if match.complementary else ""
-        judge = match.judge or match.target
-        judged = f"; fluency as {judge} finds it" if checkpoint_folder(judge) else ""
         about = {
             "title": title,
-            "description": f"{match.dialogues} dialogues on {match.scenarios} scenarios, seed {match.seed}{chooses}{judged}.",
+            "description": f"{match.dialogues} dialogues on {match.scenarios} scenarios, seed {match.seed}{chooses}; "
+            f"{who_judges(match.judge)}.",
             "command": command_line(job, config, path),
         }
         folder.write_summary(cast.measure(folder), about)
@@ -373,7 +375,13 @@ def match_job(name: str, config: type, presets: Mapping[str, Callable[[], Any]],
 
 def match_models(config: Any) -> dict[str, str]:
     """The models of a match, or of an attack that is one; those of its settings that it has."""
-    return {name: getattr(config, name) for name in ("adversary", "speaker", "target", "judge") if hasattr(config, name)}
+    named = {name: getattr(config, name) for name in ("adversary", "speaker", "target") if hasattr(config, name)}
+    return named | {"judge": _judge(config)}
+
+
+def _judge(config: Any) -> str:
+    others = [getattr(config, name) for name in ("adversary", "speaker") if hasattr(config, name)]
+    return judge_of(config.judge, (config.target, *others))
 
 
 def next_commands(config: Any, path: Path) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Every attack on one target, side by side: `parley attack table` (the rows of Cheng et al. 2019, table 2).
+"""Every attack on one target, side by side: `parley attack table` (the rows of Cheng et al. 2019, tables 2 and 7).
 
 Each row is a run of its own below the table's folder, on the same scenarios, and resumes by itself; the table is what their
 summaries say. A row that needs a trained adversary trains one first, unless it is named.
@@ -18,11 +18,12 @@ from engine.jobs.agents import checkpoint_folder, require_agents
 from engine.jobs.attack import ATTACK_RL, ATTACK_TRANSFER, AttackConfig, TransferConfig, TransferSettings
 from engine.jobs.command import command_line
 from engine.jobs.job import SUMMARY, Job, Result, Watcher
+from engine.jobs.judge import judge_of, who_judges
 from engine.jobs.match import SELFPLAY, MatchConfig, seconds_per_dialogue
 from engine.jobs.sharded import ShardedConfig
 from engine.jobs.training import require_words
 from engine.metrics.attack import ATTACK_METRICS
-from engine.metrics.attack_table import ROWS, TextTable, attack_table, table_lines
+from engine.metrics.attack_table import ROWS, TABLE_2, TURNS, TextTable, attack_table, table_lines
 from engine.metrics.statistics import Estimate
 from engine.store.documents import write_whole
 from engine.store.mirror import fetched_run
@@ -53,11 +54,11 @@ class TableConfig(ShardedConfig):
     adversary: str = ""
     """Trained adversary of the rows rl and transfer; one is trained below the table's folder when empty."""
     judge: str = ""
-    """Checkpoint whose perplexity measures fluency, such as the supervised agent; the target's when empty."""
-    rows: str = ",".join(ROWS)
-    """Rows to measure, separated by commas; those measured in the same folder before stay in the table."""
-    published: Literal["sv", "rl", "hardened", "none"] = "none"
-    """Figures to show beside the measured ones: Cheng et al. 2019 on their supervised, RL or hardened target, or none."""
+    """Checkpoint whose perplexity measures fluency; when empty, the target as it was before any reinforcement."""
+    rows: str = ",".join(TABLE_2)
+    """Rows to measure, separated by commas; in reactive-N, 1 to 4, N utterances come before the attack's. Earlier rows stay."""
+    published: Literal["sv", "rl", "hardened", "turns", "none"] = "none"
+    """Figures of Cheng et al. 2019 to show beside: on their supervised, RL or hardened target, or at fixed turns (table 7)."""
     beside: str = ""
     """Another table's run, such as of the target before it was hardened, whose advantages stand beside."""
     dialogues: int = 500
@@ -115,6 +116,8 @@ def stages(config: TableConfig, path: Path) -> dict[str, tuple[Job, Any]]:
         search = replace(config.search, stop_at_goal=preset.search.stop_at_goal)
         plugged = {"transfer": fixed} if isinstance(preset, whitebox.PlugInConfig) else {}
         rows[name] = (job, replace(preset, speaker=speaker, search=search, **plugged, **shared))
+    attack, settings = rows[whitebox.REACTIVE]
+    rows |= {name: (attack, replace(settings, turn=n)) for name, n in TURNS.items()}
     planned = {name: rows[name] for name in ROWS if name in wanted}
     if "rl" in planned and not config.adversary:
         settings = reinforce.TrainReinforceConfig(
@@ -148,15 +151,15 @@ def run(config: TableConfig, path: Path, watcher: Watcher) -> Result:
         about = {
             "title": f"attacks on {config.target}",
             "description": f"{config.dialogues:,} dialogues a row on the same {config.scenarios} scenarios, "
-            f"seed {config.seed}; the target alone chooses.",
+            f"seed {config.seed}; the target alone chooses; {who_judges(judge_of(config.judge, (config.target,)))}.",
             "command": command_line(ATTACK_TABLE, config, path),
         }
         metrics = _measured(path)
-        table = attack_table(table_lines(metrics, config.published, beside))
-        write_table(path / TABLE_FILE, table, about)
+        lines = table_lines(metrics, config.published, beside)
+        write_table(path / TABLE_FILE, attack_table(lines), about)
         # The report shows them too, wherever the other table is by then.
         folder.write_summary(metrics, about | {BESIDE: {name: estimate.to_json() for name, estimate in beside.items()}})
-    return replace(ATTACK_TABLE.result(config, path), tables=(table,))
+    return replace(ATTACK_TABLE.result(config, path), tables=(attack_table(lines, brief=True),))
 
 
 def _announcement(rule: ReinforceConfig) -> str:
@@ -243,6 +246,11 @@ def on_hardened() -> TableConfig:
     return TableConfig(target="runs/minmax", judge="runs/negotiator", published="hardened", beside="runs/attack-table-rl")
 
 
+def at_fixed_turns() -> TableConfig:
+    """Table 7: the reactive attack after 1, 2, 3 and 4 utterances, beside the range that was published (Cheng et al. 2019)."""
+    return TableConfig(rows=",".join(TURNS), published="turns")
+
+
 def demo() -> TableConfig:
     """The small agents that parley demo trains, in a few minutes."""
     return TableConfig(target="runs/demo/target", adversary="runs/demo/adversary", corpus="embedded", dialogues=200)
@@ -251,7 +259,13 @@ def demo() -> TableConfig:
 ATTACK_TABLE = Job(
     "attack-table",
     TableConfig,
-    {"cheng2019": on_supervised, "cheng2019-rl": on_rl, "cheng2019-hardened": on_hardened, "demo": demo},
+    {
+        "cheng2019": on_supervised,
+        "cheng2019-rl": on_rl,
+        "cheng2019-hardened": on_hardened,
+        "cheng2019-turns": at_fixed_turns,
+        "demo": demo,
+    },
     run,
     {f"{row}.{name}": metric for row in ROWS for name, metric in ATTACK_METRICS.items()},
     (TABLE_FILE, SUMMARY),

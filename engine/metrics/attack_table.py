@@ -1,6 +1,6 @@
 """The table of attacks on one target, one line each: measured beside published, as text for a screen, a page or Markdown.
 
-Source of the rows: Cheng et al. 2019, table 2. Which figures stand in a line is decided here alone; what they mean is in
+Source of the rows: Cheng et al. 2019, tables 2 and 7. Which figures stand in a line is decided here alone; what they mean is in
 `attack.py`.
 """
 
@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
 
 from engine.metrics.attack import UNUSUAL_PROBABILITY
-from engine.metrics.published import ADVANTAGE
+from engine.metrics.published import ATTACKS, PublishedAttack
 from engine.metrics.statistics import FEW, NOTHING, Estimate
 
-ROWS: dict[str, str] = {
+TABLE_2: dict[str, str] = {
     "none": "no attack",
     "rl": "RL attack",
     "transfer": "transfer",
@@ -23,17 +24,26 @@ ROWS: dict[str, str] = {
     "ra-pa-da": "RA+PA+DA",
     "ra-pa-ta": "RA+PA+TA",
 }
-"""The titles of the table's rows by name, in its order; "none" is the speaker without any attack."""
+"""Titles of the rows that a table has unless others are asked for, by name; "none" is the speaker without any attack."""
+TURNS: dict[str, int] = {f"reactive-{n}": n for n in (1, 2, 3, 4)}
+"""Rows of table 7: the reactive attack by n, the utterances of both sides together that are said before the attack's sentence.
 
-_MINUS, _ABSENT = "\N{MINUS SIGN}", "\N{EN DASH}"
+With n = 2, as in the released runs and in the row "reactive", the adversary says something, the target answers, and the third
+utterance is the attack's. The adversary begins where n is even, the target where it is odd.
+"""
+ROWS: dict[str, str] = TABLE_2 | {row: f"reactive after {n} utterance{'s' * (n > 1)}" for row, n in TURNS.items()}
+"""Titles of all rows by name, in the order of a table that has them all."""
+
+_MINUS, _ABSENT, _BETWEEN = "\N{MINUS SIGN}", "\N{EN DASH}", " : "
 _NOTE = (
-    "Live: the target answers and decides itself; PAR (ties count), wins, points and agreement are live too. Forced: where an "
-    "attack sentence satisfies the end constraint, the target must end. Points: adversary : target. Fluency: perplexity under "
+    "Live: the target answers and decides itself; wins and agreement are live too. Forced: where an attack sentence satisfies "
+    "the end constraint, the target must end. Points: adversary : target. PAR: ties count. Fluency: perplexity under "
     "the judge of the attack sentences, in rows without a search of all that the adversary says; unusual: attack sentences "
     f"with a special token or one that the judge finds less likely than 1 in {1 / UNUSUAL_PROBABILITY:,.0f}. Seconds: of one "
     "worker, per dialogue. Brackets: 95 % intervals."
 )
-_NOTE_PUBLISHED = " Published: advantage in Cheng et al. 2019 on scenarios that are not known."
+_NOTE_PUBLISHED = " Published: Cheng et al. 2019, on scenarios that are not known; where an attack searches, forced figures."
+_NOTE_RANGE = " Of table 7 we know the range of the four advantages, and neither which row had which nor on which target."
 _NOTE_BESIDE = " Before: the same attack, measured alike, on the other target named below."
 _NOTE_FEW = f" Few: fewer than {FEW} dialogues; do not lean on the numbers."
 
@@ -44,7 +54,7 @@ class TextTable:
 
     Args:
         columns: headings; the first column names the row, the others hold figures.
-        rows: cells in the order of the headings.
+        rows: cells in the order of the headings; what stands below a figure, such as its interval, is on a line of its own.
         note: how to read it, in a few sentences.
     """
 
@@ -55,7 +65,7 @@ class TextTable:
     def to_markdown(self) -> str:
         """The table as Markdown, its note below it; lines end in a newline."""
         rule = ("---", *("---:" for _ in self.columns[1:]))
-        lines = [" | ".join(cell.replace("|", "\\|") for cell in row) for row in (self.columns, rule, *self.rows)]
+        lines = [" | ".join(map(_in_one_line, row)) for row in (self.columns, rule, *self.rows)]
         return "".join(f"| {line} |\n" for line in lines) + f"\n{self.note}\n"
 
 
@@ -67,14 +77,25 @@ class AttackLine:
         title: what it is called.
         metrics: estimates by name: `engine.metrics.attack.ATTACK_METRICS`, or the metrics of negotiation alone for an attack
             without a search.
-        published: the published advantage; None where there is none.
+        published: what was published of it; None where nothing was.
         beside: what the same attack measured on another target, by name.
     """
 
     title: str
     metrics: Mapping[str, Estimate] = field(default_factory=dict)
-    published: float | None = None
+    published: PublishedAttack | None = None
     beside: Mapping[str, Estimate] = field(default_factory=dict)
+
+
+_Cell = Callable[[AttackLine], str]
+
+
+class _Column(NamedTuple):
+    """A column: its cells, the lines that ask for it (all of them, unless it says which), and what a screen shows of it."""
+
+    cell: _Cell
+    wanted: Callable[[AttackLine], bool] = lambda line: True
+    brief: Literal["whole", "figure", "absent"] = "figure"
 
 
 def table_lines(
@@ -84,13 +105,13 @@ def table_lines(
 
     Args:
         metrics: estimates by "ROW.METRIC", the row a name of `ROWS`.
-        published: which figures to put beside them, a key of `published.ADVANTAGE`; any other name for none.
+        published: which figures to put beside them, a key of `published.ATTACKS`; any other name for none.
         beside: metrics of all attacks on another target, by "ROW.METRIC".
 
     Returns:
         One line per row with metrics, in the order of `ROWS`.
     """
-    known, others = ADVANTAGE.get(published, {}), _by_row(beside or {})
+    known, others = ATTACKS.get(published, {}), _by_row(beside or {})
     return [AttackLine(ROWS[row], found, known.get(row), others[row]) for row, found in _by_row(metrics).items() if found]
 
 
@@ -102,15 +123,31 @@ def _by_row(metrics: Mapping[str, Estimate]) -> dict[str, dict[str, Estimate]]:
     return by_row
 
 
-def attack_table(lines: Sequence[AttackLine]) -> TextTable:
-    """The table of some attacks, at least one; columns that no line has figures for are left out."""
-    published = any(line.published is not None for line in lines)
-    beside = any(line.beside for line in lines)
-    absent = {*(() if published else (_PUBLISHED,)), *(() if beside else _BESIDE)}
-    columns = {name: cell for name, cell in _COLUMNS.items() if name not in absent}
-    rows = tuple(tuple(cell(line) for cell in columns.values()) for line in lines)
-    few = any(_num(line).flagged for line in lines)
-    return TextTable(tuple(columns), rows, _NOTE + published * _NOTE_PUBLISHED + beside * _NOTE_BESIDE + few * _NOTE_FEW)
+def attack_table(lines: Sequence[AttackLine], brief: bool = False) -> TextTable:
+    """The table of some attacks, at least one; columns that no line asks for are left out.
+
+    Args:
+        lines: the attacks.
+        brief: as a screen has room for it: advantages alone keep intervals, figures that are there for others are gone.
+    """
+    columns = {name: column for name, column in _COLUMNS.items() if any(map(column.wanted, lines))}
+    if brief:
+        columns = {name: column for name, column in columns.items() if column.brief != "absent"}
+    rows = tuple(
+        tuple(
+            column.cell(line).split("\n")[0] if brief and column.brief == "figure" else column.cell(line)
+            for column in columns.values()
+        )
+        for line in lines
+    )
+    notes = {
+        _NOTE: True,
+        _NOTE_PUBLISHED: any(line.published for line in lines),
+        _NOTE_RANGE: any(line.published and isinstance(line.published.advantage, tuple) for line in lines),
+        _NOTE_BESIDE: any(line.beside for line in lines),
+        _NOTE_FEW: any(_num(line).flagged for line in lines),
+    }
+    return TextTable(tuple(columns), rows, "".join(note for note, wanted in notes.items() if wanted))
 
 
 def figure(value: float) -> str:
@@ -118,14 +155,35 @@ def figure(value: float) -> str:
     return f"{value:.2f}".replace("-", _MINUS) if math.isfinite(value) else _ABSENT
 
 
-def _percent(estimate: Estimate) -> str:
-    return f"{100 * estimate.value:.1f} %" if math.isfinite(estimate.value) else _ABSENT
-
-
 def with_interval(estimate: Estimate) -> str:
-    """An estimate as tables show it."""
-    interval = f" [{figure(estimate.low)}, {figure(estimate.high)}]" if math.isfinite(estimate.low) else ""
-    return figure(estimate.value) + interval
+    """An estimate as tables show it, on one line."""
+    return _number(estimate).replace("\n", " ")
+
+
+def _in_one_line(cell: str) -> str:
+    """A cell as Markdown has it."""
+    return cell.replace("\n", " ").replace("|", "\\|")
+
+
+def _above(shown: str, *below: str) -> str:
+    """Figures above what there is of their intervals."""
+    return "\n".join(filter(None, (shown, _BETWEEN.join(filter(None, below)))))
+
+
+def _interval(estimate: Estimate, places: Callable[[float], str] = figure) -> str:
+    return f"[{places(estimate.low)}, {places(estimate.high)}]" if math.isfinite(estimate.low) else ""
+
+
+def _number(estimate: Estimate) -> str:
+    return _above(figure(estimate.value), _interval(estimate))
+
+
+def _share(estimate: Estimate) -> str:
+    return _above(_percent(estimate.value), _interval(estimate, lambda share: f"{100 * share:.1f}"))
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %" if math.isfinite(share) else _ABSENT
 
 
 def _seconds(estimate: Estimate) -> str:
@@ -136,34 +194,68 @@ def _num(line: AttackLine) -> Estimate:
     return line.metrics.get("advantage", NOTHING)
 
 
-def _metric(name: str, show: Callable[[Estimate], str], instead: str = "") -> Callable[[AttackLine], str]:
+def _metric(name: str, show: Callable[[Estimate], str], instead: str = "") -> _Cell:
     """The cell of a metric, or of the metric `instead` where a line lacks it."""
     return lambda line: show(line.metrics.get(name, line.metrics.get(instead, NOTHING)))
 
 
-def _scores(line: AttackLine) -> str:
-    return " : ".join(figure(line.metrics.get(f"score_{side}", NOTHING).value) for side in ("adversary", "target"))
+def _points(prefix: str = "") -> _Cell:
+    def cell(line: AttackLine) -> str:
+        sides = [line.metrics.get(f"{prefix}score_{side}", NOTHING) for side in ("adversary", "target")]
+        if not all(math.isfinite(side.value) for side in sides):
+            return _ABSENT
+        return _above(_BETWEEN.join(figure(side.value) for side in sides), *map(_interval, sides))
+
+    return cell
 
 
-def _beside(name: str) -> Callable[[AttackLine], str]:
-    return lambda line: with_interval(line.beside.get(name, NOTHING))
+def _beside(name: str) -> _Cell:
+    return lambda line: _number(line.beside.get(name, NOTHING))
 
 
-_PUBLISHED = "published"
-_BESIDE = ("before, live", "before, forced")
-_COLUMNS: dict[str, Callable[[AttackLine], str]] = {
-    "attack": lambda line: line.title,
-    "advantage, live": _metric("advantage", with_interval),
-    "advantage, forced": _metric("forced_advantage", with_interval),
-    _BESIDE[0]: _beside("advantage"),
-    _BESIDE[1]: _beside("forced_advantage"),
-    _PUBLISHED: lambda line: _ABSENT if line.published is None else figure(line.published),
-    "PAR": _metric("par", _percent),
-    "wins": _metric("par_strict", _percent),
-    "points": _scores,
-    "agreement": _metric("agreement", _percent),
-    "fluency": _metric("attack_ppl", lambda estimate: figure(estimate.value), instead="fluency_ppl"),
-    "unusual": _metric("unusual_share", _percent),
-    "seconds": _metric("seconds", _seconds),
-    "n": lambda line: f"{_num(line).n:,}{' few' if _num(line).flagged else ''}",
+def _published(show: Callable[[PublishedAttack], str | None]) -> _Cell:
+    return lambda line: (show(line.published) if line.published else None) or _ABSENT
+
+
+def _published_advantage(attack: PublishedAttack) -> str:
+    ends = attack.advantage if isinstance(attack.advantage, tuple) else (attack.advantage,)
+    return " to ".join(map(figure, ends))
+
+
+def _published_points(attack: PublishedAttack) -> str | None:
+    return attack.points and _BETWEEN.join(map(figure, attack.points))
+
+
+def _published_par(attack: PublishedAttack) -> str | None:
+    return None if attack.par is None else _percent(attack.par)
+
+
+def _has_published(name: str) -> Callable[[AttackLine], bool]:
+    return lambda line: line.published is not None and getattr(line.published, name) is not None
+
+
+def _has_beside(line: AttackLine) -> bool:
+    return bool(line.beside)
+
+
+_COLUMNS: dict[str, _Column] = {
+    "attack": _Column(lambda line: line.title),
+    "advantage, live": _Column(_metric("advantage", _number), brief="whole"),
+    "advantage, forced": _Column(_metric("forced_advantage", _number), brief="whole"),
+    "advantage, published": _Column(_published(_published_advantage), _has_published("advantage")),
+    "before, live": _Column(_beside("advantage"), _has_beside, brief="whole"),
+    "before, forced": _Column(_beside("forced_advantage"), _has_beside, brief="whole"),
+    "points, live": _Column(_points()),
+    "points, forced": _Column(_points("forced_"), _has_published("points"), brief="absent"),
+    "points, published": _Column(_published(_published_points), _has_published("points"), brief="absent"),
+    "PAR, live": _Column(_metric("par", _share)),
+    "PAR, forced": _Column(_metric("forced_par", _share), _has_published("par"), brief="absent"),
+    "PAR, published": _Column(_published(_published_par), _has_published("par"), brief="absent"),
+    "wins": _Column(_metric("par_strict", _share)),
+    "agreement": _Column(_metric("agreement", _share)),
+    "fluency": _Column(_metric("attack_ppl", _number, instead="fluency_ppl")),
+    "unusual": _Column(_metric("unusual_share", _share)),
+    "seconds": _Column(_metric("seconds", _seconds)),
+    "n": _Column(lambda line: f"{_num(line).n:,}{' few' if _num(line).flagged else ''}"),
 }
+"""A published figure has the forced one beside it, which is like it."""

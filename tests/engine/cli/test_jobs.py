@@ -17,6 +17,7 @@ from engine.cli.jobs import carry_out
 from engine.cli.tables import interval, number, show_result
 from engine.jobs.catalogue import find
 from engine.jobs.job import Comparison, Job, Result, Watcher
+from engine.jobs.judge import NOBODY_JUDGES
 from engine.jobs.match import SELFPLAY, MatchConfig
 from engine.metrics.attack_table import TextTable
 from engine.metrics.statistics import NOTHING, Estimate, Metric, count
@@ -66,7 +67,9 @@ def test_the_same_command_again_prints_the_same_table_at_once(parley: Parley) ->
     first, again = parley(f"{FEW} --json"), parley(f"{FEW} --json")
     assert again.status == 0
     assert again.out == first.out
-    assert again.err == f"runs/selfplay is finished: nothing is left to do\n{first.err}"
+    told, _, table = first.err.partition("\n")
+    assert told == NOBODY_JUDGES
+    assert again.err == f"runs/selfplay is finished: nothing is left to do\n{table}"
 
 
 def test_another_command_in_the_same_folder_is_an_error_that_shows_the_difference(parley: Parley) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from engine.jobs.judge import NOBODY_JUDGES
 from tests.engine.cli.conftest import Parley
 from tests.engine.jobs.made_up import start_parley
 
@@ -20,7 +21,8 @@ def objects(text: str) -> list[dict[str, Any]]:
 
 def test_a_job_ends_with_its_result_as_a_line(parley: Parley) -> None:
     outcome = parley(*ASKED, "--log", "json")
-    *shards, result = objects(outcome.err)
+    said, *shards, result = objects(outcome.err)
+    assert said["message"] == NOBODY_JUDGES
     assert [line["shard"] for line in shards] == ["00000", "00001", "00002", "00003"]
     assert result["run"] == "run"
     assert result["job"] == "selfplay"

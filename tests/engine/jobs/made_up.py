@@ -46,12 +46,14 @@ REINFORCE = ReinforceConfig(
 )
 
 
-def save_negotiator(folder: Path, seed: int = 0, vocabulary: Vocabulary | None = None, kind: str = KIND) -> Path:
+def save_negotiator(
+    folder: Path, seed: int = 0, vocabulary: Vocabulary | None = None, kind: str = KIND, **provenance: Any
+) -> Path:
     """Stores a negotiator with random weights, by default one that scripted bargainers can talk with; returns the folder."""
     words = vocabulary or bargainer_vocabulary()
     model = Negotiator(words, TINY)
     model.initialise(torch.Generator().manual_seed(seed))
-    Checkpoint(kind, asdict(TINY), {"role": "made up"}, words, model.state_dict()).save(folder)
+    Checkpoint(kind, asdict(TINY), {"role": "made up", **provenance}, words, model.state_dict()).save(folder)
     return folder
 
 

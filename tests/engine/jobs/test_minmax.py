@@ -13,6 +13,7 @@ from engine.attacks.opponents import OpponentConfig
 from engine.jobs import exploitability, minmax
 from engine.jobs.campaign import ROUND, STOPPED, Campaign, MinMaxConfig, rounds_of
 from engine.jobs.job import Result, Silent
+from engine.jobs.judge import judge_of
 from engine.jobs.minmax import BEFORE_TRAINING, DROP, FINAL_STAGES, LEGEND, MINMAX, run
 from engine.metrics.campaign import (
     AFTER,
@@ -243,6 +244,7 @@ def test_the_result_is_the_least_exploitable_target(mode: str, request: pytest.F
     assert best > 0, "the seeds are chosen so that training helps"
     assert_equal_weights(path, path / f"0{best}-target")
     assert origin(path, "campaign_from", "round") == {"campaign_from": str(trainee), "round": best}
+    assert judge_of("", [str(path)]) == str(trainee)
     responses = [path / f"0{number}-exploitability" / exploitability.ADVERSARY for number in (0, best)]
     for stage, target, response in zip(("-before", ""), (trainee, path / f"0{best}-target"), responses, strict=True):
         attacked = asked_of(path / f"final-attack{stage}", "speaker", "target")

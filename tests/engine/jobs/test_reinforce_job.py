@@ -10,6 +10,7 @@ import pytest
 
 from engine.jobs.command import command_line
 from engine.jobs.job import Silent
+from engine.jobs.judge import judge_of
 from engine.jobs.reinforce import TRAIN_ADVERSARY, TRAIN_RL, run
 from engine.metrics.training import LEARNING
 from engine.runtime.session import Session
@@ -40,6 +41,7 @@ def test_it_leaves_a_learner_that_has_moved(tmp_path: Path, root: Path, trainee:
     assert notes.steps == [1, 2, 3, 4]
     stored = Checkpoint.load(tmp_path / "run" / "checkpoint", KIND, Vocabulary)
     assert (stored.provenance["role"], stored.provenance["target"]) == ("adversary", str(trainee))
+    assert judge_of("", [str(tmp_path / "run")]) == str(trainee)
     started = Checkpoint.load(trainee, KIND, Vocabulary).weights
     assert any(not stored.weights[name].equal(value) for name, value in started.items())
     assert iterations(tmp_path / "run") == [1, 2, 3, 4]

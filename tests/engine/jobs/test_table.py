@@ -16,7 +16,7 @@ from engine.jobs.job import Result, Silent
 from engine.jobs.match import SELFPLAY, MatchConfig
 from engine.jobs.table import ADVERSARY, ATTACK_TABLE, TABLE_FILE, TableConfig, run, stages
 from engine.metrics.attack import ATTACK_METRICS
-from engine.metrics.attack_table import ROWS
+from engine.metrics.attack_table import ROWS, TABLE_2, TURNS, TextTable
 from engine.metrics.negotiation import METRICS
 from engine.report.collect import collect_run
 from engine.store.run_folder import RunFolder
@@ -40,6 +40,13 @@ def figures(result: Result) -> list[tuple[str, ...]]:
     return [(*row[:place], *row[place + 1 :]) for row in shown.rows]
 
 
+def on_page(path: Path) -> TextTable:
+    """The table as the report shows it."""
+    ((heading, shown),) = collect_run(path).attack_tables
+    assert heading == ""
+    return shown
+
+
 @pytest.fixture
 def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Puts a random network in the place of training, and notes whose adversary was wanted."""
@@ -58,21 +65,21 @@ def test_every_row_is_a_run_and_a_line(tmp_path: Path, target: Path, speaker: Pa
     config = table(target, adversary=str(speaker), published="sv")
     result = run(config, tmp_path / "table", Silent())
     (shown,) = result.tables
-    assert [row[0] for row in shown.rows] == list(ROWS.values())
-    assert sorted(folder.parent.name for folder in (tmp_path / "table").glob("*/config.json")) == sorted(ROWS)
+    assert [row[0] for row in shown.rows] == list(TABLE_2.values())
+    assert sorted(folder.parent.name for folder in (tmp_path / "table").glob("*/config.json")) == sorted(TABLE_2)
     measured = {name.partition(".")[::2]: estimate for name, estimate in result.metrics.items()}
     assert {metric for row, metric in measured if row == "reactive"} == set(ATTACK_METRICS)
     assert {metric for row, metric in measured if row == "transfer"} == {*METRICS, "seconds"}
-    for row in ROWS:
+    for row in TABLE_2:
         summary = RunFolder.load(tmp_path / "table" / row).summary()
         assert summary is not None
         assert measured[row, "advantage"].to_json() == summary["metrics"]["advantage"]
         assert measured[row, "seconds"].value > 0
-    scenarios = {str([(row["counts"], row["values_target"]) for row in rows(tmp_path / "table" / name)]) for name in ROWS}
+    scenarios = {str([(row["counts"], row["values_target"]) for row in rows(tmp_path / "table" / name)]) for name in TABLE_2}
     assert len(scenarios) == 1, "every row is played on the same scenarios"
     text = (tmp_path / "table" / TABLE_FILE).read_text()
     assert text.startswith(f"# Attacks on {target}\n\n3 dialogues a row on the same random scenarios, seed 1")
-    assert shown.to_markdown() in text
+    assert on_page(tmp_path / "table").to_markdown() in text
     assert "parley attack table" in text
     assert all(path.exists() for path in result.files)
 
@@ -166,10 +173,10 @@ def test_sentences_come_from_the_row_rl_unless_they_are_named(target: Path) -> N
 def test_rows_are_their_verbs_presets_with_the_tables_settings(target: Path) -> None:
     config = TableConfig(target=str(target), judge="runs/negotiator", dialogues=9, seed=7, scenarios="embedded", workers=2)
     planned = {name: settings for name, (_, settings) in stages(config, Path("runs/t")).items()}
-    assert list(planned) == [ADVERSARY, *ROWS]
+    assert list(planned) == [ADVERSARY, *TABLE_2]
     rule = planned[ADVERSARY]
     assert (rule.reinforce, rule.seed, rule.corpus) == (reinforce.cheng2019().reinforce, 7, "dealornodeal")
-    for name in ROWS:
+    for name in TABLE_2:
         settings = planned[name]
         assert (settings.target, settings.judge) == (str(target), "runs/negotiator")
         assert (settings.dialogues, settings.seed, settings.scenarios, settings.workers) == (9, 7, "embedded", 2)
@@ -178,6 +185,28 @@ def test_rows_are_their_verbs_presets_with_the_tables_settings(target: Path) -> 
     for name, job in whitebox.JOBS.items():
         preset = job.presets["cheng2019"]()
         assert (planned[name].max_turns, planned[name].search) == (preset.max_turns, preset.search)
+
+
+def test_the_fixed_turns_are_rows_like_the_others(tmp_path: Path, target: Path) -> None:
+    preset = ATTACK_TABLE.presets["cheng2019-turns"]()
+    assert (preset.row_names(), preset.published) == (list(TURNS), "turns")
+    planned = {name: settings for name, (_, settings) in stages(preset, Path("runs/t")).items()}
+    assert {name: settings.turn for name, settings in planned.items()} == TURNS, "nobody is trained for them"
+    (reactive,) = (settings for _, settings in stages(table(target, rows="reactive"), Path("runs/t")).values())
+    (second,) = (settings for _, settings in stages(table(target, rows="reactive-2"), Path("runs/t")).values())
+    assert second == reactive, "the released code's turn is the row of table 2"
+    config = table(target, rows=",".join(TURNS), published="turns")
+    result = run(config, tmp_path, Silent())
+    assert column(result, "attack") == [ROWS[name] for name in TURNS]
+    assert column(result, "advantage, published") == ["4.84 to 5.52"] * 4
+    for name, n in TURNS.items():
+        for row in rows(tmp_path / name):
+            assert row["first_speaker"] == n % 2
+            assert {attempt["turn"] for attempt in row["attempts"]} <= {n}
+    assert {f"{name}.{metric}" for name in TURNS for metric in ATTACK_METRICS} == set(result.metrics) <= set(result.legend)
+    more = run(dataclasses.replace(config, rows="none"), tmp_path, Silent())
+    assert column(more, "attack") == [ROWS["none"], *column(result, "attack")]
+    assert [section.name for section in collect_run(tmp_path).sections] == [*column(result, "attack"), ROWS["none"]]
 
 
 def column(result: Result, name: str) -> list[str]:
@@ -194,16 +223,16 @@ def test_another_table_stands_beside(tmp_path: Path, target: Path, speaker: Path
     none, reactive = column(other, "advantage, live")
     assert column(shown, "before, live") == [none, "–", reactive]
     assert column(shown, "before, forced") == ["–", "–", column(other, "advantage, forced")[1]]
-    (beside,) = shown.tables
-    assert beside.to_markdown() in (path / TABLE_FILE).read_text()
-    (heading, on_page), *_ = collect_run(path).attack_tables
-    assert (heading, on_page) == ("", beside)
+    whole = on_page(path)
+    assert whole.to_markdown() in (path / TABLE_FILE).read_text()
+    place = whole.columns.index("before, live")
+    assert [row[place] for row in whole.rows] == column(shown, "before, live")
     # What stands beside is no part of what is measured.
     alone = run(config, path, Silent())
     assert alone.metrics == shown.metrics
     (lone,) = alone.tables
     assert "before, live" not in lone.columns
-    assert "before, live" not in collect_run(path).attack_tables[0][1].columns
+    assert "before, live" not in on_page(path).columns
 
 
 def test_only_a_finished_table_stands_beside(tmp_path: Path, target: Path, speaker: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 from engine.attacks.opponents import OpponentConfig
 from engine.attacks.reinforce import DivergenceError
 from engine.jobs.job import Silent
+from engine.jobs.judge import judge_of
 from engine.jobs.reinforce import TRAIN_ADVERSARY, TRAIN_TARGET, run_target
 from engine.jobs.training import STATE
 from engine.metrics.training import LEARNING
@@ -53,6 +54,7 @@ def test_it_leaves_a_target_that_has_moved(
         "target": str(trainee),
         "adversaries": adversaries.split(", "),
     }
+    assert judge_of("", [str(tmp_path / "run")]) == str(trainee)
     started = Checkpoint.load(trainee, KIND, Vocabulary).weights
     assert any(not stored.weights[name].equal(value) for name, value in started.items())
     assert iterations(tmp_path / "run") == [1, 2, 3, 4]

@@ -177,8 +177,8 @@ def test_table_of_attacks_speaks_for_the_runs_below_it(tmp_path: Path) -> None:
     data = collect_run(tmp_path)
     ((heading, table),) = data.attack_tables
     assert (data.title, heading) == ("attacks on x", "")
-    assert [row[:2] for row in table.rows] == [("RL attack", "3.00 [2.50, 3.50]"), ("reactive", "5.00 [4.50, 5.50]")]
-    published = table.columns.index("published")
+    assert [row[:2] for row in table.rows] == [("RL attack", "3.00\n[2.50, 3.50]"), ("reactive", "5.00\n[4.50, 5.50]")]
+    published = table.columns.index("advantage, published")
     assert [row[published] for row in table.rows] == ["2.32", "4.95"]
     assert [(section.name, section.large) for section in data.sections] == [("RL attack", False), ("reactive", False)]
 
@@ -293,7 +293,7 @@ def test_table_remembers_what_stood_beside(tmp_path: Path) -> None:
     table_run(tmp_path, beside={"rl.advantage": figures(7)["advantage"].to_json()})
     ((_, table),) = collect_run(tmp_path).attack_tables
     place = table.columns.index("before, live")
-    assert [row[place] for row in table.rows] == ["7.00 [6.50, 7.50]", "–"]
+    assert [row[place] for row in table.rows] == ["7.00\n[6.50, 7.50]", "–"]
 
 
 def test_page_lies_in_the_run_folder_and_is_replaced(tmp_path: Path) -> None:

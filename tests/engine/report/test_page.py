@@ -374,6 +374,13 @@ def test_the_table_of_attacks_comes_first() -> None:
     assert "attack n reactive 200 transfer 12 few How to read it." in " ".join(" ".join(outline.text).split())
 
 
+def test_what_stands_below_a_figure_is_marked_as_such() -> None:
+    table = TextTable(("attack", "PAR"), (("reactive", "80.2 %\n[76.5, <83.5>]"), ("transfer", "–")), "note")
+    page = render(report(attack_tables=[("", table)]))
+    assert '<td>80.2 % <span class="below">[76.5, &lt;83.5&gt;]</span></td>' in page
+    assert "<td>–</td>" in page
+
+
 def test_a_match_that_a_table_speaks_of_has_no_large_figures() -> None:
     sections = [MatchSection(name="reactive", metrics=metrics(), rows=[row()], large=False)]
     headings = Outline(render(report(sections=sections))).headings
