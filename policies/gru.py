@@ -10,6 +10,8 @@ Shapes: D directions (1 or 2), B rows, T steps, H hidden units.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
@@ -105,13 +107,36 @@ def recur(gates_DTB3H: Tensor, weight_D3HH: Tensor, bias_D3H: Tensor, start_DBH:
     return _Recurrence.apply(gates_DTB3H.to(start_DBH.dtype), weight_D3HH, bias_D3H, start_DBH, dtype)
 
 
-def step(gates_B3H: Tensor, weight_H3H: Tensor, bias_3H: Tensor, state_BH: Tensor, out_BH: Tensor | None = None) -> Tensor:
+@dataclass(frozen=True)
+class Step:
+    """One direction's weights for `step`, from those of `torch.nn.GRU`.
+
+    Args:
+        gate_weight: (H, 2H), of the reset and the update gate.
+        new_weight: (H, H), of the candidate.
+        gate_bias: (2H,) hidden biases of the gates, for the caller to add to its input products.
+        new_bias: (H,) hidden bias of the candidate.
+    """
+
+    gate_weight: Tensor
+    new_weight: Tensor
+    gate_bias: Tensor
+    new_bias: Tensor
+
+    @classmethod
+    def of(cls, weight_3HH: Tensor, bias_3H: Tensor) -> Step:
+        """From the hidden weights and biases of a layer."""
+        gates = 2 * weight_3HH.shape[1]
+        weights = (part.t().contiguous() for part in (weight_3HH[:gates], weight_3HH[gates:]))
+        return cls(*weights, bias_3H[:gates], bias_3H[gates:])
+
+
+def step(gates_B3H: Tensor, weights: Step, state_BH: Tensor, out_BH: Tensor | None = None) -> Tensor:
     """One step of one direction without gradients, for decoding.
 
     Args:
-        gates_B3H: input products; overwritten.
-        weight_H3H: the hidden weights transposed and contiguous.
-        bias_3H: hidden biases.
+        gates_B3H: input products, to which the hidden biases of the gates have been added; overwritten.
+        weights: of the direction.
         state_BH: states before the step.
         out_BH: where the states after it are written; a new tensor when not given.
 
@@ -119,9 +144,9 @@ def step(gates_B3H: Tensor, weight_H3H: Tensor, bias_3H: Tensor, state_BH: Tenso
         The states after the step (B, H).
     """
     hidden = state_BH.shape[-1]
-    product = torch.addmm(bias_3H, state_BH, weight_H3H)
-    gate = gates_B3H[:, : 2 * hidden].add_(product[:, : 2 * hidden]).sigmoid_()
-    candidate = gates_B3H[:, 2 * hidden :].addcmul_(gate[:, :hidden], product[:, 2 * hidden :]).tanh_()
+    gate = gates_B3H[:, : 2 * hidden].addmm_(state_BH, weights.gate_weight).sigmoid_()
+    product = torch.addmm(weights.new_bias, state_BH, weights.new_weight)
+    candidate = gates_B3H[:, 2 * hidden :].addcmul_(gate[:, :hidden], product).tanh_()
     return torch.lerp(candidate, state_BH, gate[:, hidden:], out=out_BH)
 
 

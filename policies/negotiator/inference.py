@@ -26,7 +26,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from envs.negotiation.scenario import ITEM_TOKENS
-from policies.gru import step
+from policies.gru import Step, step
 from policies.negotiator.model import NUM_HEADS, Negotiator
 from policies.training import multiplies_bfloat16
 
@@ -54,10 +54,10 @@ class Tables:
         self.model, self.device = model, model.word_embedding.weight.device
         embed, words = model.sizes.embed_word, model.word_embedding.weight
         language, selection = model.language, model.selection
-        self.word_gates_V3H = F.linear(words, language.weight_ih_l0[:, :embed], language.bias_ih_l0)
+        self._step = Step.of(language.weight_hh_l0, language.bias_hh_l0)
+        self._word_gates_V3H = F.linear(words, language.weight_ih_l0[:, :embed], language.bias_ih_l0)
+        self._word_gates_V3H[:, : len(self._step.gate_bias)] += self._step.gate_bias
         self.context_weight = language.weight_ih_l0[:, embed:].contiguous()
-        self.hidden_weight_H3H = language.weight_hh_l0.t().contiguous()
-        self.hidden_bias_3H = language.bias_hh_l0
         decoder, self.word_bias_V = model.folded_decoder()
         self.word_weight_HV = decoder.t().contiguous()
         states = model.sizes.hidden_language
@@ -91,8 +91,8 @@ class Tables:
 
     def advance(self, tokens_n: Tensor, context_gates_n3H: Tensor, states_nH: Tensor, out_nH: Tensor | None = None) -> Tensor:
         """Language states after one more token in each row, written to `out_nH` where given."""
-        gates = self.word_gates_V3H.index_select(0, tokens_n).add_(context_gates_n3H)
-        return step(gates, self.hidden_weight_H3H, self.hidden_bias_3H, states_nH, out_BH=out_nH)
+        gates = self._word_gates_V3H.index_select(0, tokens_n).add_(context_gates_n3H)
+        return step(gates, self._step, states_nH, out_BH=out_nH)
 
     @torch.no_grad()
     def decide(

@@ -102,7 +102,12 @@ class Prefixes:
     def states(self, endings: Endings) -> Tensor:
         """Language states (r, H) after each ending."""
         order = _by_length(endings)
-        return _restored([self._read(endings[rows])[0] for rows in _chunks(order, ROWS[torch.float32])], order)
+        parts = []
+        for rows in _chunks(order, ROWS[torch.float32]):
+            lengths = torch.from_numpy(endings.lengths[rows]).to(self._language.device)
+            states_TrH = self._read(endings[rows])[0]
+            parts.append(states_TrH[lengths - 1, torch.arange(len(rows), device=lengths.device)])
+        return _restored(parts, order)
 
     @torch.no_grad()
     def decide(self, endings: Endings) -> Tensor:
@@ -137,33 +142,34 @@ class Prefixes:
         encoded = torch.tanh(self._model.selection_encoder(torch.cat([attended.means, context_rC], dim=1)))
         return self._model.selection_heads(encoded).unflatten(1, (NUM_HEADS, -1))
 
-    def _read(self, endings: Endings) -> tuple[Tensor, Tensor, Tensor, list[int]]:
-        """Final language states (r, H), all of them (T, r', H), tokens (T, r'), rows still running per step; longest first."""
+    def _read(self, endings: Endings) -> tuple[Tensor, Tensor, list[int]]:
+        """Language states (T, r', H) after each token, the tokens (T, r'), rows still running per step; longest first."""
         device = self._language.device
         steps = int(endings.lengths[0])
         running = _running(endings.lengths)
         tokens_Tr = torch.zeros(steps, _padded(len(endings)), dtype=torch.int64, device=device)
         tokens_Tr[:, : len(endings)] = torch.from_numpy(endings.tokens[:, :steps].T)
         prefixes, keeps = (torch.from_numpy(part).to(device) for part in (endings.prefixes, endings.keeps))
-        gates = self.context_gates_n3H[prefixes]
+        gates = self.context_gates_n3H.index_select(0, prefixes)
         state = self._language[prefixes, keeps]
         # Not left empty: products in bfloat16 of odd widths also read the row after, and 0 * nan is not 0.
         states = state.new_zeros(steps, _padded(len(state)), state.shape[1])
         for t, k in enumerate(running):
-            states[t, :k] = state[:k] = self._tables.advance(tokens_Tr[t, :k], gates[:k], state[:k])
-        return state, states, tokens_Tr, running
+            self._tables.advance(tokens_Tr[t, :k], gates[:k], state[:k], out_nH=states[t, :k])
+            state = states[t]
+        return states, tokens_Tr, running
 
     def _over_ending(self, endings: Endings, selection: _Selection) -> tuple[Tensor, _Attended]:
         """Both halves over the endings' own tokens: the backward states (r, S) before them, and what is attended to."""
         model, device = self._model, self._language.device
-        _, language_TrH, tokens_Tr, running = self._read(endings)
+        language_TrH, tokens_Tr, running = self._read(endings)
         prefixes, keeps, lengths = (
             torch.from_numpy(part).to(device) for part in (endings.prefixes, endings.keeps, endings.lengths)
         )
         steps, rows, width = len(running), len(endings), model.sizes.hidden_selection
         forward, backward = torch.zeros(2, steps, _padded(rows), width, dtype=selection.dtype, device=device)
         order, state = list(enumerate(running)), self._language.new_zeros(rows, width)
-        read = tokens_Tr.flatten(), language_TrH.flatten(0, 1)
+        read = tokens_Tr.flatten(), language_TrH.flatten(0, 1).to(selection.dtype)
         for cell, path, start, out in (
             (selection.forward, order, self._forward[prefixes, keeps], forward),
             (selection.backward, order[::-1], state, backward),
@@ -279,7 +285,7 @@ class _Cell:
     """
 
     def __init__(self, direction: Direction, dtype: torch.dtype) -> None:
-        self._dtype, self._width = dtype, len(direction.hidden_weight)
+        self._width = len(direction.hidden_weight)
         new_first = torch.arange(3 * self._width, device=direction.bias.device).roll(self._width)
         bias = direction.bias.clone()
         bias[2 * self._width :] = 0
@@ -292,9 +298,9 @@ class _Cell:
         self._exact = direction.bias.new_empty(CELL_ROWS, 4 * self._width)
 
     def inputs(self, tokens_N: Tensor, language_NH: Tensor) -> Tensor:
-        """What words, language states and biases give to a step (N, 4S)."""
+        """What words, language states, in the precision of the products, and biases give to a step (N, 4S)."""
         sums = self._words.index_select(0, tokens_N)
-        sums[:, : 3 * self._width].addmm_(language_NH.to(self._dtype), self._input_weight)
+        sums[:, : 3 * self._width].addmm_(language_NH, self._input_weight)
         return sums
 
     def run(self, sums_Tr4S: Tensor, steps: list[tuple[int, int]], state_rS: Tensor, out_TrS: Tensor) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from policies.gru import GRU, flip_by_length, recur, step
+from policies.gru import GRU, Step, flip_by_length, recur, step
 
 INPUT, HIDDEN = 3, 4
 
@@ -119,7 +119,9 @@ def test_one_step_is_one_step_of_torch() -> None:
     with torch.no_grad():
         wanted = nn.GRU.forward(gru, words[None], state[None])[1][0]
         gates = F.linear(words, gru.weight_ih_l0, gru.bias_ih_l0)
-        found = step(gates, gru.weight_hh_l0.t().contiguous(), gru.bias_hh_l0, state)
+        weights = Step.of(gru.weight_hh_l0, gru.bias_hh_l0)
+        gates[:, : len(weights.gate_bias)] += weights.gate_bias
+        found = step(gates, weights, state)
     torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-14)
 
 
