@@ -83,11 +83,6 @@ class Models:
     provenance: Mapping[str, Any]
 
     @property
-    def vocabulary(self) -> PairVocabulary | None:
-        """Words of the inputs and the targets; None where any text is made of tokens."""
-        return self.network.vocabulary if isinstance(self.network, StoredNetwork) else None
-
-    @property
     def limits(self) -> dict[str, float]:
         """The thresholds by name."""
         found = {T_OUT: self.thresholds.t_out, T_IN: self.thresholds.t_in}
@@ -120,7 +115,7 @@ def open_models(config: SearchConfig) -> Models:
     """Reads the models of a search.
 
     Raises:
-        ConfigError: a Hugging Face model is to be judged, or comes without a threshold or its package.
+        ConfigError: the inputs of a Hugging Face model are to be judged, or its package is not installed.
         CheckpointError: a checkpoint is not there, damaged, of another kind, holds weights that are no numbers or no threshold,
             or the two have different vocabularies.
     """
@@ -151,18 +146,15 @@ def open_models(config: SearchConfig) -> Models:
 
 
 def _hugging_face(config: SearchConfig) -> Models:
-    from engine.search.hits import Thresholds
+    from engine.search.hits import HitType, Thresholds
 
     settings = config.hugging_face
     folder = HuggingFaceFolder(config.model.removeprefix(HUGGING_FACE), settings.length, settings.template)
-    if config.lm:
-        fix = "leave out --lm; o- types of hit need none"
-        raise ConfigError("no language model of ours has the tokens of a Hugging Face model", got=config.lm, fix=fix)
-    if config.objective.t_out is None:
+    if config.lm or HitType.parse(config.hit).limits_input:
         raise ConfigError(
-            "a Hugging Face model does not say how likely a usual word of its replies is",
-            where=config.model,
-            fix="--set objective.t_out=NATS, minus its loss per token on replies that it was not fitted to",
+            "no language model of ours has the tokens of a Hugging Face model, so its inputs cannot be judged",
+            got=f"--hit {config.hit}, --lm {config.lm!r}",
+            fix="leave out --lm and take --hit o-greedy or one of o-sample-min-k1, o-sample-avg-k1, ...",
         )
     # Loaded once here, so that what is wrong with it is told before a run is made.
     folder.build("cpu")
