@@ -92,9 +92,10 @@ def _check(config: SearchConfig, models: Models) -> None:
     wanted = HitType.parse(config.hit)
     # Says so when a threshold is missing.
     wanted.objective(models.thresholds)
-    if config.method == RELAXATION and wanted.limits_input:
+    if config.method == RELAXATION and (config.lm or wanted.limits_input):
         what = "a continuous input has no words that a language model could judge"
-        raise ConfigError(what, got=config.hit, fix="--hit o-greedy, or another method")
+        got = f"--hit {config.hit}, --lm {config.lm!r}"
+        raise ConfigError(what, got=got, fix="leave out --lm and take --hit o-greedy, or another method")
     if config.method != RELAXATION:
         searches.get(config.method)
     if config.gpus_per_worker > 0 and not config.workers:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from engine.jobs.search_config import RELAXATION, SearchConfig
+from engine.jobs.search_config import MAL, RELAXATION, SearchConfig
 from engine.jobs.search_models import Models
-from engine.metrics.search import SATISFIED, choose_restart, finished, is_hit, kinds
+from engine.metrics.search import PROJECTED, SATISFIED, choose_restart, finished, is_hit, kinds
 from engine.runtime.sharding import Shard
 from engine.search.catalogue import searches
+from engine.search.settings import L1_WEIGHT_MALICIOUS
 from engine.search.targets import Target
 from engine.store.schemas import OK, SCHEMA_VERSION
 from envs.core.seeds import derive_seed
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from engine.search.objective import Objective
     from engine.search.relaxation import Relaxed
 
-PROJECTED = "projected-"
-"""Begins the names of hits by the words that are nearest to a continuous input."""
 _K = (1, 2)
 
 
@@ -189,9 +188,10 @@ class SearchWorker:
         from engine.search.relaxation import relax
 
         made: list[Relaxed] = []
-        self._room.in_pieces(
-            lambda piece: made.extend(relax(self.subject.victim, piece, self.config.relaxation, objective)), tasks
-        )
+        settings = self.config.relaxation
+        if self.config.targets == MAL and settings.l1_weight is None:
+            settings = replace(settings, l1_weight=L1_WEIGHT_MALICIOUS)
+        self._room.in_pieces(lambda piece: made.extend(relax(self.subject.victim, piece, settings, objective)), tasks)
         return made
 
     def _hits(self, reading: Reading, prefix: str = "") -> list[dict[str, Any]]:

@@ -259,6 +259,29 @@ def test_continuous_inputs_are_read_before_and_after_they_become_words(tmp_path:
     assert [row["trigger"] for row in rows(tmp_path / "embedding")] == [None] * 5
 
 
+@pytest.mark.parametrize(
+    ("targets", "given", "weight"), [("mal", None, 0.1), ("random", None, None), ("", None, None), ("mal", 0.5, 0.5)]
+)
+def test_one_hot_inputs_of_malicious_targets_are_drawn_to_words_as_weakly_as_in_the_paper(
+    tmp_path: Path,
+    asked: SearchConfig,
+    monkeypatch: pytest.MonkeyPatch,
+    targets: str,
+    given: float | None,
+    weight: float | None,
+) -> None:
+    relax, weights = relaxation.relax, set()
+
+    def heard(victim: Any, tasks: Any, settings: RelaxationSettings, objective: Any) -> Any:
+        weights.add(settings.l1_weight)
+        return relax(victim, tasks, settings, objective)
+
+    monkeypatch.setattr(relaxation, "relax", heard)
+    config = replace(asked, targets=targets or asked.targets, num_targets=1, method="relaxation", hit="o-greedy")
+    run(replace(config, relaxation=replace(SMALL, l1_weight=given)), tmp_path / "run", Silent())
+    assert weights == {weight}
+
+
 @pytest.mark.parametrize(("method", "failing"), [("gibbs-enum", [4, 2]), ("relaxation", [2])])
 def test_how_many_fit_into_memory_is_found_out_once_and_not_in_every_shard(
     tmp_path: Path, asked: SearchConfig, monkeypatch: pytest.MonkeyPatch, method: str, failing: list[int]
@@ -334,6 +357,9 @@ def test_an_empty_list_is_an_error(tmp_path: Path, model: str) -> None:
 def test_continuous_inputs_have_no_words_to_judge(tmp_path: Path, asked: SearchConfig, lm: str) -> None:
     with pytest.raises(ConfigError, match="no words that a language model could judge"):
         run(replace(asked, lm=lm, method="relaxation", hit="io-sample-min-k1"), tmp_path / "run", Silent())
+    with pytest.raises(ConfigError, match="leave out --lm"):
+        run(replace(asked, lm=lm, method="relaxation", hit="o-greedy"), tmp_path / "run", Silent())
+    assert not (tmp_path / "run").exists()
 
 
 def test_models_that_cannot_be_searched_are_named(tmp_path: Path, asked: SearchConfig, vocabulary: PairVocabulary) -> None:
