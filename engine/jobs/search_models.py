@@ -16,6 +16,7 @@ import numpy as np
 from engine.jobs.agents import require_checkpoint
 from engine.jobs.search_config import SearchConfig
 from engine.jobs.search_subjects import HuggingFaceFolder, HuggingFaceSubject, NetworkSubject, Subject
+from engine.jobs.seq2seq import lm_command
 from engine.metrics.search import T_IN, T_OUT
 from engine.runtime.shared import SharedArrays
 from envs.core.errors import CheckpointError, ConfigError
@@ -128,6 +129,7 @@ def open_models(config: SearchConfig) -> Models:
     model, lm, t_out, t_in = config.model, config.lm, config.objective.t_out, config.objective.t_in
     folder = require_checkpoint(model, "--model", "parley train seq2seq")
     network = _stored(load_seq2seq(folder), SEQ2SEQ)
+    provenance = Checkpoint.load(folder, SEQ2SEQ, type(network.vocabulary)).provenance
     judge = None
     if lm:
         lm_folder = require_checkpoint(lm, "--lm", "parley train lm")
@@ -137,12 +139,19 @@ def open_models(config: SearchConfig) -> Models:
                 "--model and --lm have different vocabularies",
                 where=f"{model} and {lm}",
                 got=" and ".join(f"{len(each)} words ({each.digest})" for each in (network.vocabulary, judge.vocabulary)),
-                fix="use models trained on the same corpus, with as many words",
+                fix=_judge_fix(network, provenance),
             )
         t_in = threshold(lm_folder, LANGUAGE_MODEL) if t_in is None else t_in
     t_out = threshold(folder, SEQ2SEQ) if t_out is None else t_out
-    provenance = Checkpoint.load(folder, SEQ2SEQ, type(network.vocabulary)).provenance
     return Models(network, judge, Thresholds(t_out=t_out, t_in=t_in if lm else None), provenance)
+
+
+def _judge_fix(network: StoredNetwork, provenance: Mapping[str, Any]) -> str:
+    """How to come by a language model over a network's words."""
+    corpus, vocabulary = provenance.get("corpus"), provenance.get("vocabulary")
+    if isinstance(corpus, str) and isinstance(vocabulary, int):
+        return f"{lm_command(corpus, vocabulary, network.sizes)} --run RUN, then --lm RUN"
+    return "use models trained on the same corpus, with as many words and turns of context"
 
 
 def _hugging_face(config: SearchConfig) -> Models:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -220,6 +221,22 @@ def test_normal_targets_of_a_model_of_two_turns_answer_contexts(
     model = save_seq2seq(tmp_path / "two", with_eot(vocabulary), seed=3, turns=2, corpus=str(corpus))
     run(search(model, "normal", hit="o-greedy", num_targets=2), tmp_path / "run", Silent())
     assert [row["status"] for row in rows(tmp_path / "run")] == ["ok", "ok"]
+
+
+def test_a_model_of_two_turns_is_judged_by_a_language_model_of_two_turns(
+    tmp_path: Path, corpus: Path, vocabulary: PairVocabulary, lm: str
+) -> None:
+    about = {"corpus": str(corpus), "vocabulary": len(vocabulary)}
+    model = save_seq2seq(tmp_path / "two", with_eot(vocabulary), turns=2, **about)
+    asked = search(model, write_targets(tmp_path), lm=lm, hit="io-sample-min-k1", num_targets=1)
+    named = f"parley train lm --corpus {corpus} --vocabulary {len(vocabulary)} --set sizes.turns=2 --set sizes.max_length=5"
+    with pytest.raises(CheckpointError, match=re.escape(named)):
+        run(asked, tmp_path / "run", Silent())
+    judge = save_lm(tmp_path / "judge", with_eot(vocabulary))
+    run(replace(asked, lm=judge), tmp_path / "run", Silent())
+    (row,) = rows(tmp_path / "run")
+    assert row["status"] == "ok", row["error"]
+    assert row["input_log_probability"] < 0
 
 
 def test_sampled_replies_are_targets_too(tmp_path: Path, model: str) -> None:
