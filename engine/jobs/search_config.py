@@ -55,8 +55,8 @@ class EngineSettings:
 
     batch: int = 16
     """Searches that a worker advances side by side."""
-    targets_per_shard: int = 4
-    """Targets that are saved together: what a kill can cost."""
+    targets_per_shard: int = 16
+    """Targets that are saved together: what a kill can cost. A shard of fewer than `batch` leaves the batch half empty."""
     unknown: bool = False
     """Whether `<unk>` may stand in an input, as in the released code."""
 

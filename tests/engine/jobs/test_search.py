@@ -420,3 +420,5 @@ def test_presets_are_the_published_and_the_released_search() -> None:
     assert (released.search.restarts, released.objective.satisfied_weight, released.engine.batch) == (5, 0.01, 100)
     assert released.search.stop_on_batch_mean
     assert released.engine.unknown
+    for config in presets.values():
+        assert config.engine.targets_per_shard >= config.engine.batch, "a shard has a search for every place of the batch"
