@@ -127,8 +127,8 @@ class Step:
     def of(cls, weight_3HH: Tensor, bias_3H: Tensor) -> Step:
         """From the hidden weights and biases of a layer."""
         gates = 2 * weight_3HH.shape[1]
-        weights = (part.t().contiguous() for part in (weight_3HH[:gates], weight_3HH[gates:]))
-        return cls(*weights, bias_3H[:gates], bias_3H[gates:])
+        gate_weight, new_weight = (part.t().contiguous() for part in (weight_3HH[:gates], weight_3HH[gates:]))
+        return cls(gate_weight, new_weight, bias_3H[:gates], bias_3H[gates:])
 
 
 def step(gates_B3H: Tensor, weights: Step, state_BH: Tensor, out_BH: Tensor | None = None) -> Tensor:

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -167,32 +169,62 @@ def load_hugging_face(
         ConfigError: transformers is not installed, or a template is given for an encoder and decoder.
         CheckpointError: the folder holds no model that it can read, or weights are not finite.
     """
+    tokenizer = load_tokenizer(folder)
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
+
+    with _readable(folder):
+        encodes = AutoConfig.from_pretrained(folder, local_files_only=True).is_encoder_decoder
+        kind = AutoModelForSeq2SeqLM if encodes else AutoModelForCausalLM
+        # Other formats than safetensors are pickles, which can run anything.
+        model = kind.from_pretrained(folder, local_files_only=True, use_safetensors=True)
+    if not encodes:
+        return HuggingFaceCausal(model.to(device), tokenizer, length, template)
+    if template is not None:
+        raise ConfigError("only a causal model takes a template", where=folder, fix="leave the template out")
+    return HuggingFaceSeq2Seq(model.to(device), tokenizer, length)
+
+
+def load_tokenizer(folder: Path) -> Any:
+    """The tokenizer of a model that lies in a folder.
+
+    Args:
+        folder: model and tokenizer.
+
+    Raises:
+        ConfigError: transformers is not installed.
+        CheckpointError: the folder holds none that can be read.
+    """
     try:
-        from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
+        from transformers import AutoTokenizer
     except ImportError:
         fix = f"pip install 'parley[{EXTRA}]'"
         raise ConfigError("Hugging Face models need the package transformers, which is not installed", fix=fix) from None
     if not (folder / "config.json").is_file():
         fix = "name a folder that save_pretrained wrote"
         raise CheckpointError("a Hugging Face model needs a config.json and there is none", where=folder, fix=fix)
-    try:
-        encodes = AutoConfig.from_pretrained(folder, local_files_only=True).is_encoder_decoder
-        kind = AutoModelForSeq2SeqLM if encodes else AutoModelForCausalLM
-        # Other formats than safetensors are pickles, which can run anything.
-        model = kind.from_pretrained(folder, local_files_only=True, use_safetensors=True)
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    except (OSError, ValueError, KeyError) as error:
-        raise CheckpointError(
-            "the folder holds no Hugging Face model that can be read",
-            where=folder,
-            got=str(error).splitlines()[0][:200],
-            fix="save model and tokenizer there with save_pretrained (safetensors)",
-        ) from None
-    if not encodes:
-        return HuggingFaceCausal(model.to(device), tokenizer, length, template)
-    if template is not None:
-        raise ConfigError("only a causal model takes a template", where=folder, fix="leave the template out")
-    return HuggingFaceSeq2Seq(model.to(device), tokenizer, length)
+    with _readable(folder):
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True)
+
+
+def unknown_words(tokenizer: Any, text: str) -> tuple[str, ...]:
+    """The words of a text that no tokens stand for: those that become the unknown token, another special one, or nothing.
+
+    Args:
+        tokenizer: of the model.
+        text: words between blanks.
+
+    Returns:
+        Each such word once; the whole text where its words are known one by one and not together.
+    """
+    marks = _special_ids(tokenizer)
+
+    def lost(piece: str) -> bool:
+        ids = tokenizer(piece, add_special_tokens=False).input_ids
+        return not ids or not marks.isdisjoint(ids)
+
+    if not lost(text):
+        return ()
+    return tuple(dict.fromkeys(word for word in text.split() if lost(word))) or (text,)
 
 
 def searchable(tokenizer: Any, num_tokens: int) -> Tensor:
@@ -203,12 +235,30 @@ def searchable(tokenizer: Any, num_tokens: int) -> Tensor:
         num_tokens: V.
     """
     known = min(len(tokenizer), num_tokens)
-    marks = set(tokenizer.all_special_ids) | {i for i, token in tokenizer.added_tokens_decoder.items() if token.special}
+    marks = _special_ids(tokenizer)
     allowed_V = torch.zeros(num_tokens, dtype=torch.bool)
     names, texts = tokenizer.convert_ids_to_tokens(range(known)), tokenizer.batch_decode([[i] for i in range(known)])
     for i, (name, text) in enumerate(zip(names, texts, strict=True)):
         allowed_V[i] = i not in marks and not _BYTE.fullmatch(name) and _is_text(text)
     return allowed_V
+
+
+def _special_ids(tokenizer: Any) -> set[int]:
+    return set(tokenizer.all_special_ids) | {i for i, token in tokenizer.added_tokens_decoder.items() if token.special}
+
+
+@contextmanager
+def _readable(folder: Path) -> Iterator[None]:
+    """Turns what transformers raises over a folder into an error that says what to do."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError) as error:
+        raise CheckpointError(
+            "the folder holds no Hugging Face model that can be read",
+            where=folder,
+            got=str(error).splitlines()[0][:200],
+            fix="save model and tokenizer there with save_pretrained (safetensors)",
+        ) from None
 
 
 def _is_text(text: str) -> bool:

@@ -121,7 +121,7 @@ ENTRIES = (
         "fit a language model to the utterances of a corpus of pairs",
         "engine.jobs.seq2seq:TRAIN_LM",
         "lm",
-        ("small", "he2018", "demo"),
+        ("small", "he2018", "demo", "dialogue"),
         (
             "parley train lm                               # the built-in help desk",
             "parley train lm --corpus switchboard --set sizes.dropout=0.3",

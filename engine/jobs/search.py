@@ -26,7 +26,7 @@ from engine.jobs.search_config import (
     ObjectiveSettings,
     SearchConfig,
 )
-from engine.jobs.search_models import Models, models_of, open_models
+from engine.jobs.search_models import HUGGING_FACE, Models, models_of, open_models
 from engine.jobs.search_targets import FILE, choose_targets, num_targets, open_targets, save_targets
 from engine.jobs.search_worker import SearchWorker, Tally, read_types, tally, target_seed
 from engine.jobs.sharded import UNCHECKED
@@ -90,11 +90,12 @@ def _check(config: SearchConfig, models: Models) -> None:
     from engine.search.hits import HitType
 
     wanted = HitType.parse(config.hit)
-    # Says so when there is no threshold for the input.
+    # Says so when a threshold is missing.
     wanted.objective(models.thresholds)
-    if config.method == RELAXATION and wanted.limits_input:
+    if config.method == RELAXATION and (config.lm or wanted.limits_input):
         what = "a continuous input has no words that a language model could judge"
-        raise ConfigError(what, got=config.hit, fix="--hit o-greedy, or another method")
+        got = f"--hit {config.hit}, --lm {config.lm!r}"
+        raise ConfigError(what, got=got, fix="leave out --lm and take --hit o-greedy, or another method")
     if config.method != RELAXATION:
         searches.get(config.method)
     if config.gpus_per_worker > 0 and not config.workers:
@@ -191,7 +192,8 @@ def _search(run: RunFolder, config: SearchConfig, models: Models, targets: Targe
 def _metrics_of(config: SearchConfig) -> list[str]:
     from engine.search.hits import HitType
 
-    kinds = read_types(HitType.parse(config.hit), judged=bool(config.lm))
+    sampled = not config.model.startswith(HUGGING_FACE) or config.objective.t_out is not None
+    kinds = read_types(HitType.parse(config.hit), sampled=sampled, judged=bool(config.lm))
     return [*(f"{HIT_RATE}{kind.name}" for kind in kinds), *COST_METRICS]
 
 

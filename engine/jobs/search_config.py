@@ -17,6 +17,18 @@ NORMAL, NORMAL_SAMPLED, MAL, RANDOM = LISTS = ("normal", "normal-sampled", "mal"
 """Targets that need no file."""
 
 
+def require_method(name: str) -> None:
+    """Checks the name of a method of search; whether a file of one's own holds one is found out when it is loaded.
+
+    Raises:
+        ConfigError: no method is called so, with the nearest name.
+    """
+    methods = (*searches, RELAXATION)
+    if name not in methods and ".py:" not in name:
+        what = f"no method of search is called {name!r}{nearest(name, methods)}"
+        raise ConfigError(what, fix=f"methods: {', '.join(methods)}, or path/file.py:Class")
+
+
 @dataclass(frozen=True, kw_only=True)
 class ObjectiveSettings:
     """What is minimised, beside what the wanted type of hit says."""
@@ -43,8 +55,8 @@ class EngineSettings:
 
     batch: int = 16
     """Searches that a worker advances side by side."""
-    targets_per_shard: int = 4
-    """Targets that are saved together: what a kill can cost."""
+    targets_per_shard: int = 16
+    """Targets that are saved together: what a kill can cost. A shard of fewer than `batch` leaves the batch half empty."""
     unknown: bool = False
     """Whether `<unk>` may stand in an input, as in the released code."""
 
@@ -100,7 +112,4 @@ class SearchConfig(ShardedConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check(self, "num_targets", self.num_targets >= 0, "at least 0")
-        methods = (*searches, RELAXATION)
-        if self.method not in methods and ".py:" not in self.method:
-            what = f"no method of search is called {self.method!r}{nearest(self.method, methods)}"
-            raise ConfigError(what, fix=f"methods: {', '.join(methods)}, or path/file.py:Class")
+        require_method(self.method)

@@ -16,6 +16,7 @@ import numpy as np
 from engine.jobs.agents import require_checkpoint
 from engine.jobs.search_config import SearchConfig
 from engine.jobs.search_subjects import HuggingFaceFolder, HuggingFaceSubject, NetworkSubject, Subject
+from engine.jobs.seq2seq import lm_command
 from engine.metrics.search import T_IN, T_OUT
 from engine.runtime.shared import SharedArrays
 from envs.core.errors import CheckpointError, ConfigError
@@ -83,11 +84,6 @@ class Models:
     provenance: Mapping[str, Any]
 
     @property
-    def vocabulary(self) -> PairVocabulary | None:
-        """Words of the inputs and the targets; None where any text is made of tokens."""
-        return self.network.vocabulary if isinstance(self.network, StoredNetwork) else None
-
-    @property
     def limits(self) -> dict[str, float]:
         """The thresholds by name."""
         found = {T_OUT: self.thresholds.t_out, T_IN: self.thresholds.t_in}
@@ -120,7 +116,7 @@ def open_models(config: SearchConfig) -> Models:
     """Reads the models of a search.
 
     Raises:
-        ConfigError: a Hugging Face model is to be judged, or comes without a threshold or its package.
+        ConfigError: the inputs of a Hugging Face model are to be judged, or its package is not installed.
         CheckpointError: a checkpoint is not there, damaged, of another kind, holds weights that are no numbers or no threshold,
             or the two have different vocabularies.
     """
@@ -133,6 +129,7 @@ def open_models(config: SearchConfig) -> Models:
     model, lm, t_out, t_in = config.model, config.lm, config.objective.t_out, config.objective.t_in
     folder = require_checkpoint(model, "--model", "parley train seq2seq")
     network = _stored(load_seq2seq(folder), SEQ2SEQ)
+    provenance = Checkpoint.load(folder, SEQ2SEQ, type(network.vocabulary)).provenance
     judge = None
     if lm:
         lm_folder = require_checkpoint(lm, "--lm", "parley train lm")
@@ -142,27 +139,31 @@ def open_models(config: SearchConfig) -> Models:
                 "--model and --lm have different vocabularies",
                 where=f"{model} and {lm}",
                 got=" and ".join(f"{len(each)} words ({each.digest})" for each in (network.vocabulary, judge.vocabulary)),
-                fix="use models trained on the same corpus, with as many words",
+                fix=_judge_fix(network, provenance),
             )
         t_in = threshold(lm_folder, LANGUAGE_MODEL) if t_in is None else t_in
     t_out = threshold(folder, SEQ2SEQ) if t_out is None else t_out
-    provenance = Checkpoint.load(folder, SEQ2SEQ, type(network.vocabulary)).provenance
     return Models(network, judge, Thresholds(t_out=t_out, t_in=t_in if lm else None), provenance)
 
 
+def _judge_fix(network: StoredNetwork, provenance: Mapping[str, Any]) -> str:
+    """How to come by a language model over a network's words."""
+    corpus, vocabulary = provenance.get("corpus"), provenance.get("vocabulary")
+    if isinstance(corpus, str) and isinstance(vocabulary, int):
+        return f"{lm_command(corpus, vocabulary, network.sizes)} --run RUN, then --lm RUN"
+    return "use models trained on the same corpus, with as many words and turns of context"
+
+
 def _hugging_face(config: SearchConfig) -> Models:
-    from engine.search.hits import Thresholds
+    from engine.search.hits import HitType, Thresholds
 
     settings = config.hugging_face
     folder = HuggingFaceFolder(config.model.removeprefix(HUGGING_FACE), settings.length, settings.template)
-    if config.lm:
-        fix = "leave out --lm; o- types of hit need none"
-        raise ConfigError("no language model of ours has the tokens of a Hugging Face model", got=config.lm, fix=fix)
-    if config.objective.t_out is None:
+    if config.lm or HitType.parse(config.hit).limits_input:
         raise ConfigError(
-            "a Hugging Face model does not say how likely a usual word of its replies is",
-            where=config.model,
-            fix="--set objective.t_out=NATS, minus its loss per token on replies that it was not fitted to",
+            "no language model of ours has the tokens of a Hugging Face model, so its inputs cannot be judged",
+            got=f"--hit {config.hit}, --lm {config.lm!r}",
+            fix="leave out --lm and take --hit o-greedy or one of o-sample-min-k1, o-sample-avg-k1, ...",
         )
     # Loaded once here, so that what is wrong with it is told before a run is made.
     folder.build("cpu")

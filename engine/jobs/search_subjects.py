@@ -110,6 +110,17 @@ class HuggingFaceFolder:
 
         return load_hugging_face(fetched_model(self.name), self.length, template=self.template, device=device)
 
+    def tokenizer(self) -> Any:
+        """What turns text into the model's tokens.
+
+        Raises:
+            ConfigError: the optional extra is not installed.
+            CheckpointError: the folder holds none that can be read.
+        """
+        from policies.hugging_face import load_tokenizer
+
+        return load_tokenizer(fetched_model(self.name))
+
 
 class HuggingFaceSubject:
     """A Hugging Face model; its words are tokens.

@@ -1,4 +1,4 @@
-"""Every list of targets on one model or several: `parley search table` (the rows of He & Glass 2018, tables 3 and 11).
+"""Every list of targets on one model or several: `parley search table` (He & Glass 2018, tables 3 and 11, and 1 by relaxation).
 
 Each list of a model is a search of its own below the table's folder, and resumes by itself; the table is what their summaries
 say.
@@ -19,7 +19,14 @@ from engine.jobs.job import SUMMARY, Job, Result, Watcher
 from engine.jobs.search import SEARCH, session
 from engine.jobs.search_config import MAL as MAL_TARGETS
 from engine.jobs.search_config import NORMAL as NORMAL_TARGETS
-from engine.jobs.search_config import NORMAL_SAMPLED, EngineSettings, ObjectiveSettings, SearchConfig
+from engine.jobs.search_config import (
+    NORMAL_SAMPLED,
+    RELAXATION,
+    EngineSettings,
+    ObjectiveSettings,
+    SearchConfig,
+    require_method,
+)
 from engine.jobs.search_config import RANDOM as RANDOM_TARGETS
 from engine.jobs.sharded import ShardedConfig
 from engine.jobs.table import TABLE_FILE, write_table
@@ -29,7 +36,7 @@ from engine.metrics.search import describe
 from engine.metrics.search_table import LISTS, SearchedModel, figures_of, search_table
 from engine.metrics.statistics import Estimate
 from engine.search import settings
-from engine.search.settings import SearchSettings
+from engine.search.settings import RelaxationSettings, SearchSettings
 from engine.store.run_folder import RunFolder
 from envs.core.config import check
 from envs.core.errors import ConfigError
@@ -50,6 +57,8 @@ class SearchTableConfig(ShardedConfig):
     """Run or checkpoint folders of the searched models, separated by commas."""
     lm: str = ""
     """The same of the language model that judges inputs; without one the list mal-io is left out."""
+    method: str = "gibbs-enum"
+    """gibbs-enum, random, hotflip, gcg, beam, path/file.py:Class, or relaxation (mal and random as o-greedy hits)."""
     lists: str = ",".join(LISTS)
     """Lists to search for, separated by commas; those measured in the same folder before stay in the table."""
     num_targets: int = 100
@@ -66,10 +75,18 @@ class SearchTableConfig(ShardedConfig):
     """What is minimised."""
     engine: EngineSettings = field(default_factory=EngineSettings)
     """How the work is done."""
+    relaxation: RelaxationSettings = field(default_factory=RelaxationSettings)
+    """Continuous inputs, for the method of that name."""
+
+    @property
+    def relaxed(self) -> str | None:
+        """What is optimised where inputs are continuous."""
+        return self.relaxation.mode if self.method == RELAXATION else None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check(self, "num_targets", self.num_targets >= 0, "at least 0")
+        require_method(self.method)
         for name in _names(self.lists):
             if name not in LISTS:
                 raise ConfigError(f"no list is called {name!r}{nearest(name, LISTS)}", fix=f"lists: {','.join(LISTS)}")
@@ -80,19 +97,21 @@ UNCHECKED = (*sharded.UNCHECKED, "lists")
 
 def stages(config: SearchTableConfig) -> dict[str, SearchConfig]:
     """The configuration of each search by the name of its folder, in the order in which they are done."""
+    # Paper, table 1: whether greedy decoding of a continuous input says the target.
+    sampled = SAMPLED if config.relaxed is None else GREEDY
     wanted: dict[str, dict[str, Any]] = {
         NORMAL: {"targets": NORMAL_TARGETS, "hit": GREEDY}
         if config.normal == "greedy"
         else {"targets": NORMAL_SAMPLED, "hit": SAMPLED},
-        MAL: {"targets": MAL_TARGETS, "hit": SAMPLED},
+        MAL: {"targets": MAL_TARGETS, "hit": sampled},
         MAL_IO: {"targets": MAL_TARGETS, "hit": SAMPLED_IO},
-        RANDOM: {"targets": RANDOM_TARGETS, "hit": SAMPLED},
+        RANDOM: {"targets": RANDOM_TARGETS, "hit": sampled},
     }
     names = [name for name in SearchTableConfig.__dataclass_fields__ if name in SearchConfig.__dataclass_fields__]
-    shared: dict[str, Any] = {name: getattr(config, name) for name in names if name != "model"}
-    lists = [name for name in LISTS if name in _names(config.lists) and (config.lm or name != MAL_IO)]
+    shared: dict[str, Any] = {name: getattr(config, name) for name in names if name not in ("model", "lm")}
+    lists = [name for name in LISTS if name in _names(config.lists) and not (name == MAL_IO and _unjudged(config))]
     return {
-        _stage(label, listed): SearchConfig(model=model, **wanted[listed], **shared)
+        _stage(label, listed): SearchConfig(model=model, lm="" if config.relaxed else config.lm, **wanted[listed], **shared)
         for label, model in model_labels(config.model).items()
         for listed in lists
     }
@@ -102,13 +121,13 @@ def run(config: SearchTableConfig, path: Path, watcher: Watcher) -> Result:
     """Does what is left of the searches and writes the table."""
     for model in _names(config.model):
         require_checkpoint(model, "--model", "parley train seq2seq")
-    if config.lm:
+    if not _unjudged(config):
         require_checkpoint(config.lm, "--lm", "parley train lm")
     planned = stages(config)
     if not planned:
-        raise ConfigError("the list mal-io needs a language model", fix="name one with --lm, or further --lists")
-    if not config.lm and MAL_IO in _names(config.lists):
-        watcher.say("the list mal-io is left out: it needs a language model (--lm)")
+        raise ConfigError(f"the list mal-io is left out: {_unjudged(config)}", fix="name further --lists")
+    if MAL_IO in _names(config.lists) and (why := _unjudged(config)):
+        watcher.say(f"the list mal-io is left out: {why}")
     with (
         RunFolder.open(path, config, job=SEARCH_TABLE.name, unchecked=SEARCH_TABLE.unchecked) as folder,
         session(config.workers, config.address),
@@ -118,8 +137,8 @@ def run(config: SearchTableConfig, path: Path, watcher: Watcher) -> Result:
             SEARCH.run(search, path / name, watcher)
         about = {
             "title": f"trigger searches on {config.model}",
-            "description": f"At most {config.num_targets:,} targets a list, {config.search.restarts} restarts, "
-            f"lists of {config.search.candidates} words, seed {config.seed}.",
+            "description": f"At most {config.num_targets:,} targets a list, {config.method}, "
+            f"{config.search.restarts} restarts, seed {config.seed}.",
             "command": command_line(SEARCH_TABLE, config, path),
         }
         measured = _measured(path, config)
@@ -144,11 +163,12 @@ def table_of(run: RunFolder) -> TextTable:
     for name, parts in summary["metrics"].items():
         label, listed, metric = name.split(".", 2)
         models[label].setdefault(listed, {})[metric] = Estimate.from_json(parts)
+    relaxed = run.config["relaxation"]["mode"] if run.config["method"] == RELAXATION else None
     searched = [
-        SearchedModel(label, lists, figures_of(run.config["published"], summary[ATTENTIONS][label]))
+        SearchedModel(label, lists, figures_of(run.config["published"], summary[ATTENTIONS][label], relaxed))
         for label, lists in models.items()
     ]
-    return search_table(searched, GREEDY if run.config["normal"] == "greedy" else SAMPLED)
+    return search_table(searched, GREEDY if run.config["normal"] == "greedy" else SAMPLED, relaxed)
 
 
 def model_labels(models: str) -> dict[str, str]:
@@ -161,6 +181,13 @@ def model_labels(models: str) -> dict[str, str]:
         seen[name] += 1
         labels[f"{name}-{seen[name]}" if names.count(name) > 1 else name] = named(folder)
     return labels
+
+
+def _unjudged(config: SearchTableConfig) -> str:
+    """Why no inputs are judged; nothing where they are."""
+    if config.relaxed is not None:
+        return "a continuous input has no words that a language model could judge"
+    return "" if config.lm else "it needs a language model (--lm)"
 
 
 def _measured(path: Path, config: SearchTableConfig) -> dict[str, dict[str, dict[str, Estimate]]]:

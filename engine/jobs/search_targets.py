@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.jobs.search_config import LISTS, MAL, NORMAL, NORMAL_SAMPLED, RANDOM, SearchConfig
 from engine.jobs.search_models import Models
-from engine.search.targets import (
-    TEMPLATES,
-    Skipped,
-    Target,
-    TargetList,
-    from_file,
-    malicious,
-    normal,
-    prototypes,
-    random_targets,
-)
+from engine.jobs.search_subjects import HuggingFaceFolder
+from engine.search.targets import Skipped, Target, TargetList, from_file, malicious, normal, outside, random_targets
 from engine.store.documents import plain, write_document
 from envs.core.config import difference
 from envs.core.errors import CheckpointError, ConfigError, DataError, RunError
@@ -28,7 +19,7 @@ from envs.core.registry import nearest
 from envs.core.seeds import stream
 from envs.pairs.compiled import load_pairs
 from envs.pairs.contexts import windows, with_eot
-from envs.pairs.vocabulary import SPECIALS, PairVocabulary
+from envs.pairs.vocabulary import PairVocabulary
 from envs.storage.places import named
 
 if TYPE_CHECKING:
@@ -106,35 +97,40 @@ def num_targets(path: Path) -> int:
 
 
 def _make(config: SearchConfig, models: Models) -> TargetList:
-    if models.vocabulary is None:
-        return _of_tokens(config)
+    if isinstance(models.network, HuggingFaceFolder):
+        return _of_tokens(config, models.network)
+    vocabulary = models.network.vocabulary
     if config.targets == MAL:
-        return malicious(models.vocabulary)
+        return malicious(outside(vocabulary))
     if config.targets == RANDOM:
-        return random_targets(models.vocabulary, config.seed, *_wanted(config))
+        return random_targets(vocabulary, config.seed, *_wanted(config))
     if config.targets in (NORMAL, NORMAL_SAMPLED):
         t_out = models.thresholds.t_out if config.targets == NORMAL_SAMPLED else None
-        network, sources = models.network.build("cpu"), _sources(config, models.provenance, models.vocabulary)
+        network, sources = models.network.build("cpu"), _sources(config, models.provenance, vocabulary)
         return normal(network, sources, *_wanted(config), t_out=t_out, seed=config.seed)
-    return from_file(_file(config), models.vocabulary, strict=config.strict)
+    return from_file(_file(config), outside(vocabulary), strict=config.strict)
 
 
-def _of_tokens(config: SearchConfig) -> TargetList:
-    """Targets for a model that can say any text; those of a file as they are written."""
-    if config.targets == MAL:
-        sentences = (*prototypes(), *(template.split() for template in TEMPLATES))
-        return malicious(PairVocabulary((*SPECIALS, *dict.fromkeys(word for words in sentences for word in words))))
-    if config.targets in LISTS:
+def _of_tokens(config: SearchConfig, folder: HuggingFaceFolder) -> TargetList:
+    """Targets for a model whose words are tokens; those of a file as they are written."""
+    from policies.hugging_face import unknown_words
+
+    if config.targets in LISTS and config.targets != MAL:
         fix = "--targets mal, or a file with one sentence a line"
         raise ConfigError(f"there is no {config.targets} list for a Hugging Face model", got=config.model, fix=fix)
-    path = _file(config)
-    try:
-        lines = dict.fromkeys(line.strip() for line in path.read_text(encoding="utf-8").splitlines())
-    except UnicodeDecodeError as error:
-        fix = "save the file as UTF-8"
-        raise DataError("the file of targets is not UTF-8 text", where=path, got=error.reason, fix=fix) from None
-    targets = [Target(f"{path.stem}-{number:06d}", (line,)) for number, line in enumerate(lines) if line]
-    return TargetList(path.stem, tuple(targets))
+    tokenizer = folder.tokenizer()
+
+    def unknown(words: Sequence[str]) -> tuple[str, ...]:
+        return unknown_words(tokenizer, " ".join(words))
+
+    if config.targets == MAL:
+        return malicious(unknown)
+    return from_file(_file(config), unknown, words_of=_as_written, strict=config.strict)
+
+
+def _as_written(line: str) -> list[str]:
+    """The whole line as the only word; none of a blank one."""
+    return [line.strip()] if line.strip() else []
 
 
 def _file(config: SearchConfig) -> Path:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from engine.jobs.search_config import RELAXATION, SearchConfig
+from engine.jobs.search_config import MAL, RELAXATION, SearchConfig
 from engine.jobs.search_models import Models
-from engine.metrics.search import SATISFIED, choose_restart, finished, is_hit, kinds
+from engine.metrics.search import PROJECTED, SATISFIED, choose_restart, finished, is_hit, kinds
 from engine.runtime.sharding import Shard
 from engine.search.catalogue import searches
+from engine.search.settings import L1_WEIGHT_MALICIOUS
 from engine.search.targets import Target
 from engine.store.schemas import OK, SCHEMA_VERSION
 from envs.core.seeds import derive_seed
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from engine.search.objective import Objective
     from engine.search.relaxation import Relaxed
 
-PROJECTED = "projected-"
-"""Begins the names of hits by the words that are nearest to a continuous input."""
 _K = (1, 2)
 
 
@@ -68,18 +67,20 @@ def target_seed(seed: int, key: str) -> int:
     return derive_seed(seed, "trigger", key)
 
 
-def read_types(wanted: HitType, judged: bool) -> list[HitType]:
+def read_types(wanted: HitType, *, sampled: bool, judged: bool) -> list[HitType]:
     """The types of hit that are read off each input: the published ones, and the wanted one.
 
     Args:
         wanted: what is searched for.
+        sampled: whether it is known how likely a usual word of a reply is.
         judged: whether a language model judges inputs.
     """
     from engine.search.hits import HitType
 
     prefixes = ("o", "io") if judged else ("o",)
     names = ["o-greedy"]
-    names += [f"{prefix}-sample-{statistic}-k{k}" for prefix in prefixes for statistic in ("min", "avg") for k in _K]
+    if sampled:
+        names += [f"{prefix}-sample-{statistic}-k{k}" for prefix in prefixes for statistic in ("min", "avg") for k in _K]
     return [HitType.parse(name) for name in dict.fromkeys([*names, wanted.name])]
 
 
@@ -94,14 +95,15 @@ class SearchWorker:
 
     def __init__(self, config: SearchConfig, models: Models, on_step: Callable[[int], None] | None = None) -> None:
         from engine.search.hits import HitType
+        from engine.search.memory import Room
 
         self.config, self.models, self.on_step = config, models, on_step
         self.device = "cuda" if config.gpus_per_worker > 0 else "cpu"
         self.wanted = HitType.parse(config.hit)
-        self.types = read_types(self.wanted, judged=models.lm is not None)
+        sampled, judged = models.thresholds.t_out is not None, models.lm is not None
+        self.types = read_types(self.wanted, sampled=sampled, judged=judged)
         self.subject = models.subject(self.device, unknown=config.engine.unknown)
-        self._batch = config.engine.batch
-        """Searches at once; fewer, for all shards to come, once memory has run out."""
+        self._room = Room(config.engine.batch, "searches")
         self.find = self._relax if config.method == RELAXATION else partial(self._search, self._technique())
 
     def run(self, shard: Shard[Target]) -> list[dict[str, Any]]:
@@ -133,7 +135,7 @@ class SearchWorker:
 
         tasks = (task for restart in range(self.config.search.restarts) for task in self._tasks(targets, restart))
         found = defaultdict(list)
-        for outcome in run_searches(technique, tasks, self._batch, self.on_step, self._shrink):
+        for outcome in run_searches(technique, tasks, self._room, self.on_step):
             entry = {
                 "restart": outcome.task.restart,
                 "words": self.subject.text(outcome.words),
@@ -181,30 +183,16 @@ class SearchWorker:
                 left = [target for target in left if found[target.key][-1].entry["stopped"] != SATISFIED]
         return found
 
-    def _relaxed(self, tasks: Sequence[Task], objective: Objective | None) -> Iterator[Relaxed]:
+    def _relaxed(self, tasks: Sequence[Task], objective: Objective | None) -> list[Relaxed]:
         """Continuous inputs of some targets, as many at a time as fit."""
-        import torch
-
-        from engine.search.batch import halved
         from engine.search.relaxation import relax
 
-        done = 0
-        while done < len(tasks):
-            piece = tasks[done : done + self._batch]
-            try:
-                made = relax(self.subject.victim, piece, self.config.relaxation, objective)
-            except torch.OutOfMemoryError as error:
-                fitting = halved(len(piece), error)
-            else:
-                done += len(piece)
-                yield from made
-                continue
-            # Not within the handler: while the error lives its frames hold the tensors that are to be given back.
-            torch.cuda.empty_cache()
-            self._shrink(fitting)
-
-    def _shrink(self, size: int) -> None:
-        self._batch = size
+        made: list[Relaxed] = []
+        settings = self.config.relaxation
+        if self.config.targets == MAL and settings.l1_weight is None:
+            settings = replace(settings, l1_weight=L1_WEIGHT_MALICIOUS)
+        self._room.in_pieces(lambda piece: made.extend(relax(self.subject.victim, piece, settings, objective)), tasks)
+        return made
 
     def _hits(self, reading: Reading, prefix: str = "") -> list[dict[str, Any]]:
         thresholds = self.models.thresholds

@@ -51,7 +51,7 @@ class TrainSeq2SeqConfig(PairTrainingConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainLMConfig(PairTrainingConfig):
-    """A language model, fitted to utterances."""
+    """A language model, fitted to utterances, or to contexts of several turns."""
 
     sizes: LanguageModelSizes = field(default_factory=LanguageModelSizes)
     """The model."""
@@ -99,6 +99,12 @@ def demo_lm() -> TrainLMConfig:
     return TrainLMConfig(sizes=LanguageModelSizes(embed=64, hidden=96), fit=settings.demo())
 
 
+def dialogue_lm() -> TrainLMConfig:
+    """A language model of two turns of context, which judges inputs of the model of train seq2seq dialogue."""
+    sizes = LanguageModelSizes(embed=200, hidden=300, max_length=60, turns=2)
+    return TrainLMConfig(corpus="ubuntu_irc", vocabulary=10_000, sizes=sizes, fit=settings.fast())
+
+
 def run_seq2seq(config: TrainSeq2SeqConfig, path: Path, watcher: Watcher) -> Result:
     """Fits a sequence-to-sequence model, resuming exactly where it was, and stores it as `checkpoint`."""
 
@@ -123,12 +129,18 @@ def run_lm(config: TrainLMConfig, path: Path, watcher: Watcher) -> Result:
     """Fits a language model, resuming exactly where it was, and stores it as `checkpoint`."""
 
     def build(corpus: PairCorpus) -> tuple[LanguageModel, Callable[[PairSplit], Examples[Any]]]:
+        from envs.pairs.contexts import contexts, with_eot
         from policies.seq2seq.batches import SentenceExamples
         from policies.seq2seq.model import LanguageModel
 
-        return LanguageModel(corpus.vocabulary, config.sizes), lambda split: SentenceExamples(split.utterances, config.sizes)
+        words, turns = corpus.vocabulary, config.sizes.turns
+        if turns == 1:
+            return LanguageModel(words, config.sizes), lambda split: SentenceExamples(split.utterances, config.sizes)
+        model = LanguageModel(with_eot(words), config.sizes)
+        return model, lambda split: SentenceExamples(contexts(split, turns, len(words)), config.sizes)
 
-    return _run(TRAIN_LM, config, "language model", build, path, watcher, {})
+    what = "language model" if config.sizes.turns == 1 else f"language model, {config.sizes.turns} turns of context"
+    return _run(TRAIN_LM, config, what, build, path, watcher, {"turns": config.sizes.turns})
 
 
 def _run(
@@ -182,27 +194,42 @@ def _run(
     return job.result(config, path)
 
 
-def _corpus_flags(config: PairTrainingConfig) -> list[str]:
-    flags = ["--corpus", config.corpus]
-    if config.vocabulary is not None:
-        flags += ["--vocabulary", str(config.vocabulary)]
-    return flags
+def lm_command(corpus: str, vocabulary: int | None, sizes: Seq2SeqSizes) -> str:
+    """The command that fits a language model which can judge the inputs of a sequence-to-sequence model.
+
+    Args:
+        corpus: of that model.
+        vocabulary: entries of its vocabulary before `<eot>`; None for the corpus' own number.
+        sizes: of that model.
+    """
+    words = ["parley", "train", "lm", *_corpus_flags(corpus, vocabulary)]
+    if sizes.turns > 1:
+        words += ["--set", f"sizes.turns={sizes.turns}", "--set", f"sizes.max_length={sizes.max_source}"]
+    return shlex.join(words)
+
+
+def _corpus_flags(corpus: str, vocabulary: int | None) -> list[str]:
+    return ["--corpus", corpus, *([] if vocabulary is None else ["--vocabulary", str(vocabulary)])]
 
 
 def _after_seq2seq(config: TrainSeq2SeqConfig, path: Path) -> tuple[str, ...]:
     if config.corpus == CHARACTERS:
         return (shlex.join(["parley", "search", "enumerate", "--model", named(path)]),)
+    judge = lm_command(config.corpus, config.vocabulary, config.sizes)
     if config.sizes.turns > 1:
-        return (shlex.join(["parley", "evaluate", "robustness", "--model", named(path)]),)
+        return (shlex.join(["parley", "evaluate", "robustness", "--model", named(path)]), judge)
     return (
-        shlex.join(["parley", "train", "lm", *_corpus_flags(config)]),
+        judge,
         shlex.join(["parley", "search", "quick", "--model", named(path)]),
     )
 
 
 def _after_lm(config: TrainLMConfig, path: Path) -> tuple[str, ...]:
+    flags, sizes = _corpus_flags(config.corpus, config.vocabulary), config.sizes
+    if sizes.turns > 1:
+        flags += ["--set", f"sizes.turns={sizes.turns}", "--set", f"sizes.max_source={sizes.max_length}"]
     return (
-        shlex.join(["parley", "train", "seq2seq", *_corpus_flags(config)]),
+        shlex.join(["parley", "train", "seq2seq", *flags]),
         shlex.join(["parley", "search", "quick", "--model", "runs/seq2seq", "--lm", named(path), "--hit", "io-sample-min-k1"]),
     )
 
@@ -221,7 +248,7 @@ TRAIN_SEQ2SEQ = Job(
 TRAIN_LM = Job(
     "train-lm",
     TrainLMConfig,
-    {"small": small_lm, "he2018": he2018_lm, "demo": demo_lm},
+    {"small": small_lm, "he2018": he2018_lm, "demo": demo_lm, "dialogue": dialogue_lm},
     run_lm,
     PREDICTION,
     FILES,

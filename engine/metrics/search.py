@@ -32,6 +32,8 @@ T_OUT, T_IN = "T_out", "T_in"
 """The mean log probabilities of usual words: of replies under the model, of inputs under the language model."""
 HIT_RATE = "hit_rate."
 """What the name of a hit rate begins with; the type of hit follows."""
+PROJECTED = "projected-"
+"""Begins the names of hits by the words that are nearest to a continuous input."""
 
 COST_METRICS: dict[str, Metric] = {
     "loss": Metric("loss", LOWER_FOR_ADVERSARY, "objective at the input that is kept, mean over targets", main=True),

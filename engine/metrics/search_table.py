@@ -1,6 +1,7 @@
-"""The table of trigger searches in the layout of He & Glass (2018, tables 3 and 11), measured beside published, as text.
+"""The table of trigger searches in the layout of He & Glass (2018), measured beside published, as text.
 
-A model has up to four lines: its hit rates in percent, their 95 % intervals, the published rates, the number of targets.
+Searches for words are shown as in tables 3 and 11, those for continuous inputs as in table 1. A model has up to four lines: its
+hit rates in percent, their 95 % intervals, the published rates, the number of targets.
 """
 
 from __future__ import annotations
@@ -10,19 +11,23 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from engine.metrics.attack_table import TextTable
-from engine.metrics.published_he2018 import HIT_RATES, MAL, MAL_IO, NORMAL, RANDOM, Figures
-from engine.metrics.search import HIT_RATE
+from engine.metrics.published_he2018 import HIT_RATES, MAL, MAL_IO, NORMAL, RANDOM, RELAXED, Figures
+from engine.metrics.search import HIT_RATE, PROJECTED
 from engine.metrics.statistics import FEW, NOTHING, Estimate
 
 LISTS = (NORMAL, MAL, MAL_IO, RANDOM)
 """What a model is searched for, in the order of the table."""
 
 _ABSENT = "\N{EN DASH}"
-_NOTE = (
+_NOTE_WORDS = (
     "Hit rates in percent. Pairs in braces are k = 1 and k = 2. The searches of mal and random minimise o-sample-min-k1, that "
     "of mal io io-sample-min-k1; the other types are read off the same inputs. Brackets: 95 % intervals."
 )
-_NOTE_PUBLISHED = " Published: He & Glass 2018, whose lists and models are others."
+_NOTE_RELAXED = (
+    "Hit rates in percent, of continuous inputs and (projected) of the words that are nearest to them. "
+    "Brackets: 95 % intervals."
+)
+_NOTE_PUBLISHED = " Published: He & Glass 2018, by {}, whose lists and models are others."
 _FEW = " few"
 _NOTE_FEW = f" Few: fewer than {FEW} targets; do not lean on the numbers."
 
@@ -46,14 +51,16 @@ class SearchedModel:
         return self.lists.get(listed, {}).get(f"{HIT_RATE}{kind}", NOTHING)
 
 
-def search_table(models: Sequence[SearchedModel], normal: str) -> TextTable:
+def search_table(models: Sequence[SearchedModel], normal: str, relaxed: str | None = None) -> TextTable:
     """The table of some models, at least one.
 
     Args:
         models: what was measured.
         normal: the type of hit that the normal lists were searched for.
+        relaxed: what was optimised where inputs are continuous, a key of `published_he2018.RELAXED`; None for inputs of words.
     """
-    columns = _columns(normal)
+    columns = _columns(normal) if relaxed is None else _relaxed_columns(normal, relaxed)
+    note, method = (_NOTE_WORDS, "gibbs-enum") if relaxed is None else (_NOTE_RELAXED, "the same relaxation")
     rows: list[tuple[str, ...]] = []
     for model in models:
         lines = {title: show for title, show in _LINES.items() if title != _PUBLISHED or model.published is not None}
@@ -63,16 +70,19 @@ def search_table(models: Sequence[SearchedModel], normal: str) -> TextTable:
         rows.append(("n", *(_num(model.estimate(listed, kinds[0])) for listed, kinds in columns.values())))
     published = any(model.published is not None for model in models)
     few = any(row[0] == "n" and any(cell.endswith(_FEW) for cell in row) for row in rows)
-    return TextTable(("model", *columns), tuple(rows), _NOTE + published * _NOTE_PUBLISHED + few * _NOTE_FEW)
+    return TextTable(("model", *columns), tuple(rows), note + published * _NOTE_PUBLISHED.format(method) + few * _NOTE_FEW)
 
 
-def figures_of(corpus: str, attention: str) -> Figures | None:
+def figures_of(corpus: str, attention: str, relaxed: str | None = None) -> Figures | None:
     """The published figures of a kind of model on a corpus; None where there are none.
 
     Args:
         corpus: a key of `published_he2018.HIT_RATES`, or any other name.
         attention: of the model, as `Seq2SeqSizes.attention`; "none" is the paper's last-h.
+        relaxed: as in `search_table`.
     """
+    if relaxed is not None:
+        return RELAXED[relaxed] if corpus == "ubuntu" and attention != "none" else None
     return HIT_RATES.get(corpus, {}).get("last-h" if attention == "none" else "attention")
 
 
@@ -87,6 +97,13 @@ def _columns(normal: str) -> dict[str, tuple[str, tuple[str, ...]]]:
             columns[f"mal {prefix}-sample-{statistic} {{k1, k2}}"] = (listed, _both(f"{prefix}-sample-{statistic}"))
     columns["random o-sample-min {k1, k2}"] = (RANDOM, _both("o-sample-min"))
     return columns
+
+
+def _relaxed_columns(normal: str, relaxed: str) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """The same for continuous inputs, of which free embeddings are not projected."""
+    prefixes = ("", PROJECTED) if relaxed == "one-hot" else ("",)
+    wanted = {NORMAL: normal, MAL: "o-greedy", RANDOM: "o-greedy"}
+    return {f"{listed} {prefix}{kind}": (listed, (prefix + kind,)) for listed, kind in wanted.items() for prefix in prefixes}
 
 
 def _both(kind: str) -> tuple[str, ...]:

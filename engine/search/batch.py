@@ -8,22 +8,18 @@ hits are kept, also where a later one was faster.
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Generic, Literal, Protocol, TypeVar
 
-import torch
 from torch import Tensor
 
 from engine.search.hits import Reading
+from engine.search.memory import Room
 from engine.search.scorer import Incumbent
 from engine.search.settings import SearchSettings
-from envs.core.errors import ConfigError
-
-logger = logging.getLogger(__name__)
 
 Stop = Literal["satisfied", "converged", "limit"]
 """Why a search ended: a hit, no swap that it would try helps, or out of sweeps."""
@@ -115,7 +111,6 @@ class State:
 
 
 StateT = TypeVar("StateT", bound=State)
-ItemT = TypeVar("ItemT")
 
 
 class Search(Protocol[StateT]):
@@ -138,18 +133,16 @@ class Search(Protocol[StateT]):
 def run_searches(
     search: Search[StateT],
     tasks: Iterable[Task],
-    batch_size: int,
+    room: Room,
     on_step: Callable[[int], None] | None = None,
-    on_shrink: Callable[[int], None] | None = None,
 ) -> Iterator[Outcome]:
     """Runs searches side by side.
 
     Args:
         search: the technique.
         tasks: read as they are needed; the restarts of a key in rising order.
-        batch_size: searches at once. With `stop_on_batch_mean` also which tasks stop as one: consecutive ones.
+        room: searches at once. With `stop_on_batch_mean` its size is also which tasks stop as one: consecutive ones.
         on_step: called after every step with the number of candidates tried so far.
-        on_shrink: called after memory has run out with the number of searches that fit from then on.
 
     Yields:
         The outcomes, a target's restarts in rising order. With `stop_on_hit` those after its first satisfied one are left
@@ -159,8 +152,7 @@ def run_searches(
         ConfigError: a single search does not fit into the device's memory.
         CheckpointError: the model's losses are no numbers.
     """
-    assert batch_size >= 1, "a batch holds a search at least"
-    return _Batch(search, iter(tasks), batch_size, on_step, on_shrink).run()
+    return _Batch(search, iter(tasks), room, on_step).run()
 
 
 class _Restarts:
@@ -201,11 +193,10 @@ class _Batch(Generic[StateT]):
         self,
         search: Search[StateT],
         tasks: Iterator[Task],
-        size: int,
+        room: Room,
         on_step: Callable[[int], None] | None,
-        on_shrink: Callable[[int], None] | None,
     ) -> None:
-        self.search, self.size, self.on_step, self.on_shrink = search, size, on_step, on_shrink
+        self.search, self.room, self.on_step = search, room, on_step
         self.restarts = _Restarts(search.settings.stop_on_hit)
         self.waiting = (task for task in tasks if self.restarts.wanted(task))
         self.active: list[StateT] = []
@@ -218,7 +209,7 @@ class _Batch(Generic[StateT]):
             if not self.active:
                 return
             before = sum(state.candidates for state in self.active)
-            self._in_pieces(self.search.step, self.active)
+            self.room.in_pieces(self.search.step, self.active)
             self.candidates += sum(state.candidates for state in self.active) - before
             if self.on_step is not None:
                 self.on_step(self.candidates)
@@ -227,10 +218,10 @@ class _Batch(Generic[StateT]):
     def _join(self) -> bool:
         """Starts as many searches as there is room for; whether there were any."""
         fixed = self.search.settings.stop_on_batch_mean and self.active
-        joining = [] if fixed else list(islice(self.waiting, max(0, self.size - len(self.active))))
+        joining = [] if fixed else list(islice(self.waiting, max(0, self.room.size - len(self.active))))
         for task in joining:
             self.restarts.begin(task)
-        self._in_pieces(lambda tasks: self.active.extend(self.search.start(tasks)), joining)
+        self.room.in_pieces(lambda tasks: self.active.extend(self.search.start(tasks)), joining)
         return bool(joining)
 
     def _leave(self) -> Iterator[Outcome]:
@@ -239,36 +230,3 @@ class _Batch(Generic[StateT]):
             if state.finished:
                 yield from self.restarts.end(state.outcome())
         self.active = [state for state in self.active if not state.finished and self.restarts.wanted(state.task)]
-
-    def _in_pieces(self, call: Callable[[Sequence[ItemT]], None], items: Sequence[ItemT]) -> None:
-        """Calls with at most as many items at once as have been found to fit."""
-        done = 0
-        while done < len(items):
-            piece = items[done : done + self.size]
-            try:
-                call(piece)
-            except torch.OutOfMemoryError as error:
-                self.size = halved(len(piece), error)
-            else:
-                done += len(piece)
-                continue
-            # Not within the handler: while the error lives its frames hold the tensors that are to be given back.
-            torch.cuda.empty_cache()
-            logger.warning("out of memory: from here on %d searches at a time", self.size)
-            if self.on_shrink is not None:
-                self.on_shrink(self.size)
-
-
-def halved(size: int, error: torch.OutOfMemoryError) -> int:
-    """How many searches to try where so many were too many for the device's memory.
-
-    Raises:
-        ConfigError: it was a single one.
-    """
-    if size == 1:
-        raise ConfigError(
-            "a single search does not fit into the device's memory",
-            got=str(error).splitlines()[0],
-            fix="try fewer candidates at a time, or another device",
-        ) from None
-    return size // 2

@@ -31,11 +31,11 @@ class Thresholds:
     """What separates the usual from the unusual, in nats per word; both at most 0.
 
     Args:
-        t_out: mean log probability of a word of the test replies under the model.
+        t_out: mean log probability of a word of the test replies under the model; None where only o-greedy is asked for.
         t_in: mean log probability of a word of the test utterances under the language model; None without one.
     """
 
-    t_out: float
+    t_out: float | None = None
     t_in: float | None = None
 
 
@@ -97,6 +97,7 @@ class HitType:
         """Whether a target after an input is a hit of this type."""
         if self.statistic == "greedy":
             return all(reading.likeliest)
+        assert thresholds.t_out is not None, "there is no threshold for the reply"
         statistic = np.min if self.statistic == "min" else np.mean
         likely = statistic(reading.word_log_probability) >= thresholds.t_out - math.log(self.k)
         if not self.limits_input:
@@ -116,10 +117,15 @@ class HitType:
             satisfied_weight: what is left of satisfied terms; greedy drops them always.
 
         Raises:
-            ConfigError: the type limits the input and there is no threshold for it.
+            ConfigError: there is no threshold for the reply or, where the type limits the input, for that.
         """
         if self.statistic == "greedy":
             return Objective(kind="greedy")
+        if thresholds.t_out is None:
+            raise ConfigError(
+                f"{self.name} compares the target's words with a usual word, and the model does not say how likely that is",
+                fix="--set objective.t_out=NATS, minus its loss per word on replies it was not fitted to; or --hit o-greedy",
+            )
         t_out = thresholds.t_out - math.log(self.k)
         if not self.limits_input:
             return Objective(kind="sample", t_out=t_out, satisfied_weight=satisfied_weight)

@@ -29,7 +29,7 @@ from engine.search.batch import Task
 from engine.search.hits import Reading
 from engine.search.objective import RELEASED_WEIGHT, Objective
 from engine.search.scorer import Victim, stack_targets
-from engine.search.settings import RelaxationSettings
+from engine.search.settings import L1_WEIGHT, RelaxationSettings
 from envs.core.errors import CheckpointError
 from envs.core.seeds import stream
 
@@ -79,6 +79,7 @@ def relax(
     drawn = np.stack([_draw(task, (victim.input_length, width)) for task in tasks])
     z = torch.from_numpy(drawn).to(embedding_SE) + (0.0 if embeds else STARTING_LOGIT)
     z.requires_grad_()
+    l1_weight = L1_WEIGHT if settings.l1_weight is None else settings.l1_weight
 
     def embedded_BNE() -> Tensor:
         return z if embeds else z.sigmoid() @ embedding_SE
@@ -91,7 +92,7 @@ def relax(
             nll_BT, likeliest_BT = _read(victim, embedded_BNE(), replies_BT)
             loss_B = objective.loss(nll_BT, likeliest_BT, mask_BT, None)
             if not embeds:
-                loss_B = loss_B + settings.l1_weight * _spread(z.sigmoid())
+                loss_B = loss_B + l1_weight * _spread(z.sigmoid())
             (z.grad,) = torch.autograd.grad(loss_B.sum(), [z])
             optimiser.step()
     return _outcomes(victim, tasks, objective, embedded_BNE().detach(), None if embeds else z.detach())

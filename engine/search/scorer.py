@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from engine.search.hits import Reading
+from engine.search.memory import Room
 from engine.search.objective import Objective
 from envs.core.errors import CheckpointError
 
@@ -148,12 +149,13 @@ class PlainScorer:
         victim: the model.
         objective: what is minimised.
         input_model: judges inputs; asked only when the objective weighs it, and for readings.
-        rows: inputs per forward pass.
+        rows: inputs per forward pass, until memory runs out.
     """
 
     def __init__(self, victim: Victim, objective: Objective, input_model: InputModel | None = None, *, rows: int = 128) -> None:
         assert objective.lm_weight == 0 or input_model is not None, "the objective weighs a language model"
-        self.victim, self.objective, self.input_model, self.rows = victim, objective, input_model, rows
+        self.victim, self.objective, self.input_model = victim, objective, input_model
+        self._room = Room(rows, "inputs of a forward pass")
 
     @property
     def searchable_V(self) -> Tensor:
@@ -200,16 +202,19 @@ class PlainScorer:
     @torch.no_grad()
     def losses(self, targets: Sequence[Tensor], words_RN: Tensor) -> Tensor:
         """The loss of each input (R,)."""
-        found = []
-        for start in range(0, len(words_RN), self.rows):
-            words_BN = words_RN[start : start + self.rows]
-            replies_BT, mask_BT = stack_targets(targets[start : start + self.rows])
+        found: list[Tensor] = []
+
+        def score(rows: Sequence[int]) -> None:
+            words_BN = words_RN[rows[0] : rows[-1] + 1]
+            replies_BT, mask_BT = stack_targets([targets[row] for row in rows])
             nll_BT, likeliest_BT = self._replies(self.victim.embedding_VE[words_BN], replies_BT)
             input_nll_B = None
             if self.objective.lm_weight > 0:
                 assert self.input_model is not None
                 input_nll_B = self._inputs(self.input_model.embedding_VE[words_BN], words_BN)[0]
             found.append(self.objective.loss(nll_BT, likeliest_BT, mask_BT, input_nll_B))
+
+        self._room.in_pieces(score, range(len(words_RN)))
         return torch.cat(found)
 
     def _measure(self, target_T: Tensor, words_N: Tensor) -> Incumbent:

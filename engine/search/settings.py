@@ -64,14 +64,18 @@ def gcg() -> SearchSettings:
     return SearchSettings(candidates=512, words_per_position=256)
 
 
+L1_WEIGHT, L1_WEIGHT_MALICIOUS = 1.0, 0.1
+"""lambda_c of the paper's normal and malicious targets; at 1 no malicious one is hit."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class RelaxationSettings:
     """How a continuous input is optimised (He & Glass 2018, appendix A; steps and sizes of the released code)."""
 
     mode: Literal["embedding", "one-hot"] = "one-hot"
     """Free embeddings, or x = sigmoid(z) over the words."""
-    l1_weight: float = 1.0
-    """lambda_c of one-hot inputs; the paper takes 1 for normal and 0.1 for malicious targets."""
+    l1_weight: float | None = None
+    """lambda_c of one-hot inputs; when not given the paper's: 0.1 for the list mal, 1 for other targets."""
     rounds: int = 8
     """Times that the momentum starts anew."""
     steps: int = 500
@@ -89,5 +93,5 @@ class RelaxationSettings:
             check(self, name, getattr(self, name) >= 1, "at least 1")
         check(self, "learning_rate", self.learning_rate > 0, "above 0")
         check(self, "momentum", 0 <= self.momentum < 1, "0 <= momentum < 1")
-        for name in ("l1_weight", "weight_decay"):
-            check(self, name, getattr(self, name) >= 0, "at least 0")
+        check(self, "l1_weight", self.l1_weight is None or self.l1_weight >= 0, "at least 0")
+        check(self, "weight_decay", self.weight_decay >= 0, "at least 0")

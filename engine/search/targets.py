@@ -6,14 +6,14 @@
     random      sequences of frequent words
     a file      one sentence a line
 
-A list is made for one vocabulary: sentences with a word outside it are set aside and counted, repeated ones are removed. The
-keys of a list's targets number its sentences before that, so that they name the same sentence for every vocabulary.
+A list is made for one model: sentences with a word that it cannot say are set aside and counted, repeated ones are removed. The
+keys of a list's targets number its sentences before that, so that they name the same sentence for every model.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from itertools import islice
@@ -38,6 +38,9 @@ NUM_MALICIOUS = 1000
 NUM_TARGETS = 500
 FREQUENT_WORDS, LONGEST_RANDOM = 1000, 8
 
+Unknown = Callable[[Sequence[str]], tuple[str, ...]]
+"""Names the words of a sentence that a model cannot say."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -47,7 +50,7 @@ class Target:
 
     Args:
         key: names it among the targets of its list; keys sort in the list's order.
-        words: its words, all in the vocabulary.
+        words: its words, all of which the model can say.
     """
 
     key: str
@@ -64,12 +67,12 @@ class Skipped(NamedTuple):
     sentence: str
     """Its words, joined by blanks."""
     unknown: tuple[str, ...]
-    """Those that the vocabulary lacks."""
+    """Those that the model cannot say."""
 
 
 @dataclass(frozen=True)
 class TargetList:
-    """The targets of one kind for one vocabulary.
+    """The targets of one kind for one model.
 
     Args:
         name: "malicious", "normal", "random", or the file's.
@@ -104,17 +107,22 @@ def prototypes() -> list[tuple[str, ...]]:
     return [tuple(line.split()) for line in text.splitlines()]
 
 
-def malicious(vocabulary: PairVocabulary, num: int = NUM_MALICIOUS) -> TargetList:
+def outside(vocabulary: PairVocabulary) -> Unknown:
+    """What a model of these words cannot say: others, and special tokens."""
+    return lambda words: tuple(dict.fromkeys(word for word in words if word in SPECIALS or word not in vocabulary.index))
+
+
+def malicious(unknown: Unknown, num: int = NUM_MALICIOUS) -> TargetList:
     """The prototypes in every template, until there are enough of them.
 
-    There are more prototypes than the published 200, so that vocabularies which lack some words get as many targets.
+    There are more prototypes than the published 200, so that models which lack some words get as many targets.
 
     Args:
-        vocabulary: the model's.
+        unknown: what the model cannot say.
         num: most targets.
     """
     written = (tuple(template.format(" ".join(words)).split()) for words in prototypes() for template in TEMPLATES)
-    return _collect("malicious", written, vocabulary, num)
+    return _collect("malicious", written, unknown, num)
 
 
 def random_targets(vocabulary: PairVocabulary, seed: int, num: int = NUM_TARGETS) -> TargetList:
@@ -136,36 +144,38 @@ def random_targets(vocabulary: PairVocabulary, seed: int, num: int = NUM_TARGETS
             chosen = generator.integers(len(words), size=generator.integers(1, LONGEST_RANDOM + 1))
             yield tuple(words[i] for i in chosen.tolist())
 
-    return _collect("random", drawn(), vocabulary, num)
+    return _collect("random", drawn(), outside(vocabulary), num)
 
 
-def from_file(path: Path, vocabulary: PairVocabulary, *, strict: bool = False) -> TargetList:
-    """The sentences of a text file, one a line, tokenised as the corpora are; blank lines do not count.
+def from_file(
+    path: Path, unknown: Unknown, *, words_of: Callable[[str], Sequence[str]] = tokenise, strict: bool = False
+) -> TargetList:
+    """The sentences of a text file, one a line; blank lines do not count.
 
     Args:
         path: the file, UTF-8.
-        vocabulary: the model's.
-        strict: refuse words outside the vocabulary.
+        unknown: what the model cannot say.
+        words_of: from a line to the target's words; as the corpora are tokenised when not given.
+        strict: refuse words that the model cannot say.
 
     Raises:
         DataError: the file cannot be read, is not UTF-8, holds no sentence, or (strict) an unknown word.
     """
     sentences = []
     for number, line in enumerate(_read(path).splitlines(), start=1):
-        words = tuple(tokenise(line))
-        unknown = _unknown(words, vocabulary)
-        if strict and unknown:
+        words = tuple(words_of(line))
+        if strict and (lacking := unknown(words)):
             raise DataError(
                 "a target holds words outside the model's vocabulary",
                 where=FileLine(str(path), number),
-                got=", ".join(unknown),
+                got=", ".join(lacking),
                 fix="write it with other words, or leave out --strict to skip and count such targets",
             )
         if words:
             sentences.append(words)
     if not sentences:
         raise DataError("the file of targets holds no sentence", where=path, fix="write one sentence a line")
-    return _collect(path.stem, sentences, vocabulary)
+    return _collect(path.stem, sentences, unknown)
 
 
 def normal(
@@ -202,7 +212,7 @@ def normal(
                 replies = sample(model, asked, seeds, min_log_probability=t_out)
             yield from (tuple(model.vocabulary.decode(reply)) for reply in replies)
 
-    return _collect("normal", said(), model.vocabulary, num)
+    return _collect("normal", said(), outside(model.vocabulary), num)
 
 
 def _read(path: Path) -> str:
@@ -213,25 +223,21 @@ def _read(path: Path) -> str:
         raise DataError("the file of targets is not UTF-8 text", where=path, got=error.reason, fix=fix) from None
 
 
-def _collect(name: str, sentences: Iterable[tuple[str, ...]], vocabulary: PairVocabulary, num: int | None = None) -> TargetList:
-    """The first `num` distinct sentences that the vocabulary can say, numbered by their place; empty ones do not count."""
+def _collect(name: str, sentences: Iterable[tuple[str, ...]], unknown: Unknown, num: int | None = None) -> TargetList:
+    """The first `num` distinct sentences that the model can say, numbered by their place; empty ones do not count."""
     targets: dict[tuple[str, ...], Target] = {}
     skipped: dict[tuple[str, ...], Skipped] = {}
     for number, words in enumerate(sentences):
         if not words:
             continue
-        if unknown := _unknown(words, vocabulary):
-            skipped[words] = Skipped(" ".join(words), unknown)
+        if lacking := unknown(words):
+            skipped[words] = Skipped(" ".join(words), lacking)
             continue
         targets.setdefault(words, Target(f"{name}-{number:06d}", words))
         if len(targets) == num:
             break
     if skipped:
-        lacking = dict.fromkeys(word for each in skipped.values() for word in each.unknown)
-        told = ", ".join(list(lacking)[:3]) + ", ..." * (len(lacking) > 3)
+        named = dict.fromkeys(word for each in skipped.values() for word in each.unknown)
+        told = ", ".join(list(named)[:3]) + ", ..." * (len(named) > 3)
         logger.warning("%d targets of %r hold words outside the vocabulary (%s) and are skipped", len(skipped), name, told)
     return TargetList(name, tuple(targets.values()), tuple(skipped.values()))
-
-
-def _unknown(words: Iterable[str], vocabulary: PairVocabulary) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(word for word in words if word in SPECIALS or word not in vocabulary.index))

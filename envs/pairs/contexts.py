@@ -49,16 +49,13 @@ def chains(split: PairSplit, turns: int) -> np.ndarray:
     return np.stack(found_KP, axis=1)
 
 
-def windows(split: PairSplit, turns: int, eot_id: int) -> PairSplit:
-    """The same pairs with their contexts as sources.
+def contexts(split: PairSplit, turns: int, eot_id: int) -> Ragged:
+    """What the reply of each pair follows, in the order of the pairs, oldest turn first.
 
     Args:
         split: of a corpus of pairs.
         turns: the most turns of a context, at least 1; those nearest to the reply are taken.
         eot_id: stands between turns.
-
-    Returns:
-        The contexts of all pairs, oldest turn first, and behind them the utterances of `split`; pairs keep their order.
     """
     own, chosen_PK = split.utterances, chains(split, turns)[:, ::-1]
     said_PK = chosen_PK != NOBODY
@@ -71,9 +68,19 @@ def windows(split: PairSplit, turns: int, eot_id: int) -> PairSplit:
     is_mark_W = places_W == np.repeat(lengths_M, taken_M)
     read_W = np.minimum(np.repeat(own.offsets[turns_M], taken_M) + places_W, len(own.values) - 1)
     contexts_W = np.where(is_mark_W, eot_id, own.values[read_W]).astype(np.int32)
-    offsets = np.concatenate([[0], ends_M[is_last_M], len(contexts_W) + own.offsets[1:]])
+    return Ragged(contexts_W, np.concatenate([[0], ends_M[is_last_M]]))
+
+
+def windows(split: PairSplit, turns: int, eot_id: int) -> PairSplit:
+    """The same pairs with their contexts as sources; the arguments are those of `contexts`.
+
+    Returns:
+        The contexts of all pairs, and behind them the utterances of `split`; pairs keep their order.
+    """
+    own, before = split.utterances, contexts(split, turns, eot_id)
+    offsets = np.concatenate([before.offsets, len(before.values) + own.offsets[1:]])
     pairs = np.stack([np.arange(len(split)), len(split) + split.pairs[:, 1]], axis=1)
-    return PairSplit(Ragged(np.concatenate([contexts_W, own.values]), offsets), pairs)
+    return PairSplit(Ragged(np.concatenate([before.values, own.values]), offsets), pairs)
 
 
 def examples(corpus: PairCorpus, split: str, turns: int, min_turns: int = 1) -> Sequence[Example]:

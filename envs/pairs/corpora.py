@@ -86,9 +86,9 @@ pair_corpora.register("switchboard", "turns of telephone calls, Jurafsky et al. 
 pair_corpora.register("opensubtitles", "neighbouring lines of films, Lison & Tiedemann 2016")(
     FilePairs(
         name="opensubtitles",
-        summary="neighbouring lines of films, one file a film (OpenSubtitles in OPUS, Lison & Tiedemann 2016)",
+        summary="neighbouring lines of films, one file a film or all in one (OpenSubtitles in OPUS, Lison & Tiedemann 2016)",
         licence="as OPUS states for the release you take",
-        obtain="OPUS, corpus OpenSubtitles, monolingual files",
+        obtain="OPUS, corpus OpenSubtitles, monolingual or Moses files",
         vocabulary=30_000,
         wanted=(tuple(f"**/*{suffix}" for suffix in SUFFIXES),),
         reader=read_opus,

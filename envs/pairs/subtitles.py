@@ -1,9 +1,16 @@
 """Readers of OpenSubtitles: the text and XML files of OPUS, and a published sample that is coded in word numbers.
 
-OPUS (Lison & Tiedemann 2016, "OpenSubtitles2016: Extracting Large Parallel Corpora from Movie and TV Subtitles"): one file a
-film, in any folder below `opensubtitles`. `.txt` holds one utterance a line; `.xml` holds sentences `<s>`, with or without
-words `<w>`; either may be compressed (`.gz`); a file called README or LICENSE is no film. Speakers are not known, so
-neighbouring lines are pairs, as in He & Glass 2018. A film belongs to the split that its path's hash names, 90 : 5 : 5.
+OPUS (Lison & Tiedemann 2016, "OpenSubtitles2016: Extracting Large Parallel Corpora from Movie and TV Subtitles"): files in any
+folder below `opensubtitles`. `.txt` and `.en` (Moses) hold one utterance a line; `.xml` holds sentences `<s>`, with or without
+words `<w>`; each may be compressed (`.gz`); a file called README or LICENSE is none of them. Speakers are not known, so
+neighbouring lines are pairs, as in He & Glass 2018.
+
+    at least 20 files   each is a film, and belongs to the split that its path's hash names, 90 : 5 : 5
+    fewer               each is many films in a row, and is cut into blocks of 1,000 lines, files of less than 20,000 lines into
+                        blocks of a twentieth, none of less than 50; of every 20 blocks 18 are training, the next validation,
+                        the last test
+
+No pair, and so no context, crosses from one block to the next; a film that lies across their border is in both.
 
 The sample of Li et al. 2017 ("Adversarial Learning for Neural Dialogue Generation"): `t_given_s_SPLIT.txt` of lines
 "source|target" of word numbers, counted from 1 in `movie_25000`, whose first word stands for every unknown one.
@@ -13,46 +20,41 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
 from envs.core.errors import DataError
+from envs.data.corpora import SPLITS
 from envs.data.lines import FileLine, broken_rule, located, read_lines, require_utf8, split_lines
 from envs.data.root import read_file
-from envs.pairs.text import PairText, split_of
+from envs.pairs.text import PairText, SplitText, split_of
 from envs.pairs.tokens import UNKNOWN, tokenise
 
-SUFFIXES = (".txt", ".txt.gz", ".xml", ".xml.gz")
+SUFFIXES = (".txt", ".txt.gz", ".en", ".en.gz", ".xml", ".xml.gz")
 NO_FILMS = ("readme", "license", "licence")
 """What files are called that lie beside the films and are none."""
+FEWEST_FILMS = 20
+"""Files from which on each is a film."""
+BLOCK, SHORTEST_BLOCK, BLOCKS = 1000, 50, 20
+"""Lines of a block of a file of many films, most and least, and the blocks after which its splits start anew."""
 DICTIONARY = "movie_25000"
 SAMPLES = {"train": "t_given_s_train.txt", "val": "t_given_s_dev.txt", "test": "t_given_s_test.txt"}
 
 
 def read_opus(folder: Path) -> PairText:
     """Reads every film below the folder; lines without a word are left out."""
-    text = PairText()
-    for path in _films(folder):
-        split = text.splits[split_of(path.relative_to(folder).as_posix())]
+    text, films = PairText(), _films(folder)
+    for path in films:
         try:
             lines = list(_film(path))
         except DataError as error:
             text.broken.append(error)
             continue
-        rows = []
-        for number, line in enumerate(lines, 1):
-            try:
-                require_utf8(line)
-            except DataError as error:
-                text.broken.append(located(error, str(path), number))
-                continue
-            # Subtitles put a dash before each of two speakers on one screen.
-            if words := tokenise(line.lstrip("-\N{EN DASH}\N{EM DASH} ")):
-                rows.append(split.add(words))
-        for source, reply in pairwise(rows):
-            split.link(source, reply)
+        whole = [(split_of(path.relative_to(folder).as_posix()), range(len(lines)))]
+        for name, places in whole if len(films) >= FEWEST_FILMS else _blocks(len(lines)):
+            _read(path, lines, places, text.splits[name], text.broken)
     return text
 
 
@@ -93,6 +95,30 @@ def parse_coded(line: str, words: list[str]) -> tuple[list[str], list[str]]:
     if not all(1 <= number <= len(words) for number in (*source, *target)):
         raise broken_rule(f"a word is a number from 1 to {len(words):,}", line)
     return [words[number - 1] for number in source], [words[number - 1] for number in target]
+
+
+def _read(path: Path, lines: Sequence[str], places: range, split: SplitText, broken: list[DataError]) -> None:
+    """Adds some lines of a file to a split, each paired with the next."""
+    rows = []
+    for place in places:
+        try:
+            require_utf8(lines[place])
+        except DataError as error:
+            broken.append(located(error, str(path), place + 1))
+            continue
+        # Subtitles put a dash before each of two speakers on one screen.
+        if words := tokenise(lines[place].lstrip("-\N{EN DASH}\N{EM DASH} ")):
+            rows.append(split.add(words))
+    for source, reply in pairwise(rows):
+        split.link(source, reply)
+
+
+def _blocks(num_lines: int) -> Iterator[tuple[str, range]]:
+    """The blocks of a file of many films: the split and the lines of each."""
+    size = min(BLOCK, max(SHORTEST_BLOCK, -(-num_lines // BLOCKS)))
+    for number, start in enumerate(range(0, num_lines, size)):
+        place = number % BLOCKS
+        yield SPLITS[max(0, place - (BLOCKS - len(SPLITS)))], range(start, min(start + size, num_lines))
 
 
 def _films(folder: Path) -> list[Path]:

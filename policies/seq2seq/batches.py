@@ -131,23 +131,24 @@ class Examples(Protocol[BatchT_co]):
 
 
 class SentenceExamples:
-    """The utterances of a split, for a language model.
+    """The texts of a split, for a language model.
 
     Args:
-        utterances: of the split.
-        sizes: how long a sentence may be.
+        utterances: of the split; for a model of several turns as `envs.pairs.contexts.contexts` makes them.
+        sizes: how long a text may be.
     """
 
     def __init__(self, utterances: Utterances, sizes: LanguageModelSizes) -> None:
-        self._utterances, self._width = utterances, sizes.max_length
+        self._utterances, self._width, self._newest = utterances, sizes.max_length, sizes.turns > 1
         self.num_targets = np.minimum(np.diff(utterances.offsets), sizes.max_length - 1) + 1
 
     def __len__(self) -> int:
         return len(self.num_targets)
 
     def batch(self, indices: np.ndarray) -> Sentences:
-        """The sentences at `indices` (B,), padded to the longest of them."""
-        return Sentences(torch.from_numpy(framed(self._utterances, indices, self._width, BOS_ID, EOS_ID)[0]))
+        """The texts at `indices` (B,), padded to the longest of them."""
+        words, _ = framed(self._utterances, indices, self._width, BOS_ID, EOS_ID, newest=self._newest)
+        return Sentences(torch.from_numpy(words))
 
 
 class PairExamples:

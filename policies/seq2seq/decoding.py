@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from envs.core.seeds import stream
+from envs.pairs.turns import EOT
 from envs.pairs.vocabulary import BOS_ID, EOS_ID, PAD_ID, SPECIALS
 from policies.seq2seq.batches import framed_source
 from policies.seq2seq.model import LanguageModel, Memory, Seq2Seq, State, real_positions
@@ -76,7 +77,7 @@ def sample(
 
 @torch.no_grad()
 def sample_sentences(model: LanguageModel, seeds: Sequence[int], length: int) -> np.ndarray:
-    """Sentences of full length, drawn from a language model without special tokens, `<unk>` among them.
+    """Sentences of full length, drawn from a language model without special tokens, `<unk>` and `<eot>` among them.
 
     Args:
         model: in evaluation mode.
@@ -87,7 +88,8 @@ def sample_sentences(model: LanguageModel, seeds: Sequence[int], length: int) ->
         Word ids (B, length) int64.
     """
     draws_BT = np.stack([stream(seed, "sentence").random(length) for seed in seeds])
-    device = model.output.weight.device
+    device, index = model.output.weight.device, model.vocabulary.index
+    barred = [*range(len(SPECIALS)), *([index[EOT]] if EOT in index else [])]
     words_BT = torch.full((len(seeds), length + 1), BOS_ID, dtype=torch.int64, device=device)
     for rows in _blocks(len(seeds)):
         memory = None
@@ -95,7 +97,7 @@ def sample_sentences(model: LanguageModel, seeds: Sequence[int], length: int) ->
             embedded_B1E = model.embedding(words_BT[rows, place : place + 1])
             states_B1H, memory = model.lstm(embedded_B1E, memory)
             logits_BV = model.output(states_B1H[:, 0])
-            logits_BV[:, : len(SPECIALS)] = -torch.inf
+            logits_BV[:, barred] = -torch.inf
             words_BT[rows, place + 1] = _drawn(logits_BV, draws_BT[rows, place])
     return words_BT[:, 1:].cpu().numpy()
 

@@ -54,13 +54,16 @@ class LanguageModelSizes:
     dropout: float = 0.0
     """Share of inputs and outputs dropped in training, in [0, 1); published: 0.3 on Switchboard."""
     max_length: int = 15
-    """Longest sentence in words, `</s>` included; longer ones are cut."""
+    """Longest text in words, `</s>` included; longer ones lose their end, or with several turns their oldest words."""
+    turns: int = 1
+    """Turns of context in a text, `<eot>` between them, as a model of as many turns reads; with 1 every utterance is a text."""
 
     def __post_init__(self) -> None:
         check(self, "embed", self.embed >= 1, "at least 1")
         check(self, "hidden", self.hidden >= 1, "at least 1")
         check(self, "dropout", 0 <= self.dropout < 1, "0 <= dropout < 1")
         check(self, "max_length", self.max_length >= 2, "at least 2")
+        check(self, "turns", self.turns >= 1, "at least 1")
 
 
 @dataclass(frozen=True, kw_only=True)

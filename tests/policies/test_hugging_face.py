@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 import torch
 
-from engine.search.batch import Task, run_searches
+from engine.search.batch import Task
 from engine.search.gibbs_enum import GibbsEnum
 from engine.search.objective import Objective
 from engine.search.scorer import PlainScorer
 from engine.search.settings import SearchSettings
 from envs.core.errors import CheckpointError, ConfigError
-from policies.hugging_face import HuggingFaceCausal, HuggingFaceSeq2Seq, HuggingFaceVictim, load_hugging_face
+from policies.hugging_face import HuggingFaceCausal, HuggingFaceSeq2Seq, HuggingFaceVictim, load_hugging_face, unknown_words
+from tests.engine.search.made_up import searched
 
 transformers = pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 tokenizers = pytest.importorskip("tokenizers", reason="the extra hugging-face is not installed")
@@ -147,7 +148,7 @@ def test_a_search_lowers_the_loss_to_what_the_model_says_of_the_words_found(name
     scorer = PlainScorer(victim, Objective(kind="likelihood"))
     settings = SearchSettings(candidates=4, max_sweeps=2, restarts=1, stop_on_hit=False)
     target_T = victim.target("you are a fool")
-    (found,) = run_searches(GibbsEnum(scorer, settings, satisfied=lambda _: False), [Task("fool", target_T, 0, 1)], 1)
+    (found,) = searched(GibbsEnum(scorer, settings, satisfied=lambda _: False), [Task("fool", target_T, 0, 1)], 1)
     assert found.loss < found.loss_by_sweep[0] - 0.01
     log_TV = own_logits(name, victim, list(found.words), target_T.tolist()).log_softmax(-1)
     assert found.loss == pytest.approx(-float(log_TV.gather(1, target_T[:, None]).mean()), rel=1e-4)
@@ -180,6 +181,35 @@ def test_a_target_ends_with_the_models_end(name: str) -> None:
     victim = MODELS[name]()
     assert victim.target("you are").tolist() == [VOCABULARY.index("you"), VOCABULARY.index("are"), EOS_ID]
     assert victim.text(victim.target("you are")[:-1]) == "you are"
+
+
+@pytest.mark.parametrize(
+    ("text", "unknown"),
+    [
+        ("you are a fool .", ()),
+        ("you are late , late", ("late", ",")),
+        ("oh </s> well <unk>", ("</s>", "<unk>")),
+        ("You are", ("You",)),
+    ],
+)
+def test_words_that_no_tokens_stand_for_are_named(text: str, unknown: tuple[str, ...]) -> None:
+    assert unknown_words(tokenizer_of(None), text) == unknown
+
+
+def test_words_that_are_known_alone_and_not_together_are_named_as_they_stand() -> None:
+    inner = tokenizers.Tokenizer(tokenizers.models.WordLevel({"<unk>": 0, "so": 1, "be": 2, "it": 3}, unk_token="<unk>"))
+    inner.pre_tokenizer = tokenizers.pre_tokenizers.Split("so be", "isolated")
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=inner, unk_token="<unk>")
+    assert unknown_words(tokenizer, "so be") == ("so be",)
+
+
+def test_bytes_leave_no_word_unknown() -> None:
+    alphabet = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    inner = tokenizers.Tokenizer(tokenizers.models.BPE({symbol: i for i, symbol in enumerate([*alphabet, "<end>"])}, []))
+    inner.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    # As GPT-2 does, which has no unknown token of its own.
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=inner, eos_token="<end>", unk_token="<end>")
+    assert unknown_words(tokenizer, "caf\u00e9 \U0001f600") == ()
 
 
 def test_a_template_stands_around_the_input() -> None:

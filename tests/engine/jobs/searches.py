@@ -55,7 +55,7 @@ def words_of(corpus: Path) -> PairVocabulary:
     return load_pairs(str(corpus)).vocabulary
 
 
-def save_seq2seq(folder: Path, vocabulary: PairVocabulary, seed: int = 0, turns: int = 1, **provenance: Any) -> str:
+def save_seq2seq(folder: Path, vocabulary: PairVocabulary, /, seed: int = 0, turns: int = 1, **provenance: Any) -> str:
     """Stores a random sequence-to-sequence model whose inputs have four words; its folder."""
     model = Seq2Seq(vocabulary, Seq2SeqSizes(embed=6, hidden=8, max_source=5, max_reply=8, turns=turns))
     model.initialise(torch.Generator().manual_seed(seed))

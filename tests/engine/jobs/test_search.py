@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -222,6 +223,22 @@ def test_normal_targets_of_a_model_of_two_turns_answer_contexts(
     assert [row["status"] for row in rows(tmp_path / "run")] == ["ok", "ok"]
 
 
+def test_a_model_of_two_turns_is_judged_by_a_language_model_of_two_turns(
+    tmp_path: Path, corpus: Path, vocabulary: PairVocabulary, lm: str
+) -> None:
+    about = {"corpus": str(corpus), "vocabulary": len(vocabulary)}
+    model = save_seq2seq(tmp_path / "two", with_eot(vocabulary), turns=2, **about)
+    asked = search(model, write_targets(tmp_path), lm=lm, hit="io-sample-min-k1", num_targets=1)
+    named = f"parley train lm --corpus {corpus} --vocabulary {len(vocabulary)} --set sizes.turns=2 --set sizes.max_length=5"
+    with pytest.raises(CheckpointError, match=re.escape(named)):
+        run(asked, tmp_path / "run", Silent())
+    judge = save_lm(tmp_path / "judge", with_eot(vocabulary))
+    run(replace(asked, lm=judge), tmp_path / "run", Silent())
+    (row,) = rows(tmp_path / "run")
+    assert row["status"] == "ok", row["error"]
+    assert row["input_log_probability"] < 0
+
+
 def test_sampled_replies_are_targets_too(tmp_path: Path, model: str) -> None:
     run(search(model, "normal-sampled", num_targets=2), tmp_path / "run", Silent())
     run(search(model, "normal", num_targets=2), tmp_path / "greedy", Silent())
@@ -257,6 +274,29 @@ def test_continuous_inputs_are_read_before_and_after_they_become_words(tmp_path:
     free = replace(config, relaxation=replace(SMALL, mode="embedding"))
     assert "hit_rate.projected-o-greedy" not in run(free, tmp_path / "embedding", Silent()).metrics
     assert [row["trigger"] for row in rows(tmp_path / "embedding")] == [None] * 5
+
+
+@pytest.mark.parametrize(
+    ("targets", "given", "weight"), [("mal", None, 0.1), ("random", None, None), ("", None, None), ("mal", 0.5, 0.5)]
+)
+def test_one_hot_inputs_of_malicious_targets_are_drawn_to_words_as_weakly_as_in_the_paper(
+    tmp_path: Path,
+    asked: SearchConfig,
+    monkeypatch: pytest.MonkeyPatch,
+    targets: str,
+    given: float | None,
+    weight: float | None,
+) -> None:
+    relax, weights = relaxation.relax, set()
+
+    def heard(victim: Any, tasks: Any, settings: RelaxationSettings, objective: Any) -> Any:
+        weights.add(settings.l1_weight)
+        return relax(victim, tasks, settings, objective)
+
+    monkeypatch.setattr(relaxation, "relax", heard)
+    config = replace(asked, targets=targets or asked.targets, num_targets=1, method="relaxation", hit="o-greedy")
+    run(replace(config, relaxation=replace(SMALL, l1_weight=given)), tmp_path / "run", Silent())
+    assert weights == {weight}
 
 
 @pytest.mark.parametrize(("method", "failing"), [("gibbs-enum", [4, 2]), ("relaxation", [2])])
@@ -334,6 +374,9 @@ def test_an_empty_list_is_an_error(tmp_path: Path, model: str) -> None:
 def test_continuous_inputs_have_no_words_to_judge(tmp_path: Path, asked: SearchConfig, lm: str) -> None:
     with pytest.raises(ConfigError, match="no words that a language model could judge"):
         run(replace(asked, lm=lm, method="relaxation", hit="io-sample-min-k1"), tmp_path / "run", Silent())
+    with pytest.raises(ConfigError, match="leave out --lm"):
+        run(replace(asked, lm=lm, method="relaxation", hit="o-greedy"), tmp_path / "run", Silent())
+    assert not (tmp_path / "run").exists()
 
 
 def test_models_that_cannot_be_searched_are_named(tmp_path: Path, asked: SearchConfig, vocabulary: PairVocabulary) -> None:
@@ -377,3 +420,5 @@ def test_presets_are_the_published_and_the_released_search() -> None:
     assert (released.search.restarts, released.objective.satisfied_weight, released.engine.batch) == (5, 0.01, 100)
     assert released.search.stop_on_batch_mean
     assert released.engine.unknown
+    for config in presets.values():
+        assert config.engine.targets_per_shard >= config.engine.batch, "a shard has a search for every place of the batch"

@@ -15,6 +15,7 @@ from engine.jobs.search_config import EngineSettings
 from engine.jobs.search_table import SearchTableConfig, model_labels, run, stages
 from engine.jobs.table import TABLE_FILE
 from engine.report.collect import collect_run
+from engine.search.settings import RelaxationSettings
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError
 from envs.pairs.vocabulary import PairVocabulary
@@ -127,8 +128,33 @@ def test_without_a_language_model_likely_inputs_are_left_out_and_it_is_said(tmp_
     notes = Notes()
     run(table(models[0], lists="mal-io,random"), tmp_path, notes)
     assert notes.said[0] == "the list mal-io is left out: it needs a language model (--lm)"
-    with pytest.raises(ConfigError, match="needs a language model"):
+    with pytest.raises(ConfigError, match="it needs a language model"):
         run(table(models[0], lists="mal-io"), tmp_path / "none", Silent())
+
+
+def test_continuous_inputs_have_a_table_of_their_own(tmp_path: Path, models: tuple[str, str], lm: str) -> None:
+    short = RelaxationSettings(rounds=1, steps=2)
+    config, notes = table(models[0], lm=lm, method="relaxation", relaxation=short, published="ubuntu"), Notes()
+    planned = stages(config)
+    assert [*planned] == ["a-normal", "a-mal", "a-random"]
+    assert {search.hit for search in planned.values()} == {"o-greedy"}
+    assert {(search.method, search.lm, search.relaxation) for search in planned.values()} == {("relaxation", "", short)}
+    (shown,) = run(config, tmp_path / "table", notes).tables
+    assert notes.said[0] == "the list mal-io is left out: a continuous input has no words that a language model could judge"
+    assert shown.columns == (
+        "model",
+        *(f"{listed} {kind}" for listed in ("normal", "mal", "random") for kind in ("o-greedy", "projected-o-greedy")),
+    )
+    assert dict(zip(shown.columns, shown.rows[2], strict=True))["mal o-greedy"] == "1.7"
+    assert collect_run(tmp_path / "table").attack_tables == [("", shown)]
+
+
+def test_another_method_of_searching_words_fills_the_same_table(models: tuple[str, str]) -> None:
+    planned = stages(table(models[0], lm="judge", method="gcg"))
+    assert {search.method for search in planned.values()} == {"gcg"}
+    assert [search.hit for search in planned.values()] == ["o-greedy", "o-sample-min-k1", "io-sample-min-k1", "o-sample-min-k1"]
+    with pytest.raises(ConfigError, match="'gibs-enum', did you mean 'gibbs-enum'"):
+        table(models[0], method="gibs-enum")
 
 
 def test_models_are_called_by_their_folders() -> None:

@@ -23,12 +23,12 @@ from engine.jobs.seq2seq import (
 from engine.metrics.training import PREDICTION, READING
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError, DataError, RunError
-from envs.pairs.compiled import load_pairs
+from envs.pairs.compiled import Ragged, load_pairs
 from envs.pairs.contexts import examples
 from envs.pairs.vocabulary import PairVocabulary
 from policies.checkpoint import Checkpoint
 from policies.responders import load_responder
-from policies.seq2seq.batches import PairExamples
+from policies.seq2seq.batches import PairExamples, SentenceExamples
 from policies.seq2seq.checkpoints import LANGUAGE_MODEL, SEQ2SEQ, load_language_model, load_seq2seq, threshold
 from policies.seq2seq.decoding import greedy
 from policies.seq2seq.evaluation import evaluate
@@ -98,6 +98,24 @@ def test_a_language_model_leaves_the_same(tmp_path: Path, corpus: str) -> None:
     assert result.metrics["test_nll"].n == len(load_pairs(corpus).splits["test"].utterances)
 
 
+def test_a_language_model_of_two_turns_is_fitted_to_contexts(tmp_path: Path) -> None:
+    lines = [f"{word}\tgo on\ngo on\t{word} then\n" for word in WORDS]
+    for split in ("train", "val", "test"):
+        (tmp_path / f"{split}.tsv").write_text("".join(lines))
+    sizes = LanguageModelSizes(embed=8, hidden=8, turns=2, max_length=4)
+    result = run_lm(TrainLMConfig(corpus=str(tmp_path), sizes=sizes, fit=FIT), tmp_path / "run", Silent())
+    assert "2 turns of context" in result.title
+    assert "--set sizes.turns=2 --set sizes.max_source=4" in result.next_commands[0]
+    model, corpus = load_language_model(tmp_path / "run"), load_pairs(str(tmp_path))
+    assert model.vocabulary.words == (*corpus.vocabulary.words, "<eot>")
+    # Every second reply follows two turns, of which the newest three words are read.
+    read = [f"{word}" if number == 0 else "<eot> go on" for word in WORDS for number in (0, 1)]
+    texts = [model.vocabulary.encode(text.split()) for text in read]
+    examples = SentenceExamples(Ragged(np.concatenate(texts), np.cumsum([0, *map(len, texts)])), model.sizes)
+    assert evaluate(model, examples).nll == pytest.approx(result.metrics["test_nll"].value)
+    assert result.metrics["test_nll"].n == len(read)
+
+
 def test_the_vocabulary_is_as_large_as_asked_for(tmp_path: Path, corpus: str) -> None:
     run_seq2seq(asked(corpus, vocabulary=8), tmp_path / "run", Silent())
     assert len(load_seq2seq(tmp_path / "run").vocabulary) == 8
@@ -109,7 +127,8 @@ def test_a_model_of_two_turns_is_fitted_to_what_it_is_asked_later(tmp_path: Path
         (tmp_path / f"{split}.tsv").write_text("".join(lines))
     sizes = Seq2SeqSizes(embed=8, hidden=8, turns=2)
     result = run_seq2seq(asked(str(tmp_path), sizes=sizes), tmp_path / "run", Silent())
-    assert result.next_commands == (f"parley evaluate robustness --model {tmp_path / 'run'}",)
+    judge = f"parley train lm --corpus {tmp_path} --set sizes.turns=2 --set sizes.max_length=15"
+    assert result.next_commands == (f"parley evaluate robustness --model {tmp_path / 'run'}", judge)
     assert "2 turns of context" in result.title
     words = load_pairs(str(tmp_path)).vocabulary.words
     responder = load_responder(tmp_path / "run")

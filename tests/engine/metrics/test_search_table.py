@@ -46,6 +46,26 @@ def test_normal_lists_that_were_sampled_are_read_by_their_own_type() -> None:
     assert "Few" not in table.note
 
 
+def test_continuous_inputs_stand_beside_the_words_nearest_to_them() -> None:
+    lists = {
+        NORMAL: {"hit_rate.o-greedy": rate(30, 40), "hit_rate.projected-o-greedy": rate(1, 40)},
+        MAL: {"hit_rate.o-greedy": rate(0, 40), "hit_rate.projected-o-greedy": rate(0, 40)},
+    }
+    table = search_table([SearchedModel("a", lists, figures_of("ubuntu", "general", "one-hot"))], "o-greedy", "one-hot")
+    assert table.columns[1:5] == ("normal o-greedy", "normal projected-o-greedy", "mal o-greedy", "mal projected-o-greedy")
+    assert table.rows[0][:5] == ("a", "75.0", "2.5", "0.0", "0.0")
+    assert table.rows[2][:5] == ("published", "63.4", "0.0", "1.7", "0.0")
+    free = search_table([SearchedModel("a", lists, figures_of("ubuntu", "general", "embedding"))], "o-greedy", "embedding")
+    assert free.columns == ("model", "normal o-greedy", "mal o-greedy", "random o-greedy")
+    assert free.rows[2] == ("published", "95.0", "7.2", "–")
+    assert "the same relaxation" in free.note
+
+
+def test_continuous_inputs_were_measured_on_one_model() -> None:
+    assert figures_of("ubuntu", "none", "one-hot") is None
+    assert figures_of("switchboard", "general", "embedding") is None
+
+
 def test_published_figures_follow_the_corpus_and_the_attention() -> None:
     assert figures_of("ubuntu", "none") is HIT_RATES["ubuntu"]["last-h"]
     assert figures_of("ubuntu", "released") is HIT_RATES["ubuntu"]["attention"]

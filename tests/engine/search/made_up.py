@@ -6,14 +6,17 @@ V words, N places of the input, E embedding, H hidden, B inputs, T words of a re
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from engine.search.batch import Task
+from engine.search.batch import Outcome, Search, Task, run_searches
 from engine.search.hits import Reading
+from engine.search.memory import Room
 from engine.search.objective import Objective
 from engine.search.scorer import PlainScorer
 
@@ -119,6 +122,13 @@ def tasks(restarts: int, seed: int = 3) -> list[Task]:
     """Restarts of two targets."""
     targets = {"first": TARGET, "other": OTHER_TARGET}
     return [Task(key, target, restart, seed) for key, target in targets.items() for restart in range(restarts)]
+
+
+def searched(
+    search: Search[Any], todo: Iterable[Task], size: int, on_step: Callable[[int], None] | None = None
+) -> Iterator[Outcome]:
+    """Runs searches, so many side by side."""
+    return run_searches(search, todo, Room(size, "searches"), on_step)
 
 
 def never(reading: Reading) -> bool:

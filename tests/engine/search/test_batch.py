@@ -10,14 +10,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.search.batch import Outcome, State, Stop, Task, run_searches
+from engine.search.batch import Outcome, State, Stop, Task
 from engine.search.catalogue import searches
 from engine.search.hits import HitType, Reading, Thresholds
 from engine.search.objective import Objective
 from engine.search.scorer import Incumbent
 from engine.search.settings import SearchSettings
 from envs.core.errors import ConfigError
-from tests.engine.search.made_up import scorer, tasks
+from tests.engine.search.made_up import scorer, searched, tasks
 
 SETTINGS = SearchSettings(candidates=4, max_sweeps=3, words_per_position=3, beams=2, flips=3)
 LIKELY_ENOUGH = Thresholds(t_out=-3.6)
@@ -64,7 +64,7 @@ class Scripted:
 
 def told(search: Scripted, batch_size: int) -> list[tuple[str, int]]:
     todo = [Task(key, torch.tensor([1]), restart, 0) for key, restart in search.script]
-    return [(outcome.task.key, outcome.task.restart) for outcome in run_searches(search, todo, batch_size)]
+    return [(outcome.task.key, outcome.task.restart) for outcome in searched(search, todo, batch_size)]
 
 
 def results(method: str, batch_size: int) -> dict[tuple[str, int], Outcome]:
@@ -75,7 +75,7 @@ def results(method: str, batch_size: int) -> dict[tuple[str, int], Outcome]:
         satisfied=lambda reading: hit.is_hit(reading, LIKELY_ENOUGH),
     )
     found = {}
-    for outcome in run_searches(search, tasks(restarts=4), batch_size):
+    for outcome in searched(search, tasks(restarts=4), batch_size):
         found[outcome.task.key, outcome.task.restart] = replace(outcome, task=None)
     return found
 
@@ -160,6 +160,6 @@ def test_progress_counts_every_candidate_once() -> None:
     seen: list[int] = []
     script: Script = {("a", 0): (3, "limit"), ("b", 0): (1, "limit"), ("c", 0): (2, "limit")}
     todo = [Task(key, torch.tensor([1]), restart, 0) for key, restart in script]
-    outcomes = list(run_searches(Scripted(script), todo, 2, seen.append))
+    outcomes = list(searched(Scripted(script), todo, 2, seen.append))
     assert seen == [20, 40, 60]
     assert sum(outcome.candidates for outcome in outcomes) == 60

@@ -9,14 +9,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.search.batch import Task, run_searches
+from engine.search.batch import Task
 from engine.search.beam import Beam
 from engine.search.gibbs_enum import GibbsEnum
 from engine.search.hits import Reading
 from engine.search.objective import Objective
 from engine.search.scorer import PlainScorer
 from engine.search.settings import SearchSettings
-from tests.engine.search.made_up import LENGTH, SEARCHABLE, TARGET, TinyVictim, never, scorer, tasks
+from tests.engine.search.made_up import LENGTH, SEARCHABLE, TARGET, TinyVictim, never, scorer, searched, tasks
 
 LIKELIHOOD = Objective(kind="likelihood")
 SETTINGS = SearchSettings(candidates=4)
@@ -28,9 +28,7 @@ def search(beams: int) -> Beam:
 
 def test_one_beam_is_gibbs_enum() -> None:
     gibbs = GibbsEnum(scorer(LIKELIHOOD), SETTINGS, satisfied=never)
-    for one, other in zip(
-        run_searches(search(1), tasks(restarts=4), 8), run_searches(gibbs, tasks(restarts=4), 8), strict=True
-    ):
+    for one, other in zip(searched(search(1), tasks(restarts=4), 8), searched(gibbs, tasks(restarts=4), 8), strict=True):
         assert (one.task.key, one.words, one.visits) == (other.task.key, other.words, other.visits)
         assert (one.accepted, one.candidates, one.stopped) == (other.accepted, other.candidates, other.stopped)
 
@@ -60,7 +58,7 @@ def test_a_visit_keeps_the_best_of_the_beam_and_of_all_its_swaps(beams: int) -> 
 
 
 def test_more_beams_get_further_on_the_whole_and_cost_more() -> None:
-    one, many = (list(run_searches(search(beams), tasks(restarts=6), 12)) for beams in (1, 4))
+    one, many = (list(searched(search(beams), tasks(restarts=6), 12)) for beams in (1, 4))
     assert sum(outcome.loss for outcome in many) < sum(outcome.loss for outcome in one)
     assert sum(outcome.candidates for outcome in many) > sum(outcome.candidates for outcome in one)
 
@@ -85,7 +83,7 @@ def test_inputs_as_good_as_those_kept_do_not_send_it_round_in_circles(beams: int
     victim = TinyVictim.draw(0)
     victim.read_NEH[0] = 0
     method = Beam(Rounding(victim, LIKELIHOOD), replace(SETTINGS, beams=beams), satisfied=never)
-    (outcome,) = run_searches(method, [Task("first", TARGET, 0, 3)], 1)
+    (outcome,) = searched(method, [Task("first", TARGET, 0, 3)], 1)
     assert outcome.stopped == "converged"
 
 
@@ -98,7 +96,7 @@ def test_any_hit_in_the_beam_ends_the_search_and_is_returned() -> None:
     def the_second(reading: Reading) -> bool:
         return reading == second.reading
 
-    (outcome,) = run_searches(
+    (outcome,) = searched(
         Beam(scorer(LIKELIHOOD), replace(SETTINGS, beams=3), satisfied=the_second), [Task("first", TARGET, 0, 3)], 1
     )
     assert (outcome.words, outcome.loss) == (tuple(second.words.tolist()), second.loss)

@@ -8,13 +8,13 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from engine.search.batch import Task, run_searches
+from engine.search.batch import Task
 from engine.search.gcg import Gcg, GcgState
 from engine.search.hits import Reading
 from engine.search.objective import Objective
 from engine.search.scorer import Incumbent, PlainScorer, Swaps
 from engine.search.settings import SearchSettings, gcg
-from tests.engine.search.made_up import LENGTH, NUM_WORDS, TARGET, never, scorer, tasks
+from tests.engine.search.made_up import LENGTH, NUM_WORDS, TARGET, never, scorer, searched, tasks
 
 LIKELIHOOD = Objective(kind="likelihood")
 SETTINGS = SearchSettings(candidates=3, words_per_position=3, max_sweeps=5)
@@ -106,7 +106,7 @@ def test_a_hit_on_the_way_is_what_is_returned() -> None:
     def the_worse_one(reading: Reading) -> bool:
         return reading == met[worse].reading
 
-    (outcome,) = run_searches(Gcg(scorer(LIKELIHOOD), SETTINGS, satisfied=the_worse_one), [Task("first", TARGET, 0, 3)], 1)
+    (outcome,) = searched(Gcg(scorer(LIKELIHOOD), SETTINGS, satisfied=the_worse_one), [Task("first", TARGET, 0, 3)], 1)
     assert (outcome.stopped, outcome.visits, outcome.loss) == ("satisfied", worse, met[worse].loss)
     assert outcome.words == tuple(met[worse].words.tolist())
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.search.batch import Outcome, Task, run_searches
+from engine.search.batch import Outcome, Task
 from engine.search.catalogue import searches
 from engine.search.gibbs_enum import GibbsEnum
 from engine.search.hits import Reading
@@ -27,6 +27,7 @@ from tests.engine.search.made_up import (
     every_input,
     never,
     scorer,
+    searched,
     tasks,
     tiny_input_model,
     tiny_victim,
@@ -87,7 +88,7 @@ def test_it_ends_where_the_algorithm_of_the_paper_ends(objective: Objective, num
     todo = tasks(restarts=3)
     starts = {(state.task.key, state.task.restart): state.best.words for state in method.start(todo)}
     moved = 0
-    for outcome in run_searches(method, todo, 4):
+    for outcome in searched(method, todo, 4):
         task = outcome.task
         words_N, moves = algorithm_1(scorer(objective), starts[task.key, task.restart], task.target, num_candidates)
         assert (outcome.words, outcome.accepted) == (tuple(words_N.tolist()), moves)
@@ -97,7 +98,7 @@ def test_it_ends_where_the_algorithm_of_the_paper_ends(objective: Objective, num
 
 @every_objective
 def test_with_all_words_no_single_swap_is_better_than_where_it_ends(objective: Objective) -> None:
-    for outcome in run_searches(search(objective, ALL_WORDS), tasks(restarts=4), 8):
+    for outcome in searched(search(objective, ALL_WORDS), tasks(restarts=4), 8):
         losses = scorer(objective).losses([outcome.task.target] * 28, swaps_of(torch.tensor(outcome.words)))
         assert losses.min() >= outcome.loss - 2 * LEAST_GAIN * max(1.0, outcome.loss)
         assert outcome.stopped == ("satisfied" if outcome.loss == 0 else "converged")
@@ -105,7 +106,7 @@ def test_with_all_words_no_single_swap_is_better_than_where_it_ends(objective: O
 
 @pytest.mark.parametrize("objective", [OBJECTIVES["likelihood"], OBJECTIVES["judged"]], ids=["likelihood", "judged"])
 def test_some_restart_finds_the_best_of_all_inputs(objective: Objective) -> None:
-    inputs, outcomes = every_input(), list(run_searches(search(objective, ALL_WORDS), tasks(restarts=40), 80))
+    inputs, outcomes = every_input(), list(searched(search(objective, ALL_WORDS), tasks(restarts=40), 80))
     for key, target in {task.key: task.target for task in tasks(restarts=1)}.items():
         optimum = float(scorer(objective).losses([target] * len(inputs), inputs).min())
         assert min(outcome.loss for outcome in outcomes if outcome.task.key == key) == pytest.approx(optimum, abs=1e-5)
@@ -132,12 +133,12 @@ def test_gradients_are_taken_anew_only_where_a_search_has_moved() -> None:
             return super().measure(targets, words_BN)
 
     plain = Counting(tiny_victim(), OBJECTIVES["likelihood"])
-    outcomes = list(run_searches(GibbsEnum(plain, ALL_WORDS, satisfied=never), tasks(restarts=3), 4))
+    outcomes = list(searched(GibbsEnum(plain, ALL_WORDS, satisfied=never), tasks(restarts=3), 4))
     assert plain.measured == sum(1 + outcome.accepted for outcome in outcomes)
 
 
 def test_losses_are_told_at_the_start_and_after_each_sweep() -> None:
-    outcomes = list(run_searches(search(OBJECTIVES["likelihood"], ALL_WORDS), tasks(restarts=5), 3))
+    outcomes = list(searched(search(OBJECTIVES["likelihood"], ALL_WORDS), tasks(restarts=5), 3))
     for outcome in outcomes:
         assert outcome.sweeps == -(-outcome.visits // LENGTH) == len(outcome.loss_by_sweep) - 1
         assert list(outcome.loss_by_sweep) == sorted(outcome.loss_by_sweep, reverse=True)
@@ -151,7 +152,7 @@ def test_a_hit_ends_a_search_and_only_if_it_shall() -> None:
 
     def outcomes(stop_on_hit: bool) -> list[Outcome]:
         settings = replace(ALL_WORDS, stop_on_hit=stop_on_hit)
-        return list(run_searches(search(OBJECTIVES["likelihood"], settings, likely), tasks(restarts=1), 2))
+        return list(searched(search(OBJECTIVES["likelihood"], settings, likely), tasks(restarts=1), 2))
 
     for ended, whole in zip(outcomes(True), outcomes(False), strict=True):
         assert (ended.stopped, whole.stopped) == ("satisfied", "converged")
@@ -162,12 +163,12 @@ def test_a_hit_ends_a_search_and_only_if_it_shall() -> None:
 
 def test_an_objective_of_zero_ends_a_search() -> None:
     content = Objective(kind="sample", t_out=-99.0)
-    outcomes = list(run_searches(search(content, ALL_WORDS), tasks(restarts=1), 2))
+    outcomes = list(searched(search(content, ALL_WORDS), tasks(restarts=1), 2))
     assert [(outcome.stopped, outcome.visits, outcome.sweeps) for outcome in outcomes] == [("satisfied", 0, 0)] * 2
 
 
 def test_the_limit_on_sweeps_ends_a_search() -> None:
-    outcomes = list(run_searches(search(OBJECTIVES["likelihood"], replace(ALL_WORDS, max_sweeps=1)), tasks(restarts=2), 2))
+    outcomes = list(searched(search(OBJECTIVES["likelihood"], replace(ALL_WORDS, max_sweeps=1)), tasks(restarts=2), 2))
     assert {(outcome.stopped, outcome.visits, outcome.sweeps) for outcome in outcomes} == {("limit", LENGTH, 1)}
 
 
@@ -220,12 +221,12 @@ def test_the_released_code_stops_a_batch_of_targets_as_one() -> None:
     todo = tasks(restarts=3)
     paper = {
         (outcome.task.key, outcome.task.restart): outcome
-        for outcome in run_searches(search(OBJECTIVES["likelihood"], ALL_WORDS), todo, 6)
+        for outcome in searched(search(OBJECTIVES["likelihood"], ALL_WORDS), todo, 6)
     }
     assert len({outcome.visits for outcome in paper.values()}) > 1
     groups = {}
     for size in (2, 6):
-        outcomes = list(run_searches(search(OBJECTIVES["likelihood"], as_one), todo, size))
+        outcomes = list(searched(search(OBJECTIVES["likelihood"], as_one), todo, size))
         assert [outcome.words for outcome in outcomes] == [paper[o.task.key, o.task.restart].words for o in outcomes]
         sweeps = [outcome.sweeps for outcome in outcomes]
         groups[size] = [sweeps[start : start + size] for start in range(0, 6, size)]
@@ -254,7 +255,7 @@ def broken(**weights: Tensor) -> GibbsEnum:
 def test_a_model_without_numbers_is_named_with_the_target() -> None:
     method = broken(output_HV=torch.full((8, NUM_WORDS), torch.nan))
     with pytest.raises(CheckpointError, match="target first"):
-        list(run_searches(method, tasks(restarts=1), 2))
+        list(searched(method, tasks(restarts=1), 2))
 
 
 def test_a_word_without_numbers_is_an_error_before_it_is_tried() -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from engine.search.batch import run_searches
 from engine.search.hotflip import HotFlip
 from engine.search.objective import Objective
 from engine.search.scorer import to_beat
 from engine.search.settings import SearchSettings
-from tests.engine.search.made_up import LENGTH, SEARCHABLE, TARGET, never, scorer, tasks
+from tests.engine.search.made_up import LENGTH, SEARCHABLE, TARGET, never, scorer, searched, tasks
 
 LIKELIHOOD = Objective(kind="likelihood")
 
@@ -55,12 +54,12 @@ def test_a_visit_moves_to_the_best_of_the_nested_flips(flips: int) -> None:
 
 def test_a_visit_costs_one_candidate_for_each_flip() -> None:
     for flips, tried in ((2, 2), (14, LENGTH)):
-        for outcome in run_searches(search(flips), tasks(restarts=2), 4):
+        for outcome in searched(search(flips), tasks(restarts=2), 4):
             assert outcome.candidates == tried * outcome.visits
 
 
 def test_several_flips_at_once_get_further_than_one_or_as_far() -> None:
     one, many = (
-        [outcome.loss_by_sweep[-1] for outcome in run_searches(search(flips), tasks(restarts=20), 40)] for flips in (1, 14)
+        [outcome.loss_by_sweep[-1] for outcome in searched(search(flips), tasks(restarts=20), 40)] for flips in (1, 14)
     )
     assert sum(many) < sum(one)

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from engine.search.batch import run_searches
 from engine.search.objective import Objective
 from engine.search.random_search import RandomSearch
 from engine.search.scorer import PlainScorer
 from engine.search.settings import SearchSettings
-from tests.engine.search.made_up import LENGTH, every_input, never, scorer, tasks
+from tests.engine.search.made_up import LENGTH, every_input, never, scorer, searched, tasks
 
 LIKELIHOOD = Objective(kind="likelihood")
 
@@ -31,7 +30,7 @@ def test_it_returns_the_best_of_all_that_it_has_tried() -> None:
             return found_R
 
     plain = Listening(scorer(LIKELIHOOD).victim, LIKELIHOOD)
-    (outcome,) = run_searches(RandomSearch(plain, settings(20, 3), satisfied=never), tasks(restarts=1)[:1], 1)
+    (outcome,) = searched(RandomSearch(plain, settings(20, 3), satisfied=never), tasks(restarts=1)[:1], 1)
     assert abs(outcome.loss - min(plain.least, outcome.loss_by_sweep[0])) < 1e-5
     assert (outcome.stopped, outcome.visits, outcome.candidates) == ("limit", 3 * LENGTH, 3 * LENGTH * 20)
 
@@ -44,7 +43,7 @@ def test_its_inputs_are_drawn_as_first_inputs_are() -> None:
         return every_input()[[seed % 2401 for seed in seeds]]
 
     search = RandomSearch(scorer(LIKELIHOOD), settings(5, 1), satisfied=never, initial=some)
-    outcomes = list(run_searches(search, tasks(restarts=2), 4))
+    outcomes = list(searched(search, tasks(restarts=2), 4))
     assert len(asked) == len(set(asked)) == 4 * (1 + 5 * LENGTH), "each draw has a seed of its own"
     tried = {tuple(every_input()[seed % 2401].tolist()) for seed in asked}
     assert {outcome.words for outcome in outcomes} <= tried

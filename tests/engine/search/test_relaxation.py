@@ -131,6 +131,11 @@ def test_a_loss_out_of_bounds_names_the_target() -> None:
         relax(victim, [FIRST], SHORT)
 
 
+def test_one_hot_inputs_are_drawn_to_words_as_strongly_as_in_the_paper_unless_told_otherwise() -> None:
+    untold, full, weak = (relax(tiny_victim(), [FIRST], replace(SHORT, l1_weight=weight))[0] for weight in (None, 1.0, 0.1))
+    assert untold.loss == full.loss != weak.loss
+
+
 @pytest.mark.parametrize("field", ["rounds", "steps", "learning_rate", "momentum", "l1_weight", "weight_decay"])
 def test_settings_out_of_range_are_named(field: str) -> None:
     with pytest.raises(ConfigError, match=field):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from engine.search.targets import TEMPLATES, TargetList, from_file, malicious, normal, prototypes, random_targets
+from engine.search.targets import TEMPLATES, TargetList, from_file, malicious, normal, outside, prototypes, random_targets
 from envs.core.errors import DataError
 from envs.pairs.tokens import tokenise
 from envs.pairs.vocabulary import EOS_ID, SPECIALS, PairVocabulary
@@ -38,7 +38,7 @@ def test_prototypes_are_as_the_corpora_are_tokenised() -> None:
 
 
 def test_a_thousand_malicious_targets_are_200_prototypes_in_every_template() -> None:
-    found = malicious(vocabulary(*EVERY_WORD))
+    found = malicious(outside(vocabulary(*EVERY_WORD)))
     first = " ".join(prototypes()[0])
     assert len(found.targets) == 1000
     assert sentences(found)[: len(TEMPLATES)] == [
@@ -53,7 +53,7 @@ def test_a_thousand_malicious_targets_are_200_prototypes_in_every_template() -> 
 
 def test_prototypes_beyond_the_200_stand_in_for_those_a_vocabulary_lacks() -> None:
     lacking = [word for word in EVERY_WORD if word != "stupid"]
-    found = malicious(vocabulary(*lacking))
+    found = malicious(outside(vocabulary(*lacking)))
     assert len(found.targets) == 1000
     assert not any("stupid" in target.words for target in found.targets)
     assert found.skipped
@@ -63,17 +63,16 @@ def test_prototypes_beyond_the_200_stand_in_for_those_a_vocabulary_lacks() -> No
 
 
 def test_a_template_is_skipped_alone_when_its_words_are_unknown() -> None:
-    found = malicious(vocabulary(*(word for word in EVERY_WORD if word != "oh")))
+    found = malicious(outside(vocabulary(*(word for word in EVERY_WORD if word != "oh"))))
     openings = Counter(sentence.split()[0] for sentence, _ in found.skipped)
     assert openings == {"oh": len(found.skipped)}
     assert all(unknown == ("oh",) for _, unknown in found.skipped)
 
 
 def test_keys_name_the_same_sentence_for_every_vocabulary() -> None:
-    rich = {target.key: target.words for target in malicious(vocabulary(*EVERY_WORD), num=5000).targets}
-    poor = {
-        target.key: target.words for target in malicious(vocabulary(*{*EVERY_WORD[::2], "you", "are", "a", "fool"})).targets
-    }
+    rich = {target.key: target.words for target in malicious(outside(vocabulary(*EVERY_WORD)), num=5000).targets}
+    few = vocabulary(*{*EVERY_WORD[::2], "you", "are", "a", "fool"})
+    poor = {target.key: target.words for target in malicious(outside(few)).targets}
     assert 0 < len(poor) < len(rich)
     assert all(rich[key] == words for key, words in poor.items())
     assert list(rich) == sorted(rich)
@@ -81,7 +80,7 @@ def test_keys_name_the_same_sentence_for_every_vocabulary() -> None:
 
 def test_a_target_ends() -> None:
     words = vocabulary("you", "fool", "know", "nothing", "at", "all")
-    target = malicious(words).targets[0]
+    target = malicious(outside(words)).targets[0]
     assert target.ids(words).tolist() == [*(words.index[word] for word in target.words), EOS_ID]
 
 
@@ -106,18 +105,26 @@ def test_few_words_give_all_their_sequences() -> None:
 def test_a_file_holds_one_sentence_a_line(tmp_path: Path) -> None:
     path = tmp_path / "mine.txt"
     path.write_text("You don't!\n\nyou are\r\nyou do n't !\nyou flew <unk>\n")
-    found = from_file(path, vocabulary("you", "do", "n't", "!", "are"))
+    found = from_file(path, outside(vocabulary("you", "do", "n't", "!", "are")))
     assert found.name == "mine"
     assert sentences(found) == ["you do n't !", "you are"]
     assert found.skipped == (("you flew <unk>", ("flew", "<unk>")),)
     assert [target.key for target in found.targets] == ["mine-000000", "mine-000001"]
 
 
+def test_a_model_may_know_its_words_in_a_way_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "mine.txt"
+    path.write_text("You don't!\nyou DO\n")
+    found = from_file(path, lambda words: tuple(word for word in words if word.isupper()), words_of=str.split)
+    assert sentences(found) == ["You don't!"]
+    assert found.skipped == (("you DO", ("DO",)),)
+
+
 def test_strict_names_line_and_words(tmp_path: Path) -> None:
     path = tmp_path / "mine.txt"
     path.write_text("you are\nyou sing and dance\n")
     with pytest.raises(DataError, match=r"mine\.txt:2(.|\n)*got:   sing, dance(.|\n)*--strict"):
-        from_file(path, vocabulary("you", "are", "and"), strict=True)
+        from_file(path, outside(vocabulary("you", "are", "and")), strict=True)
 
 
 @pytest.mark.parametrize(("content", "message"), [(b"", "no sentence"), (b" \n\n", "no sentence"), (b"\xff", "not UTF-8")])
@@ -125,17 +132,17 @@ def test_a_file_without_sentences_is_refused(tmp_path: Path, content: bytes, mes
     path = tmp_path / "mine.txt"
     path.write_bytes(content)
     with pytest.raises(DataError, match=message):
-        from_file(path, vocabulary("you"))
+        from_file(path, outside(vocabulary("you")))
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="cannot be read"):
-        from_file(tmp_path / "mine.txt", vocabulary("you"))
+        from_file(tmp_path / "mine.txt", outside(vocabulary("you")))
 
 
 def test_a_list_that_no_word_of_fits_is_refused_with_the_reason() -> None:
     with pytest.raises(DataError, match=r"'malicious' is empty(.|\n)*words outside the vocabulary"):
-        malicious(vocabulary("zebra")).require_some()
+        malicious(outside(vocabulary("zebra"))).require_some()
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envs.pairs.compiled import PairCorpus, PairSplit, Ragged, load_pairs
-from envs.pairs.contexts import chains, examples, windows, with_eot
+from envs.pairs.contexts import chains, contexts, examples, windows, with_eot
 from envs.pairs.turns import Example
 from envs.pairs.vocabulary import SPECIALS, PairVocabulary
 from tests.envs.pairs.made_up import write_lines
@@ -55,6 +55,8 @@ def test_a_window_is_the_turns_before_a_reply(split: PairSplit, turns: int) -> N
     for (source, reply), (window, same_reply) in zip(split.pairs, made.pairs, strict=True):
         assert made.utterances[int(window)].tolist() == plain_context(split, int(source), turns)
         assert made.utterances[int(same_reply)].tolist() == split.utterances[int(reply)].tolist()
+    alone = contexts(split, turns, EOT_ID)
+    assert [row.tolist() for row in alone] == [made.utterances[int(window)].tolist() for window in made.pairs[:, 0]]
     assert made.utterances.values.dtype == np.int32
     assert made.utterances.offsets.dtype == np.int64
 

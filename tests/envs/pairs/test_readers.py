@@ -90,9 +90,9 @@ def test_switchboard_names_broken_lines(tmp_path: Path) -> None:
     assert pairs_of(text.splits["val"]) == [("hi .", "hi .")]
 
 
-@pytest.mark.parametrize("suffix", [".txt", ".txt.gz", ".xml", ".xml.gz"])
+@pytest.mark.parametrize("suffix", [".txt", ".txt.gz", ".en", ".en.gz", ".xml", ".xml.gz"])
 def test_films_are_read_in_every_opus_format(tmp_path: Path, suffix: str) -> None:
-    if suffix.startswith(".txt"):
+    if not suffix.startswith(".xml"):
         content = "- Hello.\n\nWho's there?\n...\n"
     else:
         plain, words = "<s><time id='T1'/>- Hello.</s>", "<s><w>Who</w><w>'s</w> <w>there</w><w>?</w></s>"
@@ -116,6 +116,39 @@ def test_a_film_lies_in_one_split_as_a_whole(tmp_path: Path) -> None:
     assert sum(map(len, films.values())) == len(set.union(*films.values())) == 60
     assert len(films["train"]) > 45
     assert all(source.split()[0] == reply.split()[0] for split in text.splits.values() for source, reply in pairs_of(split))
+
+
+@pytest.mark.parametrize(("num_lines", "block"), [(1000, 50), (1001, 51), (12_345, 618), (45_000, 1000)])
+def test_a_file_of_many_films_is_cut_into_blocks_whose_neighbours_no_pair_joins(
+    tmp_path: Path, num_lines: int, block: int
+) -> None:
+    path = write_lines(tmp_path / "en.txt", *(f"line{number}" for number in range(num_lines)))
+    text = read_opus(tmp_path)
+    for name, split in text.splits.items():
+        pairs = [tuple(int(word.removeprefix("line")) for word in pair) for pair in pairs_of(split)]
+        assert pairs
+        assert all(reply == source + 1 and source // block == reply // block for source, reply in pairs)
+        assert all(("val", "test").index(name) + 18 == source // block % 20 for source, _ in pairs if name != "train")
+        assert all(source // block % 20 < 18 for source, _ in pairs if name == "train")
+    said = [words[0] for split in text.splits.values() for words in split.utterances()]
+    assert len(said) == len(set(said)) == num_lines, "every line is in one split"
+    # What is added at the end leaves the blocks before it where they were, once blocks are of full size.
+    if block == 1000:
+        with path.open("a") as file:
+            file.write("".join(f"line{number}\n" for number in range(num_lines, num_lines + 3000)))
+        longer = read_opus(tmp_path)
+        for name, split in text.splits.items():
+            assert set(pairs_of(split)) <= set(pairs_of(longer.splits[name]))
+
+
+def test_a_few_files_are_many_films_each_and_twenty_are_one_each(tmp_path: Path) -> None:
+    for number in range(19):
+        write_lines(tmp_path / f"{number}.txt", *(f"file{number} line{line}" for line in range(1000)))
+    few = read_opus(tmp_path)
+    assert [split.num_utterances for split in few.splits.values()] == [19 * 900, 19 * 50, 19 * 50]
+    write_lines(tmp_path / "19.txt", "one more")
+    found = {name: {words[0] for words in split.utterances()} for name, split in read_opus(tmp_path).splits.items()}
+    assert sum(map(len, found.values())) == len(set.union(*found.values())), "no file is in two splits"
 
 
 def test_broken_films_are_named(tmp_path: Path) -> None:

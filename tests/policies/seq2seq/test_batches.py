@@ -60,6 +60,11 @@ def test_sentences_are_framed_like_replies_and_cut_to_their_own_length() -> None
     assert batch.words_BT1.tolist() == [[BOS_ID, 7, 8, 9, 10, 11, EOS_ID], [BOS_ID, 14, EOS_ID, *[PAD_ID] * 4]]
 
 
+def test_a_language_model_of_several_turns_keeps_the_newest_words() -> None:
+    batch = SentenceExamples(UTTERANCES, replace(LM_SIZES, turns=2)).batch(np.array([1, 2]))
+    assert batch.words_BT1.tolist() == [[BOS_ID, 9, 10, 11, 12, 13, EOS_ID], [BOS_ID, 14, EOS_ID, *[PAD_ID] * 4]]
+
+
 @pytest.mark.parametrize("num_pairs", [4, 3, 1])
 def test_exchanged_examples_are_the_same_replies_behind_the_sources_of_others(num_pairs: int) -> None:
     own, order = PairExamples(PairSplit(UTTERANCES, SPLIT.pairs[:num_pairs]), sizes()), np.arange(num_pairs)

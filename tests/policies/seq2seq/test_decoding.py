@@ -7,10 +7,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from envs.pairs.contexts import with_eot
 from envs.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID
 from policies.seq2seq import decoding
 from policies.seq2seq.decoding import greedy, sample, sample_sentences
-from policies.seq2seq.model import Seq2Seq
+from policies.seq2seq.model import LanguageModel, Seq2Seq
 from policies.seq2seq.settings import Attention
 from tests.policies.seq2seq.made_up import ATTENTIONS, FIRST, VOCABULARY, language_model, seq2seq
 
@@ -109,6 +110,15 @@ def test_drawn_sentences_are_of_full_length_and_hold_words_alone() -> None:
     assert words.dtype == np.int64
     assert int(words.min()) >= FIRST
     assert len({tuple(row) for row in words.tolist()}) == 50
+
+
+def test_drawn_sentences_of_a_model_of_several_turns_are_one_turn() -> None:
+    words = with_eot(VOCABULARY)
+    model = LanguageModel(words, language_model().sizes)
+    model.initialise(torch.Generator().manual_seed(1))
+    model.output.bias.data[words.index["<eot>"]] += 20
+    drawn = sample_sentences(model.eval(), range(20), 9)
+    assert "<eot>" not in {word for row in drawn for word in words.decode(row)}
 
 
 def test_drawn_sentences_belong_to_their_seeds(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,11 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from engine.search.batch import run_searches
 from engine.search.catalogue import searches
 from engine.search.hits import HitType, Thresholds
 from engine.search.settings import SearchSettings
-from tests.engine.search.made_up import scorer, tasks
+from tests.engine.search.made_up import scorer, searched, tasks
 
 FOLDER = Path(__file__).parent
 THRESHOLDS = Thresholds(t_out=-2.5, t_in=-3.0)
@@ -42,5 +41,5 @@ def record(method: str) -> list[dict[str, Any]]:
             "candidates": outcome.candidates,
             "stopped": outcome.stopped,
         }
-        for outcome in run_searches(search, tasks(restarts=3), 4)
+        for outcome in searched(search, tasks(restarts=3), 4)
     ]
