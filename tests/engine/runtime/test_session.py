@@ -155,6 +155,17 @@ def test_code_path_is_this_checkout_unless_installed_for_good(monkeypatch: pytes
     assert code_path() == {}
 
 
+@pytest.mark.parametrize(("asked", "level"), [(None, "error"), ("debug", "debug")])
+def test_rays_own_loggers_are_quiet_in_workers_unless_asked(
+    monkeypatch: pytest.MonkeyPatch, asked: str | None, level: str
+) -> None:
+    monkeypatch.delenv("RAY_LOGGER_LEVEL", raising=False)
+    if asked:
+        monkeypatch.setenv("RAY_LOGGER_LEVEL", asked)
+    variables = session._options()["runtime_env"]["env_vars"]
+    assert variables == {**code_path(), "RAY_LOGGER_LEVEL": level}
+
+
 def test_a_cluster_is_given_time_to_start_machines() -> None:
     assert Session("local").start_timeout_s == 120
     assert Session("10.0.0.1:6379").start_timeout_s == Session("joined").start_timeout_s == 1200
