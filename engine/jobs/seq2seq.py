@@ -15,6 +15,7 @@ from engine.jobs.job import SUMMARY, Job, Result, Watcher
 from engine.jobs.supervised import UNCHECKED, SupervisedConfig, context_gain, estimates, require_splits, run_fit
 from engine.metrics.training import PREDICTION, READING
 from engine.store.run_folder import RunFolder
+from envs.data.root import root_words
 from envs.pairs.compiled import PairCorpus, PairSplit, load_pairs
 from envs.storage.places import named
 from policies.seq2seq import settings
@@ -182,28 +183,30 @@ def _run(
     return job.result(config, path)
 
 
-def _corpus_flags(config: PairTrainingConfig) -> list[str]:
-    flags = ["--corpus", config.corpus]
+def _corpus_words(config: PairTrainingConfig) -> list[str]:
+    words = ["--corpus", config.corpus]
     if config.vocabulary is not None:
-        flags += ["--vocabulary", str(config.vocabulary)]
-    return flags
+        words += ["--vocabulary", str(config.vocabulary)]
+    return [*words, *root_words(config.data_root)]
 
 
 def _after_seq2seq(config: TrainSeq2SeqConfig, path: Path) -> tuple[str, ...]:
+    root = root_words(config.data_root)
     if config.corpus == CHARACTERS:
-        return (shlex.join(["parley", "search", "enumerate", "--model", named(path)]),)
+        return (shlex.join(["parley", "search", "enumerate", "--model", named(path), *root]),)
     if config.sizes.turns > 1:
-        return (shlex.join(["parley", "evaluate", "robustness", "--model", named(path)]),)
+        return (shlex.join(["parley", "evaluate", "robustness", "--model", named(path), *root]),)
     return (
-        shlex.join(["parley", "train", "lm", *_corpus_flags(config)]),
-        shlex.join(["parley", "search", "quick", "--model", named(path)]),
+        shlex.join(["parley", "train", "lm", *_corpus_words(config)]),
+        shlex.join(["parley", "search", "quick", "--model", named(path), *root]),
     )
 
 
 def _after_lm(config: TrainLMConfig, path: Path) -> tuple[str, ...]:
+    search = ["parley", "search", "quick", "--model", "runs/seq2seq", "--lm", named(path), "--hit", "io-sample-min-k1"]
     return (
-        shlex.join(["parley", "train", "seq2seq", *_corpus_flags(config)]),
-        shlex.join(["parley", "search", "quick", "--model", "runs/seq2seq", "--lm", named(path), "--hit", "io-sample-min-k1"]),
+        shlex.join(["parley", "train", "seq2seq", *_corpus_words(config)]),
+        shlex.join([*search, *root_words(config.data_root)]),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import subprocess
@@ -164,6 +165,15 @@ def test_rays_own_loggers_are_quiet_in_workers_unless_asked(
         monkeypatch.setenv("RAY_LOGGER_LEVEL", asked)
     variables = session._options()["runtime_env"]["env_vars"]
     assert variables == {**code_path(), "RAY_LOGGER_LEVEL": level}
+
+
+def test_what_ray_recommends_is_not_heard_in_a_session() -> None:
+    recommends = logging.getLogger("ray.tune.utils.util")
+    assert recommends.isEnabledFor(logging.WARNING)
+    with session._quiet():
+        assert not recommends.isEnabledFor(logging.WARNING)
+        assert recommends.isEnabledFor(logging.ERROR)
+    assert recommends.isEnabledFor(logging.WARNING)
 
 
 def test_a_cluster_is_given_time_to_start_machines() -> None:
