@@ -23,7 +23,7 @@ SPLITS = ("train", "val", "test")
 SELFPLAY_FILE = "selfplay.txt"
 PUBLISHED_NAMES = (*(f"{split}.txt" for split in SPLITS), SELFPLAY_FILE)
 
-corpora = Registry("corpus", "parley.corpora")
+corpora = Registry("negotiation corpus", "parley.corpora")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -50,7 +50,8 @@ def split_lines(content: bytes) -> list[str]:
 
 def broken_rule(rule: str, got: object) -> DataError:
     """The error of a line that breaks a rule; what was found is cut to a length that fits a screen."""
-    shown = str(got) if isinstance(got, str) else repr(got)
+    # Control characters would be obeyed by a terminal.
+    shown = got if isinstance(got, str) and got.replace("\t", "").isprintable() else repr(got)
     return DataError(rule, got=shown if len(shown) <= _MAX_SHOWN else f"{shown[:_MAX_SHOWN]}...")
 
 
