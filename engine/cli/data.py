@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -21,6 +22,8 @@ from engine.jobs.job import Watcher
 from engine.jobs.lexical_data import NLTK, get_nltk
 from engine.jobs.pair_data import PairCheck, PairInfo, PairSplitInfo
 from envs.data.download import Progress
+from envs.data.lines import data_command
+from envs.data.root import root_words
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,8 +55,8 @@ def run_list(verb: Verb, arguments: Sequence[str]) -> int:
     ]
     console = make_console()
     show_table(console, "Corpora", ("name", "kind", "here", "licence", "where", "what it is"), rows)
-    absent = [f"parley data get {listing.name}" for listing in listings if not listing.present]
-    show_lines(console, "next", absent or ["parley data info embedded"])
+    absent = [data_command("get", listing.name, asked.data_root) for listing in listings if not listing.present]
+    show_lines(console, "next", absent or [data_command("info", "embedded", asked.data_root)])
     return 0
 
 
@@ -70,7 +73,7 @@ def run_get(verb: Verb, arguments: Sequence[str]) -> int:
     if delivery.files:
         show_table(console, f"{delivery.name}, {delivery.where}", ("file", "what was done"), [*delivery.files.items()])
     show_lines(console, "files", [delivery.compiled])
-    show_lines(console, "next", [f"parley data info {asked.name}", f"parley data check {asked.name}"])
+    show_lines(console, "next", [data_command(verb, asked.name, asked.data_root) for verb in ("info", "check")])
     return 0
 
 
@@ -95,7 +98,8 @@ def run_info(verb: Verb, arguments: Sequence[str]) -> int:
     rows = [(facts[0][0], *(value for _, value in facts)) for facts in facts_of_splits]
     learner = "seq2seq" if isinstance(info, PairInfo) else "negotiator"
     show_table(console, "splits", columns, rows, right=columns[1:])
-    show_lines(console, "next", [f"parley data check {asked.name}", f"parley train {learner} --corpus {asked.name}"])
+    train = ["parley", "train", learner, "--corpus", asked.name, *root_words(asked.data_root)]
+    show_lines(console, "next", [data_command("check", asked.name, asked.data_root), shlex.join(train)])
     return 0
 
 
@@ -129,7 +133,7 @@ def _get_nltk(asked: CorpusArguments) -> int:
         return _print(asdict(delivery))
     console = make_console()
     show_table(console, f"{delivery.name}, {delivery.where}", ("package", "what was done"), [*delivery.packages.items()])
-    show_lines(console, "next", ["parley perturb antonym < in.txt"])
+    show_lines(console, "next", ['echo "I like it" | parley perturb antonym'])
     return 0
 
 

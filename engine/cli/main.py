@@ -1,12 +1,13 @@
 """The entry point of the console script `parley`: finds the verb, runs it, and says in few words what went wrong.
 
 Exit status: 0 done, 1 done but not as it should be (a broken corpus, a promise not kept), 2 a mistake that the user can
-mend, 130 interrupted.
+mend, 130 interrupted, 141 nobody reads on (`parley list | head`), as of other programs.
 """
 
 from __future__ import annotations
 
 import os
+import select
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -15,7 +16,7 @@ from engine.cli.verbs import VERBS, below, find_verb, group_help, help_text
 from engine.runtime import logs
 
 DEBUG_VARIABLE = "PARLEY_DEBUG"
-MISTAKE, INTERRUPTED = 2, 130
+MISTAKE, INTERRUPTED, UNREAD = 2, 130, 141
 _HELP = ("-h", "--help")
 LOG, FORMS = "--log", ("text", "json")
 
@@ -36,7 +37,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             arguments, in_json = _take_log([argument for argument in arguments if argument != "--debug"])
             if in_json:
                 stack.enter_context(logs.json_lines())
-            return _run(arguments)
+            status = _run(arguments)
+            sys.stdout.flush()
+            return status
         except SystemExit as end:
             # Help was asked for, or a value was of the wrong type and tyro has said so.
             return end.code if isinstance(end.code, int) else 0
@@ -45,6 +48,10 @@ def main(argv: Sequence[str] | None = None) -> int:
                 raise
             sys.stderr.write("\ninterrupted; the same command resumes\n")
             return INTERRUPTED
+        except BrokenPipeError:
+            if debug or not _unread():
+                raise
+            return UNREAD
         except ValueError as error:
             # Imported late, because the tree of errors lies in a package whose import takes longer than help may.
             from envs.core.errors import ParleyError
@@ -55,6 +62,23 @@ def main(argv: Sequence[str] | None = None) -> int:
 
             show_error(error)
             return MISTAKE
+
+
+def _unread() -> bool:
+    """Whether nobody reads standard output any more; what is left for it goes nowhere then."""
+    try:
+        output = sys.stdout.fileno()
+    except (OSError, ValueError):
+        return False
+    poll = select.poll()
+    poll.register(output, select.POLLOUT)
+    if not any(event & select.POLLERR for _, event in poll.poll(0)):
+        return False
+    # What is buffered is written when Python ends, and would fail once more.
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, output)
+    os.close(nowhere)
+    return True
 
 
 def _take_log(arguments: list[str]) -> tuple[list[str], bool]:

@@ -61,6 +61,8 @@ def run_play(verb: Verb, arguments: Sequence[str]) -> int:
         return 0
     terminal.show(f"\n{render_dialogue(game, 0, perspective=0)}")
     again = ["parley", "play", asked.agent, "--seed", str(asked.seed + 1)]
+    if asked.temperature != PlayArguments.temperature:
+        again += ["--temperature", str(asked.temperature)]
     show_lines(make_console(), "next", [shlex.join(again)])
     return 0
 

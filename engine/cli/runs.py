@@ -56,7 +56,6 @@ def run_report(verb: Verb, arguments: Sequence[str]) -> int:
         files = [report_from_run(run)]
         if asked.picture:
             picture = local_copy(asked.picture)
-            picture.parent.mkdir(parents=True, exist_ok=True)
             files.append(write_picture(collect_run(run), picture))
             replicate(picture)
     # Of a URI the copy too, for the browser.

@@ -20,8 +20,6 @@ from engine.runtime import logs
 logger = logging.getLogger(__name__)
 
 PLAIN_INTERVAL_S = 5.0
-_CHATTY = "ray.tune.utils.util"
-"""The logger of Ray that recommends a package for watching GPUs each time an algorithm is built."""
 
 
 class Stage:
@@ -182,9 +180,7 @@ class _WarningLines(logging.Handler):
 @contextmanager
 def _warnings_on(console: Console) -> Iterator[None]:
     """Shows logged warnings, Python's own among them."""
-    root, handler, chatty = logging.getLogger(), _WarningLines(console), logging.getLogger(_CHATTY)
-    level = chatty.level
-    chatty.setLevel(logging.ERROR)
+    root, handler = logging.getLogger(), _WarningLines(console)
     root.addHandler(handler)
     logging.captureWarnings(True)
     try:
@@ -192,4 +188,3 @@ def _warnings_on(console: Console) -> Iterator[None]:
     finally:
         logging.captureWarnings(False)
         root.removeHandler(handler)
-        chatty.setLevel(level)

@@ -33,7 +33,7 @@ from engine.metrics.training import AGAINST, BEFORE
 from engine.perturb.settings import PerturbSettings
 from engine.store.run_folder import RunFolder
 from envs.core.errors import ConfigError
-from envs.data.root import data_root
+from envs.data.root import data_root, root_words
 from envs.pairs.compiled import load_pairs
 from envs.pairs.contexts import examples as read_examples
 from envs.pairs.turns import Example
@@ -199,7 +199,7 @@ def _next_commands(config: TrainAdversarialConfig, path: Path) -> tuple[str, ...
     command = ["parley", "evaluate", "robustness", "--model", config.model, "--trained", named(path)]
     if config.strategies != RANDOM_SOURCE:
         command += ["--strategies", config.strategies]
-    return (shlex.join(command),)
+    return (shlex.join([*command, *root_words(config.data_root)]),)
 
 
 def niu2018() -> TrainAdversarialConfig:

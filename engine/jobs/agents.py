@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from envs.core.errors import CheckpointError, ConfigError
+from engine.store.head import read_head
+from envs.core.errors import CheckpointError, ConfigError, RunError
 from envs.core.registry import Registry, nearest
 from envs.data.vocabulary import Vocabulary
 from envs.negotiation.game import Agent
 from envs.storage.copies import MODEL as CHECKPOINT
 from envs.storage.copies import fetched_model
+from envs.storage.places import named
 from policies.negotiator.settings import KIND
 from policies.stored import WEIGHTS, read_words
 
@@ -45,12 +48,31 @@ def require_checkpoint(spec: str, option: str, maker: str = "parley train negoti
     """
     folder = checkpoint_folder(spec)
     if folder is None:
-        raise CheckpointError(
-            f"{option} needs a checkpoint and there is none",
-            where=spec,
-            fix=f"name a run or checkpoint folder; {maker} makes one",
-        )
+        got, fix = _instead(spec) or (None, "name a run or checkpoint folder")
+        fix = fix if fix.startswith("parley") else f"{fix}; {maker} makes one"
+        raise CheckpointError(f"{option} needs a checkpoint and there is none", where=spec, got=got, fix=fix)
     return folder
+
+
+def _instead(spec: str) -> tuple[str, str] | None:
+    """What is where a checkpoint was looked for, and what to do about it; None when nothing is there."""
+    from engine.jobs.catalogue import find
+
+    path = fetched_model(spec)
+    if path.is_file():
+        return "a file", "name a run or checkpoint folder"
+    if not path.is_dir():
+        return None
+    inside = [named(weights.parents[1]) for weights in sorted(path.glob(f"*/{CHECKPOINT}/{WEIGHTS}"))]
+    fix = f"name one of the runs in it: {', '.join(inside)}" if inside else "name the run of a training"
+    try:
+        entry = find(read_head(path)["job"])
+    except RunError:
+        return "a folder that is no run", fix
+    job = f"a run of parley {' '.join(entry.words)}"
+    if CHECKPOINT in entry.load().files:
+        return f"{job} that has not come to its end", f"{shlex.join(['parley', 'resume', spec])} goes on with it"
+    return f"{job}, which is no training", fix
 
 
 def vocabulary_of(spec: str) -> Vocabulary | None:
@@ -113,7 +135,7 @@ def make_agent(spec: str, vocabulary: Vocabulary, temperature: float = 0.5, devi
 
     Raises:
         ConfigError: nothing is called that.
-        CheckpointError: the checkpoint is damaged or of another kind.
+        CheckpointError: the checkpoint is damaged or of another kind, or what is called that holds none.
     """
     folder = checkpoint_folder(spec)
     if folder is not None:
@@ -123,6 +145,9 @@ def make_agent(spec: str, vocabulary: Vocabulary, temperature: float = 0.5, devi
     if spec in agents or ".py:" in spec:
         factory: Any = agents.get(spec)
         return factory(vocabulary)
+    if found := _instead(spec):
+        got, fix = found
+        raise CheckpointError("there is no checkpoint to make an agent of", where=spec, got=got, fix=fix)
     raise ConfigError(
         f"no agent is called {spec!r}{nearest(spec, agents)}",
         fix=f"name a run or checkpoint folder, one of {', '.join(agents)}, or path/file.py:Name",

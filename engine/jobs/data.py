@@ -6,7 +6,7 @@ Every function returns a frozen dataclass of plain values, ready to be printed a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,7 @@ from envs.data.compiled import Split, open_corpus
 from envs.data.corpora import CorpusFile, CorpusSource, FileCorpus, corpora
 from envs.data.dealornodeal import CONTEXT_WORDS
 from envs.data.download import DownloadError, Progress, download, replacing
-from envs.data.lines import corpus_named, data_command, read_lines
+from envs.data.lines import corpus_named, data_command, read_lines, whole_commands
 from envs.data.raw_dealornodeal import rebuild_train
 from envs.data.root import data_root as resolve_data_root
 from envs.data.root import missing_files
@@ -201,7 +201,9 @@ def check_corpus(name: str, data_root: Path | None = None) -> CorpusCheck | Pair
     if isinstance(source, PairSource):
         return check_pairs(source, root)
     text = source.read(root)
-    problems = [problem(error) for error in text.broken]
+    problems = [
+        replace(found, fix=whole_commands(found.fix or "", name, data_root) or None) for found in map(problem, text.broken)
+    ]
     folder = source.folder(root)
     if folder is not None:
         for file in source.files:

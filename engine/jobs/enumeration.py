@@ -33,6 +33,7 @@ from engine.store.schemas import BRANCHES, OK, SCHEMA_VERSION
 from envs.core.config import check
 from envs.core.errors import ConfigError
 from envs.core.seeds import derive_seed
+from envs.data.root import root_words
 from envs.pairs.characters import LETTERS
 from envs.pairs.compiled import PairCorpus, load_pairs
 from envs.pairs.vocabulary import PairVocabulary
@@ -270,7 +271,8 @@ def _next_commands(config: EnumerationConfig, path: Path) -> tuple[str, ...]:
     other = "runs/characters-last-h"
     train = ("parley", "train", "seq2seq", "characters", "--set", "sizes.attention=none", "--run", other)
     again = ("parley", "search", "enumerate", "--model", other, "--run", f"{named(path)}-last-h")
-    return shlex.join(train), shlex.join(again)
+    root = root_words(config.data_root)
+    return shlex.join([*train, *root]), shlex.join([*again, *root])
 
 
 def he2018() -> EnumerationConfig:

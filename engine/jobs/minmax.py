@@ -22,7 +22,7 @@ from engine.jobs.agents import CHECKPOINT, require_agents, require_checkpoint
 from engine.jobs.campaign import Campaign, MinMaxConfig
 from engine.jobs.command import command_line
 from engine.jobs.job import SUMMARY, Job, Result, Watcher
-from engine.jobs.training import PUBLISHED, corpus_flag, require_words
+from engine.jobs.training import PUBLISHED, corpus_words, require_words
 from engine.metrics.campaign import (
     AFTER,
     BEFORE,
@@ -145,7 +145,7 @@ def _advantages(path: Path) -> dict[str, float]:
 
 
 def _next_commands(config: MinMaxConfig, path: Path) -> tuple[str, ...]:
-    table = ["parley", "attack", "table", "--target", named(path), *corpus_flag(config.corpus)]
+    table = ["parley", "attack", "table", "--target", named(path), *corpus_words(config.corpus, config.data_root)]
     table += ["--judge", config.judge] if config.judge else []
     table += ["--published", "hardened" if config.corpus == PUBLISHED else "none"]
     return (

@@ -12,10 +12,12 @@ from engine.jobs.command import command_line
 from engine.jobs.device import require_device, threads
 from engine.jobs.job import SUMMARY, Job, Result, Watcher
 from engine.jobs.supervised import UNCHECKED, SupervisedConfig
+from engine.jobs.training import corpus_words
 from engine.metrics.statistics import count
 from engine.metrics.training import NEGOTIATOR
 from engine.store.run_folder import RunFolder
 from envs.data.compiled import load_corpus
+from envs.data.root import root_words
 from envs.storage.places import named
 from policies.negotiator.settings import FitConfig, NegotiatorSizes
 
@@ -120,9 +122,9 @@ def run(config: TrainNegotiatorConfig, path: Path, watcher: Watcher) -> Result:
 
 def _next_commands(config: TrainNegotiatorConfig, path: Path) -> tuple[str, ...]:
     folder = named(path)
-    corpus = [] if config.corpus == "dealornodeal" else ["--corpus", config.corpus]
+    corpus = corpus_words(config.corpus, config.data_root)
     return (
-        shlex.join(["parley", "selfplay", "--adversary", folder, "--target", folder]),
+        shlex.join(["parley", "selfplay", "--adversary", folder, "--target", folder, *root_words(config.data_root)]),
         shlex.join(["parley", "train", "adversary", "--target", folder, *corpus]),
     )
 

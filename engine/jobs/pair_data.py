@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.jobs.corpus_facts import Check, Spread, problem, spread, where
-from envs.pairs.compiled import PairSplit, open_pairs
+from envs.pairs.compiled import PairSplit, nothing_to_learn, open_pairs
 from envs.pairs.sources import PairSource
 from envs.pairs.vocabulary import UNK_ID
 
@@ -58,15 +58,17 @@ def check_pairs(source: PairSource, root: Path) -> PairCheck:
     """Reads every line of a corpus.
 
     Returns:
-        All that is wrong: missing files and every broken line.
+        All that is wrong: missing files and every broken line, or that there is no pair to train on.
     """
     text = source.read(root)
+    # Where lines are broken or files missing, that is what is wrong.
+    wrong = text.broken or list(filter(None, [nothing_to_learn(source, text, root)]))
     return PairCheck(
         name=source.name,
         where=where(source.folder(root)),
         num_utterances={name: split.num_utterances for name, split in text.splits.items()},
         num_pairs={name: split.num_pairs for name, split in text.splits.items()},
-        problems=tuple(sorted(map(problem, text.broken), key=lambda each: each.file)),
+        problems=tuple(sorted(map(problem, wrong), key=lambda each: each.file)),
     )
 
 

@@ -13,6 +13,7 @@ from engine.jobs.paraphraser_config import TrainParaphraserConfig, demo, see2017
 from engine.jobs.supervised import UNCHECKED, estimates, require_splits, run_fit
 from engine.metrics.training import REWRITING
 from engine.store.run_folder import RunFolder
+from envs.data.root import root_words
 from envs.pairs.compiled import load_pairs
 from envs.pairs.vocabulary import PairVocabulary
 from envs.storage.places import named
@@ -64,7 +65,8 @@ def run_paraphraser(config: TrainParaphraserConfig, path: Path, watcher: Watcher
 
 def _after(config: TrainParaphraserConfig, path: Path) -> tuple[str, ...]:
     command = ["parley", "perturb", "generative-paraphrase", "--set", f"perturb.paraphraser={named(path)}"]
-    return (f"{shlex.join(command)} < in.txt",)
+    command += root_words(config.data_root)
+    return (f"echo 'how can i install it' | {shlex.join(command)}",)
 
 
 TRAIN_PARAPHRASER = Job(

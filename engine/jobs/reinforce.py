@@ -18,9 +18,10 @@ from engine.attacks.opponents import Casting, Opponent, OpponentConfig
 from engine.attacks.settings import ReinforceConfig
 from engine.jobs.agents import CHECKPOINT, require_checkpoint, shared_vocabulary
 from engine.jobs.job import SUMMARY, Job, Result, Watcher
-from engine.jobs.training import UNCHECKED, TrainingConfig, corpus_flag, train
+from engine.jobs.training import UNCHECKED, TrainingConfig, corpus_words, train
 from engine.metrics.training import LEARNING
 from envs.core.errors import ConfigError
+from envs.data.root import root_words
 from envs.storage.places import is_uri, named
 
 PARTNER = "partner"
@@ -121,13 +122,18 @@ def _folder(spec: str, option: str) -> str:
 
 
 def _next_commands(role: str, config: TrainReinforceConfig, path: Path) -> tuple[str, ...]:
+    root = root_words(config.data_root)
     if role == "adversary":
-        return (shlex.join(["parley", "attack", "rl", "--target", config.target, "--speaker", named(path)]),)
-    return (shlex.join(["parley", "selfplay", "--adversary", named(path), "--target", config.target]),)
+        return (shlex.join(["parley", "attack", "rl", "--target", config.target, "--speaker", named(path), *root]),)
+    return (shlex.join(["parley", "selfplay", "--adversary", named(path), "--target", config.target, *root]),)
 
 
 def _next_of_target(config: TrainTargetConfig, path: Path) -> tuple[str, ...]:
-    return (shlex.join(["parley", "evaluate", "exploitability", "--target", named(path), *corpus_flag(config.corpus)]),)
+    return (
+        shlex.join(
+            ["parley", "evaluate", "exploitability", "--target", named(path), *corpus_words(config.corpus, config.data_root)]
+        ),
+    )
 
 
 def lewis2017() -> TrainReinforceConfig:

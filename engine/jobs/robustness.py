@@ -51,7 +51,7 @@ from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK, ROBUSTNESS
 from envs.core.errors import ConfigError, DataError, RunError
 from envs.core.seeds import stream
-from envs.data.root import data_root
+from envs.data.root import data_root, root_words
 from envs.pairs.compiled import load_pairs
 from envs.pairs.contexts import examples
 from envs.pairs.corpora import pair_corpora
@@ -330,7 +330,7 @@ def _next_commands(config: RobustnessConfig, path: Path) -> tuple[str, ...]:
     report = shlex.join(["parley", "report", named(path)])
     if config.trained or ".py:" in config.model:
         return (report,)
-    return (report, shlex.join(["parley", "train", "adversarial", "--model", config.model]))
+    return (report, shlex.join(["parley", "train", "adversarial", "--model", config.model, *root_words(config.data_root)]))
 
 
 def niu2018() -> RobustnessConfig:

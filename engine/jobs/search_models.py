@@ -139,18 +139,18 @@ def open_models(config: SearchConfig) -> Models:
                 "--model and --lm have different vocabularies",
                 where=f"{model} and {lm}",
                 got=" and ".join(f"{len(each)} words ({each.digest})" for each in (network.vocabulary, judge.vocabulary)),
-                fix=_judge_fix(network, provenance),
+                fix=_judge_fix(network, provenance, config.data_root),
             )
         t_in = threshold(lm_folder, LANGUAGE_MODEL) if t_in is None else t_in
     t_out = threshold(folder, SEQ2SEQ) if t_out is None else t_out
     return Models(network, judge, Thresholds(t_out=t_out, t_in=t_in if lm else None), provenance)
 
 
-def _judge_fix(network: StoredNetwork, provenance: Mapping[str, Any]) -> str:
+def _judge_fix(network: StoredNetwork, provenance: Mapping[str, Any], data_root: Path | None) -> str:
     """How to come by a language model over a network's words."""
     corpus, vocabulary = provenance.get("corpus"), provenance.get("vocabulary")
     if isinstance(corpus, str) and isinstance(vocabulary, int):
-        return f"{lm_command(corpus, vocabulary, network.sizes)} --run RUN, then --lm RUN"
+        return f"{lm_command(corpus, vocabulary, network.sizes, data_root)} --run RUN, then --lm RUN"
     return "use models trained on the same corpus, with as many words and turns of context"
 
 

@@ -15,6 +15,7 @@ from engine.jobs.job import SUMMARY, Job, Result, Watcher
 from engine.jobs.supervised import UNCHECKED, SupervisedConfig, context_gain, estimates, require_splits, run_fit
 from engine.metrics.training import PREDICTION, READING
 from engine.store.run_folder import RunFolder
+from envs.data.root import root_words
 from envs.pairs.compiled import PairCorpus, PairSplit, load_pairs
 from envs.storage.places import named
 from policies.seq2seq import settings
@@ -194,43 +195,46 @@ def _run(
     return job.result(config, path)
 
 
-def lm_command(corpus: str, vocabulary: int | None, sizes: Seq2SeqSizes) -> str:
+def lm_command(corpus: str, vocabulary: int | None, sizes: Seq2SeqSizes, data_root: Path | None) -> str:
     """The command that fits a language model which can judge the inputs of a sequence-to-sequence model.
 
     Args:
         corpus: of that model.
         vocabulary: entries of its vocabulary before `<eot>`; None for the corpus' own number.
         sizes: of that model.
+        data_root: where corpora lie, if not in the usual place.
     """
-    words = ["parley", "train", "lm", *_corpus_flags(corpus, vocabulary)]
+    words = ["parley", "train", "lm", *_corpus_words(corpus, vocabulary)]
     if sizes.turns > 1:
         words += ["--set", f"sizes.turns={sizes.turns}", "--set", f"sizes.max_length={sizes.max_source}"]
-    return shlex.join(words)
+    return shlex.join([*words, *root_words(data_root)])
 
 
-def _corpus_flags(corpus: str, vocabulary: int | None) -> list[str]:
+def _corpus_words(corpus: str, vocabulary: int | None) -> list[str]:
     return ["--corpus", corpus, *([] if vocabulary is None else ["--vocabulary", str(vocabulary)])]
 
 
 def _after_seq2seq(config: TrainSeq2SeqConfig, path: Path) -> tuple[str, ...]:
+    root = root_words(config.data_root)
     if config.corpus == CHARACTERS:
-        return (shlex.join(["parley", "search", "enumerate", "--model", named(path)]),)
-    judge = lm_command(config.corpus, config.vocabulary, config.sizes)
+        return (shlex.join(["parley", "search", "enumerate", "--model", named(path), *root]),)
+    judge = lm_command(config.corpus, config.vocabulary, config.sizes, config.data_root)
     if config.sizes.turns > 1:
-        return (shlex.join(["parley", "evaluate", "robustness", "--model", named(path)]), judge)
+        return (shlex.join(["parley", "evaluate", "robustness", "--model", named(path), *root]), judge)
     return (
         judge,
-        shlex.join(["parley", "search", "quick", "--model", named(path)]),
+        shlex.join(["parley", "search", "quick", "--model", named(path), *root]),
     )
 
 
 def _after_lm(config: TrainLMConfig, path: Path) -> tuple[str, ...]:
-    flags, sizes = _corpus_flags(config.corpus, config.vocabulary), config.sizes
+    flags, sizes, root = _corpus_words(config.corpus, config.vocabulary), config.sizes, root_words(config.data_root)
     if sizes.turns > 1:
         flags += ["--set", f"sizes.turns={sizes.turns}", "--set", f"sizes.max_source={sizes.max_length}"]
+    search = ["parley", "search", "quick", "--model", "runs/seq2seq", "--lm", named(path), "--hit", "io-sample-min-k1"]
     return (
-        shlex.join(["parley", "train", "seq2seq", *flags]),
-        shlex.join(["parley", "search", "quick", "--model", "runs/seq2seq", "--lm", named(path), "--hit", "io-sample-min-k1"]),
+        shlex.join(["parley", "train", "seq2seq", *flags, *root]),
+        shlex.join([*search, *root]),
     )
 
 

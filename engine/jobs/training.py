@@ -26,6 +26,7 @@ from engine.runtime.session import Session, can_grow, connect
 from engine.store.run_folder import RunFolder
 from envs.core.config import check
 from envs.core.errors import ClusterError, ConfigError
+from envs.data.root import root_words
 from envs.data.vocabulary import Vocabulary
 from envs.storage.copies import fetched_model
 
@@ -201,9 +202,9 @@ def require_words(corpus: str, data_root: Path | None, words: Vocabulary, otherw
         )
 
 
-def corpus_flag(corpus: str) -> list[str]:
-    """The words of a command that name a corpus, where it is not the one that presets take."""
-    return [] if corpus == PUBLISHED else ["--corpus", corpus]
+def corpus_words(corpus: str, data_root: Path | None) -> list[str]:
+    """The words of a command that name a corpus, where it is not the one that presets take, and say where corpora lie."""
+    return [*([] if corpus == PUBLISHED else ["--corpus", corpus]), *root_words(data_root)]
 
 
 def validation_perplexity(spec: str, corpus: str, data_root: Path | None) -> Estimate:

@@ -21,6 +21,7 @@ from engine.jobs.vhred_config import TrainVhredConfig, demo, niu2018, small
 from engine.metrics.statistics import mean
 from engine.metrics.training import DIVERGENCES, PREDICTION, READING
 from engine.store.run_folder import RunFolder
+from envs.data.root import root_words
 from envs.pairs.compiled import PairCorpus, load_pairs
 from envs.storage.places import named
 
@@ -87,7 +88,7 @@ def _examples(corpus: PairCorpus, split: str, config: TrainVhredConfig) -> Dialo
 
 
 def _next(config: TrainVhredConfig, path: Path) -> tuple[str, ...]:
-    return (shlex.join(["parley", "evaluate", "robustness", "--model", named(path)]),)
+    return (shlex.join(["parley", "evaluate", "robustness", "--model", named(path), *root_words(config.data_root)]),)
 
 
 TRAIN_VHRED = Job(

@@ -28,6 +28,7 @@ from engine.metrics.negotiation import Row
 from engine.metrics.statistics import Estimate
 from engine.report.content import Curve, MatchSection, ReportData
 from envs.core.errors import RunError
+from envs.storage.places import named
 
 INK, MUTED, GRID, PAPER = "#1c2430", "#5c6878", "#d8dee6", "#fefefe"
 SERIES = ("#b8460e", "#1f5fbf", "#0f7b6c", "#8a3ffc")
@@ -115,7 +116,7 @@ def write_picture(data: ReportData, path: Path) -> Path:
         The path written.
 
     Raises:
-        RunError: the report holds neither dialogues nor curves.
+        RunError: the report holds neither dialogues nor curves, or the file cannot be written.
     """
     matches = [section for section in data.sections if section.dialogues][:2]
     curves = list(data.curves)[-1:]
@@ -134,7 +135,13 @@ def write_picture(data: ReportData, path: Path) -> Path:
         if matches:
             figure.legend(handles=_legend(), loc="outside lower left", ncols=4, handletextpad=0.3, columnspacing=1.4)
         # Without its usual mark of software and date, the same run gives the same bytes.
-        figure.savefig(path, metadata={"Software": None})
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            figure.savefig(path, format="png", metadata={"Software": None})
+        except OSError as error:
+            raise RunError(
+                "the picture cannot be written", where=named(path), got=error.strerror, fix="name a file that can be written"
+            ) from None
     return path
 
 

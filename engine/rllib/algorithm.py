@@ -12,6 +12,7 @@ reward, override `DialogueReinforce.rewards` and name the class in `DialogueRein
 from __future__ import annotations
 
 import time
+import traceback
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -144,8 +145,8 @@ class DialogueReinforce(Algorithm):
         return DialogueReinforceConfig(algo_class=cls)
 
     def setup(self, config: AlgorithmConfig) -> None:
-        """Builds runners and learner, then opens the corpus."""
-        super().setup(config)
+        """Builds learner and runners, then opens the corpus."""
+        self._build(config)
         self.casting: Casting = config.casting
         self.baselines = {opponent.name: RunningBaseline() for opponent in self.casting.met}
         """Of the rewards against each opponent: what is usual differs between them."""
@@ -154,6 +155,19 @@ class DialogueReinforce(Algorithm):
         self._orders: dict[int, np.ndarray] = {}
         self.last: dict[str, Any] = {}
         """Figures of the newest iteration, from our own clocks (RLlib's timers are moving averages)."""
+
+    def _build(self, config: AlgorithmConfig) -> None:
+        """RLlib's set-up, with env runners that are handed their configuration itself.
+
+        RLlib hands them a reference to it, and Ray then warns on the terminal that such an actor may not come back.
+        """
+        runners = config.num_env_runners
+        self.config = config.copy(copy_frozen=False)
+        self.config.num_env_runners = 0
+        super().setup(self.config)
+        group = self.env_runner_group
+        group._remote_config_obj_ref = group._remote_config
+        group.add_workers(runners, validate=config.validate_env_runners_after_construction)
 
     def rewards(self, played: dict[str, Any]) -> np.ndarray:
         """What the learner gets for each dialogue, (N,) float64.
@@ -299,4 +313,5 @@ def _sample(runner: DialogueEnvRunner, dealt: list[tuple[int, Scenario, str]]) -
     try:
         return runner.sample(dealt=dealt)
     except Exception as error:
+        error.add_note(f"In the env runner:\n{traceback.format_exc()}")
         return error

@@ -26,7 +26,11 @@ _CHATTY = (
     "ray._common.deprecation",
     "ray.rllib",
     "ray.rllib.algorithms.algorithm_config",
+    # Recommends a package for watching GPUs each time an algorithm is built.
+    "ray.tune.utils.util",
 )
+_WORKERS_LOGGERS = "RAY_LOGGER_LEVEL"
+"""The variable by which Ray's own loggers are set in workers."""
 
 
 @dataclass(frozen=True)
@@ -192,7 +196,9 @@ def _options() -> dict[str, Any]:
     options: dict[str, Any] = {"logging_level": logging.WARNING}
     # A submitted job brings its own code and environment, and Ray refuses to merge two.
     if "RAY_JOB_CONFIG_JSON_ENV_VAR" not in os.environ:
-        options["runtime_env"] = {"env_vars": code_path()}
+        # Errors of Ray's own loggers alone, unless a user asks for more; what a worker raises is not theirs.
+        quiet = {_WORKERS_LOGGERS: os.environ.get(_WORKERS_LOGGERS, "error")}
+        options["runtime_env"] = {"env_vars": code_path() | quiet}
     return options
 
 

@@ -61,10 +61,10 @@ def overlay(config: ConfigT, path: Path, name: str | Path) -> ConfigT:
         ConfigError: the file is missing or not a mapping, or a key or value is wrong.
     """
     try:
-        values = yaml.safe_load(path.read_text())
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError("the configuration file cannot be read", where=name, got=error.strerror) from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError("the configuration file is not YAML", where=name, got=str(error)) from None
     if values is None:
         return config

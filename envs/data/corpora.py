@@ -15,15 +15,15 @@ from envs import negotiation
 from envs.core.errors import DataError
 from envs.core.registry import Registry
 from envs.data.dealornodeal import READER_VERSION, DialogueRecord, parse_lines, parse_scenarios
-from envs.data.lines import read_lines, require_none_broken
-from envs.data.root import missing_files, read_file, require_files
+from envs.data.lines import data_command, read_lines, require_none_broken
+from envs.data.root import UNNAMED, missing_files, read_file, require_files
 from envs.negotiation.scenario import Scenario
 
 SPLITS = ("train", "val", "test")
 SELFPLAY_FILE = "selfplay.txt"
 PUBLISHED_NAMES = (*(f"{split}.txt" for split in SPLITS), SELFPLAY_FILE)
 
-corpora = Registry("corpus", "parley.corpora")
+corpora = Registry("negotiation corpus", "parley.corpora")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +154,7 @@ class FileCorpus:
     def remedy(self) -> str:
         """How to get the files, for messages."""
         by_hand = f"get the files from {self.obtain}"
-        return by_hand if self.address is None else f"parley data get {self.name}; or {by_hand}"
+        return by_hand if self.address is None else f"{data_command('get', UNNAMED)}; or {by_hand}"
 
     def folder(self, root: Path) -> Path:
         """Where the files lie below a data root."""

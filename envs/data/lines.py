@@ -9,14 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envs.core.errors import DataError, ParleyError
-from envs.data.root import read_file
+from envs.data.root import UNNAMED, UnwholeCorpusError, read_file, root_words
 
 _MAX_SHOWN = 160
-_UNNAMED = "parley data check NAME"
-
-
-class BrokenCorpusError(DataError):
-    """A corpus is not whole: the first of its errors, and their number."""
+_VERBS = ("check", "get")
+"""Verbs of `parley data` that messages name."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +50,8 @@ def split_lines(content: bytes) -> list[str]:
 
 def broken_rule(rule: str, got: object) -> DataError:
     """The error of a line that breaks a rule; what was found is cut to a length that fits a screen."""
-    shown = str(got) if isinstance(got, str) else repr(got)
+    # Control characters would be obeyed by a terminal.
+    shown = got if isinstance(got, str) and got.replace("\t", "").isprintable() else repr(got)
     return DataError(rule, got=shown if len(shown) <= _MAX_SHOWN else f"{shown[:_MAX_SHOWN]}...")
 
 
@@ -85,22 +83,22 @@ def require_none_broken(broken: Sequence[DataError]) -> None:
     """Checks that a corpus was read without an error.
 
     Raises:
-        BrokenCorpusError: something is broken; the message holds the first of the errors and their number. What the corpus
+        UnwholeCorpusError: something is broken; the message holds the first of the errors and their number. What the corpus
             was asked for by is `corpus_named`'s to say.
     """
     if broken:
         first = broken[0]
-        raise BrokenCorpusError(
+        raise UnwholeCorpusError(
             f"{first.what} ({len(broken)} broken in all)",
             where=first.where,
             got=first.got,
-            fix="; ".join(filter(None, (first.fix, f"`{_UNNAMED}` lists them all"))),
+            fix="; ".join(filter(None, (first.fix, f"`{data_command('check', UNNAMED)}` lists them all"))),
         )
 
 
 @contextmanager
 def corpus_named(name: str, data_root: Path | None) -> Iterator[None]:
-    """A block in which the error of a broken corpus gives the whole command that lists what is wrong with it.
+    """A block in which the error of a corpus that is not whole gives whole commands.
 
     Args:
         name: what the corpus was asked for by.
@@ -108,12 +106,24 @@ def corpus_named(name: str, data_root: Path | None) -> Iterator[None]:
     """
     try:
         yield
-    except BrokenCorpusError as error:
-        fix = (error.fix or "").replace(_UNNAMED, data_command("check", name, data_root))
-        raise BrokenCorpusError(error.what, where=error.where, got=error.got, fix=fix) from None
+    except UnwholeCorpusError as error:
+        fix = whole_commands(error.fix or "", name, data_root)
+        raise UnwholeCorpusError(error.what, where=error.where, got=error.got, fix=fix) from None
 
 
-def data_command(verb: str, name: str, data_root: Path | None) -> str:
+def whole_commands(text: str, name: str, data_root: Path | None) -> str:
+    """A text in which the commands of `parley data` that leave the corpus open name it.
+
+    Args:
+        text: of an error.
+        name: what the corpus was asked for by.
+        data_root: where it was said to lie; None when nothing was said.
+    """
+    for verb in _VERBS:
+        text = text.replace(data_command(verb, UNNAMED), data_command(verb, name, data_root))
+    return text
+
+
+def data_command(verb: str, name: str, data_root: Path | None = None) -> str:
     """What to type so that `parley data` does something with a corpus, such as "parley data check mine --data-root data"."""
-    root = [] if data_root is None else ["--data-root", str(data_root)]
-    return shlex.join(["parley", "data", verb, name, *root])
+    return shlex.join(["parley", "data", verb, name, *root_words(data_root)])

@@ -14,6 +14,12 @@ from envs.core.errors import DataError
 
 DATA_VARIABLE = "PARLEY_DATA"
 CACHE_VARIABLE = "PARLEY_CACHE"
+UNNAMED = "NAME"
+"""Stands in the commands of a message for a corpus until it is known what it was asked for by (`envs.data.lines`)."""
+
+
+class UnwholeCorpusError(DataError):
+    """A corpus is not whole: files are missing or lines are broken."""
 
 
 def cache_root(explicit: Path | None = None) -> Path:
@@ -42,6 +48,11 @@ def data_root(explicit: Path | None = None) -> Path:
     return cache_root() / "data"
 
 
+def root_words(explicit: Path | None) -> list[str]:
+    """The words of a command by which it finds the corpora where this one was told to look; none when nothing was said."""
+    return [] if explicit is None else ["--data-root", str(explicit)]
+
+
 def missing_files(folder: Path, names: Sequence[str]) -> list[str]:
     """Those of the names that are not files in the folder, in the given order."""
     return [name for name in names if not (folder / name).is_file()]
@@ -57,12 +68,12 @@ def require_files(corpus: str, folder: Path, names: Sequence[str], remedy: str) 
         remedy: how to get them, for the message.
 
     Raises:
-        DataError: the folder or some of the files are missing; the message names each file and where to put it.
+        UnwholeCorpusError: the folder or some of the files are missing; the message names each file and where to put it.
     """
     missing = missing_files(folder, names)
     if not missing:
         return
-    raise DataError(
+    raise UnwholeCorpusError(
         f"the corpus {corpus!r} is not complete",
         where=folder,
         got=f"no {', '.join(missing)}" if folder.is_dir() else "no such folder",

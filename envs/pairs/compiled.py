@@ -142,13 +142,26 @@ def open_pairs(
     folder = compiled_folder(cache, source.name, "pairs", COMPILER_VERSION, source.name, source.fingerprint(root), extent)
     if not is_whole(folder, _FILES):
         text = source.read(root).require_whole()
-        if not text.splits["train"].num_pairs:
-            fix = "give it more lines, or name another corpus"
-            raise DataError(f"the corpus {source.name!r} has no pair to train on", where=source.folder(root), fix=fix)
+        if nothing := nothing_to_learn(source, text, root):
+            raise nothing
         counted = SPLITS if every_word else ("train",)
         utterances = chain.from_iterable(text.splits[split].utterances() for split in counted)
         _compile(text, PairVocabulary.build(utterances, None if every_word else size), folder)
     return _open(source.name, folder)
+
+
+def nothing_to_learn(source: PairSource, text: PairText, root: Path) -> DataError | None:
+    """The error of a corpus without a pair to train on; None where there is one.
+
+    Args:
+        source: the corpus.
+        text: what was read of it.
+        root: the data root.
+    """
+    if text.splits["train"].num_pairs:
+        return None
+    what, fix = f"the corpus {source.name!r} has no pair to train on", "give it more lines, or name another corpus"
+    return DataError(what, where=source.folder(root), fix=fix)
 
 
 def _open(name: str, folder: Path) -> PairCorpus:

@@ -50,7 +50,7 @@ class FilePairs:
     licence: str
     """Terms of use, one line."""
     obtain: str
-    """Where a person gets the files."""
+    """Where a person gets the files; empty where they are that person's own."""
     vocabulary: int
     """Entries of the vocabulary, specials included."""
     wanted: tuple[tuple[str, ...], ...]
@@ -61,6 +61,10 @@ class FilePairs:
     """The folder, when it is not in the data root."""
     shares: str | None = None
     """The corpus whose folder this one reads, when it has none of its own."""
+
+    @property
+    def _remedy(self) -> str:
+        return f"get the files from {self.obtain}" if self.obtain else "name a file or folder of pairs that is there"
 
     def folder(self, root: Path) -> Path:
         """Where the files lie."""
@@ -85,7 +89,7 @@ class FilePairs:
                 f"the corpus {self.name!r} is not complete",
                 where=folder,
                 got=f"no {', '.join(missing)}" if folder.is_dir() else "no such folder",
-                fix=f"get the files from {self.obtain}, and put {', '.join(missing)} into {folder}{elsewhere}",
+                fix=f"{self._remedy}, and put {', '.join(missing)} into {folder}{elsewhere}" if self.obtain else self._remedy,
             )
 
     def fingerprint(self, root: Path) -> str:
@@ -105,8 +109,7 @@ class FilePairs:
         folder = self.folder(root)
         missing = self.missing(root)
         if missing:
-            fix = f"get the files from {self.obtain}"
-            return PairText(broken=[DataError("a file is missing", where=folder / each, fix=fix) for each in missing])
+            return PairText(broken=[DataError("a file is missing", where=folder / each, fix=self._remedy) for each in missing])
         return self.reader(folder)
 
 

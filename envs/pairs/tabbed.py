@@ -34,7 +34,7 @@ def tabbed_pairs(path: Path) -> FilePairs:
         name=path.stem if is_file else path.resolve().name,
         summary="pairs of your own",
         licence="your own",
-        obtain="where you have them",
+        obtain="",
         vocabulary=VOCABULARY,
         wanted=tuple((glob.escape(name),) for name in names),
         reader=partial(_read_one, name=path.name) if is_file else _read_three,

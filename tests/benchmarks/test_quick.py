@@ -45,5 +45,5 @@ def test_a_wrong_option_is_an_error_and_no_line() -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert done.stdout == ""
-    assert "no corpus is called 'nowhere'" in done.stderr
+    assert "no negotiation corpus is called 'nowhere'" in done.stderr
     assert "Traceback" not in done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 from shutil import copytree
@@ -55,6 +56,37 @@ def test_check_counts_pairs_and_lists_every_problem(parley: Parley, tmp_path: Pa
     assert "own.tsv:2: a broken line" in outcome.err
     assert f"`parley data check {path}` lists them all" in parley(f"data info {path}").err.replace("\n", "")
     assert json.loads(parley(f"data check {path} --json").out)["num_pairs"] == {"train": 1, "val": 0, "test": 0}
+
+
+def test_check_says_that_there_is_nothing_to_train_on(parley: Parley, tmp_path: Path) -> None:
+    (tmp_path / "own.tsv").touch()
+    outcome = parley(f"data check {tmp_path / 'own.tsv'}")
+    assert outcome.status == 1
+    assert "the corpus 'own' has no pair to train on" in outcome.err
+    assert parley(f"data info {tmp_path / 'own.tsv'}").status == 2
+
+
+def test_pairs_of_ones_own_that_are_not_there_are_not_to_be_got_anywhere(parley: Parley, tmp_path: Path) -> None:
+    for verb in ("info", "check"):
+        told = parley(f"data {verb} {tmp_path / 'onw.tsv'}").err
+        assert "name a file or folder of pairs that is there" in told
+        assert "get the files" not in told
+
+
+@pytest.mark.parametrize("asked", ["train negotiator --corpus helpdesk", "train seq2seq --corpus embedded"])
+def test_a_corpus_of_the_other_kind_is_told_from_one_that_is_unknown(parley: Parley, asked: str) -> None:
+    outcome = parley(asked)
+    assert outcome.status == 2
+    assert re.search(r"no (negotiation|pair) corpus is called '(helpdesk|embedded)'", outcome.err)
+
+
+def test_what_a_terminal_would_obey_in_a_broken_line_is_escaped(parley: Parley, tmp_path: Path) -> None:
+    (tmp_path / "own.tsv").write_bytes(b"\x1b[2Jgone\r\0\n")
+    outcome = parley(f"data check {tmp_path / 'own.tsv'}")
+    assert outcome.status == 1
+    assert r"\x1b[2Jgone" in outcome.err
+    assert "\x1b" not in outcome.err
+    assert "\0" not in outcome.err
 
 
 def test_check_finds_nothing_wrong_with_a_good_corpus(parley: Parley, root: Path) -> None:

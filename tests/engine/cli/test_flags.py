@@ -103,12 +103,14 @@ MISTAKES = {
     "selfplay --set judge=[": "not YAML",
     "selfplay --dialogues -3": "allowed: at least 1",
     "selfplay --config nothing.yaml": "cannot be read",
+    "selfplay --config binary.yaml": "is not YAML",
     "train negotiator --set fit.optimiser=adm": "one of 'adam', 'sgd'",
 }
 
 
 @pytest.mark.parametrize("command", MISTAKES)
 def test_a_mistake_is_named_with_the_nearest_name(command: str) -> None:
+    Path("binary.yaml").write_bytes(b"\x9a\x00")
     with pytest.raises(ConfigError, match=MISTAKES[command]):
         understood(command)
 

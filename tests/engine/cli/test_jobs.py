@@ -110,6 +110,15 @@ def test_a_report_is_written_where_it_is_said(parley: Parley) -> None:
     assert parley("report runs/nothing").status == 2
 
 
+def test_a_picture_that_cannot_be_written_is_an_error(parley: Parley) -> None:
+    parley(FEW)
+    Path("file").touch()
+    for place in ("file/picture.png", "."):
+        outcome = parley(f"report runs/selfplay --picture {place}")
+        assert outcome.status == 2
+        assert "the picture cannot be written" in outcome.err
+
+
 def test_an_attack_from_training_to_report(parley: Parley, root: Path) -> None:
     """The README's line of commands with small networks, but for the training by reinforcement."""
     sizes = [word for name, value in vars(TINY).items() for word in ("--set", f"fit.sizes.{name}={value}")]
@@ -150,7 +159,7 @@ def test_a_campaign_from_its_first_round_to_the_report(parley: Parley, root: Pat
     assert [cells[0] for cells in rounds] == ["round", "0", "1"], "one line as each round ends"
     assert "round 1: training the target" in outcome.err
     assert "runs/minmax/checkpoint" in outcome.err
-    assert f"parley attack table --target runs/minmax --corpus {CORPUS} --published none" in outcome.err
+    assert f"parley attack table --target runs/minmax --corpus {CORPUS} --data-root {root} --published none" in outcome.err
     assert "Before and after" in Path("runs/minmax/report.html").read_text()
     again = parley("resume runs/minmax --json")
     assert (again.status, again.out) == (0, outcome.out)

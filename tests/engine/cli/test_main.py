@@ -127,9 +127,16 @@ def test_an_error_is_red_on_a_terminal(parley: Parley, monkeypatch: pytest.Monke
     assert "\x1b[1;31merror: " in parley("trian").err
 
 
-def test_an_interrupted_run_says_so_and_the_same_command_resumes(tmp_path: Path, parley: Parley) -> None:
-    asked = ["selfplay", "--dialogues", "800", "--shard-size", "20", "--run", "run"]
-    with start_parley(*asked, folder=tmp_path) as process:
+@pytest.mark.parametrize(
+    ("workers", "dialogues"),
+    [(0, 800), pytest.param(2, 4000, marks=[pytest.mark.ray, pytest.mark.slow])],
+    ids=["here", "actors"],
+)
+def test_an_interrupted_run_says_so_and_the_same_command_resumes(
+    tmp_path: Path, parley: Parley, workers: int, dialogues: int
+) -> None:
+    asked = ["selfplay", "--dialogues", str(dialogues), "--shard-size", "20", "--run", "run"]
+    with start_parley(*asked, "--workers", str(workers), folder=tmp_path) as process:
         while process.poll() is None and len(list((tmp_path / "run" / "rows").glob("*.parquet"))) < 2:
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
@@ -139,10 +146,22 @@ def test_an_interrupted_run_says_so_and_the_same_command_resumes(tmp_path: Path,
     assert "Traceback" not in err
     assert out == ""
     num_saved = len(rows(tmp_path / "run"))
-    assert 40 <= num_saved < 800
+    assert 40 <= num_saved < dialogues
     assert parley(*asked).status == 0
     assert parley(*asked[:-1], "whole").status == 0
     assert rows(tmp_path / "run") == rows(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("asked", [["minmax", "--help"], ["list", "--json"], ["selfplay", "--dialogues", "2", "--json"]])
+def test_output_that_nobody_reads_is_no_mistake(tmp_path: Path, asked: list[str]) -> None:
+    with start_parley(*asked, folder=tmp_path) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        told = process.stderr.read()
+    assert process.returncode == 141, told
+    assert "rror" not in told
+    assert "Traceback" not in told
 
 
 def test_every_verb_can_be_loaded_and_every_job_is_in_the_list() -> None:

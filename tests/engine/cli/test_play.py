@@ -5,10 +5,13 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from engine.cli.play import read_scenario
+from engine.jobs.negotiator import demo as preset
+from engine.store.run_folder import RunFolder
 from envs.core.errors import ConfigError, ScenarioError
 from envs.negotiation.scenario import Scenario
 from tests.engine.cli.conftest import Parley
@@ -75,3 +78,33 @@ def test_an_unknown_agent_is_named(parley: Parley) -> None:
     assert outcome.status == 2
     assert "did you mean 'scripted'" in outcome.err
     assert parley("play").status == 2
+
+
+def test_a_run_without_a_checkpoint_says_which_run_it_is_and_what_to_do(
+    parley: Parley, tmp_path: Path, checkpoints: tuple[str, str]
+) -> None:
+    with RunFolder.open(Path("runs/half"), preset(), job="train-negotiator"):
+        pass
+    outcome = parley("play runs/half")
+    assert outcome.status == 2
+    assert "a run of parley train negotiator that has not come to its end" in outcome.err
+    assert "parley resume runs/half goes on with it" in outcome.err
+    parley("selfplay --dialogues 2")
+    outcome = parley("play runs/selfplay")
+    assert outcome.status == 2
+    assert "a run of parley selfplay, which is no training" in outcome.err
+    assert "name the run of a training" in outcome.err
+    outcome = parley("play runs")
+    assert "a folder that is no run" in outcome.err
+    assert "name one of the runs in it: runs/adversary, runs/target" in outcome.err
+    Path("notes.txt").touch()
+    assert "a file" in parley("play notes.txt").err
+    outcome = parley("selfplay --target runs/half --run runs/other")
+    assert outcome.status == 2
+    assert "parley resume runs/half goes on with it" in outcome.err
+
+
+def test_a_folder_does_not_hide_an_agent_of_its_name(parley: Parley, typed: Callable[..., None]) -> None:
+    Path("scripted").mkdir()
+    typed("/quit")
+    assert parley("play scripted").status == 0

@@ -5,6 +5,8 @@ Here, because Ray's workers import classes by name.
 
 from __future__ import annotations
 
+import logging
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from engine.attacks.opponents import Casting, Opponent, OpponentConfig
 from engine.attacks.settings import ReinforceConfig
 from engine.rllib.algorithm import DialogueReinforce, DialogueReinforceConfig
 from engine.rllib.env import ADVERSARY, AGENTS, TARGET
+from engine.rllib.runner import DialogueEnvRunner
 from envs.data.compiled import load_corpus
 from envs.data.vocabulary import EOS_ID, Vocabulary
 from policies.checkpoint import Checkpoint
@@ -128,6 +131,16 @@ class Recording(DialogueReinforce):
         self.played.append(played)
         self.paid.append(super().rewards(played))
         return self.paid[-1]
+
+
+class Failing(DialogueEnvRunner):
+    """Says so and raises when it is to play."""
+
+    def sample(self, **_: Any) -> dict[str, Any]:
+        logging.getLogger("engine.rllib").warning("the runner has no voice")
+        # Ray brings what workers write twice a second.
+        time.sleep(2)
+        raise RuntimeError("no voice")
 
 
 NAMES = ("books", "hats", "two")

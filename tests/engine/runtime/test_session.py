@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import subprocess
@@ -153,6 +154,26 @@ def test_code_path_is_this_checkout_unless_installed_for_good(monkeypatch: pytes
     assert code_path()["PYTHONPATH"].split(os.pathsep) == [str(ROOT), "${PYTHONPATH}"]
     monkeypatch.setattr(session, "_ROOT", Path("/usr/lib/python3/site-packages"))
     assert code_path() == {}
+
+
+@pytest.mark.parametrize(("asked", "level"), [(None, "error"), ("debug", "debug")])
+def test_rays_own_loggers_are_quiet_in_workers_unless_asked(
+    monkeypatch: pytest.MonkeyPatch, asked: str | None, level: str
+) -> None:
+    monkeypatch.delenv("RAY_LOGGER_LEVEL", raising=False)
+    if asked:
+        monkeypatch.setenv("RAY_LOGGER_LEVEL", asked)
+    variables = session._options()["runtime_env"]["env_vars"]
+    assert variables == {**code_path(), "RAY_LOGGER_LEVEL": level}
+
+
+def test_what_ray_recommends_is_not_heard_in_a_session() -> None:
+    recommends = logging.getLogger("ray.tune.utils.util")
+    assert recommends.isEnabledFor(logging.WARNING)
+    with session._quiet():
+        assert not recommends.isEnabledFor(logging.WARNING)
+        assert recommends.isEnabledFor(logging.ERROR)
+    assert recommends.isEnabledFor(logging.WARNING)
 
 
 def test_a_cluster_is_given_time_to_start_machines() -> None:

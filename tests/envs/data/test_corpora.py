@@ -9,6 +9,7 @@ import pytest
 
 from envs.core.errors import DataError
 from envs.data.corpora import CorpusFile, GeneratedCorpus, corpora
+from envs.data.lines import corpus_named
 from tests.envs.data.made_up import SOURCE, contents, write
 
 
@@ -60,9 +61,10 @@ def test_reading_goes_on_where_files_are_missing(tmp_path: Path) -> None:
 
 
 def test_a_corpus_with_an_address_says_how_to_get_it(tmp_path: Path) -> None:
-    with pytest.raises(DataError) as caught:
-        replace(SOURCE, address="https://nowhere.example").fingerprint(tmp_path)
-    assert "parley data get made_up; or get the files from nowhere.example" in str(caught.value.fix)
+    source, root = replace(SOURCE, address="https://nowhere.example"), tmp_path / "my data"
+    with pytest.raises(DataError) as caught, corpus_named("made_up", root):
+        source.fingerprint(root)
+    assert f"parley data get made_up --data-root '{root}'; or get the files from nowhere.example" in str(caught.value.fix)
     with pytest.raises(DataError) as caught:
         SOURCE.fingerprint(tmp_path)
     assert "parley data get" not in str(caught.value.fix)
