@@ -17,7 +17,7 @@ from envs.data.corpora import Source
 from envs.data.root import DATA_VARIABLE, read_file
 from envs.pairs.text import PairText
 
-READER_VERSION = 1
+READER_VERSION = 2
 """Grows when the same files would be read differently; compiled corpora are keyed by it."""
 
 
