@@ -70,7 +70,9 @@ class PlainNltk:
             return None
         bases = self._lemminflect.getLemma(word, kind)
         forms = self._lemminflect.getInflection(bases[0], tag, inflect_oov=tag in ("VB", "NN")) if bases else ()
-        form = forms[0].lower() if forms else None
+        if not forms:
+            return None
+        form: str = forms[0].lower()
         return {"unmaked": "unmade", "overspended": "overspent"}.get(form, form)
 
 
