@@ -123,7 +123,7 @@ def prepare(options: Options, folder: Path) -> Subject:
     if not corrections.is_dir():
         corrections = folder / "errors.tsv"
         corrections.write_text("".join(f"{bad}\t{good}\n" for good, others in FEW.items() for bad in others))
-    settings = PerturbSettings(lexicon=lexicon, entities=entities, corrections=corrections)
+    settings = PerturbSettings(lexicon=lexicon, entities=entities, corrections=corrections, grammar_rate=1.0)
 
     def make(*names: str) -> list[Strategy]:
         made = build(names, settings, Resources(settings, known, words, options.data_root))
