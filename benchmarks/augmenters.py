@@ -54,8 +54,8 @@ def _nlpaug(plain: PlainLoops, folder: Path) -> dict[str, Augment]:
         for category in of_entity:
             categories.setdefault(category, []).append(" ".join(entity))
     mentioned = sorted({part for entity in plain.entities for part in entity})
-    # Words are left alone that nlpaug calls stop words: here all others.
-    others = f"(?!(?:{'|'.join(map(re.escape, sorted(plain.dropped)))})$)"
+    # nlpaug leaves alone what it calls stop words, which it also looks up with blanks around them: here all other words.
+    others = rf"\s*(?!(?:{'|'.join(map(re.escape, sorted(plain.dropped)))})\s*$)\S"
     every = {"aug_p": 1.0, "aug_max": MOST}
     return {
         "random-swap": word.RandomWordAug(action="swap", aug_p=0.25, aug_max=MOST).augment,

@@ -59,7 +59,7 @@ def test_the_rate_is_the_share_of_words_that_change() -> None:
 
 def test_by_default_one_word_in_five_that_may_change_does() -> None:
     chosen = PerturbSettings(lexicon="built-in")
-    words = tuple("the file is in a folder at home".split())
+    words = ("the", "file", "is", "in", "a", "folder", "at", "home")
     after = forms(words, build(chosen, Resources(chosen)), 2000)
     may_change = [column for word, column in zip(words, after, strict=True) if column[word] < 2000]
     assert len(may_change) >= 4
