@@ -12,8 +12,8 @@ draws.
                   the ratio of a strategy that would do nothing but read all words and build the same contexts again ("bound");
                   where a loop is so simple that this is below ten, no strategy on tuples of words can be ten times as fast
     identical     the same draws gave the same words under every strategy
-    libraries     utterances per second of the nearest augmenters of TextAttack and nlpaug, where those are installed, and the
-                  ratios of ours
+    libraries     utterances per second of the nearest augmenters of TextAttack and nlpaug (augmenters.py), where those are
+                  installed, and the ratios of ours
 
 With the built-in lexicon, which is all there is without NLTK's data, both sides ask the same lexicon: only loops are compared.
 """
@@ -21,7 +21,6 @@ With the built-in lexicon, which is all there is without NLTK's data, both sides
 from __future__ import annotations
 
 import gc
-import importlib.util
 import random
 import tempfile
 from collections.abc import Callable, Sequence
@@ -30,6 +29,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
+from benchmarks.augmenters import LIBRARIES, installed
 from benchmarks.measure import Clock, run
 from benchmarks.plain_perturbation import Draw, PlainBuiltIn, PlainLoops, PlainNltk
 from engine.perturb.catalogue import build
@@ -59,7 +59,6 @@ STRATEGIES = (
     "confusing-entity",
 )
 """All but the one that is a network."""
-Augment = Callable[[str], Any]
 TURNS = 2
 SHARD = 1000
 """Contexts perturbed at once."""
@@ -124,7 +123,7 @@ def prepare(options: Options, folder: Path) -> Subject:
     if not corrections.is_dir():
         corrections = folder / "errors.tsv"
         corrections.write_text("".join(f"{bad}\t{good}\n" for good, others in FEW.items() for bad in others))
-    settings = PerturbSettings(lexicon=lexicon, entities=entities, corrections=corrections)
+    settings = PerturbSettings(lexicon=lexicon, entities=entities, corrections=corrections, grammar_rate=1.0)
 
     def make(*names: str) -> list[Strategy]:
         made = build(names, settings, Resources(settings, known, words, options.data_root))
@@ -155,10 +154,7 @@ def measure(options: Options) -> dict[str, Any]:
         copied = _copied(subject)
         seconds = {name: (_ours(subject, name), _plain(subject, name, options.plain_contexts)) for name in STRATEGIES}
         said = [" ".join(utterance) for turns in subject.contexts[: options.plain_contexts // 3] for (utterance,) in turns]
-        libraries = {
-            name: _library(near, said, seconds) if _has(name, subject.lexicon) else "not installed"
-            for name, near in LIBRARIES.items()
-        }
+        libraries = {name: _library(name, said, subject, seconds, Path(folder)) for name in LIBRARIES}
     return {
         "ratio": sum(plain for _, plain in seconds.values()) / together,
         "identical": not any(different.values()),
@@ -245,54 +241,26 @@ def _lexicon(name: Literal["any", "nltk", "built-in"]) -> Literal["nltk", "built
     return "nltk"
 
 
-def _has(library: str, lexicon: str) -> bool:
-    # Both look words up in NLTK's WordNet.
-    return lexicon == "nltk" and importlib.util.find_spec(library) is not None
-
-
 def _library(
-    near: Callable[[], dict[str, Augment]], said: Sequence[str], ours: dict[str, tuple[float, float]]
-) -> dict[str, Any]:
-    """Augmenters as their manuals show them, one version of each utterance."""
+    name: str, said: Sequence[str], subject: Subject, ours: dict[str, tuple[float, float]], folder: Path
+) -> dict[str, Any] | str:
+    """Their augmenters, one version of each utterance."""
+    found = installed(name)
+    if found is None:
+        return "not installed"
+    if subject.lexicon != "nltk":
+        return "looks words up in NLTK's WordNet, which is not here"
     figures = {}
-    for name, augment in near().items():
+    for strategy, augment in LIBRARIES[name](subject.plain, folder).items():
         clock = Clock()
         augment("an old disk works")
+        gc.collect()
         with clock.running():
             for text in said:
                 augment(text)
         theirs = clock.cpu_s / len(said)
-        figures[name] = {"per_s": 1 / theirs, "ratio": theirs / ours[name][0]}
-    return figures
-
-
-def _textattack() -> dict[str, Augment]:
-    from textattack.augmentation import Augmenter, DeletionAugmenter, WordNetAugmenter  # type: ignore[import-not-found]  # optional
-    from textattack.transformations import WordInnerSwapRandom  # type: ignore[import-not-found]  # optional
-
-    return {
-        "random-swap": Augmenter(transformation=WordInnerSwapRandom()).augment,
-        "stopword-dropout": DeletionAugmenter().augment,
-        "antonym": WordNetAugmenter().augment,
-    }
-
-
-def _nlpaug() -> dict[str, Augment]:
-    from nlpaug.augmenter import word  # type: ignore[import-not-found]  # optional
-
-    categories = [["disk", "file", "folder"], ["ubuntu", "debian", "windows"]]
-    return {
-        "random-swap": word.RandomWordAug(action="swap").augment,
-        "stopword-dropout": word.RandomWordAug(action="delete").augment,
-        "data-paraphrase": word.SynonymAug(aug_src="wordnet").augment,
-        "antonym": word.AntonymAug().augment,
-        "random-inputs": word.RandomWordAug(action="substitute", target_words=["disk", "file", "folder"]).augment,
-        "confusing-entity": word.ReservedAug(reserved_tokens=categories).augment,
-    }
-
-
-LIBRARIES: dict[str, Callable[[], dict[str, Augment]]] = {"textattack": _textattack, "nlpaug": _nlpaug}
-"""Their augmenters that come nearest to strategies."""
+        figures[strategy] = {"per_s": 1 / theirs, "ratio": theirs / ours[strategy][0]}
+    return {"version": found, **figures}
 
 
 if __name__ == "__main__":

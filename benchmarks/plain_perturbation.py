@@ -17,7 +17,8 @@ Words = list[str]
 Draw = Callable[[], float]
 Phrase = tuple[str, ...]
 _MARKS = [*"!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~", "..."]
-_BE = ["be", "am", "is", "are", "was", "were", "been"]
+_BE_OR_DO = ["be", "am", "is", "are", "was", "were", "been", "do", "does", "did", "doing", "done"]
+_HAVE = ["have", "has", "had", "having"]
 _PLAIN_FORMS = {"VBD": "VB", "VBG": "VB", "VBN": "VB", "VBP": "VB", "VBZ": "VB", "NNS": "NN"}
 _KINDS = {"V": "VERB", "N": "NOUN", "J": "ADJ", "R": "ADV"}
 _CONTRACTIONS = ["'m", "'re", "'s", "'ve", "'d"]
@@ -68,8 +69,11 @@ class PlainNltk:
         if kind is None or not word.replace("-", "").isalpha():
             return None
         bases = self._lemminflect.getLemma(word, kind)
-        forms = self._lemminflect.getInflection(bases[0], tag, inflect_oov=kind in ("VERB", "NOUN")) if bases else ()
-        return forms[0].lower() if forms else None
+        forms = self._lemminflect.getInflection(bases[0], tag, inflect_oov=tag in ("VB", "NN")) if bases else ()
+        if not forms:
+            return None
+        form: str = forms[0].lower()
+        return {"unmaked": "unmade", "overspended": "overspent"}.get(form, form)
 
 
 class PlainBuiltIn:
@@ -206,9 +210,14 @@ class PlainLoops:
     def oppose(self, words: Words, draw: Draw) -> Words:
         """Antonym."""
         share = draw()
-        for i, (word, tag) in enumerate(zip(words, self.knowledge.tag(words), strict=True)):
-            if word in _BE or tag[:2] not in ("VB", "JJ", "RB"):
+        tags = self.knowledge.tag(words)
+        for i, (word, tag) in enumerate(zip(words, tags, strict=True)):
+            if word in _BE_OR_DO or tag[:2] not in ("VB", "JJ", "RB"):
                 continue
+            if word in _HAVE:
+                following = [each for each in tags[i + 1 :] if each not in ("RB", "PRP")]
+                if following and following[0][:2] == "VB":
+                    continue
             opposites: list[str] = []
             for base in self.knowledge.antonyms(word, {"VB": "v", "JJ": "a", "RB": "r"}[tag[:2]]):
                 form = base if tag in ("VB", "VBP", "JJ", "RB") else self.knowledge.inflect(base, tag)

@@ -42,7 +42,10 @@ class FlatContexts:
     @cached_property
     def words(self) -> Utterance:
         """The words of all utterances (N)."""
-        return tuple(chain.from_iterable(self.utterances))
+        words: list[str] = []
+        for utterance in self.utterances:
+            words += utterance
+        return tuple(words)
 
     @cached_property
     def edges(self) -> np.ndarray:
@@ -82,7 +85,7 @@ class FlatContexts:
 
     def are_in(self, listed: Container[str]) -> np.ndarray:
         """Which of the words a list holds (N,) bool."""
-        return np.fromiter(map(listed.__contains__, self.words), dtype=bool, count=len(self.words))
+        return np.frombuffer(bytearray(map(listed.__contains__, self.words)), dtype=bool)
 
     def numbered(self, numbers: Mapping[str, int]) -> np.ndarray:
         """The numbers of the words, 0 where they have none (N,) int64."""

@@ -4,8 +4,10 @@ Source: Niu & Bansal 2018, section 3.1: known errors from a corrected corpus, ve
 
 - Released: nothing for this strategy but an older function: every word with an entry of a table is replaced by one of its wrong
   forms, drawn uniformly. Table and mixing are not released. Ours, under both rules: the same, where a word's forms are those of
-  the table (`corrections.py`) and, beside them, the base of a verb and the singular of a plural; `grammar_rate` is the share of
-  such words that are replaced.
+  the table (`corrections.py`) and, beside them, the base of a verb and the singular of a plural.
+- Paper: silent on how many words change. Released: that older function changes all. Ours, under both rules: one in five of
+  those that have a wrong form (`grammar_rate`), because JFLEG holds one for nearly every common word ("the", "is", "to"), so
+  that half of a text would change and nobody could read it.
 - Released: Pattern inflects words by themselves. Ours: the tag in the sentence says what is a verb, because "updates" is both.
 - Only words that the model knows enter, as in the released code's other strategies.
 """

@@ -34,6 +34,8 @@ FOLDERS = (TAGGER, WORDNET, STOPWORDS, PARAPHRASES)
 _PARAPHRASE_FILE = "ppdb-1.0-xxxl-lexical.extended.synonyms.uniquepairs"
 _FIX = "parley data get nltk, or --set perturb.lexicon=built-in for the small lexicon of this project"
 _PARTS_OF_SPEECH = {"V": "VERB", "N": "NOUN", "J": "ADJ", "R": "ADV"}
+_SLIPS = {"unmaked": "unmade", "overspended": "overspent"}
+"""Made-up pasts in lemminflect's dictionary, of all that WordNet calls opposites of verbs."""
 _NUM_UTTERANCES = 1 << 16
 _NUM_WORDS = 1 << 17
 
@@ -76,7 +78,7 @@ class NltkLexicon:
         return self._synonyms(word, part_of_speech)
 
     def inflect(self, word: str, tag: str) -> str | None:
-        """The form of a word's base that has a tag; verbs and nouns that are in no dictionary get theirs by rule."""
+        """The form of a word's base that has a tag; of verbs and nouns that are in no dictionary the base alone, by rule."""
         return self._form(word, tag)
 
     @cached_property
@@ -191,8 +193,9 @@ def _form(word: str, tag: str) -> str | None:
     if kind is None or not word.replace("-", "").isalpha():
         return None
     bases = lemminflect.getLemma(word, kind)
-    forms = lemminflect.getInflection(bases[0], tag, inflect_oov=kind in ("VERB", "NOUN")) if bases else ()
-    return forms[0].lower() if forms else None
+    # The base of a word that is in no dictionary is the word without its ending; other forms would be made up ("unmaked").
+    forms = lemminflect.getInflection(bases[0], tag, inflect_oov=tag in ("VB", "NN")) if bases else ()
+    return _SLIPS.get(forms[0].lower(), forms[0].lower()) if forms else None
 
 
 def _pieces(listed: frozenset[str]) -> Iterable[str]:

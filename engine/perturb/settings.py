@@ -13,7 +13,7 @@ Rule = Literal["paper", "released"]
 
 @dataclass(frozen=True, kw_only=True)
 class PerturbSettings:
-    """How contexts are perturbed; the defaults are the paper's."""
+    """How contexts are perturbed; the defaults are the paper's where it has them."""
 
     rule: Rule = "paper"
     """Where the paper and its released code disagree: whose rule."""
@@ -25,8 +25,8 @@ class PerturbSettings:
     """Random swap: one swap per so many words of an utterance (paper)."""
     paraphrase_rate: float = 1.0
     """Data-level paraphrase: share of matching phrases that are replaced."""
-    grammar_rate: float = 1.0
-    """Grammar errors: share of words with a known error that get one."""
+    grammar_rate: float = 0.2
+    """Grammar errors: share of words with a known error that get one (paper: silent); at 1 half of a text's words change."""
     paraphrases: Path | None = None
     """Data-level paraphrase: a PPDB file, or pairs of phrases separated by a tab; the lexicon's own pairs when not given."""
     corrections: Path | None = None

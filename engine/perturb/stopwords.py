@@ -65,25 +65,25 @@ class StopwordDropout:
             goes &= np.repeat(np.diff(running(goes)[flat.edges]) < lengths, lengths)
             edges = flat.edges[flat.turn_edges]
             self._choose(goes, edges, np.flatnonzero(np.diff(running(goes)[edges]) > self.most), flat, seeds)
-        return flat.cut(tuple(compress(flat.words, (~goes).tolist())), running(~goes)[flat.edges])
+        return flat.cut(tuple(compress(flat.words, (~goes).tobytes())), running(~goes)[flat.edges])
 
     def _choose(self, goes: np.ndarray, edges: np.ndarray, turns: np.ndarray, flat: FlatContexts, seeds: Sequence[int]) -> None:
         """Leaves as many words of some turns as may go, in place; drawn only where something is to be chosen, which is rare."""
         contexts = np.searchsorted(flat.shape_edges, turns, side="right") - 1
         numbers = turns - flat.shape_edges[contexts]
+        places = np.flatnonzero(goes)
+        turn_of = np.searchsorted(edges, places, side="right") - 1
         for number in np.unique(numbers).tolist():
             of_number = numbers == number
-            begins, ends = (edges[turns[of_number] + i] for i in (0, 1))
-            places = [
-                start + np.flatnonzero(goes[start:end]) for start, end in zip(begins.tolist(), ends.tolist(), strict=True)
-            ]
-            counts = np.fromiter(map(len, places), dtype=np.int64, count=len(places))
+            asked = turns[of_number]
+            begins, ends = np.searchsorted(turn_of, asked), np.searchsorted(turn_of, asked, side="right")
+            counts = ends - begins
             of_context = [seeds[context] for context in contexts[of_number].tolist()]
             drawn = uniforms(of_context, f"{self.name} {number}", counts)
-            turn = np.repeat(np.arange(len(places)), counts)
+            turn = np.repeat(np.arange(len(asked)), counts)
+            within = np.arange(len(turn)) - (np.cumsum(counts) - counts)[turn]
             order = np.lexsort((drawn, turn))
-            rank = np.arange(len(order)) - (np.cumsum(counts) - counts)[turn]
-            goes[np.concatenate(places)[order[rank >= self.most]]] = False
+            goes[places[(begins[turn] + within)[order[within >= self.most]]]] = False
 
 
 def build(settings: PerturbSettings, resources: Resources) -> StopwordDropout:

@@ -101,10 +101,9 @@ def _chosen(pool: np.ndarray, stretch: np.ndarray, order: np.ndarray, limits: np
         still = np.flatnonzero(stays)
         left, place, key = left[still], place[still], key[still]
     found = np.flatnonzero(taken)
-    # Ranks in the place of numbers, so that stretch and order are one integer to sort by: four times as quick as lexsort.
-    ranks = np.empty(len(found), dtype=np.int64)
-    ranks[order[found].argsort()] = np.arange(len(found))
-    found = found[(stretch[found] * len(found) + ranks).argsort()]
+    found = found[order[found].argsort()]
+    # Stable, so that places stay in order within their stretch; numpy sorts numbers of 16 bits by their digits.
+    found = found[stretch[found].astype(np.min_scalar_type(len(limits))).argsort(kind="stable")]
     groups = stretch[found]
     rank = np.arange(len(found)) - np.searchsorted(groups, groups)
     return found[rank < limits[groups]]

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from envs.pairs.tokens import tokenise
+from envs.pairs.tokens import normalised, tokenise
 from envs.pairs.vocabulary import EOU
 
 EOT = "<eot>"
@@ -49,7 +49,8 @@ def parse_turns(line: str) -> Turns:
     Returns:
         The turns; an utterance or a turn without a word stays, as an empty one, so that boundaries keep their places.
     """
-    turns = [_UTTERANCE_END.split(turn) for turn in _without_end(_TURN_END.split(line))]
+    # Marks are found in what tokens are made of, so that no token is one.
+    turns = [_UTTERANCE_END.split(turn) for turn in _without_end(_TURN_END.split(normalised(line)))]
     return tuple(tuple(tuple(tokenise(utterance)) for utterance in _without_end(turn)) for turn in turns)
 
 

@@ -95,6 +95,14 @@ def test_no_line_is_too_strange(typed: Parley, content: bytes) -> None:
     assert len(records(outcome.out)) == 4 * len(content.splitlines())
 
 
+def test_what_only_looks_strange_is_untouched(typed: Parley) -> None:
+    lines = ["cafe\u0301", "\u200bok\u200d", "\u0939\u093f\u0928\u094d\u0926\u0940 <eou> \ufeff"]
+    outcome = typed(f"perturb random-swap,antonym --json {BUILT_IN}", "\n".join(lines).encode())
+    found = records(outcome.out)
+    assert all(record["untouched"] and record["changed"] == 0 for record in found)
+    assert [record["after"] for record in found[::2]] == ["caf\u00e9", "ok", "\u0939\u093f\u0928\u094d\u0926\u0940"]
+
+
 def test_only_the_words_of_a_model_enter(typed: Parley, tmp_path: Path) -> None:
     folder = tmp_path / "run" / "checkpoint"
     folder.mkdir(parents=True)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import doctest
+from unicodedata import normalize
 
 import pytest
 
 from engine.perturb import augment, perturb_text, perturb_texts
+from engine.perturb.settings import PerturbSettings
 from engine.perturb.swap import RandomSwap
 from envs.core.errors import ConfigError
 
@@ -30,6 +32,18 @@ def test_other_seeds_give_other_versions() -> None:
 
 def test_a_strategy_of_ones_own_may_be_given() -> None:
     assert perturb_text("a b", RandomSwap(every=2)) == "b a"
+
+
+@pytest.mark.parametrize("strategy", ["random-swap", "stopword-dropout", "antonym"])
+def test_texts_that_look_the_same_become_the_same(strategy: str) -> None:
+    hindi = "\u0939\u093f\u0928\u094d\u0926\u0940"
+    said = f"i opened the caf\u00e9 menu <eou> {hindi} \u00e9 <eot> is the na\u00efve old way of ours right ?"
+    hidden = "\u200b".join(normalize("NFD", said))
+    for seed in range(5):
+        after = perturb_text(said, strategy, seed=seed, settings=PerturbSettings(lexicon="built-in"))
+        assert after == perturb_text(hidden, strategy, seed=seed, settings=PerturbSettings(lexicon="built-in")) != said
+        assert [word for word in after.split() if word.startswith("<")] == ["<eou>", "<eot>"]
+        assert set(after.split()) >= {"caf\u00e9", hindi, "na\u00efve"}
 
 
 def test_an_unknown_strategy_is_an_error() -> None:

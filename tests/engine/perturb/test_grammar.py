@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.perturb.corrections import FEW, open_corrections, read_corrections, replaced_words
-from engine.perturb.grammar import GrammarErrors
+from engine.perturb.grammar import GrammarErrors, build
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings
 from envs.core.errors import DataError
@@ -55,6 +55,15 @@ def test_the_rate_is_the_share_of_words_that_change() -> None:
     (drawn,) = forms(("disks",), made(rate=0.25), 1600)
     assert drawn["disks"] == pytest.approx(1200, abs=4 * (1600 * 3 / 16) ** 0.5)
     assert all(drawn[form] == pytest.approx(400 / 3, abs=45) for form in ("disc", "discs", "disk"))
+
+
+def test_by_default_one_word_in_five_that_may_change_does() -> None:
+    chosen = PerturbSettings(lexicon="built-in")
+    words = ("the", "file", "is", "in", "a", "folder", "at", "home")
+    after = forms(words, build(chosen, Resources(chosen)), 2000)
+    may_change = [column for word, column in zip(words, after, strict=True) if column[word] < 2000]
+    assert len(may_change) >= 4
+    assert all(2000 - column.most_common(1)[0][1] == pytest.approx(400, abs=4 * (2000 * 0.16) ** 0.5) for column in may_change)
 
 
 def test_an_error_is_a_word_that_alone_stands_for_another() -> None:

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from unicodedata import normalize
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envs.pairs.tokens import tokenise
+from envs.pairs.tokens import normalised, tokenise
+from envs.pairs.turns import parse_turns
 
 PIECES = [
     "n't",
@@ -28,6 +31,20 @@ PIECES = [
     "url>",
 ]
 PIECES += ["<unk>", "<path>", " ", "\t", "É", "ß", "_", "3", "x", ";-", "d", "\u2019", "\x00", "</s>"]
+PIECES += [
+    "e\u0301",
+    "\u0301",
+    "\u0915\u093f",
+    "\u0130",
+    "\u212a",
+    "\u03a3",
+    "\u2764\ufe0f",
+    "\u20e3",
+    "__eou__",
+    "__EOT__",
+    "<eou>",
+]
+NOTHING = ["\u200b", "\u200c", "\u200d", "\u2060", "\ufeff", "\u00ad", "\u200e", "\u202e", "\u3164", "\ufe0f", "\U000e0041"]
 
 texts = st.one_of(st.text(max_size=40), st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
 
@@ -43,7 +60,28 @@ def test_tokens_joined_by_spaces_give_the_same_tokens(text: str) -> None:
 def test_no_character_is_lost_but_space_and_what_a_mark_stands_for(text: str) -> None:
     tokens = tokenise(text)
     if not {"<url>", "<path>", "..."} & set(tokens):
-        assert "".join(tokens) == "".join(text.lower().replace("\u2019", "'").split())
+        assert "".join(tokens) == "".join(normalised(text).split())
+
+
+@given(texts)
+def test_accents_may_come_with_their_letters_or_behind_them(text: str) -> None:
+    assert tokenise(normalize("NFD", text)) == tokenise(normalize("NFC", text)) == tokenise(text)
+
+
+@given(texts, st.data())
+def test_what_shows_nothing_changes_nothing(text: str, data: st.DataObject) -> None:
+    place = data.draw(st.integers(0, len(text)))
+    hidden = data.draw(st.lists(st.sampled_from(NOTHING), min_size=1, max_size=3).map("".join))
+    assert tokenise(text[:place] + hidden + text[place:]) == tokenise(text)
+    assert tokenise(hidden) == []
+
+
+@given(texts)
+def test_no_word_is_a_boundary(text: str) -> None:
+    words = [word for turn in parse_turns(text) for utterance in turn for word in utterance]
+    again = [word for turn in parse_turns(" ".join(words)) for utterance in turn for word in utterance]
+    assert again == words
+    assert len(parse_turns(" ".join(words))) == 1
 
 
 @pytest.mark.parametrize(
@@ -60,6 +98,11 @@ def test_no_character_is_lost_but_space_and_what_a_mark_stands_for(text: str) ->
         ("well.... so..", "well ... so ..."),
         (":) ;-) :D :dpkg", ":) ;-) :d : dpkg"),
         ("<unk> <url> </s> <eou>", "<unk> <url> < / s > < eou >"),
+        ("cafe\u0301 nai\u0308ve", "caf\u00e9 na\u00efve"),
+        ("x\u0323\u030a \u0939\u093f\u0928\u094d\u0926\u0940", "x\u0323\u030a \u0939\u093f\u0928\u094d\u0926\u0940"),
+        ("\u0130stanbul don't\u0301", "i\u0307stanbul don't\u0301"),
+        ("co\u00adop foo\u200bbar \u200b \ufeffhi don\u200d't", "coop foobar hi do n't"),
+        ("\u2764\ufe0f \U0001f469\u200d\U0001f4bb", "\u2764 \U0001f469 \U0001f4bb"),
         (" \t", ""),
     ],
 )

@@ -1,0 +1,75 @@
+"""Augmenters of nlpaug and TextAttack that come nearest to strategies, as their manuals show them.
+
+nlpaug's get the same tables and words as the strategies, and are told to change as many words: all that the table holds, at
+most eight stop words, one word in four swapped, one antonym. What they do is less: errors come from the table alone, without
+the forms that need a tagger, and opposites keep no form. TextAttack's have no table to give, and keep their defaults (one word
+in ten). Neither has an augmenter that negates.
+
+Not here: how they are clocked (`perturbation.py`).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from benchmarks.plain_perturbation import PlainLoops
+
+Augment = Callable[[str], Any]
+MOST = 1000
+"""Words of an utterance that are changed, where all may be."""
+
+
+def installed(library: str) -> str | None:
+    """The version of a library; None: it is not installed."""
+    return version(library) if importlib.util.find_spec(library) is not None else None
+
+
+def _textattack(plain: PlainLoops, folder: Path) -> dict[str, Augment]:
+    from textattack.augmentation import Augmenter, DeletionAugmenter, WordNetAugmenter  # type: ignore[import-not-found]  # optional
+    from textattack.transformations import WordInnerSwapRandom  # type: ignore[import-not-found]  # optional
+
+    return {
+        "random-swap": Augmenter(transformation=WordInnerSwapRandom()).augment,
+        "stopword-dropout": DeletionAugmenter().augment,
+        "data-paraphrase": WordNetAugmenter().augment,
+    }
+
+
+def _nlpaug(plain: PlainLoops, folder: Path) -> dict[str, Augment]:
+    from nlpaug.augmenter import word  # type: ignore[import-not-found]  # optional
+
+    paraphrases, errors = folder / "ppdb.txt", folder / "errors.txt"
+    lines = [
+        f"[NN/VB/JJ/RB] ||| {' '.join(a)} ||| {' '.join(b)} ||| ||| " for a, others in plain.paraphrases.items() for b in others
+    ]
+    paraphrases.write_text("".join(f"{line}\n" for line in lines))
+    errors.write_text("".join(f"{' '.join((good, *wrong))}\n" for good, wrong in plain.errors.items()))
+    categories: dict[str, list[str]] = {}
+    for entity, of_entity in plain.entities.items():
+        for category in of_entity:
+            categories.setdefault(category, []).append(" ".join(entity))
+    mentioned = sorted({part for entity in plain.entities for part in entity})
+    # nlpaug leaves alone what it calls stop words, which it also looks up with blanks around them: here all other words.
+    others = rf"\s*(?!(?:{'|'.join(map(re.escape, sorted(plain.dropped)))})\s*$)\S"
+    every = {"aug_p": 1.0, "aug_max": MOST}
+    return {
+        "random-swap": word.RandomWordAug(action="swap", aug_p=0.25, aug_max=MOST).augment,
+        "stopword-dropout": word.RandomWordAug(action="delete", aug_p=1.0, aug_max=8, stopwords_regex=others).augment,
+        "data-paraphrase": word.SynonymAug(aug_src="ppdb", model_path=str(paraphrases), **every).augment,
+        "grammar-errors": word.SpellingAug(dict_path=str(errors), include_reverse=False, **every).augment,
+        "antonym": word.AntonymAug(aug_max=1).augment,
+        "random-inputs": word.RandomWordAug(action="substitute", target_words=list(plain.common), **every).augment,
+        "random-inputs-kept-entities": word.RandomWordAug(
+            action="substitute", target_words=list(plain.common), stopwords=mentioned, **every
+        ).augment,
+        "confusing-entity": word.ReservedAug(reserved_tokens=list(categories.values()), **every).augment,
+    }
+
+
+LIBRARIES: dict[str, Callable[[PlainLoops, Path], dict[str, Augment]]] = {"textattack": _textattack, "nlpaug": _nlpaug}
+"""By the names of their packages: from the loops, which hold the tables, and a folder for files of theirs."""
