@@ -110,9 +110,7 @@ class Chooser:
             lowest[rows] = highest[rows] = codes
             decided[rows] = True
             best = _best(asks.dialogues, highest, most)
-            limit = np.full(len(self._contexts), -np.inf)
-            np.maximum.at(limit, asks.dialogues[best], highest[best])
-            wanted = (lowest <= limit[asks.dialogues]) & (lowest != highest)
+            wanted = _may_enter(asks.dialogues, lowest, highest, best) & (lowest != highest)
             wanted[best] = True
             rows = np.flatnonzero(wanted & matters & ~decided)
         return found
@@ -166,6 +164,21 @@ def _points(scores_rM: Tensor, stakes: Stakes) -> tuple[np.ndarray, np.ndarray]:
 def codes_of(loss: np.ndarray, advantage: np.ndarray) -> np.ndarray:
     """Keys as single numbers that compare alike."""
     return np.round(loss / RESOLUTION) * 100.0 - advantage
+
+
+def _may_enter(dialogues: np.ndarray, lowest: np.ndarray, highest: np.ndarray, best: np.ndarray) -> np.ndarray:
+    """Whether each row (r,) may turn out better than the last of the best of its dialogue.
+
+    Of equal ones the first counts, so that a row after it must be better, not as good: where losses are at their floor, and
+    advantages whole points, most of what is doubtful is at best as good.
+    """
+    limit = np.full(int(dialogues.max()) + 1, -np.inf)
+    np.maximum.at(limit, dialogues[best], highest[best])
+    last = np.full(len(limit), -1)
+    at_limit = best[highest[best] == limit[dialogues[best]]]
+    np.maximum.at(last, dialogues[at_limit], at_limit)
+    before = np.arange(len(dialogues)) < last[dialogues]
+    return (lowest < limit[dialogues]) | (before & (lowest == limit[dialogues]))
 
 
 def _best(dialogues: np.ndarray, codes: np.ndarray, most: int) -> np.ndarray:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any, cast
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from engine.attacks import choices
-from engine.attacks.candidates import Found
+from engine.attacks.candidates import Found, Verdicts
 from engine.attacks.replacement import preemptive, reactive
 from engine.attacks.settings import SearchConfig
 from envs.core.seeds import stream
@@ -105,3 +110,38 @@ def test_what_cannot_improve_on_a_sentence_is_not_decided_again(monkeypatch: pyt
     found(CONFIGS[1], attack="reactive", screened=True)
     assert decided
     assert all(decided)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 3))
+def test_the_best_are_exact_and_first_among_equals(seed: int, most: int) -> None:
+    """Few different losses and points, so that most candidates are as good as others."""
+    draw = np.random.default_rng(seed)
+    size = 40
+    dialogues = np.sort(draw.integers(3, size=size))
+    loss, advantage = draw.integers(3, size=size) / 2.0, draw.integers(-2, 3, size=size).astype(np.float64)
+    slack, low, high = (draw.integers(2, size=size) for _ in range(3))
+    decided: list[int] = []
+
+    class Known(choices.Chooser):
+        def __init__(self) -> None:
+            self._target = cast(Any, SimpleNamespace(tables=SimpleNamespace(can_screen=True)))
+
+        def _screened(self, asks: choices.Asks) -> list[np.ndarray]:
+            likely = advantage + draw.integers(-low, high + 1)
+            least = np.maximum(0.0, loss - slack / 2)
+            return [least, loss + slack / 2, advantage - low, advantage + high, likely, np.zeros(size)]
+
+        def _decided(self, asks: choices.Asks, rows: np.ndarray | None = None) -> choices.Choices:
+            assert rows is not None, "no range is left"
+            decided.extend(rows.tolist())
+            return loss[rows], advantage[rows], np.zeros(len(rows))
+
+    asks = choices.Asks(dialogues, cast(Any, None), np.zeros(size))
+    told = Known().choices(asks, most, np.full(3, np.inf))
+    unbroken = np.zeros(size, dtype=bool)
+    exact = Verdicts(unbroken, loss, advantage, np.zeros(size)).best(dialogues, most)
+    ours = Verdicts(unbroken, *told).best(dialogues, most)
+    assert ours.tolist() == exact.tolist()
+    assert told[0][exact].tolist() == loss[exact].tolist()
+    assert told[1][exact].tolist() == advantage[exact].tolist()
+    assert len(set(decided)) == len(decided)
