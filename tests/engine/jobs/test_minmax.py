@@ -326,11 +326,12 @@ def test_tensorboard_shows_the_rounds_and_every_phase(continued: tuple[Result, N
         assert [step for step, _ in scalars(path / phase)["reward"]] == [1, 2]
 
 
-def test_what_to_do_next(continued: tuple[Result, Notes]) -> None:
+def test_what_to_do_next(root: Path, continued: tuple[Result, Notes]) -> None:
     path = str(continued[0].run)
     report, play, table = map(shlex.split, continued[0].next_commands)
     assert (report, play) == (["parley", "report", path], ["parley", "play", path])
-    assert table == ["parley", "attack", "table", "--target", path, "--corpus", CORPUS, "--published", "none"]
+    corpus = ["--corpus", CORPUS, "--data-root", str(root)]
+    assert table == ["parley", "attack", "table", "--target", path, *corpus, "--published", "none"]
     published = MINMAX.next_commands(replace(MINMAX.presets["cheng2019"](), judge="runs/negotiator"), Path("runs/minmax"))
     options = "--judge runs/negotiator --published hardened"
     assert published[-1] == f"parley attack table --target runs/minmax {options}"

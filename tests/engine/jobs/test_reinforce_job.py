@@ -46,7 +46,8 @@ def test_it_leaves_a_learner_that_has_moved(tmp_path: Path, root: Path, trainee:
     assert any(not stored.weights[name].equal(value) for name, value in started.items())
     assert iterations(tmp_path / "run") == [1, 2, 3, 4]
     (following,) = result.next_commands
-    assert shlex.split(following) == ["parley", "attack", "rl", "--target", str(trainee), "--speaker", str(tmp_path / "run")]
+    attack = ["parley", "attack", "rl", "--target", str(trainee), "--speaker", str(tmp_path / "run")]
+    assert shlex.split(following) == [*attack, "--data-root", str(root)]
 
 
 def test_a_finished_training_needs_no_ray(tmp_path: Path, root: Path, trainee: Path, ray_session: Session) -> None:
