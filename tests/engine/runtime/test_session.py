@@ -169,11 +169,16 @@ def test_rays_own_loggers_are_quiet_in_workers_unless_asked(
 
 def test_what_ray_recommends_is_not_heard_in_a_session() -> None:
     recommends = logging.getLogger("ray.tune.utils.util")
-    assert recommends.isEnabledFor(logging.WARNING)
-    with session._quiet():
-        assert not recommends.isEnabledFor(logging.WARNING)
-        assert recommends.isEnabledFor(logging.ERROR)
-    assert recommends.isEnabledFor(logging.WARNING)
+    # The session that tests share may be open already.
+    before = recommends.level
+    recommends.setLevel(logging.WARNING)
+    try:
+        with session._quiet():
+            assert not recommends.isEnabledFor(logging.WARNING)
+            assert recommends.isEnabledFor(logging.ERROR)
+        assert recommends.isEnabledFor(logging.WARNING)
+    finally:
+        recommends.setLevel(before)
 
 
 def test_a_cluster_is_given_time_to_start_machines() -> None:

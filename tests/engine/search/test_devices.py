@@ -12,6 +12,7 @@ from engine.search.batch import Outcome, Task, run_searches
 from engine.search.catalogue import searches
 from engine.search.hits import HitType, Thresholds
 from engine.search.lstm_scorer import LstmScorer
+from engine.search.memory import Room
 from engine.search.scorer import PlainScorer, Scorer
 from engine.search.settings import SearchSettings
 from engine.search.victims import LmInputModel, Seq2SeqVictim
@@ -42,7 +43,7 @@ def found(method: str, kind: str, device: str) -> list[Outcome]:
     targets = [torch.cat([words, torch.tensor([EOS_ID])]).to(device) for words in drawn]
     technique = searches.get(method)(scorer(kind, device), SETTINGS, satisfied=lambda reading: HIT.is_hit(reading, THRESHOLDS))
     tasks = [Task(f"{number:02d}", target, 0, number) for number, target in enumerate(targets)]
-    return sorted(run_searches(technique, tasks, 16), key=lambda outcome: outcome.task.key)
+    return sorted(run_searches(technique, tasks, Room(16, "searches")), key=lambda outcome: outcome.task.key)
 
 
 @on_each_device
