@@ -287,6 +287,7 @@ def _clocked_search(spans: Spans) -> Iterator[None]:
         (prefix.Prefixes, "_backward_over_prefix", over_prefix),
         (prefix.Prefixes, "__init__", spans.timed("prefixes", prefix.Prefixes.__init__)),
         (prefix.Prefixes, "_read", spans.timed("language", prefix.Prefixes._read)),
+        (prefix.Prefixes, "states", spans.timed("language", prefix.Prefixes.states)),
         (prefix.Prefixes, "_logits", spans.timed("attention_and_heads", prefix.Prefixes._logits)),
         (replacement._Search, "_gaps", spans.timed("constraint", replacement._Search._gaps)),
     )

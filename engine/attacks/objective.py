@@ -134,6 +134,5 @@ def end_gaps(logits_rV: Tensor) -> Tensor:
     Returns:
         (r,) largest logit of another word less that of `<selection>`; at or below 0 the target would end the talk.
     """
-    others = logits_rV.clone()
-    others[:, SELECTION_ID] = -torch.inf
-    return others.amax(1) - logits_rV[:, SELECTION_ID]
+    others = torch.maximum(logits_rV[:, :SELECTION_ID].amax(1), logits_rV[:, SELECTION_ID + 1 :].amax(1))
+    return others - logits_rV[:, SELECTION_ID]

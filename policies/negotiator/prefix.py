@@ -22,13 +22,13 @@ from torch import Tensor
 from policies.negotiator.inference import Direction, Tables
 from policies.negotiator.model import NUM_HEADS
 
-ROWS = {torch.float32: 256, torch.bfloat16: 1024}
+ROWS = {torch.float32: 512, torch.bfloat16: 1024}
 """Endings continued together: enough for full-speed products, few enough to stay near the processor."""
 SHAPE_ROWS = 32
 """Products have a multiple of this many rows: for each new shape of bfloat16 a kernel is compiled, which takes milliseconds."""
 CELL_ROWS = 128
 """Rows whose gates are moved on together: few enough for those to stay in a near cache."""
-SCORED = 512
+SCORED = 2048
 """Tokens whose attention is scored together, for the same reasons."""
 
 
@@ -95,8 +95,10 @@ class Prefixes:
         # Kept by prefix, then position, so that one number addresses a place of a prefix.
         self._places = places
         self._language, self._forward = (x.transpose(0, 1).contiguous() for x in (language, forward))
-        self._shares = [x.unflatten(0, (places, rows)).transpose(0, 1).flatten(0, 1) for x in (inputs, attention)]
         self._selections = {torch.float32: exact}
+        self._shares = {
+            torch.float32: [x.unflatten(0, (places, rows)).transpose(0, 1).flatten(0, 1) for x in (inputs, attention)]
+        }
 
     @torch.no_grad()
     def states(self, endings: Endings) -> Tensor:
@@ -104,9 +106,10 @@ class Prefixes:
         order = _by_length(endings)
         parts = []
         for rows in _chunks(order, ROWS[torch.float32]):
-            lengths = torch.from_numpy(endings.lengths[rows]).to(self._language.device)
-            states_TrH = self._read(endings[rows])[0]
-            parts.append(states_TrH[lengths - 1, torch.arange(len(rows), device=lengths.device)])
+            tokens_Tr, running, gates, state = self._begin(endings[rows])
+            for t, k in enumerate(running):
+                self._tables.advance(tokens_Tr[t, :k], gates[:k], state[:k], out_nH=state[:k])
+            parts.append(state)
         return _restored(parts, order)
 
     @torch.no_grad()
@@ -122,7 +125,8 @@ class Prefixes:
     def _logits(self, endings: Endings, dtype: torch.dtype) -> Tensor:
         if dtype not in self._selections:
             self._selections[dtype] = _Selection(self._tables, dtype)
-        selection, shares = self._selections[dtype], [share.to(dtype) for share in self._shares]
+            self._shares[dtype] = [share.to(dtype) for share in self._shares[torch.float32]]
+        selection, shares = self._selections[dtype], self._shares[dtype]
         device, width = self._language.device, self._model.sizes.hidden_selection
         states_rS, weights_r, means_r2S = (
             torch.empty(len(endings), *size, device=device) for size in ((width,), (), (2 * width,))
@@ -142,18 +146,21 @@ class Prefixes:
         encoded = torch.tanh(self._model.selection_encoder(torch.cat([attended.means, context_rC], dim=1)))
         return self._model.selection_heads(encoded).unflatten(1, (NUM_HEADS, -1))
 
-    def _read(self, endings: Endings) -> tuple[Tensor, Tensor, list[int]]:
-        """Language states (T, r', H) after each token, the tokens (T, r'), rows still running per step; longest first."""
+    def _begin(self, endings: Endings) -> tuple[Tensor, list[int], Tensor, Tensor]:
+        """Tokens (T, r'), rows still running per step, context gates and language states (r, .) before the first one."""
         device = self._language.device
         steps = int(endings.lengths[0])
         running = _running(endings.lengths)
         tokens_Tr = torch.zeros(steps, _padded(len(endings)), dtype=torch.int64, device=device)
         tokens_Tr[:, : len(endings)] = torch.from_numpy(endings.tokens[:, :steps].T)
         prefixes, keeps = (torch.from_numpy(part).to(device) for part in (endings.prefixes, endings.keeps))
-        gates = self.context_gates_n3H.index_select(0, prefixes)
-        state = self._language[prefixes, keeps]
+        return tokens_Tr, running, self.context_gates_n3H.index_select(0, prefixes), self._language[prefixes, keeps]
+
+    def _read(self, endings: Endings) -> tuple[Tensor, Tensor, list[int]]:
+        """Language states (T, r', H) after each token, the tokens (T, r'), rows still running per step; longest first."""
+        tokens_Tr, running, gates, state = self._begin(endings)
         # Not left empty: products in bfloat16 of odd widths also read the row after, and 0 * nan is not 0.
-        states = state.new_zeros(steps, _padded(len(state)), state.shape[1])
+        states = state.new_zeros(*tokens_Tr.shape, state.shape[1])
         for t, k in enumerate(running):
             self._tables.advance(tokens_Tr[t, :k], gates[:k], state[:k], out_nH=states[t, :k])
             state = states[t]
