@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -84,21 +85,38 @@ class Prefixes:
         language = self.context_nC.new_zeros(places + 1, rows, sizes.hidden_language)
         for t in range(places):
             tables.advance(tokens_Pn[t], self.context_gates_n3H, language[t], out_nH=language[t + 1])
-        exact = _Selection(tables, torch.float32)
-        forward = self.context_nC.new_zeros(places + 1, rows, sizes.hidden_selection)
-        running = [(t, rows) for t in range(places)]
-        tokens_N, language_NH = tokens_Pn.flatten(), language[1:].flatten(0, 1)
-        sums = exact.forward.inputs(tokens_N, language_NH).unflatten(0, (places, rows))
-        exact.forward.run(sums, running, forward[0].clone(), forward[1:])
-        inputs = exact.backward.inputs(tokens_N, language_NH)
-        attention = torch.addmm(exact.attention_bias, forward[1:].flatten(0, 1), exact.attend_forward)
+        self._tokens_Pn, self._language_PnH = tokens_Pn, language
         # Kept by prefix, then position, so that one number addresses a place of a prefix.
-        self._places = places
-        self._language, self._forward = (x.transpose(0, 1).contiguous() for x in (language, forward))
-        self._selections = {torch.float32: exact}
-        self._shares = {
-            torch.float32: [x.unflatten(0, (places, rows)).transpose(0, 1).flatten(0, 1) for x in (inputs, attention)]
-        }
+        self._places, self._language = places, language.transpose(0, 1).contiguous()
+        self._in_precision: dict[torch.dtype, tuple[_Selection, list[Tensor]]] = {}
+
+    @cached_property
+    def _forward(self) -> Tensor:
+        """States (n, P + 1, S) of the forward half before and after each position."""
+        places, rows = self._tokens_Pn.shape
+        cell = self._exact.forward
+        states = self._language.new_zeros(places + 1, rows, self._model.sizes.hidden_selection)
+        sums = cell.inputs(self._tokens_Pn.flatten(), self._language_PnH[1:].flatten(0, 1)).unflatten(0, (places, rows))
+        cell.run(sums, [(t, rows) for t in range(places)], states[0].clone(), states[1:])
+        return states.transpose(0, 1).contiguous()
+
+    @cached_property
+    def _exact(self) -> _Selection:
+        return _Selection(self._tables, torch.float32)
+
+    @cached_property
+    def _shares(self) -> tuple[Tensor, Tensor]:
+        """What each place of a prefix gives to the steps of the backward half and to the attention (n * P, .)."""
+        inputs = self._exact.backward.inputs(self._tokens_Pn.t().flatten(), self._language[:, 1:].flatten(0, 1))
+        states_NS = self._forward[:, 1:].flatten(0, 1)
+        return inputs, torch.addmm(self._exact.attention_bias, states_NS, self._exact.attend_forward)
+
+    def _selection(self, dtype: torch.dtype) -> tuple[_Selection, list[Tensor]]:
+        """The selection network and the shares in a precision."""
+        if dtype not in self._in_precision:
+            selection = self._exact if dtype == torch.float32 else _Selection(self._tables, dtype)
+            self._in_precision[dtype] = selection, [share.to(dtype) for share in self._shares]
+        return self._in_precision[dtype]
 
     @torch.no_grad()
     def states(self, endings: Endings) -> Tensor:
@@ -123,10 +141,7 @@ class Prefixes:
         return self._logits(endings, torch.bfloat16)
 
     def _logits(self, endings: Endings, dtype: torch.dtype) -> Tensor:
-        if dtype not in self._selections:
-            self._selections[dtype] = _Selection(self._tables, dtype)
-            self._shares[dtype] = [share.to(dtype) for share in self._shares[torch.float32]]
-        selection, shares = self._selections[dtype], self._shares[dtype]
+        selection, shares = self._selection(dtype)
         device, width = self._language.device, self._model.sizes.hidden_selection
         states_rS, weights_r, means_r2S = (
             torch.empty(len(endings), *size, device=device) for size in ((width,), (), (2 * width,))
