@@ -145,7 +145,7 @@ class DialogueReinforce(Algorithm):
         return DialogueReinforceConfig(algo_class=cls)
 
     def setup(self, config: AlgorithmConfig) -> None:
-        """Builds learner and runners, then opens the corpus."""
+        """Builds runners and learner, then opens the corpus."""
         self._build(config)
         self.casting: Casting = config.casting
         self.baselines = {opponent.name: RunningBaseline() for opponent in self.casting.met}
@@ -157,17 +157,27 @@ class DialogueReinforce(Algorithm):
         """Figures of the newest iteration, from our own clocks (RLlib's timers are moving averages)."""
 
     def _build(self, config: AlgorithmConfig) -> None:
-        """RLlib's set-up, with env runners that are handed their configuration itself.
-
-        RLlib hands them a reference to it, and Ray then warns on the terminal that such an actor may not come back.
-        """
-        runners = config.num_env_runners
+        """RLlib's set-up, but for the env runners: it makes none, and they join its group as soon as that is there."""
+        self._num_runners, self._group = config.num_env_runners, None
         self.config = config.copy(copy_frozen=False)
         self.config.num_env_runners = 0
         super().setup(self.config)
-        group = self.env_runner_group
-        group._remote_config_obj_ref = group._remote_config
-        group.add_workers(runners, validate=config.validate_env_runners_after_construction)
+
+    @property
+    def env_runner_group(self) -> Any:
+        """RLlib's group of env runners."""
+        return self._group
+
+    @env_runner_group.setter
+    def env_runner_group(self, group: Any) -> None:
+        """Takes the group from RLlib, before there is a learner, and adds the runners, with their configuration itself.
+
+        RLlib would hand them a reference to it, of which Ray warns on the terminal that such an actor may not come back.
+        """
+        self._group = group
+        if group is not None:
+            group._remote_config_obj_ref = group._remote_config
+            group.add_workers(self._num_runners, validate=self.config.validate_env_runners_after_construction)
 
     def rewards(self, played: dict[str, Any]) -> np.ndarray:
         """What the learner gets for each dialogue, (N,) float64.
