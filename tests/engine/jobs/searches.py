@@ -13,7 +13,7 @@ import torch
 from engine.jobs.search_config import EngineSettings, SearchConfig
 from engine.jobs.search_worker import SearchWorker
 from engine.runtime.sharding import Shard
-from engine.search.settings import SearchSettings
+from engine.search.settings import RelaxationSettings, SearchSettings
 from engine.search.targets import Target
 from envs.pairs.compiled import load_pairs
 from envs.pairs.vocabulary import PairVocabulary
@@ -34,6 +34,7 @@ SENTENCES = (
 )
 """Targets; the words of one of them are in no pair."""
 EFFORT = SearchSettings(candidates=4, max_sweeps=2, restarts=2)
+SMALL = RelaxationSettings(rounds=1, steps=3)
 
 
 def write_corpus(folder: Path) -> Path:

@@ -21,7 +21,7 @@ from engine.metrics.search import choose_restart
 from engine.runtime.session import Session
 from engine.search import relaxation
 from engine.search.catalogue import searches
-from engine.search.settings import RelaxationSettings, SearchSettings
+from engine.search.settings import SearchSettings
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError, DataError, RunError
 from envs.pairs.contexts import with_eot
@@ -30,6 +30,7 @@ from policies.seq2seq.checkpoints import load_seq2seq, save_model
 from tests.engine.jobs.made_up import Notes, kill_when, rows, save_negotiator, start_parley
 from tests.engine.jobs.searches import (
     EFFORT,
+    SMALL,
     DiesOnce,
     save_lm,
     save_seq2seq,
@@ -39,8 +40,6 @@ from tests.engine.jobs.searches import (
     write_targets,
 )
 from tests.engine.runtime.metered import watch
-
-SMALL = RelaxationSettings(rounds=1, steps=3)
 
 
 @pytest.fixture(scope="module")
@@ -266,39 +265,6 @@ def test_every_method_fills_the_same_rows(tmp_path: Path, asked: SearchConfig, m
     assert all(len(restart["loss_by_sweep"]) == restart["sweeps"] + 1 for restart in row["restarts"])
 
 
-def test_continuous_inputs_are_read_before_and_after_they_become_words(tmp_path: Path, asked: SearchConfig) -> None:
-    config = replace(asked, method="relaxation", hit="o-greedy", relaxation=SMALL)
-    result = run(config, tmp_path / "one-hot", Silent())
-    assert {"hit_rate.o-greedy", "hit_rate.projected-o-greedy"} < set(result.metrics)
-    assert all(len(row["trigger"].split()) == 4 for row in rows(tmp_path / "one-hot"))
-    free = replace(config, relaxation=replace(SMALL, mode="embedding"))
-    assert "hit_rate.projected-o-greedy" not in run(free, tmp_path / "embedding", Silent()).metrics
-    assert [row["trigger"] for row in rows(tmp_path / "embedding")] == [None] * 5
-
-
-@pytest.mark.parametrize(
-    ("targets", "given", "weight"), [("mal", None, 0.1), ("random", None, None), ("", None, None), ("mal", 0.5, 0.5)]
-)
-def test_one_hot_inputs_of_malicious_targets_are_drawn_to_words_as_weakly_as_in_the_paper(
-    tmp_path: Path,
-    asked: SearchConfig,
-    monkeypatch: pytest.MonkeyPatch,
-    targets: str,
-    given: float | None,
-    weight: float | None,
-) -> None:
-    relax, weights = relaxation.relax, set()
-
-    def heard(victim: Any, tasks: Any, settings: RelaxationSettings, objective: Any) -> Any:
-        weights.add(settings.l1_weight)
-        return relax(victim, tasks, settings, objective)
-
-    monkeypatch.setattr(relaxation, "relax", heard)
-    config = replace(asked, targets=targets or asked.targets, num_targets=1, method="relaxation", hit="o-greedy")
-    run(replace(config, relaxation=replace(SMALL, l1_weight=given)), tmp_path / "run", Silent())
-    assert weights == {weight}
-
-
 @pytest.mark.parametrize(("method", "failing"), [("gibbs-enum", [4, 2]), ("relaxation", [2])])
 def test_how_many_fit_into_memory_is_found_out_once_and_not_in_every_shard(
     tmp_path: Path, asked: SearchConfig, monkeypatch: pytest.MonkeyPatch, method: str, failing: list[int]
@@ -368,14 +334,6 @@ def test_an_empty_list_is_an_error(tmp_path: Path, model: str) -> None:
     for sentences, message in {(): "no sentence", ("zebra crossing",): "is empty"}.items():
         with pytest.raises(DataError, match=message):
             run(search(model, write_targets(tmp_path, sentences)), tmp_path / "run", Silent())
-    assert not (tmp_path / "run").exists()
-
-
-def test_continuous_inputs_have_no_words_to_judge(tmp_path: Path, asked: SearchConfig, lm: str) -> None:
-    with pytest.raises(ConfigError, match="no words that a language model could judge"):
-        run(replace(asked, lm=lm, method="relaxation", hit="io-sample-min-k1"), tmp_path / "run", Silent())
-    with pytest.raises(ConfigError, match="leave out --lm"):
-        run(replace(asked, lm=lm, method="relaxation", hit="o-greedy"), tmp_path / "run", Silent())
     assert not (tmp_path / "run").exists()
 
 

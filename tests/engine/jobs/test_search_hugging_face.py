@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from engine.jobs.job import Silent
 from engine.jobs.search import SEARCH, run
@@ -18,6 +17,7 @@ from envs.core.errors import CheckpointError, ConfigError, DataError
 from policies.hugging_face import HuggingFaceCausal
 from tests.engine.jobs.made_up import rows
 from tests.engine.jobs.searches import EFFORT, search, write_targets
+from tests.engine.search.made_up import crowd
 
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 from tests.policies.test_hugging_face import gpt2, t5
@@ -111,15 +111,7 @@ def test_how_many_inputs_fit_into_memory_is_found_out_once_and_not_in_every_shar
     config = asked(folders["gpt2"], "mal", engine=EngineSettings(batch=4, targets_per_shard=2))
     config = replace(config, search=replace(EFFORT, candidates=8))
     run(config, tmp_path / "whole", Silent())
-    call, refused = HuggingFaceCausal.reply_logits, []
-
-    def crowded(victim: HuggingFaceCausal, embedded_BNE: Any, replies_BT: Any) -> Any:
-        if len(embedded_BNE) > 3:
-            refused.append(len(embedded_BNE))
-            raise torch.OutOfMemoryError("too many")
-        return call(victim, embedded_BNE, replies_BT)
-
-    monkeypatch.setattr(HuggingFaceCausal, "reply_logits", crowded)
+    refused = crowd(monkeypatch, HuggingFaceCausal, most=3)
     run(config, tmp_path / "crowded", Silent())
     assert refused == [8, 4]
     assert [row["trigger"] for row in rows(tmp_path / "crowded")] == [row["trigger"] for row in rows(tmp_path / "whole")]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -129,6 +130,20 @@ def searched(
 ) -> Iterator[Outcome]:
     """Runs searches, so many side by side."""
     return run_searches(search, todo, Room(size, "searches"), on_step)
+
+
+def crowd(monkeypatch: pytest.MonkeyPatch, victim: type, most: int) -> list[int]:
+    """Gives a kind of victim memory for so many inputs at once; how many were refused is added to the list."""
+    call, refused = victim.reply_logits, []
+
+    def crowded(self: Any, embedded_BNE: Tensor, replies_BT: Tensor) -> Tensor:
+        if len(embedded_BNE) > most:
+            refused.append(len(embedded_BNE))
+            raise torch.OutOfMemoryError("too many")
+        return call(self, embedded_BNE, replies_BT)
+
+    monkeypatch.setattr(victim, "reply_logits", crowded)
+    return refused
 
 
 def never(reading: Reading) -> bool:

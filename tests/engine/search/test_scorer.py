@@ -16,6 +16,7 @@ from tests.engine.search.made_up import (
     SEARCHABLE,
     TARGET,
     TinyVictim,
+    crowd,
     every_input,
     scorer,
     tiny_input_model,
@@ -155,18 +156,10 @@ def test_losses_come_in_the_order_of_the_inputs_whatever_fits_in_one_pass() -> N
 
 
 def test_passes_that_do_not_fit_into_memory_get_smaller_and_stay_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    objective, refused = Objective(kind="likelihood"), []
+    objective = Objective(kind="likelihood")
     inputs, targets = every_input()[::97], [TARGET, OTHER_TARGET] * 13
     whole = scorer(objective).losses(targets[: len(inputs)], inputs)
-    replies = TinyVictim.reply_logits
-
-    def crowded(victim: TinyVictim, embedded_BNE: Tensor, replies_BT: Tensor) -> Tensor:
-        if len(embedded_BNE) > 5:
-            refused.append(len(embedded_BNE))
-            raise torch.OutOfMemoryError("too many")
-        return replies(victim, embedded_BNE, replies_BT)
-
-    monkeypatch.setattr(TinyVictim, "reply_logits", crowded)
+    refused = crowd(monkeypatch, TinyVictim, most=5)
     small = PlainScorer(tiny_victim(), objective, tiny_input_model(), rows=16)
     for _ in range(2):
         torch.testing.assert_close(small.losses(targets[: len(inputs)], inputs), whole)
