@@ -163,7 +163,7 @@ def table_of(run: RunFolder) -> TextTable:
     for name, parts in summary["metrics"].items():
         label, listed, metric = name.split(".", 2)
         models[label].setdefault(listed, {})[metric] = Estimate.from_json(parts)
-    relaxed = run.config["relaxation"]["mode"] if run.config["method"] == RELAXATION else None
+    relaxed = run.config["relaxation"]["mode"] if run.config.get("method") == RELAXATION else None
     searched = [
         SearchedModel(label, lists, figures_of(run.config["published"], summary[ATTENTIONS][label], relaxed))
         for label, lists in models.items()
