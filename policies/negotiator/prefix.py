@@ -29,8 +29,6 @@ SHAPE_ROWS = 32
 """Products have a multiple of this many rows: for each new shape of bfloat16 a kernel is compiled, which takes milliseconds."""
 CELL_ROWS = 128
 """Rows whose gates are moved on together: few enough for those to stay in a near cache."""
-SCORED = 2048
-"""Tokens whose attention is scored together, for the same reasons."""
 
 
 @dataclass(frozen=True)
@@ -143,22 +141,20 @@ class Prefixes:
     def _logits(self, endings: Endings, dtype: torch.dtype) -> Tensor:
         selection, shares = self._selection(dtype)
         device, width = self._language.device, self._model.sizes.hidden_selection
-        states_rS, weights_r, means_r2S = (
-            torch.empty(len(endings), *size, device=device) for size in ((width,), (), (2 * width,))
-        )
+        states_rS = torch.empty(len(endings), width, device=device)
+        attended = _Attended.to_nothing(len(endings), width, device)
         # Grouped once by their own tokens and once by those kept, so that a group's rows run equally far.
         for rows in _chunks(_by_length(endings), ROWS[dtype]):
-            states, part = self._over_ending(endings[rows], selection)
             index = torch.from_numpy(rows).to(device)
-            states_rS[index], weights_r[index], means_r2S[index] = states, part.weights, part.means
-        attended = _Attended(weights_r, means_r2S)
+            states_rS[index], part = self._over_ending(endings[rows], selection)
+            attended.include(index, part)
         kept = np.lexsort((endings.prefixes, -endings.keeps))[: np.count_nonzero(endings.keeps)]
         for rows in _chunks(kept, ROWS[dtype]):
             index = torch.from_numpy(rows).to(device)
             prefixes, keeps = endings.prefixes[rows], endings.keeps[rows]
             attended.include(index, self._over_prefix(prefixes, keeps, states_rS[index], selection, shares))
         context_rC = self.context_nC[torch.from_numpy(endings.prefixes).to(device)]
-        encoded = torch.tanh(self._model.selection_encoder(torch.cat([attended.means, context_rC], dim=1)))
+        encoded = torch.tanh(self._model.selection_encoder(torch.cat([attended.forward, attended.backward, context_rC], dim=1)))
         return self._model.selection_heads(encoded).unflatten(1, (NUM_HEADS, -1))
 
     def _begin(self, endings: Endings) -> tuple[Tensor, list[int], Tensor, Tensor]:
@@ -183,69 +179,80 @@ class Prefixes:
 
     def _over_ending(self, endings: Endings, selection: _Selection) -> tuple[Tensor, _Attended]:
         """Both halves over the endings' own tokens: the backward states (r, S) before them, and what is attended to."""
-        model, device = self._model, self._language.device
+        device, width = self._language.device, self._model.sizes.hidden_selection
         language_TrH, tokens_Tr, running = self._read(endings)
-        prefixes, keeps, lengths = (
-            torch.from_numpy(part).to(device) for part in (endings.prefixes, endings.keeps, endings.lengths)
-        )
-        steps, rows, width = len(running), len(endings), model.sizes.hidden_selection
-        forward, backward = torch.zeros(2, steps, _padded(rows), width, dtype=selection.dtype, device=device)
-        order, state = list(enumerate(running)), self._language.new_zeros(rows, width)
-        read = tokens_Tr.flatten(), language_TrH.flatten(0, 1).to(selection.dtype)
-        for cell, path, start, out in (
-            (selection.forward, order, self._forward[prefixes, keeps], forward),
-            (selection.backward, order[::-1], state, backward),
-        ):
-            cell.run(cell.inputs(*read).unflatten(0, tokens_Tr.shape), path, start, out)
-        parts = zip(forward.flatten(0, 1).split(SCORED), backward.flatten(0, 1).split(SCORED), strict=True)
-        scores = [model.attention_score(selection.attention(*part).float().tanh_()) for part in parts]
-        scores_Tr = torch.cat(scores).view(steps, -1)[:, :rows]
-        scores_Tr = scores_Tr.masked_fill(torch.arange(steps, device=device).unsqueeze(1) >= lengths, -torch.inf)
-        weights_Tr, means = scores_Tr.softmax(0), state.new_zeros(rows, 2 * width)
-        _add_weighted(means[:, :width], forward, weights_Tr, running)
-        _add_weighted(means[:, width:], backward, weights_Tr, running)
-        return state, _Attended(scores_Tr.logsumexp(0), means)
+        prefixes, keeps = (torch.from_numpy(part).to(device) for part in (endings.prefixes, endings.keeps))
+        language_TrH = language_TrH.to(selection.dtype)
+        forward_TrS = torch.zeros(*tokens_Tr.shape, width, dtype=selection.dtype, device=device)
+        previous = forward_TrS.new_zeros(forward_TrS.shape[1:])
+        state_rS = self._forward[prefixes, keeps]
+        previous[: len(endings)] = state_rS
+        for t, k in enumerate(running):
+            sums = selection.forward.inputs(tokens_Tr[t, : _padded(k)], language_TrH[t, : _padded(k)])
+            selection.forward.step(sums, previous, state_rS[:k], forward_TrS[t])
+            previous = forward_TrS[t]
+        state_rS.zero_()
+        previous = torch.zeros_like(previous)
+        attended = _Attended.to_nothing(len(endings), width, device)
+        for t, k in reversed(list(enumerate(running))):
+            shape = _padded(k)
+            sums = selection.backward.inputs(tokens_Tr[t, :shape], language_TrH[t, :shape])
+            selection.backward.step(sums, previous, state_rS[:k], previous)
+            hidden = torch.addmm(selection.attention_bias, forward_TrS[t, :shape], selection.attend_forward)
+            scores = self._attention(hidden.addmm_(previous[:shape], selection.attend_backward)[:k])
+            share = attended.outweigh(scores)
+            attended.forward[:k].lerp_(forward_TrS[t, :k].float(), share)
+            attended.backward[:k].lerp_(state_rS[:k], share)
+        return state_rS, attended
 
     def _over_prefix(
         self, prefixes: np.ndarray, keeps: np.ndarray, state_rS: Tensor, selection: _Selection, shares: list[Tensor]
     ) -> _Attended:
         """What is attended to in the kept tokens; most kept first. The backward half moves `state_rS` on to the start."""
-        scores_Kr, outputs = self._backward_over_prefix(prefixes, keeps, state_rS, selection, shares)
-        weights_Kr, (rows, width) = scores_Kr.softmax(0), state_rS.shape
-        means = state_rS.new_zeros(rows, 2 * width)
-        _add_weighted(means[:, width:], outputs, weights_Kr, _running(keeps))
+        attended = _Attended.to_nothing(*state_rS.shape, state_rS.device)
+        scores_Kr = self._backward_over_prefix(prefixes, keeps, state_rS, selection, shares, attended)
+        weights_Kr = (scores_Kr - attended.weights).exp_()
         # The forward outputs of kept tokens are the same for all endings that keep as many.
         for same in _groups(prefixes * self._places + keeps):
             keep = int(keeps[same.start])
-            places = torch.arange(keep, 0, -1, device=means.device)
-            means[same, :width] = weights_Kr[:keep, same].t() @ self._forward[int(prefixes[same.start]), places]
-        return _Attended(scores_Kr.logsumexp(0), means)
+            places = torch.arange(keep, 0, -1, device=state_rS.device)
+            forward_KS = self._forward[int(prefixes[same.start]), places]
+            torch.mm(weights_Kr[:keep, same].t(), forward_KS, out=attended.forward[same])
+        return attended
 
     def _backward_over_prefix(
-        self, prefixes: np.ndarray, keeps: np.ndarray, state_rS: Tensor, selection: _Selection, shares: list[Tensor]
-    ) -> tuple[Tensor, Tensor]:
-        """The backward half from the endings' first token on to the start of each prefix.
+        self,
+        prefixes: np.ndarray,
+        keeps: np.ndarray,
+        state_rS: Tensor,
+        selection: _Selection,
+        shares: list[Tensor],
+        attended: _Attended,
+    ) -> Tensor:
+        """The backward half from the endings' first token on to the start of each prefix, attended to on the way.
 
         Returns:
-            Attention scores (K, r), minus infinity before the start, and outputs (K, r', S), both last token first.
+            Attention scores (K, r), last token first, minus infinity before the start.
         """
-        device, cell, width = self._language.device, selection.backward, state_rS.shape[1]
-        last = torch.from_numpy(prefixes * self._places + keeps - 1).to(device)
+        width = state_rS.shape[1]
+        last = torch.from_numpy(prefixes * self._places + keeps - 1).to(state_rS.device)
         rows, running = _padded(len(prefixes)), _running(keeps)
-        outputs = torch.zeros(len(running), rows, width, dtype=selection.dtype, device=device)
-        scores = state_rS.new_full((len(running), len(prefixes)), -torch.inf)
-        previous = outputs.new_zeros(rows, width)
+        scores_Kr = state_rS.new_full((len(running), len(prefixes)), -torch.inf)
+        previous = state_rS.new_zeros(rows, width, dtype=selection.dtype)
         previous[: len(prefixes)] = state_rS
         sums, hidden = (share.new_zeros(rows, share.shape[1]) for share in shares)
         for t, k in enumerate(running):
             places, shape = last[:k] - t, _padded(k)
             for share, place in zip(shares, (sums, hidden), strict=True):
                 torch.index_select(share, 0, places, out=place[:k])
-            cell.step(sums[:shape], previous, state_rS[:k], outputs[t])
-            previous = outputs[t]
-            attention = hidden[:shape].addmm_(previous[:shape], selection.attend_backward)[:k].float().tanh_()
-            scores[t, :k] = self._model.attention_score(attention).squeeze(1)
-        return scores, outputs
+            selection.backward.step(sums[:shape], previous, state_rS[:k], previous)
+            scores_Kr[t, :k] = self._attention(hidden[:shape].addmm_(previous[:shape], selection.attend_backward)[:k])
+            attended.backward[:k].lerp_(state_rS[:k], attended.outweigh(scores_Kr[t, :k]))
+        return scores_Kr
+
+    def _attention(self, hidden_kA: Tensor) -> Tensor:
+        """Attention scores (k,) from the hidden layer before its tanh."""
+        return self._model.attention_score(hidden_kA.float().tanh_()).squeeze(1)
 
 
 @dataclass(frozen=True)
@@ -254,17 +261,31 @@ class _Attended:
 
     Args:
         weights: logarithm of what they weigh together (r,).
-        means: weighted mean of both halves' outputs (r, 2S).
+        forward: weighted mean of the forward half's outputs (r, S).
+        backward: of the backward half's.
     """
 
     weights: Tensor
-    means: Tensor
+    forward: Tensor
+    backward: Tensor
+
+    @classmethod
+    def to_nothing(cls, rows: int, width: int, device: torch.device) -> _Attended:
+        """Before the first token."""
+        return cls(torch.full((rows,), -torch.inf, device=device), *torch.zeros(2, rows, width, device=device))
+
+    def outweigh(self, scores_k: Tensor) -> Tensor:
+        """Adds one token's weight in each of the first rows, and returns its share (k, 1) of what has been weighed so far."""
+        weights = self.weights[: len(scores_k)]
+        torch.logaddexp(weights, scores_k, out=weights)
+        return (scores_k - weights).exp_().unsqueeze(1)
 
     def include(self, rows: Tensor, more: _Attended) -> None:
         """Adds other tokens of some of the dialogues."""
         weights = torch.logaddexp(self.weights[rows], more.weights)
         share = (more.weights - weights).exp_().unsqueeze(1)
-        self.means[rows] = self.means[rows].lerp_(more.means, share)
+        for means, others in ((self.forward, more.forward), (self.backward, more.backward)):
+            means[rows] = means[rows].lerp_(others, share)
         self.weights[rows] = weights
 
 
@@ -293,10 +314,6 @@ class _Selection:
         half = tables.model.sizes.hidden_selection
         self.attend_forward, self.attend_backward = weight[:half].contiguous(), weight[half:].contiguous()
         self.attention_bias = tables.model.attention_hidden.bias.to(dtype)
-
-    def attention(self, forward_NS: Tensor, backward_NS: Tensor) -> Tensor:
-        """What both halves give to the hidden layer of the attention (N, A), before its tanh."""
-        return torch.addmm(self.attention_bias, forward_NS, self.attend_forward).addmm_(backward_NS, self.attend_backward)
 
 
 class _Cell:
@@ -351,11 +368,6 @@ class _Cell:
             new = sums[:, :width].addcmul_(gates[:, :width], sums[:, 3 * width :]).tanh_()
             torch.lerp(new, state, gates[:, width:], out=state)
             out_rS[low:high] = state
-
-
-def _add_weighted(sums_rS: Tensor, outputs_TrS: Tensor, weights_Tr: Tensor, running: list[int]) -> None:
-    for t, k in enumerate(running):
-        sums_rS[:k].addcmul_(outputs_TrS[t, :k].float(), weights_Tr[t, :k].unsqueeze(1))
 
 
 def _restored(parts: list[Tensor], order: np.ndarray) -> Tensor:
