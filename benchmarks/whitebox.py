@@ -11,7 +11,7 @@ one whose loss differs by less than 1e-4 from the reference's ("ties"); and both
 target; "ratio_deciding_less" is against a reference that leaves out the decisions of the others. "mflop" is what the search
 multiplies for each candidate, "screening_mflop" of that in bfloat16, "reference_mflop" what one full pass does; "gemm_share"
 is the share of our seconds that these products take at the rates of this machine, measured in the same run. In "split",
-attention over what candidates share counts with "selection_backward", beside whose states it is computed.
+attention counts with "selection_backward", beside whose states it is computed.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from benchmarks.plain_attack import PlainAttack, Target, Verdict
 from benchmarks.rllib_overhead import Spans
 from benchmarks.weights import negotiator
 from engine.attacks import replacement
+from engine.attacks.ending import EndGaps
 from engine.attacks.replacement import Exchanges, Found, reactive
 from engine.attacks.settings import SearchConfig
 from envs.core.errors import ConfigError
@@ -46,7 +47,7 @@ SEED = 1
 MOST_DIFFERENCE = 1e-4
 PAPER = SearchConfig()
 RELEASED = SearchConfig(loss="released", constraint="soft", proposals="exhaustive")
-PARTS = ("language", "constraint", "selection_forward", "selection_backward", "attention_and_heads", "prefixes", "rest")
+PARTS = ("language", "constraint", "selection_forward", "selection_backward", "heads", "prefixes", "rest")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,14 +215,19 @@ def _split(agent: NegotiatorAgent, config: SearchConfig, work: Work, rate: float
     whole = sum(spans.seconds.values())
     screening: list[int] = []
 
-    def screen(prefixes: prefix.Prefixes, endings: prefix.Endings) -> torch.Tensor:
-        with _counting() as inner:
-            logits = screened(prefixes, endings)
-        screening.append(inner.get_total_flops())
-        return logits
+    def counted(call: Callable[..., Any]) -> Callable[..., Any]:
+        def count(*arguments: Any) -> Any:
+            with _counting() as inner:
+                result = call(*arguments)
+            screening.append(inner.get_total_flops())
+            return result
 
-    screened = prefix.Prefixes.screen
-    with patch.object(prefix.Prefixes, "screen", screen), _counting() as counter:
+        return count
+
+    with ExitStack() as stack:
+        for owner, name in ((prefix.Prefixes, "screen"), (EndGaps, "_rough")):
+            stack.enter_context(patch.object(owner, name, counted(getattr(owner, name))))
+        counter = stack.enter_context(_counting())
         found = reactive(agent, exchanges, sentences, config)
     candidates = sum(item.reads for item in found)
     mflop, screening_mflop = (flops / candidates / 1e6 for flops in (counter.get_total_flops(), sum(screening)))
@@ -269,31 +275,21 @@ def _clocked(call: Callable[..., Any], clock: Clock) -> Callable[..., Any]:
 @contextmanager
 def _clocked_search(spans: Spans) -> Iterator[None]:
     """Clocks the calls that a search consists of."""
-    forward_cells: list[Any] = []
-    begin_selection, call = prefix._Selection.__init__, prefix._Cell.run
-    ahead, back = spans.timed("selection_forward", call), spans.timed("selection_backward", call)
-
-    def begun(selection: Any, *arguments: Any) -> None:
-        begin_selection(selection, *arguments)
-        forward_cells.append(selection.forward)
-
-    def along(cell: Any, *arguments: Any) -> None:
-        (ahead if any(cell is other for other in forward_cells) else back)(cell, *arguments)
-
-    over_prefix = spans.timed("selection_backward", prefix.Prefixes._backward_over_prefix)
-    calls: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
-        (prefix._Selection, "__init__", begun),
-        (prefix._Cell, "run", along),
-        (prefix.Prefixes, "_backward_over_prefix", over_prefix),
-        (prefix.Prefixes, "__init__", spans.timed("prefixes", prefix.Prefixes.__init__)),
-        (prefix.Prefixes, "_read", spans.timed("language", prefix.Prefixes._read)),
-        (prefix.Prefixes, "states", spans.timed("language", prefix.Prefixes.states)),
-        (prefix.Prefixes, "_logits", spans.timed("attention_and_heads", prefix.Prefixes._logits)),
-        (replacement._Search, "_gaps", spans.timed("constraint", replacement._Search._gaps)),
+    calls: tuple[tuple[Any, str, str], ...] = (
+        (prefix.Prefixes, "__init__", "prefixes"),
+        (prefix.Prefixes, "_selection", "prefixes"),
+        (prefix.Prefixes, "states", "language"),
+        (prefix.Prefixes, "rough_states", "language"),
+        (prefix.Prefixes, "_read", "language"),
+        (prefix.Prefixes, "_forward_over_ending", "selection_forward"),
+        (prefix.Prefixes, "_backward_over_ending", "selection_backward"),
+        (prefix.Prefixes, "_backward_over_prefix", "selection_backward"),
+        (prefix.Prefixes, "_logits", "heads"),
+        (replacement._Search, "_gaps", "constraint"),
     )
     with ExitStack() as stack:
-        for owner, name, call in calls:
-            stack.enter_context(patch.object(owner, name, call))
+        for owner, name, part in calls:
+            stack.enter_context(patch.object(owner, name, spans.timed(part, getattr(owner, name))))
         yield
 
 

@@ -23,7 +23,7 @@ from engine.attacks.settings import SearchConfig
 from policies.negotiator.prefix import Endings, Prefixes
 from policies.negotiator.speaker import NegotiatorAgent, selection_scores
 
-BLOCK = 4096
+BLOCK = 8192
 """Dialogues evaluated in one go; bounds memory."""
 SCREENED = 256
 """From as many choices on screening pays."""
@@ -81,13 +81,14 @@ class Chooser:
         self._target, self._prefixes, self._contexts = target, prefixes, contexts
         self._stakes, self._config = stakes, config
 
-    def choices(self, asks: Asks, most: int, below: np.ndarray) -> Choices:
+    def choices(self, asks: Asks, most: int, below: np.ndarray | None) -> Choices:
         """The choices of candidates, exact for the `most` of each dialogue with the lowest keys.
 
         Args:
             asks: the candidates.
             most: how many of each dialogue.
             below: codes (n,) from which on candidates do not matter, infinite where all do; such are never told as better.
+                Without them only which one is best is told, with figures that are rough where they leave no doubt.
         """
         if not self._target.tables.can_screen or len(asks) * asks.replies < SCREENED:
             return self._decided(asks)
@@ -95,11 +96,17 @@ class Chooser:
         lowest, highest = codes_of(least, high), codes_of(largest, low)
         found = (largest, likely[0], likely[1])
         decided = np.zeros(len(asks), dtype=bool)
-        below = below[asks.dialogues]
-        # A loss can be infinite too: where nothing the target may choose pays the adversary more.
-        matters = (lowest < below) | np.isinf(below)
+        if below is None:
+            best = _best(asks.dialogues, highest, 1)
+            rivals = _may_enter(asks.dialogues, lowest, highest, best)
+            rivals[best] = False
+            matters = np.isin(asks.dialogues, asks.dialogues[rivals])
+        else:
+            # A loss can be infinite too: where nothing the target may choose pays the adversary more.
+            matters = (lowest < below[asks.dialogues]) | np.isinf(below[asks.dialogues])
         # The likeliest best first: what they come to says who of the others may still be better, and whether ranges hold.
         rows = _best(asks.dialogues, lowest + highest, most)
+        rows = rows if below is not None else rows[matters[rows]]
         while rows.size:
             exact = self._decided(asks, rows)
             codes = codes_of(exact[0], exact[1] - exact[2])

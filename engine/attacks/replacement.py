@@ -29,6 +29,7 @@ from torch import Tensor
 
 from engine.attacks.candidates import Edits, Exchanges, Found, Step, Verdicts, offered_words
 from engine.attacks.choices import BLOCK, Asks, Choices, Chooser, codes_of
+from engine.attacks.ending import EndGaps
 from engine.attacks.gradient import word_changes
 from engine.attacks.objective import Stakes, end_gaps, losses
 from engine.attacks.settings import SearchConfig
@@ -39,8 +40,9 @@ from policies.negotiator.speaker import NegotiatorAgent, selection_scores
 REPLY_WORDS = 40
 """Words of a sampled reply, its end included; longer ones are cut off."""
 
-Judge = Callable[[Edits, np.ndarray], Verdicts]
-"""Says what candidates come to, exactly for the best of each dialogue unless its code is not below the figure (n,) given."""
+Judge = Callable[[Edits, np.ndarray | None], Verdicts]
+"""Says what candidates come to, exactly for the best of each dialogue unless its code is not below the figure (n,) given;
+without figures, which one is best."""
 
 
 @torch.no_grad()
@@ -123,6 +125,7 @@ class _Search:
             self.sentences[d, : len(sentence)] = sentence
         self.reads, self.decisions = np.zeros((2, len(exchanges)), dtype=np.int64)
         self.any_code = np.full(len(exchanges), np.inf)
+        self.end_gaps = EndGaps(target)
         self.tokens, self.prefixes = self._read()
 
     def run(self, judge: Judge, goal: float) -> list[Found]:
@@ -168,17 +171,15 @@ class _Search:
         """The sentences as they stand: their `<eos>` replaced by itself."""
         return Edits(dialogues, self.lengths[dialogues] - 1, np.full(len(dialogues), EOS_ID))
 
-    def judge_reactive(self, edits: Edits, below: np.ndarray) -> Verdicts:
+    def judge_reactive(self, edits: Edits, below: np.ndarray | None) -> Verdicts:
         """Eq. 5-7: would the target end the talk, and what would it choose?"""
-        config, temperature = self.config, self.target.temperature or 1.0
-        blocks = [self._gaps(edits[i : i + BLOCK]) for i in range(0, len(edits), BLOCK)]
-        gaps = np.concatenate(blocks) * temperature
+        config, hard = self.config, self.config.constraint == "hard"
+        gaps = self._gaps(edits)
         np.add.at(self.reads, edits.dialogues, 1)
-        hard = config.constraint == "hard"
         broken = gaps > -config.end_margin if hard else np.zeros(len(edits), dtype=bool)
         # A black box shows whether the talk has ended, not how near its end was.
         loss = np.where(broken & (config.loss != "outcome"), gaps, 0.0)
-        penalty = np.zeros(len(edits)) if hard else config.penalty * np.maximum(0.0, gaps / temperature)
+        penalty = np.zeros(len(edits)) if hard else config.penalty * np.maximum(0.0, gaps / (self.target.temperature or 1.0))
         adversary, target = np.zeros((2, len(edits)))
         asked = np.flatnonzero(~broken)
         if asked.size:
@@ -187,7 +188,7 @@ class _Search:
             loss[asked], adversary[asked], target[asked] = self._choose(asks, 1, below)
         return Verdicts(broken, loss, adversary, target)
 
-    def judge_preemptive(self, edits: Edits, below: np.ndarray) -> Verdicts:
+    def judge_preemptive(self, edits: Edits, below: np.ndarray | None) -> Verdicts:
         """Eq. 8: what does the target choose after its reply? All are judged on a few replies, the best of them on many.
 
         Who is not among the best cannot win: a mean over a few replies does not compare with one over many.
@@ -202,7 +203,7 @@ class _Search:
         loss[best], adversary[best], target[best] = judged.loss, judged.adversary, judged.target
         return Verdicts(verdicts.broken, loss, adversary, target)
 
-    def judge_replies(self, edits: Edits, count: int, most: int, below: np.ndarray) -> Verdicts:
+    def judge_replies(self, edits: Edits, count: int, most: int, below: np.ndarray | None) -> Verdicts:
         """Mean loss and points over the first `count` of the drawn replies; exact for the `most` best of each dialogue."""
         np.add.at(self.reads, edits.dialogues, 1)
         size = max(1, BLOCK // count)
@@ -228,7 +229,7 @@ class _Search:
             tokens[d, start + 1 : end] = self.sentences[d, : self.lengths[d]]
         return tokens, Prefixes(self.target.tables, self.exchanges.contexts[1], tokens, ends)
 
-    def _propose(self, active: np.ndarray, judge: Judge, below: np.ndarray) -> tuple[Edits, Verdicts]:
+    def _propose(self, active: np.ndarray, judge: Judge, below: np.ndarray | None) -> tuple[Edits, Verdicts]:
         """Candidates for one more replacement in each active dialogue, and what they come to."""
         proposals, places = self.config.proposals, [np.arange(self.lengths[d] - 1) for d in active.tolist()]
         if proposals == "random":
@@ -239,7 +240,7 @@ class _Search:
             if proposals == "pad-scan":
                 index = np.repeat(active, [len(p) for p in places])
                 padded = Edits(index, np.concatenate(places), np.full(len(index), PAD_ID))
-                places = [padded.positions[[row]] for row in judge(padded, self.any_code).best(index).tolist()]
+                places = [padded.positions[[row]] for row in judge(padded, None).best(index).tolist()]
             edits = self._everywhere(active, places)
         return edits, judge(edits, below)
 
@@ -285,15 +286,18 @@ class _Search:
             words.append(self.words[best % len(self.words)])
         return Edits(np.repeat(active, [len(p) for p in positions]), np.concatenate(positions), np.concatenate(words))
 
-    def _choose(self, asks: Asks, most: int, below: np.ndarray) -> Choices:
+    def _choose(self, asks: Asks, most: int, below: np.ndarray | None) -> Choices:
         """The choices that candidates lead to, those of the `most` best of each dialogue exact."""
         np.add.at(self.decisions, asks.dialogues, asks.replies)
         chooser = Chooser(self.target, self.prefixes, self.exchanges.contexts[1], self.stakes, self.config)
         return chooser.choices(asks, most, below)
 
     def _gaps(self, edits: Edits) -> np.ndarray:
-        """How far (r,) `<selection>` is from being the target's likeliest answer, in logits over its temperature."""
-        return end_gaps(self._answer_logits(edits)).cpu().numpy().astype(np.float64)
+        """How far (r,) the target is from ending the talk, exact where that decides what the search does."""
+        endings = self._endings(edits, *self._answer(len(edits)))
+        if self.config.constraint == "soft":
+            return self.end_gaps.exact(self.prefixes, endings)
+        return self.end_gaps.where_needed(self.prefixes, endings, edits.dialogues, -self.config.end_margin)
 
     def _answers(self) -> tuple[np.ndarray, np.ndarray]:
         """Gaps and probabilities (n,) of `<selection>` as the answer to the sentences as they stand."""
@@ -305,14 +309,17 @@ class _Search:
 
     def _answer_logits(self, edits: Edits) -> Tensor:
         """Logits (r, V) of the first word of the target's answer, at its temperature, unspeakable ones at minus infinity."""
-        you = np.full((len(edits), 1), self.vocabulary.you_id)
-        states = self.prefixes.states(self._endings(edits, you, np.ones(len(edits), dtype=np.int64)))
+        states = self.prefixes.states(self._endings(edits, *self._answer(len(edits))))
         return torch.addmm(self.target.word_bias_V, states, self.target.word_weight_HV)
 
     def _unspeakable(self) -> Tensor:
         mask = torch.zeros_like(self.target.word_bias_V)
         mask[list(self.vocabulary.unspeakable_ids)] = -torch.inf
         return mask
+
+    def _answer(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """What follows a sentence before the target's answer: tokens (count, 1) and lengths."""
+        return np.full((count, 1), self.vocabulary.you_id), np.ones(count, dtype=np.int64)
 
     def _end_now(self, count: int) -> tuple[np.ndarray, np.ndarray]:
         """What follows a reactive sentence: the target says `<selection>`. Tokens (count, 2) and lengths."""
@@ -324,8 +331,7 @@ class _Search:
         Returns:
             Tokens (r * count, W), the replies of a candidate in a row, and how many of them count.
         """
-        you = np.full((len(edits), 1), self.vocabulary.you_id)
-        states = self.prefixes.states(self._endings(edits, you, np.ones(len(edits), dtype=np.int64)))
+        states = self.prefixes.states(self._endings(edits, *self._answer(len(edits))))
         rows = torch.arange(len(edits), device=states.device).repeat_interleave(count)
         dialogues = torch.from_numpy(edits.dialogues).to(states.device)
         gates = self.prefixes.context_gates_n3H[dialogues[rows]]

@@ -55,7 +55,13 @@ class Tables:
         embed, words = model.sizes.embed_word, model.word_embedding.weight
         language, selection = model.language, model.selection
         self._step = Step.of(language.weight_hh_l0, language.bias_hh_l0)
-        self._word_gates_V3H = F.linear(words, language.weight_ih_l0[:, :embed], language.bias_ih_l0)
+        self.language = Direction(
+            F.linear(words, language.weight_ih_l0[:, :embed], language.bias_ih_l0),
+            language.weight_ih_l0[:, embed:].t().contiguous(),
+            language.weight_hh_l0.t().contiguous(),
+            language.bias_hh_l0,
+        )
+        self._word_gates_V3H = self.language.word_gates.clone()
         self._word_gates_V3H[:, : len(self._step.gate_bias)] += self._step.gate_bias
         self.context_weight = language.weight_ih_l0[:, embed:].contiguous()
         decoder, self.word_bias_V = model.folded_decoder()
@@ -139,12 +145,12 @@ class Tables:
 
 @dataclass(frozen=True)
 class Direction:
-    """One direction of the selection GRU over tabulated word products."""
+    """The language GRU, or one direction of the selection GRU, over tabulated word products."""
 
     word_gates: Tensor
     """Each word's share of the gates (V, 3S), input biases included."""
-    state_weight: Tensor
-    """(H, 3S): from the language state."""
+    input_weight: Tensor
+    """(H, 3S): from the language state, or (C, 3S) from the scenario's encoding."""
     hidden_weight: Tensor
     """(S, 3S): from the own state."""
     bias: Tensor
@@ -249,12 +255,12 @@ class _Recurrence:
         self._num_words = len(forward.word_gates)
         gates, hidden, new = slice(0, 2 * width), slice(2 * width, 3 * width), slice(3 * width, 4 * width)
         words_2V4S = torch.stack([F.pad(part.word_gates + part.bias, (0, width)) for part in both])
-        weight_2I4S = torch.stack([F.pad(torch.cat([part.hidden_weight, part.state_weight]), (0, width)) for part in both])
+        weight_2I4S = torch.stack([F.pad(torch.cat([part.hidden_weight, part.input_weight]), (0, width)) for part in both])
         for d, part in enumerate(both):
             words_2V4S[d, :, hidden] = part.bias[2 * width :]
             words_2V4S[d, :, new] = part.word_gates[:, 2 * width :]
             weight_2I4S[d, width:, hidden] = 0
-            weight_2I4S[d, width:, new] = part.state_weight[:, 2 * width :]
+            weight_2I4S[d, width:, new] = part.input_weight[:, 2 * width :]
         self._words = words_2V4S.flatten(0, 1).to(dtype)
         self._rounds = dtype == torch.bfloat16
         everything, state, read = slice(0, weight_2I4S.shape[1]), slice(0, width), slice(width, weight_2I4S.shape[1])

@@ -20,15 +20,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from policies.negotiator.inference import Direction, Tables
+from policies.negotiator.cells import Cell, Selection, padded
+from policies.negotiator.inference import Tables
 from policies.negotiator.model import NUM_HEADS
 
-ROWS = {torch.float32: 512, torch.bfloat16: 1024}
+ROWS = {torch.float32: 512, torch.bfloat16: 2048}
 """Endings continued together: enough for full-speed products, few enough to stay near the processor."""
-SHAPE_ROWS = 32
-"""Products have a multiple of this many rows: for each new shape of bfloat16 a kernel is compiled, which takes milliseconds."""
-CELL_ROWS = 128
-"""Rows whose gates are moved on together: few enough for those to stay in a near cache."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +83,7 @@ class Prefixes:
         self._tokens_Pn, self._language_PnH = tokens_Pn, language
         # Kept by prefix, then position, so that one number addresses a place of a prefix.
         self._places, self._language = places, language.transpose(0, 1).contiguous()
-        self._in_precision: dict[torch.dtype, tuple[_Selection, list[Tensor]]] = {}
+        self._in_precision: dict[torch.dtype, tuple[Selection, list[Tensor]]] = {}
 
     @cached_property
     def _forward(self) -> Tensor:
@@ -94,13 +91,18 @@ class Prefixes:
         places, rows = self._tokens_Pn.shape
         cell = self._exact.forward
         states = self._language.new_zeros(places + 1, rows, self._model.sizes.hidden_selection)
-        sums = cell.inputs(self._tokens_Pn.flatten(), self._language_PnH[1:].flatten(0, 1)).unflatten(0, (places, rows))
-        cell.run(sums, [(t, rows) for t in range(places)], states[0].clone(), states[1:])
+        state = states[0].clone()
+        for t in range(places):
+            cell.step(cell.inputs(self._tokens_Pn[t], self._language_PnH[t + 1]), states[t], state, states[t + 1])
         return states.transpose(0, 1).contiguous()
 
     @cached_property
-    def _exact(self) -> _Selection:
-        return _Selection(self._tables, torch.float32)
+    def _exact(self) -> Selection:
+        return Selection(self._tables, torch.float32)
+
+    @cached_property
+    def _reader(self) -> Cell:
+        return Cell(self._tables.language, torch.bfloat16)
 
     @cached_property
     def _shares(self) -> tuple[Tensor, Tensor]:
@@ -109,10 +111,10 @@ class Prefixes:
         states_NS = self._forward[:, 1:].flatten(0, 1)
         return inputs, torch.addmm(self._exact.attention_bias, states_NS, self._exact.attend_forward)
 
-    def _selection(self, dtype: torch.dtype) -> tuple[_Selection, list[Tensor]]:
+    def _selection(self, dtype: torch.dtype) -> tuple[Selection, list[Tensor]]:
         """The selection network and the shares in a precision."""
         if dtype not in self._in_precision:
-            selection = self._exact if dtype == torch.float32 else _Selection(self._tables, dtype)
+            selection = self._exact if dtype == torch.float32 else Selection(self._tables, dtype)
             self._in_precision[dtype] = selection, [share.to(dtype) for share in self._shares]
         return self._in_precision[dtype]
 
@@ -122,9 +124,27 @@ class Prefixes:
         order = _by_length(endings)
         parts = []
         for rows in _chunks(order, ROWS[torch.float32]):
-            tokens_Tr, running, gates, state = self._begin(endings[rows])
+            tokens_Tr, running, prefixes, state = self._begin(endings[rows])
+            gates = self.context_gates_n3H.index_select(0, prefixes)
             for t, k in enumerate(running):
                 self._tables.advance(tokens_Tr[t, :k], gates[:k], state[:k], out_nH=state[:k])
+            parts.append(state)
+        return _restored(parts, order)
+
+    @torch.no_grad()
+    def rough_states(self, endings: Endings) -> Tensor:
+        """What `states` returns, nearly, from products in bfloat16; worth it where `Tables.can_screen`."""
+        cell, order = self._reader, _by_length(endings)
+        parts = []
+        for rows in _chunks(order, ROWS[torch.bfloat16]):
+            tokens_Tr, running, prefixes, state = self._begin(endings[rows])
+            context, previous = (
+                state.new_zeros(tokens_Tr.shape[1], read.shape[1], dtype=torch.bfloat16) for read in (self.context_nC, state)
+            )
+            context[: len(rows)], previous[: len(rows)] = self.context_nC[prefixes], state
+            for t, k in enumerate(running):
+                shape = padded(k)
+                cell.step(cell.inputs(tokens_Tr[t, :shape], context[:shape]), previous, state[:k], previous)
             parts.append(state)
         return _restored(parts, order)
 
@@ -158,18 +178,19 @@ class Prefixes:
         return self._model.selection_heads(encoded).unflatten(1, (NUM_HEADS, -1))
 
     def _begin(self, endings: Endings) -> tuple[Tensor, list[int], Tensor, Tensor]:
-        """Tokens (T, r'), rows still running per step, context gates and language states (r, .) before the first one."""
+        """Tokens (T, r'), rows still running per step, the prefix (r,) and the language state (r, H) that each goes on from."""
         device = self._language.device
         steps = int(endings.lengths[0])
         running = _running(endings.lengths)
-        tokens_Tr = torch.zeros(steps, _padded(len(endings)), dtype=torch.int64, device=device)
+        tokens_Tr = torch.zeros(steps, padded(len(endings)), dtype=torch.int64, device=device)
         tokens_Tr[:, : len(endings)] = torch.from_numpy(endings.tokens[:, :steps].T)
         prefixes, keeps = (torch.from_numpy(part).to(device) for part in (endings.prefixes, endings.keeps))
-        return tokens_Tr, running, self.context_gates_n3H.index_select(0, prefixes), self._language[prefixes, keeps]
+        return tokens_Tr, running, prefixes, self._language[prefixes, keeps]
 
     def _read(self, endings: Endings) -> tuple[Tensor, Tensor, list[int]]:
         """Language states (T, r', H) after each token, the tokens (T, r'), rows still running per step; longest first."""
-        tokens_Tr, running, gates, state = self._begin(endings)
+        tokens_Tr, running, prefixes, state = self._begin(endings)
+        gates = self.context_gates_n3H.index_select(0, prefixes)
         # Not left empty: products in bfloat16 of odd widths also read the row after, and 0 * nan is not 0.
         states = state.new_zeros(*tokens_Tr.shape, state.shape[1])
         for t, k in enumerate(running):
@@ -177,25 +198,37 @@ class Prefixes:
             state = states[t]
         return states, tokens_Tr, running
 
-    def _over_ending(self, endings: Endings, selection: _Selection) -> tuple[Tensor, _Attended]:
+    def _over_ending(self, endings: Endings, selection: Selection) -> tuple[Tensor, _Attended]:
         """Both halves over the endings' own tokens: the backward states (r, S) before them, and what is attended to."""
-        device, width = self._language.device, self._model.sizes.hidden_selection
         language_TrH, tokens_Tr, running = self._read(endings)
-        prefixes, keeps = (torch.from_numpy(part).to(device) for part in (endings.prefixes, endings.keeps))
-        language_TrH = language_TrH.to(selection.dtype)
-        forward_TrS = torch.zeros(*tokens_Tr.shape, width, dtype=selection.dtype, device=device)
-        previous = forward_TrS.new_zeros(forward_TrS.shape[1:])
+        read = tokens_Tr, language_TrH.to(selection.dtype), running
+        return self._backward_over_ending(self._forward_over_ending(endings, selection, *read), selection, *read)
+
+    def _forward_over_ending(
+        self, endings: Endings, selection: Selection, tokens_Tr: Tensor, language_TrH: Tensor, running: list[int]
+    ) -> Tensor:
+        """The forward half's outputs (T, r', S)."""
+        prefixes, keeps = (torch.from_numpy(part).to(tokens_Tr.device) for part in (endings.prefixes, endings.keeps))
         state_rS = self._forward[prefixes, keeps]
-        previous[: len(endings)] = state_rS
+        outputs_TrS = language_TrH.new_zeros(*tokens_Tr.shape, state_rS.shape[1])
+        previous = outputs_TrS.new_zeros(outputs_TrS.shape[1:])
+        previous[: len(state_rS)] = state_rS
         for t, k in enumerate(running):
-            sums = selection.forward.inputs(tokens_Tr[t, : _padded(k)], language_TrH[t, : _padded(k)])
-            selection.forward.step(sums, previous, state_rS[:k], forward_TrS[t])
-            previous = forward_TrS[t]
-        state_rS.zero_()
-        previous = torch.zeros_like(previous)
-        attended = _Attended.to_nothing(len(endings), width, device)
+            sums = selection.forward.inputs(tokens_Tr[t, : padded(k)], language_TrH[t, : padded(k)])
+            selection.forward.step(sums, previous, state_rS[:k], outputs_TrS[t])
+            previous = outputs_TrS[t]
+        return outputs_TrS
+
+    def _backward_over_ending(
+        self, forward_TrS: Tensor, selection: Selection, tokens_Tr: Tensor, language_TrH: Tensor, running: list[int]
+    ) -> tuple[Tensor, _Attended]:
+        """The backward half, attended to on the way together with the forward one."""
+        rows, width = running[0], forward_TrS.shape[2]
+        state_rS = self._language.new_zeros(rows, width)
+        previous = forward_TrS.new_zeros(forward_TrS.shape[1:])
+        attended = _Attended.to_nothing(rows, width, state_rS.device)
         for t, k in reversed(list(enumerate(running))):
-            shape = _padded(k)
+            shape = padded(k)
             sums = selection.backward.inputs(tokens_Tr[t, :shape], language_TrH[t, :shape])
             selection.backward.step(sums, previous, state_rS[:k], previous)
             hidden = torch.addmm(selection.attention_bias, forward_TrS[t, :shape], selection.attend_forward)
@@ -206,10 +239,10 @@ class Prefixes:
         return state_rS, attended
 
     def _over_prefix(
-        self, prefixes: np.ndarray, keeps: np.ndarray, state_rS: Tensor, selection: _Selection, shares: list[Tensor]
+        self, prefixes: np.ndarray, keeps: np.ndarray, state_rS: Tensor, selection: Selection, shares: list[Tensor]
     ) -> _Attended:
         """What is attended to in the kept tokens; most kept first. The backward half moves `state_rS` on to the start."""
-        attended = _Attended.to_nothing(*state_rS.shape, state_rS.device)
+        attended = _Attended.to_nothing(len(keeps), state_rS.shape[1], state_rS.device)
         scores_Kr = self._backward_over_prefix(prefixes, keeps, state_rS, selection, shares, attended)
         weights_Kr = (scores_Kr - attended.weights).exp_()
         # The forward outputs of kept tokens are the same for all endings that keep as many.
@@ -225,7 +258,7 @@ class Prefixes:
         prefixes: np.ndarray,
         keeps: np.ndarray,
         state_rS: Tensor,
-        selection: _Selection,
+        selection: Selection,
         shares: list[Tensor],
         attended: _Attended,
     ) -> Tensor:
@@ -236,13 +269,13 @@ class Prefixes:
         """
         width = state_rS.shape[1]
         last = torch.from_numpy(prefixes * self._places + keeps - 1).to(state_rS.device)
-        rows, running = _padded(len(prefixes)), _running(keeps)
+        rows, running = padded(len(prefixes)), _running(keeps)
         scores_Kr = state_rS.new_full((len(running), len(prefixes)), -torch.inf)
         previous = state_rS.new_zeros(rows, width, dtype=selection.dtype)
         previous[: len(prefixes)] = state_rS
         sums, hidden = (share.new_zeros(rows, share.shape[1]) for share in shares)
         for t, k in enumerate(running):
-            places, shape = last[:k] - t, _padded(k)
+            places, shape = last[:k] - t, padded(k)
             for share, place in zip(shares, (sums, hidden), strict=True):
                 torch.index_select(share, 0, places, out=place[:k])
             selection.backward.step(sums[:shape], previous, state_rS[:k], previous)
@@ -304,72 +337,6 @@ def _chunks(rows: np.ndarray, size: int) -> Iterator[np.ndarray]:
     yield from (rows[start : start + size] for start in range(0, len(rows), size))
 
 
-class _Selection:
-    """The selection network's weights in one precision, those of the attention by the half that they multiply."""
-
-    def __init__(self, tables: Tables, dtype: torch.dtype) -> None:
-        self.dtype = dtype
-        self.forward, self.backward = _Cell(tables.selection_forward, dtype), _Cell(tables.selection_backward, dtype)
-        weight = tables.model.attention_hidden.weight.t().to(dtype)
-        half = tables.model.sizes.hidden_selection
-        self.attend_forward, self.attend_backward = weight[:half].contiguous(), weight[half:].contiguous()
-        self.attention_bias = tables.model.attention_hidden.bias.to(dtype)
-
-
-class _Cell:
-    """One direction of the selection GRU; states and gates are float32 whatever the precision of the products.
-
-    What a step adds up stands side by side: candidate, reset gate, update gate, hidden product (4S). Inputs give the first
-    three, the own state the last three, so that either is one product.
-    """
-
-    def __init__(self, direction: Direction, dtype: torch.dtype) -> None:
-        self._width = len(direction.hidden_weight)
-        new_first = torch.arange(3 * self._width, device=direction.bias.device).roll(self._width)
-        bias = direction.bias.clone()
-        bias[2 * self._width :] = 0
-        words = (direction.word_gates + bias)[:, new_first]
-        hidden = direction.bias[2 * self._width :].expand(len(words), -1)
-        self._words = torch.cat([words, hidden], dim=1).to(dtype)
-        self._input_weight = direction.state_weight[:, new_first].to(dtype).contiguous()
-        self._hidden_weight = direction.hidden_weight.to(dtype)
-        # Kept between calls: so much fresh memory would cost more than what is done in it.
-        self._exact = direction.bias.new_empty(CELL_ROWS, 4 * self._width)
-
-    def inputs(self, tokens_N: Tensor, language_NH: Tensor) -> Tensor:
-        """What words, language states, in the precision of the products, and biases give to a step (N, 4S)."""
-        sums = self._words.index_select(0, tokens_N)
-        sums[:, : 3 * self._width].addmm_(language_NH, self._input_weight)
-        return sums
-
-    def run(self, sums_Tr4S: Tensor, steps: list[tuple[int, int]], state_rS: Tensor, out_TrS: Tensor) -> None:
-        """Writes the outputs of steps (t, rows running then), from a state on, which becomes that after the last step.
-
-        Args:
-            sums_Tr4S: from `inputs`, a multiple of `SHAPE_ROWS` rows a step; overwritten.
-            steps: in the order in which they are made.
-            state_rS: states before the first step; of rows that join later, zero.
-            out_TrS: as many rows as the sums, zero.
-        """
-        previous = out_TrS.new_zeros(out_TrS.shape[1:])
-        previous[: len(state_rS)] = state_rS
-        for t, k in steps:
-            self.step(sums_Tr4S[t, : _padded(k)], previous, state_rS[:k], out_TrS[t])
-            previous = out_TrS[t]
-
-    def step(self, sums_k4S: Tensor, previous_rS: Tensor, state_kS: Tensor, out_rS: Tensor) -> None:
-        """Moves the states of the first k rows on and writes them to `out_rS` too; `previous_rS` is where they were before."""
-        width, rows = self._width, len(state_kS)
-        sums_k4S[:, width:].addmm_(previous_rS[: len(sums_k4S)], self._hidden_weight)
-        for low in range(0, rows, CELL_ROWS):
-            high = min(rows, low + CELL_ROWS)
-            sums, state = self._exact[: high - low].copy_(sums_k4S[low:high]), state_kS[low:high]
-            gates = sums[:, width : 3 * width].sigmoid_()
-            new = sums[:, :width].addcmul_(gates[:, :width], sums[:, 3 * width :]).tanh_()
-            torch.lerp(new, state, gates[:, width:], out=state)
-            out_rS[low:high] = state
-
-
 def _restored(parts: list[Tensor], order: np.ndarray) -> Tensor:
     joined = torch.cat(parts)
     result = torch.empty_like(joined)
@@ -380,7 +347,3 @@ def _restored(parts: list[Tensor], order: np.ndarray) -> Tensor:
 def _running(lengths: np.ndarray) -> list[int]:
     """How many rows have more than t steps, for t = 0, 1, ...; rows are longest first."""
     return np.searchsorted(-lengths, -np.arange(int(lengths[0])), side="left").tolist()
-
-
-def _padded(rows: int) -> int:
-    return -(-rows // SHAPE_ROWS) * SHAPE_ROWS

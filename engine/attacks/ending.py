@@ -1,0 +1,85 @@
+"""How far the target is from ending the talk after many candidates, most of them read only as well as it takes to tell.
+
+The hard constraint asks of every candidate whether the target would end the talk, and how far it is from that only where no
+candidate of a dialogue makes it. Where the processor multiplies bfloat16 fast, all are read in it first; those near the limit
+are read again in float32, and so are those that may be nearest to the end in a dialogue without any that keeps the
+constraint. So what a search drops and what it ranks first is what float32 says. A network that bfloat16 is seen to move
+further than `SLACK` allows is read in float32 alone.
+
+Shapes: n dialogues, r candidates, H language state, V words.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from engine.attacks.candidates import RESOLUTION
+from engine.attacks.choices import BLOCK, SCREENED
+from engine.attacks.objective import end_gaps
+from envs.data.vocabulary import SELECTION_ID
+from policies.negotiator.prefix import Endings, Prefixes
+from policies.negotiator.speaker import NegotiatorAgent
+
+SLACK = 0.0012
+
+
+class EndGaps:
+    """Gaps of many endings in logits: that of the likeliest other word less that of `<selection>`, as the target's answer.
+
+    Args:
+        target: whose answer it is.
+    """
+
+    def __init__(self, target: NegotiatorAgent) -> None:
+        self._target, self._temperature = target, target.temperature or 1.0
+        selection = target.word_weight_HV[:, [SELECTION_ID]], target.word_bias_V[SELECTION_ID]
+        weight_HV, bias_V = target.word_weight_HV - selection[0], target.word_bias_V - selection[1]
+        bias_V[SELECTION_ID] = -torch.inf
+        self._weight_HV, self._bias_V = weight_HV.bfloat16(), bias_V.bfloat16()
+        speakable = torch.isfinite(bias_V)
+        # Language states lie between -1 and 1.
+        self.doubt = SLACK * float(weight_HV.abs().sum(0)[speakable].amax()) * self._temperature
+        """How far off a rough gap may be."""
+
+    def exact(self, prefixes: Prefixes, endings: Endings) -> np.ndarray:
+        """The gaps (r,)."""
+        target = self._target
+        parts = []
+        for rows in _blocks(len(endings)):
+            logits_rV = torch.addmm(target.word_bias_V, prefixes.states(endings[rows]), target.word_weight_HV)
+            parts.append(end_gaps(logits_rV))
+        return self._temperature * torch.cat(parts).cpu().numpy().astype(np.float64)
+
+    def where_needed(self, prefixes: Prefixes, endings: Endings, dialogues: np.ndarray, limit: float) -> np.ndarray:
+        """The gaps (r,), exact where they may decide: near the limit, and lowest of a dialogue where all lie above it.
+
+        Args:
+            prefixes: the dialogues that are continued.
+            endings: how they go on, up to where the target answers.
+            dialogues: the dialogue (r,) that each belongs to.
+            limit: the largest gap that keeps the constraint.
+        """
+        if not self._target.tables.can_screen or len(endings) < SCREENED:
+            return self.exact(prefixes, endings)
+        gaps = np.concatenate([self._rough(prefixes, endings[rows]) for rows in _blocks(len(endings))])
+        lowest = np.full(int(dialogues.max()) + 1, np.inf)
+        np.minimum.at(lowest, dialogues, gaps)
+        surely_kept = lowest <= limit - self.doubt
+        highest = np.where(surely_kept, limit + self.doubt, np.maximum(lowest, limit) + 2 * self.doubt + RESOLUTION)
+        near = np.flatnonzero((gaps >= limit - self.doubt) & (gaps <= highest[dialogues]))
+        if near.size:
+            exact = self.exact(prefixes, endings[near])
+            if (np.abs(exact - gaps[near]) > self.doubt).any():
+                return self.exact(prefixes, endings)
+            gaps[near] = exact
+        return gaps
+
+    def _rough(self, prefixes: Prefixes, endings: Endings) -> np.ndarray:
+        states_rH = prefixes.rough_states(endings)
+        gaps = torch.addmm(self._bias_V, states_rH.bfloat16(), self._weight_HV).amax(1)
+        return self._temperature * gaps.float().cpu().numpy().astype(np.float64)
+
+
+def _blocks(count: int) -> list[np.ndarray]:
+    return [np.arange(start, min(start + BLOCK, count)) for start in range(0, count, BLOCK)]
