@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.attacks import choices
+from engine.attacks import choices, ending
 from engine.attacks.candidates import Found, Verdicts
 from engine.attacks.replacement import preemptive, reactive
 from engine.attacks.settings import SearchConfig
@@ -30,6 +30,7 @@ CONFIGS = [
 def _screening(monkeypatch: pytest.MonkeyPatch) -> None:
     """Screens however few choices."""
     monkeypatch.setattr(choices, "SCREENED", 1)
+    monkeypatch.setattr(ending, "SCREENED", 1)
 
 
 def found(config: SearchConfig, *, attack: str, screened: bool) -> list[Found]:
@@ -112,36 +113,58 @@ def test_what_cannot_improve_on_a_sentence_is_not_decided_again(monkeypatch: pyt
     assert all(decided)
 
 
+class Known(choices.Chooser):
+    """Few different losses and points, so that most candidates are as good as others; ranges that hold."""
+
+    def __init__(self, seed: int, size: int = 40) -> None:
+        self._target = cast(Any, SimpleNamespace(tables=SimpleNamespace(can_screen=True)))
+        self.draw = draw = np.random.default_rng(seed)
+        self.asks = choices.Asks(np.sort(draw.integers(3, size=size)), cast(Any, None), np.zeros(size))
+        self.loss, self.advantage = draw.integers(3, size=size) / 2.0, draw.integers(-2, 3, size=size).astype(np.float64)
+        self.slack, self.low, self.high = (draw.integers(2, size=size) for _ in range(3))
+        self.decided: list[int] = []
+
+    def best(self, told: choices.Choices, most: int) -> list[int]:
+        unbroken = np.zeros(len(self.asks), dtype=bool)
+        best: list[int] = Verdicts(unbroken, *told).best(self.asks.dialogues, most).tolist()
+        return best
+
+    def truth(self) -> choices.Choices:
+        return self.loss, self.advantage, np.zeros(len(self.loss))
+
+    def _screened(self, asks: choices.Asks) -> list[np.ndarray]:
+        likely = self.advantage + self.draw.integers(-self.low, self.high + 1)
+        least, largest = np.maximum(0.0, self.loss - self.slack / 2), self.loss + self.slack / 2
+        return [least, largest, self.advantage - self.low, self.advantage + self.high, likely, np.zeros(len(asks))]
+
+    def _decided(self, asks: choices.Asks, rows: np.ndarray | None = None) -> choices.Choices:
+        assert rows is not None, "no range is left"
+        self.decided.extend(rows.tolist())
+        return self.loss[rows], self.advantage[rows], np.zeros(len(rows))
+
+
 @given(st.integers(0, 2**32 - 1), st.integers(1, 3))
 def test_the_best_are_exact_and_first_among_equals(seed: int, most: int) -> None:
-    """Few different losses and points, so that most candidates are as good as others."""
-    draw = np.random.default_rng(seed)
-    size = 40
-    dialogues = np.sort(draw.integers(3, size=size))
-    loss, advantage = draw.integers(3, size=size) / 2.0, draw.integers(-2, 3, size=size).astype(np.float64)
-    slack, low, high = (draw.integers(2, size=size) for _ in range(3))
-    decided: list[int] = []
+    known = Known(seed)
+    told = known.choices(known.asks, most, np.full(3, np.inf))
+    exact = known.best(known.truth(), most)
+    assert known.best(told, most) == exact
+    assert told[0][exact].tolist() == known.loss[exact].tolist()
+    assert told[1][exact].tolist() == known.advantage[exact].tolist()
+    assert len(set(known.decided)) == len(known.decided)
 
-    class Known(choices.Chooser):
-        def __init__(self) -> None:
-            self._target = cast(Any, SimpleNamespace(tables=SimpleNamespace(can_screen=True)))
 
-        def _screened(self, asks: choices.Asks) -> list[np.ndarray]:
-            likely = advantage + draw.integers(-low, high + 1)
-            least = np.maximum(0.0, loss - slack / 2)
-            return [least, loss + slack / 2, advantage - low, advantage + high, likely, np.zeros(size)]
+@given(st.integers(0, 2**32 - 1))
+def test_who_is_best_is_told_with_fewer_decisions(seed: int) -> None:
+    known, figures = Known(seed), Known(seed)
+    told = known.choices(known.asks, 1, None)
+    figures.choices(figures.asks, 1, np.full(3, np.inf))
+    assert known.best(told, 1) == known.best(known.truth(), 1)
+    assert set(known.decided) <= set(figures.decided)
 
-        def _decided(self, asks: choices.Asks, rows: np.ndarray | None = None) -> choices.Choices:
-            assert rows is not None, "no range is left"
-            decided.extend(rows.tolist())
-            return loss[rows], advantage[rows], np.zeros(len(rows))
 
-    asks = choices.Asks(dialogues, cast(Any, None), np.zeros(size))
-    told = Known().choices(asks, most, np.full(3, np.inf))
-    unbroken = np.zeros(size, dtype=bool)
-    exact = Verdicts(unbroken, loss, advantage, np.zeros(size)).best(dialogues, most)
-    ours = Verdicts(unbroken, *told).best(dialogues, most)
-    assert ours.tolist() == exact.tolist()
-    assert told[0][exact].tolist() == loss[exact].tolist()
-    assert told[1][exact].tolist() == advantage[exact].tolist()
-    assert len(set(decided)) == len(decided)
+def test_who_is_plainly_best_is_not_decided() -> None:
+    known = Known(0)
+    known.slack[:] = known.low[:] = known.high[:] = 0
+    assert known.best(known.choices(known.asks, 1, None), 1) == known.best(known.truth(), 1)
+    assert not known.decided
