@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from policies.negotiator.cells import padded
 from policies.negotiator.inference import Tables
 from policies.negotiator.prefix import ROWS, Endings, Prefixes
 from tests.policies.negotiator.made_up import VOCABULARY, dialogues, negotiator
@@ -128,6 +129,28 @@ def test_one_word_replaced_tells_however_far_it_is_from_the_end(replaced: int) -
     assert len(torch.unique(found.flatten(1), dim=0)) == len(words)
 
 
+def test_rough_figures_are_near_and_rough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In groups of several sizes, the last of them small."""
+    monkeypatch.setitem(ROWS, torch.bfloat16, 80)
+    begun = beginnings(6)
+    asked, prefixes = endings(begun, 200), begun.prefixes()
+    for rough, exact in ((prefixes.rough_states, prefixes.states), (prefixes.screen, prefixes.decide)):
+        found, wanted = rough(asked), exact(asked)
+        assert 0 < float((found - wanted).abs().max()) < 0.05 * float(wanted.abs().max())
+
+
+@given(st.integers(1, 10_000))
+def test_products_have_few_shapes_and_little_to_spare(rows: int) -> None:
+    assert rows <= padded(rows) <= max(rows + 31, rows * 5 // 4)
+    assert padded(rows) == padded(padded(rows))
+
+
+def test_smaller_products_have_no_more_rows() -> None:
+    shapes = [padded(rows) for rows in range(1, ROWS[torch.bfloat16] + 1)]
+    assert shapes == sorted(shapes)
+    assert len(set(shapes)) < 24
+
+
 def test_more_endings_than_go_together() -> None:
     begun = beginnings(6)
     asked = endings(begun, 2 * ROWS[torch.float32] + 37)
@@ -203,5 +226,6 @@ def test_what_memory_held_before_is_never_read(monkeypatch: pytest.MonkeyPatch) 
         prefixes = begun.prefixes()
         assert bool(prefixes.decide(asked).isfinite().all())
         assert bool(prefixes.screen(asked).isfinite().all())
+        assert bool(prefixes.rough_states(asked).isfinite().all())
     finally:
         torch.use_deterministic_algorithms(False)
