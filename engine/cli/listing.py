@@ -15,7 +15,9 @@ from engine.cli.tables import make_console, show_table
 from engine.cli.verbs import Verb
 from engine.jobs.agents import agents
 from engine.jobs.catalogue import ENTRIES
+from engine.jobs.search_config import RELAXATION, RELAXATION_SUMMARY
 from engine.metrics.attack import ATTACK_METRICS
+from engine.perturb.catalogue import strategies
 from engine.search.catalogue import searches
 from envs.data.corpora import corpora
 from envs.pairs.corpora import pair_corpora
@@ -45,6 +47,7 @@ def run_list(verb: Verb, arguments: Sequence[str]) -> int:
     presets = [(verb, ", ".join(names)) for verb, names in parts["presets"].items()]
     show_table(console, "Presets, the default first", ("verb", "presets"), presets)
     show_table(console, "Methods of trigger search", ("name", "what it is"), [*parts["searches"].items()])
+    show_table(console, "Perturbation strategies", ("name", "what it does"), [*parts["strategies"].items()])
     show_table(console, "Environments, for gymnasium.make", ("id",), [(name,) for name in parts["environments"]])
     metrics = [(name, metric["direction"], metric["definition"]) for name, metric in parts["metrics"].items()]
     show_table(console, "Metrics of a negotiation", ("name", "direction", "definition"), metrics)
@@ -58,7 +61,8 @@ def listing() -> dict[str, Any]:
         "corpora": {name: corpora.summary(name) for name in corpora},
         "pair corpora": {name: pair_corpora.summary(name) for name in pair_corpora},
         "presets": {" ".join(entry.words): list(entry.presets) for entry in ENTRIES},
-        "searches": {name: searches.summary(name) for name in searches},
+        "searches": {name: searches.summary(name) for name in searches} | {RELAXATION: RELAXATION_SUMMARY},
+        "strategies": {name: strategies.summary(name) for name in strategies},
         "environments": list(IDS),
         "metrics": {name: metric._asdict() for name, metric in ATTACK_METRICS.items()},
     }

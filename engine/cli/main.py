@@ -18,6 +18,7 @@ from engine.runtime import logs
 DEBUG_VARIABLE = "PARLEY_DEBUG"
 MISTAKE, INTERRUPTED, UNREAD = 2, 130, 141
 _HELP = ("-h", "--help")
+_VERSION = "--version"
 LOG, FORMS = "--log", ("text", "json")
 
 
@@ -97,6 +98,11 @@ def _take_log(arguments: list[str]) -> tuple[list[str], bool]:
 def _run(arguments: list[str]) -> int:
     if not arguments or arguments[0] in _HELP:
         sys.stdout.write(f"{help_text()}\n")
+        return 0
+    if arguments == [_VERSION]:
+        from importlib.metadata import version
+
+        sys.stdout.write(f"parley {version('parley')}\n")
         return 0
     verb = find_verb(arguments)
     if verb is not None:

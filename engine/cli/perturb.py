@@ -57,7 +57,7 @@ class PerturbArguments:
     """Which strategies, over which lines."""
 
     strategy: Annotated[conf.Positional[str], conf.arg(metavar="STRATEGY")]
-    """One or several, separated by commas; or all, should-not-change, should-change, entity."""
+    """One or several, separated by commas; or all, should-not-change, should-change, entity; parley list names them."""
     input: Annotated[Path | None, conf.arg(metavar="FILE", help_behavior_hint="")] = None
     """Lines of text, <eou> between utterances and <eot> between turns; standard input when not given."""
     seed: int = 1

@@ -159,7 +159,7 @@ def help_text() -> str:
         "",
         "parley VERB --help says more. The same command again goes on with an interrupted run. Text goes to standard error,",
         "results to standard output with --json. --log json makes the text JSON lines, those of Ray's workers too;",
-        "--debug shows the traceback of an error.",
+        "--debug shows the traceback of an error. parley --version names the version.",
     ]
     return "\n".join(lines)
 

@@ -13,6 +13,7 @@ from envs.core.registry import nearest
 
 RELAXATION = "relaxation"
 """The method that searches continuous inputs and not words."""
+RELAXATION_SUMMARY = "gradient descent on words made continuous (He & Glass 2018, appendix A)"
 NORMAL, NORMAL_SAMPLED, MAL, RANDOM = LISTS = ("normal", "normal-sampled", "mal", "random")
 """Targets that need no file."""
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ HEAVY = ("ray", "torch", "matplotlib", "scipy", "pandas", "nltk")
 def test_the_screen_is_the_recorded_one(parley: Parley, name: str) -> None:
     outcome = parley(SCREENS[name])
     assert steady(outcome.out, outcome.err) == (FOLDER / f"{name}.txt").read_text(), REWRITE
-    mistake = "error" in outcome.err.lower()
+    mistake = "error:" in outcome.err or "Error parsing" in outcome.err
     assert outcome.status == (2 if mistake else 0)
 
 
@@ -87,6 +88,11 @@ def test_nothing_heavy_is_loaded_to_tell_what_there_is(words: str) -> None:
 
 def test_without_arguments_it_helps(parley: Parley) -> None:
     assert parley("").out == parley("-h").out == parley("--help").out
+
+
+def test_it_names_its_version(parley: Parley) -> None:
+    outcome = parley("--version")
+    assert (outcome.status, outcome.out) == (0, f"parley {version('parley')}\n")
 
 
 def test_a_word_that_begins_several_verbs_wants_one(parley: Parley) -> None:
