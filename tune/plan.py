@@ -91,7 +91,7 @@ class Plan:
         if num_workers and not self.workers:
             raise ConfigError("a trial of this job has no workers", where=where, got=num_workers, fix="--trial-workers 0")
         job = self.load()
-        config = assign(job.presets[self.preset](), assigned)
+        config = assign(job.presets[self.preset](), assigned, "--base")
         check_space(config, self.space, where)
         actors: dict[str, float] = {self.workers: num_workers} if self.workers else {}
         if gpus_per_worker:

@@ -111,12 +111,13 @@ def parse(kind: type[ArgumentsT], verb: Verb, arguments: Sequence[str]) -> Argum
     return _parse(kind, verb, arguments, verb.summary, (), tyro.MISSING_NONPROP, kind)
 
 
-def assign(config: Any, settings: Sequence[str]) -> Any:
+def assign(config: Any, settings: Sequence[str], flag: str = "--set") -> Any:
     """The configuration with single settings changed.
 
     Args:
         config: a configuration.
         settings: "key=value" or "section.key=value"; the value is read as YAML.
+        flag: what they were given by, for errors.
 
     Raises:
         ConfigError: no such key (with the nearest name), no equals sign, or a value that is not allowed.
@@ -124,7 +125,7 @@ def assign(config: Any, settings: Sequence[str]) -> Any:
     for setting in settings:
         key, equals, text = setting.partition("=")
         if not equals:
-            raise ConfigError("a setting needs a value", where=f"--set {setting}", fix=f"--set {key}=VALUE")
+            raise ConfigError("a setting needs a value", where=f"{flag} {setting}", fix=f"{flag} {key}=VALUE")
         values = to_dict(config)
         place = values
         *sections, last = key.split(".")
@@ -132,10 +133,10 @@ def assign(config: Any, settings: Sequence[str]) -> Any:
             inner = place.setdefault(section, {})
             if not isinstance(inner, dict):
                 what = f"{section!r} is a setting and not a section"
-                raise ConfigError(what, where=f"--set {setting}", fix=f"--set {section}=VALUE")
+                raise ConfigError(what, where=f"{flag} {setting}", fix=f"{flag} {section}=VALUE")
             place = inner
-        place[last] = _value(text, setting)
-        config = from_dict(type(config), values, f"--set {setting}")
+        place[last] = _value(text, f"{flag} {setting}")
+        config = from_dict(type(config), values, f"{flag} {setting}")
     return config
 
 
@@ -260,10 +261,10 @@ def _sections_help(kind: type) -> list[str]:
     return lines
 
 
-def _value(text: str, setting: str) -> Any:
+def _value(text: str, where: str) -> Any:
     if _EXPONENT.fullmatch(text):
         return float(text)
     try:
         return yaml.safe_load(text) if text else ""
     except yaml.YAMLError as error:
-        raise ConfigError("the value of a setting is not YAML", where=f"--set {setting}", got=str(error)) from None
+        raise ConfigError("the value of a setting is not YAML", where=where, got=str(error)) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -74,6 +75,12 @@ def test_a_setting_is_no_section() -> None:
 def test_what_is_swept_cannot_be_set() -> None:
     with pytest.raises(ConfigError, match="decides"):
         plans.SMALL.base("max_turns=5", 0)
+
+
+@pytest.mark.parametrize("settings", ["temperature", "temperatur=1", "temperature.of=1", "temperature=["])
+def test_mistakes_in_the_base_name_its_flag(settings: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(f"--base {settings}")):
+        plans.SMALL.base(settings, 0)
 
 
 def test_base_and_workers_reach_the_job() -> None:
