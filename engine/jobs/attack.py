@@ -125,7 +125,7 @@ def transfer_sentences(settings: TransferSettings, watcher: Watcher) -> tuple[st
     else:
         rows = RunFolder.load(fetched_run(settings.source)).read_rows().to_pylist()
         sentences = last_sentences(rows, settings.min_advantage, settings.max_sentences)
-    watcher.say(f"{len(sentences)} sentences to plug in, such as: {sentences[0] if sentences else '(none)'}")
+    watcher.say(f"sentences to plug in: {len(sentences)}, the most frequent: {sentences[0] if sentences else '(none)'}")
     if not sentences:
         raise ConfigError(
             "no adversary's dialogue in the source is good enough to take a sentence from",
