@@ -11,7 +11,8 @@ one whose loss differs by less than 1e-4 from the reference's ("ties"); and both
 target; "ratio_deciding_less" is against a reference that leaves out the decisions of the others. "mflop" is what the search
 multiplies for each candidate, "screening_mflop" of that in bfloat16, "reference_mflop" what one full pass does; "gemm_share"
 is the share of our seconds that these products take at the rates of this machine, measured in the same run. In "split",
-attention counts with "selection_backward", beside whose states it is computed.
+attention counts with "selection_backward", beside whose states it is computed. "farthest_gap" is how far bfloat16 moved a gap
+to the end of the talk, as a share of what the search allows for, at most over the candidates of one round.
 """
 
 from __future__ import annotations
@@ -203,7 +204,22 @@ def measure_rule(agent: NegotiatorAgent, config: SearchConfig, work: Work) -> di
         "decided_share": num_decided / num_ours,
         "tokens_per_dialogue": num_tokens / num_dialogues,
     }
-    return figures | _split(agent, config, work, rate)
+    return figures | _farthest_gap(agent, config, work) | _split(agent, config, work, rate)
+
+
+def _farthest_gap(agent: NegotiatorAgent, config: SearchConfig, work: Work) -> dict[str, Any]:
+    """How near rough gaps of one round come to what is allowed for, where the constraint is hard."""
+    shares: list[float] = []
+    search = EndGaps.where_needed
+
+    def watched(gaps: EndGaps, prefixes: prefix.Prefixes, endings: prefix.Endings, *others: Any) -> np.ndarray:
+        rough, doubt = gaps.rough(prefixes, endings)
+        shares.append(float((np.abs(rough - gaps.exact(prefixes, endings)) / doubt).max()))
+        return search(gaps, prefixes, endings, *others)
+
+    with patch.object(EndGaps, "where_needed", watched):
+        reactive(agent, *states(agent, range(work.scenarios), work.dialogues), config)
+    return {"farthest_gap": max(shares)} if shares else {}
 
 
 def _split(agent: NegotiatorAgent, config: SearchConfig, work: Work, rate: float) -> dict[str, Any]:
@@ -225,7 +241,7 @@ def _split(agent: NegotiatorAgent, config: SearchConfig, work: Work, rate: float
         return count
 
     with ExitStack() as stack:
-        for owner, name in ((prefix.Prefixes, "screen"), (EndGaps, "_rough")):
+        for owner, name in ((prefix.Prefixes, "screen"), (EndGaps, "rough")):
             stack.enter_context(patch.object(owner, name, counted(getattr(owner, name))))
         counter = stack.enter_context(_counting())
         found = reactive(agent, exchanges, sentences, config)

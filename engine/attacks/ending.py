@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from engine.attacks.candidates import RESOLUTION
 from engine.attacks.choices import BLOCK, SCREENED
@@ -23,8 +24,8 @@ from policies.negotiator.speaker import NegotiatorAgent
 
 SLACK = 0.016
 """How far off bfloat16 may be in a gap near 0, as a share of the largest distance between `<selection>` and another word in
-the output layer. Three times what was seen: of 430,000 candidates of two networks (one reinforced) none was off by more
-than 0.0053."""
+the output layer. Three times what was seen in the searches of `benchmarks/whitebox.py` ("farthest_gap") on two networks, one
+of them reinforced."""
 ROUNDED = 2**-6
 """The same for the share of a gap itself: figures and biases in bfloat16 are off by up to 2 ** -9 of their size each."""
 TRUSTED = 0.5
@@ -45,17 +46,25 @@ class EndGaps:
         bias_V[SELECTION_ID] = -torch.inf
         self._weight_HV, self._bias_V = weight_HV.bfloat16(), bias_V.bfloat16()
         speakable = torch.isfinite(bias_V)
-        self.doubt = SLACK * float(weight_HV.norm(dim=0)[speakable].amax()) * self._temperature
-        """How far off a rough gap near 0 may be."""
+        self._doubt = SLACK * float(weight_HV.norm(dim=0)[speakable].amax()) * self._temperature
+
+    def logits(self, prefixes: Prefixes, endings: Endings) -> Tensor:
+        """Logits (r, V) of the first word of the answer, over the temperature, unspeakable ones at minus infinity."""
+        return torch.addmm(self._target.word_bias_V, prefixes.states(endings), self._target.word_weight_HV)
 
     def exact(self, prefixes: Prefixes, endings: Endings) -> np.ndarray:
         """The gaps (r,)."""
-        target = self._target
+        parts = [end_gaps(self.logits(prefixes, endings[rows])) for rows in _blocks(len(endings))]
+        return self._temperature * torch.cat(parts).cpu().numpy().astype(np.float64)
+
+    def rough(self, prefixes: Prefixes, endings: Endings) -> tuple[np.ndarray, np.ndarray]:
+        """The gaps (r,) from products in bfloat16, and how far off each may be."""
         parts = []
         for rows in _blocks(len(endings)):
-            logits_rV = torch.addmm(target.word_bias_V, prefixes.states(endings[rows]), target.word_weight_HV)
-            parts.append(end_gaps(logits_rV))
-        return self._temperature * torch.cat(parts).cpu().numpy().astype(np.float64)
+            states_rH = prefixes.rough_states(endings[rows])
+            parts.append(torch.addmm(self._bias_V, states_rH.bfloat16(), self._weight_HV).amax(1).float())
+        gaps = self._temperature * torch.cat(parts).cpu().numpy().astype(np.float64)
+        return gaps, self._doubt + ROUNDED * np.abs(gaps)
 
     def where_needed(self, prefixes: Prefixes, endings: Endings, dialogues: np.ndarray, limit: float) -> np.ndarray:
         """The gaps (r,), exact where they may decide: near the limit, and lowest of a dialogue where all lie above it.
@@ -68,8 +77,7 @@ class EndGaps:
         """
         if not self._target.tables.can_screen or len(endings) < SCREENED:
             return self.exact(prefixes, endings)
-        gaps = np.concatenate([self._rough(prefixes, endings[rows]) for rows in _blocks(len(endings))])
-        doubt = self.doubt + ROUNDED * np.abs(gaps)
+        gaps, doubt = self.rough(prefixes, endings)
         low, high = gaps - doubt, gaps + doubt
         lowest = np.full(int(dialogues.max()) + 1, np.inf)
         np.minimum.at(lowest, dialogues, high)
@@ -81,11 +89,6 @@ class EndGaps:
                 return self.exact(prefixes, endings)
             gaps[near] = exact
         return gaps
-
-    def _rough(self, prefixes: Prefixes, endings: Endings) -> np.ndarray:
-        states_rH = prefixes.rough_states(endings)
-        gaps = torch.addmm(self._bias_V, states_rH.bfloat16(), self._weight_HV).amax(1)
-        return self._temperature * gaps.float().cpu().numpy().astype(np.float64)
 
 
 def _blocks(count: int) -> list[np.ndarray]:

@@ -229,7 +229,7 @@ class _Search:
             tokens[d, start + 1 : end] = self.sentences[d, : self.lengths[d]]
         return tokens, Prefixes(self.target.tables, self.exchanges.contexts[1], tokens, ends)
 
-    def _propose(self, active: np.ndarray, judge: Judge, below: np.ndarray | None) -> tuple[Edits, Verdicts]:
+    def _propose(self, active: np.ndarray, judge: Judge, below: np.ndarray) -> tuple[Edits, Verdicts]:
         """Candidates for one more replacement in each active dialogue, and what they come to."""
         proposals, places = self.config.proposals, [np.arange(self.lengths[d] - 1) for d in active.tolist()]
         if proposals == "random":
@@ -301,16 +301,12 @@ class _Search:
 
     def _answers(self) -> tuple[np.ndarray, np.ndarray]:
         """Gaps and probabilities (n,) of `<selection>` as the answer to the sentences as they stand."""
-        logits_nV = self._answer_logits(self.untouched(np.arange(len(self.exchanges))))
+        size = len(self.exchanges)
+        logits_nV = self.end_gaps.logits(self.prefixes, self._endings(self.untouched(np.arange(size)), *self._answer(size)))
         gaps = end_gaps(logits_nV)
         greedy = self.target.temperature == 0
         probabilities = (gaps <= 0).float() if greedy else logits_nV.softmax(1)[:, SELECTION_ID]
         return gaps.cpu().numpy(), probabilities.cpu().numpy()
-
-    def _answer_logits(self, edits: Edits) -> Tensor:
-        """Logits (r, V) of the first word of the target's answer, at its temperature, unspeakable ones at minus infinity."""
-        states = self.prefixes.states(self._endings(edits, *self._answer(len(edits))))
-        return torch.addmm(self.target.word_bias_V, states, self.target.word_weight_HV)
 
     def _unspeakable(self) -> Tensor:
         mask = torch.zeros_like(self.target.word_bias_V)
