@@ -125,7 +125,8 @@ def transfer_sentences(settings: TransferSettings, watcher: Watcher) -> tuple[st
     else:
         rows = RunFolder.load(fetched_run(settings.source)).read_rows().to_pylist()
         sentences = last_sentences(rows, settings.min_advantage, settings.max_sentences)
-    watcher.say(f"sentences to plug in: {len(sentences)}, the most frequent: {sentences[0] if sentences else '(none)'}")
+    others = f", and {len(sentences) - 1} less frequent" if len(sentences) > 1 else ""
+    watcher.say(f"to plug in: {sentences[0] if sentences else '(none)'}{others}")
     if not sentences:
         raise ConfigError(
             "no adversary's dialogue in the source is good enough to take a sentence from",
