@@ -221,9 +221,8 @@ def _coloured(start: str, found: Sequence[Span], side: str) -> Text:
 def _summarise(console: Console, counts: Counts) -> None:
     untouched = {name: counts.lines - num for name, num in counts.perturbed.items()}
     rows = [(name, f"{num:,}", f"{untouched[name]:,}") for name, num in counts.perturbed.items()]
-    show_table(
-        console, f"{counts.lines:,} lines", ("strategy", "perturbed", "untouched"), rows, right=("perturbed", "untouched")
-    )
+    title = f"{counts.lines:,} line{'s' * (counts.lines != 1)}"
+    show_table(console, title, ("strategy", "perturbed", "untouched"), rows, right=("perturbed", "untouched"))
     if counts.empty:
         console.print(f"lines without a word, untouched: {counts.empty:,}")
     if counts.undecodable:

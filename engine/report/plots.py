@@ -100,16 +100,16 @@ def words_svg(title: str, words: Sequence[str], log_probabilities: Sequence[floa
 
 
 def strategies_svg(title: str, x_label: str, names: Sequence[str], series: Mapping[str, Mapping[str, Estimate]]) -> str:
-    """Shares by strategy as SVG text (see `draw_strategies`)."""
+    """Shares by strategy as SVG text (see `draw_dots`)."""
     height = 1.2 + 0.2 * len(names) * (1 + len(series))
-    return svg((5.4, height), title, lambda axes: draw_strategies(axes, x_label, names, series))
+    return svg((5.4, height), title, lambda axes: draw_dots(axes, x_label, names, series, 100.0))
 
 
 def write_picture(data: ReportData, path: Path) -> Path:
-    """Writes one PNG with the points of the first two matches and the last curve, for a README or a slide.
+    """Writes one PNG for a README or a slide: what each attack of a table gains, or the first two matches and the last curve.
 
     Args:
-        data: a report with at least one match or curve.
+        data: a report with a table of attacks, or at least one match or curve.
         path: the file to write.
 
     Returns:
@@ -118,13 +118,16 @@ def write_picture(data: ReportData, path: Path) -> Path:
     Raises:
         RunError: the report holds neither dialogues nor curves, or the file cannot be written.
     """
+    attacks = [section for section in data.sections if not section.large and "advantage" in section.metrics]
+    if len(attacks) > 1:
+        return _save(path, (6.2, 1.6 + 0.45 * len(attacks)), lambda figure: _draw_attacks(figure, attacks))
     matches = [section for section in data.sections if section.dialogues][:2]
     curves = list(data.curves)[-1:]
     if not matches and not curves:
         raise RunError("there is nothing to draw", where=data.title, fix="draw a run that holds dialogues or training events")
     widths = [3.7] * len(matches) + [4.9] * len(curves)
-    with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=(sum(widths), 4.2), layout="constrained", facecolor=PAPER)
+
+    def draw(figure: Figure) -> None:
         panels = figure.subplots(1, len(widths), squeeze=False, width_ratios=widths)[0]
         for axes, section in zip(panels, matches, strict=False):
             draw_scatter(axes, section.dialogues)
@@ -134,6 +137,24 @@ def write_picture(data: ReportData, path: Path) -> Path:
             axes.set_title(f"training: {curve.title.rpartition(': ')[2]}")
         if matches:
             figure.legend(handles=_legend(), loc="outside lower left", ncols=4, handletextpad=0.3, columnspacing=1.4)
+
+    return _save(path, (sum(widths), 4.2), draw)
+
+
+def _draw_attacks(figure: Figure, attacks: Sequence[MatchSection]) -> None:
+    axes = figure.subplots()
+    series = {
+        label: {section.name: section.metrics[metric] for section in attacks if metric in section.metrics}
+        for label, metric in (("live", "advantage"), ("end forced", "forced_advantage"))
+    }
+    draw_dots(axes, "points that the adversary is ahead", [section.name for section in attacks], series)
+    axes.axvline(0, color=MUTED, linewidth=0.8, zorder=1)
+
+
+def _save(path: Path, size: tuple[float, float], draw: Callable[[Figure], None]) -> Path:
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=size, layout="constrained", facecolor=PAPER)
+        draw(figure)
         # Without its usual mark of software and date, the same run gives the same bytes.
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -252,14 +273,17 @@ def draw_words(axes: Axes, words: Sequence[str], log_probabilities: Sequence[flo
     axes.margins(x=0.06)
 
 
-def draw_strategies(axes: Axes, x_label: str, names: Sequence[str], series: Mapping[str, Mapping[str, Estimate]]) -> None:
-    """Draws shares as dots with their 95 % intervals, in percent: one row per strategy, the dots of its series in lanes.
+def draw_dots(
+    axes: Axes, x_label: str, names: Sequence[str], series: Mapping[str, Mapping[str, Estimate]], unit: float = 1.0
+) -> None:
+    """Draws estimates as dots with their 95 % intervals: one row per strategy or attack, the dots of its series in lanes.
 
     Args:
         axes: where to draw.
         x_label: the quantity.
-        names: the strategies, from top to bottom.
-        series: an estimate by strategy, by the name of the series; an empty one keeps its colour from the others.
+        names: the rows, from top to bottom.
+        series: an estimate by row, by the name of the series; an empty one keeps its colour from the others.
+        unit: what figures are multiplied by; 100 for shares in percent.
     """
     axes.grid(True, axis="x")
     axes.set_axisbelow(True)
@@ -270,7 +294,7 @@ def draw_strategies(axes: Axes, x_label: str, names: Sequence[str], series: Mapp
             continue
         lane = lanes[label]
         places = [names.index(name) + lane for name in points]
-        low, value, high = 100 * np.array([[each.low, each.value, each.high] for each in points.values()]).T
+        low, value, high = unit * np.array([[each.low, each.value, each.high] for each in points.values()]).T
         axes.hlines(places, low, high, color=colour, linewidth=1.9, linestyle=line)
         axes.plot(value, places, color=colour, marker="o", linestyle="", markersize=4.2, label=short(label))
     axes.set_yticks(range(len(names)), [short(name) for name in names])

@@ -29,6 +29,15 @@ def test_picture_is_wider_with_more_to_show_and_repeatable(tmp_path: Path) -> No
     assert size(full)[0] > size(less)[0] > size(less)[1]
 
 
+def test_picture_of_a_table_has_a_row_for_each_attack(tmp_path: Path) -> None:
+    gains = {"advantage": Estimate(1.0, 0.5, 1.5, 40), "forced_advantage": Estimate(2.0, 1.5, 2.5, 40)}
+    attacks = [MatchSection(name=f"attack {i}", metrics=gains, rows=[row(str(i), (6, 4))], large=False) for i in range(7)]
+    pictures = [write_picture(ReportData(title="t", sections=attacks[:n]), tmp_path / f"{n}.png") for n in (2, 3, 7)]
+    heights = [size(picture)[1] for picture in pictures]
+    assert heights[1] - heights[0] > 0
+    assert (heights[2] - heights[0]) == pytest.approx(5 * (heights[1] - heights[0]), abs=5)
+
+
 def test_bubbles_count_dialogues() -> None:
     rows = [row(str(i), (6, 4)) for i in range(8)] + [row("x", (2, 8)), row("y", (2, 8), pareto=False), row("z", (0, 0))]
     svg = scatter_svg(MatchSection(name="m", rows=rows))
