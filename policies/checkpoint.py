@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from envs.core.config import from_dict
 from envs.core.errors import CheckpointError, ConfigError
-from envs.storage.copies import MODEL
+from envs.storage.copies import CHECKPOINT
 from policies.stored import CONFIG, FORMAT_VERSION, PARTS, VOCABULARY, WEIGHTS, WordsT, read_header, read_words, reading
 
 SizesT = TypeVar("SizesT")
@@ -100,7 +100,7 @@ class Checkpoint(Generic[WordsT]):
 
 def load_inside(folder: Path, kind: str, words: type[WordsT]) -> Checkpoint[WordsT]:
     """The checkpoint that a folder is, or that the run in it holds; errors as those of `Checkpoint.load`."""
-    inside = folder / MODEL
+    inside = folder / CHECKPOINT
     return Checkpoint.load(inside if inside.is_dir() else folder, kind, words)
 
 

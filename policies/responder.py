@@ -16,8 +16,8 @@ import numpy as np
 from envs.pairs.turns import Turn, Turns
 
 if TYPE_CHECKING:
-    from policies.seq2seq.batches import Examples
-    from policies.seq2seq.model import Predictor
+    from policies.fitting.batches import Examples
+    from policies.fitting.predictor import Predictor
 
 
 class Responder(Protocol):

@@ -23,18 +23,20 @@ import yaml
 
 from engine.jobs.catalogue import find
 from engine.jobs.command import command_line, flat
-from engine.jobs.job import SUMMARY, Job, Result, Watcher
+from engine.jobs.job import Job, Result, Watcher
 from engine.metrics.statistics import Estimate, Metric, count
 from engine.runtime.session import Session, connect
 from engine.store.documents import write_whole
+from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
-from engine.store.schemas import OK, SWEEP_TRIALS
+from engine.store.schemas import OK
 from envs.core.config import to_dict
 from envs.core.errors import ClusterError, RunError
 from envs.storage.places import named
 from tune.config import UNCHECKED, SweepConfig
 from tune.ledger import best_row, nothing_worked
 from tune.plan import Plan, find_plan
+from tune.rows import SWEEP_TRIALS
 from tune.space import nested
 from tune.trial import Setup
 

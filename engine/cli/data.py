@@ -16,11 +16,11 @@ from engine.cli.flags import parse
 from engine.cli.screen import watching
 from engine.cli.tables import make_console, show_lines, show_table
 from engine.cli.verbs import Verb
-from engine.jobs.corpus_facts import Problem
-from engine.jobs.data import CorpusInfo, SplitInfo, check_corpus, describe_corpus, get_corpus, list_corpora
+from engine.jobs.corpora.data import CorpusInfo, SplitInfo, check_corpus, describe_corpus, get_corpus, list_corpora
+from engine.jobs.corpora.facts import Problem
+from engine.jobs.corpora.nltk_data import NLTK, get_nltk
+from engine.jobs.corpora.pairs import PairCheck, PairInfo, PairSplitInfo
 from engine.jobs.job import Watcher
-from engine.jobs.lexical_data import NLTK, get_nltk
-from engine.jobs.pair_data import PairCheck, PairInfo, PairSplitInfo
 from envs.data.download import Progress
 from envs.data.lines import data_command
 from envs.data.root import root_words

@@ -11,10 +11,10 @@ from engine.cli.flags import JobCommand, parse_job
 from engine.cli.screen import watching
 from engine.cli.tables import show_result
 from engine.cli.verbs import Verb
-from engine.jobs.agents import HUMAN
 from engine.jobs.catalogue import Entry, find
 from engine.jobs.command import flat
 from engine.jobs.job import Job
+from engine.jobs.negotiation.agents import HUMAN
 from engine.runtime import logs
 from envs.core.config import to_dict
 from envs.storage.places import named

@@ -17,24 +17,29 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from engine.attacks.settings import ReinforceConfig
-from engine.jobs import adversarial, minmax, negotiator, reinforce, robustness, search, seq2seq
-from engine.jobs.attack import ATTACK_RL, AttackConfig
 from engine.jobs.command import command_line
-from engine.jobs.job import SUMMARY, Comparison, Job, Result, Watcher
-from engine.jobs.match import SELFPLAY, MatchConfig
-from engine.jobs.robustness_models import label_of
-from engine.jobs.search_config import MAL
-from engine.jobs.whitebox import ATTACK_REACTIVE, FixedTurnConfig
-from engine.metrics.attack import ATTACK_METRICS
-from engine.metrics.campaign import EXPLOITABILITY
-from engine.metrics.negotiation import FOR_ADVERSARY, METRICS
-from engine.metrics.robustness import BASE, TOUCHED_CHANGE_RATE
-from engine.metrics.statistics import Estimate, Metric, paired_difference
+from engine.jobs.job import Comparison, Job, Result, Watcher
+from engine.jobs.negotiation import minmax, negotiator, reinforce
+from engine.jobs.negotiation.attack import ATTACK_RL, AttackConfig
+from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
+from engine.jobs.negotiation.whitebox import ATTACK_REACTIVE, FixedTurnConfig
+from engine.jobs.perturb import adversarial, robustness
+from engine.jobs.perturb.models import label_of
+from engine.jobs.responders import seq2seq
+from engine.jobs.triggers import search
+from engine.jobs.triggers.config import MAL
+from engine.metrics.negotiation.attack import ATTACK_METRICS
+from engine.metrics.negotiation.campaign import EXPLOITABILITY
+from engine.metrics.negotiation.dialogues import METRICS
+from engine.metrics.perturb.robustness import BASE, TOUCHED_CHANGE_RATE
+from engine.metrics.statistics import FOR_ADVERSARY, Estimate, Metric, paired_difference
+from engine.negotiation.settings import ReinforceConfig
+from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK
 from envs.core.config import check
 from envs.storage.places import named
+from policies.fitting import settings as fitting
 from policies.negotiator.settings import FitConfig
 from policies.seq2seq import settings
 
@@ -95,9 +100,9 @@ class DemoConfig:
     """The adversaries' learning rule."""
     defence: ReinforceConfig = field(default_factory=lambda: minmax.demo().defence)
     """The target's, against the adversary."""
-    model: settings.FitConfig = field(default_factory=settings.demo)
+    model: fitting.FitConfig = field(default_factory=settings.demo)
     """The recipe of the sequence-to-sequence model, and of the language model that judges its inputs."""
-    hardening: settings.FitConfig = field(default_factory=lambda: adversarial.demo().fit)
+    hardening: fitting.FitConfig = field(default_factory=lambda: adversarial.demo().fit)
     """The recipe by which the first of them is trained against perturbations."""
 
     def __post_init__(self) -> None:

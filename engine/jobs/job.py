@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from engine.jobs.weights import weights_digests
-from engine.metrics.attack_table import TextTable
 from engine.metrics.statistics import Estimate, Metric
+from engine.metrics.tables import TextTable
 from engine.store.head import changed_weights
 from engine.store.layout import CONFIG, SUMMARY
 from engine.store.mirror import refresh

@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from engine.attacks.settings import ReinforceConfig
-from engine.jobs.campaign import ROUND
-from engine.jobs.job import CONFIG
+from engine.jobs.negotiation.campaign import ROUND
+from engine.negotiation.settings import ReinforceConfig
 from engine.runtime.record import WORK
+from engine.store.layout import CONFIG
 from engine.store.run_folder import RunFolder
 from envs.core.config import from_dict
 from envs.core.errors import ConfigError, RunError

@@ -16,8 +16,8 @@ from envs.core.config import check
 from envs.core.errors import DataError
 
 if TYPE_CHECKING:
-    from policies.seq2seq.evaluation import Fitness
-    from policies.seq2seq.fit import Epoch, Fit
+    from policies.fitting.evaluation import Fitness
+    from policies.fitting.fit import Epoch, Fit
 
 UNCHECKED = ("data_root", "device", "threads")
 """Settings that change how a model is fitted and not what it is; a resumed run may differ in them."""

@@ -23,9 +23,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, NullLocator
 
-from engine.metrics.attack import Points
-from engine.metrics.negotiation import Row
-from engine.metrics.statistics import Estimate
+from engine.metrics.statistics import Estimate, Points, Row
 from engine.report.content import Curve, MatchSection, ReportData
 from envs.core.errors import RunError
 from envs.storage.places import named

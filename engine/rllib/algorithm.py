@@ -25,9 +25,9 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
 from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, LEARNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME
 
-from engine.attacks.opponents import Casting, OpponentDraw
-from engine.attacks.reinforce import RunningBaseline, discounted_returns
-from engine.attacks.settings import ReinforceConfig
+from engine.negotiation.opponents import Casting, OpponentDraw
+from engine.negotiation.reinforce import RunningBaseline, discounted_returns
+from engine.negotiation.settings import ReinforceConfig
 from engine.rllib.env import AGENTS, NegotiationMultiAgentEnv
 from engine.rllib.learner import DialogueLearner
 from engine.rllib.learner_group import DialogueLearnerGroup, learner_errors
@@ -37,10 +37,10 @@ from engine.rllib.runner import DialogueEnvRunner
 from engine.runtime.identity import own_identity
 from envs.core.errors import ClusterError
 from envs.core.seeds import stream
-from envs.data.compiled import load_corpus
-from envs.data.vocabulary import Vocabulary
+from envs.negotiation.corpora.compiled import load_corpus
 from envs.negotiation.game import Rules
 from envs.negotiation.scenario import Scenario, random_scenario
+from envs.negotiation.vocabulary import Vocabulary
 from policies.negotiator.batches import Batch, make_batch
 
 MAX_REPLAYS = 5

@@ -13,8 +13,8 @@ from ray.rllib.core.learner.torch.torch_learner import TorchLearner
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
 from torch import Tensor
 
-from engine.attacks.reinforce import DivergenceError, entropy, kl_to_reference, policy_gradient_loss
-from engine.attacks.settings import ReinforceConfig
+from engine.negotiation.reinforce import DivergenceError, entropy, kl_to_reference, policy_gradient_loss
+from engine.negotiation.settings import ReinforceConfig
 from engine.runtime.identity import require
 from envs.core.seeds import derive_seed
 from envs.storage.copies import fetched_model

@@ -15,7 +15,7 @@ import torch
 from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_OPTIMIZER, COMPONENT_RL_MODULE
 from torch import Tensor
 
-from engine.attacks.reinforce import RunningBaseline
+from engine.negotiation.reinforce import RunningBaseline
 from engine.rllib.algorithm import DialogueReinforce
 from policies.checkpoint import load_state, save_state
 

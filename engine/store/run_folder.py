@@ -47,7 +47,7 @@ from engine.store.parts import (
     to_table,
     write_part,
 )
-from engine.store.schemas import DIALOGUES
+from engine.store.schemas import BASE
 from envs.core.config import fingerprint, to_dict
 from envs.core.errors import ParleyError, RunError
 from envs.storage import files
@@ -92,7 +92,7 @@ class RunFolder:
         config: Any,
         *,
         job: str,
-        schema: pa.Schema = DIALOGUES,
+        schema: pa.Schema = BASE,
         unchecked: Collection[str] = (),
         weights: Mapping[str, str] = MappingProxyType({}),
     ) -> RunFolder:
@@ -139,7 +139,7 @@ class RunFolder:
         return run
 
     @classmethod
-    def load(cls, path: Path, schema: pa.Schema = DIALOGUES) -> RunFolder:
+    def load(cls, path: Path, schema: pa.Schema = BASE) -> RunFolder:
         """Looks at a run, finished or not, without touching it.
 
         Args:

@@ -14,11 +14,11 @@ import pytest
 from engine.jobs.job import Silent
 from engine.metrics.statistics import Estimate
 from engine.store.run_folder import RunFolder
-from engine.store.schemas import SWEEP_TRIALS
 from envs.core.errors import RunError
 from tests.tune import plans
 from tune.config import SweepConfig
 from tune.ledger import HOPELESS, PROPOSED, Ledger, best_row
+from tune.rows import SWEEP_TRIALS
 from tune.space import Choice, Integer, Real
 from tune.study import Study
 from tune.trial import Setup

@@ -17,10 +17,10 @@ from engine.cli.jobs import carry_out
 from engine.cli.tables import interval, number, show_result
 from engine.jobs.catalogue import find
 from engine.jobs.job import Comparison, Job, Result, Watcher
-from engine.jobs.judge import NOBODY_JUDGES
-from engine.jobs.match import SELFPLAY, MatchConfig
-from engine.metrics.attack_table import TextTable
+from engine.jobs.negotiation.judge import NOBODY_JUDGES
+from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
 from engine.metrics.statistics import NOTHING, Estimate, Metric, count
+from engine.metrics.tables import TextTable
 from engine.store.run_folder import RunFolder
 from tests.engine.cli.conftest import Parley
 from tests.engine.jobs.made_up import CORPUS, TINY, corpus_vocabulary, rows, save_negotiator

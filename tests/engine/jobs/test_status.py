@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from engine.attacks.settings import ReinforceConfig
 from engine.jobs import status as module
-from engine.jobs.reinforce import TrainReinforceConfig
+from engine.jobs.negotiation.reinforce import TrainReinforceConfig
 from engine.jobs.status import FAILED, FINISHED, INTERRUPTED, RUNNING, Pace, run_status, statuses
 from engine.metrics.statistics import rate
+from engine.negotiation.settings import ReinforceConfig
 from engine.runtime.record import WORK, record_shards
 from engine.runtime.sharding import Shard, make_shards
 from engine.store import event_log

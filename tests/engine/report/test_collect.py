@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from engine.jobs.agents import CHECKPOINT
-from engine.jobs.campaign import MinMaxConfig, rounds_of
 from engine.jobs.catalogue import ENTRIES
-from engine.jobs.enumeration import SEARCH_ENUMERATE
 from engine.jobs.job import Job
-from engine.jobs.minmax import BEFORE_TRAINING, DROP, FINAL_STAGES, LEGEND
-from engine.jobs.negotiator import TRAIN_NEGOTIATOR
-from engine.jobs.table import TableConfig
-from engine.metrics.campaign import (
+from engine.jobs.negotiation.campaign import MinMaxConfig, rounds_of
+from engine.jobs.negotiation.minmax import BEFORE_TRAINING, DROP, FINAL_STAGES, LEGEND
+from engine.jobs.negotiation.negotiator import TRAIN_NEGOTIATOR
+from engine.jobs.negotiation.rows import ATTACKS
+from engine.jobs.negotiation.table import TableConfig
+from engine.jobs.triggers.enumeration import SEARCH_ENUMERATE
+from engine.metrics.negotiation.campaign import (
     AFTER,
     BEFORE,
     EXPLOITABILITY,
@@ -28,15 +28,15 @@ from engine.metrics.campaign import (
     ROUND_METRICS,
     rounds_table,
 )
-from engine.metrics.negotiation import negotiation_metrics
+from engine.metrics.negotiation.dialogues import negotiation_metrics
 from engine.metrics.statistics import Estimate
 from engine.report.collect import collect_run, report_from_run
 from engine.report.page import metric_tables
 from engine.store.run_folder import RunFolder
-from engine.store.schemas import ATTACKS
 from envs.core.errors import RunError
+from envs.storage.copies import CHECKPOINT
 from tests.engine.jobs.made_up import save_negotiator
-from tests.engine.report.dialogues import attack_row, error_row, row
+from tests.engine.report.negotiation.dialogues import attack_row, error_row, row
 
 
 @dataclass(frozen=True, kw_only=True)

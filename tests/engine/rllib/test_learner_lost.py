@@ -17,12 +17,12 @@ import torch
 from ray.exceptions import RayError
 from torch import Tensor
 
-from engine.attacks.reinforce import DivergenceError
-from engine.attacks.settings import ReinforceConfig
-from engine.jobs import training
 from engine.jobs.job import Silent
-from engine.jobs.reinforce import TrainReinforceConfig, run
-from engine.jobs.training import MAX_LEARNERS
+from engine.jobs.negotiation import training
+from engine.jobs.negotiation.reinforce import TrainReinforceConfig, run
+from engine.jobs.negotiation.training import MAX_LEARNERS
+from engine.negotiation.reinforce import DivergenceError
+from engine.negotiation.settings import ReinforceConfig
 from engine.rllib import state
 from engine.rllib.algorithm import DialogueReinforce
 from engine.rllib.env import ADVERSARY, TARGET
@@ -32,7 +32,7 @@ from engine.runtime.identity import CODE, own_identity
 from engine.runtime.session import Session
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ClusterError
-from envs.data.vocabulary import Vocabulary
+from envs.negotiation.vocabulary import Vocabulary
 from policies.checkpoint import Checkpoint
 from policies.negotiator.speaker import KIND
 from tests.engine.jobs.made_up import Notes
@@ -51,7 +51,7 @@ import ray
 from ray.cluster_utils import Cluster
 from engine.jobs import training
 from engine.jobs.job import Silent
-from engine.jobs.reinforce import run
+from engine.jobs.negotiation.reinforce import run
 from tests.engine.jobs.made_up import Notes
 from tests.engine.rllib.test_learner_lost import assert_equal_results, config
 from tests.engine.rllib.trainings import World

@@ -20,9 +20,9 @@ from engine.rllib.env import ADVERSARY, AGENTS, TARGET, NegotiationMultiAgentEnv
 from engine.rllib.module import NegotiatorModule
 from engine.rllib.runner import DialogueEnvRunner
 from engine.runtime.session import Session
-from envs.data.vocabulary import YOU
 from envs.negotiation.game import NegotiationGame, Rules, play
 from envs.negotiation.scenario import Scenario
+from envs.negotiation.vocabulary import YOU
 from policies.checkpoint import Checkpoint
 from policies.negotiator.speaker import KIND, load_agent, load_model
 from tests.engine.rllib.trainings import SIZES, SMALL, World
@@ -122,7 +122,7 @@ PLAY = """
 import sys
 sys.modules["ray"] = None
 from pathlib import Path
-from envs.data.vocabulary import Vocabulary
+from envs.negotiation.vocabulary import Vocabulary
 from envs.negotiation.game import NegotiationGame, play
 from envs.negotiation.scenario import Scenario
 from policies.negotiator.speaker import load_agent

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from torch import Tensor
 
-from engine.attacks.opponents import MEMORY, Casting, Opponent, OpponentConfig
-from engine.attacks.reinforce import RunningBaseline
-from engine.attacks.settings import ReinforceConfig
+from engine.negotiation.opponents import MEMORY, Casting, Opponent, OpponentConfig
+from engine.negotiation.reinforce import RunningBaseline
+from engine.negotiation.settings import ReinforceConfig
 from engine.rllib import state
 from engine.rllib.env import ADVERSARY, TARGET
 from engine.runtime.session import Session

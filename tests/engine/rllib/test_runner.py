@@ -11,14 +11,14 @@ import pytest
 import torch
 
 import engine.rllib.runner
-from engine.attacks.opponents import OpponentConfig
+from engine.negotiation.opponents import OpponentConfig
 from engine.rllib.algorithm import DialogueReinforceConfig
 from engine.rllib.env import ADVERSARY, AGENTS, TARGET
 from engine.rllib.runner import DialogueEnvRunner
 from envs.core.seeds import derive_seed, stream
-from envs.data.vocabulary import EOS_ID, SELECTION_ID
 from envs.negotiation.game import NegotiationGame, Rules, play
 from envs.negotiation.scenario import Scenario, random_scenario
+from envs.negotiation.vocabulary import EOS_ID, SELECTION_ID
 from policies.negotiator.speaker import load_agent, load_model
 from tests.engine.rllib.trainings import PARTNER, SEED, SMALL, World
 

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from engine.attacks.opponents import Casting, Opponent, OpponentConfig
-from engine.attacks.settings import ReinforceConfig
+from engine.negotiation.opponents import Casting, Opponent, OpponentConfig
+from engine.negotiation.settings import ReinforceConfig
 from engine.rllib.algorithm import DialogueReinforce, DialogueReinforceConfig
 from engine.rllib.env import ADVERSARY, AGENTS, TARGET
 from engine.rllib.runner import DialogueEnvRunner
-from envs.data.compiled import load_corpus
-from envs.data.vocabulary import EOS_ID, Vocabulary
+from envs.negotiation.corpora.compiled import load_corpus
+from envs.negotiation.vocabulary import EOS_ID, Vocabulary
 from policies.checkpoint import Checkpoint
 from policies.negotiator.model import Negotiator
 from policies.negotiator.settings import NegotiatorSizes

@@ -15,11 +15,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from engine.jobs.negotiation.rows import DIALOGUES
 from engine.metrics.statistics import Estimate, rate
 from engine.store import parts
 from engine.store.parts import Outcomes, count_part, read_part
 from engine.store.run_folder import RunFolder
-from engine.store.schemas import BASE, DIALOGUES, error_row
+from engine.store.schemas import BASE, error_row
 from envs.core.config import fingerprint
 from envs.core.errors import RunError
 from tests.engine.store.rows import SmallConfig, row, rows
