@@ -29,7 +29,7 @@ CONFIG = SmallConfig()
 
 
 def start(path: Path, config: SmallConfig = CONFIG, **options: object) -> RunFolder:
-    return RunFolder.open(path, config, job="attack", **options)  # type: ignore[arg-type]
+    return RunFolder.open(path, config, job="attack", **({"schema": DIALOGUES} | options))  # type: ignore[arg-type]
 
 
 def part(run: RunFolder, name: str) -> Path:
