@@ -20,7 +20,7 @@ import torch
 from benchmarks.measure import run
 from benchmarks.weights import EMBEDDED, guard_corpus, negotiator, store
 from engine.jobs.negotiation.minmax import population
-from engine.negotiation.opponents import Casting, Opponent, OpponentConfig
+from engine.negotiation.opponents import Opponent, OpponentConfig, TrainingRoster
 from engine.negotiation.settings import ReinforceConfig
 from envs.negotiation.corpora.compiled import Corpus
 
@@ -97,7 +97,7 @@ def _train(
     start = str(checkpoint)
     settings = DialogueReinforceConfig().dialogues(
         reinforce=rule,
-        casting=Casting(seat="target", learner=start, reference=start, opponents=met, drawing=drawing),
+        roster=TrainingRoster(role="target", learner=start, reference=start, opponents=met, drawing=drawing),
         seed=SEED,
         vocabulary=corpus.vocabulary,
         corpus=options.corpus,

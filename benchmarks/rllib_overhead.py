@@ -28,7 +28,7 @@ from torch import nn
 
 from benchmarks.measure import Clock, run
 from benchmarks.weights import EMBEDDED, guard_corpus, negotiator, store
-from engine.negotiation.opponents import Casting, Opponent
+from engine.negotiation.opponents import Opponent, TrainingRoster
 from engine.negotiation.settings import ReinforceConfig
 from envs.core.seeds import derive_seed, stream
 from envs.negotiation.corpora.compiled import Corpus
@@ -264,7 +264,7 @@ def _build(checkpoint: Path, rule: ReinforceConfig, corpus: Corpus, options: Opt
     met = Opponent(name="target", checkpoint=str(checkpoint), reward=rule.reward, complementary=rule.complementary)
     settings = DialogueReinforceConfig().dialogues(
         reinforce=rule,
-        casting=Casting(seat="adversary", learner=str(checkpoint), reference=str(checkpoint), opponents=(met,)),
+        roster=TrainingRoster(role="adversary", learner=str(checkpoint), reference=str(checkpoint), opponents=(met,)),
         seed=SEED,
         vocabulary=corpus.vocabulary,
         corpus=options.corpus,

@@ -9,7 +9,7 @@ from engine.jobs.weights import checkpoint_folder
 from engine.store.head import read_head
 from envs.core.errors import CheckpointError, RunError
 from envs.storage.copies import CHECKPOINT, fetched_model
-from envs.storage.places import named
+from envs.storage.places import display_path
 from policies.stored import WEIGHTS
 
 
@@ -41,7 +41,7 @@ def _instead(spec: str) -> tuple[str, str] | None:
         return "a file", "name a run or checkpoint folder"
     if not path.is_dir():
         return None
-    inside = [named(weights.parents[1]) for weights in sorted(path.glob(f"*/{CHECKPOINT}/{WEIGHTS}"))]
+    inside = [display_path(weights.parents[1]) for weights in sorted(path.glob(f"*/{CHECKPOINT}/{WEIGHTS}"))]
     fix = f"name one of the runs in it: {', '.join(inside)}" if inside else "name the run of a training"
     try:
         entry = find(read_head(path)["job"])

@@ -12,7 +12,7 @@ from engine.runtime.session import connect
 from envs.core.config import check
 from envs.core.errors import ConfigError
 
-UNCHECKED = ("workers", "gpus_per_worker", "address", "data_root")
+RESUME_SAFE = ("workers", "gpus_per_worker", "address", "data_root")
 """Settings that change how work is done and not its rows; a resumed run may differ in them."""
 
 

@@ -59,10 +59,10 @@ class OpponentConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Casting:
+class TrainingRoster:
     """Who learns, and whom it meets."""
 
-    seat: Literal["adversary", "target"]
+    role: Literal["adversary", "target"]
     """The learner's side of the game."""
     learner: str
     """Checkpoint folder that it starts from."""
@@ -76,7 +76,7 @@ class Casting:
     @property
     def side(self) -> int:
         """The learner's side as a number."""
-        return ("adversary", "target").index(self.seat)
+        return ("adversary", "target").index(self.role)
 
     @property
     def met(self) -> tuple[Opponent, ...]:
@@ -91,14 +91,14 @@ class OpponentDraw:
     The adversary is drawn once an update, so that its dialogues can be played side by side.
 
     Args:
-        casting: whom there is to meet.
+        roster: whom there is to meet.
         seed: of the draws.
     """
 
-    def __init__(self, casting: Casting, seed: int) -> None:
-        self._seed, self._drawing = seed, casting.drawing
-        self._pool = [opponent.name for opponent in casting.met if not opponent.ordinary]
-        self._ordinary = [opponent.name for opponent in casting.met if opponent.ordinary]
+    def __init__(self, roster: TrainingRoster, seed: int) -> None:
+        self._seed, self._drawing = seed, roster.drawing
+        self._pool = [opponent.name for opponent in roster.met if not opponent.ordinary]
+        self._ordinary = [opponent.name for opponent in roster.met if opponent.ordinary]
         self.wins: dict[str, float] = {}
         """Share of their latest dialogues that the adversaries won, a draw counting half; those that have been met."""
 

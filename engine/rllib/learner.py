@@ -41,7 +41,7 @@ class DialogueLearner(TorchLearner):
         self._reference = None
         if self._reinforce.kl_weight > 0:
             # Always from a checkpoint: a copy of the present weights would move after a resume.
-            self._reference = load_model(fetched_model(self.config.casting.reference)).to(self._device).requires_grad_(False)
+            self._reference = load_model(fetched_model(self.config.roster.reference)).to(self._device).requires_grad_(False)
 
     def before_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
         """Names the dropout of an update by the dialogues behind it, so that a resumed training repeats it exactly."""

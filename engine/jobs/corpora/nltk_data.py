@@ -6,7 +6,7 @@ import io
 import os
 from dataclasses import dataclass
 
-from engine.jobs.job import Watcher
+from engine.jobs.job import Reporter
 from engine.perturb.nltk_lexicon import FOLDERS, missing_folders
 from envs.core.errors import DataError
 
@@ -26,11 +26,11 @@ class LexicalDelivery:
     """What became of each package: "kept" or "downloaded"."""
 
 
-def get_nltk(watcher: Watcher) -> LexicalDelivery:
+def get_nltk(reporter: Reporter) -> LexicalDelivery:
     """Downloads what NLTK's data lack, with NLTK's own downloader.
 
     Args:
-        watcher: told about every package.
+        reporter: told about every package.
 
     Raises:
         DataError: a package cannot be fetched; says what to put where.
@@ -40,7 +40,7 @@ def get_nltk(watcher: Watcher) -> LexicalDelivery:
     downloader = Downloader()
     where = os.environ.get("NLTK_DATA", "").split(os.pathsep)[0] or downloader.default_download_dir()
     missing = missing_folders()
-    watcher.stage(NLTK, len(missing), "packages")
+    reporter.stage(NLTK, len(missing), "packages")
     for folder in missing:
         try:
             downloader.download(
@@ -48,7 +48,7 @@ def get_nltk(watcher: Watcher) -> LexicalDelivery:
             )
         except (OSError, ValueError) as error:
             raise _by_hand(where, missing, str(error)) from None
-        watcher.advance(1)
+        reporter.advance(1)
     left = missing_folders()
     if left:
         raise _by_hand(where, left, "the downloader left nothing that NLTK finds")

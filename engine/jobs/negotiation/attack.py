@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from engine.jobs.checkpoints import require_checkpoint
-from engine.jobs.job import Result, Watcher
-from engine.jobs.negotiation.match import Cast, MatchConfig, match_job, run_match
+from engine.jobs.job import Reporter, Result
+from engine.jobs.negotiation.match import MatchConfig, Roster, match_job, run_match
 from engine.jobs.sharded import ShardedConfig
 from engine.negotiation.transfer import PAPER_SENTENCE, PAPER_TURN, TransferAgent, last_sentences
 from engine.store.mirror import fetched_run
@@ -76,7 +76,7 @@ class TransferConfig(AttackConfig):
 
 
 @dataclass(frozen=True)
-class TransferCast(Cast):
+class TransferRoster(Roster):
     """A match whose adversary plugs in sentences.
 
     Args:
@@ -93,21 +93,21 @@ class TransferCast(Cast):
         return TransferAgent(speaker, self.sentences, self.turn), target
 
 
-def run_rl(config: AttackConfig, path: Path, watcher: Watcher) -> Result:
+def run_rl(config: AttackConfig, path: Path, reporter: Reporter) -> Result:
     """Plays a trained adversary against the target."""
     require_checkpoint(config.speaker, "--speaker")
-    return run_match(ATTACK_RL, config, Cast(config.match()), path, watcher, f"RL attack on {config.target}")
+    return run_match(ATTACK_RL, config, Roster(config.match()), path, reporter, f"RL attack on {config.target}")
 
 
-def run_transfer(config: TransferConfig, path: Path, watcher: Watcher) -> Result:
+def run_transfer(config: TransferConfig, path: Path, reporter: Reporter) -> Result:
     """Plugs sentences that won elsewhere into an ordinary speaker's dialogues."""
     settings = config.transfer
-    sentences = transfer_sentences(settings, watcher)
-    cast = TransferCast(config.match(), sentences, settings.turn)
-    return run_match(ATTACK_TRANSFER, config, cast, path, watcher, f"transfer attack on {config.target}")
+    sentences = transfer_sentences(settings, reporter)
+    roster = TransferRoster(config.match(), sentences, settings.turn)
+    return run_match(ATTACK_TRANSFER, config, roster, path, reporter, f"transfer attack on {config.target}")
 
 
-def transfer_sentences(settings: TransferSettings, watcher: Watcher) -> tuple[str, ...]:
+def transfer_sentences(settings: TransferSettings, reporter: Reporter) -> tuple[str, ...]:
     """What a transfer attack plugs in.
 
     Raises:
@@ -126,7 +126,7 @@ def transfer_sentences(settings: TransferSettings, watcher: Watcher) -> tuple[st
         rows = RunFolder.load(fetched_run(settings.source)).read_rows().to_pylist()
         sentences = last_sentences(rows, settings.min_advantage, settings.max_sentences)
     others = f", and {len(sentences) - 1} less frequent" if len(sentences) > 1 else ""
-    watcher.say(f"to plug in: {sentences[0] if sentences else '(none)'}{others}")
+    reporter.say(f"to plug in: {sentences[0] if sentences else '(none)'}{others}")
     if not sentences:
         raise ConfigError(
             "no adversary's dialogue in the source is good enough to take a sentence from",

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from engine.jobs.job import Job, Result, Watcher
+from engine.jobs.job import Job, Reporter, Result
 from engine.jobs.negotiation import exploitability, reinforce
 from engine.jobs.negotiation.attack import ATTACK_RL, AttackConfig
 from engine.jobs.negotiation.exploitability import EVALUATE_EXPLOITABILITY, ExploitabilityConfig
@@ -42,7 +42,7 @@ from engine.store.mirror import fetched_run
 from engine.store.run_folder import RunFolder
 from envs.core.config import check
 from envs.core.seeds import derive_seed
-from envs.storage.places import named
+from envs.storage.places import display_path
 
 ROUND, ROLLED_BACK, STOPPED = "round", "rolled_back", "stopped"
 """Kinds of events: a round is measured, a phase diverged and is done again, the campaign ends before its last round."""
@@ -51,7 +51,7 @@ _TRAINED = {
     "target": "the target",
     EXPLOITABILITY: "a fresh adversary against the frozen target",
 }
-"""What is trained in a phase, by its seat."""
+"""What is trained in a phase, by its role."""
 _WIDTHS = (5, 20, 20, 20, 20, 15, 10)
 
 
@@ -108,8 +108,8 @@ class MinMaxConfig(LearningConfig):
 class Campaign:
     """A campaign in its folder, from where it stands to its end."""
 
-    def __init__(self, config: MinMaxConfig, folder: RunFolder, watcher: Watcher) -> None:
-        self._config, self._folder, self._watcher = config, folder, watcher
+    def __init__(self, config: MinMaxConfig, folder: RunFolder, reporter: Reporter) -> None:
+        self._config, self._folder, self._reporter = config, folder, reporter
         self._path = folder.path
         self._speaker = config.speaker or config.target
         self._partner = config.partner or config.target
@@ -135,7 +135,7 @@ class Campaign:
 
     def target(self, number: int) -> str:
         """The target after a round."""
-        return self._config.target if number == 0 else named(self._phase(number, "target"))
+        return self._config.target if number == 0 else display_path(self._phase(number, "target"))
 
     def adversary(self, number: int) -> str:
         """The adversary of a round."""
@@ -143,53 +143,54 @@ class Campaign:
             return self._config.adversary
         if self._config.adversaries == "fresh":
             return self.best_response(number - 1)
-        return named(self._phase(number, "adversary"))
+        return display_path(self._phase(number, "adversary"))
 
     def best_response(self, number: int) -> str:
         """The fresh adversary that measures the target after a round."""
         if number == 0 and self._config.adversary:
             return self._config.adversary
-        return named(self._phase(number, EXPLOITABILITY) / exploitability.ADVERSARY)
+        return display_path(self._phase(number, EXPLOITABILITY) / exploitability.ADVERSARY)
 
     def _stage(self, number: int, name: str) -> Path:
         return self._path / f"{number:02d}-{name}"
 
-    def _phase(self, number: int, seat: str) -> Path:
+    def _phase(self, number: int, role: str) -> Path:
         """Where a phase is trained: a place of its own after each time that it diverged."""
-        again = self._times_diverged(seat, (number,))
-        return self._stage(number, f"{seat}-again-{again}" if again else seat)
+        again = self._times_diverged(role, (number,))
+        return self._stage(number, f"{role}-again-{again}" if again else role)
 
     def _train(self, number: int) -> None:
-        if self.adversary(number) == named(self._phase(number, "adversary")):
+        if self.adversary(number) == display_path(self._phase(number, "adversary")):
             self._steadily(number, "adversary", self._config.attack, self._adversary_phase)
         self._steadily(number, "target", self._config.defence, self._target_phase)
 
     def _steadily(
-        self, number: int, seat: str, rule: ReinforceConfig, phase: Callable[[int, ReinforceConfig], tuple[Job, Any]]
+        self, number: int, role: str, rule: ReinforceConfig, phase: Callable[[int, ReinforceConfig], tuple[Job, Any]]
     ) -> Result:
         """Trains one side; where that diverges, again from the phase's start, at half the rate from then on."""
         from engine.negotiation.reinforce import DivergenceError
 
         while True:
             # Later rounds do not change the rate at which this one was trained.
-            rate = rule.learning_rate / 2 ** self._times_diverged(seat, range(number + 1))
-            self._watcher.say(f"round {number}: training {_TRAINED[seat]}")
+            rate = rule.learning_rate / 2 ** self._times_diverged(role, range(number + 1))
+            self._reporter.say(f"round {number}: training {_TRAINED[role]}")
             job, settings = phase(number, replace(rule, learning_rate=rate))
-            path = self._phase(number, seat)
+            path = self._phase(number, role)
             try:
-                return job.run(settings, path, self._watcher)
+                return job.run(settings, path, self._reporter)
             except DivergenceError as error:
-                if self._times_diverged(seat, (number,)) >= self._config.retries:
+                if self._times_diverged(role, (number,)) >= self._config.retries:
                     fix = f"the same command with more --retries goes on at smaller rates; or {error.fix}"
-                    raise DivergenceError(error.what, where=f"{named(path)}, {error.where}", got=error.got, fix=fix) from error
-                self._watcher.say(f"round {number}: {error.what} ({error.got}); back to its start at the rate {rate / 2:g}")
-                name = f"{number:02d}-{seat}"
-                self._folder.event(ROLLED_BACK, phase=name, seat=seat, reason=str(error), learning_rate=rate / 2)
+                    where = f"{display_path(path)}, {error.where}"
+                    raise DivergenceError(error.what, where=where, got=error.got, fix=fix) from error
+                self._reporter.say(f"round {number}: {error.what} ({error.got}); back to its start at the rate {rate / 2:g}")
+                name = f"{number:02d}-{role}"
+                self._folder.event(ROLLED_BACK, phase=name, role=role, reason=str(error), learning_rate=rate / 2)
 
-    def _times_diverged(self, seat: str, rounds: Container[int]) -> int:
-        """How often the phases of a seat were done again in some rounds."""
+    def _times_diverged(self, role: str, rounds: Container[int]) -> int:
+        """How often the phases of a role were done again in some rounds."""
         events = self._events(ROLLED_BACK)
-        return sum(event["seat"] == seat and int(event["phase"].partition("-")[0]) in rounds for event in events)
+        return sum(event["role"] == role and int(event["phase"].partition("-")[0]) in rounds for event in events)
 
     def _trained(self, number: int, rule: ReinforceConfig) -> dict[str, Any]:
         config = self._config
@@ -261,12 +262,12 @@ class Campaign:
     def attack(self, stage: str, adversary: str, target: str, seed: int) -> Mapping[str, Estimate]:
         """What an adversary gains from a target, in a stage of that name."""
         settings = AttackConfig(speaker=adversary, target=target, **self._match(seed))
-        return ATTACK_RL.run(settings, self._path / stage, self._watcher).metrics
+        return ATTACK_RL.run(settings, self._path / stage, self._reporter).metrics
 
     def play(self, stage: str, target: str, seed: int) -> Mapping[str, Estimate]:
         """How a target plays with the ordinary partner, in a stage of that name."""
         settings = MatchConfig(adversary=self._partner, target=target, **self._match(seed))
-        return SELFPLAY.run(settings, self._path / stage, self._watcher).metrics
+        return SELFPLAY.run(settings, self._path / stage, self._reporter).metrics
 
     def _match(self, seed: int) -> dict[str, Any]:
         names = ("dialogues", "workers", "data_root")
@@ -282,7 +283,7 @@ class Campaign:
     def _stop(self, number: int) -> None:
         rounds = f"{self._config.patience} round{'s' * (self._config.patience > 1)}"
         reason = f"exploitability has not fallen by {self._config.least_gain:g} in {rounds}"
-        self._watcher.say(f"stopped after round {number}: {reason}")
+        self._reporter.say(f"stopped after round {number}: {reason}")
         if not self._events(STOPPED):
             self._folder.event(STOPPED, number=number, reason=reason)
 
@@ -294,7 +295,7 @@ class Campaign:
         table = rounds_table(rounds)
         for line in [table.columns, *table.rows] if rounds[0].number == 0 else table.rows:
             cells = zip(line, _WIDTHS, strict=True)
-            self._watcher.say("  ".join(cell.rjust(width) for cell, width in cells))
+            self._reporter.say("  ".join(cell.rjust(width) for cell, width in cells))
 
 
 def rounds_of(folder: RunFolder) -> list[Round]:

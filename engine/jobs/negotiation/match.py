@@ -22,12 +22,12 @@ import pyarrow as pa
 from engine.jobs.checkpoints import require_checkpoint
 from engine.jobs.command import command_line
 from engine.jobs.device import require_device
-from engine.jobs.job import Job, Result, Watcher
+from engine.jobs.job import Job, Reporter, Result
 from engine.jobs.negotiation.agents import HUMAN, make_agent, shared_vocabulary
 from engine.jobs.negotiation.judge import NOBODY_JUDGES, judge_of, who_judges
 from engine.jobs.negotiation.person import tell_outcome
 from engine.jobs.negotiation.rows import DIALOGUES
-from engine.jobs.sharded import UNCHECKED, ShardedConfig
+from engine.jobs.sharded import RESUME_SAFE, ShardedConfig
 from engine.metrics.negotiation.dialogues import METRICS, negotiation_metrics
 from engine.metrics.statistics import NOTHING, Estimate, count
 from engine.runtime.pool import Progress
@@ -46,7 +46,7 @@ from envs.negotiation.corpora.dealornodeal import parse_scenarios
 from envs.negotiation.game import NOBODY, Agent, NegotiationGame, Rules, Session, play_sessions
 from envs.negotiation.scenario import ITEM_TOKENS, Scenario, random_scenario, selection_table
 from envs.negotiation.vocabulary import Vocabulary
-from envs.storage.places import named
+from envs.storage.places import display_path
 
 if TYPE_CHECKING:
     from policies.negotiator.model import Negotiator
@@ -92,7 +92,7 @@ PLAYED = "played"
 
 
 @dataclass(frozen=True)
-class Cast:
+class Roster:
     """The agents of a match, made afresh in each worker from their names; attacks with agents of their own extend it.
 
     Args:
@@ -153,10 +153,10 @@ class Cast:
 class MatchWorker:
     """Plays shards of dialogues and returns their rows."""
 
-    def __init__(self, cast: Cast) -> None:
-        self.config, self.vocabulary = cast.config, cast.vocabulary()
+    def __init__(self, roster: Roster) -> None:
+        self.config, self.vocabulary = roster.config, roster.vocabulary()
         self.device = "cuda" if self.config.gpus_per_worker > 0 else "cpu"
-        self.agents = cast.agents(self.device)
+        self.agents = roster.agents(self.device)
         self.judge: Negotiator | None = None
         if self.config.judge:
             from policies.negotiator.speaker import load_model
@@ -164,7 +164,7 @@ class MatchWorker:
             self.judge = load_model(require_checkpoint(self.config.judge, "--judge")).to(self.device)
 
     def run(self, shard: Shard[Scenario]) -> list[dict[str, Any]]:
-        """One row per dialogue, by the schema of the cast."""
+        """One row per dialogue, by the schema of the roster."""
         game = self.deal(shard)
         sessions = (self.agents[0].join(game.view(0)), self.agents[1].join(game.view(1)))
         played = play_sessions(game, sessions)
@@ -267,29 +267,29 @@ def tally(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     return {"dialogues": len(played), "candidates": sum(row.get("reads", 0) for row in played)}
 
 
-def play_match(run: RunFolder, cast: Cast, watcher: Watcher, title: str) -> None:
-    """Plays what the run does not hold yet; the title is what the watcher is shown.
+def play_match(run: RunFolder, roster: Roster, reporter: Reporter, title: str) -> None:
+    """Plays what the run does not hold yet; the title is what the reporter is shown.
 
     Raises:
         ClusterError: Ray cannot be reached or lacks room for the workers.
         RunError: the disk refuses.
     """
-    config = cast.config
+    config = roster.config
     # A person talks to one partner at a time, and each of the dialogues is saved when it is over.
     shards = make_shards(match_scenarios(config), 1 if people(config) else config.shard_size)
-    watcher.stage(title, config.dialogues, "dialogues")
+    reporter.stage(title, config.dialogues, "dialogues")
     before = run.num_done
 
     def on_progress(progress: Progress) -> None:
         workers = f"{progress.num_workers} of {config.workers} workers" if config.workers else ""
         failed = f"{progress.num_failed} failed" if progress.num_failed else ""
-        watcher.advance(before + progress.num_done, ", ".join(filter(None, (workers, failed))))
+        reporter.advance(before + progress.num_done, ", ".join(filter(None, (workers, failed))))
 
     record = partial(
         record_shards,
         run,
-        cast.worker(),
-        (cast,),
+        roster.worker(),
+        (roster,),
         shards,
         seed_of=partial(dialogue_seed, config.seed),
         num_workers=config.workers,
@@ -320,35 +320,35 @@ def _timed(work: Callable[[], Any]) -> float:
     return time.monotonic() - start
 
 
-def run(config: MatchConfig, path: Path, watcher: Watcher) -> Result:
+def run(config: MatchConfig, path: Path, reporter: Reporter) -> Result:
     """Plays the match into the run folder `path` and summarises it."""
     partner = "itself" if config.adversary == config.target else config.target
     title = f"{config.adversary} against {partner}"
-    return run_match(SELFPLAY, config, Cast(config), path, watcher, title)
+    return run_match(SELFPLAY, config, Roster(config), path, reporter, title)
 
 
-def run_match(job: Job, config: Any, cast: Cast, path: Path, watcher: Watcher, title: str) -> Result:
+def run_match(job: Job, config: Any, roster: Roster, path: Path, reporter: Reporter, title: str) -> Result:
     """Plays what is left of a match into a run folder and summarises it.
 
     Args:
         job: whose run it is.
         config: that job's configuration.
-        cast: who plays; whom it names no judge for, gets one here.
+        roster: who plays; whom it names no judge for, gets one here.
         path: run folder.
-        watcher: who looks on.
+        reporter: who looks on.
         title: heading of the result.
     """
-    if earlier := job.finished(config, path, watcher):
+    if earlier := job.finished(config, path, reporter):
         return earlier
-    cast = replace(cast, config=replace(cast.config, judge=_judge(cast.config)))
-    cast.check()
-    if not cast.config.judge:
-        watcher.say(NOBODY_JUDGES)
+    roster = replace(roster, config=replace(roster.config, judge=_judge(roster.config)))
+    roster.check()
+    if not roster.config.judge:
+        reporter.say(NOBODY_JUDGES)
     with RunFolder.open(
-        path, config, job=job.name, schema=cast.schema(), unchecked=job.unchecked, weights=job.weights(config)
+        path, config, job=job.name, schema=roster.schema(), resume_safe=job.resume_safe, weights=job.weights(config)
     ) as folder:
-        play_match(folder, cast, watcher, title)
-        match = cast.config
+        play_match(folder, roster, reporter, title)
+        match = roster.config
         chooses = "; the target alone chooses" if match.complementary else ""
         about = {
             "title": title,
@@ -356,7 +356,7 @@ def run_match(job: Job, config: Any, cast: Cast, path: Path, watcher: Watcher, t
             f"{who_judges(match.judge)}.",
             "command": command_line(job, config, path),
         }
-        folder.write_summary(cast.measure(folder), about)
+        folder.write_summary(roster.measure(folder), about)
     return job.result(config, path)
 
 
@@ -370,7 +370,7 @@ def match_job(name: str, config: type, presets: Mapping[str, Callable[[], Any]],
         METRICS,
         FILES,
         next_commands,
-        unchecked=UNCHECKED,
+        resume_safe=RESUME_SAFE,
         models=match_models,
         num_rows=attrgetter("dialogues"),
     )
@@ -378,8 +378,8 @@ def match_job(name: str, config: type, presets: Mapping[str, Callable[[], Any]],
 
 def match_models(config: Any) -> dict[str, str]:
     """The models of a match, or of an attack that is one; those of its settings that it has."""
-    named = {name: getattr(config, name) for name in ("adversary", "speaker", "target") if hasattr(config, name)}
-    return named | {"judge": _judge(config)}
+    display_path = {name: getattr(config, name) for name in ("adversary", "speaker", "target") if hasattr(config, name)}
+    return display_path | {"judge": _judge(config)}
 
 
 def _judge(config: Any) -> str:
@@ -389,7 +389,7 @@ def _judge(config: Any) -> str:
 
 def next_commands(config: Any, path: Path) -> tuple[str, ...]:
     """What to type after a match."""
-    return (shlex.join(["parley", "report", named(path)]),)
+    return (shlex.join(["parley", "report", display_path(path)]),)
 
 
 def scripted() -> MatchConfig:

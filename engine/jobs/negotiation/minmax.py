@@ -18,7 +18,7 @@ from pathlib import Path
 
 from engine.jobs.checkpoints import require_checkpoint
 from engine.jobs.command import command_line
-from engine.jobs.job import Job, Result, Watcher
+from engine.jobs.job import Job, Reporter, Result
 from engine.jobs.negotiation import reinforce, training
 from engine.jobs.negotiation.agents import require_agents
 from engine.jobs.negotiation.campaign import Campaign, MinMaxConfig
@@ -44,7 +44,7 @@ from engine.store.schemas import OK
 from envs.core.seeds import derive_seed
 from envs.negotiation.vocabulary import Vocabulary
 from envs.storage.copies import CHECKPOINT
-from envs.storage.places import named
+from envs.storage.places import display_path
 
 FINAL = "final"
 FINAL_STAGES = {
@@ -67,23 +67,23 @@ _PAIRS = {
 LEGEND = _PAIRS | {
     DROP: Metric("exploitability lost", "higher: target", "before less after on the same scenarios, mean", main=True),
 }
-UNCHECKED = (*training.UNCHECKED, "workers", "retries")
+RESUME_SAFE = (*training.RESUME_SAFE, "workers", "retries")
 
 
-def run(config: MinMaxConfig, path: Path, watcher: Watcher) -> Result:
+def run(config: MinMaxConfig, path: Path, reporter: Reporter) -> Result:
     """Does what is left of the campaign."""
-    if earlier := MINMAX.finished(config, path, watcher):
+    if earlier := MINMAX.finished(config, path, reporter):
         return earlier
     _check(config)
     with (
-        RunFolder.open(path, config, job=MINMAX.name, unchecked=UNCHECKED) as folder,
+        RunFolder.open(path, config, job=MINMAX.name, resume_safe=RESUME_SAFE) as folder,
         connect(config.address or None, num_cpus=None if config.address else _cpus(config)),
     ):
-        campaign = Campaign(config, folder, watcher)
+        campaign = Campaign(config, folder, reporter)
         rounds = campaign.rounds()
         best = best_round(still_playing(rounds, config.plain_loss))
         if best.number == 0:
-            watcher.say("no round made the target less exploitable and left its plain play: the result is the start")
+            reporter.say("no round made the target less exploitable and left its plain play: the result is the start")
         metrics = _measured_again(campaign, config, path, rounds, best)
         _store(campaign, config, path, best)
         about = {
@@ -148,12 +148,12 @@ def _advantages(path: Path) -> dict[str, float]:
 
 
 def _next_commands(config: MinMaxConfig, path: Path) -> tuple[str, ...]:
-    table = ["parley", "attack", "table", "--target", named(path), *corpus_words(config.corpus, config.data_root)]
+    table = ["parley", "attack", "table", "--target", display_path(path), *corpus_words(config.corpus, config.data_root)]
     table += ["--judge", config.judge] if config.judge else []
     table += ["--published", "hardened" if config.corpus == PUBLISHED else "none"]
     return (
-        shlex.join(["parley", "report", named(path)]),
-        shlex.join(["parley", "play", named(path)]),
+        shlex.join(["parley", "report", display_path(path)]),
+        shlex.join(["parley", "play", display_path(path)]),
         shlex.join(table),
     )
 
@@ -191,5 +191,5 @@ MINMAX = Job(
     LEGEND,
     (CHECKPOINT, SUMMARY),
     _next_commands,
-    UNCHECKED,
+    RESUME_SAFE,
 )

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from engine.jobs.command import command_line
 from engine.jobs.device import require_device, threads
-from engine.jobs.job import Job, Result, Watcher
+from engine.jobs.job import Job, Reporter, Result
 from engine.jobs.negotiation.training import corpus_words
-from engine.jobs.supervised import UNCHECKED, SupervisedConfig
+from engine.jobs.supervised import RESUME_SAFE, SupervisedConfig
 from engine.metrics.statistics import count
 from engine.metrics.training import NEGOTIATOR
 from engine.store.layout import SUMMARY
@@ -19,7 +19,7 @@ from engine.store.run_folder import RunFolder
 from envs.data.root import root_words
 from envs.negotiation.corpora.compiled import load_corpus
 from envs.storage.copies import CHECKPOINT
-from envs.storage.places import named
+from envs.storage.places import display_path
 from policies.negotiator.settings import FitConfig, NegotiatorSizes
 
 if TYPE_CHECKING:
@@ -69,9 +69,9 @@ def fast() -> TrainNegotiatorConfig:
     return TrainNegotiatorConfig(corpus="dealornodeal", fit=recipe)
 
 
-def run(config: TrainNegotiatorConfig, path: Path, watcher: Watcher) -> Result:
+def run(config: TrainNegotiatorConfig, path: Path, reporter: Reporter) -> Result:
     """Fits a negotiator, resuming exactly at the last finished epoch, and stores it as `checkpoint`."""
-    if earlier := TRAIN_NEGOTIATOR.finished(config, path, watcher):
+    if earlier := TRAIN_NEGOTIATOR.finished(config, path, reporter):
         return earlier
     from policies.checkpoint import Checkpoint
     from policies.negotiator.evaluation import evaluate
@@ -84,25 +84,25 @@ def run(config: TrainNegotiatorConfig, path: Path, watcher: Watcher) -> Result:
     train, validation, test = (corpus.splits[name] for name in ("train", "val", "test"))
     with (
         threads(config.threads),
-        RunFolder.open(path, config, job=TRAIN_NEGOTIATOR.name, unchecked=TRAIN_NEGOTIATOR.unchecked) as folder,
+        RunFolder.open(path, config, job=TRAIN_NEGOTIATOR.name, resume_safe=TRAIN_NEGOTIATOR.resume_safe) as folder,
     ):
         model = Negotiator(corpus.vocabulary, config.fit.sizes).to(config.device)
         fit = Fit(model, train, validation, config.fit, config.seed, path / STATE)
         if fit.history:
-            watcher.say(f"resumed after epoch {len(fit.history)}")
+            reporter.say(f"resumed after epoch {len(fit.history)}")
 
         def on_epoch(epoch: Epoch) -> None:
             folder.event("epoch", **epoch.as_row())
             fitness = epoch.validation
-            watcher.say(
+            reporter.say(
                 f"epoch {epoch.number:2d} ({epoch.stage}): training perplexity {epoch.train_perplexity:.2f}, validation "
                 f"{fitness.perplexity_reference:.2f}, selection {fitness.selection_perplexity:.3f}, {epoch.seconds:.0f} s"
             )
 
         def on_batch(epoch: int, done: int, total: int) -> None:
             if done == 1:
-                watcher.stage(f"epoch {epoch}", total, "batches")
-            watcher.advance(done)
+                reporter.stage(f"epoch {epoch}", total, "batches")
+            reporter.advance(done)
 
         model = fit.run(on_epoch, on_batch)
         provenance = {"role": "supervised", "corpus": corpus.name, "corpus_key": corpus.folder.name, "seed": config.seed}
@@ -122,7 +122,7 @@ def run(config: TrainNegotiatorConfig, path: Path, watcher: Watcher) -> Result:
 
 
 def _next_commands(config: TrainNegotiatorConfig, path: Path) -> tuple[str, ...]:
-    folder = named(path)
+    folder = display_path(path)
     corpus = corpus_words(config.corpus, config.data_root)
     return (
         shlex.join(["parley", "selfplay", "--adversary", folder, "--target", folder, *root_words(config.data_root)]),
@@ -141,5 +141,5 @@ def _figures(fitness: Fitness) -> dict[str, float]:
 
 PRESETS = {"fast": fast, "lewis2017": lewis2017, "demo": demo}
 TRAIN_NEGOTIATOR = Job(
-    "train-negotiator", TrainNegotiatorConfig, PRESETS, run, NEGOTIATOR, (CHECKPOINT, SUMMARY), _next_commands, UNCHECKED
+    "train-negotiator", TrainNegotiatorConfig, PRESETS, run, NEGOTIATOR, (CHECKPOINT, SUMMARY), _next_commands, RESUME_SAFE
 )

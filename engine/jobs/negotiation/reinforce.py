@@ -15,17 +15,17 @@ from functools import partial
 from pathlib import Path
 
 from engine.jobs.checkpoints import require_checkpoint
-from engine.jobs.job import Job, Result, Watcher
+from engine.jobs.job import Job, Reporter, Result
 from engine.jobs.negotiation.agents import shared_vocabulary
-from engine.jobs.negotiation.training import UNCHECKED, TrainingConfig, corpus_words, train
+from engine.jobs.negotiation.training import RESUME_SAFE, TrainingConfig, corpus_words, train
 from engine.metrics.training import LEARNING
-from engine.negotiation.opponents import Casting, Opponent, OpponentConfig
+from engine.negotiation.opponents import Opponent, OpponentConfig, TrainingRoster
 from engine.negotiation.settings import ReinforceConfig
 from engine.store.layout import SUMMARY
 from envs.core.errors import ConfigError
 from envs.data.root import root_words
 from envs.storage.copies import CHECKPOINT
-from envs.storage.places import is_uri, named
+from envs.storage.places import display_path, is_uri
 
 PARTNER = "partner"
 
@@ -65,17 +65,17 @@ class TrainTargetConfig(TrainingConfig, _Hardened):
     """Who is hardened against whom."""
 
 
-def run(role: str, config: TrainReinforceConfig, path: Path, watcher: Watcher) -> Result:
+def run(role: str, config: TrainReinforceConfig, path: Path, reporter: Reporter) -> Result:
     """Trains side 0 against a frozen partner.
 
     Args:
         role: what the checkpoint is stored as, "rl" or "adversary".
         config: who learns against whom.
         path: run folder.
-        watcher: who looks on.
+        reporter: who looks on.
     """
     job = TRAIN_RL if role == "rl" else TRAIN_ADVERSARY
-    if earlier := job.finished(config, path, watcher):
+    if earlier := job.finished(config, path, reporter):
         return earlier
     target = _folder(config.target, "--target")
     learner = _folder(config.learner or config.target, "--learner")
@@ -83,18 +83,18 @@ def run(role: str, config: TrainReinforceConfig, path: Path, watcher: Watcher) -
     shared_vocabulary({"--learner": learner, "--target": target, "--reference": reference})
     rule = config.reinforce
     met = Opponent(name="target", checkpoint=target, reward=rule.reward, complementary=rule.complementary)
-    casting = Casting(seat="adversary", learner=learner, reference=reference, opponents=(met,))
+    roster = TrainingRoster(role="adversary", learner=learner, reference=reference, opponents=(met,))
     origin = {"role": role, "target": config.target, "learner": config.learner or config.target}
-    return train(job, config, casting, f"{role} against {config.target}", origin, path, watcher)
+    return train(job, config, roster, f"{role} against {config.target}", origin, path, reporter)
 
 
-def run_target(config: TrainTargetConfig, path: Path, watcher: Watcher) -> Result:
+def run_target(config: TrainTargetConfig, path: Path, reporter: Reporter) -> Result:
     """Hardens a target against frozen adversaries.
 
     Raises:
         ConfigError: no adversary is named.
     """
-    if earlier := TRAIN_TARGET.finished(config, path, watcher):
+    if earlier := TRAIN_TARGET.finished(config, path, reporter):
         return earlier
     names = [name.strip() for name in config.adversaries.split(",") if name.strip()]
     if not names:
@@ -112,29 +112,34 @@ def run_target(config: TrainTargetConfig, path: Path, watcher: Watcher) -> Resul
     if config.opponents.partner_share > 0:
         plain = Opponent(name=PARTNER, checkpoint=partner, reward="points", complementary=False, ordinary=True)
         opponents = [plain, *opponents]
-    casting = Casting(seat="target", learner=target, reference=reference, opponents=tuple(opponents), drawing=config.opponents)
+    roster = TrainingRoster(
+        role="target", learner=target, reference=reference, opponents=tuple(opponents), drawing=config.opponents
+    )
     origin = {"role": "target", "target": config.target, "adversaries": names}
     title = f"{config.target} against {names[-1]}" + (f" and {len(names) - 1} earlier" if len(names) > 1 else "")
-    return train(TRAIN_TARGET, config, casting, title, origin, path, watcher)
+    return train(TRAIN_TARGET, config, roster, title, origin, path, reporter)
 
 
 def _folder(spec: str, option: str) -> str:
     folder = require_checkpoint(spec, option)
     # Workers may have another working directory, and another cache.
-    return named(folder) if is_uri(spec) else str(folder.resolve())
+    return display_path(folder) if is_uri(spec) else str(folder.resolve())
 
 
 def _next_commands(role: str, config: TrainReinforceConfig, path: Path) -> tuple[str, ...]:
     root = root_words(config.data_root)
     if role == "adversary":
-        return (shlex.join(["parley", "attack", "rl", "--target", config.target, "--speaker", named(path), *root]),)
-    return (shlex.join(["parley", "selfplay", "--adversary", named(path), "--target", config.target, *root]),)
+        return (shlex.join(["parley", "attack", "rl", "--target", config.target, "--speaker", display_path(path), *root]),)
+    return (shlex.join(["parley", "selfplay", "--adversary", display_path(path), "--target", config.target, *root]),)
 
 
 def _next_of_target(config: TrainTargetConfig, path: Path) -> tuple[str, ...]:
     return (
         shlex.join(
-            ["parley", "evaluate", "exploitability", "--target", named(path), *corpus_words(config.corpus, config.data_root)]
+            [
+                *("parley", "evaluate", "exploitability", "--target", display_path(path)),
+                *corpus_words(config.corpus, config.data_root),
+            ]
         ),
     )
 
@@ -193,7 +198,7 @@ def _job(role: str, presets: dict[str, Callable[[], TrainReinforceConfig]]) -> J
         LEARNING,
         (CHECKPOINT, SUMMARY),
         partial(_next_commands, role),
-        UNCHECKED,
+        RESUME_SAFE,
     )
 
 
@@ -207,5 +212,5 @@ TRAIN_TARGET = Job(
     LEARNING,
     (CHECKPOINT, SUMMARY),
     _next_of_target,
-    UNCHECKED,
+    RESUME_SAFE,
 )

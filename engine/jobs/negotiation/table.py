@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from engine.jobs import sharded
 from engine.jobs.command import command_line
-from engine.jobs.job import Job, Result, Watcher
+from engine.jobs.job import Job, Reporter, Result
 from engine.jobs.negotiation import reinforce, whitebox
 from engine.jobs.negotiation.agents import require_agents
 from engine.jobs.negotiation.attack import ATTACK_RL, ATTACK_TRANSFER, AttackConfig, TransferConfig, TransferSettings
@@ -34,7 +34,7 @@ from engine.store.run_folder import RunFolder
 from envs.core.config import check
 from envs.core.errors import ConfigError, RunError
 from envs.core.registry import nearest
-from envs.storage.places import named
+from envs.storage.places import display_path
 
 ADVERSARY = "adversary"
 """Name of the stage that trains one; also of its folder."""
@@ -88,7 +88,7 @@ class TableConfig(ShardedConfig):
         return [name.strip() for name in self.rows.split(",")]
 
 
-UNCHECKED = (*sharded.UNCHECKED, "rows", "beside")
+RESUME_SAFE = (*sharded.RESUME_SAFE, "rows", "beside")
 
 
 def stages(config: TableConfig, path: Path) -> dict[str, tuple[Job, Any]]:
@@ -103,10 +103,10 @@ def stages(config: TableConfig, path: Path) -> dict[str, tuple[Job, Any]]:
     given = bool(plugs.source or plugs.sentence)
     if "transfer" in wanted and not given:
         wanted.add("rl")
-    speaker, adversary = config.speaker or config.target, config.adversary or named(path / ADVERSARY)
+    speaker, adversary = config.speaker or config.target, config.adversary or display_path(path / ADVERSARY)
     names = ("target", "judge", "dialogues", "scenarios", "seed", "workers", "gpus_per_worker", "address", "data_root")
     shared: dict[str, Any] = {name: getattr(config, name) for name in names}
-    collected = plugs if given else replace(plugs, source=named(path / "rl"))
+    collected = plugs if given else replace(plugs, source=display_path(path / "rl"))
     fixed = plugs if given else replace(plugs, sentence=PAPER_SENTENCE)
     rows: dict[str, tuple[Job, Any]] = {
         "none": (SELFPLAY, MatchConfig(adversary=speaker, complementary=True, **shared)),
@@ -135,21 +135,21 @@ def stages(config: TableConfig, path: Path) -> dict[str, tuple[Job, Any]]:
     return planned
 
 
-def run(config: TableConfig, path: Path, watcher: Watcher) -> Result:
+def run(config: TableConfig, path: Path, reporter: Reporter) -> Result:
     """Does what is left of the stages and writes the table."""
     words = require_agents(config, ("target", "speaker", "adversary", "judge"))
     beside = _metrics_beside(config)
     planned = stages(config, path)
-    untrained = ADVERSARY in planned and checkpoint_folder(named(path / ADVERSARY)) is None
+    untrained = ADVERSARY in planned and checkpoint_folder(display_path(path / ADVERSARY)) is None
     if untrained and config.reinforce.supervised_weight > 0:
         # Before there is a folder, which is tied to its configuration.
         require_words(config.corpus, config.data_root, words, "or a trained adversary with --adversary")
-    with RunFolder.open(path, config, job=ATTACK_TABLE.name, unchecked=ATTACK_TABLE.unchecked) as folder:
+    with RunFolder.open(path, config, job=ATTACK_TABLE.name, resume_safe=ATTACK_TABLE.resume_safe) as folder:
         if untrained:
-            watcher.say(_announcement(config.reinforce))
+            reporter.say(_announcement(config.reinforce))
         for number, (name, (job, settings)) in enumerate(planned.items(), start=1):
-            watcher.say(f"stage {number} of {len(planned)}: {name}")
-            job.run(settings, path / name, watcher)
+            reporter.say(f"stage {number} of {len(planned)}: {name}")
+            job.run(settings, path / name, reporter)
         about = {
             "title": f"attacks on {config.target}",
             "description": f"{config.dialogues:,} dialogues a row on the same {config.scenarios} scenarios, "
@@ -209,7 +209,7 @@ def _metrics_beside(config: TableConfig) -> dict[str, Estimate]:
 def _next_commands(config: TableConfig, path: Path) -> tuple[str, ...]:
     return (
         shlex.join(["parley", "play", config.target]),
-        shlex.join(["parley", "report", named(path), "--picture", named(path / "report.png")]),
+        shlex.join(["parley", "report", display_path(path), "--picture", display_path(path / "report.png")]),
     )
 
 
@@ -252,5 +252,5 @@ ATTACK_TABLE = Job(
     {f"{row}.{name}": metric for row in ROWS for name, metric in ATTACK_METRICS.items()},
     (TABLE_FILE, SUMMARY),
     _next_commands,
-    UNCHECKED,
+    RESUME_SAFE,
 )

@@ -16,10 +16,10 @@ from typing import Any
 from engine.jobs.checkpoints import require_checkpoint
 from engine.jobs.command import command_line
 from engine.jobs.device import threads
-from engine.jobs.job import Job, Result, Watcher
+from engine.jobs.job import Job, Reporter, Result
 from engine.jobs.scalars import Scalars
 from engine.metrics.statistics import Estimate, count, mean
-from engine.negotiation.opponents import Casting
+from engine.negotiation.opponents import TrainingRoster
 from engine.negotiation.settings import ReinforceConfig
 from engine.runtime.meters import Meters
 from engine.runtime.session import Session, can_grow, connect
@@ -85,28 +85,28 @@ class TrainingConfig(LearningConfig):
         check(self, "perplexity_limit", self.perplexity_limit == 0 or self.perplexity_limit > 1, "0, or above 1")
 
 
-UNCHECKED = ("env_runners", "remote_learner", "learner_gpus", "threads", "address", "data_root", "save_every")
+RESUME_SAFE = ("env_runners", "remote_learner", "learner_gpus", "threads", "address", "data_root", "save_every")
 
 
 def train(
     job: Job,
     config: TrainingConfig,
-    casting: Casting,
+    roster: TrainingRoster,
     title: str,
     provenance: Mapping[str, Any],
     path: Path,
-    watcher: Watcher,
+    reporter: Reporter,
 ) -> Result:
     """Trains, saving and resuming exactly, and stores the learner as `checkpoint`.
 
     Args:
         job: which one it is.
         config: how it is run.
-        casting: who learns, and whom it meets; folders of checkpoints that are there.
+        roster: who learns, and whom it meets; folders of checkpoints that are there.
         title: who against whom, for the heading.
         provenance: what the checkpoint says of its origin, besides corpus, seed and updates.
         path: run folder.
-        watcher: who looks on.
+        reporter: who looks on.
 
     Raises:
         CheckpointError: a checkpoint is damaged or of another kind, or they speak different vocabularies.
@@ -116,19 +116,19 @@ def train(
     from policies.negotiator.speaker import KIND, load_model
 
     # Read here, so that a damaged one is found before a run is made and Ray is started.
-    base = load_model(fetched_model(casting.learner))
-    for other in {casting.reference, *(opponent.checkpoint for opponent in casting.met)} - {casting.learner}:
+    base = load_model(fetched_model(roster.learner))
+    for other in {roster.reference, *(opponent.checkpoint for opponent in roster.met)} - {roster.learner}:
         load_model(fetched_model(other))
     language = _Language(config, base)
     with (
         threads(config.threads),
-        RunFolder.open(path, config, job=job.name, unchecked=job.unchecked) as folder,
+        RunFolder.open(path, config, job=job.name, resume_safe=job.resume_safe) as folder,
         connect(
             config.address or None, num_cpus=None if config.address else max(_cpus(config), os.cpu_count() or 1)
         ) as session,
     ):
-        fitting = _fitting(config, session, watcher)
-        history, weights = _Training(fitting, casting, base, language, folder, watcher).finish()
+        fitting = _fitting(config, session, reporter)
+        history, weights = _Training(fitting, roster, base, language, folder, reporter).finish()
         from policies.checkpoint import Checkpoint
 
         about_it = {**provenance, "corpus": config.corpus, "seed": config.seed, "updates": config.reinforce.updates}
@@ -227,10 +227,16 @@ class _Training:
     """A training in a run folder, from where it stands to its end."""
 
     def __init__(
-        self, config: TrainingConfig, casting: Casting, base: Any, language: _Language, folder: RunFolder, watcher: Watcher
+        self,
+        config: TrainingConfig,
+        roster: TrainingRoster,
+        base: Any,
+        language: _Language,
+        folder: RunFolder,
+        reporter: Reporter,
     ) -> None:
-        self._config, self._casting, self._vocabulary = config, casting, base.vocabulary
-        self._language, self._folder, self._watcher = language, folder, watcher
+        self._config, self._roster, self._vocabulary = config, roster, base.vocabulary
+        self._language, self._folder, self._reporter = language, folder, reporter
         self._saved = folder.path / STATE
         # Updates after the last saved state are made again, and count as they were made last.
         self._history = {event["number"]: event for event in folder.events() if event["kind"] == "iteration"}
@@ -242,7 +248,7 @@ class _Training:
         from engine.rllib.learner_group import LearnerLostError
 
         updates = self._config.reinforce.updates
-        self._watcher.stage("learning", updates, "updates")
+        self._reporter.stage("learning", updates, "updates")
         while True:
             try:
                 weights = self._go_on()
@@ -251,7 +257,7 @@ class _Training:
                 self._num_lost += 1
                 if self._num_lost >= MAX_LEARNERS:
                     raise
-                self._watcher.say(f"{error.what}; another one goes on")
+                self._reporter.say(f"{error.what}; another one goes on")
                 self._folder.event("learner_lost", furthest=self._furthest, reason=str(error.got))
         # RLlib's modules stand in cycles of references, too few of them for Python to look before dozens of trainings.
         gc.collect()
@@ -261,10 +267,10 @@ class _Training:
         """Makes the updates after the last saved state with a learner of its own; returns its weights."""
         from engine.rllib import state
 
-        algorithm = _build(self._config, self._casting, self._vocabulary)
+        algorithm = _build(self._config, self._roster, self._vocabulary)
         try:
             if self._saved.exists():
-                self._watcher.say(f"resumed after update {state.restore(algorithm, self._saved)}")
+                self._reporter.say(f"resumed after update {state.restore(algorithm, self._saved)}")
             with Scalars(self._folder.path, algorithm.training_iteration) as scalars:
                 while algorithm.training_iteration < self._config.reinforce.updates:
                     algorithm.train()
@@ -290,7 +296,7 @@ class _Training:
             state.save(algorithm, self._saved)
         recent = [self._history[k] for k in range(max(1, number - 19), number + 1)]
         reward, agreement = (sum(step[name] for step in recent) / len(recent) for name in ("reward", "agreement"))
-        self._watcher.advance(number, f"reward {reward:+.2f}, agreement {agreement:.0%} (last {len(recent)} updates)")
+        self._reporter.advance(number, f"reward {reward:+.2f}, agreement {agreement:.0%} (last {len(recent)} updates)")
 
     def _check_language(self, number: int, weights: Mapping[str, Any], scalars: Scalars) -> None:
         if self._language.limit == math.inf:
@@ -309,12 +315,12 @@ class _Training:
             )
 
 
-def _build(config: TrainingConfig, casting: Casting, vocabulary: Any) -> Any:
+def _build(config: TrainingConfig, roster: TrainingRoster, vocabulary: Any) -> Any:
     from engine.rllib.algorithm import DialogueReinforceConfig
 
     settings = DialogueReinforceConfig().dialogues(
         reinforce=config.reinforce,
-        casting=casting,
+        roster=roster,
         seed=config.seed,
         vocabulary=vocabulary,
         corpus=config.corpus,
@@ -333,7 +339,7 @@ def _cpus(config: TrainingConfig) -> int:
     return config.env_runners + 1 + config.threads * config.remote_learner
 
 
-def _fitting(config: TrainingConfig, session: Session, watcher: Watcher) -> TrainingConfig:
+def _fitting(config: TrainingConfig, session: Session, reporter: Reporter) -> TrainingConfig:
     """The configuration, with fewer env runners where the cluster has no room for all and never will; says what is waited for.
 
     Raises:
@@ -348,7 +354,7 @@ def _fitting(config: TrainingConfig, session: Session, watcher: Watcher) -> Trai
         return config
     needs = f"{wanted['CPU']} CPUs and {wanted['GPU']:g} GPUs; in all there are {there['CPU']:g} and {there['GPU']:g}"
     if can_grow():
-        watcher.say(f"env runners and learner need {needs}: waiting for machines to join the cluster")
+        reporter.say(f"env runners and learner need {needs}: waiting for machines to join the cluster")
         return config
     room = int(there["CPU"] - learner)
     if session.is_local or room < 0 or wanted["GPU"] > there["GPU"]:
@@ -357,7 +363,7 @@ def _fitting(config: TrainingConfig, session: Session, watcher: Watcher) -> Trai
             got=needs,
             fix="ask for fewer env_runners, threads or learner_gpus, or give the address of a cluster with room, or that grows",
         )
-    watcher.say(f"env runners and learner need {needs}: training goes on with {room} env runners")
+    reporter.say(f"env runners and learner need {needs}: training goes on with {room} env runners")
     return replace(config, env_runners=room)
 
 

@@ -17,11 +17,19 @@ import numpy as np
 import pyarrow as pa
 
 from engine.jobs.checkpoints import require_checkpoint
-from engine.jobs.job import Job, Result, Watcher
+from engine.jobs.job import Job, Reporter, Result
 from engine.jobs.negotiation.attack import AttackConfig, TransferSettings, transfer_sentences
-from engine.jobs.negotiation.match import FILES, Cast, MatchWorker, match_models, next_commands, run_match, seconds_per_dialogue
+from engine.jobs.negotiation.match import (
+    FILES,
+    MatchWorker,
+    Roster,
+    match_models,
+    next_commands,
+    run_match,
+    seconds_per_dialogue,
+)
 from engine.jobs.negotiation.rows import ATTACKS
-from engine.jobs.sharded import UNCHECKED
+from engine.jobs.sharded import RESUME_SAFE
 from engine.metrics.negotiation.attack import ATTACK_METRICS, attack_metrics
 from engine.metrics.statistics import Estimate
 from engine.negotiation.settings import FIXED_TURN_KINDS, AttackKind, SearchConfig
@@ -86,7 +94,7 @@ class PlugInConfig(WhiteBoxAttackConfig):
 
 
 @dataclass(frozen=True)
-class SearchCast(Cast):
+class SearchRoster(Roster):
     """A match whose adversary searches.
 
     Args:
@@ -137,9 +145,9 @@ class SearchCast(Cast):
 class AttackWorker(MatchWorker):
     """Plays shards of attacked dialogues; rows by `engine.jobs.negotiation.rows.ATTACKS`."""
 
-    def __init__(self, cast: SearchCast) -> None:
-        super().__init__(cast)
-        self.turn = cast.turn if cast.kind in FIXED_TURN_KINDS else None
+    def __init__(self, roster: SearchRoster) -> None:
+        super().__init__(roster)
+        self.turn = roster.turn if roster.kind in FIXED_TURN_KINDS else None
 
     def first_speakers(self, count: int) -> list[int] | None:
         """Who begins: at a fixed turn the adversary speaks, so it begins where that turn is even."""
@@ -215,14 +223,14 @@ def _step_rows(steps: Iterable[Step]) -> Iterator[dict[str, Any]]:
         }
 
 
-def _run(kind: AttackKind, config: WhiteBoxAttackConfig, path: Path, watcher: Watcher) -> Result:
-    cast = SearchCast(config.match(), kind, config.search)
+def _run(kind: AttackKind, config: WhiteBoxAttackConfig, path: Path, reporter: Reporter) -> Result:
+    roster = SearchRoster(config.match(), kind, config.search)
     if isinstance(config, FixedTurnConfig):
-        cast = replace(cast, turn=config.turn)
+        roster = replace(roster, turn=config.turn)
     if isinstance(config, PlugInConfig):
-        sentences = transfer_sentences(config.transfer, watcher)
-        cast = replace(cast, sentences=sentences, transfer_turn=config.transfer.turn)
-    return run_match(JOBS[kind], config, cast, path, watcher, f"{kind} attack on {config.target}")
+        sentences = transfer_sentences(config.transfer, reporter)
+        roster = replace(roster, sentences=sentences, transfer_turn=config.transfer.turn)
+    return run_match(JOBS[kind], config, roster, path, reporter, f"{kind} attack on {config.target}")
 
 
 def at_fixed_turn() -> FixedTurnConfig:
@@ -272,7 +280,7 @@ def _job(kind: AttackKind, config: type[WhiteBoxAttackConfig], **presets: Callab
         ATTACK_METRICS,
         FILES,
         next_commands,
-        unchecked=UNCHECKED,
+        resume_safe=RESUME_SAFE,
         models=match_models,
         num_rows=attrgetter("dialogues"),
     )

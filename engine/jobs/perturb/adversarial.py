@@ -23,11 +23,11 @@ import numpy as np
 from engine.jobs.checkpoints import require_checkpoint
 from engine.jobs.command import command_line
 from engine.jobs.device import require_device, threads
-from engine.jobs.job import Job, Result, Watcher
+from engine.jobs.job import Job, Reporter, Result
 from engine.jobs.perturb.lessons import RANDOM_SOURCE
 from engine.jobs.perturb.models import ADVERSARIAL, NUM_COMMON, plain_words
 from engine.jobs.perturb.models import provenance as read_provenance
-from engine.jobs.supervised import UNCHECKED, SupervisedConfig, require_splits, run_fit
+from engine.jobs.supervised import RESUME_SAFE, SupervisedConfig, require_splits, run_fit
 from engine.metrics.statistics import Estimate, mean, ratio_of_sums
 from engine.metrics.training import AGAINST, BEFORE
 from engine.perturb import catalogue
@@ -43,7 +43,7 @@ from envs.pairs.contexts import examples as read_examples
 from envs.pairs.turns import Example
 from envs.pairs.vocabulary import PairVocabulary
 from envs.storage.copies import CHECKPOINT
-from envs.storage.places import named
+from envs.storage.places import display_path
 from policies.fitting.settings import FitConfig
 
 if TYPE_CHECKING:
@@ -104,9 +104,9 @@ PERTURBED = "perturbed"
 SPLITS = {"train": "train", "validation": "val", "test": "test"}
 
 
-def run(config: TrainAdversarialConfig, path: Path, watcher: Watcher) -> Result:
+def run(config: TrainAdversarialConfig, path: Path, reporter: Reporter) -> Result:
     """Trains a model against perturbations, resuming exactly where it was, and stores it as `checkpoint`."""
-    if earlier := TRAIN_ADVERSARIAL.finished(config, path, watcher):
+    if earlier := TRAIN_ADVERSARIAL.finished(config, path, reporter):
         return earlier
     from engine.jobs.perturb.lessons import make_lessons
     from engine.perturb.built_in import ANNOUNCEMENT
@@ -122,25 +122,28 @@ def run(config: TrainAdversarialConfig, path: Path, watcher: Watcher) -> Result:
     splits = _examples(config, corpus, responder.turns)
     words = plain_words(PairVocabulary.load(folder / "vocabulary.json"))
     strategies = {split: _strategies(config, words, examples) for split, examples in splits.items()}
-    with threads(config.threads), RunFolder.open(path, config, job=TRAIN_ADVERSARIAL.name, unchecked=UNCHECKED) as run_folder:
+    with (
+        threads(config.threads),
+        RunFolder.open(path, config, job=TRAIN_ADVERSARIAL.name, resume_safe=RESUME_SAFE) as run_folder,
+    ):
         if config.perturb.lexicon == "built-in":
-            watcher.say(ANNOUNCEMENT)
+            reporter.say(ANNOUNCEMENT)
         made: dict[str, LessonSplit] = {}
         for split, examples in splits.items():
-            made[split] = make_lessons(examples, strategies[split], config.seed, watcher, f"perturbing the {split} split")
+            made[split] = make_lessons(examples, strategies[split], config.seed, reporter, f"perturbing the {split} split")
             counts = {name: {"met": met, "untouched": made[split].untouched[name]} for name, met in made[split].met.items()}
             run_folder.event(PERTURBED, split=split, strategies=counts)
             told = ", ".join(f"{name} {each['met']:,} ({each['untouched']:,} untouched)" for name, each in counts.items())
-            watcher.say(f"{split} split: {told}")
+            reporter.say(f"{split} split: {told}")
         responder.model.to(config.device)
         train, validation = (Lessons(responder, made[split].lessons) for split in ("train", "validation"))
         greedy = config.targets == "greedy"
         objective = MarginObjective(responder, train, alpha=config.alpha, margin=config.margin, greedy=greedy)
         before = _figures(responder, objective, splits, made)
         fit = Fit(responder.model, train, validation, config.fit, config.seed, path / STATE, fresh=False, objective=objective)
-        run_fit(fit, run_folder, watcher, say=_objective)
+        run_fit(fit, run_folder, reporter, say=_objective)
         if config.fit.keep == "best" and not any(row["best"] for row in fit.history):
-            watcher.say("no epoch was better than the model that it began with, which is kept: lower fit.learning_rate")
+            reporter.say("no epoch was better than the model that it began with, which is kept: lower fit.learning_rate")
         after = _figures(responder, objective, splits, made)
         provenance = {
             "role": ADVERSARIAL,
@@ -247,7 +250,7 @@ def _objective(epoch: Epoch) -> str:
 
 
 def _next_commands(config: TrainAdversarialConfig, path: Path) -> tuple[str, ...]:
-    command = ["parley", "evaluate", "robustness", "--model", config.model, "--trained", named(path)]
+    command = ["parley", "evaluate", "robustness", "--model", config.model, "--trained", display_path(path)]
     if config.strategies != RANDOM_SOURCE:
         command += ["--strategies", config.strategies]
     return (shlex.join([*command, *root_words(config.data_root)]),)
@@ -275,5 +278,5 @@ TRAIN_ADVERSARIAL = Job(
     AGAINST,
     (CHECKPOINT, SUMMARY),
     _next_commands,
-    UNCHECKED,
+    RESUME_SAFE,
 )

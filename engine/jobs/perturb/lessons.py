@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from engine.jobs.job import Watcher
+from engine.jobs.job import Reporter
 from engine.jobs.perturb.worker import perturbation_seed
 from engine.perturb.strategy import Expectation, Strategy
 from envs.core.seeds import stream
@@ -69,7 +69,7 @@ class RandomSource:
 
 
 def make_lessons(
-    examples: Sequence[Example], strategies: Sequence[Strategy], seed: int, watcher: Watcher, title: str
+    examples: Sequence[Example], strategies: Sequence[Strategy], seed: int, reporter: Reporter, title: str
 ) -> LessonSplit:
     """Perturbs a split.
 
@@ -77,7 +77,7 @@ def make_lessons(
         examples: of the split.
         strategies: that may be met.
         seed: master seed.
-        watcher: is told how far it is.
+        reporter: is told how far it is.
         title: of this piece of work.
     """
     from policies.margin import Lesson
@@ -87,7 +87,7 @@ def make_lessons(
     untouched: Counter[str] = Counter()
     should_not_change: list[Lesson] = []
     should_change: list[Lesson] = []
-    watcher.stage(title, len(examples), "examples")
+    reporter.stage(title, len(examples), "examples")
     done = 0
     for number, strategy in enumerate(strategies):
         own = [example for example, choice in zip(examples, drawn, strict=True) if choice == number]
@@ -102,6 +102,6 @@ def make_lessons(
                 else:
                     should_change.append(Lesson(example.context, example.reply, context if touched else None))
             done += len(block)
-            watcher.advance(done)
+            reporter.advance(done)
         met[strategy.name] += len(own)
     return LessonSplit(should_not_change, should_change, met, untouched)

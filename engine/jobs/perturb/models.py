@@ -19,7 +19,7 @@ from engine.perturb import catalogue
 from envs.core.errors import CheckpointError, ConfigError
 from envs.pairs.turns import EOT
 from envs.pairs.vocabulary import SPECIALS, PairVocabulary
-from envs.storage.places import named
+from envs.storage.places import display_path
 
 if TYPE_CHECKING:
     from policies.responder import TrainableResponder
@@ -94,7 +94,7 @@ def open_models(config: RobustnessConfig) -> AskedModels:
     folder = require_checkpoint(config.model, "--model", "parley train seq2seq").absolute()
     turns = cast("TrainableResponder", load_responder(folder)).turns
     vocabulary = PairVocabulary.load(folder / "vocabulary.json")
-    found = [AskedModel(BASE, named(folder))]
+    found = [AskedModel(BASE, display_path(folder))]
     for name in config.trained_folders:
         found.append(_trained(name, config.model, vocabulary))
         # Loaded once here, so that what is wrong with it is told before a run is made.
@@ -140,7 +140,7 @@ def _trained(name: str, base: str, vocabulary: PairVocabulary) -> AskedModel:
             fix=f"parley train adversarial --model {base} makes one",
         )
     against = tuple(map(str, about["strategies"]))
-    return AskedModel(label_of(against), named(folder.absolute()), against)
+    return AskedModel(label_of(against), display_path(folder.absolute()), against)
 
 
 def label_of(against: Sequence[str]) -> str:

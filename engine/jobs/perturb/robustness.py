@@ -19,13 +19,13 @@ from typing import Any
 
 from engine.jobs.command import command_line
 from engine.jobs.device import require_device, threads
-from engine.jobs.job import Job, Result, Silent, Watcher
+from engine.jobs.job import Job, Reporter, Result, Silent
 from engine.jobs.perturb.config import RobustnessConfig
 from engine.jobs.perturb.models import AskedModels, models_of, open_models, plain_words
 from engine.jobs.perturb.rows import ROBUSTNESS
 from engine.jobs.perturb.scores import Activities
 from engine.jobs.perturb.worker import Answers, RobustnessWorker, answers, example_seed, perturbation_seed, resources
-from engine.jobs.sharded import UNCHECKED, session
+from engine.jobs.sharded import RESUME_SAFE, session
 from engine.jobs.tables import TABLE_FILE
 from engine.metrics.perturb.robustness import (
     ACTIVITY,
@@ -57,7 +57,7 @@ from envs.pairs.compiled import load_pairs
 from envs.pairs.contexts import examples
 from envs.pairs.corpora import pair_corpora
 from envs.pairs.turns import Example
-from envs.storage.places import named
+from envs.storage.places import display_path
 
 FILES = (TABLE_FILE, SUMMARY, "rows")
 EVALUATED = "evaluated"
@@ -96,17 +96,17 @@ class Evaluation:
     unscored: str
 
 
-def run(config: RobustnessConfig, path: Path, watcher: Watcher) -> Result:
+def run(config: RobustnessConfig, path: Path, reporter: Reporter) -> Result:
     """Asks what is left of the examples and summarises the run."""
     job = replace(EVALUATE_ROBUSTNESS, num_rows=lambda _: _num_examples(path))
-    if earlier := job.finished(config, path, watcher):
+    if earlier := job.finished(config, path, reporter):
         return _presented(earlier)
-    evaluation = _prepare(config, watcher)
+    evaluation = _prepare(config, reporter)
     with RunFolder.open(
-        path, config, job=job.name, schema=ROBUSTNESS, unchecked=job.unchecked, weights=job.weights(config)
+        path, config, job=job.name, schema=ROBUSTNESS, resume_safe=job.resume_safe, weights=job.weights(config)
     ) as folder:
-        _evaluate(folder, evaluation, watcher)
-        watcher.say("computing metrics, their intervals and significances")
+        _evaluate(folder, evaluation, reporter)
+        reporter.say("computing metrics, their intervals and significances")
         rows = folder.read_rows().to_pylist()
         about = {
             "title": f"robustness of {config.model} on {evaluation.corpus}",
@@ -130,19 +130,19 @@ def tables_of(run: RunFolder) -> dict[str, TextTable]:
     return {**scored, "Change and similarity": table_4(metrics, published)} if metrics else {}
 
 
-def _prepare(config: RobustnessConfig, watcher: Watcher) -> Evaluation:
+def _prepare(config: RobustnessConfig, reporter: Reporter) -> Evaluation:
     """Finds out before a run is made whether everything is there and works."""
     if config.gpus_per_worker > 0 and not config.workers:
         require_device("cuda", "--gpus-per-worker")
     for name in config.left_out:
-        watcher.say(f"{name} is left out: it needs a paraphraser (--set perturb.paraphraser=RUN of parley train paraphraser)")
+        reporter.say(f"{name} is left out: it needs a paraphraser (--set perturb.paraphraser=RUN of parley train paraphraser)")
     found = replace(config, data_root=data_root(config.data_root))
     models = open_models(found)
     name = config.corpus or models.corpus
     if not name:
         what = "the model does not say which corpus it was fitted to, so it has no dialogues to continue"
         raise ConfigError(what, where=config.model, fix="name one with --corpus")
-    chosen, common = _examples(found, name, models, watcher)
+    chosen, common = _examples(found, name, models, reporter)
     shared = resources(found, models, common)
     strategies = catalogue.build(config.strategy_names, config.perturb, shared)
     names = [strategy.name for strategy in strategies]
@@ -154,17 +154,17 @@ def _prepare(config: RobustnessConfig, watcher: Watcher) -> Evaluation:
         strategy.perturb([chosen[0].context], [perturbation_seed(config.seed, strategy.name, chosen[0].key)])
     activities, unscored = _activities(name, shared)
     if unscored:
-        watcher.say(f"activities and entities are not scored: {unscored}")
-    _tell_of_models(models, names, watcher)
+        reporter.say(f"activities and entities are not scored: {unscored}")
+    _tell_of_models(models, names, reporter)
     if config.perturb.lexicon == "built-in":
         from engine.perturb.built_in import ANNOUNCEMENT
 
-        watcher.say(ANNOUNCEMENT)
+        reporter.say(ANNOUNCEMENT)
     return Evaluation(found, models, name, chosen, common, expected, activities, unscored)
 
 
 def _examples(
-    config: RobustnessConfig, name: str, models: AskedModels, watcher: Watcher
+    config: RobustnessConfig, name: str, models: AskedModels, reporter: Reporter
 ) -> tuple[list[Example], tuple[str, ...]]:
     """The examples, and the words that random inputs are drawn from.
 
@@ -186,7 +186,7 @@ def _examples(
         places = sorted(stream(config.seed, "examples", name).permutation(len(found))[: config.limit].tolist())
     chosen = [found[place] for place in places]
     if turns > 1 and all(len(example.context) == 1 for example in chosen):
-        watcher.say(f"the dialogues of {name} have one turn of context; {turns} could be read")
+        reporter.say(f"the dialogues of {name} have one turn of context; {turns} could be read")
     return chosen, plain_words(models.vocabulary or corpus.vocabulary)
 
 
@@ -200,14 +200,14 @@ def _activities(corpus: str, shared: Resources) -> tuple[Activities | None, str]
         return None, f"{error.what} ({error.where}); {error.fix}"
 
 
-def _tell_of_models(models: AskedModels, strategies: Sequence[str], watcher: Watcher) -> None:
+def _tell_of_models(models: AskedModels, strategies: Sequence[str], reporter: Reporter) -> None:
     for model in models.models[1:]:
         met = [name for name in strategies if name in model.against]
-        watcher.say(f"{model.label}: {model.name} meets {', '.join(met) or 'clean contexts alone'}")
+        reporter.say(f"{model.label}: {model.name} meets {', '.join(met) or 'clean contexts alone'}")
 
 
 class _Account:
-    """How often the base has answered otherwise so far, in words for a watcher."""
+    """How often the base has answered otherwise so far, in words for a reporter."""
 
     def __init__(self, rows: Rows) -> None:
         self._asked: Counter[str] = Counter()
@@ -225,7 +225,7 @@ class _Account:
         return f"other replies: {', '.join(shares)}" if self._asked else ""
 
 
-def _evaluate(run: RunFolder, evaluation: Evaluation, watcher: Watcher) -> None:
+def _evaluate(run: RunFolder, evaluation: Evaluation, reporter: Reporter) -> None:
     """Asks what the run does not hold yet.
 
     Raises:
@@ -234,14 +234,14 @@ def _evaluate(run: RunFolder, evaluation: Evaluation, watcher: Watcher) -> None:
     """
     config = evaluation.config
     shards = make_shards({example.key: example for example in evaluation.examples}, config.engine.examples_per_shard)
-    watcher.stage("asking the models" if config.trained else "asking the model", len(evaluation.examples), "examples")
+    reporter.stage("asking the models" if config.trained else "asking the model", len(evaluation.examples), "examples")
     before, began = run.num_done, time.monotonic()
     account = _Account(run.read_rows().to_pylist())
 
     def on_progress(progress: Progress) -> None:
         workers = f"{progress.num_workers} of {config.workers} workers" if config.workers else ""
         failed = f"{progress.num_failed} failed" if progress.num_failed else ""
-        watcher.advance(before + progress.num_done, "; ".join(filter(None, (account.told(), workers, failed))))
+        reporter.advance(before + progress.num_done, "; ".join(filter(None, (account.told(), workers, failed))))
 
     record = partial(
         record_shards,
@@ -328,7 +328,7 @@ def describe_for(name: str, expected: Mapping[str, str]) -> Metric:
 
 
 def _next_commands(config: RobustnessConfig, path: Path) -> tuple[str, ...]:
-    report = shlex.join(["parley", "report", named(path)])
+    report = shlex.join(["parley", "report", display_path(path)])
     if config.trained or ".py:" in config.model:
         return (report,)
     return (report, shlex.join(["parley", "train", "adversarial", "--model", config.model, *root_words(config.data_root)]))
@@ -357,7 +357,7 @@ EVALUATE_ROBUSTNESS = Job(
     {},
     FILES,
     _next_commands,
-    UNCHECKED,
+    RESUME_SAFE,
     models_of,
     metrics_of=_metrics_of,
     num_items=_num_items,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from engine.jobs.command import command_line
 from engine.jobs.device import require_device, threads
-from engine.jobs.job import Job, Result, Watcher
-from engine.jobs.supervised import UNCHECKED, SupervisedConfig, estimates, require_splits, run_fit
+from engine.jobs.job import Job, Reporter, Result
+from engine.jobs.supervised import RESUME_SAFE, SupervisedConfig, estimates, require_splits, run_fit
 from engine.metrics.training import REWRITING
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
@@ -18,7 +18,7 @@ from envs.data.root import root_words
 from envs.pairs.compiled import load_pairs
 from envs.pairs.vocabulary import SPECIALS, PairVocabulary
 from envs.storage.copies import CHECKPOINT
-from envs.storage.places import named
+from envs.storage.places import display_path
 from policies.pointer_generator import settings
 from policies.pointer_generator.settings import PointerFitConfig, PointerSizes
 
@@ -61,9 +61,9 @@ def demo() -> TrainParaphraserConfig:
 STATE = "training.safetensors"
 
 
-def run_paraphraser(config: TrainParaphraserConfig, path: Path, watcher: Watcher) -> Result:
+def run_paraphraser(config: TrainParaphraserConfig, path: Path, reporter: Reporter) -> Result:
     """Fits a pointer-generator network, resuming exactly where it was, and stores it as `checkpoint`."""
-    if earlier := TRAIN_PARAPHRASER.finished(config, path, watcher):
+    if earlier := TRAIN_PARAPHRASER.finished(config, path, reporter):
         return earlier
     from policies.fitting.evaluation import evaluate
     from policies.pointer_generator.batches import RewriteExamples
@@ -77,13 +77,13 @@ def run_paraphraser(config: TrainParaphraserConfig, path: Path, watcher: Watcher
     require_splits(corpus.name, corpus.splits)
     with (
         threads(config.threads),
-        RunFolder.open(path, config, job=TRAIN_PARAPHRASER.name, unchecked=TRAIN_PARAPHRASER.unchecked) as folder,
+        RunFolder.open(path, config, job=TRAIN_PARAPHRASER.name, resume_safe=TRAIN_PARAPHRASER.resume_safe) as folder,
     ):
         vocabulary = PairVocabulary(corpus.vocabulary.words[: config.vocabulary])
         model = PointerGenerator(vocabulary, config.sizes).to(config.device)
         train, validation, test = (RewriteExamples(corpus.splits[name], config.sizes) for name in ("train", "val", "test"))
         fit = PointerFit(model, train, validation, config.fit, config.seed, path / STATE)
-        run_fit(fit, folder, watcher)
+        run_fit(fit, folder, reporter)
         figures = {"test": evaluate(model, test), "validation": evaluate(model, validation)}
         provenance = {
             "role": "paraphraser",
@@ -104,7 +104,7 @@ def run_paraphraser(config: TrainParaphraserConfig, path: Path, watcher: Watcher
 
 
 def _after(config: TrainParaphraserConfig, path: Path) -> tuple[str, ...]:
-    command = ["parley", "perturb", "generative-paraphrase", "--set", f"perturb.paraphraser={named(path)}"]
+    command = ["parley", "perturb", "generative-paraphrase", "--set", f"perturb.paraphraser={display_path(path)}"]
     command += root_words(config.data_root)
     return (f"echo 'how can i install it' | {shlex.join(command)}",)
 
@@ -117,5 +117,5 @@ TRAIN_PARAPHRASER = Job(
     REWRITING,
     (CHECKPOINT, SUMMARY),
     _after,
-    UNCHECKED,
+    RESUME_SAFE,
 )

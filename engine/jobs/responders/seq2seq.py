@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from engine.jobs.command import command_line
 from engine.jobs.device import require_device, threads
-from engine.jobs.job import Job, Result, Watcher
-from engine.jobs.supervised import UNCHECKED, SupervisedConfig, context_gain, estimates, require_splits, run_fit
+from engine.jobs.job import Job, Reporter, Result
+from engine.jobs.supervised import RESUME_SAFE, SupervisedConfig, context_gain, estimates, require_splits, run_fit
 from engine.metrics.training import PREDICTION, READING
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from envs.data.root import root_words
 from envs.pairs.compiled import PairCorpus, PairSplit, load_pairs
 from envs.storage.copies import CHECKPOINT
-from envs.storage.places import named
+from envs.storage.places import display_path
 from policies.fitting.settings import FitConfig
 from policies.seq2seq import settings
 from policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
@@ -108,7 +108,7 @@ def dialogue_lm() -> TrainLMConfig:
     return TrainLMConfig(corpus="ubuntu_irc", vocabulary=10_000, sizes=sizes, fit=settings.fast())
 
 
-def run_seq2seq(config: TrainSeq2SeqConfig, path: Path, watcher: Watcher) -> Result:
+def run_seq2seq(config: TrainSeq2SeqConfig, path: Path, reporter: Reporter) -> Result:
     """Fits a sequence-to-sequence model, resuming exactly where it was, and stores it as `checkpoint`."""
 
     def build(corpus: PairCorpus) -> tuple[Seq2Seq, Callable[[PairSplit], Examples[Any]]]:
@@ -125,10 +125,10 @@ def run_seq2seq(config: TrainSeq2SeqConfig, path: Path, watcher: Watcher) -> Res
     attention = "no attention" if config.sizes.attention == "none" else f"{config.sizes.attention} attention"
     context = "" if config.sizes.turns == 1 else f", {config.sizes.turns} turns of context"
     what, read = f"sequence to sequence, {attention}{context}", {"turns": config.sizes.turns}
-    return _run(TRAIN_SEQ2SEQ, config, what, build, path, watcher, read)
+    return _run(TRAIN_SEQ2SEQ, config, what, build, path, reporter, read)
 
 
-def run_lm(config: TrainLMConfig, path: Path, watcher: Watcher) -> Result:
+def run_lm(config: TrainLMConfig, path: Path, reporter: Reporter) -> Result:
     """Fits a language model, resuming exactly where it was, and stores it as `checkpoint`."""
 
     def build(corpus: PairCorpus) -> tuple[LanguageModel, Callable[[PairSplit], Examples[Any]]]:
@@ -143,7 +143,7 @@ def run_lm(config: TrainLMConfig, path: Path, watcher: Watcher) -> Result:
         return model, lambda split: SentenceExamples(contexts(split, turns, len(words)), config.sizes)
 
     what = "language model" if config.sizes.turns == 1 else f"language model, {config.sizes.turns} turns of context"
-    return _run(TRAIN_LM, config, what, build, path, watcher, {"turns": config.sizes.turns})
+    return _run(TRAIN_LM, config, what, build, path, reporter, {"turns": config.sizes.turns})
 
 
 def _run(
@@ -152,10 +152,10 @@ def _run(
     what: str,
     build: Callable[[PairCorpus], tuple[Any, Callable[[PairSplit], Examples[Any]]]],
     path: Path,
-    watcher: Watcher,
+    reporter: Reporter,
     about_model: Mapping[str, Any],
 ) -> Result:
-    if earlier := job.finished(config, path, watcher):
+    if earlier := job.finished(config, path, reporter):
         return earlier
     from policies.fitting.evaluation import evaluate
     from policies.fitting.fit import Fit
@@ -167,12 +167,12 @@ def _run(
     require_splits(corpus.name, corpus.splits)
     with (
         threads(config.threads),
-        RunFolder.open(path, config, job=job.name, unchecked=job.unchecked) as folder,
+        RunFolder.open(path, config, job=job.name, resume_safe=job.resume_safe) as folder,
     ):
         model, examples = build(corpus)
         train, validation, test = (examples(corpus.splits[name]) for name in ("train", "val", "test"))
         fit = Fit(model.to(config.device), train, validation, config.fit, config.seed, path / STATE)
-        run_fit(fit, folder, watcher)
+        run_fit(fit, folder, reporter)
         figures = {"test": evaluate(model, test), "validation": evaluate(model, validation)}
         provenance = {
             "role": "supervised",
@@ -219,13 +219,13 @@ def _corpus_words(corpus: str, vocabulary: int | None) -> list[str]:
 def _after_seq2seq(config: TrainSeq2SeqConfig, path: Path) -> tuple[str, ...]:
     root = root_words(config.data_root)
     if config.corpus == CHARACTERS:
-        return (shlex.join(["parley", "search", "enumerate", "--model", named(path), *root]),)
+        return (shlex.join(["parley", "search", "enumerate", "--model", display_path(path), *root]),)
     judge = lm_command(config.corpus, config.vocabulary, config.sizes, config.data_root)
     if config.sizes.turns > 1:
-        return (shlex.join(["parley", "evaluate", "robustness", "--model", named(path), *root]), judge)
+        return (shlex.join(["parley", "evaluate", "robustness", "--model", display_path(path), *root]), judge)
     return (
         judge,
-        shlex.join(["parley", "search", "quick", "--model", named(path), *root]),
+        shlex.join(["parley", "search", "quick", "--model", display_path(path), *root]),
     )
 
 
@@ -233,7 +233,7 @@ def _after_lm(config: TrainLMConfig, path: Path) -> tuple[str, ...]:
     flags, sizes, root = _corpus_words(config.corpus, config.vocabulary), config.sizes, root_words(config.data_root)
     if sizes.turns > 1:
         flags += ["--set", f"sizes.turns={sizes.turns}", "--set", f"sizes.max_source={sizes.max_length}"]
-    search = ["parley", "search", "quick", "--model", "runs/seq2seq", "--lm", named(path), "--hit", "io-sample-min-k1"]
+    search = ["parley", "search", "quick", "--model", "runs/seq2seq", "--lm", display_path(path), "--hit", "io-sample-min-k1"]
     return (
         shlex.join(["parley", "train", "seq2seq", *flags, *root]),
         shlex.join([*search, *root]),
@@ -249,7 +249,7 @@ TRAIN_SEQ2SEQ = Job(
     PREDICTION | READING,
     FILES,
     _after_seq2seq,
-    UNCHECKED,
+    RESUME_SAFE,
 )
 TRAIN_LM = Job(
     "train-lm",
@@ -259,5 +259,5 @@ TRAIN_LM = Job(
     PREDICTION,
     FILES,
     _after_lm,
-    UNCHECKED,
+    RESUME_SAFE,
 )

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 
 from engine.jobs.command import command_line
 from engine.jobs.device import require_device, threads
-from engine.jobs.job import Job, Result, Watcher
+from engine.jobs.job import Job, Reporter, Result
 from engine.jobs.responders.seq2seq import FILES, STATE, PairTrainingConfig
-from engine.jobs.supervised import UNCHECKED, context_gain, estimates, require_splits, run_fit
+from engine.jobs.supervised import RESUME_SAFE, context_gain, estimates, require_splits, run_fit
 from engine.metrics.statistics import mean
 from engine.metrics.training import DIVERGENCES, PREDICTION, READING
 from engine.store.run_folder import RunFolder
 from envs.data.root import root_words
 from envs.pairs.compiled import PairCorpus, load_pairs
 from envs.storage.copies import CHECKPOINT
-from envs.storage.places import named
+from envs.storage.places import display_path
 from policies.vhred import settings
 from policies.vhred.settings import VhredSizes
 
@@ -59,9 +59,9 @@ def demo() -> TrainVhredConfig:
 LEGEND = PREDICTION | READING | DIVERGENCES
 
 
-def run(config: TrainVhredConfig, path: Path, watcher: Watcher) -> Result:
+def run(config: TrainVhredConfig, path: Path, reporter: Reporter) -> Result:
     """Fits a VHRED, resuming exactly where it was, and stores it as `checkpoint`."""
-    if earlier := TRAIN_VHRED.finished(config, path, watcher):
+    if earlier := TRAIN_VHRED.finished(config, path, reporter):
         return earlier
     from policies.fitting.evaluation import evaluate
     from policies.fitting.fit import Fit
@@ -74,12 +74,12 @@ def run(config: TrainVhredConfig, path: Path, watcher: Watcher) -> Result:
     require_splits(corpus.name, corpus.splits)
     with (
         threads(config.threads),
-        RunFolder.open(path, config, job=TRAIN_VHRED.name, unchecked=UNCHECKED) as folder,
+        RunFolder.open(path, config, job=TRAIN_VHRED.name, resume_safe=RESUME_SAFE) as folder,
     ):
         model = VHRED(corpus.vocabulary, config.sizes).to(config.device)
         train, validation, test = (_examples(corpus, split, config) for split in ("train", "val", "test"))
         fit = Fit(model, train, validation, config.fit, config.seed, path / STATE)
-        run_fit(fit, folder, watcher, lambda: {"validation_kl": float(divergences(model, validation).mean())})
+        run_fit(fit, folder, reporter, lambda: {"validation_kl": float(divergences(model, validation).mean())})
         fitness = evaluate(model, test)
         found = estimates("test", fitness) | estimates("validation", evaluate(model, validation))
         found["context_gain"] = context_gain(fitness, evaluate(model, test.exchanged()))
@@ -115,7 +115,7 @@ def _examples(corpus: PairCorpus, split: str, config: TrainVhredConfig) -> Dialo
 
 
 def _next(config: TrainVhredConfig, path: Path) -> tuple[str, ...]:
-    return (shlex.join(["parley", "evaluate", "robustness", "--model", named(path), *root_words(config.data_root)]),)
+    return (shlex.join(["parley", "evaluate", "robustness", "--model", display_path(path), *root_words(config.data_root)]),)
 
 
 TRAIN_VHRED = Job(
@@ -126,5 +126,5 @@ TRAIN_VHRED = Job(
     LEGEND,
     FILES,
     _next,
-    UNCHECKED,
+    RESUME_SAFE,
 )

@@ -19,8 +19,8 @@ import numpy as np
 
 from engine.jobs.command import command_line
 from engine.jobs.device import require_device
-from engine.jobs.job import Job, Result, Watcher
-from engine.jobs.sharded import UNCHECKED, ShardedConfig
+from engine.jobs.job import Job, Reporter, Result
+from engine.jobs.sharded import RESUME_SAFE, ShardedConfig
 from engine.jobs.triggers.rows import BRANCHES
 from engine.metrics.statistics import NOTHING, Estimate, count
 from engine.metrics.tables import TextTable
@@ -40,7 +40,7 @@ from envs.pairs.characters import LETTERS
 from envs.pairs.compiled import PairCorpus, load_pairs
 from envs.pairs.vocabulary import PairVocabulary
 from envs.storage.copies import fetched_model
-from envs.storage.places import named
+from envs.storage.places import display_path
 
 BRANCH_LENGTH = 2
 """Letters that all inputs of a branch begin with."""
@@ -163,16 +163,16 @@ def branch_seed(seed: int, key: str) -> int:
     return derive_seed(seed, "branch", key)
 
 
-def run(config: EnumerationConfig, path: Path, watcher: Watcher) -> Result:
+def run(config: EnumerationConfig, path: Path, reporter: Reporter) -> Result:
     """Works off what is left of the branches and counts what was found."""
-    if earlier := SEARCH_ENUMERATE.finished(config, path, watcher):
+    if earlier := SEARCH_ENUMERATE.finished(config, path, reporter):
         return _with_table(earlier)
     lists, about = _prepare(config)
     weights = SEARCH_ENUMERATE.weights(config)
     with RunFolder.open(
-        path, config, job=SEARCH_ENUMERATE.name, schema=BRANCHES, unchecked=UNCHECKED, weights=weights
+        path, config, job=SEARCH_ENUMERATE.name, schema=BRANCHES, resume_safe=RESUME_SAFE, weights=weights
     ) as folder:
-        _record(config, folder, lists, watcher)
+        _record(config, folder, lists, reporter)
         metrics = enumeration_metrics((row for row in folder.read_rows().to_pylist() if row["status"] == OK), lists)
         metrics["inputs_per_s"] = _inputs_per_second(folder)
         metrics["test_ppl"] = count(np.exp(about.pop("test_nll")), 1)
@@ -225,17 +225,17 @@ def _words(corpus: PairCorpus) -> Iterator[str]:
             yield "".join(corpus.vocabulary.decode(split.utterances[row].tolist()))
 
 
-def _record(config: EnumerationConfig, folder: RunFolder, lists: dict[str, tuple[str, ...]], watcher: Watcher) -> None:
+def _record(config: EnumerationConfig, folder: RunFolder, lists: dict[str, tuple[str, ...]], reporter: Reporter) -> None:
     from engine.triggers.enumeration import Space
 
     space = Space(tuple(range(len(config.letters))), config.max_length, config.branch_length)
     sizes = {"".join(config.letters[i] for i in branch): space.branch_size(branch) for branch in space.branches()}
     shards = make_shards({beginning: beginning for beginning in sizes}, config.shard_size)
     done_before = folder.done_keys()
-    watcher.stage("branches of the tree of inputs", len(sizes), "branches")
+    reporter.stage("branches of the tree of inputs", len(sizes), "branches")
 
     def on_progress(progress: Progress) -> None:
-        watcher.advance(len(done_before) + progress.num_done, f"{progress.num_failed} failed" if progress.num_failed else "")
+        reporter.advance(len(done_before) + progress.num_done, f"{progress.num_failed} failed" if progress.num_failed else "")
 
     local = None if config.address else max(config.workers, os.cpu_count() or 1)
     with connect(config.address or None, num_cpus=local) if config.workers else nullcontext():
@@ -272,7 +272,7 @@ def _with_table(result: Result) -> Result:
 def _next_commands(config: EnumerationConfig, path: Path) -> tuple[str, ...]:
     other = "runs/characters-last-h"
     train = ("parley", "train", "seq2seq", "characters", "--set", "sizes.attention=none", "--run", other)
-    again = ("parley", "search", "enumerate", "--model", other, "--run", f"{named(path)}-last-h")
+    again = ("parley", "search", "enumerate", "--model", other, "--run", f"{display_path(path)}-last-h")
     root = root_words(config.data_root)
     return shlex.join([*train, *root]), shlex.join([*again, *root])
 
@@ -295,7 +295,7 @@ SEARCH_ENUMERATE = Job(
     LEGEND,
     (SUMMARY, "rows"),
     _next_commands,
-    UNCHECKED,
+    RESUME_SAFE,
     models=lambda config: {"model": config.model},
     num_rows=lambda config: config.num_branches,
 )

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from engine.jobs.command import command_line
 from engine.jobs.device import require_device, threads
-from engine.jobs.job import Job, Result, Watcher
-from engine.jobs.sharded import UNCHECKED, session
+from engine.jobs.job import Job, Reporter, Result
+from engine.jobs.sharded import RESUME_SAFE, session
 from engine.jobs.triggers.config import (
     NORMAL,
     RELAXATION,
@@ -39,27 +39,27 @@ from engine.triggers import settings
 from engine.triggers.settings import SearchSettings
 from engine.triggers.targets import TargetList
 from envs.core.errors import ConfigError
-from envs.storage.places import named
+from envs.storage.places import display_path
 
 FILES = (SUMMARY, FILE, "rows")
 SEARCHED = "searched"
 """Kind of the event that says how many candidates a session tried, and how long it took."""
 
 
-def run(config: SearchConfig, path: Path, watcher: Watcher) -> Result:
+def run(config: SearchConfig, path: Path, reporter: Reporter) -> Result:
     """Searches for what is left of the targets and summarises the run."""
-    if earlier := replace(SEARCH, num_rows=lambda _: num_targets(path)).finished(config, path, watcher):
+    if earlier := replace(SEARCH, num_rows=lambda _: num_targets(path)).finished(config, path, reporter):
         return _with_legend(earlier)
     models = open_models(config)
     _check(config, models)
     # In a folder that holds a run already, what its configuration has to say comes first.
     made = None if (path / CONFIG).is_file() else open_targets(config, models, path)
     with RunFolder.open(
-        path, config, job=SEARCH.name, schema=TRIGGERS, unchecked=SEARCH.unchecked, weights=SEARCH.weights(config)
+        path, config, job=SEARCH.name, schema=TRIGGERS, resume_safe=SEARCH.resume_safe, weights=SEARCH.weights(config)
     ) as folder:
         targets = made or open_targets(config, models, path)
         save_targets(targets, path)
-        _search(folder, config, models, targets, watcher)
+        _search(folder, config, models, targets, reporter)
         about = {
             "title": f"{config.hit} search for {targets.name} targets on {config.model}",
             "description": f"{len(targets.targets):,} targets, {config.method}, {config.search.restarts} restarts, "
@@ -100,7 +100,7 @@ def _check(config: SearchConfig, models: Models) -> None:
 
 
 class _Account:
-    """What a session has found so far, in words for a watcher.
+    """What a session has found so far, in words for a reporter.
 
     Args:
         wanted: the type of hit that is searched for.
@@ -129,7 +129,7 @@ class _Account:
         return f"{pace:,.0f} candidates/s, hits: {', '.join(f'{kind} {number}' for kind, number in self._hits.items())}"
 
 
-def _search(run: RunFolder, config: SearchConfig, models: Models, targets: TargetList, watcher: Watcher) -> None:
+def _search(run: RunFolder, config: SearchConfig, models: Models, targets: TargetList, reporter: Reporter) -> None:
     """Searches for what the run does not hold yet.
 
     Raises:
@@ -137,7 +137,7 @@ def _search(run: RunFolder, config: SearchConfig, models: Models, targets: Targe
         RunError: the disk refuses.
     """
     shards = make_shards({target.key: target for target in targets.targets}, config.engine.targets_per_shard)
-    watcher.stage(f"searching for {targets.name} targets", len(targets.targets), "targets")
+    reporter.stage(f"searching for {targets.name} targets", len(targets.targets), "targets")
     before = run.num_done
     account = _Account(config.hit)
     for part in run.read_parts():
@@ -149,11 +149,11 @@ def _search(run: RunFolder, config: SearchConfig, models: Models, targets: Targe
         done = before + progress.num_done
         workers = f"{progress.num_workers} of {config.workers} workers" if config.workers else ""
         failed = f"{progress.num_failed} failed" if progress.num_failed else ""
-        watcher.advance(done, ", ".join(filter(None, (account.told(), workers, failed))))
+        reporter.advance(done, ", ".join(filter(None, (account.told(), workers, failed))))
 
     def on_step(candidates: int) -> None:
         account.in_shard = candidates
-        watcher.advance(done, account.told())
+        reporter.advance(done, account.told())
 
     record = partial(
         record_shards,
@@ -198,7 +198,7 @@ def _with_legend(result: Result) -> Result:
 
 
 def _next_commands(config: SearchConfig, path: Path) -> tuple[str, ...]:
-    return (shlex.join(["parley", "report", named(path)]),)
+    return (shlex.join(["parley", "report", display_path(path)]),)
 
 
 def he2018() -> SearchConfig:
@@ -231,7 +231,7 @@ SEARCH = Job(
     {},
     FILES,
     _next_commands,
-    UNCHECKED,
+    RESUME_SAFE,
     models_of,
     metrics_of=_metrics_of,
     num_items=_num_items,

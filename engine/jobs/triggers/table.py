@@ -15,7 +15,7 @@ from typing import Any, Literal
 from engine.jobs import sharded
 from engine.jobs.checkpoints import require_checkpoint
 from engine.jobs.command import command_line
-from engine.jobs.job import Job, Result, Watcher
+from engine.jobs.job import Job, Reporter, Result
 from engine.jobs.sharded import ShardedConfig, session
 from engine.jobs.tables import TABLE_FILE, write_table
 from engine.jobs.triggers.config import MAL as MAL_TARGETS
@@ -43,7 +43,7 @@ from envs.core.config import check
 from envs.core.errors import ConfigError
 from envs.core.registry import nearest
 from envs.storage.copies import CHECKPOINT
-from envs.storage.places import local_copy, named
+from envs.storage.places import display_path, local_copy
 
 GREEDY, SAMPLED, SAMPLED_IO = "o-greedy", "o-sample-min-k1", "io-sample-min-k1"
 """What the lists are searched for; the paper reads the other types off the same inputs."""
@@ -94,7 +94,7 @@ class SearchTableConfig(ShardedConfig):
                 raise ConfigError(f"no list is called {name!r}{nearest(name, LISTS)}", fix=f"lists: {','.join(LISTS)}")
 
 
-UNCHECKED = (*sharded.UNCHECKED, "lists")
+RESUME_SAFE = (*sharded.RESUME_SAFE, "lists")
 
 
 def stages(config: SearchTableConfig) -> dict[str, SearchConfig]:
@@ -119,7 +119,7 @@ def stages(config: SearchTableConfig) -> dict[str, SearchConfig]:
     }
 
 
-def run(config: SearchTableConfig, path: Path, watcher: Watcher) -> Result:
+def run(config: SearchTableConfig, path: Path, reporter: Reporter) -> Result:
     """Does what is left of the searches and writes the table."""
     for model in _names(config.model):
         require_checkpoint(model, "--model", "parley train seq2seq")
@@ -129,14 +129,14 @@ def run(config: SearchTableConfig, path: Path, watcher: Watcher) -> Result:
     if not planned:
         raise ConfigError(f"the list mal-io is left out: {_unjudged(config)}", fix="name further --lists")
     if MAL_IO in _names(config.lists) and (why := _unjudged(config)):
-        watcher.say(f"the list mal-io is left out: {why}")
+        reporter.say(f"the list mal-io is left out: {why}")
     with (
-        RunFolder.open(path, config, job=SEARCH_TABLE.name, unchecked=SEARCH_TABLE.unchecked) as folder,
+        RunFolder.open(path, config, job=SEARCH_TABLE.name, resume_safe=SEARCH_TABLE.resume_safe) as folder,
         session(config.workers, config.address),
     ):
         for number, (name, search) in enumerate(planned.items(), start=1):
-            watcher.say(f"stage {number} of {len(planned)}: {name}")
-            SEARCH.run(search, path / name, watcher)
+            reporter.say(f"stage {number} of {len(planned)}: {name}")
+            SEARCH.run(search, path / name, reporter)
         about = {
             "title": f"trigger searches on {config.model}",
             "description": f"At most {config.num_targets:,} targets a list, {config.method}, "
@@ -181,7 +181,7 @@ def model_labels(models: str) -> dict[str, str]:
     labels = {}
     for name, folder in zip(names, folders, strict=True):
         seen[name] += 1
-        labels[f"{name}-{seen[name]}" if names.count(name) > 1 else name] = named(folder)
+        labels[f"{name}-{seen[name]}" if names.count(name) > 1 else name] = display_path(folder)
     return labels
 
 
@@ -223,7 +223,7 @@ def _names(text: str) -> list[str]:
 
 
 def _next_commands(config: SearchTableConfig, path: Path) -> tuple[str, ...]:
-    return (shlex.join(["parley", "report", named(path)]),)
+    return (shlex.join(["parley", "report", display_path(path)]),)
 
 
 def he2018() -> SearchTableConfig:
@@ -250,5 +250,5 @@ SEARCH_TABLE = Job(
     {},
     (TABLE_FILE, SUMMARY),
     _next_commands,
-    UNCHECKED,
+    RESUME_SAFE,
 )

@@ -20,7 +20,7 @@ from envs.core.seeds import stream
 from envs.pairs.compiled import load_pairs
 from envs.pairs.contexts import windows, with_eot
 from envs.pairs.vocabulary import PairVocabulary
-from envs.storage.places import named
+from envs.storage.places import display_path
 
 if TYPE_CHECKING:
     import numpy as np
@@ -86,7 +86,7 @@ def save_targets(targets: TargetList, path: Path) -> None:
     try:
         write_document(path / FILE, _plain(targets))
     except OSError as error:
-        fix = f"make room or mend the disk, then parley resume {named(path)}"
+        fix = f"make room or mend the disk, then parley resume {display_path(path)}"
         raise RunError("the targets cannot be written", where=path / FILE, got=error.strerror, fix=fix) from None
 
 

@@ -29,7 +29,7 @@ def search_section(heading: str, run: RunFolder, described: bool) -> SearchSecti
     rows = run.read_rows().to_pylist()
     if not rows:
         return None
-    settings = {name: value for name, value in run.config.items() if name not in SEARCH.unchecked}
+    settings = {name: value for name, value in run.config.items() if name not in SEARCH.resume_safe}
     effort = dict(settings["search"])
     candidates = effort.pop("candidates")
     return SearchSection(

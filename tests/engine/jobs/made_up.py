@@ -163,7 +163,7 @@ def start_parley(*arguments: str, folder: Path, before: str = "") -> subprocess.
 
 
 class Notes:
-    """A watcher that remembers."""
+    """A reporter that remembers."""
 
     def __init__(self) -> None:
         self.said: list[str] = []

@@ -217,16 +217,16 @@ def test_looking_never_keeps_a_writer_out(tmp_path: Path) -> None:
         while not stop.is_set():
             holder_of(path)
 
-    watchers = [threading.Thread(target=look) for _ in range(2)]
-    for watcher in watchers:
-        watcher.start()
+    lookers = [threading.Thread(target=look) for _ in range(2)]
+    for reporter in lookers:
+        reporter.start()
     try:
         for _ in range(50):
             RunLock(path).release()
     finally:
         stop.set()
-        for watcher in watchers:
-            watcher.join()
+        for reporter in lookers:
+            reporter.join()
 
 
 def test_looking_changes_nothing(tmp_path: Path) -> None:

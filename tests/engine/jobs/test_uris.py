@@ -21,7 +21,7 @@ from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, StorageError
 from envs.data.root import CACHE_VARIABLE
 from envs.storage.files import put
-from envs.storage.places import local_copy, named
+from envs.storage.places import display_path, local_copy
 from tests.engine.jobs.made_up import Notes, save_negotiator
 from tests.engine.jobs.triggers.searches import save_seq2seq, search, words_of, write_corpus, write_targets
 from tests.envs.storage.remote import DENIED, Bucket
@@ -74,7 +74,7 @@ def test_a_search_that_was_killed_goes_on_elsewhere(
     assert run_status(fetched_run(uri)).state == INTERRUPTED
     assert run_status(local_copy(uri)).pace.done == 2
     result = run(config, local_copy(uri), Silent())
-    assert (named(result.run), result.next_commands) == (uri, (f"parley report {uri}",))
+    assert (display_path(result.run), result.next_commands) == (uri, (f"parley report {uri}",))
     plain = run(config, tmp_path / "plain", Silent())
     assert RunFolder.load(local_copy(uri)).read_rows().equals(RunFolder.load(tmp_path / "plain").read_rows())
     assert result.metrics["loss"] == plain.metrics["loss"]

@@ -13,7 +13,7 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.negotiation.opponents import LEAST_WEIGHT, MEMORY, Casting, Opponent, OpponentConfig, OpponentDraw
+from engine.negotiation.opponents import LEAST_WEIGHT, MEMORY, Opponent, OpponentConfig, OpponentDraw, TrainingRoster
 from envs.core.config import from_dict
 from envs.core.errors import ConfigError
 
@@ -27,17 +27,17 @@ def opponent(name: str, **changes: Any) -> Opponent:
     return Opponent(**{"name": name, "checkpoint": f"runs/{name}", "reward": "advantage", "complementary": True, **changes})
 
 
-def casting(adversaries: Sequence[str] = POOL, *, partner: bool = False, **drawing: Any) -> Casting:
+def roster(adversaries: Sequence[str] = POOL, *, partner: bool = False, **drawing: Any) -> TrainingRoster:
     """A target against adversaries, the oldest first, and where asked an ordinary partner."""
     met = [opponent(name) for name in adversaries]
     if partner:
         met.insert(0, opponent("partner", reward="points", complementary=False, ordinary=True))
     config = OpponentConfig(**drawing)
-    return Casting(seat="target", learner="runs/t", reference="runs/t", opponents=tuple(met), drawing=config)
+    return TrainingRoster(role="target", learner="runs/t", reference="runs/t", opponents=tuple(met), drawing=config)
 
 
 def draw(wins: Mapping[str, float] | None = None, seed: int = 1, **cast: Any) -> OpponentDraw:
-    found = OpponentDraw(casting(**cast), seed)
+    found = OpponentDraw(roster(**cast), seed)
     found.restore(wins or {})
     return found
 
@@ -83,7 +83,7 @@ def test_prioritised_draws_the_harder_ones_more_often(wins: dict[str, float], we
     st.sampled_from(SAMPLINGS),
 )
 def test_the_pool_keeps_only_the_newest(names: list[str], pool: int, sampling: str) -> None:
-    cast = casting(names, partner=True, sampling=sampling, pool=pool)
+    cast = roster(names, partner=True, sampling=sampling, pool=pool)
     newest = names[-1:] if sampling == "latest" else names[-pool:]
     assert [one.name for one in cast.met] == ["partner", *newest]
     assert set(drawn(OpponentDraw(cast, 1), 20)) <= set(newest)
@@ -158,7 +158,7 @@ def test_records_written_down_and_put_back_draw_the_same(leads: list[int], seed:
 
 def test_sides_are_those_of_the_game() -> None:
     alone = (opponent("other"),)
-    sides = [Casting(seat=seat, learner="a", reference="a", opponents=alone).side for seat in ("adversary", "target")]
+    sides = [TrainingRoster(role=role, learner="a", reference="a", opponents=alone).side for role in ("adversary", "target")]
     assert sides == [0, 1]
 
 

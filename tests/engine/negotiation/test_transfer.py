@@ -46,16 +46,16 @@ def negotiator(seed: int) -> NegotiatorAgent:
 
 
 @pytest.mark.parametrize("turn", [0, 1, 2, 3, 4])
-@pytest.mark.parametrize("seat", [0, 1])
-def test_the_sentence_is_said_once_at_the_first_own_turn_with_enough_behind_it(seat: int, turn: int) -> None:
+@pytest.mark.parametrize("role", [0, 1])
+def test_the_sentence_is_said_once_at_the_first_own_turn_with_enough_behind_it(role: int, turn: int) -> None:
     attacker = TransferAgent(TALK, [PLUG], turn)
     game = table(2, first_speakers=[0, 1])
-    play(game, (attacker, TALK) if seat == 0 else (TALK, attacker))
+    play(game, (attacker, TALK) if role == 0 else (TALK, attacker))
     for row, opener in enumerate((0, 1)):
-        due = turn if (turn % 2 == 0) == (opener == seat) else turn + 1
+        due = turn if (turn % 2 == 0) == (opener == role) else turn + 1
         said = [number for number, (_, words) in enumerate(turns(game, row)) if words == PLUG]
         assert said == [due]
-        assert turns(game, row)[due][0] == seat
+        assert turns(game, row)[due][0] == role
 
 
 def test_the_paper_plugs_it_in_behind_three_utterances() -> None:

@@ -112,7 +112,7 @@ def build(world: World, ray_session: Session) -> Iterator[Build]:
     built: list[Recording] = []
 
     def make(remote: bool = True, rule: ReinforceConfig = RULE, learner: type = DialogueLearner) -> Recording:
-        settings = world.settings(rule, kind=Recording, casting=world.hardening())
+        settings = world.settings(rule, kind=Recording, roster=world.hardening())
         settings.learners(num_learners=int(remote))
         settings.training(learner_class=learner)
         built.append(settings.build_algo())
@@ -384,7 +384,7 @@ def test_a_cluster_that_cannot_grow_trains_with_the_runners_that_it_has_room_for
 @pytest.mark.slow
 def test_a_learner_of_its_own_computes_with_the_threads_asked_for(world: World, ray_session: Session) -> None:
     asked = config(world, remote_learner=True, threads=2)
-    met = world.settings(RULE).casting
+    met = world.settings(RULE).roster
     assert met is not None
     algorithm = training._build(asked, met, world.vocabulary)
     (actor,) = algorithm.learner_group._workers

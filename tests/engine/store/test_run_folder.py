@@ -126,7 +126,7 @@ def test_what_does_not_change_rows_may_change(tmp_path: Path) -> None:
     start(tmp_path / "run").close()
     with pytest.raises(RunError, match="num_workers: 0 -> 2"):
         start(tmp_path / "run", replace(CONFIG, num_workers=2))
-    start(tmp_path / "run", replace(CONFIG, num_workers=2), unchecked=["num_workers"]).close()
+    start(tmp_path / "run", replace(CONFIG, num_workers=2), resume_safe=["num_workers"]).close()
 
 
 def test_other_weights_are_an_error_that_names_the_model(tmp_path: Path) -> None:

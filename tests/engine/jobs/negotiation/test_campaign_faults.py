@@ -87,7 +87,7 @@ def test_a_phase_that_diverges_is_done_again_at_half_the_rate(
     diverging += ["01-exploitability", "02-target"]
     result = run(asked, path, notes)
     assert diverging == []
-    assert [(event["phase"], event["seat"], event["learning_rate"]) for event in rolled_back(path)] == [
+    assert [(event["phase"], event["role"], event["learning_rate"]) for event in rolled_back(path)] == [
         ("01-exploitability", "exploitability", RATE / 2),
         ("02-target", "target", RATE / 2),
     ]
@@ -165,7 +165,7 @@ def test_a_campaign_gives_up_and_goes_on_with_more_retries(
 
 
 class Filling(Notes):
-    """A watcher at whose word the kernel refuses more bytes in any file, as on a full disk."""
+    """A reporter at whose word the kernel refuses more bytes in any file, as on a full disk."""
 
     def __init__(self, room: int) -> None:
         super().__init__()
@@ -183,9 +183,9 @@ class Filling(Notes):
 
 @pytest.fixture
 def filling(request: pytest.FixtureRequest) -> Iterator[Filling]:
-    watcher = Filling(request.param)
-    yield watcher
-    watcher.empty()
+    reporter = Filling(request.param)
+    yield reporter
+    reporter.empty()
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Puts a random network in the place of training, and notes whose adversary was wanted."""
     wanted = []
 
-    def train(config: reinforce.TrainReinforceConfig, path: Path, watcher: Any) -> None:
+    def train(config: reinforce.TrainReinforceConfig, path: Path, reporter: Any) -> None:
         wanted.append(config.target)
         save_negotiator(path / "checkpoint", seed=5)
 

@@ -249,7 +249,7 @@ def test_a_corpus_of_single_exchanges_is_said_to_be_one(tmp_path: Path, asked: R
     assert any("one turn of context; 2 could be read" in line for line in notes.said)
 
 
-def test_a_watcher_hears_how_often_replies_change(tmp_path: Path, asked: RobustnessConfig) -> None:
+def test_a_reporter_hears_how_often_replies_change(tmp_path: Path, asked: RobustnessConfig) -> None:
     class Listening(Notes):
         def advance(self, done: int, note: str = "") -> None:
             super().advance(done, note)

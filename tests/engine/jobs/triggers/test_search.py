@@ -288,7 +288,7 @@ def test_how_many_fit_into_memory_is_found_out_once_and_not_in_every_shard(
     assert found == wanted
 
 
-def test_a_watcher_hears_hits_and_candidates(tmp_path: Path, asked: SearchConfig) -> None:
+def test_a_reporter_hears_hits_and_candidates(tmp_path: Path, asked: SearchConfig) -> None:
     class Listening(Notes):
         def advance(self, done: int, note: str = "") -> None:
             super().advance(done, note)

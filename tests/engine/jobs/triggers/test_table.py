@@ -87,10 +87,10 @@ def test_a_table_that_was_interrupted_goes_on(tmp_path: Path, models: tuple[str,
     config = table(models[0], lists="normal,random")
     whole = run(config, tmp_path / "whole", Silent())
 
-    def interrupted(search: Any, path: Path, watcher: Any) -> Any:
+    def interrupted(search: Any, path: Path, reporter: Any) -> Any:
         if path.name.endswith("random"):
             raise KeyboardInterrupt
-        return SEARCH.run(search, path, watcher)
+        return SEARCH.run(search, path, reporter)
 
     with monkeypatch.context() as patch:
         patch.setattr(job, "SEARCH", replace(SEARCH, run=interrupted))

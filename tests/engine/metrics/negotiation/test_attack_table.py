@@ -48,7 +48,7 @@ fluency | unusual | seconds | n |
 """
 
 
-def named(**rows: dict[str, Estimate]) -> dict[str, Estimate]:
+def display_path(**rows: dict[str, Estimate]) -> dict[str, Estimate]:
     return {f"{row}.{name}": estimate for row, metrics in rows.items() for name, estimate in metrics.items()}
 
 
@@ -59,7 +59,7 @@ def cells(table: TextTable, *names: str) -> list[tuple[str, ...]]:
 
 
 def test_markdown_of_a_table_beside_published_figures() -> None:
-    table = attack_table(table_lines(named(reactive=SEARCHED, none=PLAIN, transfer=PLAIN), "sv"))
+    table = attack_table(table_lines(display_path(reactive=SEARCHED, none=PLAIN, transfer=PLAIN), "sv"))
     text = table.to_markdown()
     assert text == f"{MARKDOWN}\n{table.note}\n"
     assert "Published: Cheng et al. 2019" in table.note
@@ -67,7 +67,7 @@ def test_markdown_of_a_table_beside_published_figures() -> None:
 
 
 def test_intervals_stand_below_their_figures() -> None:
-    table = attack_table(table_lines(named(reactive=SEARCHED), "none"))
+    table = attack_table(table_lines(display_path(reactive=SEARCHED), "none"))
     below = {name: cell.split("\n")[1:] for name, cell in zip(table.columns, table.rows[0], strict=True)}
     assert below == {
         "attack": [],
@@ -85,7 +85,7 @@ def test_intervals_stand_below_their_figures() -> None:
 
 
 def test_a_published_figure_stands_beside_the_forced_one_that_is_like_it() -> None:
-    table = attack_table(table_lines(named(rl=PLAIN, reactive=SEARCHED), "rl"))
+    table = attack_table(table_lines(display_path(rl=PLAIN, reactive=SEARCHED), "rl"))
     points = cells(table, "points, live", "points, forced", "points, published")
     par = cells(table, "PAR, live", "PAR, forced", "PAR, published")
     assert points[0][1:] == par[0][1:] == ("–", "–"), "no search, and nothing but an advantage was published"
@@ -96,7 +96,7 @@ def test_a_published_figure_stands_beside_the_forced_one_that_is_like_it() -> No
     )
     assert par[1] == ("50.0 %\n[40.0, 60.0]", "90.0 %\n[85.0, 95.0]", "90.2 %")
     for silent in ("sv", "hardened", "none"):
-        columns = attack_table(table_lines(named(rl=PLAIN, reactive=SEARCHED), silent)).columns
+        columns = attack_table(table_lines(display_path(rl=PLAIN, reactive=SEARCHED), silent)).columns
         assert not {"points, forced", "points, published", "PAR, forced", "PAR, published"} & set(columns)
 
 
@@ -111,7 +111,7 @@ def test_published_figures_agree_with_each_other() -> None:
 
 def test_of_the_fixed_turns_a_range_was_published_and_the_note_says_so() -> None:
     assert list(TURNS.items()) == [(f"reactive-{n}", n) for n in (1, 2, 3, 4)]
-    table = attack_table(table_lines(named(**dict.fromkeys(TURNS, SEARCHED)), "turns"))
+    table = attack_table(table_lines(display_path(**dict.fromkeys(TURNS, SEARCHED)), "turns"))
     assert cells(table, "attack", "advantage, published") == [
         ("reactive after 1 utterance", "4.84 to 5.52"),
         ("reactive after 2 utterances", "4.84 to 5.52"),
@@ -120,11 +120,11 @@ def test_of_the_fixed_turns_a_range_was_published_and_the_note_says_so() -> None
     ]
     told = "Of table 7 we know the range of the four advantages, and neither which row had which"
     assert told in table.note
-    assert told not in attack_table(table_lines(named(reactive=SEARCHED), "rl")).note
+    assert told not in attack_table(table_lines(display_path(reactive=SEARCHED), "rl")).note
 
 
 def test_a_screen_has_room_for_the_intervals_of_advantages_alone() -> None:
-    lines = table_lines(named(rl=PLAIN, reactive=SEARCHED), "rl", named(reactive=SEARCHED))
+    lines = table_lines(display_path(rl=PLAIN, reactive=SEARCHED), "rl", display_path(reactive=SEARCHED))
     whole, brief = attack_table(lines), attack_table(lines, brief=True)
     gone = {"points, forced", "points, published", "PAR, forced", "PAR, published"}
     assert brief.columns == tuple(name for name in whole.columns if name not in gone)
@@ -138,7 +138,7 @@ def test_a_screen_has_room_for_the_intervals_of_advantages_alone() -> None:
 
 
 def test_published_figures_are_shown_where_there_are_any() -> None:
-    metrics = named(**{"none": PLAIN, "rl": PLAIN, "ra-pa-ta": SEARCHED})
+    metrics = display_path(**{"none": PLAIN, "rl": PLAIN, "ra-pa-ta": SEARCHED})
     assert [line.published for line in table_lines(metrics, "sv")] == [None, PublishedAttack(4.25), PublishedAttack(5.62)]
     assert [line.published for line in table_lines(metrics, "none")] == [None, None, None]
     table = attack_table(table_lines(metrics, "none"))
@@ -148,8 +148,8 @@ def test_published_figures_are_shown_where_there_are_any() -> None:
 
 
 def test_another_target_stands_beside() -> None:
-    metrics = named(none=PLAIN, rl=PLAIN, reactive=SEARCHED)
-    before = named(rl={"advantage": Estimate(3.0, 2.5, 3.5, 200)}, reactive=PLAIN, transfer=PLAIN)
+    metrics = display_path(none=PLAIN, rl=PLAIN, reactive=SEARCHED)
+    before = display_path(rl={"advantage": Estimate(3.0, 2.5, 3.5, 200)}, reactive=PLAIN, transfer=PLAIN)
     table = attack_table(table_lines(metrics, "hardened", before))
     assert cells(table, "attack", "before, live", "before, forced") == [
         ("no attack", "–", "–"),
@@ -164,7 +164,7 @@ def test_another_target_stands_beside() -> None:
 
 
 def test_rows_stand_in_the_order_of_the_publication() -> None:
-    shuffled = named(**dict.fromkeys(reversed(ROWS), PLAIN))
+    shuffled = display_path(**dict.fromkeys(reversed(ROWS), PLAIN))
     assert [line.title for line in table_lines(shuffled, "sv")] == list(ROWS.values())
     for name, attacks in ATTACKS.items():
         assert set(attacks) == (set(TURNS) if name == "turns" else set(TABLE_2) - {"none"})
