@@ -14,7 +14,7 @@ from envs.negotiation.scenario import NO_AGREEMENT_ID
 from envs.negotiation.wording import bargainer_vocabulary
 from policies.checkpoint import Checkpoint
 from policies.negotiator.model import NUM_HEADS
-from policies.negotiator.speaker import KIND
+from policies.negotiator.settings import KIND
 from tests.engine.attacks.speakers import leaning
 from tests.engine.jobs.made_up import TINY, rows
 
