@@ -35,8 +35,9 @@ from envs.negotiation.corpora.compiled import Corpus
 from envs.negotiation.game import NegotiationGame, Rules, play
 from envs.negotiation.scenario import random_scenario
 from policies.negotiator.batches import make_batch
+from policies.negotiator.checkpoints import load_model
 from policies.negotiator.model import Negotiator, supervised_loss, word_nll
-from policies.negotiator.speaker import NegotiatorAgent, load_model
+from policies.negotiator.speaker import NegotiatorAgent
 
 SEED = 1
 RULE = ReinforceConfig(

@@ -18,7 +18,7 @@ from engine.negotiation.settings import ReinforceConfig
 from engine.runtime.identity import require
 from envs.core.seeds import derive_seed
 from envs.storage.copies import fetched_model
-from policies.negotiator.speaker import load_model
+from policies.negotiator.checkpoints import load_model
 
 RELEASED_MOMENTUM = 0.1
 

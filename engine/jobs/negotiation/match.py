@@ -159,7 +159,7 @@ class MatchWorker:
         self.agents = roster.agents(self.device)
         self.judge: Negotiator | None = None
         if self.config.judge:
-            from policies.negotiator.speaker import load_model
+            from policies.negotiator.checkpoints import load_model
 
             self.judge = load_model(require_checkpoint(self.config.judge, "--judge")).to(self.device)
 

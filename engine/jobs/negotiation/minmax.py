@@ -42,7 +42,6 @@ from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK
 from envs.core.seeds import derive_seed
-from envs.negotiation.vocabulary import Vocabulary
 from envs.storage.copies import CHECKPOINT
 from envs.storage.places import display_path
 
@@ -134,12 +133,11 @@ def _stage(name: str, ending: str) -> str:
 
 def _store(campaign: Campaign, config: MinMaxConfig, path: Path, best: Round) -> None:
     """The result as the campaign's own checkpoint."""
-    from policies.checkpoint import Checkpoint
-    from policies.negotiator.speaker import KIND
+    from policies.negotiator.checkpoints import load_model, provenance, save_model
 
-    found = Checkpoint.load(require_checkpoint(campaign.target(best.number), "--target"), KIND, Vocabulary)
-    origin = {**found.provenance, "campaign_from": config.target, "round": best.number}
-    replace(found, provenance=origin).save(path / CHECKPOINT)
+    folder = require_checkpoint(campaign.target(best.number), "--target")
+    origin = {**provenance(folder), "campaign_from": config.target, "round": best.number}
+    save_model(load_model(folder), path / CHECKPOINT, origin)
 
 
 def _advantages(path: Path) -> dict[str, float]:

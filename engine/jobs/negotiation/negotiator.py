@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,11 +73,10 @@ def run(config: TrainNegotiatorConfig, path: Path, reporter: Reporter) -> Result
     """Fits a negotiator, resuming exactly at the last finished epoch, and stores it as `checkpoint`."""
     if earlier := TRAIN_NEGOTIATOR.finished(config, path, reporter):
         return earlier
-    from policies.checkpoint import Checkpoint
+    from policies.negotiator.checkpoints import save_model
     from policies.negotiator.evaluation import evaluate
     from policies.negotiator.fit import Epoch, Fit
     from policies.negotiator.model import Negotiator
-    from policies.negotiator.speaker import KIND
 
     require_device(config.device, "--device")
     corpus = load_corpus(config.corpus, config.data_root)
@@ -106,7 +105,7 @@ def run(config: TrainNegotiatorConfig, path: Path, reporter: Reporter) -> Result
 
         model = fit.run(on_epoch, on_batch)
         provenance = {"role": "supervised", "corpus": corpus.name, "corpus_key": corpus.folder.name, "seed": config.seed}
-        Checkpoint(KIND, asdict(config.fit.sizes), provenance, corpus.vocabulary, model.state_dict()).save(path / CHECKPOINT)
+        save_model(model, path / CHECKPOINT, provenance)
         metrics = {}
         for split, fitness in (("validation", evaluate(model, validation)), ("test", evaluate(model, test))):
             size = len(validation if split == "validation" else test)

@@ -113,7 +113,7 @@ def train(
         DivergenceError: training lost itself: a gradient is not finite, or the perplexity is above its limit.
         ClusterError: too little room for runners or learner, or they keep dying.
     """
-    from policies.negotiator.speaker import KIND, load_model
+    from policies.negotiator.checkpoints import load_model, save_model
 
     # Read here, so that a damaged one is found before a run is made and Ray is started.
     base = load_model(fetched_model(roster.learner))
@@ -129,10 +129,9 @@ def train(
     ):
         fitting = _fitting(config, session, reporter)
         history, weights = _Training(fitting, roster, base, language, folder, reporter).finish()
-        from policies.checkpoint import Checkpoint
-
         about_it = {**provenance, "corpus": config.corpus, "seed": config.seed, "updates": config.reinforce.updates}
-        Checkpoint(KIND, dict(vars(base.sizes)), about_it, base.vocabulary, weights).save(path / CHECKPOINT)
+        base.load_state_dict(dict(weights))
+        save_model(base, path / CHECKPOINT, about_it)
         tail = history[-max(1, len(history) // 10) :]
         metrics = {f"training_{name}": mean([step[name] for step in tail]) for name in ("reward", "advantage", "agreement")}
         metrics |= language.measured(weights)
@@ -215,8 +214,8 @@ def validation_perplexity(spec: str, corpus: str, data_root: Path | None) -> Est
         DataError: the corpus is missing or broken.
     """
     from envs.negotiation.corpora.compiled import load_corpus
+    from policies.negotiator.checkpoints import load_model
     from policies.negotiator.evaluation import evaluate
-    from policies.negotiator.speaker import load_model
 
     model = load_model(require_checkpoint(spec, "the agent"))
     dialogues = load_corpus(corpus, data_root).splits["val"]

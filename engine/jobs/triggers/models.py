@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from engine.triggers.hits import Thresholds
     from envs.pairs.vocabulary import PairVocabulary
+    from policies.checkpoint import ModelFormat
     from policies.seq2seq.model import LanguageModel, Seq2Seq
 
 HUGGING_FACE = "hf:"
@@ -38,13 +39,13 @@ class StoredNetwork:
     """A network as workers get it.
 
     Args:
-        kind: `policies.seq2seq.checkpoints.SEQ2SEQ` or `LANGUAGE_MODEL`.
+        kind: how it is stored and built.
         vocabulary: its words.
         sizes: its widths.
         weights: by name.
     """
 
-    kind: str
+    kind: ModelFormat[PairVocabulary, Any, Any]
     vocabulary: PairVocabulary
     sizes: Any
     weights: Mapping[str, np.ndarray] | SharedArrays
@@ -58,11 +59,8 @@ class StoredNetwork:
         """The network; on a CPU its weights are the stored ones, not a copy."""
         import torch
 
-        from policies.seq2seq.checkpoints import SEQ2SEQ
-        from policies.seq2seq.model import LanguageModel, Seq2Seq
-
         with torch.device("meta"):
-            network = (Seq2Seq if self.kind == SEQ2SEQ else LanguageModel)(self.vocabulary, self.sizes)
+            network = self.kind.network(self.vocabulary, self.sizes)
         arrays = self.weights.get() if isinstance(self.weights, SharedArrays) else self.weights
         network.load_state_dict({name: _tensor(array) for name, array in arrays.items()}, assign=True)
         return network.requires_grad_(False).eval().to(device)
@@ -122,7 +120,6 @@ def open_models(config: SearchConfig) -> Models:
             or the two have different vocabularies.
     """
     from engine.triggers.hits import Thresholds
-    from policies.checkpoint import Checkpoint
     from policies.seq2seq.checkpoints import LANGUAGE_MODEL, SEQ2SEQ, load_language_model, load_seq2seq, threshold
 
     if config.model.startswith(HUGGING_FACE):
@@ -130,7 +127,7 @@ def open_models(config: SearchConfig) -> Models:
     model, lm, t_out, t_in = config.model, config.lm, config.objective.t_out, config.objective.t_in
     folder = require_checkpoint(model, "--model", "parley train seq2seq")
     network = _stored(load_seq2seq(folder), SEQ2SEQ)
-    provenance = Checkpoint.load(folder, SEQ2SEQ, type(network.vocabulary)).provenance
+    provenance = SEQ2SEQ.provenance(folder)
     judge = None
     if lm:
         lm_folder = require_checkpoint(lm, "--lm", "parley train lm")
@@ -171,7 +168,7 @@ def _hugging_face(config: SearchConfig) -> Models:
     return Models(folder, None, Thresholds(t_out=config.objective.t_out), {})
 
 
-def _stored(network: Seq2Seq | LanguageModel, kind: str) -> StoredNetwork:
+def _stored(network: Seq2Seq | LanguageModel, kind: ModelFormat[PairVocabulary, Any, Any]) -> StoredNetwork:
     weights = {name: value.numpy() for name, value in network.state_dict().items()}
     return StoredNetwork(kind, network.vocabulary, network.sizes, weights)
 

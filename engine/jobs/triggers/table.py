@@ -206,12 +206,9 @@ def _measured(path: Path, config: SearchTableConfig) -> dict[str, dict[str, dict
 
 
 def _attention(model: str) -> str:
-    from envs.pairs.vocabulary import PairVocabulary
-    from policies.checkpoint import Checkpoint
-    from policies.seq2seq.checkpoints import SEQ2SEQ
+    from policies.seq2seq.checkpoints import load_seq2seq
 
-    sizes = Checkpoint.load(require_checkpoint(model, "--model", "parley train seq2seq"), SEQ2SEQ, PairVocabulary).sizes
-    return str(sizes["attention"])
+    return load_seq2seq(require_checkpoint(model, "--model", "parley train seq2seq")).sizes.attention
 
 
 def _stage(label: str, listed: str) -> str:

@@ -25,8 +25,7 @@ from envs.negotiation.scripted.wording import bargainer_vocabulary
 from envs.negotiation.vocabulary import Vocabulary
 from policies.checkpoint import Checkpoint
 from policies.negotiator.model import Negotiator
-from policies.negotiator.settings import FitConfig, NegotiatorSizes
-from policies.negotiator.speaker import KIND
+from policies.negotiator.settings import KIND, FitConfig, NegotiatorSizes
 from tests.envs.data import made_up
 
 ROOT = Path(__file__).resolve().parents[3]

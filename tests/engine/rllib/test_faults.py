@@ -22,7 +22,7 @@ from engine.rllib.state import learned_weights
 from engine.runtime.identity import CODE
 from engine.runtime.session import Session
 from envs.core.errors import ClusterError
-from policies.negotiator.speaker import load_model
+from policies.negotiator.checkpoints import load_model
 from tests.engine.rllib.trainings import PARTNER, SMALL, Recording, World
 from tests.engine.runtime.apart import survives
 

@@ -34,7 +34,7 @@ from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ClusterError
 from envs.negotiation.vocabulary import Vocabulary
 from policies.checkpoint import Checkpoint
-from policies.negotiator.speaker import KIND
+from policies.negotiator.settings import KIND
 from tests.engine.jobs.made_up import Notes
 from tests.engine.rllib.trainings import CORPUS, SMALL, Recording, World
 from tests.engine.runtime.apart import survives

@@ -22,7 +22,8 @@ from envs.negotiation.corpora.compiled import load_corpus
 from envs.negotiation.game import NegotiationGame, Rules, Utterances, play
 from envs.negotiation.scenario import MAX_SELECTIONS
 from envs.negotiation.vocabulary import SELECTION_ID
-from policies.negotiator.speaker import NegotiatorAgent, load_agent, load_model
+from policies.negotiator.checkpoints import load_model
+from policies.negotiator.speaker import NegotiatorAgent, load_agent
 from tests.engine.rllib.trainings import CORPUS, NAMES, SEED, SMALL, GameOfNames, Recording, World, best_items
 
 pytestmark = pytest.mark.ray

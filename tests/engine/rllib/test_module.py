@@ -24,7 +24,9 @@ from envs.negotiation.game import NegotiationGame, Rules, play
 from envs.negotiation.scenario import Scenario
 from envs.negotiation.vocabulary import YOU
 from policies.checkpoint import Checkpoint
-from policies.negotiator.speaker import KIND, load_agent, load_model
+from policies.negotiator.checkpoints import load_model
+from policies.negotiator.settings import KIND
+from policies.negotiator.speaker import load_agent
 from tests.engine.rllib.trainings import SIZES, SMALL, World
 
 ROOT = Path(__file__).parents[3]

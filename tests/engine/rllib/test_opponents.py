@@ -20,7 +20,8 @@ from engine.rllib.env import ADVERSARY, TARGET
 from engine.runtime.session import Session
 from envs.core.seeds import derive_seed
 from envs.negotiation.game import NegotiationGame, Rules, play
-from policies.negotiator.speaker import load_agent, load_model
+from policies.negotiator.checkpoints import load_model
+from policies.negotiator.speaker import load_agent
 from tests.engine.rllib.trainings import ADVERSARIES, PARTNER, SEED, SMALL, Recording, World
 
 pytestmark = pytest.mark.ray

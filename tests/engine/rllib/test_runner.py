@@ -19,7 +19,8 @@ from envs.core.seeds import derive_seed, stream
 from envs.negotiation.game import NegotiationGame, Rules, play
 from envs.negotiation.scenario import Scenario, random_scenario
 from envs.negotiation.vocabulary import EOS_ID, SELECTION_ID
-from policies.negotiator.speaker import load_agent, load_model
+from policies.negotiator.checkpoints import load_model
+from policies.negotiator.speaker import load_agent
 from tests.engine.rllib.trainings import PARTNER, SEED, SMALL, World
 
 LONG = replace(SMALL, max_turns=20, temperature=0.8)

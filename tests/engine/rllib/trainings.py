@@ -23,8 +23,7 @@ from envs.negotiation.corpora.compiled import load_corpus
 from envs.negotiation.vocabulary import EOS_ID, Vocabulary
 from policies.checkpoint import Checkpoint
 from policies.negotiator.model import Negotiator
-from policies.negotiator.settings import NegotiatorSizes
-from policies.negotiator.speaker import KIND
+from policies.negotiator.settings import KIND, NegotiatorSizes
 from tests.envs.data import made_up
 
 SEED = 5

@@ -9,9 +9,8 @@ import pytest
 import torch
 
 from envs.pairs.vocabulary import EOS_ID
-from policies.fitting import evaluation
+from policies.fitting import evaluation, predictor
 from policies.fitting.evaluation import evaluate
-from policies.seq2seq import model as model_module
 from policies.seq2seq.batches import PairExamples, SentenceExamples
 from tests.policies.seq2seq.made_up import LM_SIZES, language_model, seq2seq, sizes, split
 
@@ -36,7 +35,7 @@ def test_it_does_not_depend_on_what_is_read_together(monkeypatch: pytest.MonkeyP
     model, examples = language_model(), SentenceExamples(split(20).utterances, LM_SIZES)
     together = evaluate(model, examples)
     monkeypatch.setattr(evaluation, "_ROWS", 3)
-    monkeypatch.setattr(model_module, "BLOCK", 4)
+    monkeypatch.setattr(predictor, "BLOCK", 4)
     apart = evaluate(model, examples)
     np.testing.assert_allclose(apart.nll_sums, together.nll_sums, rtol=1e-5)
     assert apart.num_targets.tolist() == together.num_targets.tolist() == sorted(examples.num_targets.tolist())

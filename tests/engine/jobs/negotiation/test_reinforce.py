@@ -18,7 +18,7 @@ from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError, RunError
 from envs.negotiation.vocabulary import Vocabulary
 from policies.checkpoint import Checkpoint
-from policies.negotiator.speaker import KIND
+from policies.negotiator.settings import KIND
 from tests.engine.jobs.made_up import (
     REINFORCE,
     Notes,

@@ -24,7 +24,7 @@ from envs.core.errors import CheckpointError, ConfigError
 from envs.negotiation.vocabulary import Vocabulary
 from policies.checkpoint import Checkpoint, load_state
 from policies.negotiator.model import Negotiator
-from policies.negotiator.speaker import KIND
+from policies.negotiator.settings import KIND
 from tests.engine.jobs.made_up import REINFORCE, assert_equal_weights, corpus_vocabulary, hardening, iterations, save_negotiator
 from tests.engine.jobs.made_up import training as against
 

@@ -14,7 +14,7 @@ from envs.negotiation.scripted.wording import bargainer_vocabulary
 from envs.negotiation.vocabulary import EOS_ID, SELECTION_ID
 from policies.checkpoint import Checkpoint
 from policies.negotiator.model import NUM_HEADS
-from policies.negotiator.speaker import KIND
+from policies.negotiator.settings import KIND
 from tests.engine.jobs.made_up import TINY, rows
 from tests.engine.negotiation.speakers import leaning
 

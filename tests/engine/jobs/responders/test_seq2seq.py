@@ -25,8 +25,6 @@ from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError, DataError, RunError
 from envs.pairs.compiled import Ragged, load_pairs
 from envs.pairs.contexts import examples
-from envs.pairs.vocabulary import PairVocabulary
-from policies.checkpoint import Checkpoint
 from policies.fitting.evaluation import evaluate
 from policies.fitting.settings import FitConfig
 from policies.responders import load_responder
@@ -144,7 +142,7 @@ def test_a_model_of_two_turns_is_fitted_to_what_it_is_asked_later(tmp_path: Path
     assert evaluate(responder.model, responder.examples(shorter, replies)).nll != pytest.approx(
         result.metrics["test_nll"].value
     )
-    about = Checkpoint.load(tmp_path / "run" / "checkpoint", SEQ2SEQ, PairVocabulary).provenance
+    about = SEQ2SEQ.provenance(tmp_path / "run")
     found = {name: about[name] for name in ("corpus", "vocabulary", "turns")}
     assert found == {"corpus": str(tmp_path), "vocabulary": len(words), "turns": 2}
 
