@@ -378,8 +378,8 @@ def match_job(name: str, config: type, presets: Mapping[str, Callable[[], Any]],
 
 def match_models(config: Any) -> dict[str, str]:
     """The models of a match, or of an attack that is one; those of its settings that it has."""
-    display_path = {name: getattr(config, name) for name in ("adversary", "speaker", "target") if hasattr(config, name)}
-    return display_path | {"judge": _judge(config)}
+    by_option = {name: getattr(config, name) for name in ("adversary", "speaker", "target") if hasattr(config, name)}
+    return by_option | {"judge": _judge(config)}
 
 
 def _judge(config: Any) -> str:

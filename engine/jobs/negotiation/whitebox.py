@@ -253,8 +253,11 @@ def released() -> FixedTurnConfig:
     )
 
 
-def black_box() -> FixedTurnConfig:
-    """Only what a talk with the target shows: whether ending is its likeliest answer, and what it chooses; random proposals."""
+def decision_based() -> FixedTurnConfig:
+    """No scores and no gradient: asks the target's network whether ending is its likeliest answer, and what it would choose.
+
+    Not a black box: a talk shows a sampled answer and cannot be taken back, here each candidate is tried on the same dialogue.
+    """
     return FixedTurnConfig(search=SearchConfig(loss="outcome", proposals="random"))
 
 
@@ -287,7 +290,7 @@ def _job(kind: AttackKind, config: type[WhiteBoxAttackConfig], **presets: Callab
 
 
 JOBS: dict[AttackKind, Job] = {
-    REACTIVE: _job(REACTIVE, FixedTurnConfig, cheng2019=at_fixed_turn, released=released, black_box=black_box),
+    REACTIVE: _job(REACTIVE, FixedTurnConfig, cheng2019=at_fixed_turn, released=released, decision_based=decision_based),
     PREEMPTIVE: _job(PREEMPTIVE, FixedTurnConfig, cheng2019=at_fixed_turn),
     RA_PA_DA: _job(RA_PA_DA, WhiteBoxAttackConfig, cheng2019=at_any_turn),
     RA_PA_TA: _job(RA_PA_TA, PlugInConfig, cheng2019=at_any_turn_or_plugged_in),
