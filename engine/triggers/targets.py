@@ -27,7 +27,7 @@ from envs.core.seeds import derive_seed, stream
 from envs.data.lines import FileLine
 from envs.data.root import read_file
 from envs.pairs.tokens import tokenise
-from envs.pairs.vocabulary import EOS_ID, SPECIALS, PairVocabulary
+from envs.pairs.vocabulary import SPECIALS, PairVocabulary
 
 if TYPE_CHECKING:
     from policies.seq2seq.model import Seq2Seq
@@ -56,9 +56,10 @@ class Target:
     key: str
     words: tuple[str, ...]
 
-    def ids(self, vocabulary: PairVocabulary) -> np.ndarray:
-        """Word ids (T,) int64 with the end."""
-        return np.append(vocabulary.encode(self.words), EOS_ID)
+
+def target_seed(seed: int, key: str) -> int:
+    """The seed of a target's search, by the master seed and its key."""
+    return derive_seed(seed, "trigger", key)
 
 
 class Skipped(NamedTuple):

@@ -10,7 +10,7 @@ import torch
 from engine.triggers.targets import TEMPLATES, TargetList, from_file, malicious, normal, outside, prototypes, random_targets
 from envs.core.errors import DataError
 from envs.pairs.tokens import tokenise
-from envs.pairs.vocabulary import EOS_ID, SPECIALS, PairVocabulary
+from envs.pairs.vocabulary import SPECIALS, PairVocabulary
 from policies.seq2seq.decoding import greedy
 from policies.seq2seq.model import Seq2Seq
 from policies.seq2seq.settings import Seq2SeqSizes
@@ -76,12 +76,6 @@ def test_keys_name_the_same_sentence_for_every_vocabulary() -> None:
     assert 0 < len(poor) < len(rich)
     assert all(rich[key] == words for key, words in poor.items())
     assert list(rich) == sorted(rich)
-
-
-def test_a_target_ends() -> None:
-    words = vocabulary("you", "fool", "know", "nothing", "at", "all")
-    target = malicious(outside(words)).targets[0]
-    assert target.ids(words).tolist() == [*(words.index[word] for word in target.words), EOS_ID]
 
 
 def test_random_targets_are_distinct_sequences_of_frequent_words() -> None:

@@ -108,7 +108,7 @@ def test_greedy_hits_need_no_threshold_and_are_then_the_only_ones_read(tmp_path:
 def test_how_many_inputs_fit_into_memory_is_found_out_once_and_not_in_every_shard(
     tmp_path: Path, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = asked(folders["gpt2"], "mal", engine=TriggerEngineSettings(batch=4, targets_per_shard=2))
+    config = asked(folders["gpt2"], "mal", engine=TriggerEngineSettings(batch_size=4, targets_per_shard=2))
     config = replace(config, search=replace(EFFORT, candidates=8))
     run(config, tmp_path / "whole", Silent())
     refused = crowd(monkeypatch, HuggingFaceCausal, most=3)
