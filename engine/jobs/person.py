@@ -16,6 +16,7 @@ from typing import Protocol
 
 import numpy as np
 
+from envs.core.visible import visible
 from envs.data.vocabulary import EOS, EOS_ID, SELECTION, SELECTION_ID, Vocabulary
 from envs.negotiation.game import NegotiationGame, SideView, Utterances
 from envs.negotiation.render import render_dialogue
@@ -50,7 +51,7 @@ class StandardTerminal:
 
     def show(self, text: str) -> None:
         """Shows lines."""
-        sys.stderr.write(f"{text}\n")
+        sys.stderr.write(f"{visible(text, keep=chr(10))}\n")
         sys.stderr.flush()
 
     def ask(self, prompt: str) -> str:

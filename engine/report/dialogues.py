@@ -5,19 +5,18 @@ What speakers say may be anything that a search for trigger inputs came up with,
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.metrics.attack import Attempt
 from engine.metrics.negotiation import Row
+from envs.core.visible import visible
 from envs.data.vocabulary import SELECTION
 from envs.negotiation.scenario import ITEM_NAMES, ITEM_TOKEN_INDEX, MAX_COUNT, NUM_ITEMS
 
 SIDES = ("adversary", "target")
 _PLUGGED_IN = "transfer"
 _NUM_ALLOCATED = NUM_ITEMS * (MAX_COUNT + 1)
-_HIDDEN_CATEGORIES = ("Cc", "Cf", "Co", "Cs", "Zl", "Zp")
 
 
 @dataclass(frozen=True)
@@ -138,11 +137,6 @@ def read_dialogue(row: Row) -> Dialogue:
         items=_items(row),
         turns=turns,
     )
-
-
-def visible(text: str) -> str:
-    """The text with characters that would not be seen, or would reorder their neighbours, written as their code points."""
-    return "".join(f"\\u{ord(c):04x}" if unicodedata.category(c) in _HIDDEN_CATEGORIES else c for c in text)
 
 
 def _lead(row: Row) -> int:

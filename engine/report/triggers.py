@@ -15,8 +15,8 @@ from engine.metrics.attack import Points
 from engine.metrics.negotiation import Row
 from engine.metrics.search import HIT_RATE, T_OUT, hits_by_restarts, is_hit, kinds, loss_by_sweep
 from engine.report.content import SearchSection
-from engine.report.dialogues import visible
 from engine.report.figure import Figure, told_apart
+from envs.core.visible import visible
 
 NUM_SHOWN, NUM_FOLDED = 15, 185
 _MAX_SERIES = 8
