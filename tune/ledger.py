@@ -45,7 +45,10 @@ class Ledger:
         self._folder, self._setup, self._samples, self._watcher = folder, setup, samples, watcher
         self._study = study
         self._rows = {int(row["item_key"]): row for row in folder.read_rows().to_pylist() if row["status"] == OK}
-        self._known = {event["number"]: event["parameters"] for event in folder.events() if event["kind"] == PROPOSED}
+        proposed = [
+            event for event in folder.events({PROPOSED: {"number": int, "parameters": dict}}) if event["kind"] == PROPOSED
+        ]
+        self._known = {event["number"]: event["parameters"] for event in proposed}
         self._known |= {number: json.loads(row["parameters"]) for number, row in self._rows.items()}
         self._reasons: list[str] = []
         for number, parameters in sorted(self._known.items()):

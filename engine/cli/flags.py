@@ -268,3 +268,5 @@ def _value(text: str, where: str) -> Any:
         return yaml.safe_load(text) if text else ""
     except yaml.YAMLError as error:
         raise ConfigError("the value of a setting is not YAML", where=where, got=str(error)) from None
+    except RecursionError:
+        raise ConfigError("the value of a setting is nested too deep", where=where[:80], fix="give a plain value") from None

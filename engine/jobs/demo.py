@@ -33,7 +33,7 @@ from engine.metrics.robustness import BASE, TOUCHED_CHANGE_RATE
 from engine.metrics.statistics import Estimate, Metric, paired_difference
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK
-from envs.core.config import check
+from envs.core.config import check, check_count
 from envs.storage.places import named
 from policies.negotiator.settings import FitConfig
 from policies.seq2seq import settings
@@ -101,10 +101,10 @@ class DemoConfig:
     """The recipe by which the first of them is trained against perturbations."""
 
     def __post_init__(self) -> None:
-        check(self, "dialogues", self.dialogues >= 1, "at least 1")
-        check(self, "searches", self.searches >= 1, "at least 1")
-        check(self, "triggers", self.triggers >= 1, "at least 1")
-        check(self, "contexts", self.contexts >= 0, "at least 0")
+        check_count(self, "dialogues")
+        check_count(self, "searches")
+        check_count(self, "triggers")
+        check_count(self, "contexts", least=0)
         check(self, "workers", self.workers >= 0, "at least 0")
         check(self, "seed", self.seed >= 0, "at least 0")
 

@@ -38,7 +38,7 @@ from engine.metrics.statistics import Estimate
 from engine.search import settings
 from engine.search.settings import RelaxationSettings, SearchSettings
 from engine.store.run_folder import RunFolder
-from envs.core.config import check
+from envs.core.config import check_count
 from envs.core.errors import ConfigError
 from envs.core.registry import nearest
 from envs.storage.places import local_copy, named
@@ -85,7 +85,7 @@ class SearchTableConfig(ShardedConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(self, "num_targets", self.num_targets >= 0, "at least 0")
+        check_count(self, "num_targets", least=0)
         require_method(self.method)
         for name in _names(self.lists):
             if name not in LISTS:

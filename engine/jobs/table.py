@@ -28,7 +28,7 @@ from engine.metrics.statistics import Estimate
 from engine.store.documents import write_whole
 from engine.store.mirror import fetched_run
 from engine.store.run_folder import RunFolder
-from envs.core.config import check
+from envs.core.config import check_count
 from envs.core.errors import ConfigError, RunError
 from envs.core.registry import nearest
 from envs.storage.places import named
@@ -76,7 +76,7 @@ class TableConfig(ShardedConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(self, "dialogues", self.dialogues >= 1, "at least 1")
+        check_count(self, "dialogues")
         for name in self.row_names():
             if name not in ROWS:
                 raise ConfigError(f"no row is called {name!r}{nearest(name, ROWS)}", fix=f"rows: {','.join(ROWS)}")

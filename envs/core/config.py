@@ -35,6 +35,15 @@ def check(owner: object, field: str, ok: bool, allowed: str) -> None:
         )
 
 
+MOST_ITEMS = 10_000_000
+"""Dialogues, targets, samples or other items of one run: their keys are held in memory, at some hundred bytes each."""
+
+
+def check_count(owner: object, field: str, least: int = 1) -> None:
+    """Raises a `ConfigError` unless a number of items is at least `least` and no more than one run can have."""
+    check(owner, field, least <= getattr(owner, field) <= MOST_ITEMS, f"at least {least} and at most {MOST_ITEMS:,}")
+
+
 def to_dict(config: Any) -> dict[str, Any]:
     """A configuration as nested dictionaries of JSON types."""
     return json.loads(json.dumps(dataclasses.asdict(config), default=str))
@@ -44,7 +53,8 @@ def from_dict(kind: type[ConfigT], values: Mapping[str, Any], where: str = "") -
     """A configuration from nested dictionaries; missing keys take the defaults.
 
     Raises:
-        ConfigError: an unknown key (with the nearest name), a wrong type, or a value out of range.
+        ConfigError: an unknown key (with the nearest name), one that is missing and has no default, a wrong type, or a value
+            out of range.
     """
     return _build(kind, values, where)
 
@@ -66,6 +76,8 @@ def overlay(config: ConfigT, path: Path, name: str | Path) -> ConfigT:
         raise ConfigError("the configuration file cannot be read", where=name, got=error.strerror) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError("the configuration file is not YAML", where=name, got=str(error)) from None
+    except RecursionError:
+        raise ConfigError("the configuration file is nested too deep", where=name, fix="settings nest two deep") from None
     if values is None:
         return config
     if not isinstance(values, Mapping):
@@ -109,6 +121,9 @@ def _build(kind: Any, values: Mapping[str, Any], where: str) -> Any:
                 where=where or None,
                 fix=f"known keys: {', '.join(sorted(known))}",
             )
+    absent = [field for field in dataclasses.fields(kind) if field.name not in values]
+    if missing := [field.name for field in absent if field.default is field.default_factory is dataclasses.MISSING]:
+        raise ConfigError(f"{kind.__name__} lacks {', '.join(missing)}", where=where or None, fix="give each of them a value")
     return kind(**{key: _coerce(hints[key], value, f"{kind.__name__}.{key}", where) for key, value in values.items()})
 
 
