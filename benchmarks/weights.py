@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from envs.core.errors import ConfigError
-from envs.data.compiled import Corpus, Split, load_corpus
+from envs.negotiation.corpora.compiled import Corpus, Split, load_corpus
 from policies.checkpoint import Checkpoint
 from policies.negotiator.checkpoints import load_model
 from policies.negotiator.fit import Epoch, Fit

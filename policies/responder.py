@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from torch import nn
 
     from policies.checkpoint import ModelFormat
-    from policies.seq2seq.batches import Examples
-    from policies.seq2seq.model import Predictor
+    from policies.fitting.batches import Examples
+    from policies.fitting.predictor import Predictor
 
 NetworkT = TypeVar("NetworkT", bound="_Network")
 

@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 
 from envs.core.errors import CheckpointError
 from envs.data.words import WordList
-from envs.storage.copies import MODEL
+from envs.storage.copies import CHECKPOINT
 
 FORMAT_VERSION = 1
 WEIGHTS, CONFIG, VOCABULARY = "weights.safetensors", "config.json", "vocabulary.json"
@@ -54,7 +54,7 @@ def read_header(folder: Path, kind: str) -> dict[str, Any]:
 
 def model_inside(folder: Path) -> Path:
     """The checkpoint that a folder is, or that the run in it holds."""
-    return folder / MODEL if (folder / MODEL).is_dir() else folder
+    return folder / CHECKPOINT if (folder / CHECKPOINT).is_dir() else folder
 
 
 def file_digest(path: Path) -> str:

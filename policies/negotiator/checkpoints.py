@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from envs.data.vocabulary import Vocabulary
+from envs.negotiation.vocabulary import Vocabulary
 from policies.checkpoint import ModelFormat
 from policies.negotiator.model import Negotiator
 from policies.negotiator.settings import KIND, NegotiatorSizes

@@ -20,9 +20,9 @@ from torch import Tensor
 
 from envs.core.config import check
 from envs.core.errors import CheckpointError
-from envs.data.vocabulary import EOS_ID, SELECTION_ID, Vocabulary
 from envs.negotiation.game import SideView, Utterances
 from envs.negotiation.scenario import legal_selections
+from envs.negotiation.vocabulary import EOS_ID, SELECTION_ID, Vocabulary
 from policies.negotiator.checkpoints import load_model
 from policies.negotiator.inference import Tables, by_step
 from policies.negotiator.model import Negotiator

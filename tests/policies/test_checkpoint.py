@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from envs.core.errors import CheckpointError
-from envs.data.vocabulary import Vocabulary
+from envs.negotiation.vocabulary import Vocabulary
 from policies.checkpoint import (
     FORMAT_VERSION,
     Checkpoint,
