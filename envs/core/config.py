@@ -72,13 +72,11 @@ def overlay(config: ConfigT, path: Path, name: str | Path) -> ConfigT:
         ConfigError: the file is missing or not a mapping, or a key or value is wrong.
     """
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        values = _read_yaml(path.read_text(encoding="utf-8"), "the configuration file", str(name))
     except OSError as error:
         raise ConfigError("the configuration file cannot be read", where=name, got=error.strerror) from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
         raise ConfigError("the configuration file is not YAML", where=name, got=str(error)) from None
-    except RecursionError:
-        raise ConfigError("the configuration file is nested too deep", where=name, fix="settings nest two deep") from None
     if values is None:
         return config
     if not isinstance(values, Mapping):
@@ -194,7 +192,14 @@ def assign(config: Any, settings: Sequence[str], flag: str = "--set") -> Any:
 def _value(text: str, where: str) -> Any:
     if _EXPONENT.fullmatch(text):
         return float(text)
+    return _read_yaml(text, "the value of a setting", where) if text else ""
+
+
+def _read_yaml(text: str, what: str, where: str) -> Any:
     try:
-        return yaml.safe_load(text) if text else ""
-    except yaml.YAMLError as error:
-        raise ConfigError("the value of a setting is not YAML", where=where, got=str(error)) from None
+        return yaml.safe_load(text)
+    except RecursionError:
+        raise ConfigError(f"{what} is nested too deep", where=where[:80], fix="settings nest two deep") from None
+    except (yaml.YAMLError, ValueError) as error:
+        # A date such as 2026-13-01 is a ValueError.
+        raise ConfigError(f"{what} is not YAML", where=where, got=str(error)) from None

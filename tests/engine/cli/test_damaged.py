@@ -224,3 +224,10 @@ def test_settings_that_are_nested_deep_are_errors(parley: Parley, setting: str) 
     outcome = parley("selfplay --config deep.yaml")
     assert outcome.status == 2
     assert outcome.err.startswith("error: the configuration file is nested too deep")
+
+
+@pytest.mark.parametrize("value", ["2026-13-41", "1" * 5_000], ids=["no date", "long number"])
+def test_a_value_that_yaml_cannot_make_is_an_error(parley: Parley, value: str) -> None:
+    outcome = parley("selfplay", "--set", f"target={value}")
+    assert outcome.status == 2
+    assert outcome.err.startswith("error: the value of a setting is not YAML")
