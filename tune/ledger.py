@@ -16,6 +16,7 @@ from engine.metrics.statistics import Estimate
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK, SCHEMA_VERSION, error_row
 from envs.core.errors import RunError
+from envs.core.trust import require_trust_in
 from tune.trial import Setup, trial_folder, trial_name
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class Ledger:
         ]
         self._known = {event["number"]: event["parameters"] for event in proposed}
         self._known |= {number: json.loads(row["parameters"]) for number, row in self._rows.items()}
+        require_trust_in(self._known)
         self._reasons: list[str] = []
         for number, parameters in sorted(self._known.items()):
             self._study.recall(number, parameters)

@@ -165,10 +165,10 @@ class Job:
         try:
             run.summary()
             num_done = sum(part["status"].to_pylist().count(OK) for part in run.read_parts())
+            if num_done != self.num_rows(config):
+                return None
         except RunError:
             # Opening the run for writing sets a damaged part aside and does its items again, and the summary is written anew.
-            return None
-        if num_done != self.num_rows(config):
             return None
         reporter.say(f"{display_path(path)} is finished: nothing is left to do")
         return self.result(config, path)

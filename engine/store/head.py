@@ -14,10 +14,11 @@ from engine.store.documents import ASIDE
 from engine.store.layout import CONFIG, ENVIRONMENT, EVENTS, LEASE, LOG, ROWS
 from envs.core.config import difference
 from envs.core.errors import ParleyError, RunError
+from envs.core.trust import RUN_FORMAT
 from envs.storage.copies import LOCK
 from envs.storage.places import display_path
 
-FORMAT = "parley run 1"
+FORMAT = f"{RUN_FORMAT} 1"
 OTHER_NAME = "give this run another name"
 RESTORE = "restore it from a copy"
 _PARTS = {"job": str, "config": dict, "columns": dict}

@@ -50,6 +50,7 @@ from engine.store.parts import (
 from engine.store.schemas import BASE
 from envs.core.config import fingerprint, to_dict
 from envs.core.errors import ParleyError, RunError
+from envs.core.trust import require_trust_in
 from envs.storage import files
 from envs.storage.copies import LOCK, replicate
 from envs.storage.places import display_path, join_uri, uri_of
@@ -108,10 +109,12 @@ class RunFolder:
             weights: digests of the models that the rows come from, by the setting that names each.
 
         Raises:
+            ConfigError: the configuration names a Python file that may not be imported.
             RunError: the folder holds something else, or a run of another job, configuration or schema, or of models with
                 other weights; another process writes it; or the disk refuses.
             StorageError: the URI that the folder is the copy of cannot be read or written.
         """
+        require_trust_in(to_dict(config))
         uri = uri_of(path)
         if path.exists() and not path.is_dir():
             raise RunError("a run needs a folder and this is a file", where=path, fix=OTHER_NAME)
@@ -357,6 +360,18 @@ class RunFolder:
             if not all(isinstance(summary.get(name, ""), str) for name in ("title", "description", "command")):
                 raise TypeError("title, description and command are texts")
         return summary
+
+    @contextmanager
+    def reading_summary(self) -> Iterator[dict[str, Any]]:
+        """What `write_summary` wrote last, empty when the run has no summary yet, for a `with` block that reads it.
+
+        Raises:
+            RunError: the file is damaged, or holds something else than the block expects.
+        """
+        path = self.path / SUMMARY
+        summary = self.summary() or {}
+        with whole(path, f"delete it; parley resume {display_path(self.path)} writes it again"):
+            yield summary
 
     def _start(self, config_fingerprint: str) -> None:
         head = make_head(self.job, self.config, config_fingerprint, self.schema, self.weights)

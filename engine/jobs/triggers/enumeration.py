@@ -267,8 +267,8 @@ def _inputs_per_second(folder: RunFolder) -> Estimate:
 
 
 def _with_table(result: Result) -> Result:
-    summary = RunFolder.load(result.run).summary() or {}
-    table: TextTable = enumeration_table(result.metrics, summary["attention"])
+    with RunFolder.load(result.run).reading_summary() as summary:
+        table: TextTable = enumeration_table(result.metrics, summary["attention"])
     return replace(result, tables=(table,))
 
 
