@@ -74,7 +74,7 @@ OTHERS = (
         (
             "parley check agent.py:MyAgent",
             "parley check strategy.py:Shout --json",
-            "PARLEY_DATA=DIR parley check corpus.py:CORPUS",
+            "parley check corpus.py:CORPUS              # its files lie below PARLEY_DATA",
         ),
         "PART",
     ),
