@@ -7,33 +7,27 @@ Start with `attack.py` for a search in one call. Then `objective.py` for what is
 one's own derives from `method.py`.
 """
 
-from importlib import import_module
-from typing import Any
+from envs.core.lazy import public
 
-_HOMES = {
-    "attack": ("Trigger", "TriggerSearch", "search"),
-    "beam": ("Beam",),
-    "gcg": ("Gcg",),
-    "gibbs_enum": ("GibbsEnum",),
-    "hits": ("HitType", "Thresholds"),
-    "hotflip": ("HotFlip",),
-    "method": ("Method", "WordMethod"),
-    "objective": ("TriggerObjective",),
-    "random_search": ("RandomSearch",),
-    "relaxation": ("Relaxation",),
-    "settings": ("RelaxationSettings", "SearchSettings"),
-    "victims": ("Seq2SeqVictim",),
-}
-_MODULES = {name: module for module, names in _HOMES.items() for name in names}
-__all__ = sorted(_MODULES)
-
-
-def __getattr__(name: str) -> Any:
-    # Torch is loaded when a name that needs it is asked for, so that settings and help stay light.
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__all__, __getattr__ = public(
+    __name__,
+    {
+        "Beam": "beam",
+        "Gcg": "gcg",
+        "GibbsEnum": "gibbs_enum",
+        "HitType": "hits",
+        "HotFlip": "hotflip",
+        "Method": "method",
+        "RandomSearch": "random_search",
+        "Relaxation": "relaxation",
+        "RelaxationSettings": "settings",
+        "SearchSettings": "settings",
+        "Seq2SeqVictim": "victims",
+        "Thresholds": "hits",
+        "Trigger": "attack",
+        "TriggerObjective": "objective",
+        "TriggerSearch": "attack",
+        "WordMethod": "method",
+        "search": "attack",
+    },
+)
