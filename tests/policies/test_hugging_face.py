@@ -14,7 +14,7 @@ from engine.triggers.gibbs_enum import GibbsEnum
 from engine.triggers.objective import TriggerObjective
 from engine.triggers.scorer import PlainScorer
 from engine.triggers.settings import SearchSettings
-from envs.core.errors import CheckpointError, ConfigError
+from envs.core.errors import CheckpointError, ConfigError, DataError
 from policies.hugging_face import HuggingFaceCausal, HuggingFaceSeq2Seq, HuggingFaceVictim, load_hugging_face, unknown_words
 from tests.engine.triggers.made_up import bound, searched
 
@@ -291,3 +291,29 @@ def test_without_the_extra_the_command_that_installs_it_is_named(tmp_path: Path,
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(ConfigError, match=r"pip install 'parley\[hugging-face\]'"):
         load_hugging_face(tmp_path, LENGTH)
+
+
+def test_a_model_is_loaded_without_the_progress_bars_of_transformers_and_its_own_setting_stays(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    victim = t5()
+    victim.model.save_pretrained(tmp_path)
+    victim.tokenizer.save_pretrained(tmp_path)
+    logging = transformers.utils.logging
+    capfd.readouterr()
+    transformers.T5ForConditionalGeneration.from_pretrained(tmp_path, local_files_only=True)
+    assert "Loading weights" in capfd.readouterr().err, "this is what it shows by itself"
+    load_hugging_face(tmp_path, LENGTH)
+    assert capfd.readouterr() == ("", "")
+    assert logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        load_hugging_face(tmp_path, LENGTH)
+        assert not logging.is_progress_bar_enabled()
+    finally:
+        logging.enable_progress_bar()
+
+
+def test_a_target_of_unknown_words_is_named() -> None:
+    with pytest.raises(DataError, match=r"cannot say some words(.|\n)*late"):
+        gpt2().target("you are late")
