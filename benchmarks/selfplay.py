@@ -30,7 +30,7 @@ from envs.core.seeds import derive_seed, stream
 from envs.data.vocabulary import Vocabulary
 from envs.negotiation.game import NegotiationGame, play
 from envs.negotiation.scenario import random_scenario
-from policies.negotiator.inference import DECIDE_ROWS, SCREEN_ROWS
+from policies.negotiator.cells import ROWS
 from policies.negotiator.model import Negotiator
 from policies.negotiator.speaker import NegotiatorAgent, load_agent
 from policies.training import multiplies_bfloat16
@@ -132,7 +132,8 @@ def selection_gflop(model: Negotiator) -> float:
 def _gflop_per_s() -> float:
     """The rate of matrix products of the decision's shape, in the precision that it is screened in, on this thread."""
     screened = multiplies_bfloat16(torch.device("cpu"))
-    rows, dtype = (SCREEN_ROWS, torch.bfloat16) if screened else (DECIDE_ROWS, torch.float32)
+    dtype = torch.bfloat16 if screened else torch.float32
+    rows = ROWS[dtype]
     return gflop_per_s(rows, 384, 512, dtype)
 
 

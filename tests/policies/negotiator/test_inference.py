@@ -8,7 +8,8 @@ import torch
 
 from envs.data.vocabulary import PAD_ID
 from policies.negotiator.batches import make_batch
-from policies.negotiator.inference import SCREEN_ROWS, Tables, by_step
+from policies.negotiator.cells import ROWS
+from policies.negotiator.inference import Tables, by_step
 from policies.negotiator.model import Negotiator
 from policies.negotiator.settings import NegotiatorSizes
 from tests.policies.negotiator.made_up import TINY, VOCABULARY, MadeUp, dialogues, negotiator
@@ -61,7 +62,7 @@ def test_the_final_choice_does_not_depend_on_order_or_companions() -> None:
         torch.testing.assert_close(decided(tables, made, np.array([i]))[0], together[i], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("size", [1, 7, SCREEN_ROWS + 50])
+@pytest.mark.parametrize("size", [1, 7, ROWS[torch.bfloat16] + 50])
 @torch.no_grad()
 def test_the_screened_choice_is_nearly_the_choice(size: int) -> None:
     model, made = Negotiator(VOCABULARY, NegotiatorSizes()), dialogues(size, max_turns=6)
