@@ -46,6 +46,7 @@ class Tables:
         """The selection network with its products in a precision."""
         return self._selections[dtype]
 
+    @torch.no_grad()
     def encode(self, contexts_n6: np.ndarray) -> tuple[Tensor, Tensor]:
         """The scenario's encoding (n, C) and its constant share of the language gates (n, 3H)."""
         context_nC = self.model.encode_context(torch.from_numpy(contexts_n6).to(self.device))
