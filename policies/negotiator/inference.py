@@ -3,13 +3,16 @@
 Products of words are tables, and decoder and tied output embedding fold into one map (`cells.py`). Figures equal those of
 `model.py` up to rounding (tested).
 
-The selection network, which costs most, also exists with its products in bfloat16 (`Tables.screen`): it tells which choices
-are plain and which need `Tables.decide`.
+The selection network, which costs most, also decides with its products in bfloat16: that tells which choices are plain and
+which need float32 (`screening.py`).
 
 Shapes: n rows, T tokens, M language states, V words, H language state.
 """
 
 from __future__ import annotations
+
+import time
+from functools import partial
 
 import numpy as np
 import torch
@@ -18,7 +21,10 @@ from torch import Tensor
 from envs.negotiation.scenario import ITEM_TOKENS
 from policies.negotiator.cells import ROWS, Attended, Cell, Products, Selection, running
 from policies.negotiator.model import NUM_HEADS, Negotiator
-from policies.training import multiplies_bfloat16
+from policies.negotiator.screening import of_machine, shortest_share
+
+MADE_UP = 2, 256
+"""Tokens and rows of the dialogues by which bfloat16 is measured."""
 
 
 class Tables:
@@ -33,14 +39,9 @@ class Tables:
         self.model, self.device = model, model.word_embedding.weight.device
         decoder, self.word_bias_V = model.folded_decoder()
         self.word_weight_HV = decoder.t().contiguous()
-        self._languages: dict[torch.dtype, Cell] = {}
-        self._selections: dict[torch.dtype, Selection] = {}
-        for dtype in (torch.float32, torch.bfloat16):
-            products = Products(dtype, self.device)
-            self._languages[dtype] = Cell(model.language, model.word_embedding.weight, 0, "", products)
-            self._selections[dtype] = Selection(model, dtype)
-        self.can_screen = multiplies_bfloat16(self.device)
-        """Whether `screen` is faster than `decide` here."""
+        self._language = Cell(model.language, model.word_embedding.weight, 0, "", Products(torch.float32, self.device))
+        self._selections = {dtype: Selection(model, dtype) for dtype in ROWS}
+        self.screening = of_machine(model.sizes, self.device, self._cost_of_bfloat16)
 
     def selection(self, dtype: torch.dtype) -> Selection:
         """The selection network with its products in a precision."""
@@ -50,24 +51,23 @@ class Tables:
     def encode(self, contexts_n6: np.ndarray) -> tuple[Tensor, Tensor]:
         """The scenario's encoding (n, C) and its constant share of the language gates (n, 3H)."""
         context_nC = self.model.encode_context(torch.from_numpy(contexts_n6).to(self.device))
-        return context_nC, context_nC @ self._languages[torch.float32].read_weight
+        return context_nC, context_nC @ self._language.read_weight
 
-    def advance(
-        self,
-        tokens_n: Tensor,
-        context_gates_n3H: Tensor,
-        states_nH: Tensor,
-        out_nH: Tensor | None = None,
-        dtype: torch.dtype = torch.float32,
-    ) -> Tensor:
+    def advance(self, tokens_n: Tensor, context_gates_n3H: Tensor, states_nH: Tensor, out_nH: Tensor | None = None) -> Tensor:
         """Language states after one more token in each row, written to `out_nH` where given."""
         out = torch.empty_like(states_nH) if out_nH is None else out_nH
-        cell = self._languages[dtype]
-        cell.step(cell.sums(tokens_n, context_gates_n3H), states_nH, out)
+        self._language.step(self._language.sums(tokens_n, context_gates_n3H), states_nH, out)
         return out
 
+    @torch.no_grad()
     def decide(
-        self, contexts_n6: np.ndarray, tokens_nT: np.ndarray, lengths_n: np.ndarray, states_MH: Tensor, at_nT: np.ndarray
+        self,
+        contexts_n6: np.ndarray,
+        tokens_nT: np.ndarray,
+        lengths_n: np.ndarray,
+        states_MH: Tensor,
+        at_nT: np.ndarray,
+        dtype: torch.dtype = torch.float32,
     ) -> Tensor:
         """The final choice of whole dialogues; rows in any order.
 
@@ -77,28 +77,11 @@ class Tables:
             lengths_n: how many tokens count, at least 1.
             states_MH: language states, in any order.
             at_nT: which of them follows each token.
+            dtype: of products; how far bfloat16 is off, `screening.MARGIN` tells.
 
         Returns:
-            Item logits (n, 6, 18).
+            Item logits (n, 6, 18), float32.
         """
-        return self._choose(torch.float32, contexts_n6, tokens_nT, lengths_n, states_MH, at_nT)
-
-    def screen(
-        self, contexts_n6: np.ndarray, tokens_nT: np.ndarray, lengths_n: np.ndarray, states_MH: Tensor, at_nT: np.ndarray
-    ) -> Tensor:
-        """What `decide` returns, nearly, from products in bfloat16: how far sums of it are off, `speaker.DOUBT` tells."""
-        return self._choose(torch.bfloat16, contexts_n6, tokens_nT, lengths_n, states_MH, at_nT)
-
-    @torch.no_grad()
-    def _choose(
-        self,
-        dtype: torch.dtype,
-        contexts_n6: np.ndarray,
-        tokens_nT: np.ndarray,
-        lengths_n: np.ndarray,
-        states_MH: Tensor,
-        at_nT: np.ndarray,
-    ) -> Tensor:
         context_nC, _ = self.encode(contexts_n6)
         logits = context_nC.new_empty(len(lengths_n), NUM_HEADS, len(ITEM_TOKENS))
         order = np.argsort(-lengths_n, kind="stable")
@@ -116,6 +99,20 @@ class Tables:
     def heads(self, attended: Attended, context_rC: Tensor) -> Tensor:
         """Item logits (r, 6, 18) from what was attended to in whole dialogues."""
         return self.model.choice(torch.cat([attended.forward, attended.backward, context_rC], dim=1))
+
+    def _cost_of_bfloat16(self) -> float:
+        # Seconds of the processor, so that neighbours on the machine do not count.
+        clock = time.perf_counter if self.device.type == "cuda" else time.thread_time
+        return shortest_share(partial(self._read_made_up, torch.bfloat16), partial(self._read_made_up, torch.float32), clock)
+
+    @torch.no_grad()
+    def _read_made_up(self, dtype: torch.dtype) -> Tensor:
+        """The selection network over dialogues that say nothing; on the CPU, so that it waits for the device."""
+        tokens_Tr = torch.zeros(MADE_UP, dtype=torch.int64, device=self.device)
+        steps, rows = MADE_UP
+        language_TrH = torch.zeros(steps, rows, self.model.sizes.hidden_language, device=self.device)
+        before_rS = torch.zeros(rows, self.model.sizes.hidden_selection, device=self.device)
+        return self._selections[dtype].read(tokens_Tr, language_TrH, [rows] * steps, before_rS)[0].cpu()
 
 
 def by_step(lengths_n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -4,8 +4,7 @@ A search for adversarial sentences asks the same network about thousands of dial
 end. Language states and the forward half of the selection network depend on what came before alone, so they are kept for
 every position of a prefix and an ending continues from them. The backward half sees the whole dialogue; what it needs of a
 prefix besides its own recurrence (input products, the forward share of the attention) is kept too. Figures equal those of
-`model.py` on whole dialogues up to rounding (tested). As in `inference.py` the selection network also exists with its products
-in bfloat16, which screens candidates where the processor multiplies that fast.
+`model.py` on whole dialogues up to rounding (tested).
 
 Shapes: n prefixes, P longest prefix, r endings, T longest ending, H language state, S selection state, A attention, V words.
 """
@@ -103,36 +102,26 @@ class Prefixes:
             self._in_precision[dtype] = [share.to(dtype) for share in self._shares]
         return self._in_precision[dtype]
 
+    @torch.no_grad()
     def states(self, endings: Endings) -> Tensor:
         """Language states (r, H) after each ending."""
-        return self._states(endings, torch.float32)
-
-    def rough_states(self, endings: Endings) -> Tensor:
-        """What `states` returns, nearly, from products in bfloat16; worth it where `Tables.can_screen`."""
-        return self._states(endings, torch.bfloat16)
-
-    def decide(self, endings: Endings) -> Tensor:
-        """Item logits (r, 6, 18) of the final choice after dialogues with those endings, the last token included."""
-        return self._logits(endings, torch.float32)
-
-    def screen(self, endings: Endings) -> Tensor:
-        """What `decide` returns, nearly, from products in bfloat16; worth it where `Tables.can_screen`."""
-        return self._logits(endings, torch.bfloat16)
-
-    @torch.no_grad()
-    def _states(self, endings: Endings, dtype: torch.dtype) -> Tensor:
-        order = _by_length(endings)
         states_rH = self._language.new_empty(len(endings), self._language.shape[2])
-        for rows in _chunks(order, ROWS[dtype]):
+        for rows in _chunks(_by_length(endings), ROWS[torch.float32]):
             tokens_Tr, steps, prefixes, state = self._begin(endings[rows])
-            gates = self.context_gates_n3H.index_select(0, prefixes).to(dtype)
+            gates = self.context_gates_n3H.index_select(0, prefixes)
             for t, k in enumerate(steps):
-                self._tables.advance(tokens_Tr[t, :k], gates[:k], state[:k], state[:k], dtype)
+                self._tables.advance(tokens_Tr[t, :k], gates[:k], state[:k], state[:k])
             states_rH[torch.from_numpy(rows).to(state.device)] = state
         return states_rH
 
     @torch.no_grad()
-    def _logits(self, endings: Endings, dtype: torch.dtype) -> Tensor:
+    def decide(self, endings: Endings, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Item logits (r, 6, 18) of the final choice after dialogues with those endings, the last token included.
+
+        Args:
+            endings: how they go on.
+            dtype: of products; how far bfloat16 is off, `screening.MARGIN` tells.
+        """
         device, width = self._language.device, self._model.sizes.hidden_selection
         states_rS = torch.empty(len(endings), width, device=device)
         attended = Attended.to_nothing(len(endings), width, device)
