@@ -36,7 +36,8 @@ from engine.negotiation.settings import FIXED_TURN_KINDS, AttackKind, SearchConf
 from engine.negotiation.transfer import PAPER_SENTENCE, encode_sentence
 from engine.store.run_folder import RunFolder
 from envs.core.config import check
-from envs.negotiation.game import Agent, NegotiationGame, Session
+from envs.core.play import Session
+from envs.negotiation.game import Agent, NegotiationGame
 from envs.negotiation.vocabulary import EOS_ID
 
 if TYPE_CHECKING:
