@@ -158,7 +158,7 @@ class Selection:
             inputs = self.forward.inputs(tokens_Tr[t, :k], language_TrH[t, :k])
             self.forward.step(inputs, (forward_TrS[t - 1] if t else before_rS)[:k], forward_TrS[t, :k])
         state_rS = torch.zeros_like(before_rS)
-        attended = Attended.to_nothing(*before_rS.shape, before_rS.device)
+        attended = Attended.to_nothing(before_rS)
         for t, k in reversed(list(enumerate(running))):
             forward, state = forward_TrS[t, :k], state_rS[:k]
             self.backward.step(self.backward.inputs(tokens_Tr[t, :k], language_TrH[t, :k]), state, state)
@@ -192,9 +192,9 @@ class Attended:
     backward: Tensor
 
     @classmethod
-    def to_nothing(cls, rows: int, width: int, device: torch.device) -> Attended:
-        """Before the first token."""
-        return cls(torch.full((rows,), -torch.inf, device=device), *torch.zeros(2, rows, width, device=device))
+    def to_nothing(cls, states_rS: Tensor) -> Attended:
+        """Before the first token of rows of such states."""
+        return cls(states_rS.new_full((len(states_rS),), -torch.inf), *states_rS.new_zeros(2, *states_rS.shape))
 
     def outweigh(self, scores_k: Tensor) -> Tensor:
         """Adds one token's weight in each of the first rows, and returns its share (k, 1) of what has been weighed so far."""

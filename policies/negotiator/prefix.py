@@ -122,9 +122,9 @@ class Prefixes:
             endings: how they go on.
             dtype: of products; how far bfloat16 is off, `screening.MARGIN` tells.
         """
-        device, width = self._language.device, self._model.sizes.hidden_selection
-        states_rS = torch.empty(len(endings), width, device=device)
-        attended = Attended.to_nothing(len(endings), width, device)
+        device = self._language.device
+        states_rS = torch.empty(len(endings), self._model.sizes.hidden_selection, device=device)
+        attended = Attended.to_nothing(states_rS)
         # Grouped once by their own tokens and once by those kept, so that a group's rows run equally far.
         for rows in _chunks(_by_length(endings), ROWS[dtype]):
             index = torch.from_numpy(rows).to(device)
@@ -160,7 +160,7 @@ class Prefixes:
         """What is attended to in the kept tokens; most kept first. The backward half moves `state_rS` on to the start."""
         selection, (inputs, hidden) = self._tables.selection(dtype), self._shares_in(dtype)
         last, steps = torch.from_numpy(prefixes * self._places + keeps - 1).to(state_rS.device), running(keeps)
-        attended = Attended.to_nothing(*state_rS.shape, state_rS.device)
+        attended = Attended.to_nothing(state_rS)
         # Last token first, nothing before the start.
         scores_Kr = state_rS.new_full((len(steps), len(prefixes)), -torch.inf)
         for t, k in enumerate(steps):

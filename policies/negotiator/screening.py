@@ -2,7 +2,7 @@
 
 What it gains depends on two things, and neither is the name of a processor. How much faster a machine reads a network of
 these sizes in bfloat16 is measured when it is first needed: the network reads the same made-up dialogues in both precisions by
-turns, in less than a tenth of a second; the figure is kept in the cache folder. How many choices are left to float32 is counted as
+turns, a tenth of a second long; the figure is kept in the cache folder. How many choices are left to float32 is counted as
 they are made: a hastily fitted network, whose selections lie near each other, leaves nearly all of them, so that screening
 costs more than it saves on any processor.
 
