@@ -21,6 +21,7 @@ from engine.jobs.command import command_line
 from engine.jobs.job import Comparison, Job, Reporter, Result
 from engine.jobs.negotiation import minmax, negotiator, reinforce
 from engine.jobs.negotiation.attack import ATTACK_RL, AttackConfig
+from engine.jobs.negotiation.exploitability import NUM_TRAINED
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
 from engine.jobs.negotiation.whitebox import ATTACK_REACTIVE, FixedTurnConfig
 from engine.jobs.perturb import adversarial, robustness
@@ -29,7 +30,7 @@ from engine.jobs.responders import seq2seq
 from engine.jobs.triggers import search
 from engine.jobs.triggers.config import MAL
 from engine.metrics.negotiation.attack import ATTACK_METRICS
-from engine.metrics.negotiation.campaign import EXPLOITABILITY
+from engine.metrics.negotiation.campaign import EXPLOITABILITY, PLAIN_AGREEMENT
 from engine.metrics.negotiation.dialogues import METRICS
 from engine.metrics.perturb.robustness import BASE, TOUCHED_CHANGE_RATE
 from engine.metrics.statistics import FOR_ADVERSARY, Estimate, Metric, paired_difference
@@ -50,8 +51,13 @@ STAGES = (
 """Names of the stages, in the order in which they are done; also of their folders."""
 
 GAIN = "advantage_gain"
-HARDENED = (f"{EXPLOITABILITY}{minmax.BEFORE_TRAINING}", EXPLOITABILITY, minmax.DROP)
-"""What a fresh adversary gains from the target before and after it was hardened, and the difference."""
+LEAST_AGREEMENT = 0.5
+"""Share of its dialogues with itself in which the target has to agree, so that it is worth an attack."""
+HARDENED = (
+    *(name + ending for name in (PLAIN_AGREEMENT, EXPLOITABILITY) for ending in (minmax.BEFORE_TRAINING, "")),
+    *(minmax.DROP, NUM_TRAINED),
+)
+"""How the target plays, and what fresh adversaries gain from it, before and after it was hardened."""
 _HITS = {"normal": "o-greedy", "mal": "o-sample-avg-k1"}
 """The type of hit that each trigger search is told by."""
 _SWAP, _ANTONYM = "random-swap", "antonym"
@@ -207,7 +213,7 @@ def run(config: DemoConfig, path: Path, reporter: Reporter) -> Result:
         folder.write_summary(metrics, about)
     before = results["selfplay"].metrics
     comparison = Comparison("target against itself", "adversary against target", before, differences)
-    return replace(DEMO.result(config, path), comparison=comparison, failure=_failure(metrics["advantage"]))
+    return replace(DEMO.result(config, path), comparison=comparison, failure=_failure(metrics))
 
 
 def _dialogues(path: Path) -> dict[str, Mapping[str, Any]]:
@@ -241,10 +247,17 @@ def _answers(metrics: Mapping[str, Estimate]) -> dict[str, Estimate]:
     return {name: found[name] for name in LEGEND if name in found}
 
 
-def _failure(advantage: Estimate) -> str:
-    if advantage.low > 0:
-        return ""
-    return f"the adversary has no certain advantage over its target: {advantage}"
+def _failure(metrics: Mapping[str, Estimate]) -> str:
+    """Which promises of the demonstration do not hold; nothing where all do."""
+    agreement, lost = metrics[PLAIN_AGREEMENT + minmax.BEFORE_TRAINING], metrics[minmax.DROP]
+    promises = {
+        f"the target agrees with itself in less than {LEAST_AGREEMENT:.0%} of its dialogues: {agreement}": (
+            agreement.value >= LEAST_AGREEMENT
+        ),
+        f"the adversary has no certain advantage over its target: {metrics['advantage']}": metrics["advantage"].low > 0,
+        f"hardening did not certainly lower what fresh adversaries gain: {lost} points lost": lost.low > 0,
+    }
+    return "; ".join(what for what, kept in promises.items() if not kept)
 
 
 def _next_commands(config: DemoConfig, path: Path) -> tuple[str, ...]:

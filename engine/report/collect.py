@@ -129,7 +129,8 @@ def collect_run(run_dir: Path) -> ReportData:
     top = stages.get("")
     if top is not None and top.job == MINMAX.name:
         # Its phases are many; the page shows what they came to.
-        stages = {name: run for name, run in stages.items() if not name or name in FINAL_STAGES}
+        there = [name for name in FINAL_STAGES if (run_dir / name / "environment.json").is_file()]
+        stages = {"": top} | {name: RunFolder.load(run_dir / name) for name in there}
     headings = _headings(stages)
     about = (top and top.summary()) or {}
     commands = [about["command"]] if "command" in about else _commands(stages.values())

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from engine.jobs import demo
-from engine.jobs.demo import DEMO, GAIN, STAGES, DemoConfig, stages
+from engine.jobs.demo import DEMO, GAIN, HARDENED, STAGES, DemoConfig, stages
 from engine.jobs.negotiation import minmax, negotiator, reinforce
 from engine.jobs.perturb import adversarial
 from engine.metrics.statistics import Estimate
@@ -26,6 +26,9 @@ SMALL += ["--set", "reinforce.dialogues_per_update=4", "--set", "reinforce.max_t
 SMALL += ["--set", "defence.dialogues=8", "--set", "defence.dialogues_per_update=4", "--set", "defence.max_turns=4"]
 SMALL += ["--triggers", "2", "--set", "model.max_epochs=1", "--set", "model.decay_epochs=0"]
 SMALL += ["--contexts", "10", "--set", "hardening.max_epochs=1", "--set", "hardening.batch_size=512"]
+
+SURE = Estimate(0.5, 0.3, 0.7, 40)
+KEPT = dict.fromkeys(("advantage", "exploitability_drop", "plain_agreement_before"), SURE)
 
 
 @pytest.fixture
@@ -53,7 +56,7 @@ def test_the_whole_story(parley: Parley) -> None:
     searched = {f"reactive_{name}": reactive["metrics"][name] for name in ("advantage", "forced_advantage", "attack_ppl")}
     campaign = RunFolder.load(path / "minmax").summary()
     assert campaign is not None
-    hardened = {name: campaign["metrics"][name] for name in ("exploitability_before", "exploitability", "exploitability_drop")}
+    hardened = {name: campaign["metrics"][name] for name in HARDENED}
     found = {}
     for stage, kind in (("normal", "o-greedy"), ("mal", "o-sample-avg-k1")):
         triggers = RunFolder.load(path / stage).summary()
@@ -70,8 +73,13 @@ def test_the_whole_story(parley: Parley) -> None:
         answers[f"overstable{suffix}"] = {**stayed, "n": changed["antonym"]["n"]}
     others = {name: parts for name, parts in printed["metrics"].items() if name != GAIN}
     assert others == attack["metrics"] | searched | hardened | found | answers
-    assert outcome.status == int(printed["metrics"]["advantage"]["low"] <= 0)
-    assert ("failed: the adversary has no certain advantage" in outcome.err) == bool(outcome.status)
+    kept = {
+        "agrees with itself in less than 50% of its": printed["metrics"]["plain_agreement_before"]["value"] >= 0.5,
+        "the adversary has no certain advantage": printed["metrics"]["advantage"]["low"] > 0,
+        "hardening did not certainly lower": printed["metrics"]["exploitability_drop"]["low"] > 0,
+    }
+    assert outcome.status == int(not all(kept.values()))
+    assert {what: what not in outcome.err for what in kept} == kept
     assert "target against itself" in outcome.err
     assert "runs/demo/report.html" in outcome.err
     assert "RL attack on runs/demo/target" in (path / "report.html").read_text()
@@ -121,8 +129,19 @@ def test_the_demonstration_is_that_of_the_presets() -> None:
 
 
 @pytest.mark.parametrize(("low", "kept"), [(0.01, True), (0.0, False), (-0.2, False), (float("nan"), False)])
-def test_the_promise_is_an_interval_above_zero(low: float, kept: bool) -> None:
-    assert (demo._failure(Estimate(0.5, low, 1.0, 40)) == "") is kept
+@pytest.mark.parametrize("promise", ["advantage", "exploitability_drop"])
+def test_a_promise_is_an_interval_above_zero(promise: str, low: float, kept: bool) -> None:
+    assert demo._failure(KEPT) == ""
+    told = demo._failure(KEPT | {promise: Estimate(0.5, low, 1.0, 40)})
+    assert (told == "") is kept
+    assert told.count("certain") == int(not kept)
+
+
+def test_a_target_that_hardly_agrees_is_not_worth_an_attack() -> None:
+    least = Estimate(0.5, 0.4, 0.6, 40)
+    assert demo._failure(KEPT | {"plain_agreement_before": least}) == ""
+    told = demo._failure(KEPT | {"plain_agreement_before": Estimate(0.49, 0.4, 0.6, 40)})
+    assert told == "the target agrees with itself in less than 50% of its dialogues: 0.49 [0.4, 0.6] (n=40)"
 
 
 def test_sizes_out_of_range_are_refused(parley: Parley) -> None:
