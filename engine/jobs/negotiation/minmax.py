@@ -161,17 +161,20 @@ def population() -> MinMaxConfig:
 
 
 def demo() -> MinMaxConfig:
-    """One round with the small agents that parley demo trains."""
+    """One round with the small agents that parley demo trains, long enough to show on any machine."""
     rule = reinforce.demo().reinforce
-    return replace(
-        population(),
+    return MinMaxConfig(
         target="runs/demo/target",
         adversary="runs/demo/adversary",
         rounds=1,
+        adversaries="fresh",
+        num_adversaries=3,
         budget=rule.dialogues,
         corpus="embedded",
+        # Several adversaries, so that the target learns what they share; and much plain play, which it would else unlearn.
+        opponents=OpponentConfig(sampling="uniform", partner_share=0.4),
         attack=rule,
-        defence=replace(rule, dialogues=7_680, stalling_penalty=reinforce.hardened().reinforce.stalling_penalty),
+        defence=replace(rule, dialogues=11_520, learning_rate=1.5e-3, supervised_weight=1.0, stalling_penalty=5.0),
     )
 
 

@@ -19,7 +19,7 @@ from engine.store.run_folder import RunFolder
 from tests.engine.cli.conftest import Parley
 from tests.engine.jobs.made_up import CORPUS, TINY, rows
 
-SMALL = ["demo", "--dialogues", "40"]
+SMALL = ["demo", "--dialogues", "40", "--no-side-by-side"]
 SMALL += [word for name, value in vars(TINY).items() for word in ("--set", f"fit.sizes.{name}={value}")]
 SMALL += ["--set", "fit.max_epochs=1", "--set", "reinforce.dialogues=128"]
 SMALL += ["--set", "reinforce.dialogues_per_update=4", "--set", "reinforce.max_turns=4"]
