@@ -11,15 +11,17 @@ import numpy as np
 import pytest
 
 from engine.jobs import demo
-from engine.jobs.demo import DEMO, GAIN, HARDENED, STAGES, DemoConfig, stages
+from engine.jobs.demo import BESIDE, DEMO, GAIN, HARDENED, STAGES, Beside, DemoConfig, stages
 from engine.jobs.negotiation import minmax, negotiator, reinforce
 from engine.jobs.perturb import adversarial
 from engine.metrics.statistics import Estimate
+from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
+from policies.negotiator.settings import FitConfig
 from tests.engine.cli.conftest import Parley
-from tests.engine.jobs.made_up import CORPUS, TINY, rows
+from tests.engine.jobs.made_up import CORPUS, TINY, Notes, rows
 
-SMALL = ["demo", "--dialogues", "40", "--no-side-by-side"]
+SMALL = ["demo", "--dialogues", "40", "--no-side-by-side", "--trust-code"]
 SMALL += [word for name, value in vars(TINY).items() for word in ("--set", f"fit.sizes.{name}={value}")]
 SMALL += ["--set", "fit.max_epochs=1", "--set", "reinforce.dialogues=128"]
 SMALL += ["--set", "reinforce.dialogues_per_update=4", "--set", "reinforce.max_turns=4"]
@@ -95,7 +97,7 @@ def test_the_whole_story(parley: Parley) -> None:
     assert (again.status, again.out) == (outcome.status, outcome.out)
     assert again.err.count("is finished: nothing is left to do") == len(STAGES)
     (path / "report.html").unlink()
-    resumed = parley("resume runs/demo --json")
+    resumed = parley("resume runs/demo --json --trust-code")
     assert (resumed.status, resumed.out) == (outcome.status, outcome.out)
     assert (path / "report.html").exists()
 
@@ -111,6 +113,9 @@ def test_the_stages_name_each_other_as_the_folder_was_given() -> None:
     assert {config.seed for config in configs.values()} == {7}
     assert (configs["minmax"].target, configs["minmax"].adversary) == ("runs/demo/target", "runs/demo/adversary")
     assert configs["minmax"].rounds == 1
+    assert configs["minmax"].num_adversaries == 3, "one training is one draw"
+    before = {str(getattr(configs[name], key, "")) for name in BESIDE for key in ("model", "lm", "trained")}
+    assert before <= {"", *(f"runs/demo/{name}" for name in BESIDE)}, "what is done beside needs nothing before it"
     assert configs["minmax"].budget == configs["adversary"].reinforce.dialogues, "measured on the adversary's own budget"
     assert (configs["adversarial"].model, configs["robustness"].model) == ("runs/demo/model", "runs/demo/model")
     assert configs["robustness"].trained == "runs/demo/adversarial"
@@ -149,3 +154,24 @@ def test_sizes_out_of_range_are_refused(parley: Parley) -> None:
         outcome = parley(f"demo {flag}")
         assert outcome.status == 2
         assert "allowed: at least" in outcome.err
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("ray_session")
+def test_stages_beside_are_done_in_an_actor_and_failures_are_left_for_here(tmp_path: Path, root: Path) -> None:
+    good = dataclasses.replace(negotiator.demo(), corpus=CORPUS, data_root=root, fit=FitConfig(sizes=TINY, max_epochs=1))
+    bad = dataclasses.replace(good, data_root=tmp_path / "nowhere")
+    job, notes = negotiator.TRAIN_NEGOTIATOR, Notes()
+    planned = {"finished": (job, good), "bad": (job, bad), "good": (job, good)}
+    (tmp_path / "finished").mkdir()
+    (tmp_path / "finished" / SUMMARY).touch()
+    with Beside(planned, tmp_path, num_cpus=2) as beside:
+        beside.wait(notes)
+    assert notes.stages == [("what was begun beside", 2, "stages")], "what is finished is left out"
+    found = RunFolder.load(tmp_path / "good")
+    assert found.summary() is not None
+    assert RunFolder.load(tmp_path / "good").config["seed"] == good.seed
+    assert not (tmp_path / "bad" / SUMMARY).exists()
+    done = Notes()
+    job.run(good, tmp_path / "good", done)
+    assert done.said == [f"{tmp_path / 'good'} is finished: nothing is left to do"]
