@@ -75,13 +75,13 @@ def test_the_whole_story(parley: Parley) -> None:
         answers[f"overstable{suffix}"] = {**stayed, "n": changed["antonym"]["n"]}
     others = {name: parts for name, parts in printed["metrics"].items() if name != GAIN}
     assert others == attack["metrics"] | searched | hardened | found | answers
-    kept = {
+    promised = {
         "agrees with itself in less than 50% of its": printed["metrics"]["plain_agreement_before"]["value"] >= 0.5,
         "the adversary has no certain advantage": printed["metrics"]["advantage"]["low"] > 0,
         "hardening did not certainly lower": printed["metrics"]["exploitability_drop"]["low"] > 0,
     }
-    assert outcome.status == int(not all(kept.values()))
-    assert {what: what not in outcome.err for what in kept} == kept
+    assert outcome.status == int(not all(promised.values()))
+    assert {what: what not in outcome.err for what in promised} == promised
     assert "target against itself" in outcome.err
     assert "runs/demo/report.html" in outcome.err
     assert "RL attack on runs/demo/target" in (path / "report.html").read_text()
