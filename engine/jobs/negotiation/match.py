@@ -44,7 +44,7 @@ from envs.data.lines import read_lines
 from envs.negotiation.corpora.compiled import load_corpus
 from envs.negotiation.corpora.dealornodeal import parse_scenarios
 from envs.negotiation.game import NOBODY, Agent, NegotiationGame, Rules, Session, play_sessions
-from envs.negotiation.scenario import ITEM_TOKENS, Scenario, random_scenario, selection_table
+from envs.negotiation.scenario import ILLEGAL, ITEM_TOKENS, Scenario, random_scenario, selection_table
 from envs.negotiation.vocabulary import Vocabulary
 from envs.storage.places import display_path
 
@@ -208,8 +208,10 @@ def dialogue_row(game: NegotiationGame, row: int, key: str) -> dict[str, Any]:
     """A finished dialogue as a row of `engine.jobs.negotiation.rows.DIALOGUES`; likelihoods are left null."""
     scenario = game.scenarios[row]
     written = game.authors[row]
+    table = selection_table(scenario.counts)
     adversary, target = (
-        [ITEM_TOKENS[token] for token in selection_table(scenario.counts)[selection]] for selection in game.selections[row]
+        [ILLEGAL] if illegal else [ITEM_TOKENS[token] for token in table[selection]]
+        for selection, illegal in zip(game.selections[row], game.illegal_selections[row], strict=True)
     )
     return {
         "item_key": key,
