@@ -15,7 +15,6 @@ from contextlib import ExitStack
 from engine.cli.verbs import VERBS, below, find_verb, group_help, help_text
 from engine.runtime import logs
 
-DEBUG_VARIABLE = "PARLEY_DEBUG"
 MISTAKE, INTERRUPTED, UNREAD = 2, 130, 141
 _HELP = ("-h", "--help")
 _VERSION = "--version"
@@ -32,8 +31,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit status.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
-    debug = "--debug" in arguments or os.environ.get(DEBUG_VARIABLE) == "1"
     with ExitStack() as stack:
+        if "--debug" in arguments:
+            stack.enter_context(logs.debugging())
+        debug = logs.is_debug()
         try:
             arguments, in_json = _take_log([argument for argument in arguments if argument != "--debug"])
             if in_json:

@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from engine.jobs.checkpoints import require_checkpoint
 from engine.jobs.command import command_line
 from engine.jobs.device import require_device
 from engine.jobs.job import Job, Reporter, Result
-from engine.jobs.negotiation.agents import HUMAN, make_agent, shared_vocabulary
+from engine.jobs.negotiation.agents import HUMAN, make_agent, require_negotiator, shared_vocabulary
 from engine.jobs.negotiation.judge import NOBODY_JUDGES, judge_of, who_judges
 from engine.jobs.negotiation.person import tell_outcome
 from engine.jobs.negotiation.rows import DIALOGUES
@@ -121,7 +120,7 @@ class Roster:
         self.agents()
         match_scenarios(self.config)
         if self.config.judge:
-            require_checkpoint(self.config.judge, "--judge")
+            require_negotiator(self.config.judge, "--judge")
         if people(self.config) and self.config.workers:
             raise ConfigError(
                 "a person plays at this terminal, where no worker is", got=f"{self.config.workers} workers", fix="--workers 0"
@@ -161,7 +160,7 @@ class MatchWorker:
         if self.config.judge:
             from policies.negotiator.checkpoints import load_model
 
-            self.judge = load_model(require_checkpoint(self.config.judge, "--judge")).to(self.device)
+            self.judge = load_model(require_negotiator(self.config.judge, "--judge")).to(self.device)
 
     def run(self, shard: Shard[Scenario]) -> list[dict[str, Any]]:
         """One row per dialogue, by the schema of the roster."""

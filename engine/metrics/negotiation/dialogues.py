@@ -75,7 +75,7 @@ METRICS: dict[str, Metric] = {
     "forced_end": Metric("forced end", LOWER_FOR_BOTH, "share of all dialogues that a limit ended", "share"),
     **{
         f"illegal_{side}": Metric(
-            f"{side}'s illegal selections", direction, "share of all dialogues in which it chose out of range, a refusal", "share"
+            f"{side}'s illegal selections", direction, "share of all dialogues whose selection was out of range", "share"
         )
         for side, direction in (("adversary", LOWER_FOR_ADVERSARY), ("target", LOWER_FOR_TARGET))
     },

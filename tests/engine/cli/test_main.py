@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.cli import main as entry
 from engine.cli.verbs import VERBS, Verb, below, find_verb
 from engine.jobs.catalogue import ENTRIES, find
+from engine.runtime import logs
 from envs.core.errors import ConfigError, RunError
 from tests.engine.cli.conftest import Parley
 from tests.engine.cli.screens import FOLDER, SCREENS, steady
@@ -113,9 +113,16 @@ def test_errors_keep_their_traceback_for_those_who_ask(parley: Parley, monkeypat
     assert "Traceback" not in parley("selfplay --adversary nobody").err
     with pytest.raises(ConfigError, match="nobody"):
         parley("selfplay --adversary nobody --debug")
-    monkeypatch.setenv(entry.DEBUG_VARIABLE, "1")
+    monkeypatch.setenv(logs.DEBUG_VARIABLE, "1")
     with pytest.raises(ConfigError, match="nobody"):
         parley("selfplay --adversary nobody")
+
+
+def test_a_shard_that_failed_shows_the_users_own_traceback_to_those_who_ask(tmp_path: Path, parley: Parley) -> None:
+    (tmp_path / "mine.py").write_text("class Mine:\n    def join(self, view): raise ValueError('my own bug')")
+    asked = "selfplay --dialogues 2 --adversary mine.py:Mine"
+    assert 'mine.py", line 2, in join' not in parley(asked).err
+    assert 'mine.py", line 2, in join' in parley(f"{asked} --debug").err
 
 
 def test_a_fault_of_our_own_is_not_dressed_up(parley: Parley, monkeypatch: pytest.MonkeyPatch) -> None:
