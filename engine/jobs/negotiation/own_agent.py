@@ -1,7 +1,7 @@
 """An agent of a user's own, named as `path/file.py:Name`: made, checked and played so that its mistakes are named as its own.
 
 It is a class or a function; what calling it gives has `join(view)`, which gives an object with `speak(rows)` and `choose(rows)`
-(`envs.negotiation.game.Session`). It may take the vocabulary of the game as its one argument.
+(`envs.core.play.Session`). It may take the vocabulary of the game as its one argument.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from envs.core.errors import ConfigError, ParleyError
-from envs.negotiation.game import Session, SideView, Utterances
+from envs.core.play import Session, Utterances
+from envs.negotiation.game import SideView
 from envs.negotiation.vocabulary import Vocabulary
 
 EXAMPLE = "CONTRIBUTING.md shows an agent that runs"

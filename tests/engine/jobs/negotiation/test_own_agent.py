@@ -16,7 +16,7 @@ from tests.engine.jobs.made_up import ROOT, rows
 
 SESSION = """
 import numpy as np
-from envs.negotiation.game import Utterances
+from envs.core.play import Utterances
 class Session:
     def __init__(self, view): self.view = view
     def speak(self, rows): return Utterances.of([self.view.vocabulary.encode(["<selection>"]) for _ in rows])
