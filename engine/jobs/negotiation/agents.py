@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from engine.jobs.checkpoints import _instead, require_checkpoint
-from engine.jobs.negotiation.own_agent import OwnAgent, own_code
 from engine.jobs.weights import checkpoint_folder
 from envs.core.errors import CheckpointError, ConfigError
 from envs.core.registry import Registry, nearest
 from envs.negotiation.game import Agent
+from envs.negotiation.own_agent import OwnAgent, own_code
 from envs.negotiation.vocabulary import Vocabulary
 from policies.negotiator.settings import KIND
 from policies.stored import read_words

@@ -40,7 +40,7 @@ class OwnAgent:
         if not callable(maker):
             raise ConfigError("this makes no agent", where=spec, got=repr(maker), fix=f"name a class or a function; {EXAMPLE}")
         with own_code(spec):
-            self._agent = maker(vocabulary) if _takes_vocabulary(maker) else maker()
+            self._agent = called(maker, vocabulary)
         _require(self._agent, ("join",), "an agent", spec)
 
     def join(self, view: SideView) -> Session:
@@ -98,11 +98,12 @@ def own_code(spec: str) -> Iterator[None]:
         ) from error
 
 
-def _takes_vocabulary(maker: Callable[..., Any]) -> bool:
-    """Whether it takes the vocabulary: by that name, or because something must be given."""
+def called(maker: Callable[..., Any], vocabulary: Vocabulary) -> Any:
+    """What a class or a function makes; it is given the vocabulary by that name, or where something must be given."""
     parameters = inspect.signature(maker).parameters.values()
     given = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return any(each.kind in given and (each.name == "vocabulary" or each.default is each.empty) for each in parameters)
+    takes = any(each.kind in given and (each.name == "vocabulary" or each.default is each.empty) for each in parameters)
+    return maker(vocabulary) if takes else maker()
 
 
 def _require(part: object, methods: tuple[str, ...], what: str, spec: str) -> None:
