@@ -57,7 +57,7 @@ def told(command: str, words: Sequence[str]) -> Iterator[None]:
                 # The arguments' own checks have raised, and tyro is at work on that.
                 error = sys.exception()
                 raise error if isinstance(error, ParleyError) else ConfigError(message, fix=fix)
-            case InstantiationFailure(argument=argument):
+            case InstantiationFailure(argument=argument) if argument is not None:
                 flag = _name(argument)
                 kinds = [kind for metavar, kind in _KINDS.items() if metavar in str(argument.lowered.metavar)]
                 raise ConfigError(f"{flag} takes {' or '.join(kinds) or 'another value'}", got=_value_of(flag, words), fix=fix)
