@@ -37,9 +37,9 @@ from engine.report.sweeps.chapter import SWEEP, sweep_section
 from engine.report.triggers.chapter import SEARCHES, search_section, search_tables
 from engine.store.head import read_json, whole
 from engine.store.layout import ENVIRONMENT
+from engine.store.mirror import replicate
 from engine.store.run_folder import RunFolder
 from envs.core.errors import RunError
-from envs.storage.copies import replicate
 from envs.storage.places import display_path
 
 REPORT = "report.html"
