@@ -8,7 +8,7 @@ from typing import Literal
 from engine.jobs.sharded import ShardedConfig
 from engine.perturb import catalogue
 from engine.perturb.settings import PerturbSettings
-from envs.core.config import check
+from envs.core.config import check, check_count
 from envs.core.errors import ConfigError
 from envs.core.registry import nearest
 
@@ -33,13 +33,13 @@ class ContextSettings:
 class EngineSettings:
     """How the work is done."""
 
-    batch: int = 64
+    batch_size: int = 64
     """Contexts that are answered side by side."""
     examples_per_shard: int = 64
     """Examples that are saved together: what a kill can cost."""
 
     def __post_init__(self) -> None:
-        check(self, "batch", self.batch >= 1, "at least 1")
+        check(self, "batch_size", self.batch_size >= 1, "at least 1")
         check(self, "examples_per_shard", self.examples_per_shard >= 1, "at least 1")
 
 
@@ -72,7 +72,7 @@ class RobustnessConfig(ShardedConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(self, "limit", self.limit >= 0, "at least 0")
+        check_count(self, "limit", least=0)
         check(self, "beam", self.beam >= 1, "at least 1")
         known = (*catalogue.strategies, *catalogue.GROUPS)
         for name in catalogue.names(self.strategies):

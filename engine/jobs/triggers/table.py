@@ -22,7 +22,6 @@ from engine.jobs.triggers.config import MAL as MAL_TARGETS
 from engine.jobs.triggers.config import NORMAL as NORMAL_TARGETS
 from engine.jobs.triggers.config import (
     NORMAL_SAMPLED,
-    RELAXATION,
     ObjectiveSettings,
     TriggerConfig,
     TriggerEngineSettings,
@@ -37,9 +36,10 @@ from engine.metrics.triggers.published import MAL, MAL_IO, NORMAL, RANDOM
 from engine.metrics.triggers.table import LISTS, SearchedModel, figures_of, search_table
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
+from engine.store.summary import reading_summary
 from engine.triggers import settings
-from engine.triggers.settings import RelaxationSettings, SearchSettings
-from envs.core.config import check
+from engine.triggers.settings import SearchSettings
+from envs.core.config import check_count
 from envs.core.errors import ConfigError
 from envs.core.registry import nearest
 from envs.storage.copies import CHECKPOINT
@@ -47,6 +47,8 @@ from envs.storage.places import display_path, local_copy
 
 GREEDY, SAMPLED, SAMPLED_IO = "o-greedy", "o-sample-min-k1", "io-sample-min-k1"
 """What the lists are searched for; the paper reads the other types off the same inputs."""
+RELAXATION = "relaxation"
+"""The method whose table is laid out as the paper's table 1."""
 ATTENTIONS = "attentions"
 """Entry of the summary that holds the kind of attention of each model."""
 
@@ -77,17 +79,15 @@ class SearchTableConfig(ShardedConfig):
     """What is minimised."""
     engine: TriggerEngineSettings = field(default_factory=TriggerEngineSettings)
     """How the work is done."""
-    relaxation: RelaxationSettings = field(default_factory=RelaxationSettings)
-    """Continuous inputs, for the method of that name."""
 
     @property
     def relaxed(self) -> str | None:
-        """What is optimised where inputs are continuous."""
-        return self.relaxation.mode if self.method == RELAXATION else None
+        """What is optimised where inputs are continuous: then the table is the paper's table 1."""
+        return self.search.relaxation.mode if self.method == RELAXATION else None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(self, "num_targets", self.num_targets >= 0, "at least 0")
+        check_count(self, "num_targets", least=0)
         require_method(self.method)
         for name in _names(self.lists):
             if name not in LISTS:
@@ -159,18 +159,24 @@ def run(config: SearchTableConfig, path: Path, reporter: Reporter) -> Result:
 
 
 def table_of(run: RunFolder) -> TextTable:
-    """The table of a run that has written its summary."""
-    summary = run.summary() or {}
-    models: dict[str, dict[str, dict[str, Estimate]]] = {label: {} for label in summary[ATTENTIONS]}
-    for name, parts in summary["metrics"].items():
-        label, listed, metric = name.split(".", 2)
-        models[label].setdefault(listed, {})[metric] = Estimate.from_json(parts)
-    relaxed = run.config["relaxation"]["mode"] if run.config.get("method") == RELAXATION else None
-    searched = [
-        SearchedModel(label, lists, figures_of(run.config["published"], summary[ATTENTIONS][label], relaxed))
-        for label, lists in models.items()
-    ]
-    return search_table(searched, GREEDY if run.config["normal"] == "greedy" else SAMPLED, relaxed)
+    """The table of a run that has written its summary.
+
+    Raises:
+        RunError: the summary is damaged.
+    """
+    # Older runs have it beside the other settings of the search.
+    settings = run.config.get("relaxation") or run.config["search"].get("relaxation")
+    relaxed = settings["mode"] if run.config.get("method") == RELAXATION else None
+    with reading_summary(run.path) as summary:
+        models: dict[str, dict[str, dict[str, Estimate]]] = {label: {} for label in summary[ATTENTIONS]}
+        for name, parts in summary["metrics"].items():
+            label, listed, metric = name.split(".", 2)
+            models[label].setdefault(listed, {})[metric] = Estimate.from_json(parts)
+        searched = [
+            SearchedModel(label, lists, figures_of(run.config["published"], summary[ATTENTIONS][label], relaxed))
+            for label, lists in models.items()
+        ]
+        return search_table(searched, GREEDY if run.config["normal"] == "greedy" else SAMPLED, relaxed)
 
 
 def model_labels(models: str) -> dict[str, str]:
