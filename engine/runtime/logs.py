@@ -24,7 +24,7 @@ from typing import Any
 ROOMS = ("engine", "envs", "policies", "tune")
 """The loggers of the project, which are heard from INFO on; all others from WARNING on, as always."""
 _FOR_RAY = {
-    # Ray puts "(Seat pid=7) " before a worker's lines, and holds back lines that differ in their numbers alone.
+    # Ray puts "(WorkerActor pid=7) " before a worker's lines, and holds back lines that differ in their numbers alone.
     "RAY_DISABLE_WORKER_LOG_PREFIX": "1",
     "RAY_DEDUP_LOGS": "0",
 }
