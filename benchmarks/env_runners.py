@@ -19,10 +19,10 @@ import torch
 
 from benchmarks.measure import run
 from benchmarks.weights import EMBEDDED, guard_corpus, negotiator, store
-from engine.attacks.opponents import Casting, Opponent, OpponentConfig
-from engine.attacks.settings import ReinforceConfig
-from engine.jobs.minmax import population
-from envs.data.compiled import Corpus
+from engine.jobs.negotiation.minmax import population
+from engine.negotiation.opponents import Opponent, OpponentConfig, TrainingRoster
+from engine.negotiation.settings import ReinforceConfig
+from envs.negotiation.corpora.compiled import Corpus
 
 SEED = 1
 RUNNERS = (0, 1, 2)
@@ -97,7 +97,7 @@ def _train(
     start = str(checkpoint)
     settings = DialogueReinforceConfig().dialogues(
         reinforce=rule,
-        casting=Casting(seat="target", learner=start, reference=start, opponents=met, drawing=drawing),
+        roster=TrainingRoster(role="target", learner=start, reference=start, opponents=met, drawing=drawing),
         seed=SEED,
         vocabulary=corpus.vocabulary,
         corpus=options.corpus,

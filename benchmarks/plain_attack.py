@@ -5,7 +5,7 @@ reader goes over the new sentence, the selection network over the whole dialogue
 loop. A candidate that breaks the hard constraint is decided too, because one function returns both figures; what a search
 would cost that leaves such a decision out follows from the seconds of `Target.read` and `Target.decide`.
 
-Rules, keys and the order of candidates are those of `engine/attacks/replacement.py`, written out again; of its options,
+Rules, keys and the order of candidates are those of `engine/negotiation/replacement.py`, written out again; of its options,
 those that the benchmark compares: pad-scan and exhaustive proposals, hinge and released loss, hard and soft constraint.
 """
 
@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import torch
 
 from benchmarks.plain_negotiator import PlainNegotiator
-from engine.attacks.settings import SearchConfig
-from envs.data.vocabulary import EOS_ID, PAD_ID, SELECTION_ID, UNK_ID
+from engine.negotiation.settings import SearchConfig
 from envs.negotiation.scenario import picks_table
+from envs.negotiation.vocabulary import EOS_ID, PAD_ID, SELECTION_ID, UNK_ID
 
 RESOLUTION = 1e-4
 """Losses closer than this count as equal."""

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from envs.data.vocabulary import EOS_ID, SELECTION_ID
 from envs.negotiation.game import NegotiationGame
 from envs.negotiation.scenario import points, selection_table
+from envs.negotiation.vocabulary import EOS_ID, SELECTION_ID
 from policies.negotiator.model import Negotiator
 
 ENDS = (EOS_ID, SELECTION_ID)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engine.search.objective import Objective
+from engine.triggers.objective import Objective
 from envs.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, SPECIALS
 from policies.seq2seq.model import LanguageModel, Seq2Seq
 

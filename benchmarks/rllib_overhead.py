@@ -28,15 +28,16 @@ from torch import nn
 
 from benchmarks.measure import Clock, run
 from benchmarks.weights import EMBEDDED, guard_corpus, negotiator, store
-from engine.attacks.opponents import Casting, Opponent
-from engine.attacks.settings import ReinforceConfig
+from engine.negotiation.opponents import Opponent, TrainingRoster
+from engine.negotiation.settings import ReinforceConfig
 from envs.core.seeds import derive_seed, stream
-from envs.data.compiled import Corpus
+from envs.negotiation.corpora.compiled import Corpus
 from envs.negotiation.game import NegotiationGame, Rules, play
 from envs.negotiation.scenario import random_scenario
 from policies.negotiator.batches import make_batch
+from policies.negotiator.checkpoints import load_model
 from policies.negotiator.model import Negotiator, supervised_loss, word_nll
-from policies.negotiator.speaker import NegotiatorAgent, load_model
+from policies.negotiator.speaker import NegotiatorAgent
 
 SEED = 1
 RULE = ReinforceConfig(
@@ -264,7 +265,7 @@ def _build(checkpoint: Path, rule: ReinforceConfig, corpus: Corpus, options: Opt
     met = Opponent(name="target", checkpoint=str(checkpoint), reward=rule.reward, complementary=rule.complementary)
     settings = DialogueReinforceConfig().dialogues(
         reinforce=rule,
-        casting=Casting(seat="adversary", learner=str(checkpoint), reference=str(checkpoint), opponents=(met,)),
+        roster=TrainingRoster(role="adversary", learner=str(checkpoint), reference=str(checkpoint), opponents=(met,)),
         seed=SEED,
         vocabulary=corpus.vocabulary,
         corpus=options.corpus,

@@ -27,9 +27,9 @@ from benchmarks.measure import Clock, gflop_per_s, run
 from benchmarks.plain_negotiator import PlainNegotiator, Played, play_plainly
 from benchmarks.weights import negotiator, store
 from envs.core.seeds import derive_seed, stream
-from envs.data.vocabulary import Vocabulary
 from envs.negotiation.game import NegotiationGame, play
 from envs.negotiation.scenario import random_scenario
+from envs.negotiation.vocabulary import Vocabulary
 from policies.negotiator.inference import DECIDE_ROWS, SCREEN_ROWS
 from policies.negotiator.model import Negotiator
 from policies.negotiator.speaker import NegotiatorAgent, load_agent

@@ -68,7 +68,7 @@ def target_seed(key: str) -> int:
 
 
 def trigger_row(key: str, num_restarts: int) -> dict[str, Any]:
-    """A row of `engine.store.schemas.TRIGGERS`."""
+    """A row of `engine.jobs.triggers.rows.TRIGGERS`."""
     seed = target_seed(key)
     rng = stream(seed, "row")
     words = rng.integers(len(_WORDS), size=(num_restarts, INPUT_LENGTH)).tolist()

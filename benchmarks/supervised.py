@@ -25,9 +25,9 @@ from torch import Tensor, nn
 
 from benchmarks.measure import Clock, run
 from benchmarks.weights import EMBEDDED, pick
-from engine.jobs.negotiator import fast, lewis2017
+from engine.jobs.negotiation.negotiator import fast, lewis2017
 from envs.core.seeds import derive_seed, stream
-from envs.data.compiled import Split, load_corpus
+from envs.negotiation.corpora.compiled import Split, load_corpus
 from policies.negotiator.batches import Batch, make_batch, shuffled
 from policies.negotiator.evaluation import evaluate
 from policies.negotiator.fit import Epoch, Fit

@@ -33,12 +33,12 @@ from benchmarks.measure import Clock, gflop_per_s, run
 from benchmarks.plain_trigger import PlainTrigger
 from benchmarks.rllib_overhead import Spans
 from benchmarks.trigger_weights import PUBLISHED, SEED, SMALL, Networks, networks
-from engine.search.lstm_input import Ahead, InputReader
-from engine.search.lstm_planes import Planes
-from engine.search.lstm_scorer import LstmScorer
-from engine.search.lstm_seq2seq import Replies, Seq2SeqReader
-from engine.search.objective import Kind, Objective
-from engine.search.scorer import Incumbent, Swaps, to_beat
+from engine.triggers.lstm.input import Ahead, InputReader
+from engine.triggers.lstm.planes import Planes
+from engine.triggers.lstm.scorer import LstmScorer
+from engine.triggers.lstm.seq2seq import Replies, Seq2SeqReader
+from engine.triggers.objective import Kind, Objective
+from engine.triggers.scorer import Incumbent, Swaps, to_beat
 from envs.core.seeds import stream
 from envs.pairs.vocabulary import EOS_ID, SPECIALS
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 
 from envs.core.errors import ConfigError
-from envs.data.compiled import Corpus, Split, load_corpus
+from envs.negotiation.corpora.compiled import Corpus, Split, load_corpus
 from policies.checkpoint import Checkpoint
+from policies.negotiator.checkpoints import load_model
 from policies.negotiator.fit import Epoch, Fit
 from policies.negotiator.model import Negotiator
-from policies.negotiator.settings import FitConfig
-from policies.negotiator.speaker import KIND, load_model
+from policies.negotiator.settings import KIND, FitConfig
 
 EMBEDDED = "embedded"
 _RECIPE = FitConfig(max_epochs=1, patience=1, batch_size=16, learning_rate=3e-3, anneal_floor=1.0)

@@ -32,15 +32,15 @@ from benchmarks.measure import Clock, gflop_per_s, run
 from benchmarks.plain_attack import PlainAttack, Target, Verdict
 from benchmarks.rllib_overhead import Spans
 from benchmarks.weights import negotiator
-from engine.attacks import replacement
-from engine.attacks.ending import EndGaps
-from engine.attacks.replacement import Exchanges, Found, reactive
-from engine.attacks.settings import SearchConfig
+from engine.negotiation import replacement
+from engine.negotiation.ending import EndGaps
+from engine.negotiation.replacement import Exchanges, Found, reactive
+from engine.negotiation.settings import SearchConfig
 from envs.core.errors import ConfigError
 from envs.core.seeds import derive_seed, stream
-from envs.data.vocabulary import EOS_ID
 from envs.negotiation.game import NegotiationGame, Rules
 from envs.negotiation.scenario import random_scenario
+from envs.negotiation.vocabulary import EOS_ID
 from policies.negotiator import prefix
 from policies.negotiator.speaker import NegotiatorAgent
 

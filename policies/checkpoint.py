@@ -1,7 +1,7 @@
 """How models and training states are stored: safetensors beside JSON, written whole or not at all. No pickle.
 
-A checkpoint is a folder with `weights.safetensors`, `config.json` (kind, format version, sizes, where it came from) and
-`vocabulary.json`. A training state is one safetensors file whose metadata holds the counters.
+A checkpoint is a folder with `weights.safetensors`, `config.json` (kind, format version, sizes, where it came from, digests of
+the other two files) and `vocabulary.json`. A training state is one safetensors file whose metadata holds the counters.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -21,8 +21,21 @@ from torch import Tensor, nn
 
 from envs.core.config import from_dict
 from envs.core.errors import CheckpointError, ConfigError
-from envs.storage.copies import MODEL
-from policies.stored import CONFIG, FORMAT_VERSION, PARTS, VOCABULARY, WEIGHTS, WordsT, read_header, read_words, reading
+from policies.stored import (
+    CONFIG,
+    DIGESTS,
+    FORMAT_VERSION,
+    PARTS,
+    VOCABULARY,
+    WEIGHTS,
+    WordsT,
+    file_digest,
+    model_inside,
+    read_header,
+    read_words,
+    reading,
+    require_undamaged,
+)
 
 SizesT = TypeVar("SizesT")
 ModelT = TypeVar("ModelT", bound=nn.Module)
@@ -56,9 +69,10 @@ class Checkpoint(Generic[WordsT]):
         try:
             aside.mkdir(parents=True, exist_ok=True)
             save_file({name: value.detach().cpu().contiguous() for name, value in self.weights.items()}, aside / WEIGHTS)
-            config = {"format": FORMAT_VERSION, "kind": self.kind, "sizes": self.sizes, "provenance": self.provenance}
-            (aside / CONFIG).write_text(json.dumps(config, indent=2))
             self.vocabulary.save(aside / VOCABULARY)
+            about = {"format": FORMAT_VERSION, "kind": self.kind, "sizes": self.sizes, "provenance": self.provenance}
+            digests = {part: file_digest(aside / part) for part in (WEIGHTS, VOCABULARY)}
+            (aside / CONFIG).write_text(json.dumps(about | {DIGESTS: digests}, indent=2))
             for part in PARTS:
                 _sync(aside / part)
             if folder.exists():
@@ -92,50 +106,70 @@ class Checkpoint(Generic[WordsT]):
             CheckpointError: nothing is there, a part is missing or damaged, or it is of another kind or format.
         """
         config = read_header(folder, kind)
+        require_undamaged(folder, WEIGHTS, config)
         with reading(folder):
             with safe_open(folder / WEIGHTS, framework="pt") as file:
                 weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # safe_open is no mapping
             return Checkpoint(kind, config["sizes"], config["provenance"], read_words(folder, kind, words), weights)
 
 
-def load_inside(folder: Path, kind: str, words: type[WordsT]) -> Checkpoint[WordsT]:
-    """The checkpoint that a folder is, or that the run in it holds; errors as those of `Checkpoint.load`."""
-    inside = folder / MODEL
-    return Checkpoint.load(inside if inside.is_dir() else folder, kind, words)
-
-
-def load_model(
-    folder: Path, kind: str, words: type[WordsT], sizes: type[SizesT], network: Callable[[WordsT, SizesT], ModelT]
-) -> ModelT:
-    """The model of a run or checkpoint folder, in evaluation mode, on the CPU.
+@dataclass(frozen=True)
+class ModelFormat(Generic[WordsT, SizesT, ModelT]):
+    """How the models of one kind are stored and read back.
 
     Args:
-        folder: a run's or a checkpoint's.
-        kind: what the checkpoint must be.
-        words: type of its vocabulary.
-        sizes: type of its sizes.
-        network: builds the model that its weights go into.
-
-    Raises:
-        CheckpointError: nothing is there, it is damaged or of another kind, or a weight is not a finite number.
+        kind: what their checkpoints say that they are.
+        words: type of a model's `vocabulary`.
+        sizes: type of a model's `sizes`, a dataclass.
+        network: builds a model from the two.
     """
-    checkpoint = load_inside(folder, kind, words)
-    broken = [name for name, value in checkpoint.weights.items() if not value.isfinite().all()]
-    if broken:
-        raise CheckpointError(
-            "the checkpoint's weights are not all finite numbers",
-            where=folder,
-            got=f"NaN or infinity in {', '.join(broken)}",
-            fix="train it again, at a lower learning rate if it diverged",
-        )
-    try:
-        model = network(checkpoint.vocabulary, from_dict(sizes, checkpoint.sizes))
-        model.load_state_dict(checkpoint.weights)
-    except (TypeError, ConfigError, RuntimeError) as error:
-        raise CheckpointError(
-            "the checkpoint's weights do not fit its sizes", where=folder, got=str(error)[:200], fix="train it again"
-        ) from None
-    return model.eval()
+
+    kind: str
+    words: type[WordsT]
+    sizes: type[SizesT]
+    network: Callable[[WordsT, SizesT], ModelT]
+
+    def save(self, model: ModelT, folder: Path, provenance: Mapping[str, Any]) -> None:
+        """Stores a model.
+
+        Args:
+            model: with its weights.
+            folder: the checkpoint's.
+            provenance: how it came about.
+
+        Raises:
+            CheckpointError: the folder cannot be written.
+        """
+        stored: Any = model
+        Checkpoint(self.kind, asdict(stored.sizes), dict(provenance), stored.vocabulary, model.state_dict()).save(folder)
+
+    def load(self, folder: Path) -> ModelT:
+        """The model of a run or checkpoint folder, in evaluation mode, on the CPU.
+
+        Raises:
+            CheckpointError: nothing is there, it is damaged or of another kind, or a weight is not a finite number.
+        """
+        checkpoint = Checkpoint.load(model_inside(folder), self.kind, self.words)
+        broken = [name for name, value in checkpoint.weights.items() if not value.isfinite().all()]
+        if broken:
+            raise CheckpointError(
+                "the checkpoint's weights are not all finite numbers",
+                where=folder,
+                got=f"NaN or infinity in {', '.join(broken)}",
+                fix="train it again, at a lower learning rate if it diverged",
+            )
+        try:
+            model = self.network(checkpoint.vocabulary, from_dict(self.sizes, checkpoint.sizes))
+            model.load_state_dict(checkpoint.weights)
+        except (TypeError, ConfigError, RuntimeError) as error:
+            raise CheckpointError(
+                "the checkpoint's weights do not fit its sizes", where=folder, got=str(error)[:200], fix="train it again"
+            ) from None
+        return model.eval()
+
+    def provenance(self, folder: Path) -> dict[str, Any]:
+        """How the model of a run or checkpoint folder came about; errors as those of `load`, weights are not read."""
+        return dict(read_header(model_inside(folder), self.kind)["provenance"])
 
 
 def save_state(path: Path, tensors: Mapping[str, Tensor], counters: Mapping[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """Hugging Face models as what a trigger search works on: sequence-to-sequence models and causal ones.
 
 An adapter holds the model, its tokenizer, and what surrounds the searched words: the tokenizer's own marks around a source, or
-the prompt around a user's turn. It answers as `Victim` of `engine/search/scorer.py` does, from embeddings to logits, so any
+the prompt around a user's turn. It answers as `Victim` of `engine/triggers/scorer.py` does, from embeddings to logits, so any
 search that a `PlainScorer` can serve works on it. The optional extra `hugging-face` installs what loading needs; this module
 itself imports nothing of it.
 

@@ -9,7 +9,8 @@ the perturbed context. A context a that was perturbed so that the answer should 
 with g = t (truth), or g the greedy reply to s of the model as it is at that moment (greedy), which works where a model has
 converged and its likelihood of t cannot grow any more. Both kinds of example may stand in one batch.
 
-Works for every `TrainableResponder`. Which contexts are perturbed, and how, is decided elsewhere (engine/jobs/adversarial.py).
+Works for every `TrainableResponder`. Which contexts are perturbed, and how, is decided elsewhere
+(engine/jobs/perturb/adversarial.py).
 
 Choices:
   * # Paper: silent about the scale. Ours: L_ML in nats per word, as `Fit` divides it, and L_MM as a mean over all examples of
@@ -34,12 +35,12 @@ import torch
 from torch import Tensor
 
 from envs.pairs.turns import Turn, Turns
+from policies.fitting.batches import Batch
+from policies.fitting.evaluation import evaluate, example_nll
+from policies.fitting.fit import Objective
+from policies.fitting.loss import OutputLoss
+from policies.fitting.predictor import Loss
 from policies.responder import TrainableResponder
-from policies.seq2seq.batches import Batch
-from policies.seq2seq.evaluation import evaluate, example_nll
-from policies.seq2seq.fit import Objective
-from policies.seq2seq.loss import OutputLoss
-from policies.seq2seq.model import Loss
 
 _ROWS = 128
 

@@ -7,17 +7,24 @@ Evaluation under perturbations and adversarial training know models by this prot
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from envs.pairs.turns import Turn, Turns
+from envs.pairs.turns import Turn, Turns, turn_of
+from envs.pairs.vocabulary import SPECIALS, PairVocabulary
 
 if TYPE_CHECKING:
-    from policies.seq2seq.batches import Examples
-    from policies.seq2seq.model import Predictor
+    from torch import nn
+
+    from policies.checkpoint import ModelFormat
+    from policies.fitting.batches import Examples
+    from policies.fitting.predictor import Predictor
+
+NetworkT = TypeVar("NetworkT", bound="_Network")
 
 
 class Responder(Protocol):
@@ -51,3 +58,56 @@ class TrainableResponder(Responder, Protocol):
 
     def save(self, folder: Path, provenance: dict[str, Any]) -> None:
         """Stores the model as a checkpoint of its kind."""
+
+
+class _Network(Protocol):
+    vocabulary: PairVocabulary
+    sizes: Any
+
+
+class NetworkResponder(ABC, Generic[NetworkT]):
+    """What every `TrainableResponder` does that asks one network of Parley's own.
+
+    Args:
+        model: in evaluation mode.
+    """
+
+    stored_as: ModelFormat[Any, Any, Any]
+    """How its network is stored."""
+
+    def __init__(self, model: NetworkT) -> None:
+        self.model = model
+        self._words: PairVocabulary = model.vocabulary
+
+    @property
+    def turns(self) -> int:
+        """Turns of context that it reads."""
+        return int(self.model.sizes.turns)
+
+    def respond(self, contexts: Sequence[Turns], *, beam: int = 1) -> list[Turn]:
+        """Replies; what is said to one context does not depend on the others.
+
+        Args:
+            contexts: turns, oldest first; the newest are read.
+            beam: hypotheses kept; 1 is greedy.
+        """
+        return [turn_of(self._words.decode(reply)) for reply in self.decode(contexts, beam)]
+
+    def vectors(self, words: Sequence[str]) -> np.ndarray:
+        """The embeddings with which it reads words (n, E) float32; specials and words that it does not know have no row."""
+        ids = self._words.encode(words)
+        table: np.ndarray = self.embedding.weight.detach().cpu().numpy()
+        return table[ids[ids >= len(SPECIALS)]]
+
+    def save(self, folder: Path, provenance: dict[str, Any]) -> None:
+        """Stores the model as a checkpoint of its kind."""
+        self.stored_as.save(self.model, folder, provenance)
+
+    @property
+    @abstractmethod
+    def embedding(self) -> nn.Embedding:
+        """With which it reads words."""
+
+    @abstractmethod
+    def decode(self, contexts: Sequence[Turns], beam: int) -> list[list[int]]:
+        """The word ids of the reply to each context, without the end."""

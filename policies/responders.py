@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from envs.core.errors import CheckpointError, ConfigError
 from envs.core.registry import Registry
-from envs.storage.copies import MODEL, fetched_model
+from envs.storage.copies import CHECKPOINT, fetched_model
 from policies.responder import Responder
 
 kinds = Registry("kind of response model", "parley.responders")
@@ -34,7 +34,7 @@ def load_responder(name: str | Path) -> Responder:
     if ".py:" in str(name):
         return _own(str(name))
     folder = fetched_model(name)
-    kind = _kind(folder / MODEL if (folder / MODEL).is_dir() else folder)
+    kind = _kind(folder / CHECKPOINT if (folder / CHECKPOINT).is_dir() else folder)
     if kind not in kinds:
         raise CheckpointError(
             "models of this kind do not answer",

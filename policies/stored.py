@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,10 +13,13 @@ from safetensors import SafetensorError
 
 from envs.core.errors import CheckpointError
 from envs.data.words import WordList
+from envs.storage.copies import CHECKPOINT
 
 FORMAT_VERSION = 1
 WEIGHTS, CONFIG, VOCABULARY = "weights.safetensors", "config.json", "vocabulary.json"
 PARTS = (WEIGHTS, CONFIG, VOCABULARY)
+DIGESTS = "digests"
+"""Where the configuration of a checkpoint holds the SHA-256 of the other parts; checkpoints of older versions hold none."""
 WordsT = TypeVar("WordsT", bound=WordList)
 
 
@@ -36,6 +40,8 @@ def read_header(folder: Path, kind: str) -> dict[str, Any]:
     with reading(folder):
         config: dict[str, Any] = json.loads((folder / CONFIG).read_text())
         found = config["kind"], config["format"]
+        if not all(isinstance(config[part], dict) for part in ("sizes", "provenance")):
+            raise TypeError("sizes and provenance are mappings")
     if found != (kind, FORMAT_VERSION):
         raise CheckpointError(
             "the checkpoint is of another kind",
@@ -46,9 +52,38 @@ def read_header(folder: Path, kind: str) -> dict[str, Any]:
     return config
 
 
+def model_inside(folder: Path) -> Path:
+    """The checkpoint that a folder is, or that the run in it holds."""
+    return folder / CHECKPOINT if (folder / CHECKPOINT).is_dir() else folder
+
+
+def file_digest(path: Path) -> str:
+    """The SHA-256 of a file as hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def require_undamaged(folder: Path, part: str, config: Mapping[str, Any]) -> None:
+    """Compares a part of a checkpoint with the digest that its configuration holds, if it holds one.
+
+    Raises:
+        CheckpointError: the part is not as it was saved.
+    """
+    with reading(folder):
+        wanted = config.get(DIGESTS, {}).get(part)
+        found = wanted and file_digest(folder / part)
+    if found != wanted:
+        raise CheckpointError(
+            f"the checkpoint is damaged: {part} is not as it was saved",
+            where=folder,
+            got=f"SHA-256 {found[:12]}, and {CONFIG} says {str(wanted)[:12]}",
+            fix="train it again or copy it again",
+        )
+
+
 def read_words(folder: Path, kind: str, words: type[WordsT]) -> WordsT:
     """The vocabulary of a checkpoint; errors as those of `read_header`."""
-    read_header(folder, kind)
+    require_undamaged(folder, VOCABULARY, read_header(folder, kind))
     with reading(folder):
         return words.load(folder / VOCABULARY)
 
@@ -62,7 +97,7 @@ def reading(folder: Path) -> Iterator[None]:
     """
     try:
         yield
-    except (OSError, KeyError, TypeError, ValueError, SafetensorError) as error:
+    except (OSError, AttributeError, KeyError, RecursionError, TypeError, ValueError, SafetensorError) as error:
         raise CheckpointError(
             "the checkpoint is damaged",
             where=folder,

@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parent.parent
 ROOMS = ("envs", "policies", "engine", "tune")
 SOURCES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
-PURE_RINGS = ("engine.attacks", "engine.search", "engine.perturb", "engine.selfplay", "engine.metrics", "engine.store")
+PURE_RINGS = ("engine.negotiation", "engine.triggers", "engine.perturb", "engine.selfplay", "engine.metrics", "engine.store")
 HEAVY = ("ray", "torch", "matplotlib")
 MAX_LINES = 400
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -89,7 +89,7 @@ def test_command_line_starts_without_heavy_imports() -> None:
 
 def test_jobs_and_settings_are_told_without_heavy_imports() -> None:
     settings = [name for name in MODULES if name.split(".")[-1] == "settings"]
-    assert "engine.attacks.settings" in settings
+    assert "engine.negotiation.settings" in settings
     assert loaded_by([*below("engine.jobs"), *settings], HEAVY) == []
 
 

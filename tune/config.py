@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from envs.core.config import check
 
-UNCHECKED = ("concurrent", "trial_workers", "gpus_per_worker", "address")
+RESUME_SAFE = ("concurrent", "trial_workers", "gpus_per_worker", "address")
 """Settings that change how trials are run; a resumed sweep may differ in them."""
 
 

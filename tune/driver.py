@@ -21,7 +21,7 @@ from ray import tune as ray_tune
 from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
-from engine.jobs.job import Watcher
+from engine.jobs.job import Reporter
 from engine.metrics.statistics import Estimate
 from engine.runtime.record import WORK
 from engine.store.run_folder import RunFolder
@@ -35,14 +35,14 @@ LIVES = 3
 _CHATTY = ("optuna", "ray.tune")
 
 
-def run_trials(config: SweepConfig, setup: Setup, folder: RunFolder, watcher: Watcher) -> None:
+def run_trials(config: SweepConfig, setup: Setup, folder: RunFolder, reporter: Reporter) -> None:
     """Runs the trials that are left, and stores each as it ends.
 
     Args:
         config: the sweep.
         setup: what all trials have in common.
         folder: the sweep's run, opened for writing.
-        watcher: is told of every trial that ends.
+        reporter: is told of every trial that ends.
 
     Raises:
         RunError: the disk refuses, or all trials fail for one reason.
@@ -51,12 +51,12 @@ def run_trials(config: SweepConfig, setup: Setup, folder: RunFolder, watcher: Wa
     plan = setup.plan
     with _quiet():
         study = Study(plan.space, plan.direction, setup.seed)
-        ledger = Ledger(folder, setup, study, config.samples, watcher)
+        ledger = Ledger(folder, setup, study, config.samples, reporter)
         at_once = config.concurrent or max(1, int(ray.cluster_resources()["CPU"]) // (1 + config.trial_workers))
         actors = min(at_once, ledger.num_left) * (1 + config.trial_workers)
         told = {"objective": plan.objective, "direction": plan.direction}
         folder.event(WORK, items=config.samples, left=ledger.num_left, workers=actors, **told)
-        watcher.stage(f"sweeping {plan.job}", config.samples, "trials")
+        reporter.stage(f"sweeping {plan.job}", config.samples, "trials")
         if ledger.num_left:
             _tune(config, setup, ledger)
     if not ledger.complete:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from engine.jobs.job import Watcher
+from engine.jobs.job import Reporter
 from engine.metrics.statistics import Estimate
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK, SCHEMA_VERSION, error_row
@@ -38,11 +38,11 @@ class Ledger:
         setup: what all trials have in common.
         study: proposes settings; knows nothing yet.
         samples: trials in all.
-        watcher: is told of every trial that ends.
+        reporter: is told of every trial that ends.
     """
 
-    def __init__(self, folder: RunFolder, setup: Setup, study: Study, samples: int, watcher: Watcher) -> None:
-        self._folder, self._setup, self._samples, self._watcher = folder, setup, samples, watcher
+    def __init__(self, folder: RunFolder, setup: Setup, study: Study, samples: int, reporter: Reporter) -> None:
+        self._folder, self._setup, self._samples, self._reporter = folder, setup, samples, reporter
         self._study = study
         self._rows = {int(row["item_key"]): row for row in folder.read_rows().to_pylist() if row["status"] == OK}
         self._known = {event["number"]: event["parameters"] for event in folder.events() if event["kind"] == PROPOSED}
@@ -152,7 +152,7 @@ class Ledger:
             f"{early} stopped early" if early else "",
             f"{len(self._reasons)} failed" if self._reasons else "",
         )
-        self._watcher.advance(len(self._rows) + len(self._reasons), ", ".join(filter(None, parts)))
+        self._reporter.advance(len(self._rows) + len(self._reasons), ", ".join(filter(None, parts)))
 
 
 def values_of(row: Row) -> dict[int, float]:

@@ -9,9 +9,9 @@ import shlex
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from engine.cli.flags import assign
 from engine.jobs.catalogue import find
 from engine.jobs.job import Job
+from envs.core.config import assign
 from envs.core.errors import ConfigError
 from envs.core.registry import Registry, nearest
 from tune.space import Space, check_space, with_values

@@ -23,18 +23,20 @@ import yaml
 
 from engine.jobs.catalogue import find
 from engine.jobs.command import command_line, flat
-from engine.jobs.job import SUMMARY, Job, Result, Watcher
+from engine.jobs.job import Job, Reporter, Result
 from engine.metrics.statistics import Estimate, Metric, count
 from engine.runtime.session import Session, connect
 from engine.store.documents import write_whole
+from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
-from engine.store.schemas import OK, SWEEP_TRIALS
+from engine.store.schemas import OK
 from envs.core.config import to_dict
 from envs.core.errors import ClusterError, RunError
-from envs.storage.places import named
-from tune.config import UNCHECKED, SweepConfig
+from envs.storage.places import display_path
+from tune.config import RESUME_SAFE, SweepConfig
 from tune.ledger import best_row, nothing_worked
 from tune.plan import Plan, find_plan
+from tune.rows import SWEEP_TRIALS
 from tune.space import nested
 from tune.trial import Setup
 
@@ -47,7 +49,7 @@ LEGEND = {
 }
 
 
-def run(config: SweepConfig, path: Path, watcher: Watcher) -> Result:
+def run(config: SweepConfig, path: Path, reporter: Reporter) -> Result:
     """Runs what is left of the trials and stores the best settings.
 
     Raises:
@@ -56,7 +58,7 @@ def run(config: SweepConfig, path: Path, watcher: Watcher) -> Result:
         RunError: no trial came to its end, or the disk refuses.
     """
     plan = find_plan(config.sweep)
-    if earlier := SWEEP.finished(config, path, watcher):
+    if earlier := SWEEP.finished(config, path, reporter):
         return _with_legend(earlier, plan)
     base = plan.base(config.base, config.trial_workers, config.gpus_per_worker)
     budgets = config.budgets(plan.budget)
@@ -67,18 +69,18 @@ def run(config: SweepConfig, path: Path, watcher: Watcher) -> Result:
         budgets=budgets,
         repeats=config.repeats,
         seed=config.seed,
-        run=named(path.absolute()),
+        run=display_path(path.absolute()),
         folder=Path.cwd(),
     )
     from tune.driver import run_trials
 
     num_cpus = max(1 + config.trial_workers, os.cpu_count() or 1)
     with (
-        RunFolder.open(path, config, job=SWEEP.name, schema=SWEEP_TRIALS, unchecked=UNCHECKED) as folder,
+        RunFolder.open(path, config, job=SWEEP.name, schema=SWEEP_TRIALS, resume_safe=RESUME_SAFE) as folder,
         connect(config.address or None, num_cpus=None if config.address else num_cpus) as session,
     ):
-        _check_room(config, session, watcher)
-        run_trials(config, setup, folder, watcher)
+        _check_room(config, session, reporter)
+        run_trials(config, setup, folder, reporter)
         rows = folder.read_rows().to_pylist()
         best = best_row(rows, plan.direction)
         if best is None:
@@ -86,7 +88,7 @@ def run(config: SweepConfig, path: Path, watcher: Watcher) -> Result:
         parameters = json.loads(best["parameters"])
         _write_best(path / BEST, config, plan, parameters)
         told = ", ".join(f"{key}={value}" for key, value in parameters.items())
-        watcher.say(f"best: {told}")
+        reporter.say(f"best: {told}")
         runs = "one run each" if config.repeats == 1 else f"{config.repeats} runs each from different seeds"
         about = {
             "title": f"sweep of {plan.job}: {config.sweep}",
@@ -104,7 +106,7 @@ def _with_legend(result: Result, plan: Plan) -> Result:
     return replace(result, legend={**LEGEND, "best": best})
 
 
-def _check_room(config: SweepConfig, session: Session, watcher: Watcher) -> None:
+def _check_room(config: SweepConfig, session: Session, reporter: Reporter) -> None:
     """Finds out whether one trial has room; a cluster may still grow."""
     import ray
 
@@ -116,7 +118,7 @@ def _check_room(config: SweepConfig, session: Session, watcher: Watcher) -> None
         fix = "give fewer --trial-workers, or the --address of a cluster"
         raise ClusterError("there is too little room for one trial", got=", ".join(lacking), fix=fix)
     if lacking:
-        watcher.say(f"the cluster must grow before a trial has room: {', '.join(lacking)}")
+        reporter.say(f"the cluster must grow before a trial has room: {', '.join(lacking)}")
 
 
 def _metrics(rows: Sequence[Mapping[str, Any]], best: Mapping[str, Any]) -> dict[str, Estimate]:
@@ -137,7 +139,7 @@ def _write_best(path: Path, config: SweepConfig, plan: Plan, parameters: Mapping
     values = flat(to_dict(plan.base(config.base, config.trial_workers, config.gpus_per_worker)))
     fixed = {key: values[key] for key in (setting.partition("=")[0] for setting in shlex.split(config.base))}
     words = find(plan.job).words
-    head = f"# The best of a sweep: parley {' '.join(words)} {plan.preset} --config {named(path)}\n"
+    head = f"# The best of a sweep: parley {' '.join(words)} {plan.preset} --config {display_path(path)}\n"
     try:
         write_whole(path, (head + yaml.safe_dump(nested({**fixed, **parameters}), sort_keys=True)).encode())
     except OSError as error:
@@ -147,8 +149,8 @@ def _write_best(path: Path, config: SweepConfig, plan: Plan, parameters: Mapping
 
 def _next_commands(config: SweepConfig, path: Path) -> tuple[str, ...]:
     plan = find_plan(config.sweep)
-    again = ["parley", *find(plan.job).words, plan.preset, "--config", named(path / BEST)]
-    return (shlex.join(["parley", "report", named(path)]), shlex.join(again))
+    again = ["parley", *find(plan.job).words, plan.preset, "--config", display_path(path / BEST)]
+    return (shlex.join(["parley", "report", display_path(path)]), shlex.join(again))
 
 
 def _of(name: str, **changes: Any) -> SweepConfig:
@@ -200,6 +202,6 @@ SWEEP = Job(
     LEGEND,
     (SUMMARY, BEST, "rows"),
     _next_commands,
-    UNCHECKED,
+    RESUME_SAFE,
     num_rows=attrgetter("samples"),
 )

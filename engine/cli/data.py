@@ -16,11 +16,11 @@ from engine.cli.flags import parse
 from engine.cli.screen import watching
 from engine.cli.tables import make_console, show_lines, show_table
 from engine.cli.verbs import Verb
-from engine.jobs.corpus_facts import Problem
-from engine.jobs.data import CorpusInfo, SplitInfo, check_corpus, describe_corpus, get_corpus, list_corpora
-from engine.jobs.job import Watcher
-from engine.jobs.lexical_data import NLTK, get_nltk
-from engine.jobs.pair_data import PairCheck, PairInfo, PairSplitInfo
+from engine.jobs.corpora.data import CorpusInfo, SplitInfo, check_corpus, describe_corpus, get_corpus, list_corpora
+from engine.jobs.corpora.facts import Problem
+from engine.jobs.corpora.nltk_data import NLTK, get_nltk
+from engine.jobs.corpora.pairs import PairCheck, PairInfo, PairSplitInfo
+from engine.jobs.job import Reporter
 from envs.data.download import Progress
 from envs.data.lines import data_command
 from envs.data.root import root_words
@@ -65,8 +65,8 @@ def run_get(verb: Verb, arguments: Sequence[str]) -> int:
     asked = parse(CorpusArguments, verb, arguments)
     if asked.name == NLTK:
         return _get_nltk(asked)
-    with watching() as watcher:
-        delivery = get_corpus(asked.name, asked.data_root, _told(watcher))
+    with watching() as reporter:
+        delivery = get_corpus(asked.name, asked.data_root, _told(reporter))
     if asked.json:
         return _print(asdict(delivery))
     console = make_console()
@@ -127,8 +127,8 @@ def run_check(verb: Verb, arguments: Sequence[str]) -> int:
 
 
 def _get_nltk(asked: CorpusArguments) -> int:
-    with watching() as watcher:
-        delivery = get_nltk(watcher)
+    with watching() as reporter:
+        delivery = get_nltk(reporter)
     if asked.json:
         return _print(asdict(delivery))
     console = make_console()
@@ -175,14 +175,14 @@ def _line(problem: Problem) -> str:
     return "; ".join([f"{place}: {problem.what}", *(detail for detail in details if detail)])
 
 
-def _told(watcher: Watcher) -> Progress:
+def _told(reporter: Reporter) -> Progress:
     current: list[str] = []
 
     def progress(name: str, num_bytes: int, total: int | None) -> None:
         if current != [name]:
             current[:] = [name]
-            watcher.stage(name, total or 0, "bytes")
-        watcher.advance(num_bytes)
+            reporter.stage(name, total or 0, "bytes")
+        reporter.advance(num_bytes)
 
     return progress
 

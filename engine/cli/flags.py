@@ -10,7 +10,6 @@ import ast
 import dataclasses
 import inspect
 import itertools
-import re
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -19,21 +18,17 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
 import tyro
-import yaml
 from tyro import conf
 
 from engine.cli.verbs import Verb
 from engine.jobs.job import Job
-from envs.core.config import from_dict, overlay, to_dict
+from envs.core.config import assign, overlay
 from envs.core.errors import ConfigError
 from envs.core.registry import nearest
 from envs.storage.copies import fetched_file
 from envs.storage.places import local_copy
 
 ArgumentsT = TypeVar("ArgumentsT")
-
-# PyYAML reads YAML 1.1, in which a number with an exponent needs a point; nobody types that.
-_EXPONENT = re.compile(r"[+-]?\d+e[+-]?\d+", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,35 +104,6 @@ def parse(kind: type[ArgumentsT], verb: Verb, arguments: Sequence[str]) -> Argum
         SystemExit: help was asked for, or tyro found a missing or wrong value and said so.
     """
     return _parse(kind, verb, arguments, verb.summary, (), tyro.MISSING_NONPROP, kind)
-
-
-def assign(config: Any, settings: Sequence[str], flag: str = "--set") -> Any:
-    """The configuration with single settings changed.
-
-    Args:
-        config: a configuration.
-        settings: "key=value" or "section.key=value"; the value is read as YAML.
-        flag: what they were given by, for errors.
-
-    Raises:
-        ConfigError: no such key (with the nearest name), no equals sign, or a value that is not allowed.
-    """
-    for setting in settings:
-        key, equals, text = setting.partition("=")
-        if not equals:
-            raise ConfigError("a setting needs a value", where=f"{flag} {setting}", fix=f"{flag} {key}=VALUE")
-        values = to_dict(config)
-        place = values
-        *sections, last = key.split(".")
-        for section in sections:
-            inner = place.setdefault(section, {})
-            if not isinstance(inner, dict):
-                what = f"{section!r} is a setting and not a section"
-                raise ConfigError(what, where=f"{flag} {setting}", fix=f"{flag} {section}=VALUE")
-            place = inner
-        place[last] = _value(text, f"{flag} {setting}")
-        config = from_dict(type(config), values, f"{flag} {setting}")
-    return config
 
 
 def field_docs(kind: type) -> dict[str, str]:
@@ -261,10 +227,3 @@ def _sections_help(kind: type) -> list[str]:
     return lines
 
 
-def _value(text: str, where: str) -> Any:
-    if _EXPONENT.fullmatch(text):
-        return float(text)
-    try:
-        return yaml.safe_load(text) if text else ""
-    except yaml.YAMLError as error:
-        raise ConfigError("the value of a setting is not YAML", where=where, got=str(error)) from None

@@ -11,13 +11,13 @@ from engine.cli.flags import JobCommand, parse_job
 from engine.cli.screen import watching
 from engine.cli.tables import show_result
 from engine.cli.verbs import Verb
-from engine.jobs.agents import HUMAN
 from engine.jobs.catalogue import Entry, find
 from engine.jobs.command import flat
 from engine.jobs.job import Job
+from engine.jobs.negotiation.agents import HUMAN
 from engine.runtime import logs
 from envs.core.config import to_dict
-from envs.storage.places import named
+from envs.storage.places import display_path
 
 
 def run_job(verb: Verb, arguments: Sequence[str]) -> int:
@@ -40,8 +40,8 @@ def carry_out(entry: Entry, job: Job, command: JobCommand) -> int:
     """
     typed = HUMAN in flat(to_dict(command.config)).values()
     with logs.about(run=str(command.run), job=job.name):
-        with watching(live=not typed) as watcher:
-            result = job.run(command.config, command.run, watcher)
+        with watching(live=not typed) as reporter:
+            result = job.run(command.config, command.run, reporter)
             if entry.reports:
                 from engine.report.collect import report_from_run
 
@@ -49,5 +49,5 @@ def carry_out(entry: Entry, job: Job, command: JobCommand) -> int:
         show_result(result)
     if command.json:
         metrics = {name: estimate.to_json() for name, estimate in result.metrics.items()}
-        sys.stdout.write(f"{json.dumps({'metrics': metrics, 'run': named(result.run)})}\n")
+        sys.stdout.write(f"{json.dumps({'metrics': metrics, 'run': display_path(result.run)})}\n")
     return int(bool(result.failure))

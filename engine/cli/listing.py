@@ -13,13 +13,13 @@ from tyro import conf
 from engine.cli.flags import parse
 from engine.cli.tables import make_console, show_table
 from engine.cli.verbs import Verb
-from engine.jobs.agents import agents
 from engine.jobs.catalogue import ENTRIES
-from engine.jobs.search_config import RELAXATION, RELAXATION_SUMMARY
-from engine.metrics.attack import ATTACK_METRICS
+from engine.jobs.negotiation.agents import agents
+from engine.jobs.triggers.config import RELAXATION, RELAXATION_SUMMARY
+from engine.metrics.negotiation.attack import ATTACK_METRICS
 from engine.perturb.catalogue import strategies
-from engine.search.catalogue import searches
-from envs.data.corpora import corpora
+from engine.triggers.catalogue import searches
+from envs.negotiation.corpora.catalogue import corpora
 from envs.pairs.corpora import pair_corpora
 from envs.registration import IDS
 

@@ -21,17 +21,17 @@ from rich.console import Console
 from rich.text import Text
 from tyro import conf
 
-from engine.cli.flags import assign, parse
+from engine.cli.flags import parse
 from engine.cli.tables import make_console, show_table
 from engine.cli.verbs import Verb
-from engine.jobs.agents import require_checkpoint
+from engine.jobs.checkpoints import require_checkpoint
 from engine.perturb.augment import perturb_contexts
 from engine.perturb.catalogue import build, left_out, names
 from engine.perturb.changes import Kind, Span, bracketed, num_changed, spans
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings
 from engine.perturb.strategy import Strategy
-from envs.core.config import check, overlay
+from envs.core.config import assign, check, overlay
 from envs.core.errors import CheckpointError, ConfigError
 from envs.pairs.turns import Turns, format_turns, parse_turns
 from envs.pairs.vocabulary import SPECIALS, PairVocabulary

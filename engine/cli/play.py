@@ -13,9 +13,9 @@ from engine.cli.flags import parse
 from engine.cli.screen import watching
 from engine.cli.tables import make_console, show_lines
 from engine.cli.verbs import Verb
-from engine.jobs.agents import make_agent, shared_vocabulary
-from engine.jobs.match import dialogue_seed
-from engine.jobs.person import HELP, Person, StandardTerminal
+from engine.jobs.negotiation.agents import make_agent, shared_vocabulary
+from engine.jobs.negotiation.match import dialogue_seed
+from engine.jobs.negotiation.person import HELP, Person, StandardTerminal
 from envs.core.config import check
 from envs.core.errors import ConfigError
 from envs.core.seeds import stream

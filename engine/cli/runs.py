@@ -20,7 +20,7 @@ from engine.store.mirror import fetched_run
 from engine.store.run_folder import RunFolder
 from envs.core.config import from_dict
 from envs.storage.copies import replicate
-from envs.storage.places import local_copy, named
+from envs.storage.places import display_path, local_copy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,10 +59,10 @@ def run_report(verb: Verb, arguments: Sequence[str]) -> int:
             files.append(write_picture(collect_run(run), picture))
             replicate(picture)
     # Of a URI the copy too, for the browser.
-    names = [name for file in files for name in dict.fromkeys((named(file), str(file)))]
+    names = [name for file in files for name in dict.fromkeys((display_path(file), str(file)))]
     show_lines(make_console(), "files", names)
     if asked.json:
-        sys.stdout.write(f"{json.dumps({'report': names[0], 'run': named(run)})}\n")
+        sys.stdout.write(f"{json.dumps({'report': names[0], 'run': display_path(run)})}\n")
     return 0
 
 

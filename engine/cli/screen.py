@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
 from engine.cli.tables import make_console
-from engine.jobs.job import Watcher
+from engine.jobs.job import Reporter
 from engine.runtime import logs
 
 logger = logging.getLogger(__name__)
@@ -143,7 +143,7 @@ class LiveScreen:
 
 
 @contextmanager
-def watching(live: bool = True) -> Iterator[Watcher]:
+def watching(live: bool = True) -> Iterator[Reporter]:
     """A screen for the length of a `with` block, in which standard output is left to what comes after it.
 
     Args:

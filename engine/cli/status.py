@@ -18,7 +18,7 @@ from engine.cli.tables import make_console, show_lines, show_table
 from engine.cli.verbs import Verb
 from engine.jobs.status import FAILED, FINISHED, INTERRUPTED, Pace, RunStatus, statuses
 from engine.store.mirror import fetched_run
-from envs.storage.places import named
+from envs.storage.places import display_path
 
 _REASONS = 5
 """Reasons of failures that a screen shows; --json has them all."""
@@ -47,11 +47,12 @@ def run_status(verb: Verb, arguments: Sequence[str]) -> int:
     if len(found) == 1:
         _show_one(console, found[0])
     else:
-        _show_table(console, named(run), found)
+        _show_table(console, display_path(run), found)
     unfinished = [status for status in found if status.state in (FAILED, INTERRUPTED)]
     # What goes on with a run goes on with the runs below it.
     goes_on = unfinished[:1] if unfinished and unfinished[0].run == run else unfinished
-    show_lines(console, "next", [shlex.join(["parley", "resume", named(status.run)]) for status in goes_on] or _reports(found))
+    resumes = [shlex.join(["parley", "resume", display_path(status.run)]) for status in goes_on]
+    show_lines(console, "next", resumes or _reports(found))
     return 0
 
 
@@ -66,7 +67,7 @@ def _show_one(console: Console, status: RunStatus) -> None:
         ("damaged parts", f"{status.damaged:,}" if status.damaged else ""),
         ("last event", _last_event(status)),
     ]
-    show_table(console, f"{named(status.run)}: {status.job}", ("", "now"), [row for row in rows if row[1]])
+    show_table(console, f"{display_path(status.run)}: {status.job}", ("", "now"), [row for row in rows if row[1]])
     reasons = [f"{count:,} x {reason}" for reason, count in status.errors.items()]
     more = [f"and {len(reasons) - _REASONS:,} more reasons: --json"] if len(reasons) > _REASONS else []
     show_lines(console, "errors", [*reasons[:_REASONS], *more])
@@ -76,7 +77,7 @@ def _show_table(console: Console, title: str, found: Sequence[RunStatus]) -> Non
     columns = ("run", "job", "state", "progress", "rate", "time left", "failed", "last event")
     rows = [
         (
-            named(status.run),
+            display_path(status.run),
             status.job,
             status.state,
             _progress(status.pace),
@@ -92,7 +93,7 @@ def _show_table(console: Console, title: str, found: Sequence[RunStatus]) -> Non
 
 def _reports(found: Sequence[RunStatus]) -> list[str]:
     """The page of a run that is finished alone; running ones are looked at again."""
-    return [shlex.join(["parley", "report", named(status.run)]) for status in found[:1] if status.state == FINISHED]
+    return [shlex.join(["parley", "report", display_path(status.run)]) for status in found[:1] if status.state == FINISHED]
 
 
 def _progress(pace: Pace) -> str:

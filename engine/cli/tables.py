@@ -18,7 +18,7 @@ from engine.jobs.job import Comparison, Result
 from engine.metrics.statistics import FEW, NOTHING, Estimate, Metric
 from engine.runtime import logs
 from envs.core.errors import ParleyError
-from envs.storage.places import named
+from envs.storage.places import display_path
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ def show_result(result: Result) -> None:
         show_table(console, result.title, columns, rows, right=columns[2:])
         if any(estimate.flagged and estimate.n for estimate in result.metrics.values()):
             console.print(f"few: fewer than {FEW} independent dialogues or targets; do not lean on the number")
-    show_lines(console, "files", [named(path) for path in result.files])
+    show_lines(console, "files", [display_path(path) for path in result.files])
     show_lines(console, "next", result.next_commands)
     if result.failure:
         console.print(Text(f"failed: {result.failure}", style="bold red"), soft_wrap=True)

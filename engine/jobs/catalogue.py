@@ -59,7 +59,7 @@ ENTRIES = (
     Entry(
         ("train", "negotiator"),
         "fit a negotiation agent to recorded dialogues",
-        "engine.jobs.negotiator:TRAIN_NEGOTIATOR",
+        "engine.jobs.negotiation.negotiator:TRAIN_NEGOTIATOR",
         "negotiator",
         ("fast", "lewis2017", "demo"),
         (
@@ -71,7 +71,7 @@ ENTRIES = (
     Entry(
         ("train", "rl"),
         "train a goal-based agent by self-play against a frozen one (RLlib)",
-        "engine.jobs.reinforce:TRAIN_RL",
+        "engine.jobs.negotiation.reinforce:TRAIN_RL",
         "rl",
         ("lewis2017",),
         (
@@ -83,7 +83,7 @@ ENTRIES = (
     Entry(
         ("train", "adversary"),
         "train an adversary against a frozen target (RLlib)",
-        "engine.jobs.reinforce:TRAIN_ADVERSARY",
+        "engine.jobs.negotiation.reinforce:TRAIN_ADVERSARY",
         "adversary",
         ("cheng2019", "demo"),
         (
@@ -95,7 +95,7 @@ ENTRIES = (
     Entry(
         ("train", "target"),
         "harden a target against frozen adversaries (RLlib)",
-        "engine.jobs.reinforce:TRAIN_TARGET",
+        "engine.jobs.negotiation.reinforce:TRAIN_TARGET",
         "target",
         ("cheng2019",),
         (
@@ -107,7 +107,7 @@ ENTRIES = (
     Entry(
         ("train", "seq2seq"),
         "fit a sequence-to-sequence dialogue model to pairs of utterance and reply",
-        "engine.jobs.seq2seq:TRAIN_SEQ2SEQ",
+        "engine.jobs.responders.seq2seq:TRAIN_SEQ2SEQ",
         "seq2seq",
         ("small", "he2018", "demo", "characters", "dialogue"),
         (
@@ -119,7 +119,7 @@ ENTRIES = (
     Entry(
         ("train", "lm"),
         "fit a language model to the utterances of a corpus of pairs",
-        "engine.jobs.seq2seq:TRAIN_LM",
+        "engine.jobs.responders.seq2seq:TRAIN_LM",
         "lm",
         ("small", "he2018", "demo", "dialogue"),
         (
@@ -131,7 +131,7 @@ ENTRIES = (
     Entry(
         ("train", "vhred"),
         "fit a response model with a latent variable to dialogues",
-        "engine.jobs.vhred:TRAIN_VHRED",
+        "engine.jobs.responders.vhred:TRAIN_VHRED",
         "vhred",
         ("small", "niu2018", "demo"),
         (
@@ -143,7 +143,7 @@ ENTRIES = (
     Entry(
         ("train", "paraphraser"),
         "fit a paraphraser (pointer-generator network) to pairs of paraphrases",
-        "engine.jobs.paraphraser:TRAIN_PARAPHRASER",
+        "engine.jobs.responders.paraphraser:TRAIN_PARAPHRASER",
         "paraphraser",
         ("small", "see2017", "demo"),
         (
@@ -155,7 +155,7 @@ ENTRIES = (
     Entry(
         ("train", "adversarial"),
         "train a response model against perturbations of its contexts",
-        "engine.jobs.adversarial:TRAIN_ADVERSARIAL",
+        "engine.jobs.perturb.adversarial:TRAIN_ADVERSARIAL",
         "adversarial",
         ("niu2018", "demo"),
         (
@@ -167,7 +167,7 @@ ENTRIES = (
     Entry(
         ("selfplay",),
         "let two agents negotiate, and measure who gains what",
-        "engine.jobs.match:SELFPLAY",
+        "engine.jobs.negotiation.match:SELFPLAY",
         "selfplay",
         ("scripted",),
         (
@@ -179,7 +179,7 @@ ENTRIES = (
     Entry(
         ("attack", "rl"),
         "play a trained adversary against a target",
-        "engine.jobs.attack:ATTACK_RL",
+        "engine.jobs.negotiation.attack:ATTACK_RL",
         "attack-rl",
         ("cheng2019",),
         (
@@ -191,7 +191,7 @@ ENTRIES = (
     Entry(
         ("attack", "transfer"),
         "plug sentences that won elsewhere into ordinary dialogues",
-        "engine.jobs.attack:ATTACK_TRANSFER",
+        "engine.jobs.negotiation.attack:ATTACK_TRANSFER",
         "attack-transfer",
         ("cheng2019", "fixed"),
         (
@@ -203,7 +203,7 @@ ENTRIES = (
     Entry(
         ("attack", "reactive"),
         "replace words so that the target ends the talk and chooses badly",
-        "engine.jobs.whitebox:ATTACK_REACTIVE",
+        "engine.jobs.negotiation.whitebox:ATTACK_REACTIVE",
         "attack-reactive",
         ("cheng2019", "released", "black-box"),
         (
@@ -215,7 +215,7 @@ ENTRIES = (
     Entry(
         ("attack", "preemptive"),
         "replace words so that the target asks for less in its reply",
-        "engine.jobs.whitebox:ATTACK_PREEMPTIVE",
+        "engine.jobs.negotiation.whitebox:ATTACK_PREEMPTIVE",
         "attack-preemptive",
         ("cheng2019",),
         (
@@ -227,7 +227,7 @@ ENTRIES = (
     Entry(
         ("attack", "ra-pa-da"),
         "at every turn reactive, else preemptive, else wait",
-        "engine.jobs.whitebox:ATTACK_RA_PA_DA",
+        "engine.jobs.negotiation.whitebox:ATTACK_RA_PA_DA",
         "attack-ra-pa-da",
         ("cheng2019",),
         (
@@ -239,7 +239,7 @@ ENTRIES = (
     Entry(
         ("attack", "ra-pa-ta"),
         "at every turn reactive, else preemptive, else a sentence that won elsewhere",
-        "engine.jobs.whitebox:ATTACK_RA_PA_TA",
+        "engine.jobs.negotiation.whitebox:ATTACK_RA_PA_TA",
         "attack-ra-pa-ta",
         ("cheng2019",),
         (
@@ -251,7 +251,7 @@ ENTRIES = (
     Entry(
         ("attack", "table"),
         "every attack on one target, beside the published figures",
-        "engine.jobs.table:ATTACK_TABLE",
+        "engine.jobs.negotiation.table:ATTACK_TABLE",
         "attack-table",
         ("cheng2019", "cheng2019-rl", "cheng2019-hardened", "cheng2019-turns", "demo"),
         (
@@ -264,7 +264,7 @@ ENTRIES = (
     Entry(
         ("search",),
         "find inputs that make a dialogue model say given sentences (gibbs-enum and others)",
-        "engine.jobs.search:SEARCH",
+        "engine.jobs.triggers.search:SEARCH",
         "search",
         ("he2018", "released", "quick", "demo"),
         (
@@ -277,7 +277,7 @@ ENTRIES = (
     Entry(
         ("search", "table"),
         "every list of targets on one model or several, beside the published figures",
-        "engine.jobs.search_table:SEARCH_TABLE",
+        "engine.jobs.triggers.table:SEARCH_TABLE",
         "search-table",
         ("he2018", "quick", "demo"),
         (
@@ -290,7 +290,7 @@ ENTRIES = (
     Entry(
         ("search", "enumerate"),
         "try every input of a small model of characters, and count which words it says",
-        "engine.jobs.enumeration:SEARCH_ENUMERATE",
+        "engine.jobs.triggers.enumeration:SEARCH_ENUMERATE",
         "enumeration",
         ("he2018", "demo"),
         (
@@ -302,7 +302,7 @@ ENTRIES = (
     Entry(
         ("minmax",),
         "adversarial training by rounds: adversary, target, and a fresh adversary as the measure (RLlib)",
-        "engine.jobs.minmax:MINMAX",
+        "engine.jobs.negotiation.minmax:MINMAX",
         "minmax",
         ("cheng2019", "population", "demo"),
         (
@@ -315,7 +315,7 @@ ENTRIES = (
     Entry(
         ("evaluate", "exploitability"),
         "train a fresh adversary against a frozen target and measure what it gains (RLlib)",
-        "engine.jobs.exploitability:EVALUATE_EXPLOITABILITY",
+        "engine.jobs.negotiation.exploitability:EVALUATE_EXPLOITABILITY",
         "exploitability",
         ("cheng2019", "demo"),
         (
@@ -327,7 +327,7 @@ ENTRIES = (
     Entry(
         ("evaluate", "robustness"),
         "what a response model answers to perturbed contexts, before and after training against them",
-        "engine.jobs.robustness:EVALUATE_ROBUSTNESS",
+        "engine.jobs.perturb.robustness:EVALUATE_ROBUSTNESS",
         "robustness",
         ("niu2018", "quick", "demo"),
         (

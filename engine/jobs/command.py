@@ -17,7 +17,7 @@ import yaml
 from engine.jobs.catalogue import find
 from engine.jobs.job import Job
 from envs.core.config import to_dict
-from envs.storage.places import named
+from envs.storage.places import display_path
 
 
 def command_line(job: Job, config: Any, path: Path) -> str:
@@ -39,7 +39,7 @@ def command_line(job: Job, config: Any, path: Path) -> str:
     for key, value in changes[nearest].items():
         words += ["--set", f"{key}={_yaml(value)}"] if "." in key else _flag(key, value)
     if path != Path("runs", entry.run_name):
-        words += ["--run", named(path)]
+        words += ["--run", display_path(path)]
     return shlex.join(words)
 
 

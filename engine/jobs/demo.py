@@ -17,24 +17,29 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from engine.attacks.settings import ReinforceConfig
-from engine.jobs import adversarial, minmax, negotiator, reinforce, robustness, search, seq2seq
-from engine.jobs.attack import ATTACK_RL, AttackConfig
 from engine.jobs.command import command_line
-from engine.jobs.job import SUMMARY, Comparison, Job, Result, Watcher
-from engine.jobs.match import SELFPLAY, MatchConfig
-from engine.jobs.robustness_models import label_of
-from engine.jobs.search_config import MAL
-from engine.jobs.whitebox import ATTACK_REACTIVE, FixedTurnConfig
-from engine.metrics.attack import ATTACK_METRICS
-from engine.metrics.campaign import EXPLOITABILITY
-from engine.metrics.negotiation import FOR_ADVERSARY, METRICS
-from engine.metrics.robustness import BASE, TOUCHED_CHANGE_RATE
-from engine.metrics.statistics import Estimate, Metric, paired_difference
+from engine.jobs.job import Comparison, Job, Reporter, Result
+from engine.jobs.negotiation import minmax, negotiator, reinforce
+from engine.jobs.negotiation.attack import ATTACK_RL, AttackConfig
+from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
+from engine.jobs.negotiation.whitebox import ATTACK_REACTIVE, FixedTurnConfig
+from engine.jobs.perturb import adversarial, robustness
+from engine.jobs.perturb.models import label_of
+from engine.jobs.responders import seq2seq
+from engine.jobs.triggers import search
+from engine.jobs.triggers.config import MAL
+from engine.metrics.negotiation.attack import ATTACK_METRICS
+from engine.metrics.negotiation.campaign import EXPLOITABILITY
+from engine.metrics.negotiation.dialogues import METRICS
+from engine.metrics.perturb.robustness import BASE, TOUCHED_CHANGE_RATE
+from engine.metrics.statistics import FOR_ADVERSARY, Estimate, Metric, paired_difference
+from engine.negotiation.settings import ReinforceConfig
+from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK
 from envs.core.config import check
-from envs.storage.places import named
+from envs.storage.places import display_path
+from policies.fitting import settings as fitting
 from policies.negotiator.settings import FitConfig
 from policies.seq2seq import settings
 
@@ -95,9 +100,9 @@ class DemoConfig:
     """The adversaries' learning rule."""
     defence: ReinforceConfig = field(default_factory=lambda: minmax.demo().defence)
     """The target's, against the adversary."""
-    model: settings.FitConfig = field(default_factory=settings.demo)
+    model: fitting.FitConfig = field(default_factory=settings.demo)
     """The recipe of the sequence-to-sequence model, and of the language model that judges its inputs."""
-    hardening: settings.FitConfig = field(default_factory=lambda: adversarial.demo().fit)
+    hardening: fitting.FitConfig = field(default_factory=lambda: adversarial.demo().fit)
     """The recipe by which the first of them is trained against perturbations."""
 
     def __post_init__(self) -> None:
@@ -116,7 +121,7 @@ def stages(config: DemoConfig, path: Path) -> dict[str, tuple[Job, Any]]:
         config: how large.
         path: the demonstration's folder, as it was given; the stages name each other's folders below it.
     """
-    target, adversary = named(path / "target"), named(path / "adversary")
+    target, adversary = display_path(path / "target"), display_path(path / "adversary")
     fitted = replace(negotiator.demo(), fit=config.fit, seed=config.seed)
     trained = replace(reinforce.demo(), target=target, corpus=fitted.corpus, reinforce=config.reinforce, seed=config.seed)
     hardening = replace(
@@ -133,17 +138,21 @@ def stages(config: DemoConfig, path: Path) -> dict[str, tuple[Job, Any]]:
     )
     model = replace(seq2seq.demo(), fit=config.model, seed=config.seed)
     lm = replace(seq2seq.demo_lm(), fit=config.model, seed=config.seed)
-    searched: dict[str, Any] = {"model": named(path / "model"), "lm": named(path / "lm"), "num_targets": config.triggers}
+    searched: dict[str, Any] = {
+        "model": display_path(path / "model"),
+        "lm": display_path(path / "lm"),
+        "num_targets": config.triggers,
+    }
     searching = replace(search.demo(), **searched, seed=config.seed, workers=config.workers)
     strategies = f"{_SWAP},{_ANTONYM}"
     against = replace(
-        adversarial.demo(), strategies=strategies, fit=config.hardening, model=named(path / "model"), seed=config.seed
+        adversarial.demo(), strategies=strategies, fit=config.hardening, model=display_path(path / "model"), seed=config.seed
     )
     asked = replace(
         robustness.demo(),
         strategies=strategies,
-        model=named(path / "model"),
-        trained=named(path / "adversarial"),
+        model=display_path(path / "model"),
+        trained=display_path(path / "adversarial"),
         limit=config.contexts,
         workers=config.workers,
         seed=config.seed,
@@ -168,13 +177,13 @@ def stages(config: DemoConfig, path: Path) -> dict[str, tuple[Job, Any]]:
     }
 
 
-def run(config: DemoConfig, path: Path, watcher: Watcher) -> Result:
+def run(config: DemoConfig, path: Path, reporter: Reporter) -> Result:
     """Does what is left of the stages and compares the two matches."""
-    with RunFolder.open(path, config, job=DEMO.name, unchecked=DEMO.unchecked) as folder:
+    with RunFolder.open(path, config, job=DEMO.name, resume_safe=DEMO.resume_safe) as folder:
         results = {}
         for number, (name, (job, settings)) in enumerate(stages(config, path).items(), start=1):
-            watcher.say(f"stage {number} of {len(STAGES)}: {name}")
-            results[name] = job.run(settings, path / name, watcher)
+            reporter.say(f"stage {number} of {len(STAGES)}: {name}")
+            results[name] = job.run(settings, path / name, reporter)
         selfplay, attack = (_dialogues(path / name) for name in ("selfplay", "attack"))
         pairs = [(selfplay[key], attack[key]) for key in sorted(selfplay.keys() & attack.keys())]
         differences = {name: _difference(pairs, number) for name, number in _COMPARED.items()}
@@ -240,12 +249,15 @@ def _failure(advantage: Estimate) -> str:
 
 def _next_commands(config: DemoConfig, path: Path) -> tuple[str, ...]:
     return (
-        shlex.join(["parley", "play", named(path / "target")]),
-        shlex.join(["parley", "play", named(path / "adversary")]),
-        shlex.join(["parley", "play", named(path / "minmax")]),
-        shlex.join(["parley", "search", "--model", named(path / "model"), "--lm", named(path / "lm")]),
+        shlex.join(["parley", "play", display_path(path / "target")]),
+        shlex.join(["parley", "play", display_path(path / "adversary")]),
+        shlex.join(["parley", "play", display_path(path / "minmax")]),
+        shlex.join(["parley", "search", "--model", display_path(path / "model"), "--lm", display_path(path / "lm")]),
         shlex.join(
-            ["parley", "evaluate", "robustness", "demo", "--model", named(path / "model"), "--strategies", "add-negation"]
+            [
+                *("parley", "evaluate", "robustness", "demo"),
+                *("--model", display_path(path / "model"), "--strategies", "add-negation"),
+            ]
         ),
         "parley minmax --help",
     )

@@ -1,6 +1,6 @@
 """What a job is: a frozen configuration, presets that return one, and a function that runs it in a run folder.
 
-Each job module defines a `Job`; `catalogue.py` lists them. Jobs print nothing: they tell a `Watcher` how far they are and
+Each job module defines a `Job`; `catalogue.py` lists them. Jobs print nothing: they tell a `Reporter` how far they are and
 return a `Result`. What a result says is read from the run folder, so a finished run gives the same one again.
 """
 
@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from engine.jobs.weights import weights_digests
-from engine.metrics.attack_table import TextTable
 from engine.metrics.statistics import Estimate, Metric
+from engine.metrics.tables import TextTable
 from engine.store.head import changed_weights
 from engine.store.layout import CONFIG, SUMMARY
 from engine.store.mirror import refresh
@@ -21,7 +21,7 @@ from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK
 from envs.core.config import difference, to_dict
 from envs.core.errors import RunError
-from envs.storage.places import named
+from envs.storage.places import display_path
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Result:
     failure: str = ""
 
 
-class Watcher(Protocol):
+class Reporter(Protocol):
     """Who watches a job at work."""
 
     def stage(self, title: str, total: int, unit: str) -> None:
@@ -93,7 +93,7 @@ class Job:
         legend: what its metrics mean, by name.
         files: what a finished run holds that a user may want next, by path in the run folder.
         next_commands: what to type after a run of that configuration in that folder.
-        unchecked: settings that change how a run is done and not what comes out; a resumed run may differ in them.
+        resume_safe: settings that change how a run is done and not what comes out; a resumed run may differ in them.
         models: names of the models that the rows come from, by the setting that names each; a run does not go on with other
             weights.
         num_rows: how many rows a finished run of a configuration holds.
@@ -106,11 +106,11 @@ class Job:
     name: str
     config: type
     presets: Mapping[str, Callable[[], Any]]
-    run: Callable[[Any, Path, Watcher], Result]
+    run: Callable[[Any, Path, Reporter], Result]
     legend: Mapping[str, Metric]
     files: tuple[str, ...]
     next_commands: Callable[[Any, Path], tuple[str, ...]]
-    unchecked: tuple[str, ...] = ()
+    resume_safe: tuple[str, ...] = ()
     models: Callable[[Any], Mapping[str, str]] = lambda config: {}
     num_rows: Callable[[Any], int] = lambda config: 0
     metrics_of: Callable[[Any], Collection[str] | None] | None = None
@@ -146,7 +146,7 @@ class Job:
         """Digests of the models that are there, by the setting that names each."""
         return weights_digests(self.models(config))
 
-    def finished(self, config: Any, path: Path, watcher: Watcher) -> Result | None:
+    def finished(self, config: Any, path: Path, reporter: Reporter) -> Result | None:
         """The result of a run that has nothing left to do; None when there is work, or another run in the folder.
 
         Raises:
@@ -169,15 +169,15 @@ class Job:
             return None
         if num_done != self.num_rows(config):
             return None
-        watcher.say(f"{named(path)} is finished: nothing is left to do")
+        reporter.say(f"{display_path(path)} is finished: nothing is left to do")
         return self.result(config, path)
 
     def _checked(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in config.items() if name not in self.unchecked}
+        return {name: value for name, value in config.items() if name not in self.resume_safe}
 
 
 class Silent:
-    """A watcher that looks away; for tests and notebooks."""
+    """A reporter that looks away; for tests and notebooks."""
 
     def stage(self, title: str, total: int, unit: str) -> None:
         """Shows nothing."""

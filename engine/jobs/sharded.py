@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from engine.runtime.session import connect
 from envs.core.config import check
 from envs.core.errors import ConfigError
 
-UNCHECKED = ("workers", "gpus_per_worker", "address", "data_root")
+RESUME_SAFE = ("workers", "gpus_per_worker", "address", "data_root")
 """Settings that change how work is done and not its rows; a resumed run may differ in them."""
 
 
@@ -34,3 +38,10 @@ class ShardedConfig:
             fix = "say how many Ray actors work there: --workers N"
             raise ConfigError("a cluster is named and no work would go there", where="--address", got=self.address, fix=fix)
         check(self, "gpus_per_worker", self.gpus_per_worker >= 0, "at least 0")
+
+
+def session(workers: int, address: str) -> AbstractContextManager[Any]:
+    """The Ray session of some workers; none where there are none."""
+    if not workers:
+        return nullcontext()
+    return connect(address or None, num_cpus=None if address else max(workers, os.cpu_count() or 1))

@@ -13,14 +13,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from engine.attacks.settings import ReinforceConfig
-from engine.jobs.campaign import ROUND
-from engine.jobs.job import CONFIG
+from engine.jobs.negotiation.campaign import ROUND
+from engine.negotiation.settings import ReinforceConfig
 from engine.runtime.record import WORK
+from engine.store.layout import CONFIG
 from engine.store.run_folder import RunFolder
 from envs.core.config import from_dict
 from envs.core.errors import ConfigError, RunError
-from envs.storage.places import named
+from envs.storage.places import display_path
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ class RunStatus:
 
     def to_json(self) -> dict[str, Any]:
         """The same as JSON types."""
-        return {**asdict(self), "run": named(self.run), "errors": dict(self.errors)}
+        return {**asdict(self), "run": display_path(self.run), "errors": dict(self.errors)}
 
 
 def run_status(path: Path, now: datetime | None = None) -> RunStatus:

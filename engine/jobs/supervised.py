@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from engine.jobs.job import Watcher
+from engine.jobs.job import Reporter
 from engine.metrics.statistics import NOTHING, Estimate, ratio_of_sums
 from engine.store.run_folder import RunFolder
 from envs.core.config import check
 from envs.core.errors import DataError
 
 if TYPE_CHECKING:
-    from policies.seq2seq.evaluation import Fitness
-    from policies.seq2seq.fit import Epoch, Fit
+    from policies.fitting.evaluation import Fitness
+    from policies.fitting.fit import Epoch, Fit
 
-UNCHECKED = ("data_root", "device", "threads")
+RESUME_SAFE = ("data_root", "device", "threads")
 """Settings that change how a model is fitted and not what it is; a resumed run may differ in them."""
 
 
@@ -54,7 +54,7 @@ def perplexities(epoch: Epoch) -> str:
 def run_fit(
     fit: Fit[Any],
     folder: RunFolder,
-    watcher: Watcher,
+    reporter: Reporter,
     measure: Callable[[], Mapping[str, float]] = no_figures,
     say: Callable[[Epoch], str] = perplexities,
 ) -> None:
@@ -63,26 +63,26 @@ def run_fit(
     Args:
         fit: fresh, or resumed from its state.
         folder: of the run.
-        watcher: who watches.
+        reporter: who watches.
         measure: figures of the model after an epoch, by name; they are part of the event.
         say: an epoch in words.
     """
     if fit.history or fit.batches_done:
-        watcher.say(f"resumed after epoch {len(fit.history)}, batch {fit.batches_done}")
+        reporter.say(f"resumed after epoch {len(fit.history)}, batch {fit.batches_done}")
     at_work = 0
 
     def on_epoch(epoch: Epoch) -> None:
         figures = measure()
         folder.event("epoch", **epoch.as_row(), **figures)
         told = "".join(f", {name.replace('_', ' ')} {value:.3f}" for name, value in figures.items())
-        watcher.say(f"epoch {epoch.number:2d} ({epoch.stage}): {say(epoch)}{told}, {epoch.seconds:.0f} s")
+        reporter.say(f"epoch {epoch.number:2d} ({epoch.stage}): {say(epoch)}{told}, {epoch.seconds:.0f} s")
 
     def on_batch(epoch: int, done: int, total: int) -> None:
         nonlocal at_work
         if epoch != at_work:
             at_work = epoch
-            watcher.stage(f"epoch {epoch}", total, "batches")
-        watcher.advance(done)
+            reporter.stage(f"epoch {epoch}", total, "batches")
+        reporter.advance(done)
 
     fit.run(on_epoch, on_batch)
 

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from engine.jobs.agents import checkpoint_folder
+from envs.storage.copies import CHECKPOINT, fetched_model
 from policies.stored import WEIGHTS
 
 
@@ -42,3 +42,12 @@ def _digest(files: list[Path]) -> str:
         with path.open("rb") as file:
             whole.update(f"{path.name}\n{hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
     return whole.hexdigest()[:12]
+
+
+def checkpoint_folder(spec: str) -> Path | None:
+    """The checkpoint that a name stands for: a checkpoint folder, or a run that holds one; None for anything else."""
+    path = fetched_model(spec)
+    for folder in (path, path / CHECKPOINT):
+        if (folder / WEIGHTS).is_file():
+            return folder
+    return None

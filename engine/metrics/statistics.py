@@ -24,6 +24,16 @@ from numpy.typing import ArrayLike
 
 from envs.core.seeds import stream
 
+Row = Mapping[str, Any]
+"""One dialogue, keyed by the columns of `engine.jobs.negotiation.rows.DIALOGUES`."""
+FOR_ADVERSARY = "higher: adversary"
+FOR_TARGET = "higher: target"
+FOR_BOTH = "higher: both"
+LOWER_FOR_BOTH = "lower: both"
+LOWER_FOR_ADVERSARY = "lower: adversary"
+LOWER_FOR_TARGET = "lower: target"
+NEITHER = "neither"
+
 NUM_RESAMPLES = 2000
 NUM_TEST_RESAMPLES = 100_000
 FEW = 30
@@ -290,3 +300,7 @@ def _unchanged(numbers: np.ndarray) -> np.ndarray:
 
 def _finite(number: float) -> float | None:
     return number if math.isfinite(number) else None
+
+
+Points = list[tuple[int, Estimate]]
+"""A budget, and what is gained within it."""

@@ -18,24 +18,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.jobs.campaign import rounds_of
 from engine.jobs.catalogue import find
-from engine.jobs.minmax import BEFORE_TRAINING, DROP, FINAL_STAGES, LEGEND, MINMAX
-from engine.jobs.robustness import EVALUATE_ROBUSTNESS
-from engine.jobs.search_table import SEARCH_TABLE
-from engine.jobs.table import ATTACK_TABLE, BESIDE
-from engine.jobs.whitebox import ATTACK_RA_PA_DA, ATTACK_RA_PA_TA
-from engine.metrics.attack import ATTACK_METRICS
-from engine.metrics.attack_table import ROWS, AttackLine, TextTable, attack_table, table_lines, with_interval
-from engine.metrics.campaign import ROUND_METRICS, rounds_table
+from engine.jobs.negotiation.campaign import rounds_of
+from engine.jobs.negotiation.minmax import BEFORE_TRAINING, DROP, FINAL_STAGES, LEGEND, MINMAX
+from engine.jobs.negotiation.rows import DIALOGUES
+from engine.jobs.negotiation.table import ATTACK_TABLE, BESIDE
+from engine.jobs.negotiation.whitebox import ATTACK_RA_PA_DA, ATTACK_RA_PA_TA
+from engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS
+from engine.jobs.triggers.table import SEARCH_TABLE
+from engine.metrics.negotiation.attack import ATTACK_METRICS
+from engine.metrics.negotiation.attack_table import ROWS, AttackLine, attack_table, table_lines
+from engine.metrics.negotiation.campaign import ROUND_METRICS, rounds_table
 from engine.metrics.statistics import Estimate, Metric
-from engine.report.collect_robustness import robustness_section
-from engine.report.collect_searches import SEARCHES, search_section, search_tables
-from engine.report.collect_sweeps import SWEEP, sweep_section
+from engine.metrics.tables import TextTable, with_interval
 from engine.report.content import Curve, MatchSection, ReportData
 from engine.report.page import write_report
+from engine.report.perturb.chapter import robustness_section
+from engine.report.sweeps.chapter import SWEEP, sweep_section
+from engine.report.triggers.chapter import SEARCHES, search_section, search_tables
 from engine.store.run_folder import RunFolder
-from engine.store.schemas import DIALOGUES
 from envs.core.errors import RunError
 from envs.storage.copies import replicate
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from engine.metrics import search
-from engine.metrics.attack import ATTACK_METRICS
-from engine.metrics.attack_table import TextTable
-from engine.metrics.negotiation import Row
-from engine.metrics.statistics import Estimate, Metric
+from engine.metrics.negotiation.attack import ATTACK_METRICS
+from engine.metrics.statistics import Estimate, Metric, Row
+from engine.metrics.tables import TextTable
+from engine.metrics.triggers import hits as search
 from engine.store.schemas import OK
 
 
@@ -61,8 +60,8 @@ class SearchSection:
     Args:
         name: a short heading.
         description: one sentence for a reader who does not know the run.
-        metrics: estimates by metric name; `engine.metrics.search.describe` says what the names mean.
-        rows: its targets, columns of `engine.store.schemas.TRIGGERS`.
+        metrics: estimates by metric name; `engine.metrics.triggers.hits.describe` says what the names mean.
+        rows: its targets, columns of `engine.jobs.triggers.rows.TRIGGERS`.
         hit: the type of hit that was searched for.
         thresholds: what separates usual words from unusual ones, in nats, by name.
         skipped: sentences that no target could be made of, each with its unknown words.
@@ -103,8 +102,8 @@ class RobustnessSection:
     Args:
         name: a short heading.
         description: one sentence for a reader who does not know the run.
-        metrics: estimates by metric name; `engine.metrics.robustness.describe` says what the names mean.
-        rows: its examples, columns of `engine.store.schemas.ROBUSTNESS`.
+        metrics: estimates by metric name; `engine.metrics.perturb.robustness.describe` says what the names mean.
+        rows: its examples, columns of `engine.jobs.perturb.rows.ROBUSTNESS`.
         tables: what was measured, in the layout of the paper, by heading.
         strategies: what a good model does with the contexts of each strategy, "should-not-change" or "should-change".
         unscored: why activities and entities were not scored; empty if they were.

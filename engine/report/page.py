@@ -17,15 +17,14 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from engine.metrics.attack import ATTACK_METRICS, REACTIVE, Points, budget_curves
-from engine.metrics.negotiation import NEITHER
-from engine.metrics.statistics import Estimate, Metric
+from engine.metrics.negotiation.attack import ATTACK_METRICS, REACTIVE, budget_curves
+from engine.metrics.statistics import NEITHER, Estimate, Metric, Points
 from engine.report.content import MatchSection, ReportData, RobustnessSection, SearchSection
-from engine.report.dialogues import Dialogue, extremes
 from engine.report.figure import Figure, told_apart
-from engine.report.robustness import read_robustness
-from engine.report.sweeps import read_sweep
-from engine.report.triggers import read_search, search_figures
+from engine.report.negotiation.dialogues import Dialogue, extremes
+from engine.report.perturb.examples import read_robustness
+from engine.report.sweeps.trials import read_sweep
+from engine.report.triggers.pairs import read_search, search_figures
 from engine.store.documents import write_whole
 from envs.core.errors import RunError
 

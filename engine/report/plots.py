@@ -23,12 +23,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, NullLocator
 
-from engine.metrics.attack import Points
-from engine.metrics.negotiation import Row
-from engine.metrics.statistics import Estimate
+from engine.metrics.statistics import Estimate, Points, Row
 from engine.report.content import Curve, MatchSection, ReportData
 from envs.core.errors import RunError
-from envs.storage.places import named
+from envs.storage.places import display_path
 
 INK, MUTED, GRID, PAPER = "#1c2430", "#5c6878", "#d8dee6", "#fefefe"
 SERIES = ("#b8460e", "#1f5fbf", "#0f7b6c", "#8a3ffc")
@@ -161,7 +159,10 @@ def _save(path: Path, size: tuple[float, float], draw: Callable[[Figure], None])
             figure.savefig(path, format="png", metadata={"Software": None})
         except OSError as error:
             raise RunError(
-                "the picture cannot be written", where=named(path), got=error.strerror, fix="name a file that can be written"
+                "the picture cannot be written",
+                where=display_path(path),
+                got=error.strerror,
+                fix="name a file that can be written",
             ) from None
     return path
 

@@ -1,8 +1,8 @@
 """Training one side against frozen opponents as an RLlib algorithm (new API stack).
 
 An iteration plays `dialogues_per_update` dialogues on the env runners, turns rewards into returns, mixes in corpus
-dialogues, and makes one update. Which side learns and whom it meets is a `Casting`: an adversary against its target, or a
-target against a population of adversaries and an ordinary partner.
+dialogues, and makes one update. Which side learns and whom it meets is a `TrainingRoster`: an adversary against its
+target, or a target against a population of adversaries and an ordinary partner.
 
 Iteration i plays dialogues i * D .. (i + 1) * D - 1 whoever plays them; a runner that dies costs a replay of its share, and
 an update is never made on fewer dialogues than configured, nor on dialogues of a runner with old weights. For another
@@ -25,9 +25,9 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
 from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, LEARNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME
 
-from engine.attacks.opponents import Casting, OpponentDraw
-from engine.attacks.reinforce import RunningBaseline, discounted_returns
-from engine.attacks.settings import ReinforceConfig
+from engine.negotiation.opponents import OpponentDraw, TrainingRoster
+from engine.negotiation.reinforce import RunningBaseline, discounted_returns
+from engine.negotiation.settings import ReinforceConfig
 from engine.rllib.env import AGENTS, NegotiationMultiAgentEnv
 from engine.rllib.learner import DialogueLearner
 from engine.rllib.learner_group import DialogueLearnerGroup, learner_errors
@@ -37,10 +37,10 @@ from engine.rllib.runner import DialogueEnvRunner
 from engine.runtime.identity import own_identity
 from envs.core.errors import ClusterError
 from envs.core.seeds import stream
-from envs.data.compiled import load_corpus
-from envs.data.vocabulary import Vocabulary
+from envs.negotiation.corpora.compiled import load_corpus
 from envs.negotiation.game import Rules
 from envs.negotiation.scenario import Scenario, random_scenario
+from envs.negotiation.vocabulary import Vocabulary
 from policies.negotiator.batches import Batch, make_batch
 
 MAX_REPLAYS = 5
@@ -53,7 +53,7 @@ class DialogueReinforceConfig(AlgorithmConfig):
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or DialogueReinforce)
         self.reinforce = ReinforceConfig()
-        self.casting: Casting | None = None
+        self.roster: TrainingRoster | None = None
         self.master_seed = 0
         self.corpus = ""
         self.data_root: Path | None = None
@@ -67,7 +67,7 @@ class DialogueReinforceConfig(AlgorithmConfig):
         self,
         *,
         reinforce: ReinforceConfig,
-        casting: Casting,
+        roster: TrainingRoster,
         seed: int,
         vocabulary: Vocabulary,
         corpus: str,
@@ -77,13 +77,13 @@ class DialogueReinforceConfig(AlgorithmConfig):
 
         Args:
             reinforce: the learning rule.
-            casting: who learns, and whom it meets; its checkpoints must be visible to every runner.
+            roster: who learns, and whom it meets; its checkpoints must be visible to every runner.
             seed: master seed.
             vocabulary: of all checkpoints.
             corpus: name of the corpus of the supervised guard and of the self-play scenarios.
             data_root: where the corpus lies; the usual places when not given.
         """
-        self.reinforce, self.casting, self.master_seed = reinforce, casting, seed
+        self.reinforce, self.roster, self.master_seed = reinforce, roster, seed
         self.corpus, self.data_root = corpus, data_root
         # Runners and learner elsewhere compare it with theirs.
         self.driver = own_identity()
@@ -92,13 +92,13 @@ class DialogueReinforceConfig(AlgorithmConfig):
             NegotiationMultiAgentEnv,
             env_config={"vocabulary": vocabulary, "rules": rules, "reward": reinforce.reward, "seed": seed},
         )
-        first = {casting.seat: casting.seat, AGENTS[1 - casting.side]: casting.met[0].name}
-        folders = {casting.seat: casting.learner} | {other.name: other.checkpoint for other in casting.met}
+        first = {roster.role: roster.role, AGENTS[1 - roster.side]: roster.met[0].name}
+        folders = {roster.role: roster.learner} | {other.name: other.checkpoint for other in roster.met}
         # A list: from a set, the order and so the initialisation would change from process to process.
         self.multi_agent(
             policies=list(folders),
             policy_mapping_fn=partial(_module_of, first),
-            policies_to_train=[casting.seat],
+            policies_to_train=[roster.role],
         )
         specs = {
             name: RLModuleSpec(
@@ -147,10 +147,10 @@ class DialogueReinforce(Algorithm):
     def setup(self, config: AlgorithmConfig) -> None:
         """Builds runners and learner, then opens the corpus."""
         self._build(config)
-        self.casting: Casting = config.casting
-        self.baselines = {opponent.name: RunningBaseline() for opponent in self.casting.met}
+        self.roster: TrainingRoster = config.roster
+        self.baselines = {opponent.name: RunningBaseline() for opponent in self.roster.met}
         """Of the rewards against each opponent: what is usual differs between them."""
-        self.draw = OpponentDraw(self.casting, config.master_seed)
+        self.draw = OpponentDraw(self.roster, config.master_seed)
         self._corpus = load_corpus(config.corpus, config.data_root)
         self._orders: dict[int, np.ndarray] = {}
         self.last: dict[str, Any] = {}
@@ -186,7 +186,7 @@ class DialogueReinforce(Algorithm):
             played: the columns of `rows.py`, in order of index, and `opponent`, the name of whom each was played with.
         """
         points = played["points"].astype(np.float64)
-        kinds = {opponent.name: opponent.reward for opponent in self.casting.met}
+        kinds = {opponent.name: opponent.reward for opponent in self.roster.met}
         relative = np.array([kinds[name] == "advantage" for name in played["opponent"]])
         return points[:, 0] - relative * points[:, 1] - played["forced"] * self.config.reinforce.stalling_penalty
 
@@ -198,7 +198,7 @@ class DialogueReinforce(Algorithm):
             ClusterError: env runners keep failing; a `LearnerLostError` when the learner's actor is gone.
         """
         started = time.monotonic()
-        settings, seat = self.config.reinforce, self.casting.seat
+        settings, role = self.config.reinforce, self.roster.role
         size = settings.dialogues_per_update
         first = self.training_iteration * size
         opponents = self.draw.names(self.training_iteration, size)
@@ -209,12 +209,12 @@ class DialogueReinforce(Algorithm):
         self.draw.note(opponents, played["points"][:, 1] - played["points"][:, 0])
         returns = discounted_returns(played["own"], self._centered(opponents, rewards), settings.gamma)
         rows = SampleBatch(training_rows(played, returns, self._corpus_batch()))
-        batch = MultiAgentBatch({seat: rows}, env_steps=int(played["turns"].sum()))
+        batch = MultiAgentBatch({role: rows}, env_steps=int(played["turns"].sum()))
         steps = {NUM_ENV_STEPS_SAMPLED_LIFETIME: (self.training_iteration + 1) * size}
         learned = self.learner_group.update(batch=batch, timesteps=steps)
         self.metrics.aggregate(learned, key=LEARNER_RESULTS)
         updated = time.monotonic()
-        self._send_weights([seat])
+        self._send_weights([role])
         finished = time.monotonic()
         self.last = {
             "reward": float(rewards.mean()),
@@ -239,9 +239,9 @@ class DialogueReinforce(Algorithm):
 
     def _outcomes(self, played: dict[str, Any], names: np.ndarray) -> dict[str, float]:
         """Means over the dialogues of an update; those with an ordinary partner beside adversaries count apart."""
-        ordinary = np.isin(names, [opponent.name for opponent in self.casting.met if opponent.ordinary])
+        ordinary = np.isin(names, [opponent.name for opponent in self.roster.met if opponent.ordinary])
         main = ~ordinary
-        by_side = played["points"][:, [self.casting.side, 1 - self.casting.side]]
+        by_side = played["points"][:, [self.roster.side, 1 - self.roster.side]]
         figures = {
             "advantage": (by_side[:, 0] - by_side[:, 1])[main].mean(),
             "score_adversary": by_side[main, 0].mean(),

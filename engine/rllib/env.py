@@ -22,7 +22,6 @@ from ray.rllib.env.multi_agent_env import MultiAgentEnv
 from envs.core.errors import ConfigError, ScenarioError
 from envs.core.registry import nearest
 from envs.core.seeds import derive_seed, stream
-from envs.data.vocabulary import Vocabulary
 from envs.negotiation.env import (
     act,
     action_space,
@@ -34,6 +33,7 @@ from envs.negotiation.env import (
     side_reward,
 )
 from envs.negotiation.game import NegotiationGame, Rules
+from envs.negotiation.vocabulary import Vocabulary
 
 ADVERSARY, TARGET = "adversary", "target"
 AGENTS = (ADVERSARY, TARGET)

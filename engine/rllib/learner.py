@@ -13,12 +13,12 @@ from ray.rllib.core.learner.torch.torch_learner import TorchLearner
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
 from torch import Tensor
 
-from engine.attacks.reinforce import DivergenceError, entropy, kl_to_reference, policy_gradient_loss
-from engine.attacks.settings import ReinforceConfig
+from engine.negotiation.reinforce import DivergenceError, entropy, kl_to_reference, policy_gradient_loss
+from engine.negotiation.settings import ReinforceConfig
 from engine.runtime.identity import require
 from envs.core.seeds import derive_seed
 from envs.storage.copies import fetched_model
-from policies.negotiator.speaker import load_model
+from policies.negotiator.checkpoints import load_model
 
 RELEASED_MOMENTUM = 0.1
 
@@ -41,7 +41,7 @@ class DialogueLearner(TorchLearner):
         self._reference = None
         if self._reinforce.kl_weight > 0:
             # Always from a checkpoint: a copy of the present weights would move after a resume.
-            self._reference = load_model(fetched_model(self.config.casting.reference)).to(self._device).requires_grad_(False)
+            self._reference = load_model(fetched_model(self.config.roster.reference)).to(self._device).requires_grad_(False)
 
     def before_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
         """Names the dropout of an update by the dialogues behind it, so that a resumed training repeats it exactly."""

@@ -15,12 +15,13 @@ import torch
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.torch import TorchRLModule
 
-from engine.attacks.reinforce import policy_log_probs
-from envs.data.vocabulary import PAD_ID
+from engine.negotiation.reinforce import policy_log_probs
 from envs.negotiation.game import SELECT, SPEAK, Rules
+from envs.negotiation.vocabulary import PAD_ID
 from envs.storage.copies import fetched_model
+from policies.negotiator.checkpoints import load_model
 from policies.negotiator.model import Negotiator, supervised_loss, word_nll
-from policies.negotiator.speaker import NegotiatorAgent, load_model
+from policies.negotiator.speaker import NegotiatorAgent
 
 SELECTION_WEIGHT = 0.5
 """Weight of the selection loss in supervised rows, as in the supervised training."""

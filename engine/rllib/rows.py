@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from envs.data.vocabulary import PAD_ID
 from envs.negotiation.game import NegotiationGame
+from envs.negotiation.vocabulary import PAD_ID
 from policies.negotiator.batches import Batch
 
 COLUMNS = ("index", "contexts", "tokens", "lengths", "own", "points", "agreed", "turns", "forced")

@@ -49,10 +49,10 @@ class DialogueEnvRunner(EnvRunner, Checkpointable):
 
     def get_spaces(self) -> dict[str, tuple[Space, Space]]:
         """Observation and action space of each module."""
-        env, casting = self.env, self.config.casting
-        spaces = [(env.get_observation_space(seat), env.get_action_space(seat)) for seat in AGENTS]
-        others = {opponent.name: spaces[1 - casting.side] for opponent in casting.met}
-        return {casting.seat: spaces[casting.side], **others}
+        env, roster = self.env, self.config.roster
+        spaces = [(env.get_observation_space(role), env.get_action_space(role)) for role in AGENTS]
+        others = {opponent.name: spaces[1 - roster.side] for opponent in roster.met}
+        return {roster.role: spaces[roster.side], **others}
 
     def assert_healthy(self) -> None:
         """RLlib's question after a restart."""
@@ -82,7 +82,7 @@ class DialogueEnvRunner(EnvRunner, Checkpointable):
             game = self._deal(group, opponent)
             clocks = [_Clocked(self._agent(name)) for name in self._seated(opponent)]
             play(game, (clocks[0], clocks[1]))
-            parts.append(played_rows(game, self.config.casting.side, [index for index, _ in group]))
+            parts.append(played_rows(game, self.config.roster.side, [index for index, _ in group]))
             network_seconds += sum(clock.seconds for clock in clocks)
         return {
             **merged(parts),
@@ -93,8 +93,8 @@ class DialogueEnvRunner(EnvRunner, Checkpointable):
 
     def _seated(self, opponent: str) -> tuple[str, str]:
         """The modules of side 0 and side 1."""
-        seat = self.config.casting.seat
-        return (seat, opponent) if seat == ADVERSARY else (opponent, seat)
+        role = self.config.roster.role
+        return (role, opponent) if role == ADVERSARY else (opponent, role)
 
     def _agent(self, name: str) -> Agent:
         if name not in self._agents:
@@ -103,10 +103,10 @@ class DialogueEnvRunner(EnvRunner, Checkpointable):
 
     def _deal(self, dealt: Sequence[tuple[int, Scenario]], opponent: str) -> NegotiationGame:
         config = self.config
-        (met,) = (other for other in config.casting.met if other.name == opponent)
+        (met,) = (other for other in config.roster.met if other.name == opponent)
         seeds = [derive_seed(config.master_seed, "training dialogue", index) for index, _ in dealt]
         rules = Rules(max_turns=config.reinforce.max_turns, complementary=met.complementary)
-        vocabulary = self.module[config.casting.seat].net.vocabulary
+        vocabulary = self.module[config.roster.role].net.vocabulary
         return NegotiationGame([scenario for _, scenario in dealt], seeds, vocabulary, rules)
 
     def get_metrics(self) -> Any:

@@ -15,16 +15,16 @@ import torch
 from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_OPTIMIZER, COMPONENT_RL_MODULE
 from torch import Tensor
 
-from engine.attacks.reinforce import RunningBaseline
+from engine.negotiation.reinforce import RunningBaseline
 from engine.rllib.algorithm import DialogueReinforce
 from policies.checkpoint import load_state, save_state
 
 
 def learned_weights(algorithm: DialogueReinforce) -> dict[str, Tensor]:
     """The learner's network parameters, by their names in `Negotiator`."""
-    seat = algorithm.casting.seat
-    state = algorithm.learner_group.get_state(components=f"{COMPONENT_LEARNER}/{COMPONENT_RL_MODULE}/{seat}")
-    module = state[COMPONENT_LEARNER][COMPONENT_RL_MODULE][seat]
+    role = algorithm.roster.role
+    state = algorithm.learner_group.get_state(components=f"{COMPONENT_LEARNER}/{COMPONENT_RL_MODULE}/{role}")
+    module = state[COMPONENT_LEARNER][COMPONENT_RL_MODULE][role]
     return {name.removeprefix("net."): torch.as_tensor(np.array(value)) for name, value in module.items()}
 
 
@@ -65,7 +65,7 @@ def restore(algorithm: DialogueReinforce, path: Path) -> int:
     weights = {key: value.numpy() for key, value in tensors.items() if key.startswith("net.")}
     state: dict[str, Any] = algorithm.learner_group.get_state()
     learner = state[COMPONENT_LEARNER]
-    learner[COMPONENT_RL_MODULE][algorithm.casting.seat] |= weights
+    learner[COMPONENT_RL_MODULE][algorithm.roster.role] |= weights
     learner[COMPONENT_OPTIMIZER][_optimiser(algorithm)]["state"]["state"] = entries
     # Runners take only what is newer than what they have.
     learner["weights_seq_no"] += 1
@@ -80,4 +80,4 @@ def restore(algorithm: DialogueReinforce, path: Path) -> int:
 
 
 def _optimiser(algorithm: DialogueReinforce) -> str:
-    return f"{algorithm.casting.seat}_default_optimizer"
+    return f"{algorithm.roster.role}_default_optimizer"

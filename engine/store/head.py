@@ -14,7 +14,7 @@ from engine.store.layout import CONFIG, ENVIRONMENT, EVENTS, LEASE, LOG, ROWS
 from envs.core.config import difference
 from envs.core.errors import RunError
 from envs.storage.copies import LOCK
-from envs.storage.places import named
+from envs.storage.places import display_path
 
 FORMAT = "parley run 1"
 OTHER_NAME = "give this run another name"
@@ -35,7 +35,7 @@ def read_head(path: Path) -> dict[str, Any]:
         RunError: there is no run, or none that this version can read.
     """
     if not (path / CONFIG).is_file():
-        raise RunError("there is no run here", where=named(path), fix="name the folder that holds the run's config.json")
+        raise RunError("there is no run here", where=display_path(path), fix="name the folder that holds the run's config.json")
     head = read_json(path / CONFIG)
     if head.get("format") != FORMAT or not head.keys() >= {"job", "config", "columns"}:
         raise RunError("no run that this version can read", where=path / CONFIG, got=head.get("format"), fix=OTHER_NAME)
@@ -60,7 +60,7 @@ def require_same(
     job: str,
     config: Mapping[str, Any],
     schema: pa.Schema,
-    unchecked: Collection[str],
+    resume_safe: Collection[str],
     weights: Mapping[str, str],
 ) -> None:
     """Makes sure that the run in a folder is the one that is asked for.
@@ -70,7 +70,7 @@ def require_same(
         job: the name of the job.
         config: its configuration as JSON types.
         schema: the columns of its rows.
-        unchecked: top-level keys of the configuration that may differ.
+        resume_safe: top-level keys of the configuration that may differ.
         weights: digests of the models that its rows come from.
 
     Raises:
@@ -79,7 +79,7 @@ def require_same(
     head = read_head(path)
     if head["job"] != job:
         got = f"{head['job']}, not {job}"
-        raise RunError("the folder holds a run of another job", where=named(path), got=got, fix=OTHER_NAME)
+        raise RunError("the folder holds a run of another job", where=display_path(path), got=got, fix=OTHER_NAME)
     other_columns = difference(head["columns"], _columns(schema))
     if other_columns:
         raise RunError(
@@ -88,7 +88,7 @@ def require_same(
             got="; ".join(other_columns),
             fix=OTHER_NAME,
         )
-    before, now = ({k: v for k, v in each.items() if k not in unchecked} for each in (head["config"], config))
+    before, now = ({k: v for k, v in each.items() if k not in resume_safe} for each in (head["config"], config))
     changes = difference(before, now)
     if changes:
         raise RunError(
@@ -126,7 +126,7 @@ def refuse_strangers(path: Path, found: Collection[str]) -> None:
     if strangers:
         raise RunError(
             "the folder is not a run and not empty",
-            where=named(path),
+            where=display_path(path),
             got=", ".join(strangers[:5]) + (", ..." if len(strangers) > 5 else ""),
             fix=OTHER_NAME,
         )

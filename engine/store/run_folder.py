@@ -47,12 +47,12 @@ from engine.store.parts import (
     to_table,
     write_part,
 )
-from engine.store.schemas import DIALOGUES
+from engine.store.schemas import BASE
 from envs.core.config import fingerprint, to_dict
 from envs.core.errors import ParleyError, RunError
 from envs.storage import files
 from envs.storage.copies import LOCK, replicate
-from envs.storage.places import join_uri, named, uri_of
+from envs.storage.places import display_path, join_uri, uri_of
 
 logger = logging.getLogger(__name__)
 
@@ -92,8 +92,8 @@ class RunFolder:
         config: Any,
         *,
         job: str,
-        schema: pa.Schema = DIALOGUES,
-        unchecked: Collection[str] = (),
+        schema: pa.Schema = BASE,
+        resume_safe: Collection[str] = (),
         weights: Mapping[str, str] = MappingProxyType({}),
     ) -> RunFolder:
         """Starts a run in an absent or empty folder, or goes on with the run that is there.
@@ -103,7 +103,7 @@ class RunFolder:
             config: the resolved configuration, a dataclass.
             job: the name that `parley resume` finds the job by.
             schema: the columns of the rows, those of `schemas.BASE` among them.
-            unchecked: top-level keys of the configuration that may differ from the run's, because they change how the
+            resume_safe: top-level keys of the configuration that may differ from the run's, because they change how the
                 work is done and not its rows (number of workers, address).
             weights: digests of the models that the rows come from, by the setting that names each.
 
@@ -128,7 +128,7 @@ class RunFolder:
             mirror = Mirror(path, uri) if uri is not None else None
             run = cls(path, job, to_dict(config), schema, weights, lock, mirror)
             if (path / CONFIG).is_file():
-                run._go_on(unchecked)
+                run._go_on(resume_safe)
             else:
                 run._start(fingerprint(config))
         except BaseException:
@@ -139,7 +139,7 @@ class RunFolder:
         return run
 
     @classmethod
-    def load(cls, path: Path, schema: pa.Schema = DIALOGUES) -> RunFolder:
+    def load(cls, path: Path, schema: pa.Schema = BASE) -> RunFolder:
         """Looks at a run, finished or not, without touching it.
 
         Args:
@@ -324,7 +324,7 @@ class RunFolder:
             RunError: the disk is full or cannot be written.
         """
         self._assert_writable()
-        document = {"metrics": {name: estimate.to_json() for name, estimate in metrics.items()}, "run": named(self.path)}
+        document = {"metrics": {name: estimate.to_json() for name, estimate in metrics.items()}, "run": display_path(self.path)}
         more = plain(extra or {})
         assert not set(document) & set(more), f"names that are taken: {set(document) & set(more)}"
         with self._saving("the summary"):
@@ -348,8 +348,8 @@ class RunFolder:
             write_document(self.path / CONFIG, head)
         self.event("started")
 
-    def _go_on(self, unchecked: Collection[str]) -> None:
-        require_same(self.path, self.job, self.config, self.schema, unchecked, self.weights)
+    def _go_on(self, resume_safe: Collection[str]) -> None:
+        require_same(self.path, self.job, self.config, self.schema, resume_safe, self.weights)
         with self._saving("the run folder"):
             for leftover in [*self.path.glob(f"*{ASIDE}"), *(self.path / ROWS).glob(f"*{ASIDE}")]:
                 leftover.unlink()
@@ -378,7 +378,7 @@ class RunFolder:
         with self._saving("the rows", verb="read"):
             table = read_part(path)
         if table is None:
-            fix = f"parley resume {named(self.path)} does its items again"
+            fix = f"parley resume {display_path(self.path)} does its items again"
             raise RunError("a part of the run is damaged", where=path, fix=fix)
         return table
 
@@ -393,7 +393,7 @@ class RunFolder:
                 "the disk is full" if error.errno in _NO_ROOM else f"{what} cannot be {verb}",
                 where=self.path,
                 got=f"{error.strerror or error}, with {num_saved} items in {len(self._parts)} parts saved",
-                fix=f"make room or mend the disk, then parley resume {named(self.path)} goes on from there",
+                fix=f"make room or mend the disk, then parley resume {display_path(self.path)} goes on from there",
             ) from error
 
     def _assert_writable(self) -> None:

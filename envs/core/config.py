@@ -9,8 +9,9 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import re
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
@@ -140,3 +141,45 @@ def _coerce(hint: Any, value: Any, field: str, where: str) -> Any:
 
 def _wrong_type(field: str, value: object, wanted: str, where: str) -> ConfigError:
     return ConfigError(f"{field} has the wrong type", where=where or None, got=repr(value), fix=f"give {wanted}")
+
+
+# PyYAML reads YAML 1.1, in which a number with an exponent needs a point; nobody types that.
+_EXPONENT = re.compile(r"[+-]?\d+e[+-]?\d+", re.IGNORECASE)
+
+
+def assign(config: Any, settings: Sequence[str], flag: str = "--set") -> Any:
+    """The configuration with single settings changed.
+
+    Args:
+        config: a configuration.
+        settings: "key=value" or "section.key=value"; the value is read as YAML.
+        flag: what they were given by, for errors.
+
+    Raises:
+        ConfigError: no such key (with the nearest name), no equals sign, or a value that is not allowed.
+    """
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        if not equals:
+            raise ConfigError("a setting needs a value", where=f"{flag} {setting}", fix=f"{flag} {key}=VALUE")
+        values = to_dict(config)
+        place = values
+        *sections, last = key.split(".")
+        for section in sections:
+            inner = place.setdefault(section, {})
+            if not isinstance(inner, dict):
+                what = f"{section!r} is a setting and not a section"
+                raise ConfigError(what, where=f"{flag} {setting}", fix=f"{flag} {section}=VALUE")
+            place = inner
+        place[last] = _value(text, f"{flag} {setting}")
+        config = from_dict(type(config), values, f"{flag} {setting}")
+    return config
+
+
+def _value(text: str, where: str) -> Any:
+    if _EXPONENT.fullmatch(text):
+        return float(text)
+    try:
+        return yaml.safe_load(text) if text else ""
+    except yaml.YAMLError as error:
+        raise ConfigError("the value of a setting is not YAML", where=where, got=str(error)) from None

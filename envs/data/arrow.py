@@ -3,8 +3,8 @@
 A compiled folder is `compiled/NAME/KEY` in the cache. KEY is a digest of all that its content depends on, so a folder is
 never out of date; it is written aside and renamed whole, so it is never half there; `manifest.json` holds the sha256 of
 every other file, so damage is noticed. Any number of processes may open, compile or rebuild the same folder at the same
-time. What the files hold is their owners' business: `envs/data/compiled.py` for negotiations, `envs/pairs/compiled.py` for
-pairs of utterances.
+time. What the files hold is their owners' business: `envs/negotiation/corpora/compiled.py` for negotiations,
+`envs/pairs/compiled.py` for pairs of utterances.
 """
 
 from __future__ import annotations

@@ -16,10 +16,10 @@ from gymnasium import spaces
 
 from envs.core.errors import ConfigError, ScenarioError
 from envs.core.registry import nearest
-from envs.data.vocabulary import PAD_ID, Vocabulary
 from envs.negotiation.game import OVER, SELECT, Agent, NegotiationGame, Rules, Utterances
 from envs.negotiation.render import render_dialogue
 from envs.negotiation.scenario import MAX_SELECTIONS, NUM_ITEMS, TOTAL_VALUE, Scenario, random_scenario, selection_table
+from envs.negotiation.vocabulary import PAD_ID, Vocabulary
 
 REWARDS = ("points", "advantage")
 _ROW = np.zeros(1, dtype=np.int64)
@@ -307,7 +307,7 @@ class NegotiationEnv(gymnasium.Env[dict[str, Any], dict[str, Any]]):
 
 def _default_partner(vocabulary: Vocabulary | None) -> Agent:
     # Imported here because the bargainers' wording tables are not needed by those who bring a partner.
-    from envs.negotiation.bargainers import Bargainer
-    from envs.negotiation.wording import bargainer_vocabulary
+    from envs.negotiation.scripted.bargainers import Bargainer
+    from envs.negotiation.scripted.wording import bargainer_vocabulary
 
     return Bargainer.named("scripted", bargainer_vocabulary() if vocabulary is None else vocabulary)

@@ -26,7 +26,6 @@ import numpy as np
 
 from envs.core.config import check
 from envs.core.seeds import derive_seed, stream
-from envs.data.vocabulary import EOS_ID, PAD_ID, SELECTION_ID, Vocabulary
 from envs.negotiation.scenario import (
     MAX_SELECTIONS,
     Scenario,
@@ -35,6 +34,7 @@ from envs.negotiation.scenario import (
     points,
     selection_table,
 )
+from envs.negotiation.vocabulary import EOS_ID, PAD_ID, SELECTION_ID, Vocabulary
 
 SPEAK, SELECT, OVER = range(3)
 NOBODY = -1

@@ -21,9 +21,9 @@ import pyarrow as pa
 
 from envs.core.errors import ConfigError, DataError
 from envs.data.arrow import compiled_folder, is_whole, map_batch, publish, write_batch
-from envs.data.corpora import SPLITS
 from envs.data.lines import corpus_named
 from envs.data.root import data_root as resolve_data_root
+from envs.data.sources import SPLITS
 from envs.pairs.corpora import find_pairs
 from envs.pairs.sources import PairSource
 from envs.pairs.text import PairText, SplitText

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from envs.core.errors import DataError
 from envs.core.seeds import stream
-from envs.data.corpora import SPLITS
 from envs.data.lines import broken_rule, located, read_lines, require_utf8
+from envs.data.sources import SPLITS
 from envs.pairs import helpdesk, tokens
 from envs.pairs.helpdesk.dialogues import SPLITS_OF_TEN, TOPICS
 from envs.pairs.helpdesk.phrases import SLOTS, Phrases, Topic

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from envs.core.errors import DataError
-from envs.data.corpora import Source
 from envs.data.root import DATA_VARIABLE, read_file
+from envs.data.sources import Source
 from envs.pairs.text import PairText
 
 READER_VERSION = 2

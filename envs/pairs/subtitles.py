@@ -26,9 +26,9 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from envs.core.errors import DataError
-from envs.data.corpora import SPLITS
 from envs.data.lines import FileLine, broken_rule, located, read_lines, require_utf8, split_lines
 from envs.data.root import read_file
+from envs.data.sources import SPLITS
 from envs.pairs.text import PairText, SplitText, split_of
 from envs.pairs.tokens import UNKNOWN, tokenise
 

@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 
 from envs.core.errors import DataError
-from envs.data.corpora import SPLITS
 from envs.data.lines import broken_rule, located, read_lines, require_utf8
+from envs.data.sources import SPLITS
 from envs.pairs.sources import FilePairs
 from envs.pairs.text import PairText, split_of
 from envs.pairs.tokens import tokenise

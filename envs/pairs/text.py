@@ -13,8 +13,8 @@ import numpy as np
 
 from envs.core.errors import DataError
 from envs.core.seeds import stable_hash
-from envs.data.corpora import SPLITS
 from envs.data.lines import require_none_broken
+from envs.data.sources import SPLITS
 from envs.data.words import WordList
 
 

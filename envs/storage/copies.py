@@ -18,7 +18,7 @@ from envs.core.errors import StorageError
 from envs.storage.files import ASIDE, Entry, download, entries, put
 from envs.storage.places import is_uri, join_uri, local_copy, split_uri, uri_of
 
-MODEL = "checkpoint"
+CHECKPOINT = "checkpoint"
 """Folder of a run in which its model lies."""
 LOCK = "lock"
 """File of a run's folder that its writer holds a lock on."""
@@ -41,8 +41,8 @@ def fetched_model(name: str | Path) -> Path:
     with _turn(folder):
         # A process on this machine that writes the run has the newest of it.
         if not is_held(folder) and not is_held(folder.parent):
-            inside = entries(join_uri(name, MODEL))
-            make_same(join_uri(name, MODEL), folder / MODEL, inside)
+            inside = entries(join_uri(name, CHECKPOINT))
+            make_same(join_uri(name, CHECKPOINT), folder / CHECKPOINT, inside)
             if not inside:
                 make_same(name, folder, entries(name))
     return folder

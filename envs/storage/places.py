@@ -2,7 +2,7 @@
 
 What lies at a URI is worked with through a local copy below the cache. Where that is follows from the URI alone, and the URI
 from where it is, so code that is handed a path needs no second argument to know what it is a copy of. Another machine has its
-cache elsewhere: what travels, or is kept, is the name (`named`) and never the path of a copy.
+cache elsewhere: what travels, or is kept, is the name (`display_path`) and never the path of a copy.
 """
 
 from __future__ import annotations
@@ -84,6 +84,6 @@ def uri_of(path: Path) -> str | None:
     return join_uri(f"{scheme}://{unquote(marked[len(_MARK) :])}", "/".join(filter(None, inside)))
 
 
-def named(path: Path) -> str:
+def display_path(path: Path) -> str:
     """What to call a path so that any machine finds it: the URI that it is the local copy of, or the path itself."""
     return uri_of(path) or str(path)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envs.data.vocabulary import PAD_ID
+from envs.negotiation.vocabulary import PAD_ID
 
 
 class Dialogues(Protocol):

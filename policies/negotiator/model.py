@@ -18,8 +18,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from envs.data.vocabulary import Vocabulary
 from envs.negotiation.scenario import DISAGREE_ID, DISCONNECT_ID, ITEM_TOKENS, NUM_ITEMS, TOTAL_VALUE
+from envs.negotiation.vocabulary import Vocabulary
 from policies.gru import GRU, flip_by_length, recur
 from policies.negotiator.settings import NegotiatorSizes
 

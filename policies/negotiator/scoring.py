@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from envs.data.vocabulary import PAD_ID
 from envs.negotiation.game import NegotiationGame
+from envs.negotiation.vocabulary import PAD_ID
 from policies.negotiator.model import Negotiator, word_nll
 
 ROWS_PER_PASS = 128

@@ -19,14 +19,13 @@ import torch
 from torch import Tensor
 
 from envs.core.config import check
-from envs.core.errors import CheckpointError, ConfigError
-from envs.data.vocabulary import EOS_ID, SELECTION_ID, Vocabulary
+from envs.core.errors import CheckpointError
 from envs.negotiation.game import SideView, Utterances
 from envs.negotiation.scenario import legal_selections
-from policies.checkpoint import Checkpoint
+from envs.negotiation.vocabulary import EOS_ID, SELECTION_ID, Vocabulary
+from policies.negotiator.checkpoints import load_model
 from policies.negotiator.inference import Tables, by_step
 from policies.negotiator.model import Negotiator
-from policies.negotiator.settings import KIND, NegotiatorSizes
 
 DOUBT = 0.01
 """How far behind the best, as a share of the distance from best to worst, the second best selection of a choice screened in
@@ -231,37 +230,5 @@ def shortfalls(scores_nM: Tensor) -> Tensor:
 
 
 def load_agent(folder: Path, name: str | None = None, temperature: float = 0.5, device: str = "cpu") -> NegotiatorAgent:
-    """An agent from a checkpoint folder.
-
-    Raises:
-        CheckpointError: nothing is there, or it is damaged or of another kind.
-    """
+    """An agent from a run or checkpoint folder; raises as `checkpoints.load_model` does."""
     return NegotiatorAgent(load_model(folder).to(device), name or folder.parent.name, temperature)
-
-
-def load_model(folder: Path) -> Negotiator:
-    """The networks of a checkpoint folder, in evaluation mode, on the CPU.
-
-    Raises:
-        CheckpointError: nothing is there, or it is damaged or of another kind.
-    """
-    return rebuild(Checkpoint.load(folder, KIND, Vocabulary), folder)
-
-
-def rebuild(checkpoint: Checkpoint[Vocabulary], where: object) -> Negotiator:
-    """The networks of a checkpoint, in evaluation mode.
-
-    Raises:
-        CheckpointError: the weights do not fit the sizes.
-    """
-    try:
-        model = Negotiator(checkpoint.vocabulary, NegotiatorSizes(**checkpoint.sizes))
-        model.load_state_dict(checkpoint.weights)
-    except (RuntimeError, TypeError, ConfigError) as error:
-        raise CheckpointError(
-            "the checkpoint's weights do not fit its sizes",
-            where=where,
-            got=str(error)[:200],
-            fix="train it again",
-        ) from None
-    return model.eval()

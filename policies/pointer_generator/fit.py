@@ -1,4 +1,4 @@
-"""Supervised training of a pointer-generator network: as any other (`policies/seq2seq/fit.py`), in two phases.
+"""Supervised training of a pointer-generator network: as any other (`policies/fitting/fit.py`), in two phases.
 
 Source: See et al. 2017, section 5: Adagrad, and coverage only in a short last phase. That phase is the decay epochs; the
 network that is kept comes from it.
@@ -14,10 +14,10 @@ import math
 
 import torch
 
+from policies.fitting.fit import Fit
 from policies.pointer_generator.batches import Rewrites
 from policies.pointer_generator.model import PointerGenerator
 from policies.pointer_generator.settings import PointerFitConfig
-from policies.seq2seq.fit import Fit
 
 
 class PointerFit(Fit[Rewrites]):

@@ -32,10 +32,10 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from envs.pairs.vocabulary import PairVocabulary
+from policies.fitting.loss import OutputLoss
+from policies.fitting.predictor import Loss, Predictor, real_positions
 from policies.pointer_generator.batches import Rewrites, known
 from policies.pointer_generator.settings import PointerSizes
-from policies.seq2seq.loss import OutputLoss
-from policies.seq2seq.model import Loss, Predictor, real_positions
 
 
 class Source(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from envs.core.config import check
-from policies.seq2seq.settings import FitConfig
+from policies.fitting.settings import FitConfig
 
 
 @dataclass(frozen=True, kw_only=True)

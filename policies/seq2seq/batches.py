@@ -9,10 +9,10 @@ Shapes: B rows, N source words, T reply words or words of a sentence (`<s>` not 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, Protocol, Self, TypeVar
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -20,24 +20,6 @@ from torch import Tensor
 
 from envs.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, PAD_ID
 from policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
-
-
-class Batch(Protocol):
-    """What a model reads at once, and what it should predict."""
-
-    @property
-    def targets_BT(self) -> Tensor:
-        """Ids to predict, int64; padding included."""
-
-    @property
-    def real_BT(self) -> Tensor:
-        """True where there is something to predict; M places in all."""
-
-    def to(self, device: torch.device, /) -> Self:
-        """The same batch on a device."""
-
-
-BatchT_co = TypeVar("BatchT_co", bound=Batch, covariant=True)
 
 
 class Utterances(Protocol):
@@ -115,19 +97,6 @@ class Exchanges:
     def to(self, device: torch.device) -> Exchanges:
         """The same batch on a device."""
         return Exchanges(self.source_BN.to(device), self.lengths_B.to(device), self.reply.to(device))
-
-
-class Examples(Protocol[BatchT_co]):
-    """What a model is fitted to or measured on."""
-
-    def __len__(self) -> int: ...
-
-    @property
-    def num_targets(self) -> np.ndarray:
-        """(len,) words to predict in each example."""
-
-    def batch(self, indices: np.ndarray) -> BatchT_co:
-        """The examples at `indices` (B,)."""
 
 
 class SentenceExamples:
@@ -220,26 +189,3 @@ def framed(
     return ids, lengths
 
 
-def in_order(examples: Examples[BatchT_co], batch_size: int) -> Iterator[BatchT_co]:
-    """All examples, those of like length together, as batches for measuring."""
-    order = np.argsort(examples.num_targets, kind="stable")
-    for start in range(0, len(order), batch_size):
-        yield examples.batch(order[start : start + batch_size])
-
-
-def epoch_order(
-    examples: Examples[Any], batch_size: int, generator: np.random.Generator, bucketed: bool
-) -> Sequence[np.ndarray]:
-    """Indices of the batches of one epoch: every example once, the last drawn batch may be smaller.
-
-    Args:
-        examples: what to draw from.
-        batch_size: examples in a batch.
-        generator: what decides.
-        bucketed: whether a batch holds examples of like length; who meets whom changes from epoch to epoch all the same.
-    """
-    order = generator.permutation(len(examples))
-    if bucketed:
-        order = order[np.argsort(examples.num_targets[order], kind="stable")]
-    groups = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
-    return [groups[index] for index in generator.permutation(len(groups))]

@@ -8,18 +8,18 @@ T_in = -test_nll of a language model (He & Glass 2018, section 4).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from envs.core.errors import CheckpointError
 from envs.pairs.vocabulary import PairVocabulary
-from policies.checkpoint import Checkpoint, load_inside, load_model
+from policies.checkpoint import ModelFormat
 from policies.seq2seq.model import LanguageModel, Seq2Seq
 from policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
 
-SEQ2SEQ, LANGUAGE_MODEL = "seq2seq", "language-model"
-"""Kinds of checkpoints."""
+SEQ2SEQ = ModelFormat("seq2seq", PairVocabulary, Seq2SeqSizes, Seq2Seq)
+LANGUAGE_MODEL = ModelFormat("language-model", PairVocabulary, LanguageModelSizes, LanguageModel)
+load_seq2seq, load_language_model = SEQ2SEQ.load, LANGUAGE_MODEL.load
 
 
 def save_model(model: Seq2Seq | LanguageModel, folder: Path, provenance: Mapping[str, Any]) -> None:
@@ -33,25 +33,13 @@ def save_model(model: Seq2Seq | LanguageModel, folder: Path, provenance: Mapping
     Raises:
         CheckpointError: the folder cannot be written.
     """
-    kind = SEQ2SEQ if isinstance(model, Seq2Seq) else LANGUAGE_MODEL
-    Checkpoint(kind, asdict(model.sizes), dict(provenance), model.vocabulary, model.state_dict()).save(folder)
+    if isinstance(model, Seq2Seq):
+        SEQ2SEQ.save(model, folder, provenance)
+    else:
+        LANGUAGE_MODEL.save(model, folder, provenance)
 
 
-def load_seq2seq(folder: Path) -> Seq2Seq:
-    """The model of a run or checkpoint folder, in evaluation mode, on the CPU.
-
-    Raises:
-        CheckpointError: nothing is there, it is damaged or of another kind, or a weight is not a finite number.
-    """
-    return load_model(folder, SEQ2SEQ, PairVocabulary, Seq2SeqSizes, Seq2Seq)
-
-
-def load_language_model(folder: Path) -> LanguageModel:
-    """As `load_seq2seq`, for a language model."""
-    return load_model(folder, LANGUAGE_MODEL, PairVocabulary, LanguageModelSizes, LanguageModel)
-
-
-def threshold(folder: Path, kind: str) -> float:
+def threshold(folder: Path, kind: ModelFormat[Any, Any, Any]) -> float:
     """Mean log-likelihood of a test word in nats, below 0: T_out or T_in.
 
     Args:
@@ -61,7 +49,7 @@ def threshold(folder: Path, kind: str) -> float:
     Raises:
         CheckpointError: as `load_seq2seq`, or the checkpoint does not say how well the model does on a test split.
     """
-    found = load_inside(folder, kind, PairVocabulary).provenance.get("test_nll")
+    found = kind.provenance(folder).get("test_nll")
     if not isinstance(found, float):
         raise CheckpointError(
             "the checkpoint names no test loss, which sets the threshold of a hit",

@@ -23,8 +23,9 @@ from torch import Tensor
 from envs.core.seeds import stream
 from envs.pairs.turns import EOT
 from envs.pairs.vocabulary import BOS_ID, EOS_ID, PAD_ID, SPECIALS
+from policies.fitting.predictor import real_positions
 from policies.seq2seq.batches import framed_source
-from policies.seq2seq.model import LanguageModel, Memory, Seq2Seq, State, real_positions
+from policies.seq2seq.model import LanguageModel, Memory, Seq2Seq, State
 
 _ROWS = 256
 Ids = Sequence[int] | np.ndarray

@@ -1,11 +1,11 @@
-"""How much the latent variable of a VHRED is used. What it predicts is measured by `policies/seq2seq/evaluation.py`."""
+"""How much the latent variable of a VHRED is used. What it predicts is measured by `policies/fitting/evaluation.py`."""
 
 from __future__ import annotations
 
 import numpy as np
 import torch
 
-from policies.seq2seq.batches import in_order
+from policies.fitting.batches import in_order
 from policies.vhred.batches import DialogueExamples
 from policies.vhred.model import VHRED
 

@@ -46,9 +46,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from envs.pairs.vocabulary import EOS_ID, EOU_ID, UNK_ID, PairVocabulary
+from policies.fitting.loss import OutputLoss
+from policies.fitting.predictor import Loss, Predictor, real_positions
 from policies.lstm import LSTM
-from policies.seq2seq.loss import OutputLoss
-from policies.seq2seq.model import Loss, Predictor, real_positions
 from policies.vhred.attention import recur_fed_back
 from policies.vhred.batches import DialogueBatch, Dialogues
 from policies.vhred.settings import VhredSizes

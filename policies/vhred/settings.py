@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from envs.core.config import check
-from policies.seq2seq.settings import FitConfig
+from policies.fitting.settings import FitConfig
 
 VhredAttention = Literal["words", "turns"]
 

@@ -10,12 +10,12 @@ import torch
 
 from benchmarks.plain_attack import PlainAttack, Target
 from benchmarks.whitebox import Comparison, compare, states
-from engine.attacks.replacement import Exchanges, Found, Step, reactive
-from engine.attacks.settings import SearchConfig
+from engine.negotiation.replacement import Exchanges, Found, Step, reactive
+from engine.negotiation.settings import SearchConfig
 from envs.core.errors import ConfigError
-from envs.data.vocabulary import EOS_ID, SELECTION_ID
+from envs.negotiation.vocabulary import EOS_ID, SELECTION_ID
 from policies.negotiator.speaker import NegotiatorAgent
-from tests.engine.attacks import searches
+from tests.engine.negotiation import searches
 from tests.policies.negotiator.made_up import VOCABULARY, WORDS, negotiator
 
 SIZE = 12

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from envs.core.errors import CheckpointError
-from envs.data.vocabulary import Vocabulary
+from envs.negotiation.vocabulary import Vocabulary
 from policies.checkpoint import (
     FORMAT_VERSION,
     Checkpoint,
@@ -214,6 +214,37 @@ def test_a_damaged_part_is_an_error_of_its_own(tmp_path: Path, part: str, damage
     STORED.save(folder)
     (folder / part).write_bytes(damage((folder / part).read_bytes()))
     with pytest.raises(CheckpointError, match=r"the checkpoint is damaged(.|\n)*/checkpoint(.|\n)*train it again"):
+        Checkpoint.load(folder, "negotiator", Vocabulary)
+
+
+@pytest.mark.parametrize("part", ["weights.safetensors", "vocabulary.json"])
+def test_a_flipped_bit_is_noticed(tmp_path: Path, part: str) -> None:
+    folder = tmp_path / "checkpoint"
+    STORED.save(folder)
+    content = bytearray((folder / part).read_bytes())
+    # Past the header of the weights and inside a word: what is read would be another number, another word.
+    content[-20 if part == "weights.safetensors" else content.index(b"hat")] ^= 1
+    (folder / part).write_bytes(content)
+    with pytest.raises(CheckpointError, match=rf"damaged: {part} is not as it was saved(.|\n)*SHA-256(.|\n)*copy it again"):
+        Checkpoint.load(folder, "negotiator", Vocabulary)
+
+
+def test_a_checkpoint_from_before_digests_is_read(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoint"
+    STORED.save(folder)
+    config = json.loads((folder / "config.json").read_text())
+    del config["digests"]
+    (folder / "config.json").write_text(json.dumps(config))
+    assert_stored(folder)
+
+
+@pytest.mark.parametrize("entry", [{"sizes": []}, {"provenance": 3}, {"digests": ["x"]}, {"digests": dict.fromkeys(PARTS, 7)}])
+def test_a_configuration_of_wrong_types_is_an_error_of_its_own(tmp_path: Path, entry: dict[str, object]) -> None:
+    folder = tmp_path / "checkpoint"
+    STORED.save(folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | entry))
+    with pytest.raises(CheckpointError, match=r"the checkpoint is damaged"):
         Checkpoint.load(folder, "negotiator", Vocabulary)
 
 

@@ -11,9 +11,9 @@ import pytest
 from torch import nn
 
 from envs.pairs.turns import Turns
+from policies.fitting.evaluation import evaluate
 from policies.pointer_generator.decoding import paraphrases
 from policies.pointer_generator.settings import BeamConfig
-from policies.seq2seq.evaluation import evaluate
 from policies.seq2seq.responder import Seq2SeqResponder
 from policies.vhred.responder import VhredResponder
 from tests.devices import CLOSE, SHARE, on_each_device

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import torch
 
-from engine.search.batch import Task
-from engine.search.gibbs_enum import GibbsEnum
-from engine.search.objective import Objective
-from engine.search.scorer import PlainScorer
-from engine.search.settings import SearchSettings
+from engine.triggers.batch import Task
+from engine.triggers.gibbs_enum import GibbsEnum
+from engine.triggers.objective import Objective
+from engine.triggers.scorer import PlainScorer
+from engine.triggers.settings import SearchSettings
 from envs.core.errors import CheckpointError, ConfigError
 from policies.hugging_face import HuggingFaceCausal, HuggingFaceSeq2Seq, HuggingFaceVictim, load_hugging_face, unknown_words
-from tests.engine.search.made_up import searched
+from tests.engine.triggers.made_up import searched
 
 transformers = pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 tokenizers = pytest.importorskip("tokenizers", reason="the extra hugging-face is not installed")

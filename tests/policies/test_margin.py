@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from envs.pairs.turns import Turn, Turns
+from policies.fitting.evaluation import evaluate
+from policies.fitting.fit import Epoch, Fit
+from policies.fitting.loss import OutputLoss
+from policies.fitting.settings import FitConfig
 from policies.margin import Lesson, Lessons, MarginObjective
-from policies.seq2seq.evaluation import evaluate
-from policies.seq2seq.fit import Epoch, Fit
-from policies.seq2seq.loss import OutputLoss
 from policies.seq2seq.model import Seq2Seq
 from policies.seq2seq.responder import Seq2SeqResponder
-from policies.seq2seq.settings import FitConfig
 from policies.vhred.model import VHRED
 from policies.vhred.responder import VhredResponder
 from tests.policies.seq2seq.made_up import VOCABULARY, seq2seq, sizes

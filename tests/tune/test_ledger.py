@@ -14,11 +14,11 @@ import pytest
 from engine.jobs.job import Silent
 from engine.metrics.statistics import Estimate
 from engine.store.run_folder import RunFolder
-from engine.store.schemas import SWEEP_TRIALS
 from envs.core.errors import RunError
 from tests.tune import plans
 from tune.config import SweepConfig
 from tune.ledger import HOPELESS, PROPOSED, Ledger, best_row
+from tune.rows import SWEEP_TRIALS
 from tune.space import Choice, Integer, Real
 from tune.study import Study
 from tune.trial import Setup
@@ -36,7 +36,7 @@ def setup_of(path: Path) -> Setup:
 
 
 class Watched(Silent):
-    """A watcher that keeps the newest line."""
+    """A reporter that keeps the newest line."""
 
     line = ""
 
@@ -48,9 +48,9 @@ def opened(path: Path) -> RunFolder:
     return RunFolder.open(path, SweepConfig(sweep="x"), job="sweep", schema=SWEEP_TRIALS)
 
 
-def ledger_of(folder: RunFolder, watcher: Silent | None = None) -> Ledger:
+def ledger_of(folder: RunFolder, reporter: Silent | None = None) -> Ledger:
     setup = setup_of(folder.path)
-    return Ledger(folder, setup, Study(PLAN.space, PLAN.direction, setup.seed), SAMPLES, watcher or Silent())
+    return Ledger(folder, setup, Study(PLAN.space, PLAN.direction, setup.seed), SAMPLES, reporter or Silent())
 
 
 def worth(parameters: dict[str, Any], budget: int) -> Estimate:
@@ -118,14 +118,14 @@ def test_a_trial_stopped_early_is_never_the_best(tmp_path: Path) -> None:
 
 def test_rows_are_there_as_soon_as_a_trial_has_ended(tmp_path: Path) -> None:
     with opened(tmp_path) as folder:
-        watcher = Watched()
-        ledger = ledger_of(folder, watcher)
+        reporter = Watched()
+        ledger = ledger_of(folder, reporter)
         for _ in range(2):
             number, parameters = ledger.next_trial()
             ledger.end(number, values(number, parameters))
         assert [row["item_key"] for row in RunFolder.load(tmp_path).read_rows().to_pylist()] == ["00000", "00001"]
-        assert watcher.line.startswith("2: best ")
-        assert watcher.line.endswith("(trial 1), 1 stopped early")
+        assert reporter.line.startswith("2: best ")
+        assert reporter.line.endswith("(trial 1), 1 stopped early")
 
 
 def test_failed_trials_are_tried_again_with_the_same_settings(tmp_path: Path) -> None:

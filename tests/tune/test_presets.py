@@ -10,7 +10,9 @@ import pytest
 
 from engine.runtime.session import Session
 from envs.data.root import CACHE_VARIABLE, DATA_VARIABLE
-from tests.engine.jobs import made_up, robust, searches
+from tests.engine.jobs import made_up
+from tests.engine.jobs.perturb import robust
+from tests.engine.jobs.triggers import searches
 from tune.plan import Plan, find_plan
 from tune.sweep import SWEEP
 from tune.trial import Setup, measure

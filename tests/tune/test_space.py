@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from engine.search.settings import SearchSettings
+from engine.triggers.settings import SearchSettings
 from envs.core.errors import ConfigError
 from tests.tune import plans
 from tune.config import SweepConfig

@@ -15,7 +15,7 @@ import pytest
 from engine.cli.flags import parse_job
 from engine.cli.verbs import find_verb
 from engine.jobs.job import Silent
-from engine.jobs.match import SELFPLAY
+from engine.jobs.negotiation.match import SELFPLAY
 from engine.jobs.status import INTERRUPTED, run_status
 from engine.report.collect import collect_run
 from engine.runtime.session import Session

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.jobs import adversarial, demo, minmax, negotiator, reinforce
+from engine.jobs import demo
 from engine.jobs.demo import DEMO, GAIN, STAGES, DemoConfig, stages
+from engine.jobs.negotiation import minmax, negotiator, reinforce
+from engine.jobs.perturb import adversarial
 from engine.metrics.statistics import Estimate
 from engine.store.run_folder import RunFolder
 from tests.engine.cli.conftest import Parley

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from engine.cli.flags import JobCommand, assign, dotted_keys, field_docs, parse_job
+from engine.cli.flags import JobCommand, dotted_keys, field_docs, parse_job
 from engine.cli.verbs import JOBS, Verb, find_verb
-from engine.jobs.attack import ATTACK_TRANSFER, TransferSettings
 from engine.jobs.catalogue import find
 from engine.jobs.command import command_line, flat
-from engine.jobs.match import SELFPLAY, MatchConfig
-from engine.jobs.negotiator import TRAIN_NEGOTIATOR
-from envs.core.config import to_dict
+from engine.jobs.negotiation.attack import ATTACK_TRANSFER, TransferSettings
+from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
+from engine.jobs.negotiation.negotiator import TRAIN_NEGOTIATOR
+from envs.core.config import assign, to_dict
 from envs.core.errors import ConfigError
 from tests.engine.cli.conftest import Parley
 from tests.engine.jobs.made_up import ROOT

@@ -16,11 +16,11 @@ from engine.cli.flags import JobCommand
 from engine.cli.jobs import carry_out
 from engine.cli.tables import interval, number, show_result
 from engine.jobs.catalogue import find
-from engine.jobs.job import Comparison, Job, Result, Watcher
-from engine.jobs.judge import NOBODY_JUDGES
-from engine.jobs.match import SELFPLAY, MatchConfig
-from engine.metrics.attack_table import TextTable
+from engine.jobs.job import Comparison, Job, Reporter, Result
+from engine.jobs.negotiation.judge import NOBODY_JUDGES
+from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
 from engine.metrics.statistics import NOTHING, Estimate, Metric, count
+from engine.metrics.tables import TextTable
 from engine.store.run_folder import RunFolder
 from tests.engine.cli.conftest import Parley
 from tests.engine.jobs.made_up import CORPUS, TINY, corpus_vocabulary, rows, save_negotiator
@@ -218,10 +218,10 @@ def test_one_source_of_sentences_is_left_by_emptying_the_other(parley: Parley) -
 def fake(result: Result) -> Job:
     """A job that speaks, prints and warns, and then has that result."""
 
-    def run(config: Any, path: Path, watcher: Watcher) -> Result:
+    def run(config: Any, path: Path, reporter: Reporter) -> Result:
         sys.stdout.write("a library that prints\n")
         logging.getLogger("engine.made_up").warning("3 of 12 dialogues failed")
-        watcher.say("working")
+        reporter.say("working")
         return result
 
     return replace(SELFPLAY, run=run)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from engine.cli.play import read_scenario
-from engine.jobs.negotiator import demo as preset
+from engine.jobs.negotiation.negotiator import demo as preset
 from engine.store.run_folder import RunFolder
 from envs.core.errors import ConfigError, ScenarioError
 from envs.negotiation.scenario import Scenario

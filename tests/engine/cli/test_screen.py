@@ -85,10 +85,10 @@ def test_a_live_line_shows_one_stage_at_a_time() -> None:
 
 def test_a_terminal_gets_a_live_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
-    with watching() as watcher:
-        assert isinstance(watcher, LiveScreen)
-        watcher.stage("learning", 3, "updates")
-        watcher.advance(3)
+    with watching() as reporter:
+        assert isinstance(reporter, LiveScreen)
+        reporter.stage("learning", 3, "updates")
+        reporter.advance(3)
     assert capsys.readouterr().out == ""
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from engine.metrics.search import COST_METRICS
+from engine.metrics.triggers.hits import COST_METRICS
 from engine.store.run_folder import RunFolder
 from tests.engine.cli.conftest import Parley
 from tests.engine.jobs.made_up import rows
-from tests.engine.jobs.searches import save_lm, save_seq2seq, words_of, write_corpus, write_targets
+from tests.engine.jobs.triggers.searches import save_lm, save_seq2seq, words_of, write_corpus, write_targets
 
 FEW = "--set search.candidates=4 --set search.max_sweeps=1 --set search.restarts=2"
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.cli.status import _duration
+from engine.jobs.negotiation.rows import DIALOGUES
 from engine.metrics.statistics import rate
 from engine.runtime.record import WORK
 from engine.store.run_folder import RunFolder
@@ -19,7 +20,7 @@ from tests.engine.store.rows import SmallConfig, rows
 
 
 def finished(path: Path, num_failed: int = 0) -> None:
-    with RunFolder.open(path, SmallConfig(), job="selfplay") as run:
+    with RunFolder.open(path, SmallConfig(), job="selfplay", schema=DIALOGUES) as run:
         run.event(WORK, items=2 + num_failed, left=2 + num_failed, workers=0)
         run.write_shard(
             "00000", [*rows("ab"), *(error_row(f"f{number}", 7, f"it broke: {number}") for number in range(num_failed))]
@@ -69,7 +70,7 @@ def test_failures_are_shown_by_reason(tmp_path: Path, parley: Parley) -> None:
 def test_a_folder_of_runs_is_a_table(tmp_path: Path, parley: Parley) -> None:
     finished(tmp_path / "runs" / "a")
     finished(tmp_path / "runs" / "b", num_failed=1)
-    RunFolder.open(tmp_path / "runs" / "c d", SmallConfig(), job="selfplay").close()
+    RunFolder.open(tmp_path / "runs" / "c d", SmallConfig(), job="selfplay", schema=DIALOGUES).close()
     shown = lines(parley("status").err)
     assert shown[1:3] == ["runs", "run job state progress rate time left failed last event"]
     assert [line.split(" selfplay ")[1].split(",")[0] for line in shown[3:6]] == [
@@ -82,7 +83,7 @@ def test_a_folder_of_runs_is_a_table(tmp_path: Path, parley: Parley) -> None:
 
 def test_of_a_run_with_stages_the_run_itself_goes_on(tmp_path: Path, parley: Parley) -> None:
     for path in (tmp_path / "run", tmp_path / "run" / "stage"):
-        RunFolder.open(path, SmallConfig(), job="selfplay").close()
+        RunFolder.open(path, SmallConfig(), job="selfplay", schema=DIALOGUES).close()
     shown = lines(parley("status run").err)
     assert shown[-2:] == ["next:", "parley resume run"]
 

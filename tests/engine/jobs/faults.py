@@ -16,19 +16,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from engine.jobs.job import Job, Silent, Watcher
-from engine.jobs.match import SELFPLAY, MatchConfig
-from engine.jobs.robustness import EVALUATE_ROBUSTNESS
-from engine.jobs.robustness_config import EngineSettings as RobustnessSettings
-from engine.jobs.search import SEARCH
-from engine.jobs.search_config import EngineSettings as SearchSettings
-from engine.jobs.whitebox import JOBS as ATTACKS
+from engine.jobs.job import Job, Reporter, Silent
+from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
+from engine.jobs.negotiation.whitebox import JOBS as ATTACKS
+from engine.jobs.perturb.config import EngineSettings as RobustnessSettings
+from engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS
+from engine.jobs.triggers.config import EngineSettings as SearchSettings
+from engine.jobs.triggers.search import SEARCH
 from engine.runtime import pool
 from engine.runtime.actors import ActorPool
 from engine.runtime.sharding import Shard
 from engine.runtime.worker import ShardWorker
-from tests.engine.jobs import robust, searches
 from tests.engine.jobs.made_up import Notes, rows, save_negotiator
+from tests.engine.jobs.perturb import robust
+from tests.engine.jobs.triggers import searches
 from tests.engine.runtime.workers import meet
 
 SECONDS = 0.3
@@ -90,9 +91,9 @@ class Case:
     job: Job
     config: Any
 
-    def rows_of(self, path: Path, watcher: Watcher | None = None, **changes: Any) -> list[dict[str, Any]]:
+    def rows_of(self, path: Path, reporter: Reporter | None = None, **changes: Any) -> list[dict[str, Any]]:
         """Does the run with some settings changed; its rows."""
-        self.job.run(replace(self.config, **changes), path, watcher or Silent())
+        self.job.run(replace(self.config, **changes), path, reporter or Silent())
         return rows(path)
 
 
@@ -135,7 +136,7 @@ _CASES = {"search": _search, "attack": _attack, "robustness": _robustness, "self
 
 
 class When(Notes):
-    """A watcher that does something once, when some items are done."""
+    """A reporter that does something once, when some items are done."""
 
     def __init__(self, done: int, act: Callable[[], None]) -> None:
         super().__init__()

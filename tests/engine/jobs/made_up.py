@@ -15,18 +15,17 @@ from typing import Any
 import torch
 from tensorboardX.proto.event_pb2 import Event
 
-from engine.attacks.settings import ReinforceConfig
-from engine.jobs.campaign import MinMaxConfig
-from engine.jobs.reinforce import TrainReinforceConfig, TrainTargetConfig
+from engine.jobs.negotiation.campaign import MinMaxConfig
+from engine.jobs.negotiation.reinforce import TrainReinforceConfig, TrainTargetConfig
 from engine.jobs.scalars import FOLDER
+from engine.negotiation.settings import ReinforceConfig
 from engine.store.run_folder import RunFolder
-from envs.data.compiled import load_corpus
-from envs.data.vocabulary import Vocabulary
-from envs.negotiation.wording import bargainer_vocabulary
+from envs.negotiation.corpora.compiled import load_corpus
+from envs.negotiation.scripted.wording import bargainer_vocabulary
+from envs.negotiation.vocabulary import Vocabulary
 from policies.checkpoint import Checkpoint
 from policies.negotiator.model import Negotiator
-from policies.negotiator.settings import FitConfig, NegotiatorSizes
-from policies.negotiator.speaker import KIND
+from policies.negotiator.settings import KIND, FitConfig, NegotiatorSizes
 from tests.envs.data import made_up
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -163,7 +162,7 @@ def start_parley(*arguments: str, folder: Path, before: str = "") -> subprocess.
 
 
 class Notes:
-    """A watcher that remembers."""
+    """A reporter that remembers."""
 
     def __init__(self) -> None:
         self.said: list[str] = []

@@ -44,7 +44,7 @@ LOSES_A_RUNNER = """
 import sys
 from pathlib import Path
 from engine.jobs.job import Silent
-from engine.jobs.minmax import run
+from engine.jobs.negotiation.minmax import run
 from tests.engine.jobs.made_up import Notes, assert_equal_weights, campaign, corpus_vocabulary, data_root, save_negotiator
 from tests.engine.runtime.apart import start_cluster
 folder = Path(sys.argv[1])

@@ -15,11 +15,12 @@ from typing import Any
 
 import pytest
 
-from engine.attacks.settings import ReinforceConfig
 from engine.jobs import status as module
-from engine.jobs.reinforce import TrainReinforceConfig
+from engine.jobs.negotiation.reinforce import TrainReinforceConfig
+from engine.jobs.negotiation.rows import DIALOGUES
 from engine.jobs.status import FAILED, FINISHED, INTERRUPTED, RUNNING, Pace, run_status, statuses
 from engine.metrics.statistics import rate
+from engine.negotiation.settings import ReinforceConfig
 from engine.runtime.record import WORK, record_shards
 from engine.runtime.sharding import Shard, make_shards
 from engine.store import event_log
@@ -54,7 +55,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def start(path: Path) -> RunFolder:
-    return RunFolder.open(path, SmallConfig(), job="selfplay")
+    return RunFolder.open(path, SmallConfig(), job="selfplay", schema=DIALOGUES)
 
 
 WRITER = """
@@ -171,7 +172,7 @@ def test_sharded_work_says_how_much_it_is(tmp_path: Path) -> None:
 
 def test_steps_of_a_training_are_counted(tmp_path: Path, clock: Clock) -> None:
     config = TrainReinforceConfig(target="there", reinforce=ReinforceConfig(dialogues=80, dialogues_per_update=16))
-    with RunFolder.open(tmp_path, config, job="train-rl") as run:
+    with RunFolder.open(tmp_path, config, job="train-rl", schema=DIALOGUES) as run:
         for number in (1, 2, 3):
             clock.later(2)
             run.event("iteration", number=number)
@@ -181,7 +182,7 @@ def test_steps_of_a_training_are_counted(tmp_path: Path, clock: Clock) -> None:
 
 
 def test_a_training_of_another_version_has_no_total(tmp_path: Path) -> None:
-    with RunFolder.open(tmp_path, TrainReinforceConfig(target="there"), job="train-rl") as run:
+    with RunFolder.open(tmp_path, TrainReinforceConfig(target="there"), job="train-rl", schema=DIALOGUES) as run:
         run.event("iteration", number=7)
     config = tmp_path / "config.json"
     config.write_text(config.read_text().replace('"dialogues_per_update"', '"batch"'))
@@ -216,16 +217,16 @@ def test_looking_never_keeps_a_writer_out(tmp_path: Path) -> None:
         while not stop.is_set():
             holder_of(path)
 
-    watchers = [threading.Thread(target=look) for _ in range(2)]
-    for watcher in watchers:
-        watcher.start()
+    lookers = [threading.Thread(target=look) for _ in range(2)]
+    for reporter in lookers:
+        reporter.start()
     try:
         for _ in range(50):
             RunLock(path).release()
     finally:
         stop.set()
-        for watcher in watchers:
-            watcher.join()
+        for reporter in lookers:
+            reporter.join()
 
 
 def test_looking_changes_nothing(tmp_path: Path) -> None:

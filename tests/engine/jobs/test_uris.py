@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from engine.jobs import search as search_job
 from engine.jobs.job import Silent
-from engine.jobs.match import SELFPLAY, MatchConfig
-from engine.jobs.search_config import SearchConfig
-from engine.jobs.search_worker import SearchWorker, tally
+from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
+from engine.jobs.negotiation.whitebox import ATTACK_REACTIVE, FixedTurnConfig
 from engine.jobs.status import FINISHED, INTERRUPTED, run_status, statuses
-from engine.jobs.whitebox import ATTACK_REACTIVE, FixedTurnConfig
+from engine.jobs.triggers import search as search_job
+from engine.jobs.triggers.config import SearchConfig
+from engine.jobs.triggers.worker import SearchWorker, tally
 from engine.runtime.sharding import Shard
 from engine.store import lease
 from engine.store.mirror import fetched_run
@@ -21,9 +21,9 @@ from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, StorageError
 from envs.data.root import CACHE_VARIABLE
 from envs.storage.files import put
-from envs.storage.places import local_copy, named
+from envs.storage.places import display_path, local_copy
 from tests.engine.jobs.made_up import Notes, save_negotiator
-from tests.engine.jobs.searches import save_seq2seq, search, words_of, write_corpus, write_targets
+from tests.engine.jobs.triggers.searches import save_seq2seq, search, words_of, write_corpus, write_targets
 from tests.envs.storage.remote import DENIED, Bucket
 
 
@@ -74,7 +74,7 @@ def test_a_search_that_was_killed_goes_on_elsewhere(
     assert run_status(fetched_run(uri)).state == INTERRUPTED
     assert run_status(local_copy(uri)).pace.done == 2
     result = run(config, local_copy(uri), Silent())
-    assert (named(result.run), result.next_commands) == (uri, (f"parley report {uri}",))
+    assert (display_path(result.run), result.next_commands) == (uri, (f"parley report {uri}",))
     plain = run(config, tmp_path / "plain", Silent())
     assert RunFolder.load(local_copy(uri)).read_rows().equals(RunFolder.load(tmp_path / "plain").read_rows())
     assert result.metrics["loss"] == plain.metrics["loss"]

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from engine.jobs.attack import ATTACK_RL, ATTACK_TRANSFER
-from engine.jobs.enumeration import SEARCH_ENUMERATE
 from engine.jobs.job import Job
-from engine.jobs.match import SELFPLAY
-from engine.jobs.robustness import EVALUATE_ROBUSTNESS
-from engine.jobs.search import SEARCH
-from engine.jobs.search_config import SearchConfig
-from engine.jobs.search_models import models_of
+from engine.jobs.negotiation.attack import ATTACK_RL, ATTACK_TRANSFER
+from engine.jobs.negotiation.match import SELFPLAY
+from engine.jobs.negotiation.whitebox import JOBS
+from engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS
+from engine.jobs.triggers.config import SearchConfig
+from engine.jobs.triggers.enumeration import SEARCH_ENUMERATE
+from engine.jobs.triggers.models import models_of
+from engine.jobs.triggers.search import SEARCH
 from engine.jobs.weights import weights_digests
-from engine.jobs.whitebox import JOBS
 from tests.engine.jobs.made_up import save_negotiator
 
 SHARDED = {job.name: job for job in (SEARCH, SEARCH_ENUMERATE, EVALUATE_ROBUSTNESS, SELFPLAY, ATTACK_RL, ATTACK_TRANSFER)}

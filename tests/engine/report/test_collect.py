@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from engine.jobs.agents import CHECKPOINT
-from engine.jobs.campaign import MinMaxConfig, rounds_of
 from engine.jobs.catalogue import ENTRIES
-from engine.jobs.enumeration import SEARCH_ENUMERATE
 from engine.jobs.job import Job
-from engine.jobs.minmax import BEFORE_TRAINING, DROP, FINAL_STAGES, LEGEND
-from engine.jobs.negotiator import TRAIN_NEGOTIATOR
-from engine.jobs.table import TableConfig
-from engine.metrics.campaign import (
+from engine.jobs.negotiation.campaign import MinMaxConfig, rounds_of
+from engine.jobs.negotiation.minmax import BEFORE_TRAINING, DROP, FINAL_STAGES, LEGEND
+from engine.jobs.negotiation.negotiator import TRAIN_NEGOTIATOR
+from engine.jobs.negotiation.rows import ATTACKS, DIALOGUES
+from engine.jobs.negotiation.table import TableConfig
+from engine.jobs.triggers.enumeration import SEARCH_ENUMERATE
+from engine.metrics.negotiation.campaign import (
     AFTER,
     BEFORE,
     EXPLOITABILITY,
@@ -28,15 +28,15 @@ from engine.metrics.campaign import (
     ROUND_METRICS,
     rounds_table,
 )
-from engine.metrics.negotiation import negotiation_metrics
+from engine.metrics.negotiation.dialogues import negotiation_metrics
 from engine.metrics.statistics import Estimate
 from engine.report.collect import collect_run, report_from_run
 from engine.report.page import metric_tables
 from engine.store.run_folder import RunFolder
-from engine.store.schemas import ATTACKS
 from envs.core.errors import RunError
+from envs.storage.copies import CHECKPOINT
 from tests.engine.jobs.made_up import save_negotiator
-from tests.engine.report.dialogues import attack_row, error_row, row
+from tests.engine.report.negotiation.dialogues import attack_row, error_row, row
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,13 +52,13 @@ class Config:
 
 
 def play(path: Path, rows: list[dict[str, Any]], **extra: Any) -> None:
-    with RunFolder.open(path, Config(), job="test") as run:
+    with RunFolder.open(path, Config(), job="test", schema=DIALOGUES) as run:
         run.write_shard("00000", rows)
         run.write_summary(negotiation_metrics(rows), extra)
 
 
 def train(path: Path, kind: str, steps: list[dict[str, Any]], **extra: Any) -> None:
-    with RunFolder.open(path, Config(), job="test") as run:
+    with RunFolder.open(path, Config(), job="test", schema=DIALOGUES) as run:
         for step in steps:
             run.event(kind, **step)
         run.write_summary({}, extra)
@@ -111,7 +111,7 @@ def test_folder_that_is_a_run_and_holds_runs(tmp_path: Path) -> None:
 
 
 def measure(path: Path, job: str, metrics: dict[str, Estimate], config: Any = None, **extra: Any) -> None:
-    with RunFolder.open(path, config or Config(), job=job) as run:
+    with RunFolder.open(path, config or Config(), job=job, schema=DIALOGUES) as run:
         run.write_summary(metrics, extra)
 
 
@@ -200,7 +200,7 @@ def test_folder_of_attacks_shows_them_side_by_side(tmp_path: Path) -> None:
 
 
 def test_table_that_is_not_finished_shows_the_attacks_that_are(tmp_path: Path) -> None:
-    RunFolder.open(tmp_path, TableConfig(), job="attack-table").close()
+    RunFolder.open(tmp_path, TableConfig(), job="attack-table", schema=DIALOGUES).close()
     measure(tmp_path / "rl", "attack-rl", figures(3), title="RL attack on x")
     measure(tmp_path / "reactive", "attack-reactive", figures(5), title="reactive attack on x")
     ((heading, table),) = collect_run(tmp_path).attack_tables
@@ -221,7 +221,7 @@ def test_training_that_holds_a_checkpoint(tmp_path: Path) -> None:
 
 def campaign_run(path: Path, finished: bool = True) -> None:
     """A campaign of one round with some of its stages, as the job leaves them."""
-    with RunFolder.open(path, MinMaxConfig(), job="minmax") as run:
+    with RunFolder.open(path, MinMaxConfig(), job="minmax", schema=DIALOGUES) as run:
         for number in (0, 1):
             metrics = {name: Estimate(10.0 * number + place, 0, 9, 40) for place, name in enumerate(ROUND_METRICS)}
             metrics = {name: estimate for name, estimate in metrics.items() if number or name not in (BEFORE, AFTER)}

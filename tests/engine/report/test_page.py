@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from engine.metrics.attack import ATTACK_METRICS, attack_metrics
-from engine.metrics.attack_table import TextTable
+from engine.metrics.negotiation.attack import ATTACK_METRICS, attack_metrics
 from engine.metrics.statistics import NOTHING, Estimate, Metric
+from engine.metrics.tables import TextTable
 from engine.report.content import Curve, MatchSection, ReportData
 from engine.report.page import metric_tables, render, write_report
 from envs.core.errors import RunError
-from tests.engine.metrics.attacks import attempt
-from tests.engine.report.dialogues import NAN, attack_row, error_row, metrics, report, row
+from tests.engine.metrics.negotiation.attacks import attempt
+from tests.engine.report.negotiation.dialogues import NAN, attack_row, error_row, metrics, report, row
 
 HOSTILE = "😀 <script>alert(1)</script><img src=x onerror=alert(2)>\"' onload=alert(3) {{ 7*7 }} </style></title> & $x_{"
 VOID = {"meta", "br", "img", "hr", "input", "link"}

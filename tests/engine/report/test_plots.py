@@ -12,7 +12,7 @@ import pytest
 from engine.metrics.statistics import Estimate
 from engine.report.content import Curve, MatchSection, ReportData
 from engine.report.plots import budget_svg, curve_svg, moving_average, scatter_svg, write_picture
-from tests.engine.report.dialogues import report, row
+from tests.engine.report.negotiation.dialogues import report, row
 
 
 def size(path: Path) -> tuple[int, int]:

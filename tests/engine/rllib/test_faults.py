@@ -22,7 +22,7 @@ from engine.rllib.state import learned_weights
 from engine.runtime.identity import CODE
 from engine.runtime.session import Session
 from envs.core.errors import ClusterError
-from policies.negotiator.speaker import load_model
+from policies.negotiator.checkpoints import load_model
 from tests.engine.rllib.trainings import PARTNER, SMALL, Recording, World
 from tests.engine.runtime.apart import survives
 
@@ -46,8 +46,8 @@ with connect(cluster.address) as session:
     assert not session.is_local
     world = World(Path(sys.argv[1]))
     cast = world.hardening()
-    alone = world.settings(kind=Recording, casting=cast).build_algo()
-    spread = world.settings(kind=Recording, casting=cast, env_runners=2).build_algo()
+    alone = world.settings(kind=Recording, roster=cast).build_algo()
+    spread = world.settings(kind=Recording, roster=cast, env_runners=2).build_algo()
     group = spread.env_runner_group
     machine = lambda runner: ray.get_runtime_context().get_node_id()
     homes = dict(zip(group.healthy_worker_ids(), group.foreach_env_runner(machine, local_env_runner=False)))
@@ -220,7 +220,7 @@ def test_a_cast_of_several_opponents_plays_the_same_with_any_number_of_runners(
 ) -> None:
     histories = []
     for number in (0, env_runners):
-        algorithm = world.settings(kind=Recording, casting=world.hardening(), env_runners=number).build_algo()
+        algorithm = world.settings(kind=Recording, roster=world.hardening(), env_runners=number).build_algo()
         histories.append(History())
         for _ in range(5):
             histories[-1].update(algorithm)
@@ -235,7 +235,7 @@ def test_a_cast_of_several_opponents_plays_the_same_with_any_number_of_runners(
         assert all(value.equal(spread.learned[number][name]) for name, value in learned.items())
         assert len(spread.spoken_with[number]) == env_runners + 1
         for state in spread.spoken_with[number]:
-            for opponent in algorithm.casting.met:
+            for opponent in algorithm.roster.met:
                 for name, value in load_model(Path(opponent.checkpoint)).state_dict().items():
                     np.testing.assert_array_equal(state[opponent.name][f"net.{name}"], value.numpy(), err_msg=name)
             for name, value in learned.items():

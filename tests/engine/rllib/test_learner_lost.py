@@ -17,12 +17,12 @@ import torch
 from ray.exceptions import RayError
 from torch import Tensor
 
-from engine.attacks.reinforce import DivergenceError
-from engine.attacks.settings import ReinforceConfig
-from engine.jobs import training
 from engine.jobs.job import Silent
-from engine.jobs.reinforce import TrainReinforceConfig, run
-from engine.jobs.training import MAX_LEARNERS
+from engine.jobs.negotiation import training
+from engine.jobs.negotiation.reinforce import TrainReinforceConfig, run
+from engine.jobs.negotiation.training import MAX_LEARNERS
+from engine.negotiation.reinforce import DivergenceError
+from engine.negotiation.settings import ReinforceConfig
 from engine.rllib import state
 from engine.rllib.algorithm import DialogueReinforce
 from engine.rllib.env import ADVERSARY, TARGET
@@ -32,9 +32,9 @@ from engine.runtime.identity import CODE, own_identity
 from engine.runtime.session import Session
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ClusterError
-from envs.data.vocabulary import Vocabulary
+from envs.negotiation.vocabulary import Vocabulary
 from policies.checkpoint import Checkpoint
-from policies.negotiator.speaker import KIND
+from policies.negotiator.settings import KIND
 from tests.engine.jobs.made_up import Notes
 from tests.engine.rllib.trainings import CORPUS, SMALL, Recording, World
 from tests.engine.runtime.apart import survives
@@ -51,7 +51,7 @@ import ray
 from ray.cluster_utils import Cluster
 from engine.jobs import training
 from engine.jobs.job import Silent
-from engine.jobs.reinforce import run
+from engine.jobs.negotiation.reinforce import run
 from tests.engine.jobs.made_up import Notes
 from tests.engine.rllib.test_learner_lost import assert_equal_results, config
 from tests.engine.rllib.trainings import World
@@ -112,7 +112,7 @@ def build(world: World, ray_session: Session) -> Iterator[Build]:
     built: list[Recording] = []
 
     def make(remote: bool = True, rule: ReinforceConfig = RULE, learner: type = DialogueLearner) -> Recording:
-        settings = world.settings(rule, kind=Recording, casting=world.hardening())
+        settings = world.settings(rule, kind=Recording, roster=world.hardening())
         settings.learners(num_learners=int(remote))
         settings.training(learner_class=learner)
         built.append(settings.build_algo())
@@ -384,7 +384,7 @@ def test_a_cluster_that_cannot_grow_trains_with_the_runners_that_it_has_room_for
 @pytest.mark.slow
 def test_a_learner_of_its_own_computes_with_the_threads_asked_for(world: World, ray_session: Session) -> None:
     asked = config(world, remote_learner=True, threads=2)
-    met = world.settings(RULE).casting
+    met = world.settings(RULE).roster
     assert met is not None
     algorithm = training._build(asked, met, world.vocabulary)
     (actor,) = algorithm.learner_group._workers

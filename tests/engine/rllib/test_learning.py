@@ -12,17 +12,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.attacks.reinforce import DivergenceError
-from engine.attacks.settings import ReinforceConfig
+from engine.negotiation.reinforce import DivergenceError
+from engine.negotiation.settings import ReinforceConfig
 from engine.rllib import state
 from engine.rllib.env import ADVERSARY, TARGET
 from engine.runtime.session import Session
 from envs.core.seeds import derive_seed
-from envs.data.compiled import load_corpus
-from envs.data.vocabulary import SELECTION_ID
+from envs.negotiation.corpora.compiled import load_corpus
 from envs.negotiation.game import NegotiationGame, Rules, Utterances, play
 from envs.negotiation.scenario import MAX_SELECTIONS
-from policies.negotiator.speaker import NegotiatorAgent, load_agent, load_model
+from envs.negotiation.vocabulary import SELECTION_ID
+from policies.negotiator.checkpoints import load_model
+from policies.negotiator.speaker import NegotiatorAgent, load_agent
 from tests.engine.rllib.trainings import CORPUS, NAMES, SEED, SMALL, GameOfNames, Recording, World, best_items
 
 pytestmark = pytest.mark.ray

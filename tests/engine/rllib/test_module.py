@@ -20,11 +20,13 @@ from engine.rllib.env import ADVERSARY, AGENTS, TARGET, NegotiationMultiAgentEnv
 from engine.rllib.module import NegotiatorModule
 from engine.rllib.runner import DialogueEnvRunner
 from engine.runtime.session import Session
-from envs.data.vocabulary import YOU
 from envs.negotiation.game import NegotiationGame, Rules, play
 from envs.negotiation.scenario import Scenario
+from envs.negotiation.vocabulary import YOU
 from policies.checkpoint import Checkpoint
-from policies.negotiator.speaker import KIND, load_agent, load_model
+from policies.negotiator.checkpoints import load_model
+from policies.negotiator.settings import KIND
+from policies.negotiator.speaker import load_agent
 from tests.engine.rllib.trainings import SIZES, SMALL, World
 
 ROOT = Path(__file__).parents[3]
@@ -58,7 +60,7 @@ def stock_runner(world: World, rules: Rules, temperature: float) -> MultiAgentEn
 def test_the_stock_runner_hears_the_dialogues_that_the_agents_hold_by_themselves(world: World, rules: Rules) -> None:
     # At temperature 0 nothing is drawn, so that both ways must come to the same words and choices.
     episodes = stock_runner(world, rules, temperature=0).sample(num_episodes=12)
-    agents = [load_agent(world.folder / seat, temperature=0) for seat in AGENTS]
+    agents = [load_agent(world.folder / role, temperature=0) for role in AGENTS]
     assert len(episodes) == 12
     seen = set()
     for episode in episodes:
@@ -122,7 +124,7 @@ PLAY = """
 import sys
 sys.modules["ray"] = None
 from pathlib import Path
-from envs.data.vocabulary import Vocabulary
+from envs.negotiation.vocabulary import Vocabulary
 from envs.negotiation.game import NegotiationGame, play
 from envs.negotiation.scenario import Scenario
 from policies.negotiator.speaker import load_agent
@@ -140,7 +142,7 @@ def test_what_was_learned_plays_where_ray_is_not_installed(world: World, ray_ses
     for _ in range(2):
         algorithm.train()
     weights = state.learned_weights(algorithm)
-    learned, target = (algorithm.env_runner.module[seat].agent(seat) for seat in AGENTS)
+    learned, target = (algorithm.env_runner.module[role].agent(role) for role in AGENTS)
     for agent in (learned, target):
         agent.temperature = 0
     game = play(NegotiationGame([SCENARIOS[0]], [7], world.vocabulary), (learned, target))

@@ -1,4 +1,4 @@
-"""The target's seat cast through RLlib: who learns and who stays, what is paid, and that a training goes on exactly."""
+"""The target as the learner through RLlib: who learns and who stays, what is paid, and that a training goes on exactly."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ import numpy as np
 import pytest
 from torch import Tensor
 
-from engine.attacks.opponents import MEMORY, Casting, Opponent, OpponentConfig
-from engine.attacks.reinforce import RunningBaseline
-from engine.attacks.settings import ReinforceConfig
+from engine.negotiation.opponents import MEMORY, Opponent, OpponentConfig, TrainingRoster
+from engine.negotiation.reinforce import RunningBaseline
+from engine.negotiation.settings import ReinforceConfig
 from engine.rllib import state
 from engine.rllib.env import ADVERSARY, TARGET
 from engine.runtime.session import Session
 from envs.core.seeds import derive_seed
 from envs.negotiation.game import NegotiationGame, Rules, play
-from policies.negotiator.speaker import load_agent, load_model
+from policies.negotiator.checkpoints import load_model
+from policies.negotiator.speaker import load_agent
 from tests.engine.rllib.trainings import ADVERSARIES, PARTNER, SEED, SMALL, Recording, World
 
 pytestmark = pytest.mark.ray
@@ -36,9 +37,9 @@ def build(world: World, ray_session: Session) -> Iterator[Build]:
     """Builds algorithms that harden the target, unless others are cast, and stops them after the test."""
     built: list[Recording] = []
 
-    def make(rule: ReinforceConfig = RULE, casting: Casting | None = None, **options: Any) -> Recording:
-        cast = casting or world.hardening()
-        built.append(world.settings(rule, kind=Recording, casting=cast, **options).build_algo())
+    def make(rule: ReinforceConfig = RULE, roster: TrainingRoster | None = None, **options: Any) -> Recording:
+        cast = roster or world.hardening()
+        built.append(world.settings(rule, kind=Recording, roster=cast, **options).build_algo())
         return built[-1]
 
     yield make
@@ -69,7 +70,7 @@ def module_weights(algorithm: Recording, name: str) -> list[dict[str, Tensor]]:
 
 def assert_frozen(algorithm: Recording) -> None:
     """All opponents are their checkpoints, bit by bit."""
-    for opponent in algorithm.casting.met:
+    for opponent in algorithm.roster.met:
         for found in module_weights(algorithm, opponent.name):
             assert equal(found, weights(Path(opponent.checkpoint))), opponent.name
 
@@ -182,7 +183,7 @@ def test_records_are_of_the_dialogues_that_were_played(build: Build) -> None:
     ids=["latest", "pool of two"],
 )
 def test_nobody_is_loaded_who_is_never_met(world: World, build: Build, drawing: OpponentConfig, names: set[str]) -> None:
-    algorithm = train(build(casting=world.hardening(drawing)), 1)
+    algorithm = train(build(roster=world.hardening(drawing)), 1)
     for place in (algorithm.learner_group._learner.module, algorithm.env_runner.module):
         assert set(place.keys()) == names
 
@@ -223,13 +224,13 @@ def test_the_kl_guard_compares_with_the_reference(world: World, build: Build) ->
 def test_both_sides_take_turns_and_each_stands_still_while_the_other_learns(world: World, build: Build) -> None:
     """An adversary learns from the target, the target from it, and the adversary from the hardened target."""
     names = {ADVERSARY: "adversary", TARGET: "target"}
-    for number, seat in enumerate((ADVERSARY, TARGET, ADVERSARY)):
-        other = TARGET if seat == ADVERSARY else ADVERSARY
-        start, frozen = world.folder / names[seat], world.folder / names[other]
+    for number, role in enumerate((ADVERSARY, TARGET, ADVERSARY)):
+        other = TARGET if role == ADVERSARY else ADVERSARY
+        start, frozen = world.folder / names[role], world.folder / names[other]
         before = weights(start), weights(frozen)
         opponent = Opponent(name=other, checkpoint=str(frozen), reward="advantage", complementary=True)
-        cast = Casting(seat=seat, learner=str(start), reference=str(start), opponents=(opponent,))
-        algorithm = train(build(casting=cast), 3)
+        cast = TrainingRoster(role=role, learner=str(start), reference=str(start), opponents=(opponent,))
+        algorithm = train(build(roster=cast), 3)
         assert_frozen(algorithm)
         assert equal(module_weights(algorithm, other)[0], before[1])
         learned = state.learned_weights(algorithm)
@@ -238,5 +239,5 @@ def test_both_sides_take_turns_and_each_stands_still_while_the_other_learns(worl
         np.testing.assert_array_equal(algorithm.paid[0], lead)
         model = load_model(start)
         model.load_state_dict(learned)
-        names[seat] = f"{seat} of turn {number}"
-        world.save(model, names[seat])
+        names[role] = f"{role} of turn {number}"
+        world.save(model, names[role])

@@ -11,15 +11,16 @@ import pytest
 import torch
 
 import engine.rllib.runner
-from engine.attacks.opponents import OpponentConfig
+from engine.negotiation.opponents import OpponentConfig
 from engine.rllib.algorithm import DialogueReinforceConfig
 from engine.rllib.env import ADVERSARY, AGENTS, TARGET
 from engine.rllib.runner import DialogueEnvRunner
 from envs.core.seeds import derive_seed, stream
-from envs.data.vocabulary import EOS_ID, SELECTION_ID
 from envs.negotiation.game import NegotiationGame, Rules, play
 from envs.negotiation.scenario import Scenario, random_scenario
-from policies.negotiator.speaker import load_agent, load_model
+from envs.negotiation.vocabulary import EOS_ID, SELECTION_ID
+from policies.negotiator.checkpoints import load_model
+from policies.negotiator.speaker import load_agent
 from tests.engine.rllib.trainings import PARTNER, SEED, SMALL, World
 
 LONG = replace(SMALL, max_turns=20, temperature=0.8)
@@ -52,7 +53,7 @@ def test_every_dialogue_is_played_as_if_alone(world: World) -> None:
     settings = world.settings(LONG)
     dealt = deal(60)
     batch = DialogueEnvRunner(config=settings).sample(dealt=dealt)
-    agents = [load_agent(world.folder / seat, temperature=LONG.temperature) for seat in AGENTS]
+    agents = [load_agent(world.folder / role, temperature=LONG.temperature) for role in AGENTS]
     assert batch["index"].tolist() == list(range(60))
     for row, case in enumerate(dealt):
         game = play(same_seeds_game(world, [case], rules_of(settings)), (agents[0], agents[1]))
@@ -71,13 +72,13 @@ def test_every_dialogue_is_played_as_if_alone(world: World) -> None:
 
 
 def test_a_target_sees_its_dialogues_from_its_own_side_and_each_opponent_by_its_own_rules(world: World) -> None:
-    casting = world.hardening(OpponentConfig(sampling="uniform", partner_share=0.25))
+    roster = world.hardening(OpponentConfig(sampling="uniform", partner_share=0.25))
     met = [PARTNER, "second", "first"]
     # Opponents by turns, so that their dialogues do not lie together.
     dealt = [(index, scenario, met[index % 3]) for index, scenario, _ in deal(36)]
-    batch = DialogueEnvRunner(config=world.settings(SMALL, casting=casting)).sample(dealt=dealt)
+    batch = DialogueEnvRunner(config=world.settings(SMALL, roster=roster)).sample(dealt=dealt)
     target = load_agent(world.folder / TARGET, temperature=SMALL.temperature)
-    checkpoints = {opponent.name: Path(opponent.checkpoint) for opponent in casting.opponents}
+    checkpoints = {opponent.name: Path(opponent.checkpoint) for opponent in roster.opponents}
     others = {name: load_agent(checkpoints[name], temperature=SMALL.temperature) for name in met}
     assert batch["index"].tolist() == list(range(36))
     for row, case in enumerate(dealt):

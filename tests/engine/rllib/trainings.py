@@ -14,17 +14,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from engine.attacks.opponents import Casting, Opponent, OpponentConfig
-from engine.attacks.settings import ReinforceConfig
+from engine.negotiation.opponents import Opponent, OpponentConfig, TrainingRoster
+from engine.negotiation.settings import ReinforceConfig
 from engine.rllib.algorithm import DialogueReinforce, DialogueReinforceConfig
 from engine.rllib.env import ADVERSARY, AGENTS, TARGET
 from engine.rllib.runner import DialogueEnvRunner
-from envs.data.compiled import load_corpus
-from envs.data.vocabulary import EOS_ID, Vocabulary
+from envs.negotiation.corpora.compiled import load_corpus
+from envs.negotiation.vocabulary import EOS_ID, Vocabulary
 from policies.checkpoint import Checkpoint
 from policies.negotiator.model import Negotiator
-from policies.negotiator.settings import NegotiatorSizes
-from policies.negotiator.speaker import KIND
+from policies.negotiator.settings import KIND, NegotiatorSizes
 from tests.envs.data import made_up
 
 SEED = 5
@@ -76,7 +75,7 @@ class World:
         """The corpus' words."""
         return load_corpus(CORPUS, self.folder / "data").vocabulary
 
-    def hardening(self, drawing: OpponentConfig = POPULATION, *, reference: str = TARGET) -> Casting:
+    def hardening(self, drawing: OpponentConfig = POPULATION, *, reference: str = TARGET) -> TrainingRoster:
         """The target against all adversaries, by the attack's rules and for its lead, and where asked in ordinary play too."""
         met = [
             Opponent(name=name, checkpoint=str(self.folder / name), reward="advantage", complementary=True)
@@ -86,7 +85,7 @@ class World:
             folder = str(self.folder / ADVERSARY)
             met.insert(0, Opponent(name=PARTNER, checkpoint=folder, reward="points", complementary=False, ordinary=True))
         learner, compared = str(self.folder / TARGET), str(self.folder / reference)
-        return Casting(seat="target", learner=learner, reference=compared, opponents=tuple(met), drawing=drawing)
+        return TrainingRoster(role="target", learner=learner, reference=compared, opponents=tuple(met), drawing=drawing)
 
     def settings(
         self,
@@ -96,7 +95,7 @@ class World:
         env_runners: int = 0,
         seed: int = SEED,
         learner: str | None = None,
-        casting: Casting | None = None,
+        roster: TrainingRoster | None = None,
     ) -> DialogueReinforceConfig:
         """What an algorithm is built from: unless others are cast, "adversary", or another checkpoint, against "target"."""
         start = str(self.folder / ADVERSARY) if learner is None else learner
@@ -106,10 +105,10 @@ class World:
             reward=reinforce.reward,
             complementary=reinforce.complementary,
         )
-        alone = Casting(seat="adversary", learner=start, reference=start, opponents=(met,))
+        alone = TrainingRoster(role="adversary", learner=start, reference=start, opponents=(met,))
         settings = DialogueReinforceConfig(algo_class=kind).dialogues(
             reinforce=reinforce,
-            casting=casting or alone,
+            roster=roster or alone,
             seed=seed,
             vocabulary=self.vocabulary,
             corpus=CORPUS,

@@ -35,7 +35,7 @@ def test_a_copy_of_the_source_counts_as_the_same_wherever_it_lies(copied: Path) 
     assert digest(rooms(copied)) == own_identity()[CODE]
 
 
-@pytest.mark.parametrize("name", ["engine/search/scorer.py", "engine/search/prototypes.txt", "envs/core/seeds.py"])
+@pytest.mark.parametrize("name", ["engine/triggers/scorer.py", "engine/triggers/prototypes.txt", "envs/core/seeds.py"])
 def test_a_changed_a_moved_and_a_missing_file_count(copied: Path, name: str) -> None:
     found = {own_identity()[CODE]}
     path = copied / name

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.jobs.negotiation.rows import DIALOGUES
 from engine.store.environment import git_commit
 from engine.store.run_folder import RunFolder
 from envs.core.errors import RunError
@@ -21,9 +22,10 @@ ROOT = Path(__file__).resolve().parents[3]
 HOLD = """
 import sys
 from pathlib import Path
+from engine.jobs.negotiation.rows import DIALOGUES
 from engine.store.run_folder import RunFolder
 from tests.engine.store.rows import SmallConfig, rows
-run = RunFolder.open(Path(sys.argv[1]), SmallConfig(), job="attack")
+run = RunFolder.open(Path(sys.argv[1]), SmallConfig(), job="attack", schema=DIALOGUES)
 run.write_shard("00000", rows(["a", "b"]))
 print("saved", flush=True)
 sys.stdin.read()
@@ -31,7 +33,7 @@ sys.stdin.read()
 
 
 def start(path: Path) -> RunFolder:
-    return RunFolder.open(path, SmallConfig(), job="attack")
+    return RunFolder.open(path, SmallConfig(), job="attack", schema=DIALOGUES)
 
 
 def test_a_full_disk_says_how_much_is_saved_and_leaves_no_halves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +106,7 @@ def test_one_writer_per_run_within_a_process(tmp_path: Path) -> None:
 def test_an_error_while_opening_leaves_no_lock_behind(tmp_path: Path) -> None:
     start(tmp_path / "run").close()
     with pytest.raises(RunError):
-        RunFolder.open(tmp_path / "run", SmallConfig(temperature=0.9), job="attack")
+        RunFolder.open(tmp_path / "run", SmallConfig(temperature=0.9), job="attack", schema=DIALOGUES)
     start(tmp_path / "run").close()
 
 

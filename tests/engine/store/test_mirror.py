@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from engine.jobs.negotiation.rows import DIALOGUES
 from engine.metrics.statistics import count
 from engine.store import mirror
 from engine.store.mirror import fetched_run
@@ -25,7 +26,7 @@ from tests.policies.seq2seq.made_up import VOCABULARY
 
 
 def start(uri: str, **changes: float) -> RunFolder:
-    return RunFolder.open(local_copy(uri), SmallConfig(**changes), job="attack")
+    return RunFolder.open(local_copy(uri), SmallConfig(**changes), job="attack", schema=DIALOGUES)
 
 
 def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str = "other") -> None:
@@ -76,7 +77,7 @@ def test_another_machine_goes_on_with_it(uri: str, tmp_path: Path, monkeypatch: 
         kinds = [event["kind"] for event in run.events()]
         assert kinds == ["started", "shard", "epoch", "resumed", "shard"]
         resumed = run.read_rows()
-    with RunFolder.open(tmp_path / "plain", SmallConfig(), job="attack") as run:
+    with RunFolder.open(tmp_path / "plain", SmallConfig(), job="attack", schema=DIALOGUES) as run:
         run.write_shard("00000", rows(["a", "b"]))
         run.write_shard("00001", rows(["c"]))
         assert resumed.equals(run.read_rows())
@@ -191,7 +192,7 @@ def test_runs_below_a_run_are_copied_with_it_and_put_by_themselves(
     uri: str, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with start(uri) as outer:
-        with RunFolder.open(outer.path / "stage", SmallConfig(), job="stage") as inner:
+        with RunFolder.open(outer.path / "stage", SmallConfig(), job="stage", schema=DIALOGUES) as inner:
             inner.write_shard("00000", rows(["a"]))
         puts = [key for key in bucket.keys("put") if key.startswith("run/stage/config.json")]
         outer.event("epoch", number=1)

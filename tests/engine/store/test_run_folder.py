@@ -15,11 +15,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from engine.jobs.negotiation.rows import DIALOGUES
 from engine.metrics.statistics import Estimate, rate
 from engine.store import parts
 from engine.store.parts import Outcomes, count_part, read_part
 from engine.store.run_folder import RunFolder
-from engine.store.schemas import BASE, DIALOGUES, error_row
+from engine.store.schemas import BASE, error_row
 from envs.core.config import fingerprint
 from envs.core.errors import RunError
 from tests.engine.store.rows import SmallConfig, row, rows
@@ -28,7 +29,7 @@ CONFIG = SmallConfig()
 
 
 def start(path: Path, config: SmallConfig = CONFIG, **options: object) -> RunFolder:
-    return RunFolder.open(path, config, job="attack", **options)  # type: ignore[arg-type]
+    return RunFolder.open(path, config, job="attack", **({"schema": DIALOGUES} | options))  # type: ignore[arg-type]
 
 
 def part(run: RunFolder, name: str) -> Path:
@@ -125,7 +126,7 @@ def test_what_does_not_change_rows_may_change(tmp_path: Path) -> None:
     start(tmp_path / "run").close()
     with pytest.raises(RunError, match="num_workers: 0 -> 2"):
         start(tmp_path / "run", replace(CONFIG, num_workers=2))
-    start(tmp_path / "run", replace(CONFIG, num_workers=2), unchecked=["num_workers"]).close()
+    start(tmp_path / "run", replace(CONFIG, num_workers=2), resume_safe=["num_workers"]).close()
 
 
 def test_other_weights_are_an_error_that_names_the_model(tmp_path: Path) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from engine.jobs.negotiation.rows import ATTACKS, DIALOGUES
 from engine.store.run_folder import RunFolder
-from engine.store.schemas import ATTACKS, DIALOGUES, SCHEMA_VERSION, error_row
-from tests.engine.metrics.attacks import attacked, attempt
+from engine.store.schemas import SCHEMA_VERSION, error_row
+from tests.engine.metrics.negotiation.attacks import attacked, attempt
 from tests.engine.store.rows import SmallConfig
 
 

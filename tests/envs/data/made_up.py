@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from envs.core.seeds import stream
-from envs.data.corpora import FileCorpus
-from envs.data.dealornodeal import DialogueRecord, Turn, format_line
+from envs.negotiation.corpora.catalogue import FileCorpus
+from envs.negotiation.corpora.dealornodeal import DialogueRecord, Turn, format_line
 from envs.negotiation.scenario import DISAGREE_ID, Scenario, random_scenario, selection_table
 
 SCENARIO = Scenario((1, 2, 3), ((1, 3, 1), (4, 0, 2)))

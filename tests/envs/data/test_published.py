@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.jobs.data import CorpusInfo, check_corpus, describe_corpus, get_corpus
-from envs.data.compiled import Corpus, load_corpus
-from envs.data.corpora import SPLITS, corpora
-from envs.data.dealornodeal import format_line, parse_lines
+from engine.jobs.corpora.data import CorpusInfo, check_corpus, describe_corpus, get_corpus
 from envs.data.lines import read_lines
 from envs.data.root import data_root
+from envs.data.sources import SPLITS
+from envs.negotiation.corpora.catalogue import corpora
+from envs.negotiation.corpora.compiled import Corpus, load_corpus
+from envs.negotiation.corpora.dealornodeal import format_line, parse_lines
 from envs.negotiation.scenario import selection_table
 
 DATA = os.environ.get("PARLEY_DATA")
@@ -95,7 +96,7 @@ def test_outcomes_are_as_reported(info: CorpusInfo) -> None:
     assert val == {"items": 844, "disagree": 129, "no_agreement": 108, "disconnect": 6}
     assert test == {"items": 804, "disagree": 142, "no_agreement": 96, "disconnect": 10}
     assert (train["items"], train["no_agreement"]) == (7_883, 978)
-    # Copies of train.txt differ in two dialogues: see the digests in envs/data/corpora.py.
+    # Copies of train.txt differ in two dialogues: see the digests in envs/negotiation/corpora/catalogue.py.
     assert (train["disagree"], train["disconnect"]) in {(1_178, 56), (1_176, 58)}
 
 

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envs.core.errors import ConfigError, ScenarioError
-from envs.data.vocabulary import PAD_ID, Vocabulary
 from envs.negotiation.env import NegotiationEnv, choose_action, speak_action
 from envs.negotiation.game import OVER, SELECT, SPEAK, Rules
 from envs.negotiation.scenario import Scenario, complement, selection_index, selection_table
+from envs.negotiation.vocabulary import PAD_ID, Vocabulary
 from tests.envs.negotiation.agents import VOCABULARY, Babbler, Reader
 
 SHORT = Rules(max_turns=6, max_words=8, max_tokens=64)

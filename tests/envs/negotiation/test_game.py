@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envs.core.errors import ScenarioError
-from envs.data.vocabulary import EOS_ID, PAD_ID, SELECTION_ID, UNK_ID
 from envs.negotiation.game import NOBODY, OVER, SELECT, SPEAK, NegotiationGame, Rules, Utterances, play
 from envs.negotiation.render import render_dialogue
 from envs.negotiation.scenario import (
@@ -25,6 +24,7 @@ from envs.negotiation.scenario import (
     selection_index,
     selection_table,
 )
+from envs.negotiation.vocabulary import EOS_ID, PAD_ID, SELECTION_ID, UNK_ID
 from tests.envs.negotiation.agents import VOCABULARY, Babbler, Reader
 
 SHORT = Rules(max_turns=5, max_words=6, max_tokens=64)

@@ -8,7 +8,7 @@ import pytest
 
 from envs.core.errors import ConfigError
 from envs.data.root import CACHE_VARIABLE
-from envs.storage.places import join_uri, local_copy, named, split_uri, uri_of
+from envs.storage.places import display_path, join_uri, local_copy, split_uri, uri_of
 
 URIS = (
     "s3://bucket/runs/search",
@@ -24,7 +24,7 @@ URIS = (
 def test_a_uri_is_known_again_from_where_its_copy_lies(uri: str, cache: Path) -> None:
     copy = local_copy(uri)
     assert cache in copy.parents
-    assert uri_of(copy) == named(copy) == uri
+    assert uri_of(copy) == display_path(copy) == uri
     assert uri_of(copy / "checkpoint") == join_uri(uri, "checkpoint")
     assert local_copy(join_uri(uri, "checkpoint")) == copy / "checkpoint"
 
@@ -47,7 +47,7 @@ def test_what_is_below_a_query_comes_before_it() -> None:
 def test_a_path_is_its_own_place(path: str, cache: Path) -> None:
     assert local_copy(path) == local_copy(Path(path)) == Path(path)
     assert uri_of(Path(path)) is None
-    assert named(Path(path)) == path
+    assert display_path(Path(path)) == path
     assert uri_of(cache / "copies") is None
     assert uri_of(cache / "copies" / "s3") is None
 

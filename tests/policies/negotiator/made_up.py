@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from envs.core.seeds import derive_seed
-from envs.data.vocabulary import EOS_ID, SELECTION_ID
 from envs.negotiation.game import NegotiationGame, Rules, play
 from envs.negotiation.scenario import DISAGREE_ID, DISCONNECT_ID, Scenario, random_scenario, selection_table
+from envs.negotiation.vocabulary import EOS_ID, SELECTION_ID
 from policies.negotiator.model import Negotiator
 from policies.negotiator.settings import NegotiatorSizes
 from policies.negotiator.speaker import NegotiatorAgent

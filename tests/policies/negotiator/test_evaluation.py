@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from envs.data.vocabulary import PAD_ID
 from envs.negotiation.scenario import DISAGREE_ID, DISCONNECT_ID
+from envs.negotiation.vocabulary import PAD_ID
 from policies.negotiator.evaluation import evaluate
 from policies.negotiator.model import Negotiator
 from tests.policies.negotiator.made_up import MadeUp, dialogues, negotiator

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from envs.data.vocabulary import PAD_ID
+from envs.negotiation.vocabulary import PAD_ID
 from policies.negotiator.batches import make_batch
 from policies.negotiator.inference import SCREEN_ROWS, Tables, by_step
 from policies.negotiator.model import Negotiator

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from envs.data.vocabulary import EOS_ID
 from envs.negotiation.game import NOBODY, NegotiationGame, Rules
+from envs.negotiation.vocabulary import EOS_ID
 from policies.negotiator.model import Negotiator
 from policies.negotiator.scoring import ROWS_PER_PASS, sentence_nll, token_nll, utterance_nll
 from tests.policies.negotiator.made_up import SHORT, WORDS, negotiator, played

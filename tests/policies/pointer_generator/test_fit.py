@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from policies.fitting.evaluation import evaluate
+from policies.fitting.fit import Epoch
 from policies.pointer_generator import settings
 from policies.pointer_generator.batches import RewriteExamples
 from policies.pointer_generator.fit import PointerFit
 from policies.pointer_generator.model import PointerGenerator
 from policies.pointer_generator.settings import PointerFitConfig, PointerSizes
-from policies.seq2seq.evaluation import evaluate
-from policies.seq2seq.fit import Epoch
 from tests.policies.pointer_generator.made_up import SIZES, VOCABULARY, copies
 
 TRAIN, VALIDATION = RewriteExamples(copies(40, seed=1), SIZES), RewriteExamples(copies(20, seed=2), SIZES)

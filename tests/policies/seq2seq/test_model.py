@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from envs.pairs.vocabulary import BOS_ID, EOU_ID
+from policies.fitting.predictor import Predictor, real_positions
 from policies.seq2seq.batches import Exchanges, PairExamples, SentenceExamples, Sentences
-from policies.seq2seq.model import LanguageModel, Predictor, Seq2Seq, real_positions
+from policies.seq2seq.model import LanguageModel, Seq2Seq
 from policies.seq2seq.settings import Attention
 from tests.policies.seq2seq.made_up import ATTENTIONS, LM_SIZES, VOCABULARY, language_model, seq2seq, sizes, split
 

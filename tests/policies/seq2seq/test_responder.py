@@ -11,8 +11,8 @@ import torch
 from envs.pairs.contexts import with_eot
 from envs.pairs.turns import Turns
 from envs.pairs.vocabulary import EOU_ID, UNK_ID
+from policies.fitting.evaluation import evaluate
 from policies.seq2seq.decoding import greedy
-from policies.seq2seq.evaluation import evaluate
 from policies.seq2seq.model import Seq2Seq
 from policies.seq2seq.responder import Seq2SeqResponder, load_responder
 from policies.seq2seq.settings import Seq2SeqSizes

@@ -12,9 +12,9 @@ import torch
 import torch.nn.functional as F
 
 from envs.pairs.turns import Turn, Turns
-from policies.seq2seq.evaluation import evaluate
-from policies.seq2seq.fit import Epoch, Fit
-from policies.seq2seq.settings import FitConfig
+from policies.fitting.evaluation import evaluate
+from policies.fitting.fit import Epoch, Fit
+from policies.fitting.settings import FitConfig
 from policies.vhred.batches import DialogueBatch, DialogueExamples
 from policies.vhred.evaluation import divergences
 from policies.vhred.model import VHRED

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.distributions import Normal, kl_divergence
 
 from envs.pairs.vocabulary import BOS_ID
-from policies.seq2seq.loss import OutputLoss
+from policies.fitting.loss import OutputLoss
 from policies.vhred.batches import DialogueBatch, DialogueExamples
 from policies.vhred.model import VHRED, Gaussians, divergence
 from policies.vhred.settings import VhredAttention

@@ -1,0 +1,53 @@
+"""Checkpoints by name: what a setting that names a model must have, and what to say when it has none."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from engine.jobs.weights import checkpoint_folder
+from engine.store.head import read_head
+from envs.core.errors import CheckpointError, RunError
+from envs.storage.copies import CHECKPOINT, fetched_model
+from envs.storage.places import display_path
+from policies.stored import WEIGHTS
+
+
+def require_checkpoint(spec: str, option: str, maker: str = "parley train negotiator") -> Path:
+    """The checkpoint that a name stands for.
+
+    Args:
+        spec: a run or checkpoint folder.
+        option: what named it.
+        maker: the command that makes such a checkpoint.
+
+    Raises:
+        CheckpointError: there is none, with what to do.
+    """
+    folder = checkpoint_folder(spec)
+    if folder is None:
+        got, fix = _instead(spec) or (None, "name a run or checkpoint folder")
+        fix = fix if fix.startswith("parley") else f"{fix}; {maker} makes one"
+        raise CheckpointError(f"{option} needs a checkpoint and there is none", where=spec, got=got, fix=fix)
+    return folder
+
+
+def _instead(spec: str) -> tuple[str, str] | None:
+    """What is where a checkpoint was looked for, and what to do about it; None when nothing is there."""
+    from engine.jobs.catalogue import find
+
+    path = fetched_model(spec)
+    if path.is_file():
+        return "a file", "name a run or checkpoint folder"
+    if not path.is_dir():
+        return None
+    inside = [display_path(weights.parents[1]) for weights in sorted(path.glob(f"*/{CHECKPOINT}/{WEIGHTS}"))]
+    fix = f"name one of the runs in it: {', '.join(inside)}" if inside else "name the run of a training"
+    try:
+        entry = find(read_head(path)["job"])
+    except RunError:
+        return "a folder that is no run", fix
+    job = f"a run of parley {' '.join(entry.words)}"
+    if CHECKPOINT in entry.load().files:
+        return f"{job} that has not come to its end", f"{shlex.join(['parley', 'resume', spec])} goes on with it"
+    return f"{job}, which is no training", fix

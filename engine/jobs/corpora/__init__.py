@@ -1,0 +1,1 @@
+"""Data verbs: what `parley data list|get|info|check` do. Read `data.py` first."""

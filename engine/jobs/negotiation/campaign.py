@@ -1,0 +1,307 @@
+"""The rounds of adversarial training: who learns from whom, what is measured after it, what happens when a phase fails.
+
+A round trains an adversary against the target, then the target against the adversaries so far, then measures three things:
+what the round's adversary gains before and after, how the target plays with an ordinary partner, and its exploitability, the
+gain of a fresh adversary trained against the frozen target.
+
+Every phase and every measurement is a run of its own below the campaign's folder and resumes by itself, so a campaign that was
+killed loses the updates since the last saved state and nothing else. A phase that diverges is done again from its start at
+half the rate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from engine.jobs.job import Job, Reporter, Result
+from engine.jobs.negotiation import exploitability, reinforce
+from engine.jobs.negotiation.attack import ATTACK_RL, AttackConfig
+from engine.jobs.negotiation.exploitability import EVALUATE_EXPLOITABILITY, ExploitabilityConfig
+from engine.jobs.negotiation.judge import judge_of
+from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
+from engine.jobs.negotiation.training import LearningConfig, validation_perplexity
+from engine.jobs.scalars import Scalars
+from engine.metrics.negotiation.campaign import (
+    AFTER,
+    BEFORE,
+    EXPLOITABILITY,
+    PERPLEXITY,
+    PLAIN_AGREEMENT,
+    PLAIN_SCORE,
+    Round,
+    has_stalled,
+    rounds_table,
+)
+from engine.metrics.statistics import Estimate
+from engine.negotiation.opponents import OpponentConfig
+from engine.negotiation.settings import ReinforceConfig
+from engine.store.mirror import fetched_run
+from engine.store.run_folder import RunFolder
+from envs.core.config import check
+from envs.core.seeds import derive_seed
+from envs.storage.places import display_path
+
+ROUND, ROLLED_BACK, STOPPED = "round", "rolled_back", "stopped"
+"""Kinds of events: a round is measured, a phase diverged and is done again, the campaign ends before its last round."""
+_TRAINED = {
+    "adversary": "the adversary",
+    "target": "the target",
+    EXPLOITABILITY: "a fresh adversary against the frozen target",
+}
+"""What is trained in a phase, by its role."""
+_WIDTHS = (5, 20, 20, 20, 20, 15, 10)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MinMaxConfig(LearningConfig):
+    """Who is hardened, how long, and how it is measured."""
+
+    target: str = "runs/rl"
+    """The target at the start: run or checkpoint folder."""
+    adversary: str = ""
+    """Adversary that was trained against that target already, on the same budget; one is trained when empty."""
+    speaker: str = ""
+    """Where adversaries start, and what their KL guard compares with: the target's start when empty."""
+    partner: str = ""
+    """Ordinary partner of plain play, such as the supervised agent; the target's start when empty."""
+    judge: str = ""
+    """Checkpoint whose perplexity measures fluency; when empty, the target as it was before any reinforcement."""
+    rounds: int = 6
+    """Rounds at most."""
+    adversaries: Literal["continued", "fresh"] = "continued"
+    """The adversary of a round is the last one trained on (paper), or the best response that measured the round before."""
+    patience: int = 3
+    """Rounds without gain after which the campaign stops."""
+    least_gain: float = 0.1
+    """Points by which exploitability must fall to count as gain."""
+    plain_loss: float = 0.5
+    """Points of plain score that the result may have lost against the start."""
+    budget: int = 12_800
+    """Dialogues that a best response learns from."""
+    dialogues: int = 1000
+    """Dialogues of each measurement."""
+    perplexity_limit: float = 1.5
+    """Perplexity, as a multiple of that at the start of a phase, from which the phase counts as diverged; 0 for no limit."""
+    retries: int = 3
+    """Times that a phase is done again, each time at half the rate, before the campaign gives up."""
+    workers: int = 0
+    """Ray actors that play the measured dialogues; 0 plays in this process."""
+    opponents: OpponentConfig = field(default_factory=OpponentConfig)
+    """Whom the target meets."""
+    attack: ReinforceConfig = field(default_factory=lambda: replace(reinforce.cheng2019().reinforce, dialogues=12_800))
+    """The adversary's learning rule; its dialogues are the length of a phase."""
+    defence: ReinforceConfig = field(default_factory=lambda: reinforce.hardened().reinforce)
+    """The target's learning rule; its dialogues are the length of a phase."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("rounds", "patience", "budget", "dialogues"):
+            check(self, name, getattr(self, name) >= 1, "at least 1")
+        for name in ("least_gain", "plain_loss", "retries", "workers"):
+            check(self, name, getattr(self, name) >= 0, "at least 0")
+        check(self, "perplexity_limit", self.perplexity_limit == 0 or self.perplexity_limit > 1, "0, or above 1")
+
+
+class Campaign:
+    """A campaign in its folder, from where it stands to its end."""
+
+    def __init__(self, config: MinMaxConfig, folder: RunFolder, reporter: Reporter) -> None:
+        self._config, self._folder, self._reporter = config, folder, reporter
+        self._path = folder.path
+        self._speaker = config.speaker or config.target
+        self._partner = config.partner or config.target
+        self._judge = judge_of(config.judge, (config.target,))
+        self._seed = derive_seed(config.seed, "measured")
+
+    def rounds(self) -> list[Round]:
+        """Makes what is left of the rounds; all of them, the start as number 0."""
+        rounds = rounds_of(self._folder)
+        if rounds:
+            self._show(rounds)
+        with Scalars(self._path, len(rounds) - 1) as scalars:
+            while len(rounds) <= self._config.rounds:
+                if has_stalled(rounds, self._config.patience, self._config.least_gain):
+                    self._stop(len(rounds) - 1)
+                    break
+                if rounds:
+                    self._train(len(rounds))
+                rounds.append(self._measured(len(rounds)))
+                self._show(rounds[-1:])
+                scalars.add(rounds[-1].number, {name: estimate.value for name, estimate in rounds[-1].metrics.items()})
+        return rounds
+
+    def target(self, number: int) -> str:
+        """The target after a round."""
+        return self._config.target if number == 0 else display_path(self._phase(number, "target"))
+
+    def adversary(self, number: int) -> str:
+        """The adversary of a round."""
+        if number == 1 and self._config.adversary:
+            return self._config.adversary
+        if self._config.adversaries == "fresh":
+            return self.best_response(number - 1)
+        return display_path(self._phase(number, "adversary"))
+
+    def best_response(self, number: int) -> str:
+        """The fresh adversary that measures the target after a round."""
+        if number == 0 and self._config.adversary:
+            return self._config.adversary
+        return display_path(self._phase(number, EXPLOITABILITY) / exploitability.ADVERSARY)
+
+    def _stage(self, number: int, name: str) -> Path:
+        return self._path / f"{number:02d}-{name}"
+
+    def _phase(self, number: int, role: str) -> Path:
+        """Where a phase is trained: a place of its own after each time that it diverged."""
+        again = self._times_diverged(role, (number,))
+        return self._stage(number, f"{role}-again-{again}" if again else role)
+
+    def _train(self, number: int) -> None:
+        if self.adversary(number) == display_path(self._phase(number, "adversary")):
+            self._steadily(number, "adversary", self._config.attack, self._adversary_phase)
+        self._steadily(number, "target", self._config.defence, self._target_phase)
+
+    def _steadily(
+        self, number: int, role: str, rule: ReinforceConfig, phase: Callable[[int, ReinforceConfig], tuple[Job, Any]]
+    ) -> Result:
+        """Trains one side; where that diverges, again from the phase's start, at half the rate from then on."""
+        from engine.negotiation.reinforce import DivergenceError
+
+        while True:
+            # Later rounds do not change the rate at which this one was trained.
+            rate = rule.learning_rate / 2 ** self._times_diverged(role, range(number + 1))
+            self._reporter.say(f"round {number}: training {_TRAINED[role]}")
+            job, settings = phase(number, replace(rule, learning_rate=rate))
+            path = self._phase(number, role)
+            try:
+                return job.run(settings, path, self._reporter)
+            except DivergenceError as error:
+                if self._times_diverged(role, (number,)) >= self._config.retries:
+                    fix = f"the same command with more --retries goes on at smaller rates; or {error.fix}"
+                    where = f"{display_path(path)}, {error.where}"
+                    raise DivergenceError(error.what, where=where, got=error.got, fix=fix) from error
+                self._reporter.say(f"round {number}: {error.what} ({error.got}); back to its start at the rate {rate / 2:g}")
+                name = f"{number:02d}-{role}"
+                self._folder.event(ROLLED_BACK, phase=name, role=role, reason=str(error), learning_rate=rate / 2)
+
+    def _times_diverged(self, role: str, rounds: Container[int]) -> int:
+        """How often the phases of a role were done again in some rounds."""
+        events = self._events(ROLLED_BACK)
+        return sum(event["role"] == role and int(event["phase"].partition("-")[0]) in rounds for event in events)
+
+    def _trained(self, number: int, rule: ReinforceConfig) -> dict[str, Any]:
+        config = self._config
+        return config.learning() | {
+            # Every phase has dialogues of its own.
+            "seed": derive_seed(config.seed, "round", number),
+            "perplexity_limit": config.perplexity_limit,
+            "reinforce": rule,
+        }
+
+    def _adversary_phase(self, number: int, rule: ReinforceConfig) -> tuple[Job, Any]:
+        start = self._speaker if number == 1 else self.adversary(number - 1)
+        settings = reinforce.TrainReinforceConfig(
+            target=self.target(number - 1), learner=start, reference=self._speaker, **self._trained(number, rule)
+        )
+        return reinforce.TRAIN_ADVERSARY, settings
+
+    def _target_phase(self, number: int, rule: ReinforceConfig) -> tuple[Job, Any]:
+        settings = reinforce.TrainTargetConfig(
+            target=self.target(number - 1),
+            adversaries=",".join(self.adversary(k) for k in range(1, number + 1)),
+            partner=self._partner,
+            reference=self._config.target,
+            opponents=self._config.opponents,
+            **self._trained(number, rule),
+        )
+        return reinforce.TRAIN_TARGET, settings
+
+    def _best_response_phase(self, number: int, rule: ReinforceConfig) -> tuple[Job, Any]:
+        config = self._config
+        settings = ExploitabilityConfig(
+            target=self.target(number),
+            speaker=self._speaker,
+            judge=self._judge,
+            dialogues=config.dialogues,
+            workers=config.workers,
+            reinforce=rule,
+            # The same seed for all rounds, so that they differ by the target alone.
+            **config.learning() | {"seed": self._seed},
+        )
+        return EVALUATE_EXPLOITABILITY, settings
+
+    def _measured(self, number: int) -> Round:
+        """Measures a round and notes it."""
+        target = self.target(number)
+        metrics: dict[str, Estimate] = {}
+        if number:
+            adversary = self.adversary(number)
+            metrics[BEFORE] = self._attacked(number, "before", adversary, self.target(number - 1))
+            metrics[AFTER] = self._attacked(number, "after", adversary, target)
+        metrics[EXPLOITABILITY] = self._exploited(number)
+        plain = self.play(f"{number:02d}-plain", target, self._seed)
+        metrics[PLAIN_SCORE], metrics[PLAIN_AGREEMENT] = plain["score_target"], plain["agreement"]
+        metrics[PERPLEXITY] = self._perplexity(number, target)
+        figures = {name: estimate.value for name, estimate in metrics.items()}
+        estimates = {name: estimate.to_json() for name, estimate in metrics.items()}
+        self._folder.event(ROUND, number=number, target=target, estimates=estimates, **figures)
+        return Round(number, metrics)
+
+    def _exploited(self, number: int) -> Estimate:
+        if number == 0 and self._config.adversary:
+            return self._attacked(0, EXPLOITABILITY, self._config.adversary, self._config.target)
+        rule = replace(self._config.attack, dialogues=self._config.budget)
+        return self._steadily(number, EXPLOITABILITY, rule, self._best_response_phase).metrics[EXPLOITABILITY]
+
+    def _attacked(self, number: int, name: str, adversary: str, target: str) -> Estimate:
+        return self.attack(f"{number:02d}-{name}", adversary, target, self._seed)["advantage"]
+
+    def attack(self, stage: str, adversary: str, target: str, seed: int) -> Mapping[str, Estimate]:
+        """What an adversary gains from a target, in a stage of that name."""
+        settings = AttackConfig(speaker=adversary, target=target, **self._match(seed))
+        return ATTACK_RL.run(settings, self._path / stage, self._reporter).metrics
+
+    def play(self, stage: str, target: str, seed: int) -> Mapping[str, Estimate]:
+        """How a target plays with the ordinary partner, in a stage of that name."""
+        settings = MatchConfig(adversary=self._partner, target=target, **self._match(seed))
+        return SELFPLAY.run(settings, self._path / stage, self._reporter).metrics
+
+    def _match(self, seed: int) -> dict[str, Any]:
+        names = ("dialogues", "workers", "data_root")
+        address = self._config.address if self._config.workers else ""
+        return {name: getattr(self._config, name) for name in names} | {"address": address, "judge": self._judge, "seed": seed}
+
+    def _perplexity(self, number: int, target: str) -> Estimate:
+        if number:
+            found = RunFolder.load(fetched_run(target)).summary() or {}
+            return Estimate.from_json(found["metrics"][PERPLEXITY])
+        return validation_perplexity(target, self._config.corpus, self._config.data_root)
+
+    def _stop(self, number: int) -> None:
+        rounds = f"{self._config.patience} round{'s' * (self._config.patience > 1)}"
+        reason = f"exploitability has not fallen by {self._config.least_gain:g} in {rounds}"
+        self._reporter.say(f"stopped after round {number}: {reason}")
+        if not self._events(STOPPED):
+            self._folder.event(STOPPED, number=number, reason=reason)
+
+    def _events(self, kind: str) -> list[dict[str, Any]]:
+        return [event for event in self._folder.events() if event["kind"] == kind]
+
+    def _show(self, rounds: Sequence[Round]) -> None:
+        """Says the lines of some rounds, with the headings above the start."""
+        table = rounds_table(rounds)
+        for line in [table.columns, *table.rows] if rounds[0].number == 0 else table.rows:
+            cells = zip(line, _WIDTHS, strict=True)
+            self._reporter.say("  ".join(cell.rjust(width) for cell, width in cells))
+
+
+def rounds_of(folder: RunFolder) -> list[Round]:
+    """The rounds of a campaign that have been measured."""
+    found = {event["number"]: event for event in folder.events() if event["kind"] == ROUND}
+    return [
+        Round(number, {name: Estimate.from_json(parts) for name, parts in event["estimates"].items()})
+        for number, event in sorted(found.items())
+    ]

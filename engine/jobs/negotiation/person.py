@@ -1,0 +1,202 @@
+"""A person at the terminal, as an agent: reads what the other side says, types words, chooses items.
+
+What is shown goes to standard error and what is typed comes from standard input, so a person can also be a file of lines,
+which are then shown as if they had been typed.
+Words are taken as the corpora write them: lower case, punctuation apart. Leaving, or the end of the input, is the same as
+Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from operator import le
+from typing import Protocol
+
+import numpy as np
+
+from envs.negotiation.game import NegotiationGame, SideView, Utterances
+from envs.negotiation.render import render_dialogue
+from envs.negotiation.scenario import ITEM_NAMES, NUM_ITEMS, selection_index
+from envs.negotiation.vocabulary import EOS, EOS_ID, SELECTION, SELECTION_ID, Vocabulary
+
+HELP = f"""Type what you say. Commands:
+  /deal   end the dialogue and choose items (also {SELECTION})
+  /help   this list
+  /quit   leave"""
+NO_DEAL = "none"
+_PIECES = re.compile(r"<\w+>|[\w'-]+|[^\w\s]")
+_BETWEEN = re.compile(r"\s*,\s*|\s+")
+_WHOLE = re.compile(r"[0-9]{1,9}")
+
+
+class Terminal(Protocol):
+    """Where a person sits."""
+
+    def show(self, text: str) -> None:
+        """Shows lines."""
+
+    def ask(self, prompt: str) -> str:
+        """The next line typed, without blanks at its ends.
+
+        Raises:
+            KeyboardInterrupt: the person has left.
+        """
+
+
+class StandardTerminal:
+    """Standard error and standard input of this process."""
+
+    def show(self, text: str) -> None:
+        """Shows lines."""
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
+
+    def ask(self, prompt: str) -> str:
+        """The next line typed; raises `KeyboardInterrupt` at the end of the input."""
+        sys.stderr.write(prompt)
+        sys.stderr.flush()
+        line = sys.stdin.readline()
+        if not line:
+            raise KeyboardInterrupt
+        if not sys.stdin.isatty():
+            # No terminal shows what came through a pipe, nor the end of its line.
+            self.show(line.strip())
+        return line.strip()
+
+
+class Person:
+    """A person as an `Agent`.
+
+    Args:
+        vocabulary: of the game.
+        terminal: where the person sits.
+    """
+
+    name = "human"
+
+    def __init__(self, vocabulary: Vocabulary, terminal: Terminal | None = None) -> None:
+        self.vocabulary = vocabulary
+        self.terminal = terminal or StandardTerminal()
+
+    def join(self, view: SideView) -> PersonSession:
+        """Takes a seat on one side of a batch of dialogues, which are then held one utterance at a time."""
+        return PersonSession(view, self.terminal)
+
+
+class PersonSession:
+    """A person's part in a batch of dialogues.
+
+    Args:
+        view: what the side sees.
+        terminal: where the person sits.
+    """
+
+    def __init__(self, view: SideView, terminal: Terminal) -> None:
+        self._view, self._terminal = view, terminal
+        self._num_shown = np.zeros(len(view), dtype=np.int64)
+        self._last_row = -1
+
+    def speak(self, rows: np.ndarray) -> Utterances:
+        """What the person says in each of the dialogues `rows` (n,), one after the other."""
+        return Utterances.of([self._words(row) for row in rows.tolist()])
+
+    def choose(self, rows: np.ndarray) -> np.ndarray:
+        """What the person takes in each of the dialogues `rows`: index (n,) into the legal selections."""
+        return np.array([self._selection(row) for row in rows.tolist()], dtype=np.int64)
+
+    def _words(self, row: int) -> list[int]:
+        self._catch_up(row)
+        while True:
+            line = self._terminal.ask("you: ")
+            if line in ("/deal", SELECTION):
+                return [SELECTION_ID]
+            if line == "/quit":
+                raise KeyboardInterrupt
+            if line == "/help":
+                self._terminal.show(HELP)
+            elif line.startswith("/"):
+                self._terminal.show(f"there is no command {line.split()[0]}; /help lists them")
+            elif words := read_words(line, self._view.vocabulary):
+                unknown = [word for word in words if word not in self._view.vocabulary.index]
+                if unknown:
+                    self._terminal.show(f"  (the other side does not know, and hears as <unk>: {', '.join(unknown)})")
+                return [*self._view.vocabulary.encode(words).tolist(), EOS_ID]
+
+    def _selection(self, row: int) -> int:
+        self._catch_up(row)
+        first, second, third = self._view.contexts[row, ::2].tolist()
+        counts = (first, second, third)
+        things = ", ".join(f"{name} 0..{count}" for name, count in zip(ITEM_NAMES, counts, strict=True))
+        while True:
+            line = self._terminal.ask(f"you take ({things}; or {NO_DEAL}): ")
+            if line == "/quit":
+                raise KeyboardInterrupt
+            if line == NO_DEAL:
+                return len(self._view.selections(row)) - 2
+            numbers = read_numbers(line)
+            if len(numbers) == NUM_ITEMS and all(map(le, numbers, counts)):
+                return selection_index(counts, numbers)
+            example = " ".join(map(str, counts))
+            self._terminal.show(f"give {NUM_ITEMS} whole numbers, {things}, such as {example}; or {NO_DEAL}")
+
+    def _catch_up(self, row: int) -> None:
+        """Shows the scenario of a dialogue when it is another one than before, and what was said since."""
+        view, anew = self._view, row != self._last_row
+        if anew:
+            self._last_row, self._num_shown[row] = row, 0
+            self._terminal.show(_scenario(view, row))
+        ids = view.tokens[row, self._num_shown[row] : view.num_tokens[row]].tolist()
+        self._num_shown[row] = view.num_tokens[row]
+        for mine, words in _turns(ids, view.vocabulary):
+            # What was typed stands on the screen already; what a limit of the game said does not.
+            if anew or not mine or words == SELECTION:
+                self._terminal.show(f"{'you' if mine else 'partner'}: {words or '(says nothing)'}")
+
+
+def read_words(line: str, vocabulary: Vocabulary) -> list[str]:
+    """A typed line in words as the corpora write them: lower case, punctuation apart unless the vocabulary has it joined."""
+    words: list[str] = []
+    for piece in line.lower().split():
+        words += [piece] if piece in vocabulary.index else _PIECES.findall(piece)
+    return [word for word in words if word != EOS]
+
+
+def read_numbers(line: str) -> list[int]:
+    """The whole numbers of a line, with blanks or commas between them; none when anything else stands in it."""
+    parts = _BETWEEN.split(line)
+    return [int(part) for part in parts] if all(map(_WHOLE.fullmatch, parts)) else []
+
+
+def tell_outcome(game: NegotiationGame, people: Sequence[int], terminal: Terminal | None = None) -> None:
+    """Shows how dialogues ended: what was said, what both sides chose and their points.
+
+    Args:
+        game: dialogues that are over.
+        people: sides on which a person sits; where there are two, both read the same screen.
+        terminal: where they sit.
+    """
+    shown = terminal or StandardTerminal()
+    perspective = people[0] if len(people) == 1 else None
+    for row in range(len(game.scenarios)):
+        shown.show(f"\n{render_dialogue(game, row, perspective)}\n")
+
+
+def _scenario(view: SideView, row: int) -> str:
+    counts, values = view.contexts[row, ::2].tolist(), view.contexts[row, 1::2].tolist()
+    lines = ["item  count  value to you  value to partner"]
+    for name, count, value in zip(ITEM_NAMES, counts, values, strict=True):
+        lines.append(f"{name:<4}  {count:>5}  {value:>12}  {'?':>16}")
+    return "\n".join([*lines, ""])
+
+
+def _turns(ids: list[int], vocabulary: Vocabulary) -> list[tuple[bool, str]]:
+    """Whether a turn is one's own, and its words."""
+    turns: list[tuple[bool, list[str]]] = []
+    for token in ids:
+        if token in (vocabulary.you_id, vocabulary.them_id):
+            turns.append((token == vocabulary.you_id, []))
+        elif token != EOS_ID:
+            turns[-1][1].append(vocabulary.words[token])
+    return [(mine, " ".join(words)) for mine, words in turns]

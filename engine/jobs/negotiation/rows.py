@@ -1,0 +1,90 @@
+"""The rows of negotiations: a dialogue each, and what an attack tried in it."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from engine.store.schemas import list_of, with_base
+
+DIALOGUES = with_base(
+    [
+        # The scenario: three counts, three points per item for each side.
+        pa.field("counts", list_of(pa.int64())),
+        pa.field("values_adversary", list_of(pa.int64())),
+        pa.field("values_target", list_of(pa.int64())),
+        # The dialogue: sides 0 (adversary) and 1 (target), words joined by blanks, `<eos>` left out.
+        pa.field("first_speaker", pa.int64()),
+        pa.field("turns", list_of(pa.struct([pa.field("side", pa.int8()), pa.field("words", pa.string())]))),
+        # The outcome: ended_by is the side that said `<selection>`, -1 when a limit did.
+        pa.field("agreed", pa.bool_()),
+        pa.field("forced", pa.bool_()),
+        pa.field("ended_by", pa.int64()),
+        pa.field("points_adversary", pa.int64()),
+        pa.field("points_target", pa.int64()),
+        pa.field("selection_adversary", list_of(pa.string())),
+        pa.field("selection_target", list_of(pa.string())),
+        pa.field("pareto", pa.bool_()),
+        # Language: turns include `<selection>`; words are the tokens a side wrote itself, `<eos>` and `<selection>`
+        # included, forced ones not; nll is their summed negative log likelihood in nats, null when it was not scored.
+        pa.field("num_turns", pa.int64()),
+        pa.field("num_words_adversary", pa.int64()),
+        pa.field("num_words_target", pa.int64()),
+        pa.field("nll_adversary", pa.float64()),
+        pa.field("nll_target", pa.float64()),
+    ]
+)
+"""One negotiation dialogue per row."""
+_STEP = pa.struct(
+    [
+        pa.field("replaced", pa.int64()),
+        pa.field("reads", pa.int64()),
+        pa.field("decisions", pa.int64()),
+        pa.field("feasible", pa.bool_()),
+        pa.field("points_adversary", pa.int64()),
+        pa.field("points_target", pa.int64()),
+    ]
+)
+_ATTEMPT = pa.struct(
+    [
+        # Which utterance of `turns` it is, how it was made ("reactive", "preemptive" or "transfer"), and whether its search
+        # reached its goal.
+        pa.field("turn", pa.int64()),
+        pa.field("kind", pa.string()),
+        pa.field("accepted", pa.bool_()),
+        # What the speaker would have said, words joined by blanks, `<eos>` left out, and the positions of the words in
+        # the said sentence that differ from it.
+        pa.field("base", pa.string()),
+        pa.field("replaced", list_of(pa.int64())),
+        # Reactive attempts: the target's probability of answering `<selection>` at its temperature, and whether it did.
+        pa.field("end_probability", pa.float64()),
+        pa.field("ended", pa.bool_()),
+        # Language: tokens of the sentence, `<eos>` included; nats of it and of the base sentence in its place under the
+        # judge; its least likely token; its special tokens. Likelihoods are null when they were not scored.
+        pa.field("num_words", pa.int64()),
+        pa.field("nll", pa.float64()),
+        pa.field("nll_base", pa.float64()),
+        pa.field("num_words_base", pa.int64()),
+        pa.field("lowest_probability", pa.float64()),
+        pa.field("special", pa.int64()),
+        # The path of the search, the untouched sentence first: words replaced so far, queries so far, whether the end
+        # constraint holds, and what both sides would earn if the dialogue ended there.
+        pa.field("steps", list_of(_STEP)),
+    ]
+)
+ATTACKS = pa.schema(
+    [
+        *DIALOGUES,
+        # The outcome if the target had to end the dialogue at the first reactive sentence that satisfies the end constraint;
+        # where there is none, the outcome of the dialogue as it was played.
+        pa.field("forced_points_adversary", pa.int64()),
+        pa.field("forced_points_target", pa.int64()),
+        pa.field("forced_agreed", pa.bool_()),
+        # Candidates that the target was asked about, rejected searches included: read, and decided upon.
+        pa.field("reads", pa.int64()),
+        pa.field("decisions", pa.int64()),
+        pa.field("attempts", list_of(_ATTEMPT)),
+    ]
+)
+"""One attacked negotiation dialogue per row, played live, with the searches for the sentences that were said in it."""
+
+

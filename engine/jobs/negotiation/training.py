@@ -1,0 +1,370 @@
+"""Reinforcement learning of one side as a run: built, watched, saved and gone on with exactly.
+
+What `parley train rl`, `train adversary` and `train target` share; who learns and whom it meets is theirs (`reinforce.py`).
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from engine.jobs.checkpoints import require_checkpoint
+from engine.jobs.command import command_line
+from engine.jobs.device import threads
+from engine.jobs.job import Job, Reporter, Result
+from engine.jobs.scalars import Scalars
+from engine.metrics.statistics import Estimate, count, mean
+from engine.negotiation.opponents import TrainingRoster
+from engine.negotiation.settings import ReinforceConfig
+from engine.runtime.meters import Meters
+from engine.runtime.session import Session, can_grow, connect
+from engine.store.run_folder import RunFolder
+from envs.core.config import check
+from envs.core.errors import ClusterError, ConfigError
+from envs.data.root import root_words
+from envs.negotiation.vocabulary import Vocabulary
+from envs.storage.copies import CHECKPOINT, fetched_model
+
+STATE = "training.safetensors"
+MAX_LEARNERS = 5
+"""Learners that may die in a row without getting further than those before them."""
+PUBLISHED = "dealornodeal"
+"""The corpus of the published agents, which presets take unless they are the demonstration's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearningConfig:
+    """Where learning is done, and on what; the same for every job that trains."""
+
+    corpus: str = PUBLISHED
+    """Corpus of the supervised guard, of the perplexity and of self-play scenarios."""
+    data_root: Path | None = None
+    """Where corpora lie; PARLEY_DATA or the user cache folder when not given."""
+    seed: int = 1
+    """Master seed."""
+    env_runners: int = 0
+    """Ray actors that play while one side learns; 0 plays in this process."""
+    remote_learner: bool = False
+    """Learn in a Ray actor of its own, such as on another machine, rather than in this process."""
+    learner_gpus: float = 0.0
+    """GPUs, or a fraction of one, that learning computes with."""
+    threads: int = 1
+    """CPU threads that learning, and dialogues played in this process, compute with."""
+    save_every: int = 25
+    """Updates between saved training states."""
+    address: str = ""
+    """Address of a Ray cluster; a local one when empty."""
+
+    def __post_init__(self) -> None:
+        for name in ("seed", "env_runners", "learner_gpus"):
+            check(self, name, getattr(self, name) >= 0, "at least 0")
+        for name in ("threads", "save_every"):
+            check(self, name, getattr(self, name) >= 1, "at least 1")
+
+    def learning(self) -> dict[str, Any]:
+        """These settings by name, for the jobs that a job is made of."""
+        return {field.name: getattr(self, field.name) for field in fields(LearningConfig)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingConfig(LearningConfig):
+    """How one side is trained, whoever it is."""
+
+    perplexity_limit: float = 0.0
+    """Perplexity, as a multiple of the learner's at its start, from which training counts as diverged; 0 for no limit."""
+    reinforce: ReinforceConfig = field(default_factory=ReinforceConfig)
+    """The learning rule."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(self, "perplexity_limit", self.perplexity_limit == 0 or self.perplexity_limit > 1, "0, or above 1")
+
+
+RESUME_SAFE = ("env_runners", "remote_learner", "learner_gpus", "threads", "address", "data_root", "save_every")
+
+
+def train(
+    job: Job,
+    config: TrainingConfig,
+    roster: TrainingRoster,
+    title: str,
+    provenance: Mapping[str, Any],
+    path: Path,
+    reporter: Reporter,
+) -> Result:
+    """Trains, saving and resuming exactly, and stores the learner as `checkpoint`.
+
+    Args:
+        job: which one it is.
+        config: how it is run.
+        roster: who learns, and whom it meets; folders of checkpoints that are there.
+        title: who against whom, for the heading.
+        provenance: what the checkpoint says of its origin, besides corpus, seed and updates.
+        path: run folder.
+        reporter: who looks on.
+
+    Raises:
+        CheckpointError: a checkpoint is damaged or of another kind, or they speak different vocabularies.
+        DivergenceError: training lost itself: a gradient is not finite, or the perplexity is above its limit.
+        ClusterError: too little room for runners or learner, or they keep dying.
+    """
+    from policies.negotiator.checkpoints import load_model, save_model
+
+    # Read here, so that a damaged one is found before a run is made and Ray is started.
+    base = load_model(fetched_model(roster.learner))
+    for other in {roster.reference, *(opponent.checkpoint for opponent in roster.met)} - {roster.learner}:
+        load_model(fetched_model(other))
+    language = _Language(config, base)
+    with (
+        threads(config.threads),
+        RunFolder.open(path, config, job=job.name, resume_safe=job.resume_safe) as folder,
+        connect(
+            config.address or None, num_cpus=None if config.address else max(_cpus(config), os.cpu_count() or 1)
+        ) as session,
+    ):
+        fitting = _fitting(config, session, reporter)
+        history, weights = _Training(fitting, roster, base, language, folder, reporter).finish()
+        about_it = {**provenance, "corpus": config.corpus, "seed": config.seed, "updates": config.reinforce.updates}
+        base.load_state_dict(dict(weights))
+        save_model(base, path / CHECKPOINT, about_it)
+        tail = history[-max(1, len(history) // 10) :]
+        metrics = {f"training_{name}": mean([step[name] for step in tail]) for name in ("reward", "advantage", "agreement")}
+        metrics |= language.measured(weights)
+        metrics["dialogues_per_s"] = mean([step["dialogues"] / step["seconds"] for step in history])
+        metrics["share_outside_networks"] = mean([_outside(step) for step in history])
+        about = {
+            "title": title,
+            "description": f"{len(history)} updates, seed {config.seed}.",
+            "command": command_line(job, config, path),
+        }
+        folder.write_summary(metrics, about)
+    return job.result(config, path)
+
+
+class _Language:
+    """The perplexity of a learner's words, and how far it may go."""
+
+    def __init__(self, config: TrainingConfig, base: Any) -> None:
+        from envs.negotiation.corpora.compiled import load_corpus
+        from policies.negotiator.evaluation import evaluate
+
+        corpus = load_corpus(config.corpus, config.data_root)
+        fits = corpus.vocabulary.digest == base.vocabulary.digest
+        if config.reinforce.supervised_weight > 0 or config.perplexity_limit > 0:
+            without = "or set reinforce.supervised_weight=0 and perplexity_limit=0"
+            require_words(config.corpus, config.data_root, base.vocabulary, without)
+        self._dialogues: Any = corpus.splits["val"] if fits else None
+        self._model, self._evaluate = base, evaluate
+        self.limit = config.perplexity_limit * self._perplexity() if config.perplexity_limit else math.inf
+
+    def _perplexity(self) -> float:
+        try:
+            return float(self._evaluate(self._model, self._dialogues).perplexity_reference)
+        except OverflowError:
+            return math.inf
+
+    def measured(self, weights: Mapping[str, Any]) -> dict[str, Estimate]:
+        """The perplexity under those weights; nothing where the corpus has other words."""
+        if self._dialogues is None:
+            return {}
+        self._model.load_state_dict(dict(weights))
+        return {"perplexity": count(self._perplexity(), len(self._dialogues))}
+
+
+def require_words(corpus: str, data_root: Path | None, words: Vocabulary, otherwise: str = "") -> None:
+    """Checks that a corpus can guard the language of agents.
+
+    Args:
+        corpus: its name.
+        data_root: where corpora lie; the usual places when not given.
+        words: the agents'.
+        otherwise: what else a user can do where it cannot.
+
+    Raises:
+        ConfigError: it has other words than they.
+        DataError: the corpus is missing or broken.
+    """
+    from envs.negotiation.corpora.compiled import load_corpus
+
+    found = load_corpus(corpus, data_root).vocabulary
+    if found.digest != words.digest:
+        raise ConfigError(
+            "the corpus of the supervised guard has another vocabulary than the agents",
+            where=f"corpus {corpus}",
+            got=f"{len(found)} words, digest {found.digest}; the agents {len(words)}, digest {words.digest}",
+            fix=", ".join(filter(None, ("name the corpus that the agents were trained on with --corpus", otherwise))),
+        )
+
+
+def corpus_words(corpus: str, data_root: Path | None) -> list[str]:
+    """The words of a command that name a corpus, where it is not the one that presets take, and say where corpora lie."""
+    return [*([] if corpus == PUBLISHED else ["--corpus", corpus]), *root_words(data_root)]
+
+
+def validation_perplexity(spec: str, corpus: str, data_root: Path | None) -> Estimate:
+    """Perplexity of an agent on a corpus' validation dialogues, by the released formula.
+
+    Raises:
+        CheckpointError: there is no checkpoint, or it is damaged.
+        DataError: the corpus is missing or broken.
+    """
+    from envs.negotiation.corpora.compiled import load_corpus
+    from policies.negotiator.checkpoints import load_model
+    from policies.negotiator.evaluation import evaluate
+
+    model = load_model(require_checkpoint(spec, "the agent"))
+    dialogues = load_corpus(corpus, data_root).splits["val"]
+    return count(evaluate(model, dialogues).perplexity_reference, len(dialogues))
+
+
+class _Training:
+    """A training in a run folder, from where it stands to its end."""
+
+    def __init__(
+        self,
+        config: TrainingConfig,
+        roster: TrainingRoster,
+        base: Any,
+        language: _Language,
+        folder: RunFolder,
+        reporter: Reporter,
+    ) -> None:
+        self._config, self._roster, self._vocabulary = config, roster, base.vocabulary
+        self._language, self._folder, self._reporter = language, folder, reporter
+        self._saved = folder.path / STATE
+        # Updates after the last saved state are made again, and count as they were made last.
+        self._history = {event["number"]: event for event in folder.events() if event["kind"] == "iteration"}
+        self._furthest = self._num_lost = 0
+        self._meters = Meters(str(folder.path), folder.job)
+
+    def finish(self) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        """Makes what is left of the updates; returns the figures of all of them and the learner's weights."""
+        from engine.rllib.learner_group import LearnerLostError
+
+        updates = self._config.reinforce.updates
+        self._reporter.stage("learning", updates, "updates")
+        while True:
+            try:
+                weights = self._go_on()
+                break
+            except LearnerLostError as error:
+                self._num_lost += 1
+                if self._num_lost >= MAX_LEARNERS:
+                    raise
+                self._reporter.say(f"{error.what}; another one goes on")
+                self._folder.event("learner_lost", furthest=self._furthest, reason=str(error.got))
+        # RLlib's modules stand in cycles of references, too few of them for Python to look before dozens of trainings.
+        gc.collect()
+        return [self._history[number] for number in range(1, updates + 1)], weights
+
+    def _go_on(self) -> dict[str, Any]:
+        """Makes the updates after the last saved state with a learner of its own; returns its weights."""
+        from engine.rllib import state
+
+        algorithm = _build(self._config, self._roster, self._vocabulary)
+        try:
+            if self._saved.exists():
+                self._reporter.say(f"resumed after update {state.restore(algorithm, self._saved)}")
+            with Scalars(self._folder.path, algorithm.training_iteration) as scalars:
+                while algorithm.training_iteration < self._config.reinforce.updates:
+                    algorithm.train()
+                    self._note(algorithm, scalars)
+            return state.learned_weights(algorithm)
+        finally:
+            algorithm.stop()
+
+    def _note(self, algorithm: Any, scalars: Scalars) -> None:
+        """Writes down the newest update, and saves where it is time to."""
+        from engine.rllib import state
+
+        number = algorithm.training_iteration
+        if number > self._furthest:
+            self._furthest, self._num_lost = number, 0
+        self._history[number] = {"number": number, **algorithm.last}
+        self._folder.event("iteration", **self._history[number])
+        self._meters.add(dialogues=algorithm.last["dialogues"])
+        scalars.add(number, algorithm.last)
+        if number % self._config.save_every == 0 or number == self._config.reinforce.updates:
+            # A state that has lost its language is not saved: nothing could go on from it.
+            self._check_language(number, state.learned_weights(algorithm), scalars)
+            state.save(algorithm, self._saved)
+        recent = [self._history[k] for k in range(max(1, number - 19), number + 1)]
+        reward, agreement = (sum(step[name] for step in recent) / len(recent) for name in ("reward", "agreement"))
+        self._reporter.advance(number, f"reward {reward:+.2f}, agreement {agreement:.0%} (last {len(recent)} updates)")
+
+    def _check_language(self, number: int, weights: Mapping[str, Any], scalars: Scalars) -> None:
+        if self._language.limit == math.inf:
+            return
+        from engine.negotiation.reinforce import DivergenceError
+
+        perplexity = self._language.measured(weights)["perplexity"].value
+        self._folder.event("language", number=number, perplexity=perplexity)
+        scalars.add(number, {"perplexity": perplexity})
+        if not perplexity <= self._language.limit:
+            raise DivergenceError(
+                "the learner is losing its language",
+                where=f"update {number}",
+                got=f"validation perplexity {perplexity:.4g}, the limit is {self._language.limit:.4g}",
+                fix="train again with a smaller learning_rate or a larger supervised_weight, or raise perplexity_limit",
+            )
+
+
+def _build(config: TrainingConfig, roster: TrainingRoster, vocabulary: Any) -> Any:
+    from engine.rllib.algorithm import DialogueReinforceConfig
+
+    settings = DialogueReinforceConfig().dialogues(
+        reinforce=config.reinforce,
+        roster=roster,
+        seed=config.seed,
+        vocabulary=vocabulary,
+        corpus=config.corpus,
+        data_root=config.data_root,
+    )
+    settings.env_runners(num_env_runners=config.env_runners)
+    settings.learners(
+        num_learners=int(config.remote_learner),
+        num_cpus_per_learner=config.threads,
+        num_gpus_per_learner=config.learner_gpus,
+    )
+    return settings.build_algo()
+
+
+def _cpus(config: TrainingConfig) -> int:
+    return config.env_runners + 1 + config.threads * config.remote_learner
+
+
+def _fitting(config: TrainingConfig, session: Session, reporter: Reporter) -> TrainingConfig:
+    """The configuration, with fewer env runners where the cluster has no room for all and never will; says what is waited for.
+
+    Raises:
+        ClusterError: Ray would wait for ever: there is no room for the learner, or on this machine for the env runners.
+    """
+    import ray
+
+    learner = config.threads * config.remote_learner
+    wanted = {"CPU": config.env_runners + learner, "GPU": config.learner_gpus * config.remote_learner}
+    there = {name: ray.cluster_resources().get(name, 0) for name in wanted}
+    if all(wanted[name] <= there[name] for name in wanted):
+        return config
+    needs = f"{wanted['CPU']} CPUs and {wanted['GPU']:g} GPUs; in all there are {there['CPU']:g} and {there['GPU']:g}"
+    if can_grow():
+        reporter.say(f"env runners and learner need {needs}: waiting for machines to join the cluster")
+        return config
+    room = int(there["CPU"] - learner)
+    if session.is_local or room < 0 or wanted["GPU"] > there["GPU"]:
+        raise ClusterError(
+            f"this {'machine' if session.is_local else 'cluster'} has too little room for env runners and learner",
+            got=needs,
+            fix="ask for fewer env_runners, threads or learner_gpus, or give the address of a cluster with room, or that grows",
+        )
+    reporter.say(f"env runners and learner need {needs}: training goes on with {room} env runners")
+    return replace(config, env_runners=room)
+
+
+def _outside(step: Mapping[str, Any]) -> float:
+    return 1 - (step["seconds_networks_speaking"] + step["seconds_learning"]) / step["seconds"]

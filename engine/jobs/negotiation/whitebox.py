@@ -1,0 +1,295 @@
+"""White-box attacks on a negotiation agent: `parley attack reactive`, `preemptive`, `ra-pa-da`, `ra-pa-ta` (Cheng et al. 2019).
+
+Matches whose adversary reads its target's networks and searches for what to say. A dialogue is played live; beside its
+outcome stands the paper's protocol, in which the target has to end the talk where the attack's constraint holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from operator import attrgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from engine.jobs.checkpoints import require_checkpoint
+from engine.jobs.job import Job, Reporter, Result
+from engine.jobs.negotiation.attack import AttackConfig, TransferSettings, transfer_sentences
+from engine.jobs.negotiation.match import (
+    FILES,
+    MatchWorker,
+    Roster,
+    match_models,
+    next_commands,
+    run_match,
+    seconds_per_dialogue,
+)
+from engine.jobs.negotiation.rows import ATTACKS
+from engine.jobs.sharded import RESUME_SAFE
+from engine.metrics.negotiation.attack import ATTACK_METRICS, attack_metrics
+from engine.metrics.statistics import Estimate
+from engine.negotiation.settings import FIXED_TURN_KINDS, AttackKind, SearchConfig
+from engine.negotiation.transfer import PAPER_SENTENCE, encode_sentence
+from engine.store.run_folder import RunFolder
+from envs.core.config import check
+from envs.negotiation.game import Agent, NegotiationGame, Session
+from envs.negotiation.vocabulary import EOS_ID
+
+if TYPE_CHECKING:
+    from engine.negotiation.adversary import Attempt, Journal
+    from engine.negotiation.replacement import Step
+
+REACTIVE: AttackKind = "reactive"
+PREEMPTIVE: AttackKind = "preemptive"
+RA_PA_DA: AttackKind = "ra-pa-da"
+RA_PA_TA: AttackKind = "ra-pa-ta"
+FIXED_TURN = 2
+"""Utterances before the sentence of a reactive or preemptive attack in the released code."""
+COMBINED_MAX_TURNS = 7
+"""Utterances of a combined attack before the end is forced, in the released code."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhiteBoxAttackConfig(AttackConfig):
+    """A white-box attack: the target and the speaker are checkpoints."""
+
+    target: str = "runs/negotiator"
+    """Checkpoint of the attacked agent."""
+    speaker: str = "runs/negotiator"
+    """Checkpoint that makes the sentences in which words are replaced."""
+    max_turns: int = 20
+    """Utterances after which the end of a dialogue is forced."""
+    shard_size: int = 25
+    """Dialogues searched side by side, saved together."""
+    search: SearchConfig = field(default_factory=SearchConfig)
+    """How words are searched."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FixedTurnConfig(WhiteBoxAttackConfig):
+    """A white-box attack with one sentence."""
+
+    turn: int = FIXED_TURN
+    """Utterances before the attack's sentence, which decides who begins."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(self, "turn", 0 <= self.turn < self.max_turns, "at least 0, below max_turns")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlugInConfig(WhiteBoxAttackConfig):
+    """A white-box attack that says a sentence which won elsewhere where its searches fail."""
+
+    transfer: TransferSettings = field(default_factory=TransferSettings)
+    """What is plugged in."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(self, "transfer", self.transfer.turn < self.max_turns, "with a turn below max_turns")
+
+
+@dataclass(frozen=True)
+class SearchRoster(Roster):
+    """A match whose adversary searches.
+
+    Args:
+        kind: which attack.
+        search: how it searches.
+        turn: utterances before the sentence of a fixed-turn attack.
+        sentences: what ra-pa-ta plugs in.
+        transfer_turn: utterances that must be behind such a sentence.
+    """
+
+    kind: AttackKind
+    search: SearchConfig
+    turn: int = FIXED_TURN
+    sentences: tuple[str, ...] = ()
+    transfer_turn: int = 0
+
+    def check(self) -> None:
+        """As in a match; both sides must be models."""
+        require_checkpoint(self.config.target, "--target")
+        require_checkpoint(self.config.adversary, "--speaker")
+        super().check()
+
+    def agents(self, device: str = "cpu") -> tuple[Agent, Agent]:
+        """The searching adversary and the target; models compute on the device."""
+        from engine.negotiation.adversary import SearchAgent
+        from policies.negotiator.speaker import NegotiatorAgent
+
+        speaker, target = super().agents(device)
+        assert isinstance(speaker, NegotiatorAgent)
+        assert isinstance(target, NegotiatorAgent)
+        sentences = [encode_sentence(sentence, speaker.vocabulary) for sentence in self.sentences]
+        adversary = SearchAgent(speaker, target, self.kind, self.search, self.turn, sentences, self.transfer_turn)
+        return adversary, target
+
+    def worker(self) -> type[MatchWorker]:
+        """What plays the shards."""
+        return AttackWorker
+
+    def schema(self) -> pa.Schema:
+        """The columns of the rows."""
+        return ATTACKS
+
+    def measure(self, run: RunFolder) -> dict[str, Estimate]:
+        """The metrics of a run whose dialogues have all been played."""
+        return attack_metrics(run.read_rows().to_pylist(), seconds_per_dialogue(run))
+
+
+class AttackWorker(MatchWorker):
+    """Plays shards of attacked dialogues; rows by `engine.jobs.negotiation.rows.ATTACKS`."""
+
+    def __init__(self, roster: SearchRoster) -> None:
+        super().__init__(roster)
+        self.turn = roster.turn if roster.kind in FIXED_TURN_KINDS else None
+
+    def first_speakers(self, count: int) -> list[int] | None:
+        """Who begins: at a fixed turn the adversary speaks, so it begins where that turn is even."""
+        return None if self.turn is None else [self.turn % 2] * count
+
+    def rows(self, game: NegotiationGame, sessions: tuple[Session, Session], keys: Sequence[str]) -> list[dict[str, Any]]:
+        """The finished dialogues as rows."""
+        rows = super().rows(game, sessions, keys)
+        journals: list[Journal] = sessions[0].journals  # type: ignore[attr-defined]  # the adversary is a SearchAgent
+        for number, (row, journal) in enumerate(zip(rows, journals, strict=True)):
+            forced = journal.forced_points
+            adversary, target = forced or (row["points_adversary"], row["points_target"])
+            row |= {
+                "forced_points_adversary": adversary,
+                "forced_points_target": target,
+                "forced_agreed": row["agreed"] if forced is None else adversary + target > 0,
+                "reads": journal.reads,
+                "decisions": journal.decisions,
+                "attempts": [_attempt_row(game, number, attempt) for attempt in journal.attempts],
+            }
+        self._score(game, rows, journals)
+        return rows
+
+    def _score(self, game: NegotiationGame, rows: list[dict[str, Any]], journals: Sequence[Journal]) -> None:
+        """Fills in how likely the judge finds the sentences, and those that would have been said."""
+        from policies.negotiator.scoring import sentence_nll
+
+        attempts = [(row, attempt) for row, journal in enumerate(journals) for attempt in journal.attempts]
+        if self.judge is None or not attempts:
+            return
+        index = np.array([row for row, _ in attempts])
+        starts = np.array([attempt.start for _, attempt in attempts])
+        said = sentence_nll(self.judge, game, index, starts, [attempt.sentence for _, attempt in attempts])
+        bases = sentence_nll(self.judge, game, index, starts, [attempt.base for _, attempt in attempts])
+        entries = [entry for row in rows for entry in row["attempts"]]
+        for entry, nats, base in zip(entries, said, bases, strict=True):
+            entry |= {"nll": float(nats.sum()), "nll_base": float(base.sum()), "lowest_probability": float(np.exp(-nats.max()))}
+
+
+def _attempt_row(game: NegotiationGame, row: int, attempt: Attempt) -> dict[str, Any]:
+    from engine.negotiation.candidates import special_words
+
+    words, transcript = game.vocabulary.words, game.transcript(row)
+    answers = transcript[attempt.turn + 1 : attempt.turn + 2]
+    found = attempt.found
+    return {
+        "turn": attempt.turn,
+        "kind": attempt.kind,
+        "accepted": found is not None and found.reached,
+        "base": " ".join(words[i] for i in attempt.base.tolist() if i != EOS_ID),
+        "replaced": attempt.replaced,
+        "end_probability": found.end_probability if found and attempt.kind == REACTIVE else None,
+        "ended": answers == [(1, ["<selection>"])] and not (game.forced[row] and len(transcript) == attempt.turn + 2),
+        "num_words": len(attempt.sentence),
+        "nll": None,
+        "nll_base": None,
+        "num_words_base": len(attempt.base),
+        "lowest_probability": None,
+        "special": int(np.isin(attempt.sentence, special_words(game.vocabulary)).sum()),
+        "steps": [] if attempt.kind != REACTIVE or found is None else list(_step_rows(found.steps)),
+    }
+
+
+def _step_rows(steps: Iterable[Step]) -> Iterator[dict[str, Any]]:
+    for number, step in enumerate(steps):
+        yield {
+            "replaced": number,
+            "reads": step.reads,
+            "decisions": step.decisions,
+            "feasible": not step.broken,
+            "points_adversary": int(step.points[0]),
+            "points_target": int(step.points[1]),
+        }
+
+
+def _run(kind: AttackKind, config: WhiteBoxAttackConfig, path: Path, reporter: Reporter) -> Result:
+    roster = SearchRoster(config.match(), kind, config.search)
+    if isinstance(config, FixedTurnConfig):
+        roster = replace(roster, turn=config.turn)
+    if isinstance(config, PlugInConfig):
+        sentences = transfer_sentences(config.transfer, reporter)
+        roster = replace(roster, sentences=sentences, transfer_turn=config.transfer.turn)
+    return run_match(JOBS[kind], config, roster, path, reporter, f"{kind} attack on {config.target}")
+
+
+def at_fixed_turn() -> FixedTurnConfig:
+    """The paper's rule: the position by padding out, then every word; two words, the end as a hard constraint."""
+    return FixedTurnConfig()
+
+
+def released() -> FixedTurnConfig:
+    """The released code: every word everywhere, special tokens too, its loss with a soft penalty for the end."""
+    return FixedTurnConfig(
+        search=SearchConfig(
+            loss="released",
+            constraint="soft",
+            proposals="exhaustive",
+            allow_special=True,
+            max_replacements=100,
+            goal=3,
+            stop_at_goal=True,
+        )
+    )
+
+
+def black_box() -> FixedTurnConfig:
+    """Only what a talk with the target shows: whether ending is its likeliest answer, and what it chooses; random proposals."""
+    return FixedTurnConfig(search=SearchConfig(loss="outcome", proposals="random"))
+
+
+def at_any_turn() -> WhiteBoxAttackConfig:
+    """Algorithm 1 of the paper, with the goals and the length of the released code."""
+    return WhiteBoxAttackConfig(max_turns=COMBINED_MAX_TURNS, search=SearchConfig(stop_at_goal=True))
+
+
+def at_any_turn_or_plugged_in() -> PlugInConfig:
+    """Algorithm 1 with the released code's fixed sentence where both searches fail."""
+    shared = at_any_turn()
+    fixed = TransferSettings(sentence=PAPER_SENTENCE)
+    return PlugInConfig(max_turns=shared.max_turns, search=shared.search, transfer=fixed)
+
+
+def _job(kind: AttackKind, config: type[WhiteBoxAttackConfig], **presets: Callable[[], WhiteBoxAttackConfig]) -> Job:
+    named = {name.replace("_", "-"): preset for name, preset in presets.items()}
+    return Job(
+        f"attack-{kind}",
+        config,
+        named,
+        partial(_run, kind),
+        ATTACK_METRICS,
+        FILES,
+        next_commands,
+        resume_safe=RESUME_SAFE,
+        models=match_models,
+        num_rows=attrgetter("dialogues"),
+    )
+
+
+JOBS: dict[AttackKind, Job] = {
+    REACTIVE: _job(REACTIVE, FixedTurnConfig, cheng2019=at_fixed_turn, released=released, black_box=black_box),
+    PREEMPTIVE: _job(PREEMPTIVE, FixedTurnConfig, cheng2019=at_fixed_turn),
+    RA_PA_DA: _job(RA_PA_DA, WhiteBoxAttackConfig, cheng2019=at_any_turn),
+    RA_PA_TA: _job(RA_PA_TA, PlugInConfig, cheng2019=at_any_turn_or_plugged_in),
+}
+ATTACK_REACTIVE, ATTACK_PREEMPTIVE, ATTACK_RA_PA_DA, ATTACK_RA_PA_TA = JOBS.values()

@@ -1,0 +1,282 @@
+"""Training against perturbations: `parley train adversarial`.
+
+Source: Niu & Bansal 2018 (arXiv 1809.02079), section 4 and appendix A.5. A response model goes on from its checkpoint: on
+perturbed contexts and the recorded replies for strategies that should not change the answer, with a margin between a context
+and its perturbation for those that should (`policies/margin.py`). How examples are perturbed: `adversarial_lessons.py`.
+
+Choices:
+  * # Paper: silent about which epoch is kept. Ours: the best by the objective itself, on a validation split that was perturbed
+    like the training split, and the checkpoint that it began with if no epoch is better. The likelihood of clean replies
+    alone would prefer the model that it began with, which is the best by just that.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from engine.jobs.checkpoints import require_checkpoint
+from engine.jobs.command import command_line
+from engine.jobs.device import require_device, threads
+from engine.jobs.job import Job, Reporter, Result
+from engine.jobs.perturb.lessons import RANDOM_SOURCE
+from engine.jobs.perturb.models import ADVERSARIAL, NUM_COMMON, plain_words
+from engine.jobs.perturb.models import provenance as read_provenance
+from engine.jobs.supervised import RESUME_SAFE, SupervisedConfig, require_splits, run_fit
+from engine.metrics.statistics import Estimate, mean, ratio_of_sums
+from engine.metrics.training import AGAINST, BEFORE
+from engine.perturb import catalogue
+from engine.perturb.settings import PerturbSettings
+from engine.store.layout import SUMMARY
+from engine.store.run_folder import RunFolder
+from envs.core.config import check
+from envs.core.errors import ConfigError
+from envs.core.registry import nearest
+from envs.data.root import data_root, root_words
+from envs.pairs.compiled import load_pairs
+from envs.pairs.contexts import examples as read_examples
+from envs.pairs.turns import Example
+from envs.pairs.vocabulary import PairVocabulary
+from envs.storage.copies import CHECKPOINT
+from envs.storage.places import display_path
+from policies.fitting.settings import FitConfig
+
+if TYPE_CHECKING:
+    from engine.jobs.perturb.lessons import LessonSplit
+    from engine.perturb.strategy import Strategy
+    from policies.fitting.fit import Epoch
+    from policies.margin import MarginObjective
+    from policies.responder import TrainableResponder
+
+def fine_tuning() -> FitConfig:
+    """Three epochs of Adam at the paper's rate from the weights that are there; the best by the objective are kept.
+
+    The paper does not say how many epochs.
+    """
+    return FitConfig(learning_rate=2e-4, max_epochs=3, patience=3, decay_epochs=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainAdversarialConfig(SupervisedConfig):
+    """Which model is trained, against which perturbations."""
+
+    model: str = "runs/seq2seq"
+    """Run or checkpoint folder of the response model to begin with (parley train seq2seq, parley train vhred)."""
+    strategies: str = "random-swap"
+    """Strategies separated by commas: names, random-source, path/file.py:Name, or all, should-not-change, should-change."""
+    targets: Literal["greedy", "truth"] = "greedy"
+    """Should-Change: whose likelihood keeps a margin, the model's own greedy replies' or the recorded ones'."""
+    alpha: float = 1.0
+    """Should-Change: weight of the margin beside the likelihood."""
+    margin: float = 0.1
+    """Should-Change: M, by how much a reply is to be less likely after the perturbation, in nats per word."""
+    corpus: str = ""
+    """Corpus to train on; the one that the model was fitted to when empty."""
+    perturb: PerturbSettings = field(default_factory=PerturbSettings)
+    """How contexts are perturbed."""
+    fit: FitConfig = field(default_factory=fine_tuning)
+    """The recipe."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(self, "alpha", self.alpha >= 0, "at least 0")
+        check(self, "margin", self.margin > 0, "above 0")
+        known = (*catalogue.strategies, *catalogue.GROUPS, RANDOM_SOURCE)
+        for name in self.strategy_names:
+            if name not in known and ".py:" not in name:
+                what = f"no perturbation strategy is called {name!r}{nearest(name, known)}"
+                raise ConfigError(what, fix=f"strategies: {', '.join(known)}, or path/file.py:Name")
+
+    @property
+    def strategy_names(self) -> tuple[str, ...]:
+        """The strategies one by one."""
+        return catalogue.names(self.strategies)
+
+
+STATE = "training.safetensors"
+PERTURBED = "perturbed"
+"""Kind of the event that says how many examples of a split met which strategy, and how many it left as they were."""
+SPLITS = {"train": "train", "validation": "val", "test": "test"}
+
+
+def run(config: TrainAdversarialConfig, path: Path, reporter: Reporter) -> Result:
+    """Trains a model against perturbations, resuming exactly where it was, and stores it as `checkpoint`."""
+    if earlier := TRAIN_ADVERSARIAL.finished(config, path, reporter):
+        return earlier
+    from engine.jobs.perturb.lessons import make_lessons
+    from engine.perturb.built_in import ANNOUNCEMENT
+    from policies.fitting.fit import Fit
+    from policies.margin import Lessons, MarginObjective
+    from policies.responders import load_responder
+
+    require_device(config.device, "--device")
+    folder = require_checkpoint(config.model, "--model", "parley train seq2seq")
+    responder: Any = load_responder(folder)
+    base = read_provenance(folder)
+    corpus = _corpus(config, base)
+    splits = _examples(config, corpus, responder.turns)
+    words = plain_words(PairVocabulary.load(folder / "vocabulary.json"))
+    strategies = {split: _strategies(config, words, examples) for split, examples in splits.items()}
+    with (
+        threads(config.threads),
+        RunFolder.open(path, config, job=TRAIN_ADVERSARIAL.name, resume_safe=RESUME_SAFE) as run_folder,
+    ):
+        if config.perturb.lexicon == "built-in":
+            reporter.say(ANNOUNCEMENT)
+        made: dict[str, LessonSplit] = {}
+        for split, examples in splits.items():
+            made[split] = make_lessons(examples, strategies[split], config.seed, reporter, f"perturbing the {split} split")
+            counts = {name: {"met": met, "untouched": made[split].untouched[name]} for name, met in made[split].met.items()}
+            run_folder.event(PERTURBED, split=split, strategies=counts)
+            told = ", ".join(f"{name} {each['met']:,} ({each['untouched']:,} untouched)" for name, each in counts.items())
+            reporter.say(f"{split} split: {told}")
+        responder.model.to(config.device)
+        train, validation = (Lessons(responder, made[split].lessons) for split in ("train", "validation"))
+        greedy = config.targets == "greedy"
+        objective = MarginObjective(responder, train, alpha=config.alpha, margin=config.margin, greedy=greedy)
+        before = _figures(responder, objective, splits, made)
+        fit = Fit(responder.model, train, validation, config.fit, config.seed, path / STATE, fresh=False, objective=objective)
+        run_fit(fit, run_folder, reporter, say=_objective)
+        if config.fit.keep == "best" and not any(row["best"] for row in fit.history):
+            reporter.say("no epoch was better than the model that it began with, which is kept: lower fit.learning_rate")
+        after = _figures(responder, objective, splits, made)
+        provenance = {
+            "role": ADVERSARIAL,
+            "base": config.model,
+            "strategies": [strategy.name for strategy in strategies["train"]],
+            "targets": config.targets,
+            "alpha": config.alpha,
+            "margin": config.margin,
+            "corpus": corpus,
+            **{name: base[name] for name in ("vocabulary", "turns") if name in base},
+            "seed": config.seed,
+            "epochs": len(fit.history),
+            **{name: after[name].value for name in ("test_nll", "validation_nll")},
+        }
+        responder.save(path / CHECKPOINT, provenance)
+        about = {
+            "title": f"{config.model}, trained against {config.strategies}",
+            "description": f"Adversarial training on {corpus}, {len(train):,} examples, seed {config.seed}.",
+            "command": command_line(TRAIN_ADVERSARIAL, config, path),
+            "untouched": {name: made["train"].untouched[name] for name in made["train"].met},
+        }
+        metrics = after | {name + BEFORE: figure for name, figure in before.items()}
+        run_folder.write_summary({name: metrics[name] for name in AGAINST if name in metrics}, about)
+    return TRAIN_ADVERSARIAL.result(config, path)
+
+
+def _corpus(config: TrainAdversarialConfig, provenance: Mapping[str, Any]) -> str:
+    """The corpus to train on.
+
+    Raises:
+        ConfigError: nobody names one.
+    """
+    corpus = config.corpus or provenance.get("corpus")
+    if not isinstance(corpus, str):
+        raise ConfigError("the checkpoint does not say which corpus it was fitted to", where=config.model, fix="--corpus NAME")
+    return corpus
+
+
+def _examples(config: TrainAdversarialConfig, corpus: str, turns: int) -> dict[str, Sequence[Example]]:
+    """The splits as text.
+
+    Raises:
+        DataError: one of them holds no example.
+    """
+    words = load_pairs(corpus, config.data_root, every_word=True)
+    found: dict[str, Sequence[Example]] = {split: list(read_examples(words, name, turns)) for split, name in SPLITS.items()}
+    require_splits(corpus, found)
+    return found
+
+
+def _strategies(config: TrainAdversarialConfig, words: Sequence[str], examples: Sequence[Example]) -> list[Strategy]:
+    """The strategies by which a split is perturbed, with words of the model only, the most frequent first.
+
+    Raises:
+        ConfigError: no such strategy, or one lacks a setting.
+        DataError: what one of them leans on is not there.
+    """
+    from engine.jobs.perturb.lessons import RandomSource
+    from engine.jobs.perturb.worker import perturbation_seed
+    from engine.perturb.catalogue import build
+    from engine.perturb.resources import Resources
+
+    root = data_root(config.data_root)
+    resources = Resources(config.perturb, frozenset(words), words[:NUM_COMMON], root, config.device)
+    found: list[Strategy] = [
+        RandomSource([example.context for example in examples])
+        if name == RANDOM_SOURCE
+        else build((name,), config.perturb, resources)[0]
+        for name in config.strategy_names
+    ]
+    for strategy in found:
+        # Lexicons and networks open when they are first asked: here, before a run is made.
+        strategy.perturb([examples[0].context], [perturbation_seed(config.seed, strategy.name, examples[0].key)])
+    return found
+
+
+def _figures(
+    responder: TrainableResponder,
+    objective: MarginObjective,
+    splits: dict[str, Sequence[Example]],
+    made: dict[str, LessonSplit],
+) -> dict[str, Estimate]:
+    """What the legend names, of the model as it is."""
+    from policies.fitting.evaluation import evaluate
+
+    found = {}
+    for split in ("test", "validation"):
+        kinds = {"": [(each.context, each.reply) for each in splits[split]]}
+        kinds["_perturbed"] = [(each.context, each.reply) for each in made[split].should_not_change]
+        for kind, read in kinds.items():
+            if read:
+                fitness = evaluate(responder.model, responder.examples(*zip(*read, strict=True)))
+                found[f"{split}_nll{kind}"] = ratio_of_sums(fitness.nll_sums, fitness.num_targets)
+    gaps = objective.gaps(made["test"].should_change)
+    if len(gaps):
+        found |= {"margin": mean(gaps), "margin_met": mean(gaps >= objective.margin)}
+    return found
+
+
+def _objective(epoch: Epoch) -> str:
+    """An epoch in words; its validation figure is the objective's."""
+    told = f"training perplexity {np.exp(epoch.train_nll):.2f}, objective on the validation split {epoch.validation_nll:.4f}"
+    return f"{told}{', best' if epoch.best else ''}"
+
+
+def _next_commands(config: TrainAdversarialConfig, path: Path) -> tuple[str, ...]:
+    command = ["parley", "evaluate", "robustness", "--model", config.model, "--trained", display_path(path)]
+    if config.strategies != RANDOM_SOURCE:
+        command += ["--strategies", config.strategies]
+    return (shlex.join([*command, *root_words(config.data_root)]),)
+
+
+def niu2018() -> TrainAdversarialConfig:
+    """As published: alpha 1, margin 0.1, the model's own greedy replies (Niu & Bansal 2018)."""
+    return TrainAdversarialConfig()
+
+
+def demo() -> TrainAdversarialConfig:
+    """Seconds, on the model of parley train seq2seq demo: a strategy of each kind, the built-in lexicon."""
+    return TrainAdversarialConfig(
+        strategies="random-swap,antonym",
+        perturb=PerturbSettings(lexicon="built-in"),
+        fit=replace(fine_tuning(), learning_rate=2e-3, max_epochs=2),
+    )
+
+
+TRAIN_ADVERSARIAL = Job(
+    "train-adversarial",
+    TrainAdversarialConfig,
+    {"niu2018": niu2018, "demo": demo},
+    run,
+    AGAINST,
+    (CHECKPOINT, SUMMARY),
+    _next_commands,
+    RESUME_SAFE,
+)

@@ -1,0 +1,151 @@
+"""The models of an evaluation under perturbations: found and checked once by the driver, loaded by every worker.
+
+Models travel as names: a checkpoint is memory-mapped by whoever loads it, and a model of a user's own is a file of Python.
+On a cluster both must lie under the same paths on every machine.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from engine.jobs.checkpoints import require_checkpoint
+from engine.jobs.perturb.config import RobustnessConfig
+from engine.metrics.perturb.robustness import BASE
+from engine.perturb import catalogue
+from envs.core.errors import CheckpointError, ConfigError
+from envs.pairs.turns import EOT
+from envs.pairs.vocabulary import SPECIALS, PairVocabulary
+from envs.storage.places import display_path
+
+if TYPE_CHECKING:
+    from policies.responder import TrainableResponder
+
+ADVERSARIAL = "adversarial"
+"""Role in the provenance of models that were trained against perturbations."""
+OWN_TURNS = 2
+"""Turns of context of a model of a user's own that does not say how many it reads; the paper's number."""
+NUM_COMMON = 1000
+"""Words that random inputs are drawn from."""
+
+
+@dataclass(frozen=True)
+class AskedModel:
+    """One model that is asked.
+
+    Args:
+        label: "base", or what it was trained against.
+        name: its checkpoint folder or path/file.py:Name, absolute.
+        against: strategies that it was trained against; empty for the base, which meets all.
+    """
+
+    label: str
+    name: str
+    against: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class AskedModels:
+    """What is asked, and what contexts may be made of.
+
+    Args:
+        models: the base first.
+        turns: of context that the base reads.
+        vocabulary: of the base; None for a model of a user's own.
+        corpus: that the base was fitted to; empty when it does not say.
+    """
+
+    models: tuple[AskedModel, ...]
+    turns: int
+    vocabulary: PairVocabulary | None
+    corpus: str
+
+    @property
+    def words(self) -> frozenset[str] | None:
+        """Words that may enter a context; None lets every word enter."""
+        return None if self.vocabulary is None else frozenset(plain_words(self.vocabulary))
+
+
+def plain_words(vocabulary: PairVocabulary) -> tuple[str, ...]:
+    """The words of a vocabulary that people say, most frequent first."""
+    return tuple(word for word in vocabulary.words if word not in (*SPECIALS, EOT))
+
+
+def open_models(config: RobustnessConfig) -> AskedModels:
+    """Finds the models and makes sure that they can be asked the same.
+
+    Raises:
+        ConfigError: two trained models were trained against the same, or the base is a user's own.
+        CheckpointError: a model is not there, damaged, of another kind, of another vocabulary, or trained was not what it is
+            said to be.
+    """
+    from policies.responders import load_responder
+
+    if ".py:" in config.model:
+        if config.trained:
+            fix = "leave out --trained, or name the run of a model that parley train seq2seq or vhred made"
+            raise ConfigError("a model of a user's own has no trained ones beside it", got=config.model, fix=fix)
+        path, _, name = config.model.rpartition(":")
+        base = AskedModel(BASE, f"{Path(path).expanduser().absolute()}:{name}")
+        return AskedModels((base,), getattr(load_responder(base.name), "turns", OWN_TURNS), None, "")
+    folder = require_checkpoint(config.model, "--model", "parley train seq2seq").absolute()
+    turns = cast("TrainableResponder", load_responder(folder)).turns
+    vocabulary = PairVocabulary.load(folder / "vocabulary.json")
+    found = [AskedModel(BASE, display_path(folder))]
+    for name in config.trained_folders:
+        found.append(_trained(name, config.model, vocabulary))
+        # Loaded once here, so that what is wrong with it is told before a run is made.
+        load_responder(found[-1].name)
+    labels = [model.label for model in found]
+    for label in labels:
+        if labels.count(label) > 1:
+            fix = "name one of them; evaluate the other in a run of its own"
+            raise ConfigError("two models of --trained were trained against the same", got=label, fix=fix)
+    corpus = provenance(folder).get("corpus")
+    return AskedModels(tuple(found), turns, vocabulary, corpus if isinstance(corpus, str) else "")
+
+
+def models_of(config: RobustnessConfig) -> dict[str, str]:
+    """The models of an evaluation by the setting that names each; the paraphraser is one as well."""
+    trained = {f"trained {folder}": folder for folder in config.trained_folders}
+    paraphraser = config.perturb.paraphraser
+    return {"model": config.model, **trained, "perturb.paraphraser": "" if paraphraser is None else str(paraphraser)}
+
+
+def provenance(folder: Path) -> Mapping[str, Any]:
+    """How the model of a checkpoint folder, which was read before, came about."""
+    found: Mapping[str, Any] = json.loads((folder / "config.json").read_text())["provenance"]
+    return found
+
+
+def _trained(name: str, base: str, vocabulary: PairVocabulary) -> AskedModel:
+    folder = require_checkpoint(name, "--trained", "parley train adversarial")
+    words = PairVocabulary.load(folder / "vocabulary.json")
+    if words.digest != vocabulary.digest:
+        raise CheckpointError(
+            "a model of --trained did not begin with --model: their vocabularies differ",
+            where=f"{name} and {base}",
+            got=f"{len(words)} words ({words.digest}) and {len(vocabulary)} words ({vocabulary.digest})",
+            fix=f"parley train adversarial --model {base} makes one that did",
+        )
+    about = provenance(folder)
+    if about.get("role") != ADVERSARIAL or not about.get("strategies"):
+        raise CheckpointError(
+            "a model of --trained was not trained against perturbations",
+            where=name,
+            got=f"role {about.get('role')!r}",
+            fix=f"parley train adversarial --model {base} makes one",
+        )
+    against = tuple(map(str, about["strategies"]))
+    return AskedModel(label_of(against), display_path(folder.absolute()), against)
+
+
+def label_of(against: Sequence[str]) -> str:
+    """What a model is called that was trained against some strategies: the strategy, their group, or all of them."""
+    for group, members in catalogue.GROUPS.items():
+        if len(against) > 1 and set(members) == set(against):
+            return group
+    return "+".join(against)

@@ -1,0 +1,47 @@
+"""The rows of a robustness evaluation: an example each, with its perturbed contexts and every model's replies."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from engine.store.schemas import list_of, with_base
+
+_PERTURBATION = pa.struct(
+    [
+        # A strategy, the context that it made (a line as `envs.pairs.turns.format_turns` writes it), whether that is another
+        # one, and how many words were changed.
+        pa.field("strategy", pa.string()),
+        pa.field("text", pa.string()),
+        pa.field("changed", pa.bool_()),
+        pa.field("num_changed", pa.int64()),
+    ]
+)
+_REPLY = pa.struct(
+    [
+        # Who replied ("base", or what it was trained against), to the context of which strategy, "" for the clean one.
+        pa.field("model", pa.string()),
+        pa.field("strategy", pa.string()),
+        pa.field("reply", pa.string()),
+        # F1 (0 to 1) against the truth; null where the truth does not count, or there are no tables of activities.
+        pa.field("activity_f1", pa.float64()),
+        pa.field("entity_f1", pa.float64()),
+        # Against the clean context and the same model's reply to it, null for that reply itself: cosines of the model's mean
+        # embeddings, BLEU of the reply, whether it is the same, word by word.
+        pa.field("context_similarity", pa.float64()),
+        pa.field("reply_similarity", pa.float64()),
+        pa.field("bleu", pa.float64()),
+        pa.field("same", pa.bool_()),
+    ]
+)
+ROBUSTNESS = with_base(
+    [
+        # What was said before and what followed, lines as `envs.pairs.turns.format_turns` writes them.
+        pa.field("context", pa.string()),
+        pa.field("truth", pa.string()),
+        pa.field("perturbations", list_of(_PERTURBATION)),
+        pa.field("replies", list_of(_REPLY)),
+    ]
+)
+"""One example of a dialogue corpus per row: its context perturbed, and what models reply to it before and after."""
+
+

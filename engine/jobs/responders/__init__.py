@@ -1,0 +1,1 @@
+"""Fits of reply models, which trigger search and perturbations share. Read `seq2seq.py` first."""

@@ -1,0 +1,116 @@
+"""What `parley search` is asked for: its configuration. Torch-free, so that help starts fast."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from engine.jobs.sharded import ShardedConfig
+from engine.triggers.catalogue import searches
+from engine.triggers.settings import RelaxationSettings, SearchSettings
+from envs.core.config import check
+from envs.core.errors import ConfigError
+from envs.core.registry import nearest
+
+RELAXATION = "relaxation"
+"""The method that searches continuous inputs and not words."""
+RELAXATION_SUMMARY = "gradient descent on words made continuous (He & Glass 2018, appendix A)"
+NORMAL, NORMAL_SAMPLED, MAL, RANDOM = LISTS = ("normal", "normal-sampled", "mal", "random")
+"""Targets that need no file."""
+
+
+def require_method(name: str) -> None:
+    """Checks the name of a method of search; whether a file of one's own holds one is found out when it is loaded.
+
+    Raises:
+        ConfigError: no method is called so, with the nearest name.
+    """
+    methods = (*searches, RELAXATION)
+    if name not in methods and ".py:" not in name:
+        what = f"no method of search is called {name!r}{nearest(name, methods)}"
+        raise ConfigError(what, fix=f"methods: {', '.join(methods)}, or path/file.py:Class")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectiveSettings:
+    """What is minimised, beside what the wanted type of hit says."""
+
+    lm_weight: float = 1.0
+    """lambda_in, the language model's weight where the wanted hits limit the input."""
+    satisfied_weight: float = 0.0
+    """What is left of satisfied terms of sampled objectives: 0 in the paper, 0.01 in the released code."""
+    t_out: float | None = None
+    """Log probability of a usual word of a reply in nats, at most 0; the model's checkpoint says it when not given."""
+    t_in: float | None = None
+    """The same of an input's word; the language model's checkpoint says it when not given."""
+
+    def __post_init__(self) -> None:
+        check(self, "lm_weight", self.lm_weight > 0, "above 0")
+        check(self, "satisfied_weight", 0 <= self.satisfied_weight <= 1, "0 to 1")
+        check(self, "t_out", self.t_out is None or self.t_out <= 0, "at most 0")
+        check(self, "t_in", self.t_in is None or self.t_in <= 0, "at most 0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineSettings:
+    """How the work is done."""
+
+    batch: int = 16
+    """Searches that a worker advances side by side."""
+    targets_per_shard: int = 16
+    """Targets that are saved together: what a kill can cost. A shard of fewer than `batch` leaves the batch half empty."""
+    unknown: bool = False
+    """Whether `<unk>` may stand in an input, as in the released code."""
+
+    def __post_init__(self) -> None:
+        check(self, "batch", self.batch >= 1, "at least 1")
+        check(self, "targets_per_shard", self.targets_per_shard >= 1, "at least 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class HuggingFaceSettings:
+    """How a Hugging Face model is asked."""
+
+    length: int = 14
+    """Tokens of an input."""
+    template: str | None = None
+    """Prompt of a causal model with {} in the place of the input; its tokenizer's own when not given."""
+
+    def __post_init__(self) -> None:
+        check(self, "length", self.length >= 1, "at least 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchConfig(ShardedConfig):
+    """Which model is to say what."""
+
+    model: str = "runs/seq2seq"
+    """Run or checkpoint folder of the searched model (parley train seq2seq), or hf:FOLDER of a Hugging Face one."""
+    lm: str = ""
+    """The same of a language model that judges inputs (parley train lm); without one no io type is read."""
+    method: str = "gibbs-enum"
+    """gibbs-enum, random, hotflip, gcg, beam, relaxation, or path/file.py:Class."""
+    targets: str = MAL
+    """normal (the model's greedy replies), normal-sampled, mal, random, or a file of sentences, one a line."""
+    num_targets: int = 500
+    """At most so many targets, the seed's choice of a longer list; 0 for all."""
+    hit: str = "o-sample-min-k1"
+    """Wanted hits: o-greedy, or o- or io-sample-avg or -min-kK, K = 1, 2, ...; the others are read off the same inputs."""
+    strict: bool = False
+    """Refuse targets with words outside the vocabulary instead of skipping and counting them."""
+    corpus: str = ""
+    """Corpus whose test sources the normal targets answer; the one that the model was fitted to when empty."""
+    search: SearchSettings = field(default_factory=SearchSettings)
+    """How long a search goes on, and how much it tries."""
+    objective: ObjectiveSettings = field(default_factory=ObjectiveSettings)
+    """What is minimised."""
+    engine: EngineSettings = field(default_factory=EngineSettings)
+    """How the work is done."""
+    relaxation: RelaxationSettings = field(default_factory=RelaxationSettings)
+    """Continuous inputs, for the method of that name."""
+    hugging_face: HuggingFaceSettings = field(default_factory=HuggingFaceSettings)
+    """How a Hugging Face model is asked."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(self, "num_targets", self.num_targets >= 0, "at least 0")
+        require_method(self.method)

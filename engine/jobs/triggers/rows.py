@@ -1,0 +1,67 @@
+"""The rows of trigger searches: a target each; of an enumeration, a branch of inputs each."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from engine.store.schemas import list_of, with_base
+
+_HIT = pa.struct([pa.field("type", pa.string()), pa.field("hit", pa.bool_())])
+_RESTART = pa.struct(
+    [
+        # Its number, the words of the input it ended with, joined by blanks, and the objective there.
+        pa.field("restart", pa.int64()),
+        pa.field("words", pa.string()),
+        pa.field("loss", pa.float64()),
+        # The objective at the start, then after every sweep; the last sweep may have been cut short.
+        pa.field("loss_by_sweep", list_of(pa.float64())),
+        pa.field("sweeps", pa.int64()),
+        # Positions looked at, inputs taken over, inputs tried, and why it ended: "converged", "satisfied" or "limit".
+        pa.field("visits", pa.int64()),
+        pa.field("accepted", pa.int64()),
+        pa.field("candidates", pa.int64()),
+        pa.field("stopped", pa.string()),
+        pa.field("hits", list_of(_HIT)),
+    ]
+)
+TRIGGERS = with_base(
+    [
+        # The sentence that is searched for, and the input that is kept, words joined by blanks; which restart found it.
+        pa.field("target", pa.string()),
+        pa.field("trigger", pa.string()),
+        pa.field("restart", pa.int64()),
+        pa.field("loss", pa.float64()),
+        # How likely the target is after it: its words, as the model has them, and its end, nats of each, whether each is the
+        # likeliest; nats per word of the input, null without a language model.
+        pa.field("target_words", list_of(pa.string())),
+        pa.field("word_log_probability", list_of(pa.float64())),
+        pa.field("likeliest", list_of(pa.bool_())),
+        pa.field("input_log_probability", pa.float64()),
+        # Whether it is a hit, by type, and every restart that was needed.
+        pa.field("hits", list_of(_HIT)),
+        pa.field("restarts", list_of(_RESTART)),
+    ]
+)
+"""One target of a trigger search per row, with all of its restarts."""
+_FIND = pa.struct(
+    [
+        # A string of a list, the list's name, whether it is a whole reply to some input, and the first such input.
+        pa.field("list", pa.string()),
+        pa.field("string", pa.string()),
+        pa.field("whole", pa.bool_()),
+        pa.field("input", pa.string()),
+    ]
+)
+_STRAY = pa.struct([pa.field("input", pa.string()), pa.field("reply", pa.string())])
+BRANCHES = with_base(
+    [
+        # Inputs that begin alike, replies to them that are no word of the corpus, and a few of those.
+        pa.field("inputs", pa.int64()),
+        pa.field("outside", pa.int64()),
+        pa.field("finds", list_of(_FIND)),
+        pa.field("strays", list_of(_STRAY)),
+    ]
+)
+"""One branch of the tree of all inputs per row: what a model replies to every one of them."""
+
+

@@ -1,0 +1,205 @@
+"""The targets of a trigger search, by the name of their list; a run keeps its own in `targets.json`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from engine.jobs.triggers.config import LISTS, MAL, NORMAL, NORMAL_SAMPLED, RANDOM, SearchConfig
+from engine.jobs.triggers.models import Models
+from engine.jobs.triggers.subjects import HuggingFaceFolder
+from engine.store.documents import plain, write_document
+from engine.triggers.targets import Skipped, Target, TargetList, from_file, malicious, normal, outside, random_targets
+from envs.core.config import difference
+from envs.core.errors import CheckpointError, ConfigError, DataError, RunError
+from envs.core.registry import nearest
+from envs.core.seeds import stream
+from envs.pairs.compiled import load_pairs
+from envs.pairs.contexts import windows, with_eot
+from envs.pairs.vocabulary import PairVocabulary
+from envs.storage.places import display_path
+
+if TYPE_CHECKING:
+    import numpy as np
+
+FILE = "targets.json"
+
+
+def open_targets(config: SearchConfig, models: Models, path: Path) -> TargetList:
+    """The targets of a run, those that it was started with where it has begun.
+
+    Args:
+        config: the search.
+        models: what is searched.
+        path: the run's folder.
+
+    Raises:
+        ConfigError: no list or file is called so.
+        DataError: the list is empty, its file or corpus is missing or broken, or (strict) a word is not in the vocabulary.
+        CheckpointError: normal targets are wanted of a model that does not say which corpus it was fitted to.
+        RunError: the targets are others than the run was started with.
+    """
+    kept = _read(path / FILE)
+    if kept is not None and config.targets in (NORMAL, NORMAL_SAMPLED):
+        # Asking the model again takes minutes.
+        return kept
+    chosen = choose_targets(config, models)
+    if kept is not None and (changes := difference(_plain(kept), _plain(chosen))):
+        raise RunError(
+            "the targets are others than this run was started with",
+            where=config.targets,
+            got="; ".join(changes)[:300],
+            fix="undo the change to go on with the run, or give this run another name",
+        )
+    return chosen
+
+
+def choose_targets(config: SearchConfig, models: Models) -> TargetList:
+    """The targets of a search that has not begun.
+
+    Raises:
+        ConfigError: no list or file is called so.
+        DataError: the list is empty, its file or corpus is missing or broken, or (strict) a word is not in the vocabulary.
+        CheckpointError: normal targets are wanted of a model that does not say which corpus it was fitted to.
+    """
+    made = _make(config, models)
+    if config.strict and made.skipped:
+        first = made.skipped[0]
+        raise DataError(
+            f"{len(made.skipped):,} targets hold words outside the model's vocabulary",
+            where=made.name,
+            got=f"{', '.join(first.unknown)} in {first.sentence!r}",
+            fix="leave out --strict to skip and count such targets",
+        )
+    return _choose(made.require_some(), config.num_targets, config.seed)
+
+
+def save_targets(targets: TargetList, path: Path) -> None:
+    """Keeps the targets in a run's folder.
+
+    Raises:
+        RunError: the disk refuses.
+    """
+    try:
+        write_document(path / FILE, _plain(targets))
+    except OSError as error:
+        fix = f"make room or mend the disk, then parley resume {display_path(path)}"
+        raise RunError("the targets cannot be written", where=path / FILE, got=error.strerror, fix=fix) from None
+
+
+def num_targets(path: Path) -> int:
+    """How many targets a run has; -1 when it does not say yet."""
+    kept = _read(path / FILE)
+    return -1 if kept is None else len(kept.targets)
+
+
+def _make(config: SearchConfig, models: Models) -> TargetList:
+    if isinstance(models.network, HuggingFaceFolder):
+        return _of_tokens(config, models.network)
+    vocabulary = models.network.vocabulary
+    if config.targets == MAL:
+        return malicious(outside(vocabulary))
+    if config.targets == RANDOM:
+        return random_targets(vocabulary, config.seed, *_wanted(config))
+    if config.targets in (NORMAL, NORMAL_SAMPLED):
+        t_out = models.thresholds.t_out if config.targets == NORMAL_SAMPLED else None
+        network, sources = models.network.build("cpu"), _sources(config, models.provenance, vocabulary)
+        return normal(network, sources, *_wanted(config), t_out=t_out, seed=config.seed)
+    return from_file(_file(config), outside(vocabulary), strict=config.strict)
+
+
+def _of_tokens(config: SearchConfig, folder: HuggingFaceFolder) -> TargetList:
+    """Targets for a model whose words are tokens; those of a file as they are written."""
+    from policies.hugging_face import unknown_words
+
+    if config.targets in LISTS and config.targets != MAL:
+        fix = "--targets mal, or a file with one sentence a line"
+        raise ConfigError(f"there is no {config.targets} list for a Hugging Face model", got=config.model, fix=fix)
+    tokenizer = folder.tokenizer()
+
+    def unknown(words: Sequence[str]) -> tuple[str, ...]:
+        return unknown_words(tokenizer, " ".join(words))
+
+    if config.targets == MAL:
+        return malicious(unknown)
+    return from_file(_file(config), unknown, words_of=_as_written, strict=config.strict)
+
+
+def _as_written(line: str) -> list[str]:
+    """The whole line as the only word; none of a blank one."""
+    return [line.strip()] if line.strip() else []
+
+
+def _file(config: SearchConfig) -> Path:
+    path = Path(config.targets)
+    if not path.is_file():
+        what = f"no list of targets is called {config.targets!r}{nearest(config.targets, LISTS)}"
+        raise ConfigError(what, fix=f"lists: {', '.join(LISTS)}, or a file with one sentence a line")
+    return path
+
+
+def _wanted(config: SearchConfig) -> tuple[int, ...]:
+    return (config.num_targets,) if config.num_targets else ()
+
+
+def _sources(config: SearchConfig, provenance: Mapping[str, Any], vocabulary: PairVocabulary) -> Iterator[np.ndarray]:
+    """Sources of the test split that the model was measured on."""
+    name = config.corpus or provenance.get("corpus")
+    if not isinstance(name, str):
+        raise CheckpointError(
+            "the checkpoint does not say which corpus the model was fitted to, so it has no sources to answer",
+            where=config.model,
+            fix="name one with --corpus, or another list with --targets",
+        )
+    turns = provenance.get("turns", 1)
+    corpus = load_pairs(name, config.data_root, vocabulary=len(vocabulary) - (turns > 1))
+    words = with_eot(corpus.vocabulary) if turns > 1 else corpus.vocabulary
+    if words.digest != vocabulary.digest:
+        raise DataError(
+            "the corpus of the model has other words than the model",
+            where=name,
+            got=f"{len(words)} words ({words.digest}), not {vocabulary.digest}",
+            fix="name the corpus and the data root that the model was fitted with by --corpus and --data-root",
+        )
+    test = corpus.splits["test"]
+    if turns > 1:
+        test = windows(test, turns, len(corpus.vocabulary))
+    return (test.utterances[int(source)] for source, _ in test.pairs)
+
+
+def _choose(targets: TargetList, num: int, seed: int) -> TargetList:
+    """At most `num` targets of a list, drawn without replacement, in the list's order; 0 for all."""
+    if not num or len(targets.targets) <= num:
+        return targets
+    drawn = stream(seed, "targets", targets.name).permutation(len(targets.targets))[:num]
+    return replace(targets, targets=tuple(targets.targets[place] for place in sorted(drawn.tolist())))
+
+
+def _plain(targets: TargetList) -> dict[str, Any]:
+    found: dict[str, Any] = plain(
+        {
+            "name": targets.name,
+            "targets": {target.key: target.words for target in targets.targets},
+            "skipped": [skipped._asdict() for skipped in targets.skipped],
+        }
+    )
+    return found
+
+
+def _read(path: Path) -> TargetList | None:
+    if not path.is_file():
+        return None
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return TargetList(
+            found["name"],
+            tuple(Target(key, tuple(words)) for key, words in found["targets"].items()),
+            tuple(Skipped(entry["sentence"], tuple(entry["unknown"])) for entry in found["skipped"]),
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunError(
+            "the targets of the run cannot be read", where=path, got=error, fix="restore the file from a copy"
+        ) from None

@@ -1,0 +1,1 @@
+"""Metrics of negotiations and of attacks on them (cheng2019). Read `dialogues.py` first."""

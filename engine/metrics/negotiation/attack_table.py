@@ -1,0 +1,212 @@
+"""The table of attacks on one target, one line each: measured beside published, as text for a screen, a page or Markdown.
+
+Source of the rows: Cheng et al. 2019, tables 2 and 7. Which figures stand in a line is decided here alone; what they mean is in
+`attack.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from engine.metrics.negotiation.attack import UNUSUAL_PROBABILITY
+from engine.metrics.negotiation.published import ATTACKS, PublishedAttack
+from engine.metrics.statistics import FEW, NOTHING, Estimate
+from engine.metrics.tables import ABSENT, BETWEEN, TextTable, _above, _interval, _number, figure
+
+TABLE_2: dict[str, str] = {
+    "none": "no attack",
+    "rl": "RL attack",
+    "transfer": "transfer",
+    "reactive": "reactive",
+    "preemptive": "preemptive",
+    "ra-pa-da": "RA+PA+DA",
+    "ra-pa-ta": "RA+PA+TA",
+}
+"""Titles of the rows that a table has unless others are asked for, by name; "none" is the speaker without any attack."""
+TURNS: dict[str, int] = {f"reactive-{n}": n for n in (1, 2, 3, 4)}
+"""Rows of table 7: the reactive attack by n, the utterances of both sides together that are said before the attack's sentence.
+
+With n = 2, as in the released runs and in the row "reactive", the adversary says something, the target answers, and the third
+utterance is the attack's. The adversary begins where n is even, the target where it is odd.
+"""
+ROWS: dict[str, str] = TABLE_2 | {row: f"reactive after {n} utterance{'s' * (n > 1)}" for row, n in TURNS.items()}
+"""Titles of all rows by name, in the order of a table that has them all."""
+
+_NOTE = (
+    "Live: the target answers and decides itself; wins and agreement are live too. Forced: where an attack sentence satisfies "
+    "the end constraint, the target must end. Points: adversary : target. PAR: ties count. Fluency: perplexity under "
+    "the judge of the attack sentences, in rows without a search of all that the adversary says; unusual: attack sentences "
+    f"with a special token or one that the judge finds less likely than 1 in {1 / UNUSUAL_PROBABILITY:,.0f}. Seconds: of one "
+    "worker, per dialogue. Brackets: 95 % intervals."
+)
+_NOTE_PUBLISHED = " Published: Cheng et al. 2019, on scenarios that are not known; where an attack searches, forced figures."
+_NOTE_RANGE = " Of table 7 we know the range of the four advantages, and neither which row had which nor on which target."
+_NOTE_BESIDE = " Before: the same attack, measured alike, on the other target named below."
+_NOTE_FEW = f" Few: fewer than {FEW} dialogues; do not lean on the numbers."
+
+
+@dataclass(frozen=True)
+class AttackLine:
+    """One attack of the table.
+
+    Args:
+        title: what it is called.
+        metrics: estimates by name: `engine.metrics.negotiation.attack.ATTACK_METRICS`, or the metrics of negotiation alone
+            for an attack without a search.
+        published: what was published of it; None where nothing was.
+        beside: what the same attack measured on another target, by name.
+    """
+
+    title: str
+    metrics: Mapping[str, Estimate] = field(default_factory=dict)
+    published: PublishedAttack | None = None
+    beside: Mapping[str, Estimate] = field(default_factory=dict)
+
+
+_Cell = Callable[[AttackLine], str]
+
+
+class _Column(NamedTuple):
+    """A column: its cells, the lines that ask for it (all of them, unless it says which), and what a screen shows of it."""
+
+    cell: _Cell
+    wanted: Callable[[AttackLine], bool] = lambda line: True
+    brief: Literal["whole", "figure", "absent"] = "figure"
+
+
+def table_lines(
+    metrics: Mapping[str, Estimate], published: str, beside: Mapping[str, Estimate] | None = None
+) -> list[AttackLine]:
+    """The lines of a table from the metrics of all its attacks.
+
+    Args:
+        metrics: estimates by "ROW.METRIC", the row a name of `ROWS`.
+        published: which figures to put beside them, a key of `published.ATTACKS`; any other name for none.
+        beside: metrics of all attacks on another target, by "ROW.METRIC".
+
+    Returns:
+        One line per row with metrics, in the order of `ROWS`.
+    """
+    known, others = ATTACKS.get(published, {}), _by_row(beside or {})
+    return [AttackLine(ROWS[row], found, known.get(row), others[row]) for row, found in _by_row(metrics).items() if found]
+
+
+def _by_row(metrics: Mapping[str, Estimate]) -> dict[str, dict[str, Estimate]]:
+    by_row: dict[str, dict[str, Estimate]] = {row: {} for row in ROWS}
+    for name, estimate in metrics.items():
+        row, _, metric = name.partition(".")
+        by_row[row][metric] = estimate
+    return by_row
+
+
+def attack_table(lines: Sequence[AttackLine], brief: bool = False) -> TextTable:
+    """The table of some attacks, at least one; columns that no line asks for are left out.
+
+    Args:
+        lines: the attacks.
+        brief: as a screen has room for it: advantages alone keep intervals, figures that are there for others are gone.
+    """
+    columns = {name: column for name, column in _COLUMNS.items() if any(map(column.wanted, lines))}
+    if brief:
+        columns = {name: column for name, column in columns.items() if column.brief != "absent"}
+    rows = tuple(
+        tuple(
+            column.cell(line).split("\n")[0] if brief and column.brief == "figure" else column.cell(line)
+            for column in columns.values()
+        )
+        for line in lines
+    )
+    notes = {
+        _NOTE: True,
+        _NOTE_PUBLISHED: any(line.published for line in lines),
+        _NOTE_RANGE: any(line.published and isinstance(line.published.advantage, tuple) for line in lines),
+        _NOTE_BESIDE: any(line.beside for line in lines),
+        _NOTE_FEW: any(_num(line).flagged for line in lines),
+    }
+    return TextTable(tuple(columns), rows, "".join(note for note, wanted in notes.items() if wanted))
+
+
+def _share(estimate: Estimate) -> str:
+    return _above(_percent(estimate.value), _interval(estimate, lambda share: f"{100 * share:.1f}"))
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %" if math.isfinite(share) else ABSENT
+
+
+def _seconds(estimate: Estimate) -> str:
+    return f"{estimate.value:.3g}" if math.isfinite(estimate.value) else ABSENT
+
+
+def _num(line: AttackLine) -> Estimate:
+    return line.metrics.get("advantage", NOTHING)
+
+
+def _metric(name: str, show: Callable[[Estimate], str], instead: str = "") -> _Cell:
+    """The cell of a metric, or of the metric `instead` where a line lacks it."""
+    return lambda line: show(line.metrics.get(name, line.metrics.get(instead, NOTHING)))
+
+
+def _points(prefix: str = "") -> _Cell:
+    def cell(line: AttackLine) -> str:
+        sides = [line.metrics.get(f"{prefix}score_{side}", NOTHING) for side in ("adversary", "target")]
+        if not all(math.isfinite(side.value) for side in sides):
+            return ABSENT
+        return _above(BETWEEN.join(figure(side.value) for side in sides), *map(_interval, sides))
+
+    return cell
+
+
+def _beside(name: str) -> _Cell:
+    return lambda line: _number(line.beside.get(name, NOTHING))
+
+
+def _published(show: Callable[[PublishedAttack], str | None]) -> _Cell:
+    return lambda line: (show(line.published) if line.published else None) or ABSENT
+
+
+def _published_advantage(attack: PublishedAttack) -> str:
+    ends = attack.advantage if isinstance(attack.advantage, tuple) else (attack.advantage,)
+    return " to ".join(map(figure, ends))
+
+
+def _published_points(attack: PublishedAttack) -> str | None:
+    return attack.points and BETWEEN.join(map(figure, attack.points))
+
+
+def _published_par(attack: PublishedAttack) -> str | None:
+    return None if attack.par is None else _percent(attack.par)
+
+
+def _has_published(name: str) -> Callable[[AttackLine], bool]:
+    return lambda line: line.published is not None and getattr(line.published, name) is not None
+
+
+def _has_beside(line: AttackLine) -> bool:
+    return bool(line.beside)
+
+
+_COLUMNS: dict[str, _Column] = {
+    "attack": _Column(lambda line: line.title),
+    "advantage, live": _Column(_metric("advantage", _number), brief="whole"),
+    "advantage, forced": _Column(_metric("forced_advantage", _number), brief="whole"),
+    "advantage, published": _Column(_published(_published_advantage), _has_published("advantage")),
+    "before, live": _Column(_beside("advantage"), _has_beside, brief="whole"),
+    "before, forced": _Column(_beside("forced_advantage"), _has_beside, brief="whole"),
+    "points, live": _Column(_points()),
+    "points, forced": _Column(_points("forced_"), _has_published("points"), brief="absent"),
+    "points, published": _Column(_published(_published_points), _has_published("points"), brief="absent"),
+    "PAR, live": _Column(_metric("par", _share)),
+    "PAR, forced": _Column(_metric("forced_par", _share), _has_published("par"), brief="absent"),
+    "PAR, published": _Column(_published(_published_par), _has_published("par"), brief="absent"),
+    "wins": _Column(_metric("par_strict", _share)),
+    "agreement": _Column(_metric("agreement", _share)),
+    "fluency": _Column(_metric("attack_ppl", _number, instead="fluency_ppl")),
+    "unusual": _Column(_metric("unusual_share", _share)),
+    "seconds": _Column(_metric("seconds", _seconds)),
+    "n": _Column(lambda line: f"{_num(line).n:,}{' few' if _num(line).flagged else ''}"),
+}
+"""A published figure has the forced one beside it, which is like it."""

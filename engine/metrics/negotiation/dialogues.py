@@ -1,0 +1,203 @@
+"""The metrics of negotiation: who gained how much, whether they agreed, and whether they still spoke like people.
+
+Sources: Lewis et al. 2017, section 6.2 (score, agreement, Pareto), and Cheng et al. 2019, section 6 (advantage, positive
+advantage rate). Side 0 is the adversary, side 1 the target.
+
+A dialogue without agreement counts as 0:0 in everything that is not "agreed". So it is a tie, and ties are where papers
+and code part:
+  # Paper: the positive advantage rate is not defined for ties; the released logs count them as positive. Ours: `par`
+  # follows the logs (a failed negotiation counts for the adversary), `par_strict` counts wins only.
+An adversary can push `par` up by never agreeing, so it is read beside `agreement` and `par_strict`.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from engine.metrics.statistics import (
+    FOR_ADVERSARY,
+    FOR_BOTH,
+    FOR_TARGET,
+    LOWER_FOR_ADVERSARY,
+    LOWER_FOR_BOTH,
+    LOWER_FOR_TARGET,
+    NEITHER,
+    NOTHING,
+    Estimate,
+    Metric,
+    Row,
+    count,
+    mean,
+    rate,
+    ratio_of_sums,
+)
+
+logger = logging.getLogger(__name__)
+
+
+METRICS: dict[str, Metric] = {
+    "advantage": Metric("advantage", FOR_ADVERSARY, "adversary's points minus target's, mean over all dialogues", main=True),
+    "advantage_agreed": Metric("advantage, agreed", FOR_ADVERSARY, "the same over agreed dialogues only"),
+    "par": Metric(
+        "positive advantage rate",
+        FOR_ADVERSARY,
+        "share of all dialogues with advantage >= 0; a tie or 0:0 counts",
+        "share",
+        main=True,
+    ),
+    "par_strict": Metric(
+        "wins", FOR_ADVERSARY, "share of all dialogues with advantage > 0; a tie or 0:0 does not count", "share", main=True
+    ),
+    "agreement": Metric("agreement", FOR_BOTH, "share of all dialogues in which the two selections fit", "share", main=True),
+    "score_adversary": Metric(
+        "adversary's score", FOR_ADVERSARY, "points, mean over all dialogues, 0 without agreement", main=True
+    ),
+    "score_target": Metric("target's score", FOR_TARGET, "points, mean over all dialogues, 0 without agreement", main=True),
+    "score_adversary_agreed": Metric("adversary's score, agreed", FOR_ADVERSARY, "points, mean over agreed dialogues"),
+    "score_target_agreed": Metric("target's score, agreed", FOR_TARGET, "points, mean over agreed dialogues"),
+    "pareto": Metric(
+        "Pareto optimal",
+        FOR_BOTH,
+        "share of agreed dialogues that no allocation improves for one at no cost",
+        "share",
+        main=True,
+    ),
+    "turns": Metric("turns", NEITHER, "utterances, <selection> included, mean over all dialogues", main=True),
+    "words_per_utterance": Metric(
+        "words per utterance", NEITHER, "tokens written, <eos> included, per utterance written", main=True
+    ),
+    "ended_by_adversary": Metric("ended by adversary", NEITHER, "share of all dialogues whose <selection> it said", "share"),
+    "forced_end": Metric("forced end", LOWER_FOR_BOTH, "share of all dialogues that a limit ended", "share"),
+    "distinct_adversary": Metric(
+        "adversary's distinct utterances", FOR_ADVERSARY, "how many differ, <selection> left out", "count"
+    ),
+    "distinct_target": Metric("target's distinct utterances", FOR_TARGET, "how many differ, <selection> left out", "count"),
+    "distinct_share_adversary": Metric(
+        "adversary's distinct share", FOR_ADVERSARY, "different utterances per utterance; falls as dialogues are added", "share"
+    ),
+    "distinct_share_target": Metric(
+        "target's distinct share", FOR_TARGET, "different utterances per utterance; falls as dialogues are added", "share"
+    ),
+    "fluency_ppl": Metric(
+        "adversary's perplexity", LOWER_FOR_ADVERSARY, "exp of nll per token of what the adversary wrote", main=True
+    ),
+    "fluency_ppl_target": Metric("target's perplexity", LOWER_FOR_TARGET, "exp of nll per token of what the target wrote"),
+}
+"""Every negotiation metric in the order of the result table."""
+
+_SELECTION = "<selection>"
+
+
+def negotiation_metrics(rows: Sequence[Row], seed: int = 0) -> dict[str, Estimate]:
+    """All of `METRICS` from the rows of one match.
+
+    Args:
+        rows: dialogue rows; those with status "error" are left out with a warning.
+        seed: names the bootstrap's resampling stream.
+
+    Returns:
+        One estimate per name in `METRICS`, in its order; the value is NaN where no dialogue qualifies (no agreement,
+        no likelihoods). Distinct counts and shares carry no interval: resampling repeats dialogues, which biases them.
+    """
+    dialogues = [row for row in rows if row["status"] == "ok"]
+    if len(dialogues) < len(rows):
+        logger.warning("%d of %d dialogues failed and are left out of the metrics", len(rows) - len(dialogues), len(rows))
+    agreed = [row for row in dialogues if row["agreed"]]
+    distinct = [_distinct(dialogues, side) for side in (0, 1)]
+    estimates = {
+        **outcome_metrics(dialogues, seed),
+        "pareto": _share(agreed, lambda row: row["pareto"]),
+        "turns": _averaged(dialogues, lambda row: row["num_turns"], seed),
+        "words_per_utterance": ratio_of_sums(
+            [row["num_words_adversary"] + row["num_words_target"] for row in dialogues],
+            [row["num_turns"] - row["forced"] for row in dialogues],
+            seed=seed,
+        ),
+        "ended_by_adversary": _share(dialogues, lambda row: row["ended_by"] == 0),
+        "forced_end": _share(dialogues, lambda row: row["forced"]),
+        "distinct_adversary": count(distinct[0][0], distinct[0][1]),
+        "distinct_target": count(distinct[1][0], distinct[1][1]),
+        "distinct_share_adversary": _share_of_distinct(*distinct[0]),
+        "distinct_share_target": _share_of_distinct(*distinct[1]),
+        "fluency_ppl": _perplexity_of_side(dialogues, "adversary", seed),
+        "fluency_ppl_target": _perplexity_of_side(dialogues, "target", seed),
+    }
+    assert list(estimates) == list(METRICS), "the table and the computation name the same metrics"
+    return estimates
+
+
+def outcome_metrics(dialogues: Sequence[Row], seed: int = 0) -> dict[str, Estimate]:
+    """Those of `METRICS` that points and agreement alone decide, in its order.
+
+    Args:
+        dialogues: finished ones; only `points_adversary`, `points_target` and `agreed` are read.
+        seed: as in `negotiation_metrics`.
+    """
+    agreed = [row for row in dialogues if row["agreed"]]
+    return {
+        "advantage": _averaged(dialogues, _advantage, seed),
+        "advantage_agreed": _averaged(agreed, _advantage, seed),
+        "par": _share(dialogues, lambda row: _advantage(row) >= 0),
+        "par_strict": _share(dialogues, lambda row: _advantage(row) > 0),
+        "agreement": rate(len(agreed), len(dialogues)),
+        "score_adversary": _averaged(dialogues, lambda row: row["points_adversary"], seed),
+        "score_target": _averaged(dialogues, lambda row: row["points_target"], seed),
+        "score_adversary_agreed": _averaged(agreed, lambda row: row["points_adversary"], seed),
+        "score_target_agreed": _averaged(agreed, lambda row: row["points_target"], seed),
+    }
+
+
+def perplexity(
+    whose: str, nats: Sequence[float | None], words: Sequence[int], clusters: Sequence[str] | None = None, seed: int = 0
+) -> Estimate:
+    """Exp of the negative log likelihood per token over some texts.
+
+    Args:
+        whose: the texts' name in a warning.
+        nats: negative log likelihood of each text; None where it was not scored, and the text is left out.
+        words: tokens of each text.
+        clusters: the dialogue that each text belongs to; every text is its own when not given.
+        seed: as in `negotiation_metrics`.
+
+    Returns:
+        The estimate; NaN, with a warning, when a likelihood is not finite.
+    """
+    scored = [i for i, value in enumerate(nats) if value is not None]
+    known = np.array([nats[i] for i in scored], dtype=np.float64)
+    broken = int(np.count_nonzero(~np.isfinite(known)))
+    if broken:
+        logger.warning("%d of %d likelihoods of %s are not finite: no perplexity", broken, len(scored), whose)
+        return count(math.nan, len(scored))
+    groups = None if clusters is None else [clusters[i] for i in scored]
+    return ratio_of_sums(known, [words[i] for i in scored], groups, transform=np.exp, seed=seed)
+
+
+def _averaged(chosen: Sequence[Row], number: Callable[[Row], float], seed: int) -> Estimate:
+    return mean(np.array([number(row) for row in chosen], dtype=np.float64), seed=seed)
+
+
+def _share(chosen: Sequence[Row], holds: Callable[[Row], bool]) -> Estimate:
+    return rate(sum(holds(row) for row in chosen), len(chosen))
+
+
+def _advantage(row: Row) -> int:
+    return int(row["points_adversary"] - row["points_target"])
+
+
+def _distinct(dialogues: Sequence[Row], side: int) -> tuple[int, int]:
+    """Different utterances and all utterances of a side; `<selection>` alone is a move, not an utterance."""
+    said = [turn["words"] for row in dialogues for turn in row["turns"] if turn["side"] == side and turn["words"] != _SELECTION]
+    return len(set(said)), len(said)
+
+
+def _share_of_distinct(distinct: int, total: int) -> Estimate:
+    return count(distinct / total, total) if total else NOTHING
+
+
+def _perplexity_of_side(dialogues: Sequence[Row], side: str, seed: int) -> Estimate:
+    nats, words = ([row[f"{column}_{side}"] for row in dialogues] for column in ("nll", "num_words"))
+    return perplexity(f"the {side}", nats, words, seed=seed)

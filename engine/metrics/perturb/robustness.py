@@ -1,0 +1,157 @@
+"""How replies take perturbed contexts, in numbers: F1, change rates, similarities, and whether training helped.
+
+Source: Niu & Bansal 2018 (arXiv 1809.02079), tables 2 to 4. A row is an example with its perturbed contexts
+and every model's replies (`engine.jobs.perturb.rows.ROBUSTNESS`). Models are `BASE` and, for each adversarially trained one,
+what it was trained against; it is asked about the clean context and about the contexts of those strategies.
+  # Paper: significance by 100,000 bootstrap samples, whether paired is not said. Ours: paired over examples, two-sided.
+
+Metrics are called KIND.MODEL.SITUATION, the situation being a strategy or `CLEAN`; F1 and shares are 0 to 1. Examples are the
+independent units.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from engine.metrics.perturb.activity import CEILING, CONSTANTS
+from engine.metrics.statistics import NUM_TEST_RESAMPLES, Estimate, Metric, PairedTest, count, mean, paired_bootstrap, rate
+
+logger = logging.getLogger(__name__)
+
+Row = Mapping[str, Any]
+"""One example, keyed by the columns of `engine.jobs.perturb.rows.ROBUSTNESS`."""
+Reply = Mapping[str, Any]
+"""One entry of the column `replies`."""
+
+BASE = "base"
+"""The model that perturbations were made for, before any training against them."""
+CLEAN = "clean"
+"""The situation of a context that was not perturbed; rows have "" as its strategy."""
+PERTURBED_SHARE = "perturbed_share"
+CHANGE_RATE, TOUCHED_CHANGE_RATE = "change_rate", "change_rate_touched"
+DIFFERENT = "different_replies"
+ACTIVITY, ENTITY = "activity_f1", "entity_f1"
+CONTEXT_SIMILARITY, REPLY_SIMILARITY, BLEU = "context_similarity", "reply_similarity", "bleu"
+GAIN, P_VALUE = "_gain", "_p"
+"""What follows a kind in the name of a trained model's figure less the base's, and of the p-value of that difference."""
+
+_BETTER = "higher: better, but under should-change lower"
+_EITHER = "lower under should-not-change, higher under should-change: better"
+_F1_OVER = "mean over the examples whose true reply has an activity in every utterance"
+_KINDS: dict[str, Metric] = {
+    PERTURBED_SHARE: Metric("perturbed", "", "share of all contexts in which something was changed", "share"),
+    CHANGE_RATE: Metric("changed replies", _EITHER, "share of replies unlike the same model's clean one", "share", main=True),
+    TOUCHED_CHANGE_RATE: Metric(
+        "changed replies, touched contexts", _EITHER, "the same over the contexts in which something was changed", "share"
+    ),
+    DIFFERENT: Metric("different replies", "", "to contexts as they are; few: it hardly reads them", "count", main=True),
+    ACTIVITY: Metric("activity F1", _BETTER, f"{_F1_OVER}, 0 to 1", main=True),
+    ENTITY: Metric("entity F1", _BETTER, f"{_F1_OVER}, 0 to 1; 0 where it has no entity", main=True),
+    CONTEXT_SIMILARITY: Metric("similarity of contexts", "", "cosine of the model's mean embeddings, mean over contexts"),
+    REPLY_SIMILARITY: Metric("similarity of replies", "", "cosine of the model's mean embeddings, mean over replies"),
+    BLEU: Metric("BLEU of replies", "", "of the reply against the same model's clean one, 0 to 1, mean over replies"),
+    ACTIVITY + GAIN: Metric("gain of activity F1", "", "trained minus base on the same contexts, mean over examples"),
+    ENTITY + GAIN: Metric("gain of entity F1", "", "trained minus base on the same contexts, mean over examples"),
+    ACTIVITY + P_VALUE: Metric("p of the gain of activity F1", "", "paired bootstrap, two-sided"),
+    ENTITY + P_VALUE: Metric("p of the gain of entity F1", "", "paired bootstrap, two-sided"),
+    CHANGE_RATE + GAIN: Metric("changed replies, trained less base", _EITHER, "on the same contexts, mean over examples"),
+    CHANGE_RATE + P_VALUE: Metric("p of the difference of changed replies", "", "paired bootstrap, two-sided"),
+}
+_REFERENCES = {
+    **dict.fromkeys(CONSTANTS, "of a constant answer"),
+    CEILING: "of the true replies themselves: the most that can be reached",
+}
+
+
+def describe(name: str) -> Metric:
+    """What a metric of this module or of `activity.reference_metrics` is called and how to read it."""
+    kind, _, rest = name.partition(".")
+    metric = _KINDS[kind]
+    if rest in _REFERENCES:
+        return metric._replace(
+            title=f"{metric.title}, {rest}", definition=f"{_REFERENCES[rest]}; {metric.definition}", main=False
+        )
+    return metric._replace(title=f"{metric.title}, {rest.replace('.', ', ')}")
+
+
+def base_metrics(strategies: Sequence[str]) -> list[str]:
+    """The names of all metrics of the base under some strategies; those of F1 are there only where it can be scored."""
+    kinds = (CHANGE_RATE, TOUCHED_CHANGE_RATE, CONTEXT_SIMILARITY, REPLY_SIMILARITY, BLEU)
+    of_strategies = [f"{kind}.{BASE}.{name}" for name in strategies for kind in kinds]
+    f1 = [f"{kind}.{BASE}.{name}" for name in (CLEAN, *strategies) for kind in (ACTIVITY, ENTITY)]
+    return [*(f"{PERTURBED_SHARE}.{name}" for name in strategies), f"{DIFFERENT}.{BASE}.{CLEAN}", *of_strategies, *f1]
+
+
+def finished(rows: Sequence[Row]) -> list[Row]:
+    """The rows of examples that were answered."""
+    return [row for row in rows if row["status"] == "ok"]
+
+
+def robustness_metrics(rows: Sequence[Row], num_resamples: int = NUM_TEST_RESAMPLES, seed: int = 0) -> dict[str, Estimate]:
+    """All metrics of some rows; kinds for which no row has a number are left out.
+
+    Args:
+        rows: those with status "error" are left out with a warning.
+        num_resamples: of the significance tests.
+        seed: names the bootstrap's resampling streams.
+    """
+    examples = finished(rows)
+    if len(examples) < len(rows):
+        logger.warning("%d of %d examples failed and are left out of the metrics", len(rows) - len(examples), len(rows))
+    touched = _touched(examples)
+    metrics = {f"{PERTURBED_SHARE}.{name}": rate(sum(marks), len(marks)) for name, marks in touched.items()}
+    replies = _replies(examples)
+    for (model, strategy), said in replies.items():
+        where = f"{model}.{strategy or CLEAN}"
+        if strategy:
+            unlike = [not reply["same"] for reply in said]
+            metrics[f"{CHANGE_RATE}.{where}"] = rate(sum(unlike), len(unlike))
+            of_touched = [changed for changed, mark in zip(unlike, touched[strategy], strict=True) if mark]
+            metrics[f"{TOUCHED_CHANGE_RATE}.{where}"] = rate(sum(of_touched), len(of_touched))
+        else:
+            metrics[f"{DIFFERENT}.{where}"] = count(len({reply["reply"] for reply in said}), len(said))
+        for kind in (ACTIVITY, ENTITY, CONTEXT_SIMILARITY, REPLY_SIMILARITY, BLEU):
+            if numbers := [reply[kind] for reply in said if reply[kind] is not None]:
+                metrics[f"{kind}.{where}"] = mean(numbers, seed=seed)
+        if model != BASE:
+            for kind in (ACTIVITY, ENTITY, CHANGE_RATE):
+                if test := _gain(said, replies[BASE, strategy], kind, num_resamples, seed):
+                    metrics[f"{kind}{GAIN}.{where}"] = test.difference
+                    metrics[f"{kind}{P_VALUE}.{where}"] = count(test.p_value, test.difference.n)
+    return metrics
+
+
+def _gain(after: Sequence[Reply], before: Sequence[Reply], kind: str, num_resamples: int, seed: int) -> PairedTest | None:
+    """The test of a trained model against the base on the same contexts; none where nothing was scored."""
+    both = [(_number(now, kind), _number(then, kind)) for now, then in zip(after, before, strict=True)]
+    scored = np.array([pair for pair in both if None not in pair])
+    return paired_bootstrap(scored[:, 0], scored[:, 1], num_resamples, seed) if len(scored) else None
+
+
+def _number(reply: Reply, kind: str) -> float | None:
+    """A reply's part in a mean; none where it has none."""
+    number: float | None = reply[kind] if kind != CHANGE_RATE else reply["same"]
+    return number if kind != CHANGE_RATE or number is None else 1.0 - number
+
+
+def _touched(examples: Sequence[Row]) -> dict[str, list[bool]]:
+    """Whether each context was changed, by strategy."""
+    marks: defaultdict[str, list[bool]] = defaultdict(list)
+    for row in examples:
+        for made in row["perturbations"]:
+            marks[made["strategy"]].append(bool(made["changed"]))
+    return dict(marks)
+
+
+def _replies(examples: Sequence[Row]) -> dict[tuple[str, str], list[Reply]]:
+    """The replies to all examples, by model and strategy; all of them in the order of the examples."""
+    replies: defaultdict[tuple[str, str], list[Reply]] = defaultdict(list)
+    for row in examples:
+        for reply in row["replies"]:
+            replies[reply["model"], reply["strategy"]].append(reply)
+    return dict(replies)

@@ -1,0 +1,217 @@
+"""The tables of an evaluation under perturbations in the layout of Niu & Bansal (2018, tables 2 to 4), as text.
+
+A line is a strategy; the line below it holds the published figures. Lines of models that were trained against several
+strategies follow, one for the clean contexts and one for each strategy they met.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+from engine.metrics.perturb.activity import CEILING, CONSTANTS
+from engine.metrics.perturb.published import PUBLISHED, Figures, Pair
+from engine.metrics.perturb.robustness import (
+    ACTIVITY,
+    BASE,
+    BLEU,
+    CHANGE_RATE,
+    CLEAN,
+    CONTEXT_SIMILARITY,
+    ENTITY,
+    P_VALUE,
+    PERTURBED_SHARE,
+    REPLY_SIMILARITY,
+    TOUCHED_CHANGE_RATE,
+)
+from engine.metrics.statistics import FEW, NOTHING, Estimate
+from engine.metrics.tables import TextTable
+
+SIGNIFICANT = 0.05
+"""A star stands where the p-value is below this."""
+
+Metrics = Mapping[str, Estimate]
+
+_ABSENT = "\N{EN DASH}"
+_FEW = " few"
+_PUBLISHED = "published"
+_SCORES = ("activity", "entity")
+_NOTE_2 = (
+    "F1 in percent, brackets: 95 % intervals. N-train: the model as it is; A-train: after training against the strategy (or "
+    "against those of the group). A-test: contexts perturbed by the strategy; N-test: clean ones. Star: p < 0.05, paired "
+    "bootstrap over examples, two-sided, not corrected for their number; A-train/A-test against N-train/A-test, "
+    "A-train/N-test against N-train on clean contexts (normal input). Constant answers ignore the context; the true replies "
+    "against themselves are the most that can be reached. n: examples whose true reply has an activity in every utterance."
+)
+_NOTE_2_PUBLISHED = (
+    " Published: Niu & Bansal 2018, {title}, on another corpus with another tagger: "
+    "sizes cannot be compared, ups and downs can."
+)
+_NOTE_4 = (
+    "Cosine similarity of the mean embeddings (the model's own) of clean and perturbed contexts, and of the model's replies to "
+    "them; BLEU of the two replies. Changed replies: share unlike the reply to the clean context, of all examples and of "
+    "those whose context was touched; touched: share of contexts in which something was changed. Brackets: 95 % intervals. "
+    "Star: p < 0.05 against the untrained model on the same contexts, paired bootstrap over examples, two-sided, not corrected "
+    "for their number."
+)
+_NOTE_4_PUBLISHED = " Published: Niu & Bansal 2018, {title}."
+_NOTE_FEW = f" Few: fewer than {FEW} examples; do not lean on the numbers."
+
+
+def table_2(metrics: Metrics, published: str | None = None) -> TextTable:
+    """F1 before and after training against the strategies (tables 2 and 3).
+
+    Args:
+        metrics: those of `robustness_metrics`, and of `reference_metrics` where there are some.
+        published: which figures to put beside them, a key of `PUBLISHED`; None for none.
+
+    Returns:
+        The table; without any row where no reply was scored.
+    """
+    columns = [f"{title} {score}" for title in ("N-train/A-test", "A-train/A-test", "A-train/N-test") for score in _SCORES]
+    known = PUBLISHED[published] if published else None
+    rows: list[tuple[str, ...]] = []
+    if f"{ACTIVITY}.{BASE}.{CLEAN}" in metrics:
+        rows += _clean_rows(metrics, known)
+        for name in _strategies(metrics):
+            cells = (*_f1(metrics, BASE, name), *_f1(metrics, name, name), *_f1(metrics, name, CLEAN))
+            rows.append((name, *cells, _num(metrics, f"{ACTIVITY}.{BASE}.{name}")))
+            rows += _published(known, name, lambda figures: (figures.attacked, figures.trained, figures.trained_clean))
+        for group in _groups(metrics):
+            rows.append((group, *_nothing(4), *_f1(metrics, group, CLEAN), _num(metrics, f"{ACTIVITY}.{group}.{CLEAN}")))
+            rows += _published(known, group, lambda figures: ({}, {}, figures.trained_clean))
+            for name in _strategies(metrics):
+                if (met := f"{ACTIVITY}.{group}.{name}") in metrics:
+                    cells = (*_f1(metrics, BASE, name), *_f1(metrics, group, name), *_nothing(2))
+                    rows.append((f"{group}, {name}", *cells, _num(metrics, met)))
+    note = _NOTE_2 + (_NOTE_2_PUBLISHED.format(title=known.title) if known else "")
+    return _table(("strategy", *columns, "n"), rows, note)
+
+
+def table_4(metrics: Metrics, published: str | None = None) -> TextTable:
+    """How far contexts and replies move, and how often replies change (table 4 and beyond it).
+
+    Args:
+        metrics: as in `table_2`.
+        published: as in `table_2`.
+
+    Returns:
+        The table: lines of the base model, then of the trained ones under the strategies they met.
+    """
+    known = PUBLISHED[published] if published else None
+    rows: list[tuple[str, ...]] = []
+    for model in (BASE, *_models(metrics)):
+        for name in _strategies(metrics):
+            if f"{CHANGE_RATE}.{model}.{name}" not in metrics:
+                continue
+            title = name if model == BASE else f"{model} trained, {name}" if model != name else f"{name} trained"
+            rows.append((title, *(show(metrics, model, name) for show in _LIKENESS.values())))
+            if model == BASE and known and name in known.similarity:
+                pair = [f"{value:.2f}" for value in known.similarity[name]]
+                rows.append((_PUBLISHED, *pair, *_nothing(len(_LIKENESS) - 3), ""))
+    note = _NOTE_4 + (_NOTE_4_PUBLISHED.format(title=known.title) if known else "")
+    return _table(("strategy", *_LIKENESS), rows, note)
+
+
+def _table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]], note: str) -> TextTable:
+    return TextTable(columns, tuple(rows), note + _NOTE_FEW * any(row[-1].endswith(_FEW) for row in rows))
+
+
+def _strategies(metrics: Metrics) -> list[str]:
+    """The strategies, in the order in which they were asked for."""
+    prefix = f"{PERTURBED_SHARE}."
+    return [name.removeprefix(prefix) for name in metrics if name.startswith(prefix)]
+
+
+def _models(metrics: Metrics) -> list[str]:
+    """The trained models: each has replied to clean contexts, or to contexts of a strategy."""
+    found = [name.split(".") for name in metrics if name.startswith((f"{ACTIVITY}.", f"{CHANGE_RATE}."))]
+    return list(dict.fromkeys(parts[1] for parts in found if len(parts) == 3 and parts[1] != BASE))
+
+
+def _groups(metrics: Metrics) -> list[str]:
+    """The trained models that are not of one strategy alone that is asked about."""
+    strategies = _strategies(metrics)
+    return [model for model in _models(metrics) if model not in strategies]
+
+
+def _clean_rows(metrics: Metrics, known: Figures | None) -> list[tuple[str, ...]]:
+    """What a model answers to clean contexts, and what is no model at all."""
+    clean = f"{ACTIVITY}.{BASE}.{CLEAN}"
+    rows = [("normal input", *_f1(metrics, BASE, CLEAN), *_nothing(4), _num(metrics, clean))]
+    if known:
+        rows.append((_PUBLISHED, *_pair(known.clean), *_nothing(4), ""))
+    for name in (*CONSTANTS, CEILING):
+        scores = [metrics.get(f"{kind}.{name}", NOTHING) for kind in (ACTIVITY, ENTITY)]
+        if scores[0].n:
+            title = "true replies" if name == CEILING else name.replace("-", " ", 1)
+            rows.append((title, *map(_percent, scores), *_nothing(4), f"{scores[0].n:,}"))
+    return rows
+
+
+def _published(
+    known: Figures | None, name: str, columns: Callable[[Figures], tuple[Mapping[str, Pair], ...]]
+) -> list[tuple[str, ...]]:
+    """The published line of a strategy or group; none where nothing is known of it."""
+    if known is None or not any(name in pairs for pairs in columns(known)):
+        return []
+    cells = [cell for pairs in columns(known) for cell in (_pair(pairs[name]) if name in pairs else _nothing(2))]
+    return [(_PUBLISHED, *cells, "")]
+
+
+def _pair(pair: Pair) -> tuple[str, ...]:
+    return tuple(f"{value:.2f}" for value in pair)
+
+
+def _f1(metrics: Metrics, model: str, situation: str) -> tuple[str, ...]:
+    """Activity and entity F1 of a model in a situation, starred where training made a difference."""
+    return tuple(_starred(metrics, kind, model, situation, _percent) for kind in (ACTIVITY, ENTITY))
+
+
+def _starred(metrics: Metrics, kind: str, model: str, situation: str, show: Callable[[Estimate], str]) -> str:
+    """A figure, with a star where it differs from the base's."""
+    p_value = metrics.get(f"{kind}{P_VALUE}.{model}.{situation}", NOTHING).value
+    # NaN, for no test, is not below it.
+    return show(metrics.get(f"{kind}.{model}.{situation}", NOTHING)) + "*" * (p_value < SIGNIFICANT)
+
+
+def _percent(estimate: Estimate, places: int = 2) -> str:
+    if not math.isfinite(estimate.value):
+        return _ABSENT
+    low, high = (f"{100 * end:.{places}f}" for end in (estimate.low, estimate.high))
+    return f"{100 * estimate.value:.{places}f}" + f" [{low}, {high}]" * math.isfinite(estimate.low)
+
+
+def _cosine(estimate: Estimate) -> str:
+    if not math.isfinite(estimate.value):
+        return _ABSENT
+    return f"{estimate.value:.2f}" + f" [{estimate.low:.2f}, {estimate.high:.2f}]" * math.isfinite(estimate.low)
+
+
+def _share(estimate: Estimate) -> str:
+    return _ABSENT if not estimate.n else f"{_percent(estimate, 1)} %"
+
+
+def _of_reply(kind: str, show: Callable[[Estimate], str]) -> Callable[[Metrics, str, str], str]:
+    return lambda metrics, model, name: show(metrics.get(f"{kind}.{model}.{name}", NOTHING))
+
+
+def _num(metrics: Metrics, name: str) -> str:
+    estimate = metrics.get(name, NOTHING)
+    return f"{estimate.n:,}{_FEW * estimate.flagged}" if estimate.n else _ABSENT
+
+
+def _nothing(num_cells: int) -> tuple[str, ...]:
+    return (_ABSENT,) * num_cells
+
+
+_LIKENESS: dict[str, Callable[[Metrics, str, str], str]] = {
+    "contexts": _of_reply(CONTEXT_SIMILARITY, _cosine),
+    "replies": _of_reply(REPLY_SIMILARITY, _cosine),
+    "BLEU": _of_reply(BLEU, _cosine),
+    "changed replies": lambda metrics, model, name: _starred(metrics, CHANGE_RATE, model, name, _share),
+    "changed, touched": _of_reply(TOUCHED_CHANGE_RATE, _share),
+    "touched": lambda metrics, _, name: _share(metrics.get(f"{PERTURBED_SHARE}.{name}", NOTHING)),
+    "n": lambda metrics, model, name: _num(metrics, f"{CHANGE_RATE}.{model}.{name}"),
+}
+"""The columns of table 4 by their headings."""

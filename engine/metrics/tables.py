@@ -1,0 +1,60 @@
+"""Tables of figures as text: cells with intervals, columns that line up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from engine.metrics.statistics import Estimate
+
+_MINUS, ABSENT, BETWEEN = "\N{MINUS SIGN}", "\N{EN DASH}", " : "
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """Cells of text, the same wherever they are shown.
+
+    Args:
+        columns: headings; the first column names the row, the others hold figures.
+        rows: cells in the order of the headings; what stands below a figure, such as its interval, is on a line of its own.
+        note: how to read it, in a few sentences.
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str
+
+    def to_markdown(self) -> str:
+        """The table as Markdown, its note below it; lines end in a newline."""
+        rule = ("---", *("---:" for _ in self.columns[1:]))
+        lines = [" | ".join(map(_in_one_line, row)) for row in (self.columns, rule, *self.rows)]
+        return "".join(f"| {line} |\n" for line in lines) + f"\n{self.note}\n"
+
+
+def figure(value: float) -> str:
+    """A number as tables show it: two places, a dash for none."""
+    return f"{value:.2f}".replace("-", _MINUS) if math.isfinite(value) else ABSENT
+
+
+def with_interval(estimate: Estimate) -> str:
+    """An estimate as tables show it, on one line."""
+    return _number(estimate).replace("\n", " ")
+
+
+def _in_one_line(cell: str) -> str:
+    """A cell as Markdown has it."""
+    return cell.replace("\n", " ").replace("|", "\\|")
+
+
+def _above(shown: str, *below: str) -> str:
+    """Figures above what there is of their intervals."""
+    return "\n".join(filter(None, (shown, BETWEEN.join(filter(None, below)))))
+
+
+def _interval(estimate: Estimate, places: Callable[[float], str] = figure) -> str:
+    return f"[{places(estimate.low)}, {places(estimate.high)}]" if math.isfinite(estimate.low) else ""
+
+
+def _number(estimate: Estimate) -> str:
+    return _above(figure(estimate.value), _interval(estimate))

@@ -1,0 +1,1 @@
+"""Metrics of trigger searches (he2018). Read `hits.py` first."""

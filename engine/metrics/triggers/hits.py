@@ -1,0 +1,151 @@
+"""The metrics of a trigger search: hit rates by type, how far the loss fell, and what it cost.
+
+Source: He & Glass 2018 (arXiv 1809.04113), section 5 (tables 3 and 11) and appendix D (figures 3 and 4). A row is a target
+with the restarts of its search (`engine.jobs.triggers.rows.TRIGGERS`); hits of every type are read off one of its inputs:
+  # Paper: the restart of least loss. Ours: a restart that ended because it was a hit of the wanted type comes before others,
+  # because the averages are hits at losses above 0, which another restart may undercut without being one.
+
+Targets are the independent units; what is averaged over restarts is clustered by target.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from engine.metrics.statistics import FOR_ADVERSARY, LOWER_FOR_ADVERSARY, NEITHER, Estimate, Metric, Points, count, mean, rate
+
+logger = logging.getLogger(__name__)
+
+Row = Mapping[str, Any]
+"""One target, keyed by the columns of `engine.jobs.triggers.rows.TRIGGERS`."""
+Restart = Mapping[str, Any]
+"""One entry of the column `restarts`."""
+
+SATISFIED = "satisfied"
+"""Why a restart ended that is a hit of the wanted type."""
+T_OUT, T_IN = "T_out", "T_in"
+"""The mean log probabilities of usual words: of replies under the model, of inputs under the language model."""
+HIT_RATE = "hit_rate."
+"""What the name of a hit rate begins with; the type of hit follows."""
+PROJECTED = "projected-"
+"""Begins the names of hits by the words that are nearest to a continuous input."""
+
+COST_METRICS: dict[str, Metric] = {
+    "loss": Metric("loss", LOWER_FOR_ADVERSARY, "objective at the input that is kept, mean over targets", main=True),
+    "candidates_per_s": Metric("candidates per second", FOR_ADVERSARY, "of all workers, their start included", main=True),
+    "targets": Metric("targets", NEITHER, "sentences that were searched for", "count", main=True),
+    "skipped": Metric(
+        "skipped targets", NEITHER, "sentences of the list with words outside the vocabulary", "count", main=True
+    ),
+    "restarts": Metric("restarts", NEITHER, "searches from an input of their own, all targets together", "count"),
+    "sweeps": Metric("sweeps", NEITHER, "passes over the input, mean over restarts"),
+    "candidates": Metric("candidates", NEITHER, "inputs that were tried, all targets together", "count"),
+}
+"""What a search is described by, beside its hit rates."""
+
+
+def describe(name: str) -> Metric:
+    """What a metric of a search is called and how to read it; hit rates have one name for each type of hit."""
+    if name.startswith(HIT_RATE):
+        kind = name.removeprefix(HIT_RATE)
+        return Metric(f"hits, {kind}", FOR_ADVERSARY, f"share of all targets that are {kind} hits", "share", main=True)
+    return COST_METRICS[name]
+
+
+def choose_restart(restarts: Iterable[Restart]) -> Restart:
+    """The restart whose input is kept: one that is a hit as wanted, else that of least loss; ties to the first."""
+    return min(restarts, key=lambda restart: (restart["stopped"] != SATISFIED, restart["loss"], restart["restart"]))
+
+
+def finished(rows: Sequence[Row]) -> list[Row]:
+    """The rows of searches that came to their end."""
+    return [row for row in rows if row["status"] == "ok"]
+
+
+def is_hit(entry: Row | Restart, kind: str) -> bool:
+    """Whether a row, or a restart, is a hit of a type that was read."""
+    return next(bool(found["hit"]) for found in entry["hits"] if found["type"] == kind)
+
+
+def kinds(rows: Sequence[Row]) -> list[str]:
+    """The types of hit that were read; the same for every row of a run."""
+    return [str(found["type"]) for row in rows[:1] for found in row["hits"]]
+
+
+def search_metrics(rows: Iterable[Row], candidates_per_s: Estimate, num_skipped: int, seed: int = 0) -> dict[str, Estimate]:
+    """Hit rates (Wilson intervals) by "hit_rate.TYPE", then all of `COST_METRICS`.
+
+    Rows are looked at once, one after the other, and not kept: of a million of them only numbers stay.
+
+    Args:
+        rows: rows of one search; those with status "error" are left out with a warning.
+        candidates_per_s: which rows do not hold, because they are the same for any number of workers.
+        num_skipped: sentences that were left out of the list.
+        seed: names the bootstrap's resampling stream.
+    """
+    num_rows = candidates = 0
+    hits: Counter[str] = Counter()
+    losses: list[float] = []
+    sweeps: list[int] = []
+    clusters: list[str] = []
+    for row in rows:
+        num_rows += 1
+        if row["status"] != "ok":
+            continue
+        losses.append(row["loss"])
+        # Types without a hit are metrics too.
+        hits.update({str(found["type"]): int(found["hit"]) for found in row["hits"]})
+        for restart in row["restarts"]:
+            sweeps.append(restart["sweeps"])
+            clusters.append(str(row["item_key"]))
+            candidates += int(restart["candidates"])
+    num_targets = len(losses)
+    if num_targets < num_rows:
+        logger.warning("%d of %d targets failed and are left out of the metrics", num_rows - num_targets, num_rows)
+    costs = {
+        "loss": mean(losses, seed=seed),
+        "candidates_per_s": candidates_per_s,
+        "targets": count(num_targets, num_targets),
+        "skipped": count(num_skipped, num_targets + num_skipped),
+        "restarts": count(len(sweeps), num_targets),
+        "sweeps": mean(sweeps, clusters, seed),
+        "candidates": count(candidates, num_targets),
+    }
+    assert list(costs) == list(COST_METRICS), "the table and the computation name the same metrics"
+    return {**{f"{HIT_RATE}{kind}": rate(number, num_targets) for kind, number in hits.items()}, **costs}
+
+
+def hits_by_restarts(rows: Sequence[Row], kind: str) -> Points:
+    """Hit rates of the same search with fewer restarts (figure 3): each target keeps the best of its first 1, 2, ... ones.
+
+    A search that stops at its first hit has no restarts after it, and needs none.
+
+    Args:
+        rows: finished rows of one search.
+        kind: a type of hit that was read.
+    """
+    most = max((len(row["restarts"]) for row in rows), default=0)
+    return [
+        (number, rate(sum(is_hit(choose_restart(row["restarts"][:number]), kind) for row in rows), len(rows)))
+        for number in range(1, most + 1)
+    ]
+
+
+def loss_by_sweep(rows: Sequence[Row], seed: int = 0) -> Points:
+    """The mean loss over restarts after 0, 1, 2, ... sweeps (figure 4), clustered by target.
+
+    A restart that has ended keeps its last loss, so that every point is over the same restarts.
+
+    Args:
+        rows: finished rows of one search.
+        seed: as in `search_metrics`.
+    """
+    paths = [(str(row["item_key"]), restart["loss_by_sweep"]) for row in rows for restart in row["restarts"]]
+    clusters = [key for key, _ in paths]
+    most = max((len(losses) for _, losses in paths), default=0)
+    return [
+        (sweep, mean([losses[min(sweep, len(losses) - 1)] for _, losses in paths], clusters, seed)) for sweep in range(most)
+    ]

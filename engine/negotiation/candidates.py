@@ -1,0 +1,153 @@
+"""What a search for adversarial sentences is given, tries and finds: exchanges, edits with their verdicts, steps, the sentence.
+
+Shapes: n dialogues, r candidates, L words of a sentence (its `<eos>` included).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from envs.negotiation.vocabulary import EOS_ID, PAD_ID, SELECTION_ID, UNK_ID, Vocabulary
+
+RESOLUTION = 1e-4
+"""Losses closer than this count as equal, so that rounding does not choose between candidates."""
+
+
+def special_words(vocabulary: Vocabulary) -> tuple[int, ...]:
+    """The tokens that are no words of a language, `<eos>` left out."""
+    return (UNK_ID, SELECTION_ID, PAD_ID, vocabulary.you_id, vocabulary.them_id)
+
+
+def offered_words(vocabulary: Vocabulary, allow_special: bool) -> np.ndarray:
+    """The word ids (m,) that may enter a sentence: all but `<eos>`, and but special tokens unless they are allowed."""
+    kept_out = {EOS_ID} if allow_special else {EOS_ID, *special_words(vocabulary)}
+    return np.array([i for i in range(len(vocabulary)) if i not in kept_out], dtype=np.int64)
+
+
+def first_of_groups(order: np.ndarray, groups: np.ndarray, most: int) -> np.ndarray:
+    """The first `most` rows of each group, of rows ordered by group; fewer where a group has fewer."""
+    ranked = groups[order]
+    return order[np.arange(len(order)) - np.searchsorted(ranked, ranked) < most]
+
+
+@dataclass(frozen=True)
+class Edits:
+    """r candidates: in dialogue `dialogues`, the word at `positions` of the sentence becomes `words`; each (r,) int64."""
+
+    dialogues: np.ndarray
+    positions: np.ndarray
+    words: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.dialogues)
+
+    def __getitem__(self, rows: np.ndarray | slice) -> Edits:
+        return Edits(self.dialogues[rows], self.positions[rows], self.words[rows])
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """What r candidates come to; each (r,).
+
+    Args:
+        broken: whether the constraint is broken.
+        loss: of the objective; the gap to the constraint where that is broken.
+        adversary: points of the adversary, on average over replies; 0 where the constraint is broken.
+        target: points of the target, likewise.
+    """
+
+    broken: np.ndarray
+    loss: np.ndarray
+    adversary: np.ndarray
+    target: np.ndarray
+
+    @property
+    def advantage(self) -> np.ndarray:
+        """The adversary's points less the target's (r,)."""
+        return self.adversary - self.target
+
+    def key(self, row: int) -> tuple[bool, float, float]:
+        """What candidates are compared by; lower is better."""
+        return bool(self.broken[row]), float(self._rounded()[row]), -float(self.advantage[row])
+
+    def ranked(self, groups: np.ndarray) -> np.ndarray:
+        """All rows, group by group in rising order, lowest key first within a group; equal ones in their order."""
+        return np.lexsort((-self.advantage, self._rounded(), self.broken, groups))
+
+    def best(self, groups: np.ndarray, most: int = 1) -> np.ndarray:
+        """The `most` rows with the lowest keys of each group, groups in rising order, lowest first; fewer in small groups."""
+        return first_of_groups(self.ranked(groups), groups, most)
+
+    def _rounded(self) -> np.ndarray:
+        return np.round(self.loss / RESOLUTION)
+
+
+@dataclass(frozen=True)
+class Exchanges:
+    """n dialogues in which the adversary is about to speak.
+
+    Args:
+        contexts: what the adversary (index 0) and the target (index 1) see of the scenario (2, n, 6).
+        tokens: the dialogue so far in the target's view, padded (n, T).
+        lengths: how many tokens have been said (n,).
+    """
+
+    contexts: np.ndarray
+    tokens: np.ndarray
+    lengths: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A sentence on the way: what replacing one more word came to.
+
+    Args:
+        position: of the word replaced; -1 for the sentence untouched.
+        word: that stands there now; -1 for the sentence untouched.
+        broken: whether the target would not end the talk (reactive searches with the hard constraint).
+        loss: of the objective, or the gap in logits where the constraint is broken.
+        points: what the target's choice pays the adversary and the target, on average over replies; 0:0 where broken.
+        reads: candidates that the target's reader was asked about so far.
+        decisions: choices that the target was asked for so far.
+    """
+
+    position: int
+    word: int
+    broken: bool
+    loss: float
+    points: tuple[float, float]
+    reads: int
+    decisions: int
+
+    @property
+    def advantage(self) -> float:
+        """Points of the adversary less those of the target."""
+        return self.points[0] - self.points[1]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search found.
+
+    Args:
+        sentence: word ids, `<eos>` last (L,).
+        steps: the untouched sentence, then one step for each word replaced.
+        reached: whether it meets the goal, and the hard constraint where that is asked for.
+        ends: whether `<selection>` is the target's likeliest answer.
+        end_probability: of that answer, at the target's temperature.
+        reads: candidates that the target's reader was asked about.
+        decisions: choices that the target was asked for.
+    """
+
+    sentence: np.ndarray
+    steps: tuple[Step, ...]
+    reached: bool
+    ends: bool
+    end_probability: float
+    reads: int
+    decisions: int

@@ -1,0 +1,135 @@
+"""Whom a learner meets: one frozen partner, or a population of adversaries and an ordinary partner beside them.
+
+Adversarial training against the latest adversary alone (Cheng et al. 2019, section 6) forgets the earlier ones and how to play
+plainly. Fictitious play draws from all adversaries so far; prioritised fictitious self-play (Vinyals et al. 2019) draws the
+harder ones more often: with probability proportional to the squared share of dialogues that they win.
+
+Shapes: N dialogues of an update.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from envs.core.config import check
+from envs.core.seeds import stream
+
+Reward = Literal["points", "advantage"]
+"""The learner's own points, or those less the other side's."""
+LEAST_WEIGHT = 0.01
+"""Keeps an adversary that never wins in the draw, since it may win again."""
+MEMORY = 0.7
+"""How much of an adversary's record stands after an update in which it was met; the rest is that update's share."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opponent:
+    """A frozen agent that the learner plays with."""
+
+    name: str
+    """What it is called in metrics, distinct among a learner's opponents."""
+    checkpoint: str
+    """Its checkpoint folder."""
+    reward: Reward
+    """What the learner is paid for."""
+    complementary: bool
+    """Whether the target alone chooses and the adversary is given the complement (the attacks' rule)."""
+    ordinary: bool = False
+    """Whether it stands for plain play beside a population of adversaries."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpponentConfig:
+    """How opponents are drawn while a target is hardened."""
+
+    sampling: Literal["latest", "uniform", "prioritised"] = "latest"
+    """The newest adversary (paper), any of the pool alike (fictitious play), or those that win more often."""
+    pool: int = 8
+    """Newest adversaries that are drawn from; older ones are forgotten."""
+    partner_share: float = 0.0
+    """Share of the dialogues that are ordinary play with a partner, in which both choose, for own points."""
+
+    def __post_init__(self) -> None:
+        check(self, "pool", self.pool >= 1, "at least 1")
+        check(self, "partner_share", 0 <= self.partner_share < 1, "0 <= partner_share < 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingRoster:
+    """Who learns, and whom it meets."""
+
+    role: Literal["adversary", "target"]
+    """The learner's side of the game."""
+    learner: str
+    """Checkpoint folder that it starts from."""
+    reference: str
+    """Checkpoint folder that the KL guard keeps it near."""
+    opponents: tuple[Opponent, ...]
+    """Those it meets, the newest adversary last among them; at most one is ordinary."""
+    drawing: OpponentConfig = OpponentConfig()
+    """How they are drawn."""
+
+    @property
+    def side(self) -> int:
+        """The learner's side as a number."""
+        return ("adversary", "target").index(self.role)
+
+    @property
+    def met(self) -> tuple[Opponent, ...]:
+        """The opponents that can be drawn: the ordinary one and the pool, so that a long campaign loads no more than those."""
+        ordinary, adversaries = ([one for one in self.opponents if one.ordinary == kind] for kind in (True, False))
+        return (*ordinary, *adversaries[-1 if self.drawing.sampling == "latest" else -self.drawing.pool :])
+
+
+class OpponentDraw:
+    """Decides whom the learner meets in each dialogue of each update, and keeps the opponents' records.
+
+    The adversary is drawn once an update, so that its dialogues can be played side by side.
+
+    Args:
+        roster: whom there is to meet.
+        seed: of the draws.
+    """
+
+    def __init__(self, roster: TrainingRoster, seed: int) -> None:
+        self._seed, self._drawing = seed, roster.drawing
+        self._pool = [opponent.name for opponent in roster.met if not opponent.ordinary]
+        self._ordinary = [opponent.name for opponent in roster.met if opponent.ordinary]
+        self.wins: dict[str, float] = {}
+        """Share of their latest dialogues that the adversaries won, a draw counting half; those that have been met."""
+
+    def names(self, update: int, size: int) -> list[str]:
+        """Whom each of `size` dialogues of an update is played with."""
+        drawn = str(stream(self._seed, "opponent", update).choice(self._pool, p=self._probabilities()))
+        # One dialogue at least is the adversary's: of the others alone there is nothing to learn about it.
+        num_ordinary = min(round(self._drawing.partner_share * size), size - 1) if self._ordinary else 0
+        return self._ordinary * num_ordinary + [drawn] * (size - num_ordinary)
+
+    def note(self, names: Sequence[str], leads_N: np.ndarray) -> None:
+        """Adds an update's dialogues to the records.
+
+        Args:
+            names: whom each was played with.
+            leads_N: points of the opponent less those of the learner.
+        """
+        for name in self._pool:
+            met = np.array([name == other for other in names])
+            if met.any():
+                won = float(((np.sign(leads_N[met]) + 1) / 2).mean())
+                before = self.wins.get(name, won)
+                self.wins[name] = MEMORY * before + (1 - MEMORY) * won
+
+    def restore(self, wins: Mapping[str, Any]) -> None:
+        """Puts back the records of a saved training."""
+        self.wins = {name: float(share) for name, share in wins.items()}
+
+    def _probabilities(self) -> np.ndarray:
+        if self._drawing.sampling != "prioritised":
+            return np.full(len(self._pool), 1 / len(self._pool))
+        # One that was never met counts as one that always wins.
+        weights = np.array([max(self.wins.get(name, 1.0) ** 2, LEAST_WEIGHT) for name in self._pool])
+        return weights / weights.sum()

@@ -1,0 +1,1 @@
+"""What a page shows of perturbations. Read `chapter.py` first."""

@@ -1,0 +1,226 @@
+"""Evaluations under perturbations for people to read: the tables, a plot by strategy, and examples side by side.
+
+Source of the layout: Niu & Bansal 2018 (arXiv 1809.02079), tables 2, 4 and 11. Contexts and replies are hostile text: it
+is made visible before it is shown, and the page escapes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from engine.jobs.perturb.worker import CLEAN
+from engine.metrics.perturb.robustness import ACTIVITY, BASE, CHANGE_RATE, ENTITY
+from engine.metrics.statistics import Estimate, Row
+from engine.metrics.tables import TextTable
+from engine.perturb.changes import Kind, spans
+from engine.perturb.strategy import Expectation
+from engine.report.content import RobustnessSection
+from engine.report.figure import Figure, visible
+from envs.core.seeds import stable_hash
+from envs.pairs.turns import EOT, Turns, turn_of
+from envs.pairs.vocabulary import EOU
+
+NUM_SHOWN, NUM_FOLDED = 2, 18
+_NOTHING_SAID = "(says nothing)"
+_UTTERANCE_END = " \N{PILCROW SIGN} "
+_MEASURES = {
+    ACTIVITY: ("Activity F1", "F1 times 100"),
+    ENTITY: ("Entity F1", "F1 times 100"),
+    CHANGE_RATE: ("Changed replies", "% of replies unlike the same model's clean one"),
+}
+"""What is drawn by strategy: titles and units by the beginning of the metrics' names."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Words of a context; `change` is "before" or "after" for those that only that side has, else empty."""
+
+    text: str
+    change: str = ""
+
+
+Marked = list[list[Piece]]
+"""A context, turn by turn."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a model says to the clean context and to the perturbed one."""
+
+    who: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True)
+class Perturbed:
+    """One example under one strategy; `good` tells whether the base did as a good model does."""
+
+    key: str
+    before: Marked
+    after: Marked
+    replies: list[Reply]
+    truth: str
+    changed: str
+    good: bool
+    verdict: str
+
+
+@dataclass(frozen=True)
+class Group:
+    """Examples of one strategy: those that stand open, and those that are folded away."""
+
+    strategy: str
+    expectation: str
+    counted: str
+    shown: list[Perturbed]
+    more: list[Perturbed]
+
+
+@dataclass(frozen=True)
+class Robustness:
+    """One evaluation as the page shows it."""
+
+    name: str
+    description: str
+    unscored: str
+    tables: Mapping[str, TextTable]
+    figures: list[Figure]
+    groups: list[Group]
+
+
+def read_robustness(section: RobustnessSection) -> Robustness:
+    """One evaluation, ready to be shown.
+
+    Args:
+        section: with at least one answered example.
+    """
+    names = [str(entry["strategy"]) for entry in section.examples[0]["perturbations"]]
+    groups = [_group(section.examples, name, section.strategies.get(name, "")) for name in names]
+    return Robustness(
+        name=section.name,
+        description=section.description,
+        unscored=section.unscored,
+        tables=section.tables,
+        figures=_figures(section, names),
+        groups=[group for group in groups if group.shown],
+    )
+
+
+def _group(rows: Sequence[Row], strategy: str, expectation: str) -> Group:
+    """The examples of a strategy that it could do something to: those where the base failed first, then in a fixed shuffle."""
+    touched = [row for row in rows if _of(row["perturbations"], strategy)["changed"]]
+    found = [_perturbed(row, strategy, expectation) for row in touched]
+    otherwise = sum(not _reply(row, BASE, strategy)["same"] for row in touched)
+    found.sort(key=lambda each: (each.good, stable_hash("report", each.key)))
+    return Group(
+        strategy=visible(strategy),
+        expectation=f"a good model {_ANSWERS[expectation]}" if expectation in _ANSWERS else "",
+        counted=f"{len(touched):,} of {len(rows):,} contexts were changed; the base answers {otherwise:,} of these otherwise.",
+        shown=found[:NUM_SHOWN],
+        more=found[NUM_SHOWN : NUM_SHOWN + NUM_FOLDED],
+    )
+
+
+_ANSWERS: dict[str, str] = {
+    Expectation.SHOULD_NOT_CHANGE.value: "answers as before",
+    Expectation.SHOULD_CHANGE.value: "answers otherwise",
+}
+
+
+def _perturbed(row: Row, strategy: str, expectation: str) -> Perturbed:
+    perturbation, same = _of(row["perturbations"], strategy), bool(_reply(row, BASE, strategy)["same"])
+    before, after = _marked(_turns(row["context"]), _turns(perturbation["text"]))
+    num_changed = int(perturbation["num_changed"])
+    models = [entry["model"] for entry in row["replies"] if entry["strategy"] == strategy]
+    return Perturbed(
+        key=visible(str(row["item_key"])),
+        before=before,
+        after=after,
+        replies=[
+            Reply(
+                "reply" if model == BASE else f"trained against {visible(model)}",
+                _said(_reply(row, model, CLEAN)["reply"]),
+                _said(_reply(row, model, strategy)["reply"]),
+            )
+            for model in models
+        ],
+        truth=_said(row["truth"]),
+        changed="1 word changed" if num_changed == 1 else f"{num_changed} words changed",
+        good=same == (expectation != Expectation.SHOULD_CHANGE),
+        verdict="the same reply" if same else "another reply",
+    )
+
+
+def _of(entries: Sequence[Row], strategy: str) -> Row:
+    return next(entry for entry in entries if entry["strategy"] == strategy)
+
+
+def _reply(row: Row, model: str, strategy: str) -> Row:
+    return _of([entry for entry in row["replies"] if entry["model"] == model], strategy)
+
+
+def _said(reply: str) -> str:
+    return visible(f" {reply} ".replace(f" {EOU} ", _UTTERANCE_END).strip()) or _NOTHING_SAID
+
+
+def _turns(line: str) -> Turns:
+    """The turns that `envs.pairs.turns.format_turns` wrote: its words are taken as they are."""
+    turns: list[list[str]] = [[]]
+    for word in line.split():
+        if word == EOT:
+            turns.append([])
+        else:
+            turns[-1].append(word)
+    return tuple(map(turn_of, turns))
+
+
+def _marked(before: Turns, after: Turns) -> tuple[Marked, Marked]:
+    """Both contexts with the words that the other one has not marked."""
+    sides: dict[str, Marked] = {"before": [[]], "after": [[]]}
+    for span in spans(before, after):
+        for side, turns in sides.items():
+            words: tuple[str, ...] = getattr(span, side)
+            if words == (EOT,):
+                turns.append([])
+            elif words:
+                text = _UTTERANCE_END.strip() if words == (EOU,) else visible(" ".join(words))
+                turns[-1].append(Piece(text, "" if span.kind is Kind.SAME else side))
+    return sides["before"], sides["after"]
+
+
+def _figures(section: RobustnessSection, strategies: Sequence[str]) -> list[Figure]:
+    # matplotlib costs a second, which readers of examples need not pay.
+    from engine.report import plots
+
+    models = list(dict.fromkeys(str(entry["model"]) for entry in section.examples[0]["replies"]))
+    figures = []
+    for measure, (title, unit) in _MEASURES.items():
+        series = _series(section.metrics, measure, strategies, models)
+        if series:
+            num = max(estimate.n for points in series.values() for estimate in points.values())
+            caption = f"by strategy, up to {num:,} examples; bars are 95 % intervals"
+            svg = plots.strategies_svg(f"{section.name}, {title}", unit, list(strategies), series)
+            figures.append(Figure(title, caption, Markup(svg)))
+    return figures
+
+
+def _series(
+    metrics: Mapping[str, Estimate], measure: str, strategies: Sequence[str], models: Sequence[str]
+) -> dict[str, dict[str, Estimate]]:
+    """What is measured of the base on perturbed and on clean contexts, and of trained models on perturbed ones, by strategy."""
+    wanted = {"perturbed": {name: f"{measure}.{BASE}.{name}" for name in strategies}}
+    wanted["clean"] = dict.fromkeys(strategies, f"{measure}.{BASE}.clean")
+    for model in models:
+        if model != BASE:
+            title = "trained against it" if model in strategies else f"trained against {visible(model)}"
+            met = [name for name in strategies if f"{measure}.{model}.{name}" in metrics]
+            wanted[title] = wanted.get(title, {}) | {name: f"{measure}.{model}.{name}" for name in met}
+    found = {
+        title: {name: metrics[metric] for name, metric in points.items() if metric in metrics}
+        for title, points in wanted.items()
+    }
+    return found if found["perturbed"] else {}

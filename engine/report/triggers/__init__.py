@@ -1,0 +1,1 @@
+"""What a page shows of trigger searches. Read `chapter.py` first."""

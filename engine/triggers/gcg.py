@@ -1,0 +1,59 @@
+"""Greedy coordinate gradient: random single swaps among the steepest words of all positions (Zou et al. 2023, algorithm 1).
+
+A visit draws `candidates` swaps, each a uniform position and a uniform one of its `words_per_position` steepest words, and
+moves to the best of them even where that is worse, as nanoGCG does without a buffer. What is returned is the best input met.
+
+    B searches, N searched positions, G candidates
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from engine.triggers.batch import State, Task
+from engine.triggers.method import Method
+from engine.triggers.scorer import Incumbent, Swaps
+from envs.core.seeds import stream
+
+
+@dataclass(eq=False, kw_only=True)
+class GcgState(State):
+    """A search, and the input where it stands."""
+
+    current: Incumbent
+
+
+class Gcg(Method[GcgState]):
+    """Random swaps from the gradient's lists."""
+
+    def begin(self, task: Task, incumbent: Incumbent) -> GcgState:
+        """The state of a search that stands at its first input."""
+        return GcgState(task=task, best=incumbent, current=incumbent)
+
+    def step(self, states: Sequence[GcgState]) -> None:
+        """Draws swaps for each search and moves it."""
+        device = self.scorer.searchable_V.device
+        num, length = self.settings.candidates, self.scorer.input_length
+        current = [state.current for state in states]
+        lists = self.steepest(*self.everywhere(current), self.settings.words_per_position).view(len(states), length, -1)
+        draws = [self._draw(state, lists.shape[2]) for state in states]
+        positions_BG, ranks_BG = torch.from_numpy(np.stack(draws, axis=1)).to(device)
+        words_BG = lists[torch.arange(len(states), device=device)[:, None], positions_BG, ranks_BG]
+        to_beat_B = torch.full((len(states),), torch.inf, device=device)
+        choices_B = self.scorer.best_swap(current, Swaps(positions_BG, words_BG), to_beat_B)[0].to(device)[:, None]
+        words_BN = torch.stack([incumbent.words for incumbent in current])
+        words_BN = words_BN.scatter(1, positions_BG.gather(1, choices_B), words_BG.gather(1, choices_B))
+        for state, incumbent in zip(states, self.measure([state.task for state in states], words_BN.unbind()), strict=True):
+            state.current = incumbent
+            self.keep(state, incumbent)
+            self.visited(state, tried=num, moved=True)
+
+    def _draw(self, state: GcgState, num_words: int) -> np.ndarray:
+        """Positions and ranks (2, G) of a visit's swaps."""
+        rng = stream(state.task.seed, "gcg", state.task.key, state.task.restart, state.visits)
+        num = self.settings.candidates
+        return np.stack([rng.integers(self.scorer.input_length, size=num), rng.integers(num_words, size=num)])

@@ -1,0 +1,249 @@
+"""The fast scorer of trigger searches in our own networks: the answers of `PlainScorer`, with a fraction of its arithmetic.
+
+Of a list of candidates only the best counts, so every other one needs no more than a proof that it is worse:
+
+    shared    what candidates have in common is computed once                lstm_seq2seq.py, lstm_input.py, lstm_cells.py
+    bounded   a lower bound of each word's nats costs little of a softmax    lstm_planes.py
+    pruned    a candidate whose first terms reach the least so far is left out  lstm_contest.py
+    exact     those that remain are measured, the most promising first, until no bound is below the best
+
+The bound is a theorem about real numbers; `ROUNDING` is what float32 may add. `measure` yields it with the gradient.
+
+Figures of an incumbent do not depend on what else is asked: products that serve several have fixed shapes, and on a CPU the
+candidates of each incumbent are bounded by themselves. A GPU takes those of many at a time.
+
+Shapes: B incumbents, G candidates each, n = B G, R inputs, N searched positions, T words of a target with its end,
+c contenders, V words, E embedding, H hidden
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from engine.triggers.hits import Reading
+from engine.triggers.lstm.contest import ROUNDING, Able, Contest, able
+from engine.triggers.lstm.input import Ahead, InputReader, InputTrace
+from engine.triggers.lstm.planes import Planes
+from engine.triggers.lstm.seq2seq import Known, Read, Seq2SeqReader
+from engine.triggers.objective import Objective
+from engine.triggers.scorer import Incumbent, Swaps
+from engine.triggers.victims import searchable
+from policies.seq2seq.model import LanguageModel, Seq2Seq
+
+INPUTS = 8
+"""Inputs read together, always as many."""
+TRIED = 32
+"""The same of inputs that are only to be scored."""
+GROUP = 32
+"""Incumbents whose candidates a GPU takes together."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Trace:
+    """What is kept with an incumbent."""
+
+    known: Known
+    planes: Planes
+    gradient_NE: Tensor
+    input: InputTrace | None
+
+
+class LstmScorer:
+    """A `Scorer` for a sequence-to-sequence model of ours, on the device that the networks are on.
+
+    Args:
+        model: the network.
+        objective: what is minimised.
+        lm: judges inputs; needed when the objective weighs it, else for readings alone.
+        unknown: whether `<unk>` may be put into an input.
+    """
+
+    def __init__(self, model: Seq2Seq, objective: Objective, lm: LanguageModel | None = None, *, unknown: bool = False) -> None:
+        assert objective.lm_weight == 0 or lm is not None, "the objective weighs a language model"
+        self.objective, self.input_length = objective, model.sizes.max_source - 1
+        self._replies, self._inputs = Seq2SeqReader(model), None if lm is None else InputReader(lm)
+        self._device = self._replies.embedding_VE.device
+        self.searchable_V = searchable(model.vocabulary, unknown=unknown).to(self._device)
+
+    @torch.no_grad()
+    def measure(self, targets: Sequence[Tensor], words_BN: Tensor) -> list[Incumbent]:
+        """Measures inputs, with the slopes and the bounds at them."""
+        measured: dict[int, Incumbent] = {}
+        for rows in _alike(targets, INPUTS):
+            measured.update(zip(rows, self._measure([targets[row] for row in rows], words_BN[rows]), strict=True))
+        return [measured[row] for row in range(len(targets))]
+
+    @torch.no_grad()
+    def slopes(self, incumbents: Sequence[Incumbent], positions_B: Tensor) -> Tensor:
+        """The one-hot gradient at a position, as `PlainScorer.slopes`."""
+        places = list(zip([incumbent.cache for incumbent in incumbents], positions_B.tolist(), strict=True))
+        gradient_BE = torch.stack([trace.gradient_NE[position] for trace, position in places])
+        slopes_BV = _in_blocks(gradient_BE, self._replies.embedding_VE)
+        if self.objective.lm_weight == 0:
+            return slopes_BV
+        assert self._inputs is not None
+        weights = [self.objective.input_weight(trace.input.nll_1M.mean(1)) for trace, _ in places]
+        gradient_BE = torch.stack([w * trace.input.gradient_NE[p] for w, (trace, p) in zip(weights, places, strict=True)])
+        slopes_BV += _in_blocks(gradient_BE, self._inputs.embedding_VE)
+        for slope_V, weight, (trace, position) in zip(slopes_BV, weights, places, strict=True):
+            slope_V -= weight / (self.input_length + 1) * trace.input.log_NV[position]
+        return slopes_BV
+
+    @torch.no_grad()
+    def best_swap(self, incumbents: Sequence[Incumbent], swaps: Swaps, beat_B: Tensor) -> tuple[Tensor, Tensor]:
+        """The argmin over the lists: proved where `PlainScorer` looks."""
+        contests: dict[int, Contest] = {}
+        for group in self._groups(incumbents):
+            chosen = torch.tensor(group, device=self._device)
+            some = Swaps(swaps.positions_BG[chosen], swaps.words_BG[chosen])
+            contests.update(zip(group, self._contests([incumbents[i] for i in group], some, beat_B[chosen]), strict=True))
+        while taken := [(contest, places) for contest in contests.values() if (places := contest.next()) is not None]:
+            for (contest, _), losses in zip(taken, self._exact(taken), strict=True):
+                contest.settle(losses)
+        ended = [contests[i] for i in range(len(incumbents))]
+        choice_B = torch.tensor([contest.choice for contest in ended], device=beat_B.device)
+        return choice_B, torch.tensor([contest.loss for contest in ended], dtype=beat_B.dtype, device=beat_B.device)
+
+    @torch.no_grad()
+    def losses(self, targets: Sequence[Tensor], words_RN: Tensor) -> Tensor:
+        """The loss of each input (R,)."""
+        loss_R = torch.empty(len(words_RN), device=self._device)
+        for rows in _alike(targets, TRIED):
+            said_BT, words_BN = torch.stack([targets[row] for row in rows]), words_RN[rows]
+            states_BTH = self._replies.decoded(_filled(said_BT, TRIED), _filled(words_BN, TRIED))[: len(rows)]
+            nats = self._replies.output.exact(states_BTH.flatten(0, 1), said_BT.flatten())
+            nll_BT, likeliest_BT = (part.view_as(said_BT) for part in nats)
+            input_nll_B = None
+            if self.objective.lm_weight > 0:
+                assert self._inputs is not None
+                input_nll_B = self._inputs.mean_nll(_filled(words_BN, TRIED))[: len(rows)]
+            loss_R[rows] = self.objective.loss(nll_BT, likeliest_BT, torch.ones_like(likeliest_BT), input_nll_B)
+        return loss_R
+
+    def _read(self, targets_BT: Tensor, words_BN: Tensor) -> Read:
+        """Reads at most `INPUTS` inputs and their targets."""
+        return self._replies.read(_filled(targets_BT), _filled(words_BN))
+
+    def _measure(self, targets: Sequence[Tensor], words_BN: Tensor) -> list[Incumbent]:
+        """Measures at most `INPUTS` inputs, whose targets are of one length."""
+        said_BT = torch.stack(list(targets))
+        read, output = self._read(said_BT, words_BN), self._replies.output
+        states_nH = read.decoded_BTH.detach()[: len(targets)].flatten(0, 1)
+        touched = output.touch(states_nH, output.logits(states_nH), said_BT)
+        pull_BTH = torch.zeros_like(read.decoded_BTH)
+        for pull_TH, each in zip(pull_BTH, touched, strict=False):
+            pull_TH.copy_(self.objective.weights(*each.nats)[:, None] * each.pull_TH / len(each.pull_TH))
+        (gradient_BME,) = torch.autograd.grad(read.decoded_BTH, read.embedded_BME, pull_BTH)
+        inputs, input_nll = self._measure_inputs(words_BN)
+        measured = []
+        for row, (target_T, words_N, each) in enumerate(zip(targets, words_BN, touched, strict=True)):
+            nll_1T, likeliest_1T = (part[None] for part in each.nats)
+            weighed_1 = None if self.objective.lm_weight == 0 else input_nll[row, None]
+            loss = float(self.objective.loss(nll_1T, likeliest_1T, torch.ones_like(likeliest_1T), weighed_1))
+            reading = Reading(
+                (-each.nats.nll).tolist(),
+                each.nats.likeliest.tolist(),
+                None if self._inputs is None else -float(input_nll[row]),
+            )
+            trace = _Trace(
+                self._replies.known(read.past.of(row), target_T), each.planes, gradient_BME[row, :-1].clone(), inputs[row]
+            )
+            measured.append(Incumbent(target_T, words_N, loss, reading, trace))
+        return measured
+
+    def _measure_inputs(self, words_BN: Tensor) -> tuple[list[InputTrace | None], Tensor]:
+        """What is kept of each input under the language model, where the objective weighs it, and R(x), where there is one."""
+        if self._inputs is None:
+            return [None] * len(words_BN), words_BN.new_empty(0)
+        if self.objective.lm_weight == 0:
+            return [None] * len(words_BN), self._inputs.mean_nll(_filled(words_BN))
+        traces = self._inputs.read(_filled(words_BN))[: len(words_BN)]
+        return list(traces), torch.cat([trace.nll_1M.mean(1) for trace in traces])
+
+    def _groups(self, incumbents: Sequence[Incumbent]) -> list[list[int]]:
+        """Incumbents whose candidates are taken together: on a CPU each by itself."""
+        if self._device.type == "cpu":
+            return [[i] for i in range(len(incumbents))]
+        return _alike([incumbent.target for incumbent in incumbents], GROUP)
+
+    def _contests(self, incumbents: Sequence[Incumbent], swaps: Swaps, beat_B: Tensor) -> list[Contest]:
+        """Bounds the candidates of a group."""
+        traces: list[_Trace] = [incumbent.cache for incumbent in incumbents]
+        (batch, group), positions_BG, words_BG = swaps.words_BG.shape, swaps.positions_BG, swaps.words_BG
+        ahead, least_n, beat_n = self._ahead(traces, swaps), beat_B.new_zeros(batch * group), beat_B.repeat_interleave(group)
+        if ahead is not None:
+            planes = Planes.joined([trace.input.planes for trace in traces if trace.input is not None])
+            input_nll_n = ahead.bound(planes, ROUNDING)
+            least_n = self.objective.input_weight(input_nll_n) * input_nll_n
+        # A swap for the word that is there costs what the incumbent does.
+        stays_BG = torch.stack([incumbent.words for incumbent in incumbents]).gather(1, positions_BG) == words_BG
+        least_n = least_n.masked_fill(stays_BG.flatten(), torch.inf)
+        rows_n = torch.arange(batch * group, device=self._device)
+        if batch == 1:
+            rows_n = torch.nonzero(least_n < beat_n)[:, 0]
+            positions_BG, words_BG, least_n, beat_n = (
+                positions_BG[:, rows_n],
+                words_BG[:, rows_n],
+                least_n[rows_n],
+                beat_n[rows_n],
+            )
+        found = Able.none(rows_n, least_n, self._replies.embedding_VE)
+        if len(rows_n):
+            known, planes = Known.joined([trace.known for trace in traces]), Planes.joined([trace.planes for trace in traces])
+            replies = self._replies.candidates(known, positions_BG, words_BG)
+            found = able(replies, planes, self.objective, rows_n, least_n, beat_n)
+        contests, owners_c = [], found.rows_c // group
+        for i, (incumbent, beat) in enumerate(zip(incumbents, beat_B.tolist(), strict=True)):
+            own = torch.nonzero(owners_c == i)[:, 0]
+            mine = Able(*(part[own] for part in found))
+            contests.append(Contest.of(incumbent, mine, i * group, ahead, beat, torch.nonzero(stays_BG[i])[:, 0].tolist()))
+        return contests
+
+    def _ahead(self, traces: Sequence[_Trace], swaps: Swaps) -> Ahead | None:
+        """The candidates under the language model, where the objective weighs it."""
+        if self.objective.lm_weight == 0:
+            return None
+        assert self._inputs is not None
+        kept = [trace.input for trace in traces if trace.input is not None]
+        return self._inputs.ahead(kept, swaps.positions_BG, swaps.words_BG)
+
+    def _exact(self, taken: Sequence[tuple[Contest, Tensor]]) -> list[list[float]]:
+        """The losses of some contenders of each contest."""
+        states = [contest.states_cTH[places].flatten(0, 1) for contest, places in taken]
+        said = [contest.target_T.repeat(len(places)) for contest, places in taken]
+        nats = self._replies.output.exact(torch.cat(states), torch.cat(said))
+        input_nll: list[Tensor] | list[None] = [None] * len(taken)
+        if self.objective.lm_weight > 0:
+            assert self._inputs is not None
+            input_nll = self._inputs.exact([contest.ahead.of(places) for contest, places in taken if contest.ahead is not None])
+        losses = []
+        parts = zip(taken, *(part.split([len(words) for words in said]) for part in nats), input_nll, strict=True)
+        for (_, places), nll, likeliest, input_nll_c in parts:
+            nll_cT, likeliest_cT = (part.unflatten(0, (len(places), -1)) for part in (nll, likeliest))
+            loss_c = self.objective.loss(nll_cT, likeliest_cT, torch.ones_like(likeliest_cT), input_nll_c)
+            losses.append(loss_c.tolist())
+        return losses
+
+
+def _alike(targets: Sequence[Tensor], most: int) -> list[list[int]]:
+    """Indices of targets of one length together, at most so many."""
+    by_length: dict[int, list[int]] = defaultdict(list)
+    for row, target_T in enumerate(targets):
+        by_length[len(target_T)].append(row)
+    return [rows[start : start + most] for rows in by_length.values() for start in range(0, len(rows), most)]
+
+
+def _filled(rows_BX: Tensor, num: int = INPUTS) -> Tensor:
+    """As many rows as are read together, the first one repeated."""
+    return torch.cat([rows_BX, rows_BX[:1].expand(num - len(rows_BX), -1)])
+
+
+def _in_blocks(gradient_BE: Tensor, embedding_VE: Tensor) -> Tensor:
+    """Products (B, V) of gradients and all embeddings."""
+    blocks = [_filled(block) @ embedding_VE.t() for block in gradient_BE.split(INPUTS)]
+    return torch.cat(blocks)[: len(gradient_BE)]

@@ -1,0 +1,194 @@
+"""Candidates of a trigger search in our sequence-to-sequence model, with what they share computed once.
+
+A candidate is an incumbent with one word swapped. The encoder's states before that word are the incumbent's; the decoder's
+gates of the target's words are those of all candidates; attention to shared states is one product for all. Figures equal those
+of `policies/seq2seq/model.py` up to rounding (tested).
+
+Shapes: B incumbents, G candidates each, n = B G, N searched words, M = N + 1 words of a source with `<eou>`, K of them read
+again, P shared before them, T words of a target, H hidden, E embedding
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear, pad
+
+from engine.triggers.lstm.cells import Past, Swapped, WordLstm, advance, by_kind
+from engine.triggers.lstm.planes import OutputLayer
+from envs.pairs.vocabulary import BOS_ID, EOU_ID
+from policies.seq2seq.model import Seq2Seq
+
+ROWS = 8
+"""Incumbents read together, always as many, so that a figure does not depend on what else is read."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What candidates share with their B incumbents.
+
+    Args:
+        past: the encoder over the incumbents.
+        gates_BT4H: what the target's words add to the decoder's gates.
+        queries_BTH: what they add to the attention's layer; empty but for released attention.
+    """
+
+    past: Past
+    gates_BT4H: Tensor
+    queries_BTH: Tensor
+
+    @classmethod
+    def joined(cls, parts: Sequence[Known]) -> Known:
+        """That of several incumbents, whose targets are of one length."""
+        if len(parts) == 1:
+            return parts[0]
+        gates_BT4H, queries_BTH = (torch.cat([getattr(part, name) for part in parts]) for name in ("gates_BT4H", "queries_BTH"))
+        return cls(Past.joined([part.past for part in parts]), gates_BT4H, queries_BTH)
+
+
+class Read(NamedTuple):
+    """Incumbents read whole."""
+
+    past: Past
+    """The encoder."""
+    decoded_BTH: Tensor
+    """Decoder states, differentiable in `embedded_BME`."""
+    embedded_BME: Tensor
+    """Embeddings of the sources."""
+
+
+class Seq2SeqReader:
+    """A model's weights, arranged for many candidates.
+
+    Args:
+        model: the network.
+    """
+
+    def __init__(self, model: Seq2Seq) -> None:
+        self.model = model.eval()
+        self.embedding_VE = model.source_embedding.weight.detach()
+        self.encoder = WordLstm(model.encoder, self.embedding_VE)
+        self.output = OutputLayer(model.output)
+        self._released = model.attention if model.sizes.attention == "released" else None
+        embed = model.sizes.embed
+        weight_4Hx = by_kind(model.decoder.weight_ih)
+        self._word_4HE = weight_4Hx[:, :embed].contiguous()
+        self._bias_4H = by_kind(model.decoder.bias_ih) + by_kind(model.decoder.bias_hh)
+        # Context above, state below: one product for both.
+        self.step_2H4H = torch.cat([weight_4Hx[:, embed:], by_kind(model.decoder.weight_hh)], dim=1).t().contiguous()
+
+    def read(self, targets_BT: Tensor, words_BN: Tensor) -> Read:
+        """Reads whole inputs and replies; `targets_BT` may be padded with anything."""
+        words_BM, reply_BT = pad(words_BN, (0, 1), value=EOU_ID), pad(targets_BT[:, :-1], (1, 0), value=BOS_ID)
+        with torch.enable_grad():
+            embedded_BME = self.embedding_VE[words_BM].requires_grad_()
+            states_BMH, past = self.encoder.unroll(words_BM, embedded_BME)
+            return Read(past, self.model.reply_states(states_BMH, None, reply_BT), embedded_BME)
+
+    def decoded(self, targets_BT: Tensor, words_BN: Tensor) -> Tensor:
+        """Decoder states (B, T, H) alone."""
+        words_BM, reply_BT = pad(words_BN, (0, 1), value=EOU_ID), pad(targets_BT[:, :-1], (1, 0), value=BOS_ID)
+        states_BMH, _ = self.encoder.unroll(words_BM, self.embedding_VE[words_BM])
+        return self.model.reply_states(states_BMH, None, reply_BT)
+
+    def known(self, past: Past, target_T: Tensor) -> Known:
+        """What candidates share with an incumbent of that past and target."""
+        embedded_TE = self.model.reply_embedding.weight.detach()[pad(target_T[:-1], (1, 0), value=BOS_ID)]
+        gates_T4H, queries_TH = linear(embedded_TE, self._word_4HE, self._bias_4H), embedded_TE.new_zeros(0)
+        if self._released is not None:
+            weight_HX, bias_H = self._released.weight.detach(), self._released.bias.detach()
+            queries_TH = linear(embedded_TE, weight_HX[:, : embedded_TE.shape[1]], bias_H)
+        return Known(past, gates_T4H[None], queries_TH[None])
+
+    def candidates(self, known: Known, positions_BG: Tensor, swaps_BG: Tensor) -> Replies:
+        """Encodes candidates and stands before the first word of their replies."""
+        swapped = Swapped.of(known.past.words_BM, positions_BG, swaps_BG)
+        return Replies(self, known, swapped, self.encoder.reread(known.past, swapped))
+
+
+class Replies:
+    """The decoder over candidates, a step at a time.
+
+    Args:
+        reader: the model.
+        known: what the candidates share with their incumbents.
+        swapped: the candidates.
+        memory_KnH: their encoder states from the first swap on.
+    """
+
+    def __init__(self, reader: Seq2SeqReader, known: Known, swapped: Swapped, memory_KnH: Tensor) -> None:
+        self._model, self._step_2H4H, self._known = reader.model, reader.step_2H4H, known
+        self._barred_nM = swapped.barred()
+        shared = swapped.first if self._barred_nM is None else swapped.words_nM.shape[1] - 1
+        self._shared_BPH, self._memory_KnH = known.past.states_BMH[:, :shared], memory_KnH
+        self._steps = 0
+        rows, width = memory_KnH.shape[1:]
+        self._cell_nH = memory_KnH.new_zeros(rows, width)
+        # What a step reads, side by side: context, then state.
+        self._read_n2H = memory_KnH.new_zeros(rows, 2 * width)
+        self._constant_n4H: Tensor | None = None
+        if self._model.attention is None:
+            self._constant_n4H = memory_KnH[-1] @ self._step_2H4H[:width]
+
+    @property
+    def rows(self) -> int:
+        """n, the candidates that are left."""
+        return len(self._cell_nH)
+
+    def keep(self, rows: Tensor) -> None:
+        """Goes on with some candidates, of the same incumbent all."""
+        assert len(self._shared_BPH) == 1
+        self._memory_KnH = self._memory_KnH[:, rows]
+        self._cell_nH, self._read_n2H = self._cell_nH[rows], self._read_n2H[rows]
+        if self._constant_n4H is not None:
+            self._constant_n4H = self._constant_n4H[rows]
+        if self._barred_nM is not None:
+            self._barred_nM = self._barred_nM[rows]
+
+    def step(self) -> Tensor:
+        """The states (n, H) that predict the next word of the target; overwritten by the next step."""
+        (rows, width), batch = self._cell_nH.shape, len(self._shared_BPH)
+        hidden_nH = self._read_n2H[:, width:]
+        gates_n4H = self._known.gates_BT4H[:, self._steps, None].repeat(1, rows // batch, 1).flatten(0, 1)
+        if self._constant_n4H is not None:
+            gates_n4H += self._constant_n4H
+            if self._steps:
+                gates_n4H.addmm_(hidden_nH, self._step_2H4H[width:])
+        else:
+            self._attend(hidden_nH, batch)
+            # Before the first word the state is zero.
+            used = 2 * width if self._steps else width
+            gates_n4H.addmm_(self._read_n2H[:, :used], self._step_2H4H[:used])
+        advance(gates_n4H, self._cell_nH, hidden_nH)
+        self._steps += 1
+        return hidden_nH
+
+    def _attend(self, hidden_nH: Tensor, batch: int) -> None:
+        """Puts the context of each candidate beside its state."""
+        query_nH, width = self._query(hidden_nH), hidden_nH.shape[1]
+        grouped_BGH = query_nH.unflatten(0, (batch, -1))
+        shared_nP = torch.bmm(grouped_BGH, self._shared_BPH.mT).flatten(0, 1)
+        own_nK = torch.bmm(query_nH[:, None], self._memory_KnH.permute(1, 2, 0))[:, 0]
+        scores_nM = torch.cat([shared_nP, own_nK], dim=1)
+        if self._barred_nM is not None:
+            scores_nM += self._barred_nM
+        weights_nM = scores_nM.softmax(1)
+        shared, own = weights_nM.split([shared_nP.shape[1], own_nK.shape[1]], dim=1)
+        context_nH = torch.bmm(own[:, None], self._memory_KnH.transpose(0, 1))[:, 0]
+        context_BGH = torch.baddbmm(context_nH.unflatten(0, (batch, -1)), shared.unflatten(0, (batch, -1)), self._shared_BPH)
+        self._read_n2H[:, :width] = context_BGH.flatten(0, 1)
+
+    def _query(self, hidden_nH: Tensor) -> Tensor:
+        """What encoder states are scored against."""
+        attention = self._model.attention
+        assert attention is not None
+        if self._model.sizes.attention == "general":
+            return linear(hidden_nH, attention.weight.detach())
+        weight_H2H = attention.weight.detach()[:, self._model.sizes.embed :]
+        state_n2H = torch.cat([hidden_nH, self._cell_nH], dim=1)
+        query_nH = linear(state_n2H, weight_H2H).unflatten(0, (len(self._shared_BPH), -1))
+        return (query_nH + self._known.queries_BTH[:, self._steps, None]).relu_().flatten(0, 1)

@@ -1,0 +1,36 @@
+"""Random search: fresh inputs, the best kept. The floor that a search with gradients has to beat.
+
+A visit draws as many inputs as gibbs-enum tries words, in the way in which first inputs are drawn: uniformly, or from the
+language model where the input is judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from engine.triggers.batch import State, Task
+from engine.triggers.method import Method
+from engine.triggers.scorer import Incumbent
+from envs.core.seeds import derive_seed
+
+
+class RandomSearch(Method[State]):
+    """The best of many random inputs."""
+
+    def begin(self, task: Task, incumbent: Incumbent) -> State:
+        """The state of a search that stands at its first input."""
+        return State(task, incumbent)
+
+    def step(self, states: Sequence[State]) -> None:
+        """Draws and scores the next inputs of each search."""
+        moved = self.move_to_best(states, [self._draw(state) for state in states])
+        for state, has_moved in zip(states, moved, strict=True):
+            self.visited(state, tried=self.settings.candidates, moved=has_moved)
+
+    def _draw(self, state: State) -> Tensor:
+        """The inputs of a visit (R, N)."""
+        task = state.task
+        name = ("random", task.key, task.restart, state.visits)
+        return self.initial([derive_seed(task.seed, *name, number) for number in range(self.settings.candidates)])

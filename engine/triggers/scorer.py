@@ -1,0 +1,273 @@
+"""What a trigger search asks of a model, and the plain way to answer.
+
+A search holds one `Incumbent` per (target, restart): an input, its loss, and the slope of the loss at it. It asks a
+`Scorer` for three things: to measure inputs, for the slope of the loss towards every word at a position, and for the best
+of a list of single swaps. `PlainScorer` answers for anything that is a `Victim`, with one batched forward pass of every
+candidate; `lstm_scorer.py` gives the same answers for Parley's own networks with a fraction of the arithmetic.
+
+    B searches, G candidates each, R inputs, N searched positions, T words of a target with its end, V words, E embedding
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from engine.triggers.hits import Reading
+from engine.triggers.memory import Room
+from engine.triggers.objective import Objective
+from envs.core.errors import CheckpointError
+
+LEAST_GAIN = 1e-6
+"""A swap's least gain in nats, and its share of losses above 1: the word that is there returns within rounding of its loss."""
+
+
+class Victim(Protocol):
+    """A model whose replies are searched for."""
+
+    @property
+    def embedding_VE(self) -> Tensor:
+        """Embeddings of the words of the input."""
+
+    @property
+    def searchable_V(self) -> Tensor:
+        """Which words an input may hold (bool): no special tokens."""
+
+    @property
+    def input_length(self) -> int:
+        """N, the searched positions; what else the model's input has (a mark at its end, a prompt) is its own affair."""
+
+    def reply_logits(self, embedded_BNE: Tensor, replies_BT: Tensor) -> Tensor:
+        """Logits (B, T, V) of each word of the replies given those before it; differentiable in the embeddings."""
+
+
+class InputModel(Protocol):
+    """A language model that judges inputs; its words are the victim's."""
+
+    @property
+    def embedding_VE(self) -> Tensor:
+        """Embeddings of the words."""
+
+    @property
+    def end_id(self) -> int:
+        """What ends an input."""
+
+    def word_logits(self, embedded_BNE: Tensor) -> Tensor:
+        """Logits (B, N + 1, V) of each word of the inputs and of their end; differentiable in the embeddings."""
+
+
+@dataclass(frozen=True, eq=False)
+class Incumbent:
+    """An input that a search has reached, measured.
+
+    Args:
+        target: word ids (T,) int64, the end included.
+        words: the input's word ids (N,) int64.
+        loss: the objective.
+        reading: how likely the target's words and the input are.
+        cache: what the scorer that measured it keeps with it.
+    """
+
+    target: Tensor
+    words: Tensor
+    loss: float
+    reading: Reading
+    cache: Any = field(repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Swaps:
+    """Single swaps tried on one incumbent each.
+
+    Args:
+        positions_BG: where, int64.
+        words_BG: which word is put there, int64.
+    """
+
+    positions_BG: Tensor
+    words_BG: Tensor
+
+
+class Scorer(Protocol):
+    """Answers a search's questions about a model, for one objective."""
+
+    @property
+    def searchable_V(self) -> Tensor:
+        """Which words an input may hold (bool)."""
+
+    @property
+    def input_length(self) -> int:
+        """N, the searched positions."""
+
+    def measure(self, targets: Sequence[Tensor], words_BN: Tensor) -> list[Incumbent]:
+        """Measures inputs together with the slopes at them.
+
+        Results do not depend on what else is in the batch.
+        """
+
+    def slopes(self, incumbents: Sequence[Incumbent], positions_B: Tensor) -> Tensor:
+        """First-order change of the loss (B, V) towards each word at a position of each incumbent, up to a constant per row.
+
+        It is the gradient in the one-hot input x_t, taken as continuous (equation 8); the lower, the better the word.
+        """
+
+    def best_swap(self, incumbents: Sequence[Incumbent], swaps: Swaps, beat_B: Tensor) -> tuple[Tensor, Tensor]:
+        """The best swap of each list, if it is better than what is to be beaten.
+
+        Args:
+            incumbents: where the swaps start from.
+            swaps: the lists.
+            beat_B: the loss that must be undercut, float32; infinity for none.
+
+        Returns:
+            (choice_B, loss_B): index of the swap of least loss, ties to the first, and its loss; -1 and `beat_B` where none
+            undercuts it. Results do not depend on what else is in the batch.
+        """
+
+    def losses(self, targets: Sequence[Tensor], words_RN: Tensor) -> Tensor:
+        """The loss of each input (R,) for the target beside it."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Slope:
+    """What the plain scorer keeps with an incumbent: gradients (N, E) in both embeddings, and log P_LM of every word (N, V)."""
+
+    gradient_NE: Tensor
+    input_gradient_NE: Tensor | None
+    input_pull_NV: Tensor | None
+
+
+class PlainScorer:
+    """One forward pass of everything, in the ordinary style: the reference, and the scorer of models without a faster one.
+
+    Args:
+        victim: the model.
+        objective: what is minimised.
+        input_model: judges inputs; asked only when the objective weighs it, and for readings.
+        rows: inputs per forward pass, until memory runs out.
+    """
+
+    def __init__(self, victim: Victim, objective: Objective, input_model: InputModel | None = None, *, rows: int = 128) -> None:
+        assert objective.lm_weight == 0 or input_model is not None, "the objective weighs a language model"
+        self.victim, self.objective, self.input_model = victim, objective, input_model
+        self._room = Room(rows, "inputs of a forward pass")
+
+    @property
+    def searchable_V(self) -> Tensor:
+        """Which words an input may hold (bool)."""
+        return self.victim.searchable_V
+
+    @property
+    def input_length(self) -> int:
+        """N, the searched positions."""
+        return self.victim.input_length
+
+    def measure(self, targets: Sequence[Tensor], words_BN: Tensor) -> list[Incumbent]:
+        """Measures inputs one by one, so that no batch can change what is measured."""
+        return [self._measure(target, words_N) for target, words_N in zip(targets, words_BN, strict=True)]
+
+    def slopes(self, incumbents: Sequence[Incumbent], positions_B: Tensor) -> Tensor:
+        """The one-hot gradient at a position: through both embeddings, and as a word that the language model predicts."""
+        rows = []
+        for incumbent, position in zip(incumbents, positions_B.tolist(), strict=True):
+            slope: _Slope = incumbent.cache
+            row_V = self.victim.embedding_VE @ slope.gradient_NE[position]
+            if slope.input_gradient_NE is not None and slope.input_pull_NV is not None:
+                assert self.input_model is not None
+                row_V = row_V + self.input_model.embedding_VE @ slope.input_gradient_NE[position]
+                row_V = row_V - slope.input_pull_NV[position]
+            rows.append(row_V)
+        return torch.stack(rows)
+
+    def best_swap(self, incumbents: Sequence[Incumbent], swaps: Swaps, beat_B: Tensor) -> tuple[Tensor, Tensor]:
+        """The argmin over the losses of the whole lists."""
+        choices, losses = [], []
+        for incumbent, positions_G, words_G, beat in zip(incumbents, swaps.positions_BG, swaps.words_BG, beat_B, strict=True):
+            tried_GN = incumbent.words.repeat(len(words_G), 1)
+            tried_GN[torch.arange(len(words_G)), positions_G] = words_G
+            loss_G = self.losses([incumbent.target] * len(words_G), tried_GN)
+            if not bool(loss_G.isfinite().all()):
+                raise CheckpointError("the model's loss is no number", fix="fit the model again, or name another checkpoint")
+            best = int(loss_G.argmin())
+            undercut = bool(loss_G[best] < beat)
+            choices.append(best if undercut else -1)
+            losses.append(loss_G[best] if undercut else beat)
+        return torch.tensor(choices), torch.stack(losses)
+
+    @torch.no_grad()
+    def losses(self, targets: Sequence[Tensor], words_RN: Tensor) -> Tensor:
+        """The loss of each input (R,)."""
+        found: list[Tensor] = []
+
+        def score(rows: Sequence[int]) -> None:
+            words_BN = words_RN[rows[0] : rows[-1] + 1]
+            replies_BT, mask_BT = stack_targets([targets[row] for row in rows])
+            nll_BT, likeliest_BT = self._replies(self.victim.embedding_VE[words_BN], replies_BT)
+            input_nll_B = None
+            if self.objective.lm_weight > 0:
+                assert self.input_model is not None
+                input_nll_B = self._inputs(self.input_model.embedding_VE[words_BN], words_BN)[0]
+            found.append(self.objective.loss(nll_BT, likeliest_BT, mask_BT, input_nll_B))
+
+        self._room.in_pieces(score, range(len(words_RN)))
+        return torch.cat(found)
+
+    def _measure(self, target_T: Tensor, words_N: Tensor) -> Incumbent:
+        embedded_BNE = self.victim.embedding_VE[words_N][None].detach().requires_grad_()
+        mask_BT = torch.ones(1, len(target_T), dtype=torch.bool, device=words_N.device)
+        nll_BT, likeliest_BT = self._replies(embedded_BNE, target_T[None])
+        self.objective.loss(nll_BT, likeliest_BT, mask_BT, None).sum().backward()
+        assert embedded_BNE.grad is not None
+        input_nll_B, slope = None, _Slope(embedded_BNE.grad[0], None, None)
+        if self.input_model is not None:
+            input_nll_B, input_gradient_NE, pull_NV = self._measure_input(self.input_model, words_N)
+            slope = _Slope(slope.gradient_NE, input_gradient_NE, pull_NV)
+        nll_BT = nll_BT.detach()
+        weighed_B = input_nll_B if self.objective.lm_weight > 0 else None
+        loss = float(self.objective.loss(nll_BT, likeliest_BT, mask_BT, weighed_B))
+        input_log_probability = None if input_nll_B is None else -float(input_nll_B)
+        reading = Reading((-nll_BT[0]).tolist(), likeliest_BT[0].tolist(), input_log_probability)
+        return Incumbent(target_T, words_N, loss, reading, slope)
+
+    def _measure_input(self, input_model: InputModel, words_N: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """R(x) as (1,), and where the objective weighs it the slopes of its term: (N, E), and (N, V) as predicted words."""
+        with torch.set_grad_enabled(self.objective.lm_weight > 0):
+            embedded_BNE = input_model.embedding_VE[words_N][None].detach().requires_grad_(self.objective.lm_weight > 0)
+            nll_B, log_BNV = self._inputs(embedded_BNE, words_N[None])
+            if self.objective.lm_weight == 0:
+                return nll_B, None, None
+            weight_B = self.objective.input_weight(nll_B.detach())
+            (weight_B * nll_B).sum().backward()
+        assert embedded_BNE.grad is not None
+        return nll_B.detach(), embedded_BNE.grad[0], weight_B * log_BNV.detach()[0] / (len(words_N) + 1)
+
+    def _replies(self, embedded_BNE: Tensor, replies_BT: Tensor) -> tuple[Tensor, Tensor]:
+        """Nats of the replies' words (B, T), and whether they are the likeliest."""
+        log_BTV = self.victim.reply_logits(embedded_BNE, replies_BT).float().log_softmax(-1)
+        said_BT = log_BTV.gather(-1, replies_BT[..., None])[..., 0]
+        return -said_BT, said_BT.detach() >= log_BTV.detach().amax(-1)
+
+    def _inputs(self, embedded_BNE: Tensor, words_BN: Tensor) -> tuple[Tensor, Tensor]:
+        """R(x) of each input (B,), and log P_LM (B, N, V) of every word in the place of each of theirs."""
+        assert self.input_model is not None
+        log_BNV = self.input_model.word_logits(embedded_BNE).float().log_softmax(-1)
+        said_BN = log_BNV.gather(-1, pad(words_BN, (0, 1), value=self.input_model.end_id)[..., None])[..., 0]
+        return -said_BN.mean(-1), log_BNV[:, :-1]
+
+
+def stack_targets(targets: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """Targets side by side: ids (B, T), the first target word repeated as padding, and the mask (B, T) of real words."""
+    length = max(map(len, targets))
+    ids_BT = torch.stack([torch.cat([target, target[:1].expand(length - len(target))]) for target in targets])
+    lengths_B = torch.tensor([len(target) for target in targets], device=ids_BT.device)
+    return ids_BT, torch.arange(length, device=ids_BT.device) < lengths_B[:, None]
+
+
+def to_beat(loss: float) -> float:
+    """What a swap must undercut to be better than a loss by more than rounding."""
+    return loss - LEAST_GAIN * max(1.0, loss)

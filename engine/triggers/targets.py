@@ -1,0 +1,243 @@
+"""Target lists: the sentences that a model is to be made to say (He & Glass 2018, section 5 and appendix E).
+
+    malicious   insults, threats, orders, contempt and self-praise that no dialogue model should utter: `prototypes.txt`,
+                written for this project, each also behind "well", "oh" and "i think" and before a full stop
+    normal      what the model says by itself: its distinct answers to test sources
+    random      sequences of frequent words
+    a file      one sentence a line
+
+A list is made for one model: sentences with a word that it cannot say are set aside and counted, repeated ones are removed. The
+keys of a list's targets number its sentences before that, so that they name the same sentence for every model.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from envs.core.errors import DataError
+from envs.core.seeds import derive_seed, stream
+from envs.data.lines import FileLine
+from envs.data.root import read_file
+from envs.pairs.tokens import tokenise
+from envs.pairs.vocabulary import EOS_ID, SPECIALS, PairVocabulary
+
+if TYPE_CHECKING:
+    from policies.seq2seq.model import Seq2Seq
+
+PROTOTYPES = "prototypes.txt"
+TEMPLATES = ("{}", "well {}", "oh {}", "i think {}", "{} .")
+NUM_MALICIOUS = 1000
+NUM_TARGETS = 500
+FREQUENT_WORDS, LONGEST_RANDOM = 1000, 8
+
+Unknown = Callable[[Sequence[str]], tuple[str, ...]]
+"""Names the words of a sentence that a model cannot say."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A sentence that is searched for.
+
+    Args:
+        key: names it among the targets of its list; keys sort in the list's order.
+        words: its words, all of which the model can say.
+    """
+
+    key: str
+    words: tuple[str, ...]
+
+    def ids(self, vocabulary: PairVocabulary) -> np.ndarray:
+        """Word ids (T,) int64 with the end."""
+        return np.append(vocabulary.encode(self.words), EOS_ID)
+
+
+class Skipped(NamedTuple):
+    """A sentence that no target can be made of."""
+
+    sentence: str
+    """Its words, joined by blanks."""
+    unknown: tuple[str, ...]
+    """Those that the model cannot say."""
+
+
+@dataclass(frozen=True)
+class TargetList:
+    """The targets of one kind for one model.
+
+    Args:
+        name: "malicious", "normal", "random", or the file's.
+        targets: distinct sentences, in the list's order.
+        skipped: sentences with words outside the vocabulary.
+    """
+
+    name: str
+    targets: tuple[Target, ...]
+    skipped: tuple[Skipped, ...] = ()
+
+    def require_some(self) -> TargetList:
+        """The same list.
+
+        Raises:
+            DataError: it is empty.
+        """
+        if self.targets:
+            return self
+        got = "no sentence at all"
+        if self.skipped:
+            first = self.skipped[0]
+            got = f"{len(self.skipped):,} sentences with words outside the vocabulary, such as {', '.join(first.unknown)}"
+        raise DataError(
+            f"the list of targets {self.name!r} is empty", got=got, fix="name sentences of words that the model knows"
+        )
+
+
+def prototypes() -> list[tuple[str, ...]]:
+    """The sentences of `prototypes.txt`, at most seven words each."""
+    text = files("engine.triggers").joinpath(PROTOTYPES).read_text(encoding="utf-8")
+    return [tuple(line.split()) for line in text.splitlines()]
+
+
+def outside(vocabulary: PairVocabulary) -> Unknown:
+    """What a model of these words cannot say: others, and special tokens."""
+    return lambda words: tuple(dict.fromkeys(word for word in words if word in SPECIALS or word not in vocabulary.index))
+
+
+def malicious(unknown: Unknown, num: int = NUM_MALICIOUS) -> TargetList:
+    """The prototypes in every template, until there are enough of them.
+
+    There are more prototypes than the published 200, so that models which lack some words get as many targets.
+
+    Args:
+        unknown: what the model cannot say.
+        num: most targets.
+    """
+    written = (tuple(template.format(" ".join(words)).split()) for words in prototypes() for template in TEMPLATES)
+    return _collect("malicious", written, unknown, num)
+
+
+def random_targets(vocabulary: PairVocabulary, seed: int, num: int = NUM_TARGETS) -> TargetList:
+    """Sequences of frequent words.
+
+    # Paper: of the 1,000 most frequent words, at most 8 of them. Ours: lengths are uniform over 1 to 8, which it does not say.
+
+    Args:
+        vocabulary: the model's, its words in falling frequency.
+        seed: master seed.
+        num: targets wanted; fewer where so few words form fewer sequences.
+    """
+    words = vocabulary.words[len(SPECIALS) :][:FREQUENT_WORDS]
+    num = min(num, sum(len(words) ** length for length in range(1, LONGEST_RANDOM + 1)))
+
+    def drawn() -> Iterator[tuple[str, ...]]:
+        generator = stream(seed, "random targets")
+        while True:
+            chosen = generator.integers(len(words), size=generator.integers(1, LONGEST_RANDOM + 1))
+            yield tuple(words[i] for i in chosen.tolist())
+
+    return _collect("random", drawn(), outside(vocabulary), num)
+
+
+def from_file(
+    path: Path, unknown: Unknown, *, words_of: Callable[[str], Sequence[str]] = tokenise, strict: bool = False
+) -> TargetList:
+    """The sentences of a text file, one a line; blank lines do not count.
+
+    Args:
+        path: the file, UTF-8.
+        unknown: what the model cannot say.
+        words_of: from a line to the target's words; as the corpora are tokenised when not given.
+        strict: refuse words that the model cannot say.
+
+    Raises:
+        DataError: the file cannot be read, is not UTF-8, holds no sentence, or (strict) an unknown word.
+    """
+    sentences = []
+    for number, line in enumerate(_read(path).splitlines(), start=1):
+        words = tuple(words_of(line))
+        if strict and (lacking := unknown(words)):
+            raise DataError(
+                "a target holds words outside the model's vocabulary",
+                where=FileLine(str(path), number),
+                got=", ".join(lacking),
+                fix="write it with other words, or leave out --strict to skip and count such targets",
+            )
+        if words:
+            sentences.append(words)
+    if not sentences:
+        raise DataError("the file of targets holds no sentence", where=path, fix="write one sentence a line")
+    return _collect(path.stem, sentences, unknown)
+
+
+def normal(
+    model: Seq2Seq,
+    sources: Iterable[np.ndarray],
+    num: int = NUM_TARGETS,
+    *,
+    t_out: float | None = None,
+    seed: int = 0,
+    batch: int = 256,
+) -> TargetList:
+    """What a model says by itself: distinct replies to test sources, in corpus order; replies with `<unk>` are skipped.
+
+    Args:
+        model: in evaluation mode.
+        sources: word ids of each source without specials; read no further than needed.
+        num: most targets.
+        t_out: draw the replies, of words with a log probability above this, instead of taking the likeliest words; the paper
+            does so with models whose likeliest replies are few and general.
+        seed: master seed of the draws.
+        batch: sources replied to together.
+    """
+    # Torch is not needed for the other lists.
+    from policies.seq2seq.decoding import greedy, sample
+
+    def said() -> Iterator[tuple[str, ...]]:
+        numbered = enumerate(sources)
+        while together := list(islice(numbered, batch)):
+            asked = [source for _, source in together]
+            if t_out is None:
+                replies = greedy(model, asked)
+            else:
+                seeds = [derive_seed(seed, "normal target", number) for number, _ in together]
+                replies = sample(model, asked, seeds, min_log_probability=t_out)
+            yield from (tuple(model.vocabulary.decode(reply)) for reply in replies)
+
+    return _collect("normal", said(), outside(model.vocabulary), num)
+
+
+def _read(path: Path) -> str:
+    try:
+        return read_file(path).decode()
+    except UnicodeDecodeError as error:
+        fix = "save the file as UTF-8"
+        raise DataError("the file of targets is not UTF-8 text", where=path, got=error.reason, fix=fix) from None
+
+
+def _collect(name: str, sentences: Iterable[tuple[str, ...]], unknown: Unknown, num: int | None = None) -> TargetList:
+    """The first `num` distinct sentences that the model can say, numbered by their place; empty ones do not count."""
+    targets: dict[tuple[str, ...], Target] = {}
+    skipped: dict[tuple[str, ...], Skipped] = {}
+    for number, words in enumerate(sentences):
+        if not words:
+            continue
+        if lacking := unknown(words):
+            skipped[words] = Skipped(" ".join(words), lacking)
+            continue
+        targets.setdefault(words, Target(f"{name}-{number:06d}", words))
+        if len(targets) == num:
+            break
+    if skipped:
+        named = dict.fromkeys(word for each in skipped.values() for word in each.unknown)
+        told = ", ".join(list(named)[:3]) + ", ..." * (len(named) > 3)
+        logger.warning("%d targets of %r hold words outside the vocabulary (%s) and are skipped", len(skipped), name, told)
+    return TargetList(name, tuple(targets.values()), tuple(skipped.values()))

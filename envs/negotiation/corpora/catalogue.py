@@ -1,0 +1,225 @@
+"""The negotiation corpora that Parley knows: what each is, its licence, its files, and how its lines are reached.
+
+A corpus of your own is an object like the two here: put `CORPUS = FileCorpus(name="mine", ...)` into a file and name it
+as `path/file.py:CORPUS`, or let an installed package offer it under the entry point group `parley.corpora`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from envs.core.errors import DataError
+from envs.core.registry import Registry
+from envs.data.lines import data_command, read_lines, require_none_broken
+from envs.data.root import UNNAMED, missing_files, read_file, require_files
+from envs.data.sources import SPLITS, CorpusFile, Source
+from envs.negotiation import scripted
+from envs.negotiation.corpora.dealornodeal import READER_VERSION, DialogueRecord, parse_lines, parse_scenarios
+from envs.negotiation.scenario import Scenario
+
+SELFPLAY_FILE = "selfplay.txt"
+PUBLISHED_NAMES = (*(f"{split}.txt" for split in SPLITS), SELFPLAY_FILE)
+
+corpora = Registry("negotiation corpus", "parley.corpora")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorpusText:
+    """A corpus read: its good lines and what is wrong with the others."""
+
+    splits: dict[str, list[DialogueRecord]]
+    """Dialogues under "train", "val" and "test", in file order."""
+    selfplay: list[Scenario]
+    """Scenarios to play, in file order."""
+    broken: list[DataError]
+    """One error per broken line, with file and line number, and one per missing file."""
+
+    def require_whole(self) -> CorpusText:
+        """The same text.
+
+        Raises:
+            DataError: something is broken; the message holds the first of the errors and their number.
+        """
+        require_none_broken(self.broken)
+        return self
+
+
+class CorpusSource(Source, Protocol):
+    """What the registry holds: a corpus of negotiations."""
+
+    @property
+    def threshold(self) -> int:
+        """Words of the training split that occur more often than this make the vocabulary."""
+
+    @property
+    def files(self) -> tuple[CorpusFile, ...]:
+        """Files that must lie in `folder`; none for a corpus that is generated."""
+
+    @property
+    def obtain(self) -> str:
+        """Where a person gets the files."""
+
+    def read(self, root: Path) -> CorpusText:
+        """The text, broken lines and missing files included as errors."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileCorpus:
+    """A corpus in the published format: train.txt, val.txt, test.txt and selfplay.txt in one folder of the data root."""
+
+    name: str
+    """Registered name, and the folder's."""
+    summary: str
+    """What it is, one line."""
+    licence: str
+    """Terms of use, one line."""
+    obtain: str
+    """Where a person gets the files."""
+    address: str | None = None
+    """Web folder that `parley data get` downloads from; none when it cannot be downloaded."""
+    raw: str | None = None
+    """File at the address from which train.txt can be rebuilt (see `raw_dealornodeal.py`); none when there is none."""
+    threshold: int = 20
+    """Words of the training split that occur more often than this make the vocabulary (20: Lewis et al. 2017)."""
+    files: tuple[CorpusFile, ...] = tuple(CorpusFile(name=name) for name in PUBLISHED_NAMES)
+    """The four files."""
+
+    @property
+    def remedy(self) -> str:
+        """How to get the files, for messages."""
+        by_hand = f"get the files from {self.obtain}"
+        return by_hand if self.address is None else f"{data_command('get', UNNAMED)}; or {by_hand}"
+
+    def folder(self, root: Path) -> Path:
+        """Where the files lie below a data root."""
+        return root / self.name
+
+    def fingerprint(self, root: Path) -> str:
+        """Digest of the reader's version and the four files' content.
+
+        Raises:
+            DataError: a file is missing or cannot be read.
+        """
+        folder = self.folder(root)
+        require_files(self.name, folder, [file.name for file in self.files], self.remedy)
+        digests = [hashlib.sha256(read_file(folder / file.name)).hexdigest() for file in self.files]
+        return _digest("files", READER_VERSION, *digests)
+
+    def read(self, root: Path) -> CorpusText:
+        """Reads every file that is there; a missing one is among the errors."""
+        folder = self.folder(root)
+        missing = missing_files(folder, [file.name for file in self.files])
+        broken = [DataError("a file is missing", where=folder / name, fix=self.remedy) for name in missing]
+        splits: dict[str, list[DialogueRecord]] = {}
+        for split in SPLITS:
+            splits[split], errors = parse_lines(_lines(folder / f"{split}.txt"), str(folder / f"{split}.txt"))
+            broken += errors
+        selfplay, errors = parse_scenarios(_lines(folder / SELFPLAY_FILE), str(folder / SELFPLAY_FILE))
+        return CorpusText(splits=splits, selfplay=selfplay, broken=broken + errors)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeneratedCorpus:
+    """The corpus that Parley writes itself, so that everything runs on a fresh machine offline."""
+
+    name: str
+    """Registered name."""
+    summary: str
+    """What it is, one line."""
+    licence: str
+    """Terms of use, one line."""
+    num_dialogues: int
+    """Dialogues to generate, all splits together, each seen from both sides."""
+    seed: int = 0
+    """Master seed of dialogues and scenarios."""
+    threshold: int = 5
+    """Words of the training split that occur more often than this make the vocabulary; low, for a script never mistypes."""
+    files: tuple[CorpusFile, ...] = field(default=(), init=False)
+    obtain: str = field(default="", init=False)
+
+    def folder(self, root: Path) -> None:
+        """None: there are no files."""
+
+    def fingerprint(self, root: Path) -> str:
+        """Digest of the reader's version, the generator's source, the size and the seed."""
+        # The source of the whole package stands for a version number that somebody would have to remember to raise.
+        sources = sorted(Path(scripted.__path__[0]).glob("*.py"))
+        generator = hashlib.sha256(b"".join(read_file(path) for path in sources)).hexdigest()
+        return _digest("generated", READER_VERSION, generator, self.num_dialogues, self.seed)
+
+    def read(self, root: Path) -> CorpusText:
+        """Generates the dialogues and the scenarios."""
+        from envs.negotiation.scripted.corpus import embedded_corpus
+
+        broken: list[DataError] = []
+        splits: dict[str, list[DialogueRecord]] = {}
+        lines = embedded_corpus(self.num_dialogues, self.seed)
+        for split in SPLITS:
+            splits[split], errors = parse_lines(lines[split], f"{self.name} {split}")
+            broken += errors
+        selfplay, errors = parse_scenarios(lines["selfplay"], f"{self.name} selfplay")
+        return CorpusText(splits=splits, selfplay=selfplay, broken=broken + errors)
+
+
+corpora.register("dealornodeal", "human negotiations, Lewis et al. 2017")(
+    FileCorpus(
+        name="dealornodeal",
+        summary="5,916 human negotiations seen from both sides, 402 from one, 4,086 self-play scenarios (Lewis et al. 2017)",
+        licence="CC BY-NC 4.0",
+        obtain="github.com/facebookresearch/end-to-end-negotiator, folder src/data/negotiate",
+        address="https://raw.githubusercontent.com/facebookresearch/end-to-end-negotiator/HEAD/src/data/negotiate",
+        raw="data.txt",
+        files=(
+            CorpusFile(
+                name="train.txt",
+                num_lines=10_095,
+                num_bytes=4_325_867,
+                # Some copies of the release lack train.txt and it is rebuilt from data.txt. Rebuilt copies differ in whether
+                # two disconnected dialogues without a partner's view count as <disagree> (first) or <disconnect> (second).
+                sha256=(
+                    "47c13b513d5de51211d2d1ca4a54ea288ad03e8fa3ff1b93a17a7c59e8c1eb35",
+                    "6adcb017b63633fc096af434855df0ff19866d87cf1887a86e3dbf81333ed334",
+                ),
+                any_order=True,
+            ),
+            CorpusFile(
+                name="val.txt",
+                num_lines=1_087,
+                num_bytes=468_508,
+                sha256=("5ad7df00b8bc4b1fff565cb4dc38b23afc7874c496b0ed2e1c58c232326ff996",),
+            ),
+            CorpusFile(
+                name="test.txt",
+                num_lines=1_052,
+                num_bytes=444_703,
+                sha256=("37be3150bf656195b61a7547b45cf307acce929f2a8140036890a561c3597c83",),
+            ),
+            CorpusFile(
+                name="selfplay.txt",
+                num_lines=8_172,
+                num_bytes=98_304,
+                sha256=("05b7d66c309617f0f1a5562ab8c1d2de933e712a4c8419fd924f4a2c899ab3aa",),
+            ),
+        ),
+    )
+)
+
+corpora.register("embedded", "scripted negotiations, generated")(
+    GeneratedCorpus(
+        name="embedded",
+        summary="negotiations between two scripted bargainers, generated on this machine",
+        licence="Apache-2.0, as Parley itself",
+        num_dialogues=4_000,
+    )
+)
+
+
+def _lines(path: Path) -> list[str]:
+    return read_lines(path) if path.is_file() else []
+
+
+def _digest(*parts: str | int) -> str:
+    return hashlib.blake2b("\n".join(map(str, parts)).encode(), digest_size=16).hexdigest()

@@ -1,0 +1,1 @@
+"""Scripted bargainers, and the corpus that they write. Read `bargainers.py` first."""

@@ -1,0 +1,353 @@
+"""Scripted bargainers: they open, counter, concede, insist, accept or walk away, and know afterwards what was agreed.
+
+A bargainer is a pure function of what it sees: before each move it replays the dialogue from its words, so it can take
+over a dialogue at any point and play against anything that talks, sense or nonsense. What it wants falls from an opening
+aim to a reserve as its turns go by (time-dependent concession: Faratin, Sierra, Jennings 1998), and falls further each
+time the other side insists. That weakness for words is meant: a model fitted on these dialogues learns it, and an
+adversary can learn to use it.
+
+Here: styles, the replayed state and the decision. Reading words is in `listening.py`, finding words in `phrasing.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from envs.core.config import check
+from envs.core.errors import ConfigError
+from envs.core.registry import nearest
+from envs.negotiation.game import SideView, Utterances
+from envs.negotiation.scenario import NUM_ITEMS, TOTAL_VALUE, Triple, picks_table, selection_index
+from envs.negotiation.scripted.listening import Meaning
+from envs.negotiation.scripted.phrasing import Act, Move, Phrasebook
+from envs.negotiation.scripted.wording import bargainer_vocabulary
+from envs.negotiation.vocabulary import SELECTION_ID, Vocabulary
+
+LOWEST_AIM = 1.0
+"""Points below which no amount of talk makes a bargainer accept."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Style:
+    """How a bargainer bargains."""
+
+    greed: float = 0.4
+    """How much it holds out for: it opens at 6 + 4 greed points and comes down to 10 greed; 0..1."""
+    patience: int = 5
+    """Its own turns after which it walks away from an offer below its reserve; at least 1."""
+    chattiness: float = 0.5
+    """How much it says beyond the necessary; 0..1."""
+    yielding: float = 0.8
+    """Points it gives up each time the other side insists; at least 0."""
+    slip: float = 0.0
+    """Probability of remembering the deal wrongly by one thing; 0..1, doubled when the deal was put vaguely."""
+
+    def __post_init__(self) -> None:
+        check(self, "greed", 0 <= self.greed <= 1, "0 to 1")
+        check(self, "patience", self.patience >= 1, "at least 1")
+        check(self, "chattiness", 0 <= self.chattiness <= 1, "0 to 1")
+        check(self, "yielding", self.yielding >= 0, "at least 0")
+        check(self, "slip", 0 <= self.slip <= 1, "0 to 1")
+
+    def aim(self, num_turns: int, pressure: int) -> float:
+        """The least points it would settle for.
+
+        Args:
+            num_turns: its own turns so far.
+            pressure: how often the other side has insisted.
+        """
+        opening, reserve = 6 + 4 * self.greed, TOTAL_VALUE * self.greed
+        elapsed = min(1.0, num_turns / self.patience)
+        return max(LOWEST_AIM, opening - (opening - reserve) * elapsed - self.yielding * pressure)
+
+
+STYLES = {
+    "scripted": Style(greed=0.4, patience=5, chattiness=0.5, yielding=0.8),
+    "scripted-tough": Style(greed=0.62, patience=6, chattiness=0.25, yielding=0.4),
+}
+"""The named styles: a fair-minded bargainer and one that holds out."""
+
+
+@dataclass
+class Talks:
+    """Where a dialogue stands, as one side sees it; shares are that side's own items.
+
+    Args:
+        counts: number of each item in the scenario.
+    """
+
+    counts: Triple
+    table: Triple | None = None
+    """The latest proposal that nobody has turned down."""
+    table_is_mine: bool = False
+    table_is_vague: bool = False
+    agreed: Triple | None = None
+    is_news: bool = False
+    """Whether the deal was struck by the last utterance."""
+    i_parted: bool = False
+    they_parted: bool = False
+    """Whether the other side has ever said that there will be no deal."""
+    i_ended: bool = False
+    num_turns: int = 0
+    """Own utterances so far."""
+    my_last: Triple | None = None
+    """My latest proposal."""
+    their_last: Triple | None = None
+    pressure: int = 0
+    """How often the other side has insisted: firm words, a repeated demand, a threat to leave."""
+    wanted: list[float] = field(default_factory=lambda: [0.0] * NUM_ITEMS)
+    """Of each item, the part that the other side has asked for, summed over its proposals."""
+    num_theirs: int = 0
+    """The other side's proposals so far."""
+    spurned: set[int] = field(default_factory=set)
+    """Items that the other side has called useless to itself."""
+
+    def hear(self, mine: bool, meaning: Meaning) -> None:
+        """Takes in one utterance."""
+        share = meaning.share(self.counts)
+        if share is not None and not mine:
+            share = (self.counts[0] - share[0], self.counts[1] - share[1], self.counts[2] - share[2])
+        self.is_news = False
+        others_table = self.table is not None and self.table_is_mine != mine
+        if others_table and self.agreed is None and (share == self.table if share is not None else meaning.accepts):
+            self.agreed, self.is_news = self.table, True
+        elif share is not None and share != self.agreed:
+            self.table, self.table_is_mine, self.table_is_vague = share, mine, meaning.vague
+            self.agreed = None
+        elif share is None and (meaning.parts or (meaning.refuses and (others_table or self.agreed is not None))):
+            self.table = self.agreed = None
+        if mine:
+            self.num_turns += 1
+            self.i_parted |= meaning.parts
+            self.my_last = share if share is not None else self.my_last
+        else:
+            self._learn(meaning, share)
+
+    def _learn(self, meaning: Meaning, share: Triple | None) -> None:
+        """What the other side's words tell about its wishes and its firmness."""
+        self.they_parted |= meaning.parts
+        self.spurned.update(item for item in range(NUM_ITEMS) if meaning.spurned[item])
+        repeated = share is not None and self.their_last is not None and all(map(int.__le__, share, self.their_last))
+        if meaning.parts or (share is not None and (meaning.firm or repeated)):
+            self.pressure += 1
+        if share is not None:
+            self.their_last = share
+            self.num_theirs += 1
+            for item, (count, number) in enumerate(zip(self.counts, share, strict=True)):
+                self.wanted[item] += (count - number) / count
+
+    def their_weights(self) -> np.ndarray:
+        """A guess at what one piece of each item is worth to the other side (3,), up to a factor."""
+        weights = [
+            0.0 if item in self.spurned else (0.4 + self.wanted[item] / max(self.num_theirs, 1)) / self.counts[item]
+            for item in range(NUM_ITEMS)
+        ]
+        return np.array(weights)
+
+
+def worth(share: Sequence[int], values: Sequence[int]) -> int:
+    """Points of a share, 0..10."""
+    return sum(number * value for number, value in zip(share, values, strict=True))
+
+
+def plan(talks: Talks, values: Triple, aim: float, rng: np.random.Generator) -> Triple:
+    """The share to propose: worth at least `aim`, as good as can be for the other side, and no step back from one's last."""
+    shares = picks_table(talks.counts)[:-2]
+    own = shares @ np.array(values)
+    enough = own >= aim
+    if talks.my_last is not None:
+        no_more = enough & (own <= worth(talks.my_last, values))
+        enough = no_more if no_more.any() else enough
+    appeal = (np.array(talks.counts) - shares) @ talks.their_weights() + 0.02 * own + 0.25 * rng.random(len(own))
+    first, second, third = shares[np.where(enough, appeal, -np.inf).argmax()].tolist()
+    return first, second, third
+
+
+def decide(talks: Talks, values: Triple, style: Style, rng: np.random.Generator) -> Move:
+    """The next move.
+
+    Args:
+        talks: the dialogue so far; it is this side's turn.
+        values: own points for one piece of each item.
+        style: how to bargain.
+        rng: this move's random draws.
+    """
+    aim = style.aim(talks.num_turns, talks.pressure)
+    prize = max(range(NUM_ITEMS), key=lambda item: talks.counts[item] * values[item])
+    junk = next((item for item in range(NUM_ITEMS) if not values[item]), None)
+
+    def move(act: Act, share: Triple | None = None) -> Move:
+        return Move(act, share, prize, junk)
+
+    if talks.agreed is not None:
+        return move(Act.THANK if talks.is_news and rng.random() < 0.3 * style.chattiness else Act.END)
+    offer = None if talks.table_is_mine else talks.table
+    if offer is not None and worth(offer, values) >= aim:
+        if not talks.i_parted and rng.random() < 0.08:
+            return move(Act.END)
+        calm = worth(offer, values) >= style.aim(talks.num_turns, 0)
+        return move(Act.ACCEPT if calm else Act.YIELD, offer)
+    if talks.i_parted or (talks.they_parted and talks.table is None and rng.random() < 0.5):
+        return move(Act.END)
+    if talks.num_turns >= style.patience:
+        return move(Act.PART)
+    if talks.num_turns == 0 and offer is None and rng.random() < 0.25 * style.chattiness:
+        return move(Act.ASK)
+    if offer is not None and rng.random() < 0.08:
+        return move(Act.REFUSE)
+    share = plan(talks, values, aim, rng)
+    if share == talks.my_last:
+        return move(Act.INSIST, share)
+    if talks.my_last is not None and worth(share, values) < worth(talks.my_last, values):
+        return move(Act.CONCEDE, share)
+    return move(Act.OPEN if offer is None else Act.COUNTER, share)
+
+
+def settle(talks: Talks, values: Triple, style: Style, rng: np.random.Generator) -> Triple | None:
+    """What to choose once the dialogue has ended: own items, or None for no agreement.
+
+    A proposal that the other side answered with `<selection>` counts as accepted unless that side had walked away; the
+    other side's, if still on the table when the dialogue is cut off, counts if it is good enough.
+    """
+    share = talks.agreed
+    if share is None and talks.table is not None:
+        if talks.table_is_mine:
+            share = None if talks.i_ended or talks.they_parted else talks.table
+        elif worth(talks.table, values) >= style.aim(talks.num_turns, talks.pressure):
+            share = talks.table
+    if share is not None and rng.random() < style.slip * (1 + talks.table_is_vague):
+        item = int(rng.integers(NUM_ITEMS))
+        wrong = list(share)
+        wrong[item] += 1 if share[item] < talks.counts[item] else -1
+        share = (wrong[0], wrong[1], wrong[2])
+    return share
+
+
+class Bargainer:
+    """A scripted agent.
+
+    Args:
+        vocabulary: the words it may use.
+        style: how it bargains.
+        name: what results call it.
+
+    Raises:
+        DataError: the vocabulary lacks the words for something it must be able to say.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, style: Style, name: str = "bargainer") -> None:
+        self.name, self.vocabulary, self.style = name, vocabulary, style
+        self.phrasebook = Phrasebook(vocabulary)
+
+    @classmethod
+    def named(cls, name: str, vocabulary: Vocabulary) -> Bargainer:
+        """The bargainer of that name.
+
+        Raises:
+            ConfigError: no such style, with the nearest name.
+        """
+        if name not in STYLES:
+            raise ConfigError(
+                f"no scripted bargainer is called {name!r}{nearest(name, STYLES)}", got=name, fix=f"known: {', '.join(STYLES)}"
+            )
+        return cls(vocabulary, STYLES[name], name)
+
+    def join(self, view: SideView) -> BargainerSession:
+        """Takes a seat on one side of a batch of dialogues.
+
+        Raises:
+            ConfigError: the dialogues are held in another vocabulary.
+        """
+        if view.vocabulary != self.vocabulary:
+            raise ConfigError(
+                "a scripted bargainer was seated in dialogues of another vocabulary",
+                got=f"{len(view.vocabulary)} words, the bargainer knows {len(self.vocabulary)}",
+                fix="make the bargainer with the vocabulary of the game",
+            )
+        return BargainerSession(view, self.phrasebook, [self.style] * len(view))
+
+
+class BargainerSession:
+    """Bargainers on one side of a batch of dialogues.
+
+    Args:
+        view: what the side sees.
+        phrasebook: the wording, in the vocabulary of the view.
+        styles: one style per dialogue.
+    """
+
+    def __init__(self, view: SideView, phrasebook: Phrasebook, styles: Sequence[Style]) -> None:
+        self._view, self._phrasebook, self._styles = view, phrasebook, styles
+        # What was read of each dialogue is kept only to save time: dialogues do nothing but grow.
+        self._read: dict[int, tuple[Talks, int]] = {}
+
+    def speak(self, rows: np.ndarray) -> Utterances:
+        """The next utterance in each of the dialogues `rows` (n,)."""
+        return Utterances.of([self._say(row) for row in rows.tolist()])
+
+    def choose(self, rows: np.ndarray) -> np.ndarray:
+        """The selection in each of the dialogues `rows`: index (n,) into the legal selections."""
+        selections = []
+        for row in rows.tolist():
+            talks, values = self._talks(row), self._values(row)
+            share = settle(talks, values, self._styles[row], self._view.generator(row))
+            no_agreement = len(self._view.selections(row)) - 2
+            selections.append(no_agreement if share is None else selection_index(talks.counts, share))
+        return np.array(selections, dtype=np.int64)
+
+    def _say(self, row: int) -> list[int]:
+        talks, style, rng = self._talks(row), self._styles[row], self._view.generator(row)
+        return self._phrasebook.say(decide(talks, self._values(row), style, rng), talks.counts, style.chattiness, rng)
+
+    def _values(self, row: int) -> Triple:
+        first, second, third = self._view.contexts[row, 1::2].tolist()
+        return first, second, third
+
+    def _talks(self, row: int) -> Talks:
+        """Where the dialogue stands, from its words."""
+        if row in self._read:
+            talks, num_read = self._read[row]
+        else:
+            first, second, third = self._view.contexts[row, ::2].tolist()
+            talks, num_read = Talks((first, second, third)), 0
+        num_tokens = int(self._view.num_tokens[row])
+        ids = tuple(self._view.tokens[row, num_read:num_tokens].tolist())
+        you, them = self._view.vocabulary.you_id, self._view.vocabulary.them_id
+        starts = [k for k, token in enumerate(ids) if token in (you, them)]
+        for start, end in zip(starts, [*starts, len(ids)][1:], strict=True):
+            mine, said = ids[start] == you, ids[start + 1 : end]
+            if said == (SELECTION_ID,):
+                talks.i_ended = mine
+            else:
+                talks.hear(mine, self._phrasebook.hear(said))
+        self._read[row] = talks, num_tokens
+        return talks
+
+
+def scripted(vocabulary: Vocabulary) -> Bargainer:
+    """The fair-minded bargainer; raises `DataError` like `Bargainer`."""
+    return Bargainer.named("scripted", vocabulary)
+
+
+def scripted_tough(vocabulary: Vocabulary) -> Bargainer:
+    """The bargainer that holds out; raises `DataError` like `Bargainer`."""
+    return Bargainer.named("scripted-tough", vocabulary)
+
+
+__all__ = [
+    "STYLES",
+    "Bargainer",
+    "BargainerSession",
+    "Style",
+    "Talks",
+    "bargainer_vocabulary",
+    "decide",
+    "plan",
+    "scripted",
+    "scripted_tough",
+    "settle",
+    "worth",
+]

@@ -1,0 +1,125 @@
+"""The embedded corpus: dialogues of scripted bargainers in the line format of the published Deal-or-No-Deal files.
+
+It makes every verb work on a fresh machine, offline. Dialogue i depends on the seed and i alone, so that a larger corpus
+begins with the smaller one. Reading corpora is done in `envs/data`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from envs.core.errors import ConfigError
+from envs.core.seeds import derive_seed, stream
+from envs.negotiation.game import NegotiationGame, SideView, play
+from envs.negotiation.scenario import (
+    DISAGREE_ID,
+    ITEM_TOKENS,
+    NUM_ITEMS,
+    Scenario,
+    complement,
+    random_scenario,
+    selection_table,
+)
+from envs.negotiation.scripted.bargainers import BargainerSession, Style
+from envs.negotiation.scripted.phrasing import Phrasebook
+from envs.negotiation.scripted.wording import bargainer_vocabulary
+from envs.negotiation.vocabulary import Vocabulary
+
+NUM_SELFPLAY = 500
+"""Scenarios of the "selfplay" split."""
+SPLITS_OF_TEN = ("train",) * 8 + ("val", "test")
+"""The splits of each ten successive dialogues."""
+_BATCH = 500
+
+
+def embedded_corpus(num_dialogues: int, seed: int) -> dict[str, list[str]]:
+    """Generates the corpus.
+
+    Args:
+        num_dialogues: dialogues of all splits together, at least 0; each gives two successive lines, one a side.
+        seed: master seed, at least 0.
+
+    Returns:
+        Lines without line ends under "train", "val" and "test", about 8 : 1 : 1, and under "selfplay": 500 fresh random
+        scenarios, two lines "c0 v0 c1 v1 c2 v2" each.
+
+    Raises:
+        ConfigError: a negative number.
+    """
+    if num_dialogues < 0 or seed < 0:
+        got = f"{num_dialogues} dialogues, seed {seed}"
+        raise ConfigError("the embedded corpus takes no negative numbers", got=got, fix="give numbers of at least 0")
+    lines: dict[str, list[str]] = {"train": [], "val": [], "test": [], "selfplay": []}
+    phrasebook = Phrasebook(bargainer_vocabulary())
+    for start in range(0, num_dialogues, _BATCH):
+        indices = range(start, min(start + _BATCH, num_dialogues))
+        game = _play(indices, seed, phrasebook)
+        for row, i in enumerate(indices):
+            lines[SPLITS_OF_TEN[i % len(SPLITS_OF_TEN)]] += [dialogue_line(game, row, side) for side in (0, 1)]
+    for i in range(NUM_SELFPLAY):
+        scenario = random_scenario(stream(seed, "embedded-selfplay", i))
+        lines["selfplay"] += [_numbers(scenario, side) for side in (0, 1)]
+    return lines
+
+
+def random_style(rng: np.random.Generator) -> Style:
+    """A bargainer of the crowd that the corpus is drawn from: from soft and brief to hard and talkative."""
+    greed, chattiness, yielding = rng.random(3).tolist()
+    return Style(
+        greed=0.25 + 0.42 * greed,
+        patience=int(rng.integers(2, 6)),
+        chattiness=chattiness,
+        yielding=1.2 * yielding,
+        slip=0.015,
+    )
+
+
+def dialogue_line(game: NegotiationGame, row: int, side: int) -> str:
+    """One side's view of a finished dialogue as a line of the published format."""
+    scenario, words = game.scenarios[row], game.vocabulary.words
+    own, others = (int(game.selections[row, who]) for who in (side, 1 - side))
+    fits = complement(scenario.counts, others) == own
+    output = selection_table(scenario.counts)[own].tolist() if fits else [DISAGREE_ID] * (2 * NUM_ITEMS)
+    said = " ".join(words[token] for token in game.tokens[side, row, : game.num_tokens[row]].tolist())
+    chosen = " ".join(ITEM_TOKENS[token] for token in output)
+    return (
+        f"<input> {_numbers(scenario, side)} </input> <dialogue> {said} </dialogue> <output> {chosen} </output> "
+        f"<partner_input> {_numbers(scenario, 1 - side)} </partner_input>"
+    )
+
+
+class _Crowd:
+    """A different bargainer in every dialogue.
+
+    Args:
+        phrasebook: their wording.
+        styles: one style per dialogue.
+    """
+
+    name = "crowd"
+
+    def __init__(self, phrasebook: Phrasebook, styles: Sequence[Style]) -> None:
+        self._phrasebook, self._styles = phrasebook, styles
+        self.vocabulary: Vocabulary = phrasebook.vocabulary
+
+    def join(self, view: SideView) -> BargainerSession:
+        return BargainerSession(view, self._phrasebook, self._styles)
+
+
+def _play(indices: range, seed: int, phrasebook: Phrasebook) -> NegotiationGame:
+    scenarios: list[Scenario] = []
+    styles: tuple[list[Style], list[Style]] = ([], [])
+    for i in indices:
+        rng = stream(seed, "embedded", i)
+        scenarios.append(random_scenario(rng))
+        for side in (0, 1):
+            styles[side].append(random_style(rng))
+    seeds = [derive_seed(seed, "embedded", i) for i in indices]
+    game = NegotiationGame(scenarios, seeds, phrasebook.vocabulary)
+    return play(game, (_Crowd(phrasebook, styles[0]), _Crowd(phrasebook, styles[1])))
+
+
+def _numbers(scenario: Scenario, side: int) -> str:
+    return " ".join(map(str, scenario.context(side)))

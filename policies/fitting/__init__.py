@@ -1,0 +1,1 @@
+"""The fitting loop that supervised models share. Read `fit.py` first."""

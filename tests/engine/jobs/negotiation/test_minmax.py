@@ -1,0 +1,376 @@
+"""Campaigns of adversarial training: who learns from whom, what a round measures, which target is the result, when it ends."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.jobs.job import Result, Silent
+from engine.jobs.negotiation import exploitability, minmax
+from engine.jobs.negotiation.campaign import ROUND, STOPPED, Campaign, MinMaxConfig, rounds_of
+from engine.jobs.negotiation.judge import judge_of
+from engine.jobs.negotiation.minmax import BEFORE_TRAINING, DROP, FINAL_STAGES, LEGEND, MINMAX, run
+from engine.metrics.negotiation.campaign import (
+    AFTER,
+    BEFORE,
+    EXPLOITABILITY,
+    PERPLEXITY,
+    PLAIN_AGREEMENT,
+    PLAIN_SCORE,
+    ROUND_METRICS,
+    rounds_table,
+)
+from engine.negotiation.opponents import OpponentConfig
+from engine.runtime.session import Session
+from engine.store.run_folder import RunFolder
+from envs.core.errors import CheckpointError, ConfigError, DataError, RunError
+from envs.negotiation.vocabulary import Vocabulary
+from policies.checkpoint import Checkpoint
+from policies.negotiator.settings import KIND
+from tests.engine.jobs.made_up import (
+    CORPUS,
+    Notes,
+    assert_equal_weights,
+    campaign,
+    corpus_vocabulary,
+    given,
+    rows,
+    save_negotiator,
+    scalars,
+    weights,
+)
+
+pytestmark = pytest.mark.ray
+
+MIXED = OpponentConfig(sampling="prioritised", partner_share=0.5)
+
+
+@pytest.fixture(scope="module")
+def adversary(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Path:
+    """A random negotiator that passes for a trained adversary."""
+    return save_negotiator(tmp_path_factory.mktemp("adversary") / "checkpoint", seed=4, vocabulary=corpus_vocabulary(root))
+
+
+@pytest.fixture(scope="module")
+def partner(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Path:
+    """Another one, for plain play."""
+    return save_negotiator(tmp_path_factory.mktemp("partner") / "checkpoint", seed=5, vocabulary=corpus_vocabulary(root))
+
+
+@pytest.fixture(scope="module")
+def continued(
+    tmp_path_factory: pytest.TempPathFactory, root: Path, trainee: Path, ray_session: Session
+) -> tuple[Result, Notes]:
+    """Two rounds as in the paper."""
+    notes = Notes()
+    return run(campaign(root, trainee), tmp_path_factory.mktemp("continued") / "run", notes), notes
+
+
+@pytest.fixture(scope="module")
+def fresh(tmp_path_factory: pytest.TempPathFactory, root: Path, trainee: Path, partner: Path, ray_session: Session) -> Result:
+    """Two rounds against fresh best responses and an ordinary partner."""
+    asked = campaign(root, trainee, adversaries="fresh", partner=str(partner), opponents=MIXED)
+    return run(asked, tmp_path_factory.mktemp("fresh") / "run", Silent())
+
+
+@pytest.fixture(scope="module")
+def short(tmp_path_factory: pytest.TempPathFactory, root: Path, trainee: Path, adversary: Path, ray_session: Session) -> Result:
+    return run(given(root, trainee, adversary), tmp_path_factory.mktemp("given") / "run", Silent())
+
+
+def asked_of(path: Path, *names: str) -> dict[str, Any]:
+    """Some settings of a run."""
+    config = RunFolder.load(path).config
+    return {name: config[name] for name in names}
+
+
+def summary(path: Path) -> dict[str, Any]:
+    found = RunFolder.load(path).summary()
+    assert found is not None
+    return dict(found["metrics"])
+
+
+def metrics(result: Result) -> dict[str, Any]:
+    return {name: estimate.to_json() for name, estimate in result.metrics.items()}
+
+
+def phases(path: Path) -> list[str]:
+    """The names of a campaign's stages."""
+    return sorted(folder.parent.name for folder in path.glob("*/environment.json"))
+
+
+def origin(path: Path, *names: str) -> dict[str, Any]:
+    """What a checkpoint says of its origin."""
+    provenance = Checkpoint.load(path / "checkpoint", KIND, Vocabulary).provenance
+    return {name: provenance[name] for name in names}
+
+
+def test_in_the_paper_each_side_is_trained_on(continued: tuple[Result, Notes], trainee: Path) -> None:
+    path, start = continued[0].run, str(trainee)
+    measured = ("adversary", "after", "before", "exploitability", "plain", "target")
+    names = ["00-exploitability", "00-plain", *(f"0{k}-{name}" for k in (1, 2) for name in measured)]
+    assert phases(path) == sorted([*names, *FINAL_STAGES])
+    first, second = ({name: str(path / f"0{k}-{name}") for name in measured} for k in (1, 2))
+    learned = ("target", "learner", "reference")
+    assert asked_of(path / "01-adversary", *learned) == dict(zip(learned, (start, start, start), strict=True))
+    assert asked_of(path / "02-adversary", *learned) == dict(
+        zip(learned, (first["target"], first["adversary"], start), strict=True)
+    )
+    hardened = ("target", "adversaries", "reference", "partner")
+    both = f"{first['adversary']},{second['adversary']}"
+    assert asked_of(path / "01-target", *hardened) == dict(
+        zip(hardened, (start, first["adversary"], start, start), strict=True)
+    )
+    assert asked_of(path / "02-target", *hardened) == dict(zip(hardened, (first["target"], both, start, start), strict=True))
+    assert origin(path / "02-adversary", "role", "target", "learner") == {
+        "role": "adversary",
+        "target": first["target"],
+        "learner": first["adversary"],
+    }
+    assert origin(path / "02-target", "role", "target", "adversaries") == {
+        "role": "target",
+        "target": first["target"],
+        "adversaries": both.split(","),
+    }
+    seeds = {name: asked_of(path / name, "seed")["seed"] for name in names}
+    assert seeds["01-target"] != seeds["02-target"], "every round has dialogues of its own"
+    assert len({seed for name, seed in seeds.items() if name[3:] not in ("target", "adversary")}) == 1, "measured alike"
+
+
+def test_best_responses_start_afresh(continued: tuple[Result, Notes], fresh: Result, trainee: Path) -> None:
+    for path in (continued[0].run, fresh.run):
+        for number, target in enumerate((trainee, path / "01-target", path / "02-target")):
+            measured = asked_of(path / f"0{number}-exploitability", "target", "speaker", "judge")
+            assert measured == {"target": str(target), "speaker": str(trainee), "judge": str(trainee)}
+
+
+def test_a_best_response_is_the_next_rounds_adversary(fresh: Result, trainee: Path, partner: Path) -> None:
+    path = fresh.run
+    assert not any(name.endswith("-adversary") for name in phases(path)), "none is trained along"
+    responses = [str(path / f"0{k}-exploitability" / exploitability.ADVERSARY) for k in (0, 1)]
+    assert asked_of(path / "01-target", "target", "adversaries") == {"target": str(trainee), "adversaries": responses[0]}
+    assert asked_of(path / "02-target", "target", "adversaries") == {
+        "target": str(path / "01-target"),
+        "adversaries": ",".join(responses),
+    }
+    for number in (1, 2):
+        hardened = RunFolder.load(path / f"0{number}-target")
+        assert (hardened.config["partner"], hardened.config["reference"]) == (str(partner), str(trainee))
+        assert hardened.config["opponents"] == {"sampling": "prioritised", "pool": 8, "partner_share": 0.5}
+        assert all("plain_score" in event for event in hardened.events() if event["kind"] == "iteration")
+        assert asked_of(path / f"0{number}-plain", "adversary") == {"adversary": str(partner)}
+
+
+def test_an_adversary_that_is_there_is_not_trained_again(short: Result, adversary: Path, trainee: Path) -> None:
+    path = short.run
+    assert RunFolder.load(path / "00-exploitability").job == "attack-rl", "it measures the start"
+    assert asked_of(path / "00-exploitability", "speaker", "target") == {"speaker": str(adversary), "target": str(trainee)}
+    assert asked_of(path / "01-target", "adversaries") == {"adversaries": str(adversary)}
+    assert asked_of(path / "01-before", "speaker") == {"speaker": str(adversary)}
+    assert asked_of(path / "final-attack-before", "speaker") == {"speaker": str(adversary)}
+    assert summary(path / "00-exploitability")["advantage"] == summary(path / "01-before")["advantage"]
+
+
+def test_an_adversary_that_is_there_is_trained_on_in_the_second_round(
+    tmp_path: Path, root: Path, trainee: Path, adversary: Path
+) -> None:
+    asked = campaign(root, trainee, adversary=str(adversary))
+    with RunFolder.open(tmp_path / "run", asked, job=MINMAX.name) as folder:
+        planned = Campaign(asked, folder, Silent())
+        assert planned.best_response(0) == planned.adversary(1) == str(adversary)
+        assert planned.adversary(2) == str(tmp_path / "run" / "02-adversary")
+        _, settings = planned._adversary_phase(2, asked.attack)
+    assert (settings.learner, settings.target) == (str(adversary), str(tmp_path / "run" / "01-target"))
+
+
+def test_a_round_measures_what_its_runs_say(continued: tuple[Result, Notes], trainee: Path) -> None:
+    path = continued[0].run
+    events = [event for event in RunFolder.load(path).events() if event["kind"] == ROUND]
+    assert [event["number"] for event in events] == [0, 1, 2]
+    targets = [str(trainee), str(path / "01-target"), str(path / "02-target")]
+    assert [event["target"] for event in events] == targets
+    for number, event in enumerate(events):
+        stage = f"0{number}-"
+        plain = summary(path / f"{stage}plain")
+        wanted = {
+            EXPLOITABILITY: summary(path / f"{stage}exploitability")[EXPLOITABILITY],
+            PLAIN_SCORE: plain["score_target"],
+            PLAIN_AGREEMENT: plain["agreement"],
+        }
+        if number:
+            wanted |= {
+                BEFORE: summary(path / f"{stage}before")["advantage"],
+                AFTER: summary(path / f"{stage}after")["advantage"],
+            }
+            wanted[PERPLEXITY] = summary(path / f"{stage}target")[PERPLEXITY]
+            adversary = str(path / f"{stage}adversary")
+            for name, target in (("before", targets[number - 1]), ("after", targets[number])):
+                assert asked_of(path / f"{stage}{name}", "speaker", "target") == {"speaker": adversary, "target": target}
+        estimates = event["estimates"]
+        assert {name: estimates[name] for name in wanted} == wanted
+        assert set(estimates) == set(wanted) | {PERPLEXITY}
+        assert {name: event[name] for name in estimates} == {name: parts["value"] for name, parts in estimates.items()}
+
+
+def test_the_rounds_are_told_as_they_end(continued: tuple[Result, Notes]) -> None:
+    result, notes = continued
+    table = rounds_table(rounds_of(RunFolder.load(result.run)))
+    assert table.columns == ("round", *(metric.title for metric in ROUND_METRICS.values()))
+    told = [line.split("  ") for line in notes.said]
+    shown = [tuple(cell.strip() for cell in cells if cell.strip()) for cells in told]
+    assert [cells for cells in shown if cells[0] in ("round", "0", "1", "2")] == [table.columns, *table.rows]
+    trained = [line for line in notes.said if "training" in line]
+    assert trained == [
+        "round 0: training a fresh adversary against the frozen target",
+        *(
+            f"round {number}: training {what}"
+            for number in (1, 2)
+            for what in ("the adversary", "the target", "a fresh adversary against the frozen target")
+        ),
+    ]
+
+
+@pytest.mark.parametrize("mode", ["continued", "fresh"])
+def test_the_result_is_the_least_exploitable_target(mode: str, request: pytest.FixtureRequest, trainee: Path) -> None:
+    made = request.getfixturevalue(mode)
+    path = (made if isinstance(made, Result) else made[0]).run
+    found = {event["number"]: event for event in RunFolder.load(path).events() if event["kind"] == ROUND}
+    playing = [number for number, event in found.items() if event[PLAIN_SCORE] >= found[0][PLAIN_SCORE] - 0.5]
+    best = min(playing, key=lambda number: found[number][EXPLOITABILITY])
+    assert best > 0, "the seeds are chosen so that training helps"
+    assert_equal_weights(path, path / f"0{best}-target")
+    assert origin(path, "campaign_from", "round") == {"campaign_from": str(trainee), "round": best}
+    assert judge_of("", [str(path)]) == str(trainee)
+    responses = [path / f"0{number}-exploitability" / exploitability.ADVERSARY for number in (0, best)]
+    for stage, target, response in zip(("-before", ""), (trainee, path / f"0{best}-target"), responses, strict=True):
+        attacked = asked_of(path / f"final-attack{stage}", "speaker", "target")
+        assert attacked == {"speaker": str(response), "target": str(target)}
+        assert asked_of(path / f"final-plain{stage}", "target") == {"target": str(target)}
+
+
+@pytest.mark.slow
+def test_a_target_that_plays_no_longer_is_no_result(
+    tmp_path: Path, root: Path, trainee: Path, adversary: Path, ray_session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(minmax, "still_playing", lambda rounds, plain_loss: rounds[:1])
+    notes = Notes()
+    result = run(given(root, trainee, adversary), tmp_path / "run", notes)
+    assert any(line.endswith("the result is the start") for line in notes.said)
+    assert Checkpoint.load(result.run / "checkpoint", KIND, Vocabulary).provenance["round"] == 0
+    assert result.metrics[DROP].value == 0
+    started = Checkpoint.load(trainee, KIND, Vocabulary).weights
+    assert all(value.equal(started[name]) for name, value in weights(result.run).items())
+
+
+def test_start_and_result_are_measured_once_more(continued: tuple[Result, Notes]) -> None:
+    result, _ = continued
+    path = result.run
+    assert set(result.metrics) == set(LEGEND)
+    found = metrics(result)
+    for ending, stage in ((BEFORE_TRAINING, "-before"), ("", "")):
+        attack, plain = summary(path / f"final-attack{stage}"), summary(path / f"final-plain{stage}")
+        assert found[EXPLOITABILITY + ending] == attack["advantage"]
+        assert (found[PLAIN_SCORE + ending], found[PLAIN_AGREEMENT + ending]) == (plain["score_target"], plain["agreement"])
+    seeds = {asked_of(path / stage, "seed")["seed"] for stage in FINAL_STAGES}
+    assert len(seeds) == 1
+    assert not seeds & {asked_of(path / f"0{k}-plain", "seed")["seed"] for k in range(3)}, "dialogues that chose no round"
+    lost = [
+        (before["points_adversary"] - before["points_target"]) - (after["points_adversary"] - after["points_target"])
+        for before, after in zip(rows(path / "final-attack-before"), rows(path / "final-attack"), strict=True)
+    ]
+    assert result.metrics[DROP].value == pytest.approx(sum(lost) / len(lost))
+
+
+def test_a_finished_campaign_does_nothing(short: Result, root: Path, trainee: Path, adversary: Path) -> None:
+    notes = Notes()
+    again = run(given(root, trainee, adversary, env_runners=2, retries=9), short.run, notes)
+    assert notes.said == [f"{short.run} is finished: nothing is left to do"]
+    assert metrics(again) == metrics(short)
+
+
+@pytest.mark.slow
+def test_the_seed_is_all_that_decides(tmp_path: Path, short: Result, root: Path, trainee: Path, adversary: Path) -> None:
+    again = run(given(root, trainee, adversary), tmp_path / "again", Silent())
+    assert metrics(again) == metrics(short)
+    assert_equal_weights(again.run / "01-target", short.run / "01-target")
+    other = run(given(root, trainee, adversary, seed=2), tmp_path / "other", Silent())
+    assert metrics(other) != metrics(short)
+
+
+def test_a_campaign_that_gains_nothing_ends_early(
+    tmp_path: Path, root: Path, trainee: Path, adversary: Path, ray_session: Session
+) -> None:
+    asked, notes = given(root, trainee, adversary, rounds=3, patience=1, least_gain=100.0), Notes()
+    result = run(asked, tmp_path / "run", notes)
+    assert [one.number for one in rounds_of(RunFolder.load(result.run))] == [0, 1]
+    reason = "exploitability has not fallen by 100 in 1 round"
+    assert f"stopped after round 1: {reason}" in notes.said
+    (result.run / "summary.json").unlink()
+    run(asked, result.run, Silent())
+    stops = [event for event in RunFolder.load(result.run).events() if event["kind"] == STOPPED]
+    assert [(event["number"], event["reason"]) for event in stops] == [(1, reason)]
+
+
+def test_tensorboard_shows_the_rounds_and_every_phase(continued: tuple[Result, Notes]) -> None:
+    path = continued[0].run
+    found = scalars(path)
+    assert set(found) == set(ROUND_METRICS)
+    for name, points in found.items():
+        events = [event for event in RunFolder.load(path).events() if event["kind"] == ROUND and name in event]
+        assert points == [(event["number"], pytest.approx(event[name])) for event in events]
+    for phase in ("01-adversary", "02-target", f"01-exploitability/{exploitability.ADVERSARY}"):
+        assert [step for step, _ in scalars(path / phase)["reward"]] == [1, 2]
+
+
+def test_what_to_do_next(root: Path, continued: tuple[Result, Notes]) -> None:
+    path = str(continued[0].run)
+    report, play, table = map(shlex.split, continued[0].next_commands)
+    assert (report, play) == (["parley", "report", path], ["parley", "play", path])
+    corpus = ["--corpus", CORPUS, "--data-root", str(root)]
+    assert table == ["parley", "attack", "table", "--target", path, *corpus, "--published", "none"]
+    published = MINMAX.next_commands(replace(MINMAX.presets["cheng2019"](), judge="runs/negotiator"), Path("runs/minmax"))
+    options = "--judge runs/negotiator --published hardened"
+    assert published[-1] == f"parley attack table --target runs/minmax {options}"
+
+
+def test_mistakes_are_named_and_no_run_is_made(tmp_path: Path, root: Path, trainee: Path, target: Path) -> None:
+    def fails(kind: type[Exception], message: str, asked: MinMaxConfig) -> None:
+        with pytest.raises(kind, match=message):
+            run(asked, tmp_path / "run", Silent())
+
+    fails(CheckpointError, "--target needs a checkpoint", campaign(root, tmp_path / "nothing"))
+    for option in ("adversary", "speaker", "partner", "judge"):
+        fails(CheckpointError, f"--{option} needs a checkpoint", campaign(root, trainee, **{option: "scripted"}))
+        other = campaign(root, trainee, **{option: str(target)})
+        fails(CheckpointError, f"--target and --{option} speak different vocabularies", other)
+    fails(ConfigError, "supervised guard has another vocabulary", campaign(root, target))
+    fails(DataError, "parley data get", campaign(tmp_path, trainee, corpus="dealornodeal"))
+    assert not (tmp_path / "run").exists()
+    for option in ("rounds", "patience", "budget", "dialogues", "save_every"):
+        with pytest.raises(ConfigError, match=rf"{option}(.|\n)*at least 1"):
+            campaign(root, trainee, **{option: 0})
+    with pytest.raises(ConfigError, match=r"perplexity_limit(.|\n)*above 1"):
+        campaign(root, trainee, perplexity_limit=0.9)
+
+
+def test_another_campaign_in_the_same_folder_is_an_error(short: Result, root: Path, trainee: Path, adversary: Path) -> None:
+    with pytest.raises(RunError, match="rounds: 1 -> 2"):
+        run(given(root, trainee, adversary, rounds=2), short.run, Silent())
+
+
+def test_presets_are_what_they_say() -> None:
+    paper, population, demo = (MINMAX.presets[name]() for name in ("cheng2019", "population", "demo"))
+    assert (paper.adversaries, paper.opponents) == ("continued", OpponentConfig(sampling="latest", partner_share=0.0))
+    for config in (paper, population, demo):
+        assert config.attack.reward == config.defence.reward == "advantage", "-(S_adv - S_ori), eq. 9"
+        assert config.attack.complementary
+        assert config.defence.complementary
+        assert config.perplexity_limit > 1
+    assert (population.adversaries, population.opponents.sampling) == ("fresh", "prioritised")
+    assert population.opponents.partner_share > 0
+    assert (demo.target, demo.adversary, demo.rounds) == ("runs/demo/target", "runs/demo/adversary", 1)
+    assert demo.corpus == "embedded"

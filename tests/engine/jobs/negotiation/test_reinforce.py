@@ -1,0 +1,100 @@
+"""Training by reinforcement as a run: what it leaves, that it goes on exactly, and mistakes."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from engine.jobs.command import command_line
+from engine.jobs.job import Silent
+from engine.jobs.negotiation.judge import judge_of
+from engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY, TRAIN_RL, run
+from engine.metrics.training import LEARNING
+from engine.runtime.session import Session
+from engine.store.run_folder import RunFolder
+from envs.core.errors import CheckpointError, ConfigError, RunError
+from envs.negotiation.vocabulary import Vocabulary
+from policies.checkpoint import Checkpoint
+from policies.negotiator.settings import KIND
+from tests.engine.jobs.made_up import (
+    REINFORCE,
+    Notes,
+    assert_equal_weights,
+    iterations,
+    kill_when,
+    save_negotiator,
+    start_parley,
+    training,
+)
+
+pytestmark = pytest.mark.ray
+
+
+def test_it_leaves_a_learner_that_has_moved(tmp_path: Path, root: Path, trainee: Path, ray_session: Session) -> None:
+    notes = Notes()
+    result = run("adversary", training(root, trainee), tmp_path / "run", notes)
+    assert list(result.metrics) == list(LEARNING)
+    assert notes.stages == [("learning", 4, "updates")]
+    assert notes.steps == [1, 2, 3, 4]
+    stored = Checkpoint.load(tmp_path / "run" / "checkpoint", KIND, Vocabulary)
+    assert (stored.provenance["role"], stored.provenance["target"]) == ("adversary", str(trainee))
+    assert judge_of("", [str(tmp_path / "run")]) == str(trainee)
+    started = Checkpoint.load(trainee, KIND, Vocabulary).weights
+    assert any(not stored.weights[name].equal(value) for name, value in started.items())
+    assert iterations(tmp_path / "run") == [1, 2, 3, 4]
+    (following,) = result.next_commands
+    attack = ["parley", "attack", "rl", "--target", str(trainee), "--speaker", str(tmp_path / "run")]
+    assert shlex.split(following) == [*attack, "--data-root", str(root)]
+
+
+def test_a_finished_training_needs_no_ray(tmp_path: Path, root: Path, trainee: Path, ray_session: Session) -> None:
+    first = run("rl", training(root, trainee), tmp_path / "run", Silent())
+    notes = Notes()
+    again = run("rl", training(root, trainee, address="127.0.0.1:1"), tmp_path / "run", notes)
+    assert str(again) == str(first)
+    assert notes.said == [f"{tmp_path / 'run'} is finished: nothing is left to do"]
+
+
+def test_more_updates_than_before_need_another_folder(tmp_path: Path, root: Path, trainee: Path, ray_session: Session) -> None:
+    run("adversary", training(root, trainee), tmp_path / "run", Silent())
+    with pytest.raises(RunError, match=r"reinforce\.dialogues: 24 -> 30"):
+        run("adversary", training(root, trainee, reinforce=replace(REINFORCE, dialogues=30)), tmp_path / "run", Silent())
+    with pytest.raises(RunError, match="another job"):
+        run("rl", training(root, trainee), tmp_path / "run", Silent())
+
+
+@pytest.mark.slow
+def test_a_killed_training_resumes_to_the_same_weights(tmp_path: Path, root: Path, trainee: Path, ray_session: Session) -> None:
+    asked = training(root, trainee, reinforce=replace(REINFORCE, dialogues=240), save_every=3)
+    run("adversary", asked, tmp_path / "whole", Silent())
+    words = shlex.split(command_line(TRAIN_ADVERSARY, asked, Path("killed")))
+    events = tmp_path / "killed" / "events.jsonl"
+    process = start_parley(*words[1:], folder=tmp_path)
+    kill_when(process, lambda: events.exists() and events.read_text().count('"iteration"') >= 5)
+    assert RunFolder.load(tmp_path / "killed").summary() is None, "it was killed too late"
+    notes = Notes()
+    run("adversary", asked, tmp_path / "killed", notes)
+    assert notes.said[0].startswith("resumed after update ")
+    assert 1 < notes.steps[0] <= 40, "it goes on from the last saved state"
+    assert_equal_weights(tmp_path / "killed", tmp_path / "whole")
+
+
+def test_mistakes_are_named_and_no_run_is_made(tmp_path: Path, root: Path, trainee: Path, target: Path) -> None:
+    def fails(kind: type[Exception], message: str, asked: object) -> None:
+        with pytest.raises(kind, match=message):
+            run("adversary", asked, tmp_path / "run", Silent())  # type: ignore[arg-type]  # a parameter of several types
+
+    fails(CheckpointError, "--target needs a checkpoint", training(root, tmp_path / "nothing"))
+    fails(CheckpointError, "--learner needs a checkpoint", training(root, trainee, learner="scripted"))
+    fails(CheckpointError, "--learner and --target speak different vocabularies", training(root, trainee, learner=str(target)))
+    fails(ConfigError, "supervised guard has another vocabulary", training(root, target))
+    ranker = save_negotiator(tmp_path / "ranker" / "checkpoint", kind="ranker", vocabulary=None)
+    fails(CheckpointError, "another kind", training(root, ranker, reinforce=replace(REINFORCE, supervised_weight=0.0)))
+    assert not (tmp_path / "run").exists()
+
+
+def test_both_jobs_store_themselves_under_their_names() -> None:
+    assert (TRAIN_RL.name, TRAIN_ADVERSARY.name) == ("train-rl", "train-adversary")

@@ -1,0 +1,287 @@
+"""The table of attacks: what its rows are, what is trained for them, and that nothing measured is measured again."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.jobs.job import Result, Silent
+from engine.jobs.negotiation import reinforce, whitebox
+from engine.jobs.negotiation.attack import TransferSettings
+from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
+from engine.jobs.negotiation.table import ADVERSARY, ATTACK_TABLE, TableConfig, run, stages
+from engine.jobs.tables import TABLE_FILE
+from engine.metrics.negotiation.attack import ATTACK_METRICS
+from engine.metrics.negotiation.attack_table import ROWS, TABLE_2, TURNS
+from engine.metrics.negotiation.dialogues import METRICS
+from engine.metrics.tables import TextTable
+from engine.negotiation.settings import ReinforceConfig, SearchConfig
+from engine.negotiation.transfer import PAPER_SENTENCE
+from engine.report.collect import collect_run
+from engine.store.run_folder import RunFolder
+from envs.core.errors import CheckpointError, ConfigError, RunError
+from tests.engine.jobs.made_up import CORPUS, REINFORCE, Notes, rows, save_negotiator
+
+SENTENCE = "i want the ball ."
+SEARCH = SearchConfig(proposals="random", candidates=4, max_replacements=1, replies=2, screening_replies=1, finalists=2)
+
+
+def table(target: Path, **changes: Any) -> TableConfig:
+    """A table of three dialogues a row, its adversary another random network."""
+    settings: dict[str, Any] = {"dialogues": 3, "search": SEARCH, "transfer": TransferSettings(sentence=SENTENCE, turn=1)}
+    return TableConfig(target=str(target), **{**settings, **changes})
+
+
+def figures(result: Result) -> list[tuple[str, ...]]:
+    """The cells of a result's table but for the seconds, which are no two times the same."""
+    (shown,) = result.tables
+    place = shown.columns.index("seconds")
+    return [(*row[:place], *row[place + 1 :]) for row in shown.rows]
+
+
+def on_page(path: Path) -> TextTable:
+    """The table as the report shows it."""
+    ((heading, shown),) = collect_run(path).attack_tables
+    assert heading == ""
+    return shown
+
+
+@pytest.fixture
+def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Puts a random network in the place of training, and notes whose adversary was wanted."""
+    wanted = []
+
+    def train(config: reinforce.TrainReinforceConfig, path: Path, reporter: Any) -> None:
+        wanted.append(config.target)
+        save_negotiator(path / "checkpoint", seed=5)
+
+    job = dataclasses.replace(reinforce.TRAIN_ADVERSARY, run=train)  # type: ignore[arg-type]  # its result is not read
+    monkeypatch.setattr(reinforce, "TRAIN_ADVERSARY", job)
+    return wanted
+
+
+def test_every_row_is_a_run_and_a_line(tmp_path: Path, target: Path, speaker: Path) -> None:
+    config = table(target, adversary=str(speaker), published="sv")
+    result = run(config, tmp_path / "table", Silent())
+    (shown,) = result.tables
+    assert [row[0] for row in shown.rows] == list(TABLE_2.values())
+    assert sorted(folder.parent.name for folder in (tmp_path / "table").glob("*/config.json")) == sorted(TABLE_2)
+    measured = {name.partition(".")[::2]: estimate for name, estimate in result.metrics.items()}
+    assert {metric for row, metric in measured if row == "reactive"} == set(ATTACK_METRICS)
+    assert {metric for row, metric in measured if row == "transfer"} == {*METRICS, "seconds"}
+    for row in TABLE_2:
+        summary = RunFolder.load(tmp_path / "table" / row).summary()
+        assert summary is not None
+        assert measured[row, "advantage"].to_json() == summary["metrics"]["advantage"]
+        assert measured[row, "seconds"].value > 0
+    scenarios = {str([(row["counts"], row["values_target"]) for row in rows(tmp_path / "table" / name)]) for name in TABLE_2}
+    assert len(scenarios) == 1, "every row is played on the same scenarios"
+    text = (tmp_path / "table" / TABLE_FILE).read_text()
+    assert text.startswith(f"# Attacks on {target}\n\n3 dialogues a row on the same random scenarios, seed 1")
+    assert on_page(tmp_path / "table").to_markdown() in text
+    assert "parley attack table" in text
+    assert all(path.exists() for path in result.files)
+
+
+def test_the_same_again_measures_nothing(tmp_path: Path, target: Path, speaker: Path) -> None:
+    config, notes = table(target, adversary=str(speaker), rows="none,rl"), Notes()
+    first = run(config, tmp_path, Silent())
+    again = run(config, tmp_path, notes)
+    assert again.tables == first.tables
+    assert sum("is finished" in line for line in notes.said) == 2
+
+
+def test_a_table_that_was_interrupted_goes_on(
+    tmp_path: Path, target: Path, speaker: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = table(target, adversary=str(speaker), rows="none,rl,reactive")
+    whole = run(config, tmp_path / "whole", Silent())
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    reactive = dataclasses.replace(whitebox.JOBS["reactive"], run=interrupt)
+    with monkeypatch.context() as patch:
+        patch.setitem(whitebox.JOBS, "reactive", reactive)
+        with pytest.raises(KeyboardInterrupt):
+            run(config, tmp_path / "half", Silent())
+    assert not (tmp_path / "half" / TABLE_FILE).exists()
+    before = rows(tmp_path / "half" / "rl")
+    notes = Notes()
+    result = run(config, tmp_path / "half", notes)
+    assert [line for line in notes.said if "is finished" in line] == [
+        f"{tmp_path / 'half' / name} is finished: nothing is left to do" for name in ("none", "rl")
+    ]
+    assert figures(result) == figures(whole)
+    assert rows(tmp_path / "half" / "rl") == before
+    assert rows(tmp_path / "half" / "reactive") == rows(tmp_path / "whole" / "reactive")
+
+
+def test_rows_may_be_added_and_stay(tmp_path: Path, target: Path, speaker: Path) -> None:
+    config = table(target, adversary=str(speaker))
+    few = run(dataclasses.replace(config, rows="transfer"), tmp_path, Silent())
+    more = run(dataclasses.replace(config, rows="none"), tmp_path, Silent())
+    assert [row[0] for row in figures(more)] == ["no attack", "transfer"]
+    assert figures(more)[1:] == figures(few)
+    with pytest.raises(RunError, match="dialogues: 3 -> 4"):
+        run(dataclasses.replace(config, dialogues=4), tmp_path, Silent())
+
+
+def test_an_adversary_is_trained_first_and_said_so(tmp_path: Path, target: Path, trained: list[str]) -> None:
+    notes = Notes()
+    config = table(target, rows="none,rl")
+    config = dataclasses.replace(config, reinforce=dataclasses.replace(config.reinforce, supervised_weight=0))
+    run(config, tmp_path, notes)
+    assert notes.said[0] == (
+        "no --adversary is named, so one is trained first: 1,000 updates of 64 dialogues, about 24 minutes of one core"
+    )
+    assert notes.said[1] == "stage 1 of 3: adversary"
+    assert trained == [str(target)]
+    assert {row["seed"] for row in rows(tmp_path / "rl")} == {row["seed"] for row in rows(tmp_path / "none")}
+    again = Notes()
+    run(config, tmp_path, again)
+    assert "trained first" not in again.said[0]
+
+
+def test_a_corpus_that_cannot_guard_the_adversary_leaves_no_folder(tmp_path: Path, target: Path, root: Path) -> None:
+    config = table(target, rows="none,rl", corpus=CORPUS, data_root=root)
+    with pytest.raises(ConfigError, match=r"another vocabulary(.|\n)*--corpus, or a trained adversary with --adversary"):
+        run(config, tmp_path / "run", Silent())
+    assert not (tmp_path / "run").exists()
+
+
+def test_nobody_is_trained_who_is_not_needed(tmp_path: Path, target: Path) -> None:
+    for changes in ({"rows": "none,reactive,ra-pa-ta"}, {"adversary": "runs/adversary"}, {"rows": "transfer"}):
+        assert ADVERSARY not in stages(table(target, **changes), tmp_path)
+    assert ADVERSARY in stages(table(target, rows="rl"), tmp_path)
+
+
+def test_sentences_come_from_the_row_rl_unless_they_are_named(target: Path) -> None:
+    path = Path("runs/attack-table")
+    planned = stages(TableConfig(target=str(target), rows="transfer,ra-pa-ta"), path)
+    assert list(planned) == [ADVERSARY, "rl", "transfer", "ra-pa-ta"]
+    settings = {name: config for name, (_, config) in planned.items()}
+    assert settings["rl"].speaker == "runs/attack-table/adversary"
+    assert settings["transfer"].transfer == TransferSettings(source="runs/attack-table/rl")
+    assert settings["ra-pa-ta"].transfer == TransferSettings(sentence=PAPER_SENTENCE)
+    named = stages(table(target, rows="transfer,ra-pa-ta"), path)
+    assert list(named) == ["transfer", "ra-pa-ta"]
+    assert {config.transfer.sentence for _, config in named.values()} == {SENTENCE}
+
+
+def test_rows_are_their_verbs_presets_with_the_tables_settings(target: Path) -> None:
+    config = TableConfig(target=str(target), judge="runs/negotiator", dialogues=9, seed=7, scenarios="embedded", workers=2)
+    planned = {name: settings for name, (_, settings) in stages(config, Path("runs/t")).items()}
+    assert list(planned) == [ADVERSARY, *TABLE_2]
+    rule = planned[ADVERSARY]
+    assert (rule.reinforce, rule.seed, rule.corpus) == (reinforce.cheng2019().reinforce, 7, "dealornodeal")
+    for name in TABLE_2:
+        settings = planned[name]
+        assert (settings.target, settings.judge) == (str(target), "runs/negotiator")
+        assert (settings.dialogues, settings.seed, settings.scenarios, settings.workers) == (9, 7, "embedded", 2)
+    assert planned["none"].adversary == planned["transfer"].speaker == planned["reactive"].speaker == str(target)
+    assert planned["none"].complementary, "the rule of the attacks, so that like is compared with like"
+    for name, job in whitebox.JOBS.items():
+        preset = job.presets["cheng2019"]()
+        assert (planned[name].max_turns, planned[name].search) == (preset.max_turns, preset.search)
+
+
+def test_the_fixed_turns_are_rows_like_the_others(tmp_path: Path, target: Path) -> None:
+    preset = ATTACK_TABLE.presets["cheng2019-turns"]()
+    assert (preset.row_names(), preset.published) == (list(TURNS), "turns")
+    planned = {name: settings for name, (_, settings) in stages(preset, Path("runs/t")).items()}
+    assert {name: settings.turn for name, settings in planned.items()} == TURNS, "nobody is trained for them"
+    (reactive,) = (settings for _, settings in stages(table(target, rows="reactive"), Path("runs/t")).values())
+    (second,) = (settings for _, settings in stages(table(target, rows="reactive-2"), Path("runs/t")).values())
+    assert second == reactive, "the released code's turn is the row of table 2"
+    config = table(target, rows=",".join(TURNS), published="turns")
+    result = run(config, tmp_path, Silent())
+    assert column(result, "attack") == [ROWS[name] for name in TURNS]
+    assert column(result, "advantage, published") == ["4.84 to 5.52"] * 4
+    for name, n in TURNS.items():
+        for row in rows(tmp_path / name):
+            assert row["first_speaker"] == n % 2
+            assert {attempt["turn"] for attempt in row["attempts"]} <= {n}
+    assert {f"{name}.{metric}" for name in TURNS for metric in ATTACK_METRICS} == set(result.metrics) <= set(result.legend)
+    more = run(dataclasses.replace(config, rows="none"), tmp_path, Silent())
+    assert column(more, "attack") == [ROWS["none"], *column(result, "attack")]
+    assert [section.name for section in collect_run(tmp_path).sections] == [*column(result, "attack"), ROWS["none"]]
+
+
+def column(result: Result, name: str) -> list[str]:
+    (shown,) = result.tables
+    place = shown.columns.index(name)
+    return [row[place] for row in shown.rows]
+
+
+def test_another_table_stands_beside(tmp_path: Path, target: Path, speaker: Path) -> None:
+    before, path = tmp_path / "before", tmp_path / "after"
+    other = run(table(speaker, adversary=str(speaker), rows="none,reactive"), before, Silent())
+    config = table(target, adversary=str(speaker), rows="none,rl,reactive")
+    shown = run(dataclasses.replace(config, beside=str(before)), path, Silent())
+    none, reactive = column(other, "advantage, live")
+    assert column(shown, "before, live") == [none, "–", reactive]
+    assert column(shown, "before, forced") == ["–", "–", column(other, "advantage, forced")[1]]
+    whole = on_page(path)
+    assert whole.to_markdown() in (path / TABLE_FILE).read_text()
+    place = whole.columns.index("before, live")
+    assert [row[place] for row in whole.rows] == column(shown, "before, live")
+    # What stands beside is no part of what is measured.
+    alone = run(config, path, Silent())
+    assert alone.metrics == shown.metrics
+    (lone,) = alone.tables
+    assert "before, live" not in lone.columns
+    assert "before, live" not in on_page(path).columns
+
+
+def test_only_a_finished_table_stands_beside(tmp_path: Path, target: Path, speaker: Path) -> None:
+    RunFolder.open(tmp_path / "begun", table(target), job=ATTACK_TABLE.name).close()
+    match = MatchConfig(adversary="scripted", target="scripted", dialogues=1)
+    SELFPLAY.run(match, tmp_path / "match", Silent())
+    for name, message in {
+        "begun": "finished table(.|\n)*attack-table, not finished",
+        "match": "finished table(.|\n)*a run of selfplay\n",
+        "nothing": "no run here",
+    }.items():
+        with pytest.raises(RunError, match=message):
+            run(table(target, adversary=str(speaker), beside=str(tmp_path / name)), tmp_path / "run", Silent())
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_hardened_target_stands_beside_what_it_was() -> None:
+    hardened, before = (ATTACK_TABLE.presets[name]() for name in ("cheng2019-hardened", "cheng2019-rl"))
+    assert (hardened.target, hardened.published, hardened.judge) == ("runs/minmax", "hardened", before.judge)
+    assert hardened.beside == "runs/attack-table-rl"
+    same = dataclasses.replace(hardened, target=before.target, published=before.published, beside="")
+    assert same == before, "both are attacked alike"
+
+
+def test_mistakes_are_named_and_no_run_is_made(tmp_path: Path, target: Path) -> None:
+    with pytest.raises(ConfigError, match=r"'reactiv', did you mean 'reactive'\?(.|\n)*rows: none,rl"):
+        table(target, rows="none,reactiv")
+    with pytest.raises(ConfigError, match="dialogues"):
+        table(target, dialogues=0)
+    for option in ("speaker", "adversary", "judge"):
+        with pytest.raises(CheckpointError, match=f"--{option} needs a checkpoint"):
+            run(table(target, **{option: str(tmp_path / "nothing")}), tmp_path / "run", Silent())
+    with pytest.raises(CheckpointError, match="--target needs a checkpoint"):
+        run(TableConfig(target="scripted"), tmp_path / "run", Silent())
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_demonstrations_agents_have_a_preset() -> None:
+    config = ATTACK_TABLE.presets["demo"]()
+    assert (config.target, config.adversary, config.published) == ("runs/demo/target", "runs/demo/adversary", "none")
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("ray_session")
+def test_a_trained_adversary_plays_its_row(tmp_path: Path, trainee: Path, root: Path) -> None:
+    rule: ReinforceConfig = dataclasses.replace(REINFORCE, dialogues=6)
+    config = table(trainee, rows="rl", corpus=CORPUS, data_root=root, reinforce=rule)
+    result = run(config, tmp_path, Silent())
+    assert [row[0] for row in figures(result)] == ["RL attack"]
+    assert (tmp_path / ADVERSARY / "checkpoint").is_dir()

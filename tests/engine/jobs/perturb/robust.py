@@ -1,0 +1,71 @@
+"""What evaluations under perturbations work on in the tests: small random models of the help desk, and a model of one's own."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from engine.jobs.perturb.config import EngineSettings, RobustnessConfig
+from engine.jobs.perturb.worker import RobustnessWorker
+from engine.perturb.settings import PerturbSettings
+from engine.runtime.sharding import Shard
+from envs.pairs.compiled import load_pairs
+from envs.pairs.contexts import with_eot
+from envs.pairs.turns import Example
+from envs.pairs.vocabulary import PairVocabulary
+from policies.seq2seq.checkpoints import save_model
+from policies.seq2seq.model import Seq2Seq
+from policies.seq2seq.settings import Seq2SeqSizes
+
+SWAP, ANTONYM = "random-swap", "antonym"
+BUILT_IN = PerturbSettings(lexicon="built-in")
+NUM_WORDS = 120
+OWN = """
+class Parrot:
+    def respond(self, contexts, *, beam=1):
+        return [context[-1] for context in contexts]
+"""
+
+
+def words_of_the_desk() -> PairVocabulary:
+    """The most frequent words of the help desk."""
+    return load_pairs("helpdesk", vocabulary=NUM_WORDS).vocabulary
+
+
+def save_responder(folder: Path, vocabulary: PairVocabulary, seed: int = 0, **provenance: Any) -> str:
+    """Stores a random model that answers two turns; its folder."""
+    sizes = Seq2SeqSizes(embed=6, hidden=8, max_source=20, max_reply=6, turns=2)
+    model = Seq2Seq(with_eot(vocabulary), sizes)
+    model.initialise(torch.Generator().manual_seed(seed))
+    with torch.no_grad():
+        # As drawn, every word is as likely as any other, whatever the context is.
+        for parameter in model.parameters():
+            parameter.mul_(6)
+    save_model(model, folder, {"corpus": "helpdesk", **provenance})
+    return str(folder)
+
+
+def evaluation(model: str, **changes: Any) -> RobustnessConfig:
+    """An evaluation of ten examples, four a shard, without any data."""
+    settings: dict[str, Any] = {"strategies": f"{SWAP},{ANTONYM}", "limit": 10, "perturb": BUILT_IN}
+    settings["engine"] = EngineSettings(batch=8, examples_per_shard=4)
+    return RobustnessConfig(model=model, **{**settings, **changes})
+
+
+class DiesOnce(RobustnessWorker):
+    """Is killed, as if from outside, when it has worked off the first shard; a mark says that this has happened."""
+
+    def __init__(self, mark: Path, *args: Any) -> None:
+        super().__init__(*args)
+        self.mark = mark
+
+    def run(self, shard: Shard[Example]) -> list[dict[str, Any]]:
+        rows = super().run(shard)
+        if shard.name == "00000" and not self.mark.exists():
+            self.mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return rows

@@ -1,0 +1,271 @@
+"""Evaluation under perturbations: rows that depend on the configuration alone, what is scored, what is said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.jobs.job import Silent
+from engine.jobs.perturb import robustness as job
+from engine.jobs.perturb.config import EngineSettings, RobustnessConfig
+from engine.jobs.perturb.models import label_of, plain_words
+from engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS, run, tables_of
+from engine.jobs.perturb.worker import perturbation_seed
+from engine.metrics.perturb.activity_tables import COMMANDS, CONFLICTS, ENTITIES, FOLDER, PAST, PRESENT
+from engine.perturb.catalogue import GROUPS, build
+from engine.perturb.resources import Resources
+from engine.runtime.session import Session
+from engine.store.run_folder import RunFolder
+from envs.core.seeds import derive_seed
+from envs.pairs.compiled import load_pairs
+from envs.pairs.contexts import examples
+from envs.pairs.turns import Example, Turns, format_turns
+from envs.pairs.vocabulary import PairVocabulary
+from policies.responders import load_responder
+from tests.engine.jobs.made_up import Notes, rows
+from tests.engine.jobs.perturb.robust import (
+    ANTONYM,
+    BUILT_IN,
+    OWN,
+    SWAP,
+    evaluation,
+    save_responder,
+    words_of_the_desk,
+)
+from tests.engine.jobs.triggers.searches import write_corpus
+
+
+@pytest.fixture(scope="module")
+def vocabulary() -> PairVocabulary:
+    return words_of_the_desk()
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory, vocabulary: PairVocabulary) -> str:
+    return save_responder(tmp_path_factory.mktemp("model") / "checkpoint", vocabulary)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory, vocabulary: PairVocabulary) -> str:
+    return save_responder(
+        tmp_path_factory.mktemp("trained") / "checkpoint", vocabulary, seed=1, role="adversarial", strategies=[SWAP]
+    )
+
+
+@pytest.fixture(scope="module")
+def desk() -> Mapping[str, Example]:
+    """The examples of the test split by their keys."""
+    found = examples(load_pairs("helpdesk", every_word=True), "test", 2)
+    return {example.key: example for example in found}
+
+
+@pytest.fixture
+def asked(model: str) -> RobustnessConfig:
+    return evaluation(model)
+
+
+def replies(row: Mapping[str, Any], who: str = "base") -> dict[str, dict[str, Any]]:
+    return {entry["strategy"]: entry for entry in row["replies"] if entry["model"] == who}
+
+
+def made(row: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    return {entry["strategy"]: entry for entry in row["perturbations"]}
+
+
+def test_every_example_is_a_row_with_its_contexts_and_replies(
+    tmp_path: Path, asked: RobustnessConfig, desk: Mapping[str, Example], vocabulary: PairVocabulary
+) -> None:
+    result = run(asked, tmp_path / "run", Silent())
+    found = rows(tmp_path / "run")
+    assert len(found) == len({row["seed"] for row in found}) == 10
+    responder = load_responder(asked.model)
+    shared = Resources(BUILT_IN, frozenset(plain_words(vocabulary)))
+    strategies = {strategy.name: strategy for strategy in build((SWAP, ANTONYM), BUILT_IN, shared)}
+    for row in found:
+        example = desk[row["item_key"]]
+        assert (row["context"], row["truth"]) == (format_turns(example.context), format_turns((example.reply,)))
+        contexts: dict[str, Turns] = {"": example.context}
+        for name, strategy in strategies.items():
+            (contexts[name],) = strategy.perturb([example.context], [perturbation_seed(1, name, example.key)])
+            entry = made(row)[name]
+            assert entry["text"] == format_turns(contexts[name])
+            assert entry["changed"] == (contexts[name] != example.context) == (entry["num_changed"] > 0)
+        assert [*replies(row)] == ["", SWAP, ANTONYM]
+        for name, context in contexts.items():
+            assert replies(row)[name]["reply"] == format_turns(tuple(responder.respond([context])))
+    changed = sum(not replies(row)[SWAP]["same"] for row in found)
+    assert 0 < changed < 10, "a model that says one thing always, or never the same, would show nothing"
+    assert result.metrics[f"change_rate.base.{SWAP}"].value == changed / 10
+    assert result.metrics[f"perturbed_share.{SWAP}"].value == sum(made(row)[SWAP]["changed"] for row in found) / 10
+    assert result.legend[f"change_rate.base.{SWAP}"].direction == "lower: better"
+    assert result.legend[f"change_rate.base.{ANTONYM}"].direction == "higher: better"
+
+
+def test_what_a_strategy_draws_is_named_by_seed_strategy_and_example() -> None:
+    # Adversarial training draws from the same streams: examples of a split that both see are perturbed alike.
+    assert perturbation_seed(1, SWAP, "test-000001") == derive_seed(1, "perturb", SWAP, "test-000001")
+    others = {perturbation_seed(*key) for key in ((1, SWAP, "a"), (2, SWAP, "a"), (1, ANTONYM, "a"), (1, SWAP, "b"))}
+    assert len(others) == 4
+
+
+def test_an_untouched_context_is_answered_as_the_clean_one(tmp_path: Path, asked: RobustnessConfig) -> None:
+    run(asked, tmp_path / "run", Silent())
+    untouched = [row for row in rows(tmp_path / "run") if not made(row)[ANTONYM]["changed"]]
+    assert untouched
+    for row in untouched:
+        assert made(row)[ANTONYM]["text"] == row["context"]
+        entry = replies(row)[ANTONYM]
+        assert (entry["same"], entry["bleu"], entry["reply"]) == (True, 1.0, replies(row)[""]["reply"])
+        assert entry["context_similarity"] == pytest.approx(1.0)
+
+
+def test_likeness_is_of_the_clean_context_and_the_reply_to_it(tmp_path: Path, asked: RobustnessConfig) -> None:
+    run(asked, tmp_path / "run", Silent())
+    for row in rows(tmp_path / "run"):
+        clean, swapped = replies(row)[""], replies(row)[SWAP]
+        assert [clean[name] for name in ("context_similarity", "reply_similarity", "bleu", "same")] == [None] * 4
+        assert swapped["context_similarity"] == pytest.approx(1.0), "a swap keeps the words"
+        assert swapped["same"] == (swapped["reply"] == clean["reply"])
+        assert (swapped["bleu"] == 1.0) == swapped["same"]
+
+
+def test_rows_depend_neither_on_the_batch_nor_on_which_others_are_asked(
+    tmp_path: Path, asked: RobustnessConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(asked, tmp_path / "here", Silent())
+    run(replace(asked, engine=EngineSettings(batch=1, examples_per_shard=3)), tmp_path / "one", Silent())
+    assert rows(tmp_path / "one") == rows(tmp_path / "here")
+    run(replace(asked, limit=4), tmp_path / "few", Silent())
+    few = rows(tmp_path / "few")
+    assert len(few) == 4
+    assert [row for row in rows(tmp_path / "here") if row["item_key"] in {each["item_key"] for each in few}] == few
+
+
+def test_a_trained_model_meets_what_it_was_trained_against(
+    tmp_path: Path, asked: RobustnessConfig, trained: str, vocabulary: PairVocabulary
+) -> None:
+    random = save_responder(tmp_path / "random", vocabulary, seed=2, role="adversarial", strategies=["random-source"])
+    notes = Notes()
+    config = replace(asked, trained=f"{trained}, {random}")
+    result = run(config, tmp_path / "run", notes)
+    run(asked, tmp_path / "alone", Silent())
+    for row, alone in zip(rows(tmp_path / "run"), rows(tmp_path / "alone"), strict=True):
+        assert replies(row) == replies(alone)
+        assert [*replies(row, SWAP)] == ["", SWAP]
+        assert [*replies(row, "random-source")] == [""]
+        assert replies(row, SWAP)[SWAP]["same"] == (replies(row, SWAP)[SWAP]["reply"] == replies(row, SWAP)[""]["reply"])
+    assert f"change_rate.{SWAP}.{SWAP}" in result.metrics
+    assert any("random-source" in line and "clean contexts alone" in line for line in notes.said)
+    assert [row[0] for row in tables_of(RunFolder.load(tmp_path / "run"))["Change and similarity"].rows] == [
+        SWAP,
+        ANTONYM,
+        f"{SWAP} trained",
+    ]
+
+
+def test_models_are_called_by_their_strategy_or_group() -> None:
+    assert label_of([SWAP]) == SWAP
+    assert label_of(GROUPS["should-change"][::-1]) == "should-change"
+    assert label_of([SWAP, ANTONYM]) == f"{SWAP}+{ANTONYM}"
+
+
+@pytest.mark.ray
+def test_rows_are_equal_for_no_workers_and_for_two(
+    tmp_path: Path, asked: RobustnessConfig, trained: str, ray_session: Session
+) -> None:
+    config = replace(asked, trained=trained)
+    run(config, tmp_path / "here", Silent())
+    run(replace(config, workers=2), tmp_path / "there", Silent())
+    assert rows(tmp_path / "there") == rows(tmp_path / "here")
+
+
+def test_a_model_of_ones_own_is_asked_by_its_file(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(OWN)
+    config = evaluation(f"{tmp_path / 'mine.py'}:Parrot", corpus="helpdesk")
+    result = run(config, tmp_path / "run", Silent())
+    for row in rows(tmp_path / "run"):
+        assert row["context"].endswith(replies(row)[""]["reply"])
+        assert made(row)[SWAP]["text"].endswith(replies(row)[SWAP]["reply"])
+        assert replies(row)[SWAP]["context_similarity"] is None, "it shows no embeddings"
+    assert result.metrics[f"bleu.base.{SWAP}"].n == 10
+    assert not any(name.startswith("context_similarity") for name in result.metrics)
+
+
+def write_tables(root: Path) -> Path:
+    """Tables of activities by which the help desk can be scored."""
+    folder = root / FOLDER
+    folder.mkdir(parents=True)
+    for name, text in {
+        PRESENT: "be is are\nhave has\ncan\n",
+        PAST: "was were\nhad\ncould\n",
+        COMMANDS: "reboot\n",
+        CONFLICTS: "reboot\n",
+        ENTITIES: "printer\tprinter\n",
+    }.items():
+        (folder / name).write_text(text)
+    return root
+
+
+def test_activities_are_scored_where_there_are_tables_for_the_subject(
+    tmp_path: Path, asked: RobustnessConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job, "SUPPORT", ("helpdesk",))
+    config = replace(asked, data_root=write_tables(tmp_path / "data"), limit=40)
+    result = run(config, tmp_path / "run", Silent())
+    scored = [row for row in rows(tmp_path / "run") if replies(row)[""]["activity_f1"] is not None]
+    assert 0 < len(scored) < 40, "truths without an activity do not count"
+    assert result.metrics["activity_f1.base.clean"].n == result.metrics["activity_f1.truth"].n == len(scored)
+    assert result.metrics["activity_f1.truth"].value == 1.0
+    assert {"activity_f1.constant-use", f"entity_f1.base.{SWAP}"} < set(result.metrics)
+    run_folder = RunFolder.load(tmp_path / "run")
+    assert [*tables_of(run_folder)] == ["Activity and entity F1", "Change and similarity"]
+    assert (run_folder.summary() or {})["unscored"] == ""
+
+
+@pytest.mark.parametrize(("subjects", "why"), [(("helpdesk",), FOLDER), ((), "about something else")])
+def test_without_tables_the_summary_says_why_nothing_is_scored(
+    tmp_path: Path, asked: RobustnessConfig, monkeypatch: pytest.MonkeyPatch, subjects: tuple[str, ...], why: str
+) -> None:
+    monkeypatch.setattr(job, "SUPPORT", subjects)
+    notes = Notes()
+    run(replace(asked, data_root=tmp_path), tmp_path / "run", notes)
+    assert all(entry["activity_f1"] is None for row in rows(tmp_path / "run") for entry in row["replies"])
+    unscored = (RunFolder.load(tmp_path / "run").summary() or {})["unscored"]
+    assert why in unscored
+    assert any(unscored in line for line in notes.said)
+    table = (tmp_path / "run" / "table.md").read_text()
+    assert unscored in table
+    assert "| random-swap |" in table
+
+
+def test_a_corpus_of_single_exchanges_is_said_to_be_one(tmp_path: Path, asked: RobustnessConfig) -> None:
+    notes = Notes()
+    run(replace(asked, corpus=str(write_corpus(tmp_path))), tmp_path / "run", notes)
+    assert len(rows(tmp_path / "run")) > 0
+    assert any("one turn of context; 2 could be read" in line for line in notes.said)
+
+
+def test_a_reporter_hears_how_often_replies_change(tmp_path: Path, asked: RobustnessConfig) -> None:
+    class Listening(Notes):
+        def advance(self, done: int, note: str = "") -> None:
+            super().advance(done, note)
+            self.said.append(note)
+
+    notes = Listening()
+    result = run(asked, tmp_path / "run", notes)
+    assert notes.stages == [("asking the model", 10, "examples")]
+    assert notes.steps == [0, 4, 8, 10]
+    rate = f"{100 * result.metrics[f'change_rate.base.{SWAP}'].value:.0f} %"
+    assert any(line.startswith(f"other replies: {SWAP} {rate}, {ANTONYM} ") for line in notes.said)
+
+
+def test_presets_and_what_comes_next() -> None:
+    presets = {name: preset() for name, preset in EVALUATE_ROBUSTNESS.presets.items()}
+    assert presets["niu2018"] == RobustnessConfig()
+    assert (presets["quick"].limit, presets["demo"].perturb.lexicon) == (200, "built-in")
+    told = EVALUATE_ROBUSTNESS.next_commands(RobustnessConfig(model="runs/m"), Path("runs/r"))
+    assert told == ("parley report runs/r", "parley train adversarial --model runs/m")

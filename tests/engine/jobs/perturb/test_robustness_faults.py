@@ -1,0 +1,149 @@
+"""Evaluation under perturbations that is broken off, fails, or is gone on with: no row is lost and none is of another model."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.jobs.job import Silent
+from engine.jobs.perturb import robustness as job
+from engine.jobs.perturb.config import RobustnessConfig
+from engine.jobs.perturb.robustness import run
+from engine.jobs.perturb.worker import RobustnessWorker
+from engine.runtime.session import Session
+from engine.runtime.sharding import Shard
+from envs.core.errors import RunError
+from envs.pairs.turns import Example
+from envs.pairs.vocabulary import PairVocabulary
+from tests.engine.jobs.made_up import Notes, rows
+from tests.engine.jobs.perturb.robust import (
+    OWN,
+    SWAP,
+    DiesOnce,
+    evaluation,
+    save_responder,
+    words_of_the_desk,
+)
+
+
+@pytest.fixture(scope="module")
+def vocabulary() -> PairVocabulary:
+    return words_of_the_desk()
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory, vocabulary: PairVocabulary) -> str:
+    return save_responder(tmp_path_factory.mktemp("model") / "checkpoint", vocabulary)
+
+
+@pytest.fixture
+def asked(model: str) -> RobustnessConfig:
+    return evaluation(model)
+
+
+def interrupt(config: RobustnessConfig, path: Path, done: int) -> None:
+    """Begins a run and breaks it off once so many examples are done."""
+
+    class Impatient(Notes):
+        def advance(self, done_now: int, note: str = "") -> None:
+            super().advance(done_now, note)
+            if done_now >= done:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(config, path, Impatient())
+
+
+@pytest.mark.ray
+def test_a_killed_worker_costs_nothing(
+    tmp_path: Path, asked: RobustnessConfig, ray_session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(asked, tmp_path / "whole", Silent())
+    monkeypatch.setattr(job, "RobustnessWorker", partial(DiesOnce, tmp_path / "mark"))
+    run(replace(asked, workers=1), tmp_path / "run", Silent())
+    assert (tmp_path / "mark").exists()
+    assert rows(tmp_path / "run") == rows(tmp_path / "whole")
+
+
+def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path, asked: RobustnessConfig) -> None:
+    interrupt(asked, tmp_path / "run", 4)
+    saved = rows(tmp_path / "run")
+    assert len(saved) == 4
+    notes = Notes()
+    run(asked, tmp_path / "run", notes)
+    assert notes.steps[0] == 4, "what is saved is not asked again"
+    run(asked, tmp_path / "whole", Silent())
+    assert rows(tmp_path / "run") == rows(tmp_path / "whole")
+
+
+def test_a_finished_run_asks_nothing_and_says_so(
+    tmp_path: Path, asked: RobustnessConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, notes = run(asked, tmp_path / "run", Silent()), Notes()
+    monkeypatch.setattr(job, "_prepare", lambda *_: pytest.fail("nothing is left to ask"))
+    again = run(replace(asked, workers=3, address="10.0.0.1:6379"), tmp_path / "run", notes)
+    assert (again.metrics, again.legend, again.tables) == (first.metrics, first.legend, first.tables)
+    assert notes.said == [f"{tmp_path / 'run'} is finished: nothing is left to do"]
+
+
+def test_a_shard_that_fails_becomes_error_rows_and_is_tried_again(
+    tmp_path: Path, asked: RobustnessConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Fails(RobustnessWorker):
+        def run(self, shard: Shard[Example]) -> list[dict[str, Any]]:
+            if shard.name == "00001":
+                raise RuntimeError("out of memory")
+            return super().run(shard)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(job, "RobustnessWorker", Fails)
+        result = run(asked, tmp_path / "run", Silent())
+    assert Counter(row["status"] for row in rows(tmp_path / "run")) == {"ok": 6, "error": 4}
+    assert result.metrics[f"change_rate.base.{SWAP}"].n == 6
+    again = run(asked, tmp_path / "run", Silent())
+    assert again.metrics[f"change_rate.base.{SWAP}"].n == 10
+
+
+def test_another_configuration_in_the_same_folder_is_an_error(tmp_path: Path, asked: RobustnessConfig) -> None:
+    run(asked, tmp_path / "run", Silent())
+    with pytest.raises(RunError, match="beam: 1 -> 2"):
+        run(replace(asked, beam=2), tmp_path / "run", Silent())
+
+
+def test_other_weights_under_the_same_name_are_an_error(tmp_path: Path, vocabulary: PairVocabulary) -> None:
+    model = save_responder(tmp_path / "model", vocabulary)
+    trained = save_responder(tmp_path / "trained", vocabulary, seed=1, role="adversarial", strategies=[SWAP])
+    asked = evaluation(model, trained=trained)
+    interrupt(asked, tmp_path / "run", 4)
+    run(asked, tmp_path / "whole", Silent())
+    save_responder(Path(trained), vocabulary, seed=2, role="adversarial", strategies=[SWAP])
+    for name in ("run", "whole"):
+        before = rows(tmp_path / name)
+        with pytest.raises(RunError, match=rf"other weights(.|\n)*trained {trained}: \w{{12}} -> \w{{12}}\n"):
+            run(asked, tmp_path / name, Silent())
+        assert rows(tmp_path / name) == before
+    save_responder(Path(trained), vocabulary, seed=1, role="adversarial", strategies=[SWAP])
+    run(asked, tmp_path / "run", Silent())
+    assert rows(tmp_path / "run") == rows(tmp_path / "whole")
+
+
+def test_a_changed_file_of_a_model_of_ones_own_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(OWN)
+    asked = evaluation(f"{tmp_path / 'mine.py'}:Parrot", corpus="helpdesk")
+    interrupt(asked, tmp_path / "run", 4)
+    (tmp_path / "mine.py").write_text(OWN.replace("context[-1]", "context[0]"))
+    with pytest.raises(RunError, match="a model has other weights"):
+        run(asked, tmp_path / "run", Silent())
+
+
+def test_a_finished_run_needs_no_model(tmp_path: Path, vocabulary: PairVocabulary) -> None:
+    asked = evaluation(save_responder(tmp_path / "model", vocabulary))
+    first = run(asked, tmp_path / "run", Silent())
+    shutil.rmtree(asked.model)
+    assert run(asked, tmp_path / "run", Silent()).metrics == first.metrics

@@ -1,0 +1,111 @@
+"""Training of a paraphraser as a run: what it leaves, that it goes on exactly, and mistakes."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from engine.jobs.job import Silent
+from engine.jobs.responders import paraphraser
+from engine.jobs.responders.paraphraser import TRAIN_PARAPHRASER, TrainParaphraserConfig, run_paraphraser
+from engine.metrics.training import REWRITING
+from engine.perturb.generative import build
+from engine.perturb.resources import Resources
+from engine.perturb.settings import PerturbSettings
+from engine.store.run_folder import RunFolder
+from envs.core.errors import ConfigError, DataError
+from envs.pairs.paraphrases import helpdesk_paraphrases
+from envs.pairs.turns import parse_turns
+from policies.pointer_generator.checkpoints import load_pointer_generator
+from policies.pointer_generator.decoding import paraphrases
+from policies.pointer_generator.settings import BeamConfig, PointerFitConfig, PointerSizes
+from tests.engine.jobs.made_up import Notes
+
+FIT = PointerFitConfig(learning_rate=0.02, batch_size=8, max_epochs=2, decay_epochs=1)
+WORDS = ("red", "green", "blue", "grey", "brown")
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Sentences of two words, said the other way round."""
+    folder = tmp_path_factory.mktemp("corpus")
+    lines = [f"{first} {second}\t{second} {first}" for first in WORDS for second in WORDS]
+    for split, part in (("train", lines[:20]), ("val", lines[20:22]), ("test", lines[22:])):
+        (folder / f"{split}.tsv").write_text("\n".join(part) + "\n")
+    return str(folder)
+
+
+def asked(corpus: str, **changes: object) -> TrainParaphraserConfig:
+    settings = {"corpus": corpus, "vocabulary": 8, "sizes": PointerSizes(embed=8, hidden=8), "fit": FIT, **changes}
+    return TrainParaphraserConfig(**settings)  # type: ignore[arg-type]  # settings of any kind, by name
+
+
+def test_it_leaves_a_network_and_its_figures(tmp_path: Path, corpus: str) -> None:
+    notes = Notes()
+    result = run_paraphraser(asked(corpus), tmp_path / "run", notes)
+    assert set(result.metrics) == set(REWRITING)
+    for split, size in (("test", 3), ("validation", 2)):
+        loss, perplexity = result.metrics[f"{split}_nll"], result.metrics[f"{split}_ppl"]
+        assert perplexity.value == pytest.approx(math.exp(loss.value))
+        assert loss.n == size
+    model = load_pointer_generator(tmp_path / "run")
+    assert len(model.vocabulary) == 8, "the other words are copied"
+    epochs = [event for event in RunFolder.load(tmp_path / "run").events() if event["kind"] == "epoch"]
+    assert [epoch["stage"] for epoch in epochs] == ["full", "full", "decay"]
+    assert notes.stages == [(f"epoch {number}", 3, "batches") for number in (1, 2, 3)]
+    assert all(path.exists() for path in result.files)
+    settings = PerturbSettings(paraphraser=tmp_path / "run")
+    assert len(build(settings, Resources(settings)).perturb([parse_turns("red green")], [0])) == 1
+
+
+def test_a_run_resumes_to_the_same_weights_and_a_finished_one_says_so(tmp_path: Path, corpus: str) -> None:
+    class Stopped(Notes):
+        def say(self, text: str) -> None:
+            super().say(text)
+            if text.startswith("epoch  2"):
+                raise KeyboardInterrupt
+
+    run_paraphraser(asked(corpus), tmp_path / "whole", Silent())
+    with pytest.raises(KeyboardInterrupt):
+        run_paraphraser(asked(corpus), tmp_path / "stopped", Stopped())
+    notes = Notes()
+    run_paraphraser(asked(corpus), tmp_path / "stopped", notes)
+    assert notes.said[0] == "resumed after epoch 2, batch 0"
+    found, wanted = (load_pointer_generator(tmp_path / name).state_dict() for name in ("stopped", "whole"))
+    assert [name for name in wanted if not torch.equal(found[name], wanted[name])] == []
+    again = Notes()
+    run_paraphraser(asked(corpus), tmp_path / "stopped", again)
+    assert again.said == [f"{tmp_path / 'stopped'} is finished: nothing is left to do"]
+
+
+def test_mistakes_are_named_and_no_run_is_made(tmp_path: Path, corpus: str) -> None:
+    with pytest.raises(ConfigError, match="did you mean 'helpdesk_paraphrases'"):
+        run_paraphraser(asked("helpdesk_paraphrase"), tmp_path / "run", Silent())
+    with pytest.raises(DataError, match="not complete"):
+        run_paraphraser(asked("msr_paraphrases", data_root=tmp_path / "nothing"), tmp_path / "run", Silent())
+    with pytest.raises(ConfigError, match="vocabulary"):
+        asked(corpus, vocabulary=5)
+    assert not (tmp_path / "run").exists()
+
+
+def test_presets_are_what_they_say() -> None:
+    presets = {name: preset() for name, preset in TRAIN_PARAPHRASER.presets.items()}
+    assert {name: (each.corpus, each.vocabulary, each.sizes.hidden, each.fit.adagrad) for name, each in presets.items()} == {
+        "small": ("msr_paraphrases", 5_000, 128, 0.0),
+        "see2017": ("msr_paraphrases", 50_000, 256, 0.1),
+        "demo": ("helpdesk_paraphrases", 300, 32, 0.0),
+    }
+
+
+@pytest.mark.slow
+def test_the_demo_paraphrases_the_help_desk(tmp_path: Path) -> None:
+    run_paraphraser(paraphraser.demo(), tmp_path / "run", Silent())
+    split = helpdesk_paraphrases().splits["test"]
+    words = [tuple(each) for each in split.utterances()]
+    ways = {(words[source], words[reply]) for source, reply in split.pairs}
+    said = paraphrases(load_pointer_generator(tmp_path / "run"), [words[source] for source, _ in split.pairs], BeamConfig())
+    right = sum((words[source], found) in ways for (source, _), each in zip(split.pairs, said, strict=True) for found in each)
+    assert right > 0.4 * len(split.pairs)

@@ -1,0 +1,237 @@
+"""Training of sequence-to-sequence and language models as runs: what they leave, that they go on exactly, and mistakes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from engine.jobs.job import Silent
+from engine.jobs.responders import seq2seq
+from engine.jobs.responders.seq2seq import (
+    TRAIN_LM,
+    TRAIN_SEQ2SEQ,
+    TrainLMConfig,
+    TrainSeq2SeqConfig,
+    run_lm,
+    run_seq2seq,
+)
+from engine.metrics.training import PREDICTION, READING
+from engine.store.run_folder import RunFolder
+from envs.core.errors import CheckpointError, ConfigError, DataError, RunError
+from envs.pairs.compiled import Ragged, load_pairs
+from envs.pairs.contexts import examples
+from policies.fitting.evaluation import evaluate
+from policies.fitting.settings import FitConfig
+from policies.responders import load_responder
+from policies.seq2seq.batches import PairExamples, SentenceExamples
+from policies.seq2seq.checkpoints import LANGUAGE_MODEL, SEQ2SEQ, load_language_model, load_seq2seq, threshold
+from policies.seq2seq.decoding import greedy
+from policies.seq2seq.responder import Seq2SeqResponder
+from policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
+from tests.engine.jobs.made_up import Notes, kill_when, start_parley
+
+FIT = FitConfig(learning_rate=0.02, batch_size=8, max_epochs=2, decay_epochs=1)
+WORDS = ("red", "green", "blue", "grey", "brown")
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Sources of two words, answered by the same words the other way round."""
+    folder = tmp_path_factory.mktemp("corpus")
+    lines = [f"{first} {second}\t{second} {first}" for first in WORDS for second in WORDS]
+    for split, part in (("train", lines[:20]), ("val", lines[20:22]), ("test", lines[22:])):
+        (folder / f"{split}.tsv").write_text("\n".join(part) + "\n")
+    return str(folder)
+
+
+def asked(corpus: str, **changes: object) -> TrainSeq2SeqConfig:
+    settings = {"corpus": corpus, "sizes": Seq2SeqSizes(embed=8, hidden=8), "fit": FIT, **changes}
+    return TrainSeq2SeqConfig(**settings)  # type: ignore[arg-type]  # settings of any kind, by name
+
+
+def test_it_leaves_a_model_and_its_figures(tmp_path: Path, corpus: str) -> None:
+    notes = Notes()
+    result = run_seq2seq(asked(corpus), tmp_path / "run", notes)
+    assert list(result.metrics) == [name for name in PREDICTION | READING if name in result.metrics]
+    assert set(result.metrics) == set(PREDICTION | READING)
+    for split, size in (("test", 3), ("validation", 2)):
+        loss, perplexity = result.metrics[f"{split}_nll"], result.metrics[f"{split}_ppl"]
+        assert perplexity.value == pytest.approx(math.exp(loss.value))
+        assert loss.low <= loss.value <= loss.high
+        assert loss.n == size
+    assert threshold(tmp_path / "run", SEQ2SEQ) == pytest.approx(-result.metrics["test_nll"].value)
+    assert load_seq2seq(tmp_path / "run").vocabulary.digest == load_pairs(corpus).vocabulary.digest
+    epochs = [event for event in RunFolder.load(tmp_path / "run").events() if event["kind"] == "epoch"]
+    assert [epoch["stage"] for epoch in epochs] == ["full", "full", "decay"]
+    assert notes.stages == [(f"epoch {number}", 3, "batches") for number in (1, 2, 3)]
+    assert sum("training perplexity" in line for line in notes.said) == len(epochs)
+    assert all(path.exists() for path in result.files)
+    assert f"parley train lm --corpus {corpus}" in result.next_commands
+    assert f"parley search quick --model {tmp_path / 'run'}" in result.next_commands
+
+
+def test_what_contexts_tell_is_the_loss_behind_others_less_the_own(tmp_path: Path, corpus: str) -> None:
+    config = TrainSeq2SeqConfig(corpus=corpus, sizes=Seq2SeqSizes(embed=8, hidden=8), fit=FIT)
+    found = run_seq2seq(config, tmp_path / "run", Silent()).metrics["context_gain"]
+    model, test = load_seq2seq(tmp_path / "run"), load_pairs(corpus).splits["test"]
+    others = replace(test, pairs=np.stack([test.pairs[[2, 0, 1], 0], test.pairs[:, 1]], axis=1))
+    own, other = (evaluate(model, PairExamples(split, model.sizes)).nll for split in (test, others))
+    assert found.value == pytest.approx(other - own, abs=1e-6)
+    assert found.value != 0
+    assert found.n == 3
+
+
+def test_a_language_model_leaves_the_same(tmp_path: Path, corpus: str) -> None:
+    config = TrainLMConfig(corpus=corpus, sizes=LanguageModelSizes(embed=8, hidden=8), fit=FIT)
+    result = run_lm(config, tmp_path / "run", Silent())
+    assert set(result.metrics) == set(PREDICTION)
+    assert threshold(tmp_path / "run", LANGUAGE_MODEL) == pytest.approx(-result.metrics["test_nll"].value)
+    model = load_language_model(tmp_path / "run")
+    assert model.vocabulary.digest == load_pairs(corpus).vocabulary.digest
+    # Utterances, not pairs: five words in twos, each pair both ways.
+    assert result.metrics["test_nll"].n == len(load_pairs(corpus).splits["test"].utterances)
+
+
+def test_a_language_model_of_two_turns_is_fitted_to_contexts(tmp_path: Path) -> None:
+    lines = [f"{word}\tgo on\ngo on\t{word} then\n" for word in WORDS]
+    for split in ("train", "val", "test"):
+        (tmp_path / f"{split}.tsv").write_text("".join(lines))
+    sizes = LanguageModelSizes(embed=8, hidden=8, turns=2, max_length=4)
+    result = run_lm(TrainLMConfig(corpus=str(tmp_path), sizes=sizes, fit=FIT), tmp_path / "run", Silent())
+    assert "2 turns of context" in result.title
+    assert "--set sizes.turns=2 --set sizes.max_source=4" in result.next_commands[0]
+    model, corpus = load_language_model(tmp_path / "run"), load_pairs(str(tmp_path))
+    assert model.vocabulary.words == (*corpus.vocabulary.words, "<eot>")
+    # Every second reply follows two turns, of which the newest three words are read.
+    read = [f"{word}" if number == 0 else "<eot> go on" for word in WORDS for number in (0, 1)]
+    texts = [model.vocabulary.encode(text.split()) for text in read]
+    examples = SentenceExamples(Ragged(np.concatenate(texts), np.cumsum([0, *map(len, texts)])), model.sizes)
+    assert evaluate(model, examples).nll == pytest.approx(result.metrics["test_nll"].value)
+    assert result.metrics["test_nll"].n == len(read)
+
+
+def test_the_vocabulary_is_as_large_as_asked_for(tmp_path: Path, corpus: str) -> None:
+    run_seq2seq(asked(corpus, vocabulary=8), tmp_path / "run", Silent())
+    assert len(load_seq2seq(tmp_path / "run").vocabulary) == 8
+
+
+def test_a_model_of_two_turns_is_fitted_to_what_it_is_asked_later(tmp_path: Path) -> None:
+    lines = [f"{word}\tgo on\ngo on\t{word}\n" for word in WORDS]
+    for split in ("train", "val", "test"):
+        (tmp_path / f"{split}.tsv").write_text("".join(lines))
+    sizes = Seq2SeqSizes(embed=8, hidden=8, turns=2)
+    result = run_seq2seq(asked(str(tmp_path), sizes=sizes), tmp_path / "run", Silent())
+    judge = f"parley train lm --corpus {tmp_path} --set sizes.turns=2 --set sizes.max_length=15"
+    assert result.next_commands == (f"parley evaluate robustness --model {tmp_path / 'run'}", judge)
+    assert "2 turns of context" in result.title
+    words = load_pairs(str(tmp_path)).vocabulary.words
+    responder = load_responder(tmp_path / "run")
+    assert isinstance(responder, Seq2SeqResponder)
+    assert responder.model.vocabulary.words == (*words, "<eot>")
+    recorded = examples(load_pairs(str(tmp_path), every_word=True), "test", turns=2)
+    contexts, replies = [each.context for each in recorded], [each.reply for each in recorded]
+    assert evaluate(responder.model, responder.examples(contexts, replies)).nll == pytest.approx(
+        result.metrics["test_nll"].value
+    )
+    shorter = [context[-1:] for context in contexts]
+    assert evaluate(responder.model, responder.examples(shorter, replies)).nll != pytest.approx(
+        result.metrics["test_nll"].value
+    )
+    about = SEQ2SEQ.provenance(tmp_path / "run")
+    found = {name: about[name] for name in ("corpus", "vocabulary", "turns")}
+    assert found == {"corpus": str(tmp_path), "vocabulary": len(words), "turns": 2}
+
+
+def test_a_finished_training_says_so_and_trains_no_more(tmp_path: Path, corpus: str) -> None:
+    first = run_seq2seq(asked(corpus), tmp_path / "run", Silent())
+    before, notes = (tmp_path / "run" / "events.jsonl").read_bytes(), Notes()
+    again = run_seq2seq(asked(corpus, threads=2), tmp_path / "run", notes)
+    assert (again.metrics, again.title, again.files) == (first.metrics, first.title, first.files)
+    assert notes.said == [f"{tmp_path / 'run'} is finished: nothing is left to do"]
+    assert (tmp_path / "run" / "events.jsonl").read_bytes() == before
+
+
+def test_a_killed_training_resumes_to_the_same_weights(tmp_path: Path, corpus: str) -> None:
+    config = asked(corpus, fit=replace(FIT, max_epochs=30, patience=30))
+    flags = ["--corpus", corpus, "--set", "sizes.embed=8", "--set", "sizes.hidden=8", "--vocabulary", "10000"]
+    flags += [f"--set=fit.{name}={getattr(config.fit, name)}" for name in vars(FIT)]
+    config = replace(config, vocabulary=10_000)
+    run_seq2seq(config, tmp_path / "whole", Silent())
+    events = tmp_path / "killed" / "events.jsonl"
+    process = start_parley("train", "seq2seq", *flags, "--run", "killed", folder=tmp_path)
+    kill_when(process, lambda: events.exists() and events.read_text().count('"epoch"') >= 3)
+    assert RunFolder.load(tmp_path / "killed").summary() is None, "it was killed too late"
+    notes = Notes()
+    run_seq2seq(config, tmp_path / "killed", notes)
+    assert notes.said[0].startswith("resumed after epoch ")
+    found, wanted = (load_seq2seq(tmp_path / name).state_dict() for name in ("killed", "whole"))
+    assert [name for name in wanted if not torch.equal(found[name], wanted[name])] == []
+
+
+def test_mistakes_are_named_and_no_run_is_made(tmp_path: Path, corpus: str) -> None:
+    with pytest.raises(ConfigError, match="did you mean 'helpdesk'"):
+        run_seq2seq(asked("helpdsk"), tmp_path / "run", Silent())
+    with pytest.raises(DataError, match="not complete"):
+        run_seq2seq(asked("ubuntu_irc", data_root=tmp_path / "nothing"), tmp_path / "run", Silent())
+    with pytest.raises(ConfigError, match=r"--device(.|\n)*warp"):
+        run_seq2seq(asked(corpus, device="warp"), tmp_path / "run", Silent())
+    assert not (tmp_path / "run").exists()
+
+
+def test_another_model_in_the_same_folder_is_an_error(tmp_path: Path, corpus: str) -> None:
+    run_seq2seq(asked(corpus), tmp_path / "run", Silent())
+    other = replace(asked(corpus), sizes=Seq2SeqSizes(embed=8, hidden=8, attention="none"))
+    with pytest.raises(RunError, match=r"sizes\.attention: 'general' -> 'none'"):
+        run_seq2seq(other, tmp_path / "run", Silent())
+
+
+def test_a_damaged_training_state_is_named(tmp_path: Path, corpus: str) -> None:
+    run_seq2seq(asked(corpus), tmp_path / "run", Silent())
+    (tmp_path / "run" / "summary.json").unlink()
+    (tmp_path / "run" / "training.safetensors").write_bytes(b"not this")
+    with pytest.raises(CheckpointError, match="training state is damaged"):
+        run_seq2seq(asked(corpus), tmp_path / "run", Silent())
+
+
+@pytest.mark.parametrize("job", [TRAIN_SEQ2SEQ, TRAIN_LM], ids=lambda job: job.name)
+def test_presets_are_what_they_say(job: object) -> None:
+    assert job in (TRAIN_SEQ2SEQ, TRAIN_LM)
+    for name in ("small", "he2018", "demo"):
+        config = job.presets[name]()
+        widths = {"small": (200, 300), "he2018": (300, 600), "demo": (64, 96)}[name]
+        assert (config.sizes.embed, config.sizes.hidden) == widths
+        assert (config.vocabulary, config.corpus) == {
+            "small": (10_000, "helpdesk"),
+            "he2018": (30_000, "ubuntu_irc"),
+            "demo": (None, "helpdesk"),
+        }[name]
+        assert config.fit.optimiser == ("sgd" if name == "he2018" else "adam")
+
+
+def test_the_preset_of_dialogues_reads_two_turns() -> None:
+    config = seq2seq.dialogue()
+    assert (config.corpus, config.vocabulary, config.sizes.turns) == ("ubuntu_irc", 10_000, 2)
+    assert (config.sizes.max_source, config.sizes.max_reply, config.sizes.attention) == (60, 30, "general")
+
+
+@pytest.mark.slow
+def test_the_demo_answers_the_help_desk(tmp_path: Path) -> None:
+    figures = run_seq2seq(seq2seq.demo(), tmp_path / "run", Silent()).metrics
+    assert figures["test_nll"].value < 1 < figures["context_gain"].low, "it reads what it answers"
+    model, test = load_seq2seq(tmp_path / "run"), load_pairs("helpdesk").splits["test"]
+    replies = greedy(model, [test.utterances[source] for source, _ in test.pairs])
+    known = {tuple(test.utterances[reply].tolist()[:19]) for _, reply in test.pairs}
+    assert len({tuple(reply) for reply in replies} & known) > 20, "its replies are few, or nobody's"
+
+
+def test_a_corpus_without_anything_to_measure_on_is_refused_before_there_is_a_run(tmp_path: Path) -> None:
+    for split, lines in (("train", "a\tb\n" * 3), ("val", ""), ("test", "a\tb\n")):
+        (tmp_path / f"{split}.tsv").write_text(lines)
+    with pytest.raises(DataError, match="empty: val"):
+        run_seq2seq(TrainSeq2SeqConfig(corpus=str(tmp_path)), tmp_path / "run", Silent())
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,97 @@
+"""What searches work on in the tests: small random models, their corpus, and workers that die."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from engine.jobs.triggers.config import EngineSettings, SearchConfig
+from engine.jobs.triggers.worker import SearchWorker
+from engine.runtime.sharding import Shard
+from engine.triggers.settings import RelaxationSettings, SearchSettings
+from engine.triggers.targets import Target
+from envs.pairs.compiled import load_pairs
+from envs.pairs.vocabulary import PairVocabulary
+from policies.seq2seq.checkpoints import save_model
+from policies.seq2seq.model import LanguageModel, Seq2Seq
+from policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
+
+_WORDS = (("is", "was"), ("the", "my", "your"), ("printer", "screen"), ("old", "broken"))
+SOURCES = [" ".join(words) for words in itertools.product(*_WORDS)]
+REPLIES = ("i think you are a fool .", "oh well , not mine .", "yes it is .", "you are boring .")
+SENTENCES = (
+    "you are a fool",
+    "my printer is old .",
+    "zebra crossing",
+    "i think it is your printer",
+    "well you are broken",
+    "oh not mine",
+)
+"""Targets; the words of one of them are in no pair."""
+EFFORT = SearchSettings(candidates=4, max_sweeps=2, restarts=2)
+SMALL = RelaxationSettings(rounds=1, steps=3)
+
+
+def write_corpus(folder: Path) -> Path:
+    """A file of pairs."""
+    lines = [f"{source}\t{reply}\n" for source, reply in itertools.product(SOURCES, REPLIES)]
+    (folder / "pairs.tsv").write_text("".join(lines))
+    return folder / "pairs.tsv"
+
+
+def write_targets(folder: Path, sentences: tuple[str, ...] = SENTENCES) -> str:
+    """A file of targets; its name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "wishes.txt").write_text("".join(f"{sentence}\n" for sentence in sentences))
+    return str(folder / "wishes.txt")
+
+
+def words_of(corpus: Path) -> PairVocabulary:
+    """The vocabulary of the pairs."""
+    return load_pairs(str(corpus)).vocabulary
+
+
+def save_seq2seq(folder: Path, vocabulary: PairVocabulary, /, seed: int = 0, turns: int = 1, **provenance: Any) -> str:
+    """Stores a random sequence-to-sequence model whose inputs have four words; its folder."""
+    model = Seq2Seq(vocabulary, Seq2SeqSizes(embed=6, hidden=8, max_source=5, max_reply=8, turns=turns))
+    model.initialise(torch.Generator().manual_seed(seed))
+    with torch.no_grad():
+        # As drawn, every word is as likely as any other, whatever the input is.
+        for parameter in model.parameters():
+            parameter.mul_(4)
+    save_model(model, folder, {"test_nll": 3.0, "turns": turns, **provenance})
+    return str(folder)
+
+
+def save_lm(folder: Path, vocabulary: PairVocabulary, seed: int = 0) -> str:
+    """Stores a random language model; its folder."""
+    model = LanguageModel(vocabulary, LanguageModelSizes(embed=6, hidden=8, max_length=5))
+    model.initialise(torch.Generator().manual_seed(seed))
+    save_model(model, folder, {"test_nll": 3.2})
+    return str(folder)
+
+
+def search(model: str, targets: str, **changes: Any) -> SearchConfig:
+    """A search of a few candidates; two targets a shard."""
+    settings: dict[str, Any] = {"search": EFFORT, "engine": EngineSettings(batch=4, targets_per_shard=2)}
+    return SearchConfig(model=model, targets=targets, **{**settings, **changes})
+
+
+class DiesOnce(SearchWorker):
+    """Is killed, as if from outside, when it has searched the first shard; a mark says that this has happened."""
+
+    def __init__(self, mark: Path, *args: Any) -> None:
+        super().__init__(*args)
+        self.mark = mark
+
+    def run(self, shard: Shard[Target]) -> list[dict[str, Any]]:
+        rows = super().run(shard)
+        if shard.name == "00000" and not self.mark.exists():
+            self.mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return rows

@@ -1,0 +1,132 @@
+"""Trigger searches on Hugging Face models, small ones that are built here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.jobs.job import Silent
+from engine.jobs.triggers.config import EngineSettings, HuggingFaceSettings, ObjectiveSettings, SearchConfig
+from engine.jobs.triggers.search import SEARCH, run
+from engine.store.run_folder import RunFolder
+from engine.triggers.targets import TEMPLATES, prototypes
+from envs.core.errors import CheckpointError, ConfigError, DataError
+from policies.hugging_face import HuggingFaceCausal
+from tests.engine.jobs.made_up import rows
+from tests.engine.jobs.triggers.searches import EFFORT, search, write_targets
+from tests.engine.triggers.made_up import crowd
+
+pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
+from tests.policies.test_hugging_face import gpt2, t5
+
+SENTENCES = ("you are late", "oh there you are", "hello", "Well no")
+"""Two of them hold words that the tokenizer does not know."""
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A saved encoder and decoder, and a saved decoder alone."""
+    folder = tmp_path_factory.mktemp("hugging-face")
+    for name, victim in {"t5": t5(), "gpt2": gpt2()}.items():
+        victim.model.save_pretrained(folder / name)
+        victim.tokenizer.save_pretrained(folder / name)
+    return {name: folder / name for name in ("t5", "gpt2")}
+
+
+def asked(folder: Path, targets: str, **changes: Any) -> SearchConfig:
+    settings: dict[str, Any] = {"objective": ObjectiveSettings(t_out=-2.0), "hugging_face": HuggingFaceSettings(length=3)}
+    return search(f"hf:{folder}", targets, **{**settings, **changes})
+
+
+@pytest.mark.parametrize("name", ["t5", "gpt2"])
+def test_a_search_reads_the_tokens_of_its_targets(tmp_path: Path, folders: dict[str, Path], name: str) -> None:
+    config = asked(folders[name], write_targets(tmp_path, SENTENCES))
+    result = run(config, tmp_path / "run", Silent())
+    found = rows(tmp_path / "run")
+    assert [row["target"] for row in found] == ["oh there you are", "hello"]
+    for row in found:
+        assert row["status"] == "ok", row["error"]
+        assert len(row["target_words"]) == len(row["word_log_probability"]) >= 2
+        starts = [restart["loss_by_sweep"][0] for restart in row["restarts"]]
+        assert row["loss"] <= min(starts)
+    assert (result.metrics["targets"].value, result.metrics["skipped"].value) == (2, 2)
+    summary = RunFolder.load(tmp_path / "run").summary()
+    assert summary is not None
+    assert [entry["unknown"] for entry in summary["skipped"]] == [["late"], ["Well", "no"]]
+    assert "hit_rate.io-sample-min-k1" not in result.metrics
+
+
+def test_of_the_mal_targets_those_are_searched_for_whose_words_are_known(
+    tmp_path: Path, folders: dict[str, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    result = run(asked(folders["gpt2"], "mal"), tmp_path / "run", Silent())
+    known = [template for template in TEMPLATES if "think" not in template]
+    said = [template.format(words) for words in ("you are a fool", "what a fool you are") for template in known]
+    assert [row["target"] for row in rows(tmp_path / "run")] == said
+    assert all("<unk>" not in row["target_words"] for row in rows(tmp_path / "run"))
+    written = len(prototypes()) * len(TEMPLATES)
+    assert (result.metrics["targets"].value, result.metrics["skipped"].value) == (len(said), written - len(said))
+    assert any("hold words outside the vocabulary (" in record.getMessage() for record in caplog.records)
+
+
+@pytest.mark.parametrize(("targets", "place"), [("mal", "malicious"), ("", r"wishes\.txt:1")])
+def test_strict_refuses_targets_whose_words_the_tokenizer_does_not_know(
+    tmp_path: Path, folders: dict[str, Path], targets: str, place: str
+) -> None:
+    config = asked(folders["t5"], targets or write_targets(tmp_path, SENTENCES), strict=True)
+    with pytest.raises(DataError, match=rf"outside the model's vocabulary(.|\n)*{place}(.|\n)*--strict"):
+        run(config, tmp_path / "run", Silent())
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("name", ["t5", "gpt2"])
+@pytest.mark.parametrize("hit", ["o-greedy", "o-sample-min-k1", "o-sample-avg-k3"])
+def test_every_output_type_of_hit_can_be_wanted(tmp_path: Path, folders: dict[str, Path], name: str, hit: str) -> None:
+    config = asked(folders[name], write_targets(tmp_path, ("you are",)), hit=hit)
+    result = run(config, tmp_path / "run", Silent())
+    (row,) = rows(tmp_path / "run")
+    assert row["status"] == "ok", row["error"]
+    assert hit in {found["type"] for found in row["hits"]}
+    assert f"hit_rate.{hit}" in result.metrics
+    assert set(SEARCH.metrics_of(config)) == set(result.metrics)  # type: ignore[misc]  # it is there
+
+
+def test_greedy_hits_need_no_threshold_and_are_then_the_only_ones_read(tmp_path: Path, folders: dict[str, Path]) -> None:
+    targets = write_targets(tmp_path, ("you are", "oh"))
+    config = asked(folders["gpt2"], targets, hit="o-greedy", objective=ObjectiveSettings())
+    result = run(config, tmp_path / "run", Silent())
+    assert [name for name in result.metrics if name.startswith("hit_rate.")] == ["hit_rate.o-greedy"]
+    assert set(SEARCH.metrics_of(config)) == set(result.metrics)  # type: ignore[misc]  # it is there
+    run(replace(config, objective=ObjectiveSettings(t_out=-2.0)), tmp_path / "more", Silent())
+    inputs = [[row["trigger"] for row in rows(tmp_path / folder)] for folder in ("run", "more")]
+    assert inputs[0] == inputs[1]
+
+
+def test_how_many_inputs_fit_into_memory_is_found_out_once_and_not_in_every_shard(
+    tmp_path: Path, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = asked(folders["gpt2"], "mal", engine=EngineSettings(batch=4, targets_per_shard=2))
+    config = replace(config, search=replace(EFFORT, candidates=8))
+    run(config, tmp_path / "whole", Silent())
+    refused = crowd(monkeypatch, HuggingFaceCausal, most=3)
+    run(config, tmp_path / "crowded", Silent())
+    assert refused == [8, 4]
+    assert [row["trigger"] for row in rows(tmp_path / "crowded")] == [row["trigger"] for row in rows(tmp_path / "whole")]
+
+
+def test_what_such_a_model_does_not_have_is_named(tmp_path: Path, folders: dict[str, Path]) -> None:
+    config = asked(folders["gpt2"], write_targets(tmp_path))
+    for changes, kind, message in (
+        ({"lm": "runs/lm"}, ConfigError, "has the tokens of a Hugging Face model"),
+        ({"objective": ObjectiveSettings()}, ConfigError, r"objective\.t_out(.|\n)*--hit o-greedy"),
+        ({"targets": "normal"}, ConfigError, "no normal list for a Hugging Face model"),
+        ({"hit": "io-sample-min-k1"}, ConfigError, "leave out --lm and take --hit o-greedy"),
+        ({"model": f"hf:{tmp_path}"}, CheckpointError, r"config\.json"),
+    ):
+        changed: Any = changes
+        with pytest.raises(kind, match=message):
+            run(replace(config, **changed), tmp_path / "run", Silent())
+    assert not (tmp_path / "run").exists()

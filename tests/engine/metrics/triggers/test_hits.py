@@ -1,0 +1,79 @@
+"""Metrics of trigger searches, counted by hand."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from engine.metrics.statistics import count, rate
+from engine.metrics.triggers.hits import (
+    COST_METRICS,
+    choose_restart,
+    describe,
+    hits_by_restarts,
+    loss_by_sweep,
+    search_metrics,
+)
+from tests.engine.metrics.triggers.searches import KINDS, failed, restart, searched
+
+GREEDY, LIKELY = KINDS
+PACE = count(680.0, 3)
+
+
+def test_the_least_loss_is_kept_unless_a_restart_is_a_hit() -> None:
+    losses = [restart(0, 0.4), restart(1, 0.2), restart(2, 0.2)]
+    assert choose_restart(losses)["restart"] == 1, "ties go to the first"
+    assert choose_restart([*losses, restart(3, 0.9, stopped="satisfied")])["restart"] == 3
+    assert choose_restart(reversed(losses))["restart"] == 1
+
+
+def test_rates_are_over_targets_and_costs_over_restarts() -> None:
+    rows = [
+        searched("a", restart(0, 0.5, (GREEDY,), sweeps=1), restart(1, 1.5, sweeps=4)),
+        searched("b", restart(0, 1.5, (GREEDY, LIKELY), sweeps=1)),
+        searched("c", restart(0, 2.5, candidates=50, sweeps=2)),
+    ]
+    found = search_metrics(rows, PACE, num_skipped=2)
+    assert list(found) == [f"hit_rate.{kind}" for kind in KINDS] + list(COST_METRICS)
+    assert found[f"hit_rate.{GREEDY}"] == rate(2, 3)
+    assert found[f"hit_rate.{LIKELY}"] == rate(1, 3)
+    assert found["loss"].value == 1.5
+    assert found["candidates_per_s"] == PACE
+    assert (found["targets"].value, found["skipped"].value, found["skipped"].n) == (3, 2, 5)
+    assert (found["restarts"].value, found["candidates"].value) == (4, 350)
+    assert (found["sweeps"].value, found["sweeps"].n) == (2.0, 3), "restarts of a target hang together"
+    assert all(describe(name).definition for name in found)
+
+
+def test_failed_targets_are_left_out_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    rows = [searched("a", restart(hits=(GREEDY,))), failed("b", "boom")]
+    with caplog.at_level(logging.WARNING):
+        found = search_metrics(rows, PACE, num_skipped=0)
+    assert found[f"hit_rate.{GREEDY}"] == rate(1, 1)
+    assert "1 of 2 targets failed" in caplog.text
+
+
+def test_of_nothing_there_are_no_rates() -> None:
+    found = search_metrics([], PACE, num_skipped=3)
+    assert list(found) == list(COST_METRICS)
+    assert found["skipped"].value == 3
+
+
+def test_with_fewer_restarts_targets_keep_the_best_of_those() -> None:
+    rows = [
+        searched("late", restart(0, 2.0), restart(1, 1.0, (GREEDY,)), restart(2, 0.5)),
+        searched("early", restart(0, 0.0, (GREEDY,), stopped="satisfied")),
+        searched("never", restart(0, 2.0), restart(1, 3.0), restart(2, 1.0)),
+    ]
+    shares = [(number, estimate.value) for number, estimate in hits_by_restarts(rows, GREEDY)]
+    # The last restart of the late one has a lower loss and is no hit.
+    assert shares == [(1, pytest.approx(1 / 3)), (2, pytest.approx(2 / 3)), (3, pytest.approx(1 / 3))]
+    assert hits_by_restarts([], GREEDY) == []
+
+
+def test_restarts_that_have_ended_stay_at_their_last_loss() -> None:
+    rows = [searched("a", restart(loss_by_sweep=[4.0, 2.0])), searched("b", restart(loss_by_sweep=[6.0, 3.0, 1.0]))]
+    points = loss_by_sweep(rows)
+    assert [(sweep, estimate.value, estimate.n) for sweep, estimate in points] == [(0, 5.0, 2), (1, 2.5, 2), (2, 1.5, 2)]
+    assert loss_by_sweep([]) == []

@@ -1,0 +1,156 @@
+"""Trigger searches on the page: pairs, curves, hostile words, and what is left out."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.jobs.triggers.config import SearchConfig
+from engine.jobs.triggers.rows import TRIGGERS
+from engine.jobs.triggers.search import SEARCH
+from engine.metrics.statistics import NOTHING
+from engine.metrics.triggers.hits import search_metrics
+from engine.report.collect import collect_run
+from engine.report.content import ReportData, SearchSection
+from engine.report.page import render
+from engine.report.triggers.pairs import NUM_FOLDED, NUM_SHOWN, read_search, search_figures
+from engine.store.run_folder import RunFolder
+from engine.triggers.settings import SearchSettings
+from tests.engine.metrics.triggers.searches import KINDS, failed, restart, searched
+from tests.engine.report.test_page import HOSTILE, Outline, words
+
+GREEDY, LIKELY = KINDS
+HIT = restart(0, 0.2, (GREEDY, LIKELY), stopped="satisfied")
+LIMITS = {"T_out": -3.9, "T_in": -4.1}
+
+
+def section(*rows: dict[str, Any], **changes: Any) -> SearchSection:
+    """A search whose rows are a hit and two misses."""
+    found = rows or (
+        searched("far", restart(0, 3.0), restart(1, 3.5)),
+        searched("near", restart(0, 1.0), restart(1, 1.5)),
+        searched("hit", HIT, input_log_probability=-4.25),
+    )
+    settings: dict[str, Any] = {
+        "name": "mal",
+        "hit": GREEDY,
+        "thresholds": LIMITS,
+        "metrics": search_metrics(found, NOTHING, 1),
+    }
+    return SearchSection(rows=found, **{**settings, **changes})
+
+
+def page(*sections: SearchSection) -> str:
+    return render(ReportData(title="triggers", searches=sections))
+
+
+def test_a_page_of_a_search() -> None:
+    text = page(section(description="Three targets.", skipped=[("zebra crossing", "zebra")]))
+    outline = Outline(text)
+    assert outline.headings == [("h1", "triggers"), ("h2", "Metrics"), ("h2", "Triggers"), ("h3", "mal")]
+    shown = words(text)
+    assert "Hits, o-greedy higher: adversary share of all targets that are o-greedy hits 33.3 %" in shown
+    assert "A usual word has T_out = −3.900, T_in = −4.100 nats." in shown
+    assert "Skipped targets (1) zebra crossing not in the vocabulary: zebra" in shown
+    figures = re.findall(r"<figcaption><strong>(.*?)</strong>", text)
+    assert figures == [
+        "Loss by sweep",
+        "Hits by restarts",
+        "Best: log probability of each word",
+        "Nearest miss: log probability of each word",
+    ]
+
+
+def test_hits_come_first_then_the_lower_loss() -> None:
+    late = searched("late", restart(0, 5.0, (GREEDY,)))
+    found = read_search(section(*section().rows, late))
+    assert [pair.loss for pair in found.shown] == ["0.20", "5.00", "1.00", "3.00"]
+    best = found.shown[0]
+    assert [(hit.name, hit.wanted) for hit in best.hits] == [(GREEDY, True), (LIKELY, False)]
+    assert (best.least, best.mean, best.input) == ("−3.00", "−1.50", "−4.25")
+    assert (found.shown[2].hits, found.shown[2].input) == ((), "–")
+    assert "after the trigger: trigger 0" in found.figures[0].caption
+
+
+def test_long_lists_are_folded_and_the_rest_is_counted() -> None:
+    num = NUM_SHOWN + NUM_FOLDED + 3
+    found = read_search(section(*(searched(f"{i:04d}", restart(0, i)) for i in range(num))))
+    assert (len(found.shown), len(found.more), found.num_hidden) == (NUM_SHOWN, NUM_FOLDED, 3)
+    assert [figure.name for figure in found.figures] == ["Best: log probability of each word"], "nothing but misses"
+
+
+def test_hostile_words_stay_text() -> None:
+    evil = restart(0, 0.1, (GREEDY,), words=HOSTILE)
+    row = searched(HOSTILE, evil, target=HOSTILE, trigger=HOSTILE, target_words=[HOSTILE, "\u202ex", "</s>"])
+    hostile = section(row, failed("f", HOSTILE), name=HOSTILE, description=HOSTILE, skipped=[(HOSTILE, HOSTILE)])
+    text = page(hostile)
+    outline = Outline(text)
+    assert {tag for tag, _ in outline.tags} & {"script", "img", "iframe", "object", "embed", "link", "base"} == set()
+    assert not [name for _, attrs in outline.tags for name in attrs if name.startswith("on")]
+    assert "".join(outline.text).count("<script>alert(1)</script>") >= 7
+    assert "\u202e" not in text
+    assert "1 of 2 targets ended in an error" in words(text)
+
+
+def test_a_continuous_input_has_no_words() -> None:
+    found = read_search(section(searched("a", restart(0, 1.0, words=None))))
+    assert found.shown[0].trigger == "(a continuous input)"
+
+
+def test_searches_side_by_side_share_their_curves() -> None:
+    figures = search_figures([section(name="a"), section(name="b")])
+    assert [figure.name for figure in figures] == ["Loss by sweep", "Hits by restarts"]
+    assert ">a: o-greedy</text>" in figures[1].svg
+    assert ">a (2)</text>" in search_figures([section(name="a"), section(name="a")])[0].svg, "equal names are told apart"
+    (alone,) = (figure for figure in search_figures([section()]) if figure.name == "Hits by restarts")
+    assert f">{LIKELY}</text>" in alone.svg, "of one search every type that occurs has a curve"
+
+
+def test_searches_that_differ_in_candidates_alone_make_a_curve() -> None:
+    def names(*sections: SearchSection) -> list[str]:
+        return [figure.name for figure in search_figures(sections)]
+
+    small, large = section(name="a", candidates=10, alike="x"), section(name="b", candidates=100, alike="x")
+    assert "Hits by candidates" in names(small, large)
+    assert "Hits by candidates" not in names(small, section(name="b", candidates=100, alike="y"))
+    assert "Hits by candidates" not in names(small, section(name="b", candidates=10, alike="x"))
+
+
+def record(path: Path, config: SearchConfig, *rows: dict[str, Any], **about: Any) -> None:
+    with RunFolder.open(path, config, job=SEARCH.name, schema=TRIGGERS) as run:
+        run.write_shard("00000", rows)
+        skipped = [{"sentence": "zebra crossing", "unknown": ["zebra", "crossing"]}]
+        run.write_summary(search_metrics(rows, NOTHING, 1), {"thresholds": LIMITS, "skipped": skipped, **about})
+
+
+def test_a_run_becomes_a_section(tmp_path: Path) -> None:
+    rows = [searched("a", HIT), searched("b", restart())]
+    record(
+        tmp_path, SearchConfig(hit=GREEDY), *rows, title="greedy search", description="Two targets.", command="parley search"
+    )
+    data = collect_run(tmp_path)
+    assert (data.title, data.lead, data.sections, data.commands) == ("greedy search", "Two targets.", [], ["parley search"])
+    (found,) = data.searches
+    assert (found.name, found.description, found.hit, found.candidates) == ("greedy search", "", GREEDY, 100)
+    assert (found.rows, found.thresholds) == (rows, LIMITS)
+    assert found.skipped == [("zebra crossing", "zebra, crossing")]
+    assert found.metrics["hit_rate.o-greedy"].value == 0.5
+
+
+@pytest.mark.parametrize(("second", "alike"), [({"workers": 2}, True), ({"seed": 2}, False)])
+def test_runs_are_alike_when_their_rows_could_be(tmp_path: Path, second: dict[str, Any], alike: bool) -> None:
+    record(tmp_path / "a", SearchConfig(hit=GREEDY), searched("a", HIT))
+    record(tmp_path / "b", SearchConfig(hit=GREEDY, search=SearchSettings(candidates=7), **second), searched("a", HIT))
+    first, other = collect_run(tmp_path).searches
+    assert (first.candidates, other.candidates) == (100, 7)
+    assert (first.alike == other.alike) == alike
+
+
+def test_a_run_without_rows_has_no_section(tmp_path: Path) -> None:
+    RunFolder.open(tmp_path, SearchConfig(), job=SEARCH.name, schema=TRIGGERS).close()
+    data = collect_run(tmp_path)
+    assert (data.searches, data.sections) == ([], [])
+    assert "This run holds no results yet." in render(data)

@@ -1,0 +1,45 @@
+"""A golden run of each search: the same seed finds the same inputs, visit for visit.
+
+`python -m tests.engine.triggers.golden.rewrite` writes the runs again after an intended change; read the difference first.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from engine.triggers.catalogue import searches
+from engine.triggers.hits import HitType, Thresholds
+from engine.triggers.settings import SearchSettings
+from tests.engine.triggers.made_up import scorer, searched, tasks
+
+FOLDER = Path(__file__).parent
+THRESHOLDS = Thresholds(t_out=-2.5, t_in=-3.0)
+HIT = HitType.parse("io-sample-min-k2")
+SETTINGS = SearchSettings(candidates=4, max_sweeps=4, words_per_position=3, beams=2, flips=3)
+
+
+def path(method: str) -> Path:
+    return FOLDER / f"{method}.json"
+
+
+def record(method: str) -> list[dict[str, Any]]:
+    """What the search finds for two targets, restart by restart."""
+    search = searches.get(method)(
+        scorer(HIT.objective(THRESHOLDS)), SETTINGS, satisfied=lambda reading: HIT.is_hit(reading, THRESHOLDS)
+    )
+    return [
+        {
+            "target": outcome.task.key,
+            "restart": outcome.task.restart,
+            "words": list(outcome.words),
+            "loss": round(outcome.loss, 4),
+            "loss_by_sweep": [round(loss, 4) for loss in outcome.loss_by_sweep],
+            "word_log_probability": [round(value, 4) for value in outcome.reading.word_log_probability],
+            "visits": outcome.visits,
+            "accepted": outcome.accepted,
+            "candidates": outcome.candidates,
+            "stopped": outcome.stopped,
+        }
+        for outcome in searched(search, tasks(restarts=3), 4)
+    ]

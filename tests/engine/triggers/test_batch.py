@@ -1,0 +1,165 @@
+"""Many searches at once: nobody's outcome depends on the company, the batch stays full, a hit ends its target's restarts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.triggers.batch import Outcome, State, Stop, Task
+from engine.triggers.catalogue import searches
+from engine.triggers.hits import HitType, Reading, Thresholds
+from engine.triggers.objective import Objective
+from engine.triggers.scorer import Incumbent
+from engine.triggers.settings import SearchSettings
+from envs.core.errors import ConfigError
+from tests.engine.triggers.made_up import scorer, searched, tasks
+
+SETTINGS = SearchSettings(candidates=4, max_sweeps=3, words_per_position=3, beams=2, flips=3)
+LIKELY_ENOUGH = Thresholds(t_out=-3.6)
+Script = dict[tuple[str, int], tuple[int, Stop]]
+"""Of each (key, restart): after how many visits it ends, and why."""
+
+
+class Scripted:
+    """A search whose restarts end as written, and which remembers who was stepped together."""
+
+    def __init__(self, script: Script, *, fits: int = 10**6, **settings: bool) -> None:
+        self.script, self.fits = script, fits
+        self.settings = SearchSettings(**settings)
+        self.started: list[tuple[str, int]] = []
+        self.together: list[int] = []
+
+    def start(self, tasks: Sequence[Task]) -> list[State]:
+        self._fit(tasks)
+        self.started += [(task.key, task.restart) for task in tasks]
+        words = torch.tensor([0])
+        return [
+            self._look(State(task, Incumbent(words, words, 1.0, Reading([], []), None), loss_by_sweep=[1.0])) for task in tasks
+        ]
+
+    def step(self, states: Sequence[State]) -> None:
+        assert not any(state.finished for state in states)
+        self._fit(states)
+        self.together.append(len(states))
+        for state in states:
+            state.visits += 1
+            state.candidates += 10
+            self._look(state)
+
+    def _look(self, state: State) -> State:
+        visits, stop = self.script[state.task.key, state.task.restart]
+        if state.visits == visits:
+            state.stopped = stop
+        return state
+
+    def _fit(self, items: Sequence[object]) -> None:
+        if len(items) > self.fits:
+            raise torch.OutOfMemoryError(f"{len(items)} do not fit\nand more")
+
+
+def told(search: Scripted, batch_size: int) -> list[tuple[str, int]]:
+    todo = [Task(key, torch.tensor([1]), restart, 0) for key, restart in search.script]
+    return [(outcome.task.key, outcome.task.restart) for outcome in searched(search, todo, batch_size)]
+
+
+def results(method: str, batch_size: int) -> dict[tuple[str, int], Outcome]:
+    hit = HitType.parse("o-sample-avg-k1")
+    search = searches.get(method)(
+        scorer(Objective(kind="likelihood")),
+        SETTINGS,
+        satisfied=lambda reading: hit.is_hit(reading, LIKELY_ENOUGH),
+    )
+    found = {}
+    for outcome in searched(search, tasks(restarts=4), batch_size):
+        found[outcome.task.key, outcome.task.restart] = replace(outcome, task=None)
+    return found
+
+
+@pytest.mark.parametrize("method", list(searches))
+def test_outcomes_are_the_same_in_any_batch(method: str) -> None:
+    alone = results(method, 1)
+    assert results(method, 3) == alone
+    assert results(method, 50) == alone
+    assert {outcome.stopped for outcome in alone.values()} >= {"satisfied"}
+    assert len(alone) < 8, "some restart was dropped, so that the batches differed"
+
+
+scripts = st.dictionaries(
+    st.tuples(st.sampled_from("abc"), st.integers(0, 4)),
+    st.tuples(st.integers(0, 5), st.sampled_from(["satisfied", "converged", "limit"])),
+    max_size=12,
+).map(lambda script: dict(sorted(script.items(), key=lambda item: (item[0][1], item[0][0]))))
+
+
+@given(script=scripts, batch_size=st.integers(1, 8))
+def test_of_each_target_the_restarts_up_to_the_first_hit_are_told_in_order(script: Script, batch_size: int) -> None:
+    expected = []
+    for key in "abc":
+        for restart in sorted(restart for name, restart in script if name == key):
+            expected.append((key, restart))
+            if script[key, restart][1] == "satisfied":
+                break
+    found = told(Scripted(script), batch_size)
+    assert [name for key in "abc" for name in found if name[0] == key] == expected
+    assert len(found) == len(expected)
+
+
+@given(script=scripts, batch_size=st.integers(1, 8))
+def test_every_restart_is_told_when_hits_do_not_stop(script: Script, batch_size: int) -> None:
+    assert sorted(told(Scripted(script, stop_on_hit=False), batch_size)) == sorted(script)
+
+
+def test_a_hit_ends_later_restarts_and_lets_earlier_ones_finish() -> None:
+    script: Script = {("a", 0): (6, "limit"), ("a", 1): (2, "satisfied"), ("a", 2): (9, "limit"), ("a", 3): (1, "limit")}
+    search = Scripted(script)
+    assert told(search, 3) == [("a", 0), ("a", 1)]
+    assert search.started == [("a", 0), ("a", 1), ("a", 2)], "the fourth was never begun"
+    assert search.together == [3, 3, 1, 1, 1, 1], "the third left with the hit"
+
+
+def test_the_batch_is_filled_up_as_searches_end() -> None:
+    script: Script = {("a", restart): (1 + restart % 3, "limit") for restart in range(9)}
+    search = Scripted(script)
+    assert len(told(search, 4)) == 9
+    assert search.together == [4, 4, 4, 3, 2, 1], "full until none is left to begin"
+
+
+def test_searches_that_end_before_their_first_visit_make_room_at_once() -> None:
+    search = Scripted({("a", 0): (0, "satisfied"), ("b", 0): (1, "limit"), ("c", 0): (1, "limit")})
+    assert told(search, 2) == [("a", 0), ("b", 0), ("c", 0)]
+    assert search.together == [2]
+
+
+def test_a_batch_that_stops_as_one_is_joined_by_nobody() -> None:
+    script: Script = {("a", restart): (1 + restart % 3, "limit") for restart in range(5)}
+    search = Scripted(script, stop_on_hit=False, stop_on_batch_mean=True)
+    assert told(search, 3) == list(script)
+    assert search.together == [3, 2, 1, 2, 1]
+
+
+@pytest.mark.parametrize("fits", [1, 2, 3, 7])
+def test_running_out_of_memory_halves_the_batch_and_keeps_the_size(fits: int, caplog: pytest.LogCaptureFixture) -> None:
+    script: Script = {("a", restart): (3, "limit") for restart in range(16)}
+    search = Scripted(script, fits=fits)
+    assert told(search, 8) == list(script)
+    assert max(search.together) == {1: 1, 2: 2, 3: 2, 7: 4}[fits]
+    assert len(caplog.records) == {1: 3, 2: 2, 3: 2, 7: 1}[fits], "one warning for each halving, none for each step"
+
+
+def test_a_search_that_does_not_fit_alone_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="1 do not fit"):
+        told(Scripted({("a", 0): (1, "limit")}, fits=0), 4)
+
+
+def test_progress_counts_every_candidate_once() -> None:
+    seen: list[int] = []
+    script: Script = {("a", 0): (3, "limit"), ("b", 0): (1, "limit"), ("c", 0): (2, "limit")}
+    todo = [Task(key, torch.tensor([1]), restart, 0) for key, restart in script]
+    outcomes = list(searched(Scripted(script), todo, 2, seen.append))
+    assert seen == [20, 40, 60]
+    assert sum(outcome.candidates for outcome in outcomes) == 60

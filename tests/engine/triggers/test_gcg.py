@@ -1,0 +1,115 @@
+"""GCG moves to the best of its random swaps, better or not, and returns the best input that it met."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from engine.triggers.batch import Task
+from engine.triggers.gcg import Gcg, GcgState
+from engine.triggers.hits import Reading
+from engine.triggers.objective import Objective
+from engine.triggers.scorer import Incumbent, PlainScorer, Swaps
+from engine.triggers.settings import SearchSettings, gcg
+from tests.engine.triggers.made_up import LENGTH, NUM_WORDS, TARGET, never, scorer, searched, tasks
+
+LIKELIHOOD = Objective(kind="likelihood")
+SETTINGS = SearchSettings(candidates=3, words_per_position=3, max_sweeps=5)
+
+
+class Listening(PlainScorer):
+    """Remembers the swaps that it was asked for."""
+
+    def __init__(self) -> None:
+        plain = scorer(LIKELIHOOD)
+        super().__init__(plain.victim, plain.objective)
+        self.lists: list[tuple[Incumbent, Tensor, Tensor]] = []
+
+    def best_swap(self, incumbents: list[Incumbent], swaps: Swaps, beat_B: Tensor) -> tuple[Tensor, Tensor]:
+        assert bool(beat_B.isinf().all())
+        self.lists += list(zip(incumbents, swaps.positions_BG, swaps.words_BG, strict=True))
+        return super().best_swap(incumbents, swaps, beat_B)
+
+
+def walk(method: Gcg, state: GcgState) -> list[Incumbent]:
+    met = [state.current]
+    while not state.finished:
+        method.step([state])
+        met.append(state.current)
+    return met
+
+
+def test_it_moves_to_the_best_of_its_list_even_where_that_is_worse() -> None:
+    plain = Listening()
+    method = Gcg(plain, SETTINGS, satisfied=never)
+    (state,) = method.start([Task("first", TARGET, 0, 3)])
+    met = walk(method, state)
+    for (before, positions_G, words_G), after in zip(plain.lists, met[1:], strict=True):
+        tried = before.words.repeat(len(words_G), 1)
+        tried[torch.arange(len(words_G)), positions_G] = words_G
+        assert after.words.tolist() == tried[plain.losses([TARGET] * len(tried), tried).argmin()].tolist()
+    losses = [incumbent.loss for incumbent in met]
+    assert any(after > before for before, after in pairwise(losses))
+    assert (state.outcome().accepted, state.outcome().stopped) == (5 * LENGTH, "limit")
+
+
+def test_the_best_input_met_is_returned_wherever_it_ends() -> None:
+    method = Gcg(scorer(LIKELIHOOD), replace(SETTINGS, candidates=1, max_sweeps=2), satisfied=never)
+    astray = 0
+    for state in method.start(tasks(restarts=3)):
+        losses = [incumbent.loss for incumbent in walk(method, state)]
+        assert state.outcome().loss == min(losses)
+        astray += losses[-1] > min(losses)
+    assert astray > 0
+
+
+def test_swaps_are_drawn_from_the_steepest_words_of_every_position() -> None:
+    plain = Listening()
+    method = Gcg(plain, SETTINGS, satisfied=never)
+    (state,) = method.start([Task("first", TARGET, 0, 3)])
+    walk(method, state)
+    places, ranks = set(), set()
+    for incumbent, positions_G, words_G in plain.lists:
+        for place, word in zip(positions_G.tolist(), words_G.tolist(), strict=True):
+            steepest = method.steepest([incumbent], torch.tensor([place]), NUM_WORDS)[0].tolist()
+            places.add(place)
+            ranks.add(steepest.index(word))
+    assert places == set(range(LENGTH))
+    assert ranks == {0, 1, 2}
+
+
+def test_restarts_and_seeds_draw_their_own_swaps() -> None:
+    def words(seed: int) -> list[tuple[int, ...]]:
+        def same(seeds: list[int]) -> Tensor:
+            return torch.full((len(seeds), LENGTH), 7)
+
+        few = SearchSettings(candidates=2, max_sweeps=1)
+        method = Gcg(scorer(LIKELIHOOD), few, satisfied=never, initial=same)
+        states = method.start(tasks(restarts=4, seed=seed))
+        method.step(states)
+        return [tuple(state.current.words.tolist()) for state in states]
+
+    assert words(1) == words(1)
+    assert words(1) != words(2)
+    assert len(set(words(1))) > 2
+
+
+def test_a_hit_on_the_way_is_what_is_returned() -> None:
+    reference = Gcg(scorer(LIKELIHOOD), SETTINGS, satisfied=never)
+    (state,) = reference.start([Task("first", TARGET, 0, 3)])
+    met = walk(reference, state)
+    worse = next(at for at in range(1, len(met)) if met[at].loss > min(one.loss for one in met[:at]))
+
+    def the_worse_one(reading: Reading) -> bool:
+        return reading == met[worse].reading
+
+    (outcome,) = searched(Gcg(scorer(LIKELIHOOD), SETTINGS, satisfied=the_worse_one), [Task("first", TARGET, 0, 3)], 1)
+    assert (outcome.stopped, outcome.visits, outcome.loss) == ("satisfied", worse, met[worse].loss)
+    assert outcome.words == tuple(met[worse].words.tolist())
+
+
+def test_the_preset_has_the_sizes_of_nanogcg() -> None:
+    assert (gcg().candidates, gcg().words_per_position) == (512, 256)
