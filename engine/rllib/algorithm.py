@@ -34,6 +34,7 @@ from engine.rllib.learner_group import DialogueLearnerGroup, learner_errors
 from engine.rllib.module import NegotiatorModule
 from engine.rllib.rows import merged, training_rows
 from engine.rllib.runner import DialogueEnvRunner
+from engine.runtime import ray_internals
 from engine.runtime.identity import own_identity
 from envs.core.errors import ClusterError
 from envs.core.seeds import stream
@@ -170,13 +171,10 @@ class DialogueReinforce(Algorithm):
 
     @env_runner_group.setter
     def env_runner_group(self, group: Any) -> None:
-        """Takes the group from RLlib, before there is a learner, and adds the runners, with their configuration itself.
-
-        RLlib would hand them a reference to it, of which Ray warns on the terminal that such an actor may not come back.
-        """
+        """Takes the group from RLlib, before there is a learner, and adds the runners, with their configuration itself."""
         self._group = group
         if group is not None:
-            group._remote_config_obj_ref = group._remote_config
+            ray_internals.send_config_itself(group)
             group.add_workers(self._num_runners, validate=self.config.validate_env_runners_after_construction)
 
     def rewards(self, played: dict[str, Any]) -> np.ndarray:

@@ -1,6 +1,6 @@
 """What Parley needs of Ray 2.60 and Ray does not offer in public: all of it is here, and each piece says why.
 
-A new version of Ray may change any of it. RLlib's own internals are in `engine/rllib`.
+A new version of Ray may change any of it. What `engine/rllib` overrides of RLlib's classes stays with the class.
 """
 
 from __future__ import annotations
@@ -68,6 +68,19 @@ def use_token() -> bool:
     from ray._private.authentication import authentication_token_setup
 
     return bool(authentication_token_setup.maybe_enable_token_auth_if_token_available(warn_if_disabled=False))
+
+
+def send_config_itself(env_runner_group: Any) -> None:
+    """Lets RLlib build env runners from its configuration, and not from a reference to it.
+
+    Of a reference Ray warns on the terminal that such an actor may not come back.
+    """
+    env_runner_group._remote_config_obj_ref = env_runner_group._remote_config
+
+
+def set_iteration(algorithm: Any, iteration: int) -> None:
+    """Sets how many iterations an RLlib algorithm has behind it; without a checkpoint of its own nothing else does."""
+    algorithm._iteration = iteration
 
 
 @contextmanager

@@ -129,12 +129,14 @@ def train(
     ):
         fitting = _fitting(config, session, reporter)
         history, weights = _Training(fitting, roster, base, language, folder, reporter).finish()
+        perplexity = language.measured(weights)
+        language.require_known(perplexity, config)
         about_it = {**provenance, "corpus": config.corpus, "seed": config.seed, "updates": config.reinforce.updates}
         base.load_state_dict(dict(weights))
         save_model(base, path / CHECKPOINT, about_it)
         tail = history[-max(1, len(history) // 10) :]
         metrics = {f"training_{name}": mean([step[name] for step in tail]) for name in ("reward", "advantage", "agreement")}
-        metrics |= language.measured(weights)
+        metrics |= perplexity
         metrics["dialogues_per_s"] = mean([step["dialogues"] / step["seconds"] for step in history])
         metrics["share_outside_networks"] = mean([_outside(step) for step in history])
         about = {
@@ -174,6 +176,25 @@ class _Language:
             return {}
         self._model.load_state_dict(dict(weights))
         return {"perplexity": count(self._perplexity(), len(self._dialogues))}
+
+
+    def require_known(self, measured: Mapping[str, Estimate], config: TrainingConfig) -> None:
+        """Checks that the perplexity after the last update is one of a language.
+
+        Raises:
+            DivergenceError: it is not a number, or no model that still learns has it.
+        """
+        from engine.negotiation.reinforce import DivergenceError
+        from policies.training import DIVERGED
+
+        for estimate in measured.values():
+            if not estimate.value < math.exp(DIVERGED):
+                raise DivergenceError(
+                    "the training has diverged",
+                    where=f"after {config.reinforce.updates} updates",
+                    got=f"validation perplexity {estimate.value:g}",
+                    fix=f"train again with a smaller reinforce.learning_rate (now {config.reinforce.learning_rate:g})",
+                )
 
 
 def require_words(corpus: str, data_root: Path | None, words: Vocabulary, otherwise: str = "") -> None:
