@@ -24,8 +24,9 @@ from ray.rllib.utils.metrics import WEIGHTS_SEQ_NO
 from engine.rllib.env import ADVERSARY, AGENTS, NegotiationMultiAgentEnv
 from engine.rllib.rows import merged, played_rows
 from engine.runtime.identity import require
+from envs.core.play import Session, Utterances
 from envs.core.seeds import derive_seed
-from envs.negotiation.game import Agent, NegotiationGame, Rules, Session, SideView, Utterances, play
+from envs.negotiation.game import Agent, NegotiationGame, Rules, SideView, play
 from envs.negotiation.scenario import Scenario
 
 
