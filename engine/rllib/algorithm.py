@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import ray
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
@@ -34,7 +35,8 @@ from engine.rllib.learner_group import DialogueLearnerGroup, learner_errors
 from engine.rllib.module import NegotiatorModule
 from engine.rllib.rows import merged, training_rows
 from engine.rllib.runner import DialogueEnvRunner
-from engine.runtime import ray_internals
+from engine.runtime import ray_internals, session
+from engine.runtime.actors import capacity
 from engine.runtime.identity import own_identity
 from envs.core.errors import ClusterError
 from envs.core.seeds import stream
@@ -46,6 +48,8 @@ from policies.negotiator.batches import Batch, make_batch
 
 MAX_REPLAYS = 5
 """Times the missing dialogues of one iteration are played again before giving up."""
+RUNNERS_S = 10.0
+"""Seconds after which it is looked whether there is still room for env runners that are not up."""
 
 
 class DialogueReinforceConfig(AlgorithmConfig):
@@ -173,9 +177,18 @@ class DialogueReinforce(Algorithm):
     def env_runner_group(self, group: Any) -> None:
         """Takes the group from RLlib, before there is a learner, and adds the runners, with their configuration itself."""
         self._group = group
-        if group is not None:
-            ray_internals.send_config_itself(group)
-            group.add_workers(self._num_runners, validate=self.config.validate_env_runners_after_construction)
+        if group is not None and self._num_runners:
+            ray_internals.add_env_runners(group, self._num_runners)
+            self._await_runners()
+
+    def _await_runners(self) -> None:
+        """Waits for the env runners; those that no machine has room for any more join when they are up."""
+        here = session.current() or session.Session("joined")
+        deadline = time.monotonic() + here.start_timeout_s
+        while ray_internals.leave_out_absent_runners(self._group, RUNNERS_S):
+            room = capacity(ray.nodes(), self.config.num_cpus_per_env_runner, 0)
+            if time.monotonic() > deadline or (room < self._num_runners and not session.can_grow()):
+                return
 
     def rewards(self, played: dict[str, Any]) -> np.ndarray:
         """What the learner gets for each dialogue, (N,) float64.

@@ -70,12 +70,28 @@ def use_token() -> bool:
     return bool(authentication_token_setup.maybe_enable_token_auth_if_token_available(warn_if_disabled=False))
 
 
-def send_config_itself(env_runner_group: Any) -> None:
-    """Lets RLlib build env runners from its configuration, and not from a reference to it.
+def add_env_runners(group: Any, number: int) -> None:
+    """Adds env runners to an RLlib group, from its configuration and not from a reference to it.
 
     Of a reference Ray warns on the terminal that such an actor may not come back.
     """
-    env_runner_group._remote_config_obj_ref = env_runner_group._remote_config
+    group._remote_config_obj_ref = group._remote_config
+    group.add_workers(number, validate=False)
+
+
+def leave_out_absent_runners(group: Any, wait_s: float) -> int:
+    """Takes the env runners that are not up out of an RLlib group's service until they are; returns how many.
+
+    Args:
+        group: of the env runners.
+        wait_s: seconds for them to answer.
+    """
+    manager = group._worker_manager
+    answers = manager.foreach_actor(lambda runner: runner.assert_healthy(), healthy_only=False, timeout_seconds=wait_s)
+    up = {answer.actor_id for answer in answers if answer.ok}
+    for number in manager.actor_ids():
+        manager.set_actor_state(number, healthy=number in up)
+    return len(set(manager.actor_ids()) - up)
 
 
 def set_iteration(algorithm: Any, iteration: int) -> None:
