@@ -28,9 +28,8 @@ import numpy as np
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.measure import Clock, gflop_per_s, run
+from benchmarks.measure import Clock, Spans, gflop_per_s, run
 from benchmarks.plain_attack import PlainAttack, Target, Verdict
-from benchmarks.rllib_overhead import Spans
 from benchmarks.weights import negotiator
 from engine.negotiation import replacement
 from engine.negotiation.ending import EndGaps

@@ -80,7 +80,7 @@ def run(config: SweepConfig, path: Path, reporter: Reporter) -> Result:
         connect(config.address or None, num_cpus=None if config.address else num_cpus) as session,
     ):
         _check_room(config, session, reporter)
-        run_trials(config, setup, folder, reporter)
+        run_trials(config, setup, folder, reporter, session.start_timeout_s)
         rows = folder.read_rows().to_pylist()
         best = best_row(rows, plan.direction)
         if best is None:
