@@ -142,7 +142,8 @@ def _beside_plain(start: Path, plain: PlainLoop, options: Options) -> tuple[dict
     from engine.rllib.state import learned_weights
 
     algorithm = _build(start, plain.rule, plain.corpus, options, runners=0)
-    through_rllib, by_hand, steps = Clock(), Clock(), []
+    steps: Steps = []
+    through_rllib, by_hand = Clock(), Clock()
     with clocked_rllib() as spans:
         for number in range(1 + options.updates):
             if number == 1:
