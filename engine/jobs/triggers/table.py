@@ -23,9 +23,9 @@ from engine.jobs.triggers.config import NORMAL as NORMAL_TARGETS
 from engine.jobs.triggers.config import (
     NORMAL_SAMPLED,
     RELAXATION,
-    EngineSettings,
     ObjectiveSettings,
-    SearchConfig,
+    TriggerConfig,
+    TriggerEngineSettings,
     require_method,
 )
 from engine.jobs.triggers.config import RANDOM as RANDOM_TARGETS
@@ -75,7 +75,7 @@ class SearchTableConfig(ShardedConfig):
     """How long a search goes on, and how much it tries."""
     objective: ObjectiveSettings = field(default_factory=ObjectiveSettings)
     """What is minimised."""
-    engine: EngineSettings = field(default_factory=EngineSettings)
+    engine: TriggerEngineSettings = field(default_factory=TriggerEngineSettings)
     """How the work is done."""
     relaxation: RelaxationSettings = field(default_factory=RelaxationSettings)
     """Continuous inputs, for the method of that name."""
@@ -97,7 +97,7 @@ class SearchTableConfig(ShardedConfig):
 RESUME_SAFE = (*sharded.RESUME_SAFE, "lists")
 
 
-def stages(config: SearchTableConfig) -> dict[str, SearchConfig]:
+def stages(config: SearchTableConfig) -> dict[str, TriggerConfig]:
     """The configuration of each search by the name of its folder, in the order in which they are done."""
     # Paper, table 1: whether greedy decoding of a continuous input says the target.
     sampled = SAMPLED if config.relaxed is None else GREEDY
@@ -109,11 +109,11 @@ def stages(config: SearchTableConfig) -> dict[str, SearchConfig]:
         MAL_IO: {"targets": MAL_TARGETS, "hit": SAMPLED_IO},
         RANDOM: {"targets": RANDOM_TARGETS, "hit": sampled},
     }
-    names = [name for name in SearchTableConfig.__dataclass_fields__ if name in SearchConfig.__dataclass_fields__]
+    names = [name for name in SearchTableConfig.__dataclass_fields__ if name in TriggerConfig.__dataclass_fields__]
     shared: dict[str, Any] = {name: getattr(config, name) for name in names if name not in ("model", "lm")}
     lists = [name for name in LISTS if name in _names(config.lists) and not (name == MAL_IO and _unjudged(config))]
     return {
-        _stage(label, listed): SearchConfig(model=model, lm="" if config.relaxed else config.lm, **wanted[listed], **shared)
+        _stage(label, listed): TriggerConfig(model=model, lm="" if config.relaxed else config.lm, **wanted[listed], **shared)
         for label, model in model_labels(config.model).items()
         for listed in lists
     }
