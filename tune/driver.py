@@ -47,7 +47,7 @@ def run_trials(config: SweepConfig, setup: Setup, folder: RunFolder, reporter: R
         setup: what all trials have in common.
         folder: the sweep's run, opened for writing.
         wait_s: seconds without a running trial after which the sweep ends.
-        reporter: is told of every trial that ends.
+        reporter: hears of every trial that ends.
 
     Raises:
         ClusterError: no trial has run for `wait_s`.
@@ -60,8 +60,8 @@ def run_trials(config: SweepConfig, setup: Setup, folder: RunFolder, reporter: R
         ledger = Ledger(folder, setup, study, config.samples, reporter)
         at_once = config.concurrent or max(1, int(ray.cluster_resources()["CPU"]) // (1 + config.trial_workers))
         actors = min(at_once, ledger.num_left) * (1 + config.trial_workers)
-        told = {"objective": plan.objective, "direction": plan.direction}
-        folder.event(WORK, items=config.samples, left=ledger.num_left, workers=actors, **told)
+        metadata = {"objective": plan.objective, "direction": plan.direction}
+        folder.event(WORK, items=config.samples, left=ledger.num_left, workers=actors, **metadata)
         reporter.stage(f"sweeping {plan.job}", config.samples, "trials")
         if ledger.num_left:
             _tune(config, setup, ledger, wait_s)

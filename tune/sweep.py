@@ -87,16 +87,16 @@ def run(config: SweepConfig, path: Path, reporter: Reporter) -> Result:
             raise nothing_worked(folder, next((row["error"] for row in rows if row["status"] != OK), None))
         parameters = json.loads(best["parameters"])
         _write_best(path / BEST, config, plan, parameters)
-        told = ", ".join(f"{key}={value}" for key, value in parameters.items())
-        reporter.say(f"best: {told}")
+        settings = ", ".join(f"{key}={value}" for key, value in parameters.items())
+        reporter.say(f"best: {settings}")
         runs = "one run each" if config.repeats == 1 else f"{config.repeats} runs each from different seeds"
-        about = {
+        metadata = {
             "title": f"sweep of {plan.job}: {config.sweep}",
             "description": f"{len(rows)} trials of up to {setup.budgets[-1]:,} ({plan.fidelity}), {runs}; {plan.objective}, "
             f"{plan.direction}imum is best; seed {config.seed}.",
             "command": command_line(SWEEP, config, path),
         }
-        folder.write_summary(_metrics(rows, best), about)
+        folder.write_summary(_metrics(rows, best), metadata)
     return _with_legend(SWEEP.result(config, path), plan)
 
 
