@@ -11,6 +11,7 @@ reward, override `DialogueReinforce.rewards` and name the class in `DialogueRein
 
 from __future__ import annotations
 
+import logging
 import time
 import traceback
 from functools import partial
@@ -45,6 +46,8 @@ from envs.negotiation.game import Rules
 from envs.negotiation.scenario import Scenario, random_scenario
 from envs.negotiation.vocabulary import Vocabulary
 from policies.negotiator.batches import Batch, make_batch
+
+logger = logging.getLogger(__name__)
 
 MAX_REPLAYS = 5
 """Times the missing dialogues of one iteration are played again before giving up."""
@@ -182,12 +185,14 @@ class DialogueReinforce(Algorithm):
             self._await_runners()
 
     def _await_runners(self) -> None:
-        """Waits for the env runners; those that no machine has room for any more join when they are up."""
+        """Waits for the env runners, and goes on without those that no machine has room for any more."""
         here = session.current() or session.Session("joined")
         deadline = time.monotonic() + here.start_timeout_s
-        while ray_internals.leave_out_absent_runners(self._group, RUNNERS_S):
+        while absent := ray_internals.absent_runners(self._group, RUNNERS_S):
             room = capacity(ray.nodes(), self.config.num_cpus_per_env_runner, 0)
             if time.monotonic() > deadline or (room < self._num_runners and not session.can_grow()):
+                logger.warning("%d of %d env runners have no place: training goes on without", len(absent), self._num_runners)
+                ray_internals.remove_runners(self._group, absent)
                 return
 
     def rewards(self, played: dict[str, Any]) -> np.ndarray:

@@ -6,7 +6,7 @@ A new version of Ray may change any of it. What `engine/rllib` overrides of RLli
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -79,19 +79,19 @@ def add_env_runners(group: Any, number: int) -> None:
     group.add_workers(number, validate=False)
 
 
-def leave_out_absent_runners(group: Any, wait_s: float) -> int:
-    """Takes the env runners that are not up out of an RLlib group's service until they are; returns how many.
-
-    Args:
-        group: of the env runners.
-        wait_s: seconds for them to answer.
-    """
+def absent_runners(group: Any, wait_s: float) -> list[int]:
+    """The env runners of an RLlib group that do not answer in some seconds, not even with an error."""
     manager = group._worker_manager
     answers = manager.foreach_actor(lambda runner: runner.assert_healthy(), healthy_only=False, timeout_seconds=wait_s)
-    up = {answer.actor_id for answer in answers if answer.ok}
-    for number in manager.actor_ids():
-        manager.set_actor_state(number, healthy=number in up)
-    return len(set(manager.actor_ids()) - up)
+    return sorted({*manager.actor_ids()} - {answer.actor_id for answer in answers})
+
+
+def remove_runners(group: Any, numbers: Sequence[int]) -> None:
+    """Takes env runners out of an RLlib group for good: those that wait for a place would hold up every call."""
+    import ray
+
+    for number in numbers:
+        ray.kill(group._worker_manager.remove_actor(number))
 
 
 def set_iteration(algorithm: Any, iteration: int) -> None:
