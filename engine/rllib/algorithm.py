@@ -190,7 +190,8 @@ class DialogueReinforce(Algorithm):
         deadline = time.monotonic() + here.start_timeout_s
         while absent := ray_internals.absent_runners(self._group, RUNNERS_S):
             room = capacity(ray.nodes(), self.config.num_cpus_per_env_runner, 0)
-            if time.monotonic() > deadline or (room < self._num_runners and not session.can_grow()):
+            is_full = self._num_runners - len(absent) >= room and not session.can_grow()
+            if is_full or time.monotonic() > deadline:
                 logger.warning("%d of %d env runners have no place: training goes on without", len(absent), self._num_runners)
                 ray_internals.remove_runners(self._group, absent)
                 return
