@@ -170,7 +170,8 @@ def help_text() -> str:
         "",
         "parley VERB --help says more. The same command again goes on with an interrupted run. Text goes to standard error,",
         "results to standard output with --json. --log json makes the text JSON lines, those of Ray's workers too;",
-        "--debug shows the traceback of an error. parley --version names the version.",
+        "--debug shows the traceback of an error. --trust-code imports Python files that a run or a settings file names;",
+        "those that you type are imported anyway. parley --version names the version.",
     ]
     return "\n".join(lines)
 

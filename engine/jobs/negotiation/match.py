@@ -37,7 +37,7 @@ from engine.runtime.sharding import Shard, make_shards
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK, SCHEMA_VERSION
-from envs.core.config import check
+from envs.core.config import check, check_count
 from envs.core.errors import ConfigError
 from envs.core.play import Session, play_sessions
 from envs.core.seeds import derive_seed, stream
@@ -80,13 +80,12 @@ class MatchConfig(ShardedConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(self, "dialogues", self.dialogues >= 1, "at least 1")
+        check_count(self, "dialogues")
         check(self, "temperature", self.temperature >= 0, "at least 0")
         check(self, "max_turns", self.max_turns >= 1, "at least 1")
         check(self, "shard_size", self.shard_size >= 1, "at least 1")
 
 
-"""Settings that change how a match is run and not its rows; a resumed run may differ in them."""
 FILES = (SUMMARY, "rows")
 PLAYED = "played"
 """Kind of the event that says how long playing took."""
@@ -309,10 +308,10 @@ def play_match(run: RunFolder, roster: Roster, reporter: Reporter, title: str) -
 
 def seconds_per_dialogue(run: RunFolder) -> Estimate:
     """Seconds that a worker spent on a dialogue, its start and summary included, over all sessions that came to their end."""
-    played = [event for event in run.events() if event["kind"] == PLAYED and event["dialogues"]]
+    needs = {PLAYED: {"dialogues": int, "seconds": float, "workers": int}}
+    played = [event for event in run.events(needs) if event["kind"] == PLAYED and event["dialogues"]]
     dialogues = sum(event["dialogues"] for event in played)
-    spent = sum(event["seconds"] * event["workers"] for event in played)
-    return count(spent / dialogues, dialogues) if dialogues else NOTHING
+    return count(sum(event["seconds"] * event["workers"] for event in played) / dialogues, dialogues) if played else NOTHING
 
 
 def _timed(work: Callable[[], Any]) -> float:

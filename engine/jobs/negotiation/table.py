@@ -31,7 +31,7 @@ from engine.negotiation.transfer import PAPER_SENTENCE
 from engine.store.layout import SUMMARY
 from engine.store.mirror import fetched_run
 from engine.store.run_folder import RunFolder
-from envs.core.config import check
+from envs.core.config import check_count
 from envs.core.errors import ConfigError, RunError
 from envs.core.registry import nearest
 from envs.storage.places import display_path
@@ -78,7 +78,7 @@ class TableConfig(ShardedConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(self, "dialogues", self.dialogues >= 1, "at least 1")
+        check_count(self, "dialogues")
         for name in self.row_names():
             if name not in ROWS:
                 raise ConfigError(f"no row is called {name!r}{nearest(name, ROWS)}", fix=f"rows: {','.join(ROWS)}")

@@ -75,7 +75,8 @@ def run(config: TriggerConfig, path: Path, reporter: Reporter) -> Result:
 
 def candidates_per_s(run: RunFolder) -> Estimate:
     """Candidates that all workers together tried in a second, over all sessions that came to their end."""
-    sessions = [event for event in run.events() if event["kind"] == SEARCHED and event["targets"]]
+    needs = {SEARCHED: {"targets": int, "candidates": int, "seconds": float}}
+    sessions = [event for event in run.events(needs) if event["kind"] == SEARCHED and event["targets"]]
     seconds = sum(event["seconds"] for event in sessions)
     tried = sum(event["candidates"] for event in sessions)
     return count(tried / seconds, sum(event["targets"] for event in sessions)) if sessions else NOTHING

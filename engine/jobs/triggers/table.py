@@ -37,9 +37,10 @@ from engine.metrics.triggers.published import MAL, MAL_IO, NORMAL, RANDOM
 from engine.metrics.triggers.table import LISTS, SearchedModel, figures_of, search_table
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
+from engine.store.summary import reading_summary
 from engine.triggers import settings
 from engine.triggers.settings import RelaxationSettings, SearchSettings
-from envs.core.config import check
+from envs.core.config import check_count
 from envs.core.errors import ConfigError
 from envs.core.registry import nearest
 from envs.storage.copies import CHECKPOINT
@@ -87,7 +88,7 @@ class SearchTableConfig(ShardedConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(self, "num_targets", self.num_targets >= 0, "at least 0")
+        check_count(self, "num_targets", least=0)
         require_method(self.method)
         for name in _names(self.lists):
             if name not in LISTS:
@@ -159,18 +160,22 @@ def run(config: SearchTableConfig, path: Path, reporter: Reporter) -> Result:
 
 
 def table_of(run: RunFolder) -> TextTable:
-    """The table of a run that has written its summary."""
-    summary = run.summary() or {}
-    models: dict[str, dict[str, dict[str, Estimate]]] = {label: {} for label in summary[ATTENTIONS]}
-    for name, parts in summary["metrics"].items():
-        label, listed, metric = name.split(".", 2)
-        models[label].setdefault(listed, {})[metric] = Estimate.from_json(parts)
+    """The table of a run that has written its summary.
+
+    Raises:
+        RunError: the summary is damaged.
+    """
     relaxed = run.config["relaxation"]["mode"] if run.config.get("method") == RELAXATION else None
-    searched = [
-        SearchedModel(label, lists, figures_of(run.config["published"], summary[ATTENTIONS][label], relaxed))
-        for label, lists in models.items()
-    ]
-    return search_table(searched, GREEDY if run.config["normal"] == "greedy" else SAMPLED, relaxed)
+    with reading_summary(run.path) as summary:
+        models: dict[str, dict[str, dict[str, Estimate]]] = {label: {} for label in summary[ATTENTIONS]}
+        for name, parts in summary["metrics"].items():
+            label, listed, metric = name.split(".", 2)
+            models[label].setdefault(listed, {})[metric] = Estimate.from_json(parts)
+        searched = [
+            SearchedModel(label, lists, figures_of(run.config["published"], summary[ATTENTIONS][label], relaxed))
+            for label, lists in models.items()
+        ]
+        return search_table(searched, GREEDY if run.config["normal"] == "greedy" else SAMPLED, relaxed)
 
 
 def model_labels(models: str) -> dict[str, str]:
