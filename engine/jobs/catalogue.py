@@ -64,7 +64,7 @@ ENTRIES = (
         ("fast", "lewis2017", "demo"),
         (
             "parley train negotiator                       # Deal or No Deal, fast recipe",
-            "parley train negotiator lewis2017             # the released recipe, 32 epochs",
+            "parley train negotiator lewis2017             # the released recipe, 30 + 2 epochs",
             "parley train negotiator demo --run runs/small # the embedded corpus",
         ),
     ),

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,9 +38,9 @@ from engine.report.sweeps.chapter import SWEEP, sweep_section
 from engine.report.triggers.chapter import SEARCHES, search_section, search_tables
 from engine.store.head import read_json, whole
 from engine.store.layout import ENVIRONMENT
+from engine.store.mirror import replicate
 from engine.store.run_folder import RunFolder
 from envs.core.errors import RunError
-from envs.storage.copies import replicate
 from envs.storage.places import display_path
 
 REPORT = "report.html"
@@ -113,7 +114,8 @@ def report_from_run(run_dir: Path) -> Path:
     Raises:
         RunError: there is no run in the folder, a part of one is damaged, or the page cannot be written.
     """
-    page = write_report(collect_run(run_dir), run_dir / REPORT)
+    with _whole(run_dir):
+        page = write_report(collect_run(run_dir), run_dir / REPORT)
     replicate(page)
     return page
 
@@ -127,8 +129,12 @@ def collect_run(run_dir: Path) -> ReportData:
     Raises:
         RunError: there is no run in the folder, or something that one holds is damaged.
     """
-    with whole(run_dir, f"parley resume {display_path(run_dir)} mends what it can"):
+    with _whole(run_dir):
         return _collect(run_dir)
+
+
+def _whole(run_dir: Path) -> AbstractContextManager[None]:
+    return whole(run_dir, f"parley resume {display_path(run_dir)} mends what it can; --debug shows where reading ended")
 
 
 def _collect(run_dir: Path) -> ReportData:

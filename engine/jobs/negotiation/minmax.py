@@ -16,11 +16,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from engine.jobs.checkpoints import require_checkpoint
 from engine.jobs.command import command_line
 from engine.jobs.job import Job, Reporter, Result
 from engine.jobs.negotiation import reinforce, training
-from engine.jobs.negotiation.agents import require_agents
+from engine.jobs.negotiation.agents import require_agents, require_negotiator
 from engine.jobs.negotiation.campaign import Campaign, MinMaxConfig
 from engine.jobs.negotiation.training import PUBLISHED, corpus_words, require_words
 from engine.metrics.negotiation.campaign import (
@@ -135,7 +134,7 @@ def _store(campaign: Campaign, config: MinMaxConfig, path: Path, best: Round) ->
     """The result as the campaign's own checkpoint."""
     from policies.negotiator.checkpoints import load_model, provenance, save_model
 
-    folder = require_checkpoint(campaign.target(best.number), "--target")
+    folder = require_negotiator(campaign.target(best.number), "--target")
     origin = {**provenance(folder), "campaign_from": config.target, "round": best.number}
     save_model(load_model(folder), path / CHECKPOINT, origin)
 

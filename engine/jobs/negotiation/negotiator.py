@@ -52,20 +52,20 @@ def demo() -> TrainNegotiatorConfig:
         init_range=0.3,
     )
     recipe = FitConfig(
-        sizes=sizes, batch_size=16, learning_rate=4e-3, selection_weight=2.0, max_epochs=3, patience=3, anneal_floor=0.2
+        sizes=sizes, batch_size=16, learning_rate=4e-3, selection_weight=2.0, max_epochs=4, patience=3, anneal_floor=0.2
     )
     return TrainNegotiatorConfig(fit=recipe)
 
 
 def lewis2017() -> TrainNegotiatorConfig:
-    """The agent of Lewis et al. 2017 by their released recipe (SGD, 30 epochs and annealing), on Deal or No Deal."""
-    recipe = FitConfig(optimiser="sgd", learning_rate=1.0, momentum=0.1, batch_size=16, max_epochs=30, patience=30)
+    """The agent of Lewis et al. 2017 by their released recipe (SGD, 30 epochs and 2 of annealing), on Deal or No Deal."""
+    recipe = FitConfig(optimiser="sgd", learning_rate=1.0, momentum=0.1, batch_size=16, max_epochs=32, patience=30)
     return TrainNegotiatorConfig(corpus="dealornodeal", fit=recipe)
 
 
 def fast() -> TrainNegotiatorConfig:
     """The same agent on Deal or No Deal, fitted with Adam in half the epochs."""
-    recipe = FitConfig(max_epochs=14, patience=14, learning_rate=2e-3, precision="auto")
+    recipe = FitConfig(max_epochs=16, patience=14, learning_rate=2e-3, precision="auto")
     return TrainNegotiatorConfig(corpus="dealornodeal", fit=recipe)
 
 

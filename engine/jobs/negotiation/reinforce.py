@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from engine.jobs.checkpoints import require_checkpoint
 from engine.jobs.job import Job, Reporter, Result
-from engine.jobs.negotiation.agents import shared_vocabulary
+from engine.jobs.negotiation.agents import require_negotiator, shared_vocabulary
 from engine.jobs.negotiation.training import RESUME_SAFE, TrainingConfig, corpus_words, train
 from engine.metrics.training import LEARNING
 from engine.negotiation.opponents import Opponent, OpponentConfig, TrainingRoster
@@ -121,7 +120,7 @@ def run_target(config: TrainTargetConfig, path: Path, reporter: Reporter) -> Res
 
 
 def _folder(spec: str, option: str) -> str:
-    folder = require_checkpoint(spec, option)
+    folder = require_negotiator(spec, option)
     # Workers may have another working directory, and another cache.
     return display_path(folder) if is_uri(spec) else str(folder.resolve())
 

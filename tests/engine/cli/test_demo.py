@@ -24,7 +24,7 @@ SMALL += [word for name, value in vars(TINY).items() for word in ("--set", f"fit
 SMALL += ["--set", "fit.max_epochs=1", "--set", "reinforce.dialogues=128"]
 SMALL += ["--set", "reinforce.dialogues_per_update=4", "--set", "reinforce.max_turns=4"]
 SMALL += ["--set", "defence.dialogues=8", "--set", "defence.dialogues_per_update=4", "--set", "defence.max_turns=4"]
-SMALL += ["--triggers", "2", "--set", "model.max_epochs=1", "--set", "model.decay_epochs=0"]
+SMALL += ["--triggers", "2", "--set", "model.max_epochs=1"]
 SMALL += ["--contexts", "10", "--set", "hardening.max_epochs=1", "--set", "hardening.batch_size=512"]
 
 
