@@ -234,8 +234,7 @@ def dialogue_row(game: NegotiationGame, row: int, key: str) -> dict[str, Any]:
         "num_turns": int(game.num_turns[row]),
         "num_words_adversary": int(np.count_nonzero(written == 0)),
         "num_words_target": int(np.count_nonzero(written == 1)),
-        "nll_adversary": None,
-        "nll_target": None,
+        **dict.fromkeys(("nll_adversary", "nll_target")),
     }
 
 
