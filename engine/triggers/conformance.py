@@ -1,4 +1,4 @@
-"""What models under search (`scorer.Victim`) and methods of search (`method.Method`) promise."""
+"""What models under search promise (`scorer.Victim`), and methods of search (`method.Method`)."""
 
 from __future__ import annotations
 
@@ -7,14 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.triggers.batch import Outcome, tasks_of
-from engine.triggers.batch_finder import BatchFinder
-from engine.triggers.goal import Goal
+from engine.triggers.attack import Trigger, search
 from engine.triggers.method import Method
-from engine.triggers.objective import TriggerObjective
-from engine.triggers.scorer import PlainScorer, Victim
+from engine.triggers.scorer import Victim
 from engine.triggers.settings import RelaxationSettings, SearchSettings
-from envs.core.conformance import Kind, expect
+from envs.core.conformance import Kind, expect, same_alone
 
 _ROWS, _REPLY = 3, 4
 _TOLERANCE = 1e-4
@@ -61,7 +58,7 @@ def _looks_at_earlier_words_alone(victim: Victim) -> None:
     others_BT = replies_BT.clone()
     others_BT[:, -1] = replies_BT.roll(1, 0)[:, -1]
     logits, others = victim.reply_logits(embedded_BNE, replies_BT), victim.reply_logits(embedded_BNE, others_BT)
-    difference = float((logits - others).detach().abs().max())
+    difference = float((logits - others).abs().max())
     expect(difference <= _TOLERANCE, "the same logits when the last word is another", f"a difference of {difference:.2g}")
 
 
@@ -70,7 +67,7 @@ def _is_the_same_alone(victim: Victim) -> None:
     embedded_BNE, replies_BT = _inputs(victim)
     together = victim.reply_logits(embedded_BNE, replies_BT)
     alone = torch.cat([victim.reply_logits(embedded_BNE[row : row + 1], replies_BT[row : row + 1]) for row in range(_ROWS)])
-    difference = float((together - alone).detach().abs().max())
+    difference = float((together - alone).abs().max())
     expect(difference <= _TOLERANCE, "the same logits alone", f"a difference of {difference:.2g}")
 
 
@@ -93,81 +90,78 @@ VICTIM = Kind(
 )
 
 
-class _Toy:
-    """A victim of nine words; two may not be searched. It reads each of its three places with weights of its own."""
+class _Echo:
+    """A victim that says its input back, the likelier the nearer a word's embedding is to the one that stood there."""
 
     input_length = 3
 
     def __init__(self) -> None:
-        generator = torch.Generator().manual_seed(1)
-        self.embedding_VE, self._said_VE = torch.randn(2, 9, 4, generator=generator)
-        self._read_NEE, self._out_EV = torch.randn(3, 4, 4, generator=generator), torch.randn(4, 9, generator=generator)
-        self.searchable_V = torch.arange(9) >= 2
+        self.embedding_VE = torch.eye(8)
+        self.searchable_V = torch.arange(8) >= 2
 
     def reply_logits(self, embedded_BNE: Tensor, replies_BT: Tensor) -> Tensor:
-        before_BTE = self._said_VE[replies_BT].roll(1, 1).index_fill(1, torch.tensor([0]), 0.0)
-        heard_B1E = torch.einsum("bne,nef->bf", embedded_BNE, self._read_NEE)[:, None]
-        return torch.tanh(heard_B1E + before_BTE) @ self._out_EV
+        """Logits (B, T, V): 4 at the word that stands there in the input, 0 at the others."""
+        return 4 * embedded_BNE[:, : replies_BT.shape[1]] @ self.embedding_VE.T
 
 
-_EFFORT = SearchSettings(
-    candidates=4, max_sweeps=3, restarts=2, stop_on_hit=False, relaxation=RelaxationSettings(rounds=1, steps=5)
-)
-_TARGETS = {"first": torch.tensor([3, 7, 1]), "second": torch.tensor([8, 1]), "third": torch.tensor([4, 4, 4, 1])}
-_SCORER = PlainScorer(_Toy(), TriggerObjective(kind="likelihood"))
+_TARGETS = [[3, 5, 2], [7, 7, 4]]
+_SHORT = SearchSettings(candidates=8, max_sweeps=3, restarts=2, relaxation=RelaxationSettings(rounds=1, steps=20))
 
 
 def _make_method(named: Any) -> Method:
-    method: Method = named(_EFFORT) if isinstance(named, type) else named
-    return method.bind(Goal(_SCORER, lambda reading: False))
+    method: Method = named(_SHORT) if callable(named) else named
+    return method
 
 
-def _found(method: Method, *keys: str) -> list[Outcome]:
-    tasks = tasks_of({key: _TARGETS[key] for key in keys}, _EFFORT.restarts, seed=1)
-    return list(method.search_all(tasks, BatchFinder(4, "searches")))
+def _found(method: Method, targets: list[list[int]], batch_size: int = 8) -> list[Trigger]:
+    return search(_Echo(), targets, method=method, batch_size=batch_size, seed=3)
 
 
-def _ends_every_search(method: Method) -> None:
-    """Ends every search, and gives the outcomes of a target's restarts in rising order."""
-    for key in _TARGETS:
-        restarts = [outcome.task.restart for outcome in _found(method, *_TARGETS) if outcome.task.key == key]
-        expect(restarts == [*range(_EFFORT.restarts)], f"restarts {[*range(_EFFORT.restarts)]} of {key!r}", restarts)
+def _searches_to_an_end(method: Method) -> None:
+    """Searches for every target to an end, and counts what it tries."""
+    for trigger in _found(method, _TARGETS):
+        expect(len(trigger.restarts) > 0, "an outcome of at least one restart", "none")
+        expect(all(outcome.candidates >= 0 for outcome in trigger.restarts), "candidates counted", trigger.restarts)
+        expect(all(outcome.stopped for outcome in trigger.restarts), "why a restart ended", trigger.restarts)
 
 
-def _finds_words_that_may_be_searched(method: Method) -> None:
-    """Finds inputs of words that may be searched, as many as an input holds."""
-    for outcome in _found(method, *_TARGETS):
-        words = outcome.words
-        right = words is None or (len(words) == _Toy.input_length and min(words) >= 2)
-        expect(right, f"{_Toy.input_length} words of {_SCORER.victim.searchable_V.nonzero()[:, 0].tolist()}", words)
+def _does_not_get_worse(method: Method) -> None:
+    """Ends at a loss that is not above the one it began at."""
+    for outcome in (outcome for trigger in _found(method, _TARGETS) for outcome in trigger.restarts):
+        first = outcome.loss_by_sweep[0]
+        expect(outcome.loss <= first + _TOLERANCE, f"a loss of at most {first:.3g}", f"{outcome.loss:.3g}")
 
 
-def _tells_the_loss_of_what_it_finds(method: Method) -> None:
-    """Gives the loss of the input that it found."""
-    for outcome in _found(method, *_TARGETS) if method.searches_words else ():
-        loss = float(_SCORER.losses([outcome.task.target], torch.tensor([outcome.words])))
-        expect(abs(loss - outcome.loss) <= _TOLERANCE, f"a loss of {loss:.6f}", f"{outcome.loss:.6f}")
+def _uses_searchable_words(method: Method) -> None:
+    """Puts no word into an input that may not stand there."""
+    for trigger in _found(method, _TARGETS):
+        if trigger.words is not None:
+            expect(all(word >= 2 for word in trigger.words), "words that may be searched", trigger.words)
 
 
-def _finds_the_same_in_any_company(method: Method) -> None:
-    """Finds the same for a target whatever else is searched for."""
-    together = {(outcome.task.key, outcome.task.restart): outcome for outcome in _found(method, *_TARGETS)}
-    for key in _TARGETS:
-        for alone in _found(method, key):
-            other = together[key, alone.task.restart]
-            same = alone.words == other.words and abs(alone.loss - other.loss) <= _TOLERANCE
-            expect(same, f"{alone.words} for {key!r}", f"{other.words} beside other targets")
+def _search_repeats_itself(method: Method) -> None:
+    """Finds the same from the same seed."""
+    first, second = ([trigger.words for trigger in _found(method, _TARGETS)] for _ in range(2))
+    expect(first == second, "the same inputs twice", f"{first} and {second}")
+
+
+def _target_is_the_same_alone(method: Method) -> None:
+    """Finds the same for a target whatever else is searched for, and however many at once."""
+    together = [trigger.words for trigger in _found(method, _TARGETS)]
+    same_alone(together, [_found(method, [target])[0].words for target in _TARGETS], "what is found for a target")
+    same_alone(together, [trigger.words for trigger in _found(method, _TARGETS, batch_size=1)], "what is found for a target")
 
 
 METHOD = Kind(
     "method of trigger search",
     "engine.triggers.method.Method",
-    ("search_all", "bind", "uses"),
+    ("search_all", "bind"),
     _make_method,
     (
-        _ends_every_search,
-        _finds_words_that_may_be_searched,
-        _tells_the_loss_of_what_it_finds,
-        _finds_the_same_in_any_company,
+        _searches_to_an_end,
+        _does_not_get_worse,
+        _uses_searchable_words,
+        _search_repeats_itself,
+        _target_is_the_same_alone,
     ),
 )
