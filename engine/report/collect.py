@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from engine.jobs.status import FAILED, FINISHED, RunStatus, run_status
+from engine.jobs.status import FINISHED, run_status
 from engine.report.chapters import CHAPTERS
 from engine.report.content import Chapter, Report, RunLine, Stages
 from engine.report.page import write_report
@@ -95,7 +95,7 @@ def collect_run(run_dir: Path) -> Report:
     return Report(
         title=f"{len(runs)} runs in {display_path(run_dir)}" if overview else short_paths([titles[""]])[titles[""]],
         lead=about.get("description", ""),
-        state=_state(run_status(top.path), bool(summaries[""])) if top else "",
+        state=_state(runs[0]) if top else "",
         found=_read([run for run in runs if run.name not in failed]),
         overview=overview,
         commands=commands[:1] if "command" in about else commands,
@@ -140,23 +140,26 @@ def _read(runs: Iterable[Run]) -> dict[str, Any]:
 
 def _line(run: Run) -> RunLine:
     """A run among others: how it stands and what its own chapter says of it."""
-    state = run_status(run.folder.path)
-    told = _state(state, bool(run.summary))
+    state = _state(run)
     page = f"{run.name}/{REPORT}" if (run.folder.path / REPORT).is_file() else ""
-    ((chapter, own),) = _shared_out([run])
     outcome = ""
-    if not told.startswith(_ALL_FAILED) and (read := chapter.collect(own)) is not None and (verdict := chapter.verdict(read)):
-        outcome = verdict.sentence
-    return RunLine(name=run.name, job=run.job, state=told or FINISHED, outcome=outcome, page=page)
+    if not state.startswith(_ALL_FAILED):
+        for chapter, own in _shared_out([run]):
+            read = chapter.collect(own)
+            verdict = None if read is None else chapter.verdict(read)
+            outcome = verdict.sentence if verdict else ""
+    return RunLine(name=run.name, job=run.job, state=state or FINISHED, outcome=outcome, page=page)
 
 
-def _state(status: RunStatus, measured: bool) -> str:
+def _state(run: Run) -> str:
     """How a run stands that is not whole, in one line; empty for one that is."""
-    failed = sum(status.errors.values())
-    if failed and not status.pace.done:
-        return f"{_ALL_FAILED}, {failed:,} of {failed:,} with: {next(iter(status.errors))}"
-    if measured and status.state in (FINISHED, FAILED):
+    outcomes = run.folder.outcomes()
+    if outcomes.failed and not outcomes.done:
+        ((reason, times),) = outcomes.errors.most_common(1)
+        return f"{_ALL_FAILED}, {times:,} of {outcomes.failed:,} with: {reason}"
+    if run.summary:
         return ""
+    status = run_status(run.folder.path)
     resume = "" if status.writer else f"; go on with: {shlex.join(['parley', 'resume', display_path(status.run)])}"
     total = f" of {status.pace.total:,}" if status.pace.total is not None else ""
     return f"{status.state}: {status.pace.done:,}{total} {status.pace.unit} are done{resume}"

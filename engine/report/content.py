@@ -137,7 +137,7 @@ class Chapter(Generic[Found]):
         name: the address of the chapter on the page.
         title: its heading.
         stages: how the stages of its composite runs are shown, by job.
-        terms: the glossary: what a word of the chapter means, by a regular expression that finds it.
+        terms: the glossary: what a word of the chapter means, by a regular expression that finds it in any case.
     """
 
     name: ClassVar[str]

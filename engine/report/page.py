@@ -207,12 +207,15 @@ def fitted(heading: str, table: TextTable) -> Sheet:
 
 def _shown(chapter: Chapter[Any], section: Section, items: Sequence[ShownItem]) -> ShownChapter:
     """Opens a dozen numbers, tables first, and folds the rest."""
-    room, open_sheets, folded_sheets = MOST_NUMBERS, [], []
+    room = MOST_NUMBERS
+    open_sheets: list[Sheet] = []
+    folded_sheets: list[Sheet] = []
+    open_blocks: list[MetricBlock] = []
+    folded_blocks: list[MetricBlock] = []
     for heading, table in section.tables:
         num = sum(cell not in ("", ABSENT) for row in table.rows for cell in row[1:])
         (open_sheets if num <= room else folded_sheets).append(fitted(heading, table))
         room -= num if num <= room else 0
-    open_blocks, folded_blocks = [], []
     for metric, block in metric_blocks(section.measured):
         wanted = not folded_blocks and len(block.lines) <= room and (metric.main or not open_blocks)
         (open_blocks if wanted else folded_blocks).append(block)
@@ -234,7 +237,7 @@ def _shown(chapter: Chapter[Any], section: Section, items: Sequence[ShownItem]) 
 def _terms(shown: ShownChapter) -> list[tuple[str, str]]:
     """The words of the glossary that stand in a chapter."""
     text = _TAG.sub(" ", fill("templates/chapter.html", part=shown, terms=[]))
-    return [term for pattern, term in shown.chapter.terms.items() if re.search(pattern, text)]
+    return [term for pattern, term in shown.chapter.terms.items() if re.search(pattern, text, re.IGNORECASE)]
 
 
 def _addressed(items: Sequence[Item]) -> list[ShownItem]:

@@ -68,16 +68,16 @@ class Negotiations(Chapter[Negotiation]):
             "PAR",
             "positive advantage rate: share of dialogues in which the adversary earns no less than the target; 0 : 0 counts.",
         ),
-        r"(?i)forced": (
+        r"forced": (
             "Forced end",
             "once an attack's sentence makes that likely, the target must end the talk, and what it would then choose counts.",
         ),
-        r"(?i)\blive\b": ("Live", "the target answers and decides itself."),
-        r"(?i)exploitability": ("Exploitability", "points that a fresh adversary, trained against the target, is ahead."),
-        r"(?i)pareto": ("Pareto optimal", "no other deal gives one side more and the other no less."),
-        r"(?i)reactive": ("Reactive", "the attack wants the target to end the talk at once and to choose badly."),
-        r"(?i)preemptive": ("Preemptive", "the attack wants the target to ask for less in its next sentence."),
-        r"(?i)judge": ("Judge", "the model that says how likely, and so how usual, a sentence is."),
+        r"\blive\b": ("Live", "the target answers and decides itself."),
+        r"exploitability": ("Exploitability", "points that a fresh adversary, trained against the target, is ahead."),
+        r"pareto": ("Pareto optimal", "no other deal gives one side more and the other no less."),
+        r"reactive": ("Reactive", "the attack wants the target to end the talk at once and to choose badly."),
+        r"preemptive": ("Preemptive", "the attack wants the target to ask for less in its next sentence."),
+        r"judge": ("Judge", "the model that says how likely, and so how usual, a sentence is."),
     }
 
     def owns(self, job: str) -> bool:
@@ -103,19 +103,19 @@ class Negotiations(Chapter[Negotiation]):
         from engine.report.negotiation import plots
 
         played = [match for match in found.matches if match.dialogues]
-        items = {match.name: dialogue_items(match) for match in played}
+        items = [(match, dialogue_items(match)) for match in played]
         outcomes = [
             Figure(each.name, _outcome_caption(each, place == 0), Markup(plots.scatter_svg(each.name, each.dialogues)))
             for place, each in enumerate(played)
         ]
         curves = [curve_figure(curve) for curve in found.curves if any(curve.series.values())]
         chosen: dict[str, Item] = {}
-        for name, shown in items.items():
-            chosen[f"{name}: best for the adversary"] = shown[0]
+        for match, shown in items:
+            chosen[f"{match.name}: best for the adversary"] = shown[0]
             if len(shown) > 1:
-                chosen[f"{name}: worst for the adversary"] = shown[1]
+                chosen[f"{match.name}: worst for the adversary"] = shown[1]
         return Section(
-            notes=[_NOTE_CHOSEN] if any(len(match.dialogues) > len(items[match.name]) for match in played) else [],
+            notes=[_NOTE_CHOSEN] if any(len(match.dialogues) > len(shown) for match, shown in items) else [],
             tables=found.tables,
             measured=[
                 Measured(name=match.name, metrics=match.metrics, legend=match.legend, description=match.description)
@@ -123,7 +123,7 @@ class Negotiations(Chapter[Negotiation]):
                 if match.metrics
             ],
             figures=[*curves[:1], *outcomes, *_budgets(played), *curves[1:]],
-            items=[item for shown in items.values() for item in shown],
+            items=[item for _, shown in items for item in shown],
             chosen=chosen,
             failures=[
                 each for match in found.matches for each in failures(match.name, "dialogues", match.failures, len(match.rows))

@@ -29,10 +29,10 @@ class Perturbations(Chapter[list[Evaluation]]):
 
     name, title = "robustness", "Perturbations"
     terms: ClassVar = {
-        r"(?i)\bF1\b": ("F1", "how many of the true reply's activities (or entities) are in the model's, and how few others."),
-        r"(?i)touched": ("Touched", "contexts in which a strategy found something to change."),
+        r"\bF1\b": ("F1", "how many of the true reply's activities (or entities) are in the model's, and how few others."),
+        r"touched": ("Touched", "contexts in which a strategy found something to change."),
         r"N-train|A-train": ("N-train, A-train", "the model as it is; the model trained against the strategy."),
-        r"(?i)should-not-change|should not|replies that should stay": ("Should stay", "the context means the same as before."),
+        r"should-not-change|should not|replies that should stay": ("Should stay", "the context means the same as before."),
         r"BLEU": ("BLEU", "how many short runs of words two replies share, 0 to 1."),
     }
 

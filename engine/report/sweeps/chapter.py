@@ -23,7 +23,7 @@ class Sweeps(Chapter[list[Sweep]]):
 
     name, title = "sweeps", "Sweeps"
     terms: ClassVar = {
-        r"(?i)rank correlation": ("Rank correlation", "1 or -1 where a setting orders the trials, 0 where it does not.")
+        r"rank correlation": ("Rank correlation", "1 or -1 where a setting orders the trials, 0 where it does not.")
     }
 
     def owns(self, job: str) -> bool:

@@ -40,8 +40,8 @@ class TriggerSearches(Chapter[Triggers]):
         r"k[12]\b": ("k", "how far below T_out still counts: log k; with k = 2 a word may be half as likely as a usual one."),
         r"T_out": ("T_out", "mean log probability in nats of the words of usual replies, under the model."),
         r"T_in": ("T_in", "mean log probability in nats of the words of usual inputs, under the language model."),
-        r"(?i)restarts?": ("Restart", "a search of its own from another random input; the best of them is kept."),
-        r"(?i)sweeps?\b": ("Sweep", "one pass over all places of the input."),
+        r"restarts?": ("Restart", "a search of its own from another random input; the best of them is kept."),
+        r"sweeps?\b": ("Sweep", "one pass over all places of the input."),
     }
 
     def owns(self, job: str) -> bool:
