@@ -40,7 +40,7 @@ from tune.rows import SWEEP_TRIALS
 from tune.space import nested
 from tune.trial import Setup
 
-BEST = "best.yaml"
+BEST, PLAN = "best.yaml", "plan"
 LEGEND = {
     "best": Metric("best", "as the sweep says", "of the trials that were given the whole budget", main=True),
     "trials": Metric("trials", "neither", "that were started", "count", main=True),
@@ -57,9 +57,9 @@ def run(config: SweepConfig, path: Path, reporter: Reporter) -> Result:
         ClusterError: Ray cannot be reached, or has too little room for one trial.
         RunError: no trial came to its end, or the disk refuses.
     """
-    plan = find_plan(config.sweep)
     if earlier := SWEEP.finished(config, path, reporter):
-        return _with_legend(earlier, plan)
+        return _with_legend(earlier)
+    plan = find_plan(config.sweep)
     base = plan.base(config.base, config.trial_workers, config.gpus_per_worker)
     budgets = config.budgets(plan.budget)
     plan.check_budget(base, budgets[-1])
@@ -89,20 +89,25 @@ def run(config: SweepConfig, path: Path, reporter: Reporter) -> Result:
         _write_best(path / BEST, config, plan, parameters)
         told = ", ".join(f"{key}={value}" for key, value in parameters.items())
         reporter.say(f"best: {told}")
+        better = "higher" if plan.direction == "max" else "lower"
         runs = "one run each" if config.repeats == 1 else f"{config.repeats} runs each from different seeds"
         about = {
             "title": f"sweep of {plan.job}: {config.sweep}",
             "description": f"{len(rows)} trials of up to {setup.budgets[-1]:,} ({plan.fidelity}), {runs}; {plan.objective}, "
             f"{plan.direction}imum is best; seed {config.seed}.",
             "command": command_line(SWEEP, config, path),
+            # What a finished sweep says of itself must not need the plan, which may be a Python file.
+            PLAN: {"verb": shlex.join([*find(plan.job).words, plan.preset]), "objective": plan.objective, "better": better},
         }
         folder.write_summary(_metrics(rows, best), about)
-    return _with_legend(SWEEP.result(config, path), plan)
+    return _with_legend(SWEEP.result(config, path))
 
 
-def _with_legend(result: Result, plan: Plan) -> Result:
-    better = f"{'higher' if plan.direction == 'max' else 'lower'}: better"
-    best = LEGEND["best"]._replace(title=f"best {plan.objective}", direction=better)
+def _with_legend(result: Result) -> Result:
+    with RunFolder.load(result.run).reading_summary() as summary:
+        if (plan := summary.get(PLAN)) is None:
+            return result
+        best = LEGEND["best"]._replace(title=f"best {plan['objective']}", direction=f"{plan['better']}: better")
     return replace(result, legend={**LEGEND, "best": best})
 
 
@@ -148,9 +153,11 @@ def _write_best(path: Path, config: SweepConfig, plan: Plan, parameters: Mapping
 
 
 def _next_commands(config: SweepConfig, path: Path) -> tuple[str, ...]:
-    plan = find_plan(config.sweep)
-    again = ["parley", *find(plan.job).words, plan.preset, "--config", display_path(path / BEST)]
-    return (shlex.join(["parley", "report", display_path(path)]), shlex.join(again))
+    with RunFolder.load(path).reading_summary() as summary:
+        report = shlex.join(["parley", "report", display_path(path)])
+        if PLAN not in summary:
+            return (report,)
+        return (report, shlex.join(["parley", *shlex.split(summary[PLAN]["verb"]), "--config", display_path(path / BEST)]))
 
 
 def _of(name: str, **changes: Any) -> SweepConfig:

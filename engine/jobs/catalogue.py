@@ -205,10 +205,10 @@ ENTRIES = (
         "replace words so that the target ends the talk and chooses badly",
         "engine.jobs.negotiation.whitebox:ATTACK_REACTIVE",
         "attack-reactive",
-        ("cheng2019", "released", "black-box"),
+        ("cheng2019", "released", "decision-based"),
         (
             "parley attack reactive --target runs/negotiator --speaker runs/negotiator --workers 2",
-            "parley attack reactive black-box --target runs/rl --speaker runs/rl --judge runs/negotiator",
+            "parley attack reactive decision-based --target runs/rl --speaker runs/rl --judge runs/negotiator",
             "parley attack reactive --turn 4 --set search.proposals=gradient --set search.max_replacements=3",
         ),
     ),
@@ -256,7 +256,7 @@ ENTRIES = (
         ("cheng2019", "cheng2019-rl", "cheng2019-hardened", "cheng2019-turns", "demo"),
         (
             "parley attack table --target runs/negotiator --adversary runs/adversary --workers 2",
-            "parley attack table cheng2019-turns --target runs/negotiator --dialogues 100 --run runs/attack-table-turns",
+            "parley attack table cheng2019-turns --dialogues 100 --run runs/attack-table-turns",
             "parley attack table demo --run runs/demo-table",
         ),
         reports=True,

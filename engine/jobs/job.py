@@ -134,7 +134,7 @@ class Job:
             failure = f"every item failed, {times:,} of {outcomes.failed:,} with: {reason}"
         return Result(
             run=path,
-            title=summary["title"],
+            title=summary.get("title", display_path(path)),
             metrics={name: Estimate.from_json(parts) for name, parts in summary["metrics"].items()},
             legend=self.legend,
             files=tuple(path / name for name in self.files),
@@ -163,11 +163,12 @@ class Job:
             # Opening the run for writing says which.
             return None
         try:
+            run.summary()
             num_done = sum(part["status"].to_pylist().count(OK) for part in run.read_parts())
+            if num_done != self.num_rows(config):
+                return None
         except RunError:
-            # Opening the run for writing sets the damaged part aside and does its items again.
-            return None
-        if num_done != self.num_rows(config):
+            # Opening the run for writing sets a damaged part aside and does its items again, and the summary is written anew.
             return None
         reporter.say(f"{display_path(path)} is finished: nothing is left to do")
         return self.result(config, path)

@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 
 RUNNING, FINISHED, FAILED, INTERRUPTED = "running", "finished", "failed items", "interrupted"
 """States: a process writes the run; it has its summary; it has, and some of its items failed; neither."""
+DAMAGED = "damaged summary"
+"""It has a summary that cannot be read; to resume it writes that again."""
 ITEMS = "items"
 _SUMMARY = "summary"
 _SESSIONS = ("started", "resumed")
@@ -55,7 +57,7 @@ class RunStatus:
     Args:
         run: its folder.
         job: its job.
-        state: one of `RUNNING`, `FINISHED`, `FAILED`, `INTERRUPTED`.
+        state: one of `RUNNING`, `FINISHED`, `FAILED`, `INTERRUPTED`, `DAMAGED`.
         writer: the process that writes it, such as "process 7 on node-3"; None when none does.
         pace: how far it is.
         left_s: seconds that are left at that pace; None when nobody works or it cannot be known.
@@ -96,8 +98,8 @@ def run_status(path: Path, now: datetime | None = None) -> RunStatus:
     run = RunFolder.load(path)
     # Before the rest is read: a writer that ends in between has left more than is needed, never less.
     writer = run.writer()
-    events = run.events()
-    outcomes = run.outcomes()
+    events = run.events({WORK: {"items": int, "workers": int}, **{kind: {"number": int} for kind in _STEPS}})
+    outcomes = run.outcomes(events)
     session = _last_session(events)
     shared = [event for event in events if event["kind"] == WORK]
     pace = _items(session, outcomes.done, shared[-1]["items"]) if shared else _steps(run, events, session, outcomes.done)
@@ -109,7 +111,7 @@ def run_status(path: Path, now: datetime | None = None) -> RunStatus:
     return RunStatus(
         run=path,
         job=run.job,
-        state=_state(writer, session, outcomes.failed),
+        state=_state(run, writer, session, outcomes.failed),
         writer=writer,
         pace=pace,
         left_s=left_s,
@@ -141,10 +143,15 @@ def statuses(folder: Path, now: datetime | None = None) -> list[RunStatus]:
     return [run_status(folder, now), *below]
 
 
-def _state(writer: str | None, session: list[dict[str, Any]], num_failed: int) -> str:
+def _state(run: RunFolder, writer: str | None, session: list[dict[str, Any]], num_failed: int) -> str:
     if writer is not None:
         return RUNNING
-    if not any(event["kind"] == _SUMMARY for event in session):
+    try:
+        summary = run.summary()
+    except RunError:
+        return DAMAGED
+    # Where no line of the log is left, the summary itself says that there is one.
+    if summary is None or (session and not any(event["kind"] == _SUMMARY for event in session)):
         return INTERRUPTED
     return FAILED if num_failed else FINISHED
 
@@ -179,13 +186,13 @@ def _steps(run: RunFolder, events: list[dict[str, Any]], session: list[dict[str,
 def _updates(config: Mapping[str, Any]) -> int | None:
     try:
         return from_dict(ReinforceConfig, config["reinforce"], CONFIG).updates
-    except ConfigError:
+    except (KeyError, TypeError, ConfigError):
         # The run of another version can be looked at, and not be resumed.
         return None
 
 
 _STEPS: dict[str, tuple[str, Callable[[Mapping[str, Any]], int | None]]] = {
-    ROUND: ("rounds", lambda config: int(config["rounds"])),
+    ROUND: ("rounds", lambda config: config["rounds"] if isinstance(config.get("rounds"), int) else None),
     "iteration": ("updates", _updates),
     # A fit ends when it stops to gain, or goes on at falling rates.
     "epoch": ("epochs", lambda config: None),

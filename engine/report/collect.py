@@ -7,7 +7,6 @@ What a job can tell the report, beyond its metrics and rows:
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,9 +18,9 @@ from engine.report.chapters import CHAPTERS
 from engine.report.content import Chapter, Report, RunLine, Stages
 from engine.report.page import write_report
 from engine.report.runs import Run, find_runs, short_paths
+from engine.store.head import read_json, whole
 from engine.store.layout import ENVIRONMENT
 from engine.store.run_folder import RunFolder
-from envs.core.errors import RunError
 from envs.storage.copies import replicate
 from envs.storage.places import display_path
 
@@ -66,8 +65,13 @@ def collect_run(run_dir: Path) -> Report:
         run_dir: a run, or a folder that holds runs.
 
     Raises:
-        RunError: there is no run in the folder, or a part of one is damaged.
+        RunError: there is no run in the folder, or something that one holds is damaged.
     """
+    with whole(run_dir, f"parley resume {display_path(run_dir)} mends what it can"):
+        return _collect(run_dir)
+
+
+def _collect(run_dir: Path) -> Report:
     found = find_runs(run_dir)
     top = found.get("")
     summaries = {name: folder.summary() or {} for name, folder in found.items()}
@@ -173,11 +177,7 @@ def _files(path: Path) -> Sequence[tuple[str, str]]:
 
 
 def _environment(path: Path) -> dict[str, str]:
-    file = path / ENVIRONMENT
-    try:
-        return _flat(json.loads(file.read_text()), "")
-    except (OSError, ValueError) as error:
-        raise RunError("the file cannot be read as JSON", where=file, got=error, fix="restore it from a copy") from None
+    return _flat(read_json(path / ENVIRONMENT), "")
 
 
 def _flat(values: Mapping[str, Any], prefix: str) -> dict[str, str]:

@@ -58,14 +58,14 @@ class CurveSource:
     fields: Mapping[str, str]
     smoothed: bool = False
 
-    def read(self, run: Run) -> Curve | None:
-        """The curve of a run; None where it has no such event."""
-        steps = {event[STEP]: event for event in run.events if event["kind"] == self.kind and STEP in event}
+    def read(self, heading: str, events: Sequence[Mapping[str, Any]]) -> Curve | None:
+        """The curve of a run of that heading; None where it has no such event."""
+        steps = {event[STEP]: event for event in events if event["kind"] == self.kind}
         series = {label: points for label, name in self.fields.items() if (points := _series(steps, name))}
         if not series:
             return None
         return Curve(
-            title=f"{run.heading}: {self.title}",
+            title=f"{heading}: {self.title}",
             x_label=self.kind,
             y_label=self.y_label,
             series=series,
@@ -76,7 +76,9 @@ class CurveSource:
 
 def read_curves(sources: Sequence[CurveSource], runs: Sequence[Run]) -> list[Curve]:
     """The curves of some runs, run by run."""
-    return [curve for run in runs for source in sources if (curve := source.read(run))]
+    needs = {source.kind: {STEP: float} for source in sources}
+    logs = [(run.heading, run.folder.events(needs)) for run in runs]
+    return [curve for heading, events in logs for source in sources if (curve := source.read(heading, events))]
 
 
 def curve_figure(curve: Curve) -> Figure:

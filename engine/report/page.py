@@ -2,7 +2,7 @@
 
 What speakers say is hostile text. Three lines of defence: jinja2 escapes everything that is not a figure drawn here, the page's
 content policy forbids foreign resources and every script but the viewer's own, known by its hash, and invisible characters are
-written out (`figure.visible`). Without the script the page stands as it is, its items folded.
+written out (`envs/core/visible.py`). Without the script the page stands as it is, its items folded.
 """
 
 from __future__ import annotations

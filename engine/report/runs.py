@@ -88,11 +88,6 @@ class Run:
         """The rows of items that ended in an error."""
         return [row for row in self.rows if row["status"] != OK]
 
-    @cached_property
-    def events(self) -> list[dict[str, Any]]:
-        """Its event log."""
-        return self.folder.events()
-
 
 def estimates(parts: Mapping[str, Any]) -> dict[str, Estimate]:
     """Estimates by name, as a summary holds them."""

@@ -20,9 +20,11 @@ from torch import Tensor
 
 from envs.core.config import check
 from envs.core.errors import CheckpointError
-from envs.negotiation.game import SideView, Utterances
+from envs.core.play import Utterances
+from envs.negotiation.game import SideView
 from envs.negotiation.scenario import legal_selections
 from envs.negotiation.vocabulary import EOS_ID, SELECTION_ID, Vocabulary
+from envs.storage.copies import CHECKPOINT, fetched_model
 from policies.negotiator.checkpoints import load_model
 from policies.negotiator.inference import Tables, by_step
 from policies.negotiator.model import Negotiator
@@ -229,6 +231,17 @@ def shortfalls(scores_nM: Tensor) -> Tensor:
     return (best - scores_nM) / (best - worst)
 
 
-def load_agent(folder: Path, name: str | None = None, temperature: float = 0.5, device: str = "cpu") -> NegotiatorAgent:
-    """An agent from a run or checkpoint folder; raises as `checkpoints.load_model` does."""
-    return NegotiatorAgent(load_model(folder).to(device), name or folder.parent.name, temperature)
+def load_agent(
+    folder: str | Path, name: str | None = None, temperature: float = 0.5, device: str = "cpu"
+) -> NegotiatorAgent:
+    """An agent from a run or checkpoint folder, or a URI of one; raises as `checkpoints.load_model` does.
+
+    Args:
+        folder: such as "runs/negotiator".
+        name: shown in reports; the run's when not given.
+        temperature: of the word distribution; 0 takes the likeliest word.
+        device: torch device.
+    """
+    path = fetched_model(folder)
+    run = path.parent if path.name == CHECKPOINT else path
+    return NegotiatorAgent(load_model(path).to(device), name or run.name, temperature)

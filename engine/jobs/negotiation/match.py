@@ -37,13 +37,14 @@ from engine.runtime.sharding import Shard, make_shards
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK, SCHEMA_VERSION
-from envs.core.config import check
+from envs.core.config import check, check_count
 from envs.core.errors import ConfigError
+from envs.core.play import Session, play_sessions
 from envs.core.seeds import derive_seed, stream
 from envs.data.lines import read_lines
 from envs.negotiation.corpora.compiled import load_corpus
 from envs.negotiation.corpora.dealornodeal import parse_scenarios
-from envs.negotiation.game import NOBODY, Agent, NegotiationGame, Rules, Session, play_sessions
+from envs.negotiation.game import NOBODY, Agent, NegotiationGame, Rules
 from envs.negotiation.scenario import ITEM_TOKENS, Scenario, random_scenario, selection_table
 from envs.negotiation.vocabulary import Vocabulary
 from envs.storage.places import display_path
@@ -79,7 +80,7 @@ class MatchConfig(ShardedConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(self, "dialogues", self.dialogues >= 1, "at least 1")
+        check_count(self, "dialogues")
         check(self, "temperature", self.temperature >= 0, "at least 0")
         check(self, "max_turns", self.max_turns >= 1, "at least 1")
         check(self, "shard_size", self.shard_size >= 1, "at least 1")
@@ -308,7 +309,8 @@ def play_match(run: RunFolder, roster: Roster, reporter: Reporter, title: str) -
 
 def seconds_per_dialogue(run: RunFolder) -> Estimate:
     """Seconds that a worker spent on a dialogue, its start and summary included, over all sessions that came to their end."""
-    played = [event for event in run.events() if event["kind"] == PLAYED and event["dialogues"]]
+    needs = {PLAYED: {"dialogues": int, "seconds": float, "workers": int}}
+    played = [event for event in run.events(needs) if event["kind"] == PLAYED and event["dialogues"]]
     dialogues = sum(event["dialogues"] for event in played)
     spent = sum(event["seconds"] * event["workers"] for event in played)
     return count(spent / dialogues, dialogues) if dialogues else NOTHING
@@ -378,8 +380,8 @@ def match_job(name: str, config: type, presets: Mapping[str, Callable[[], Any]],
 
 def match_models(config: Any) -> dict[str, str]:
     """The models of a match, or of an attack that is one; those of its settings that it has."""
-    display_path = {name: getattr(config, name) for name in ("adversary", "speaker", "target") if hasattr(config, name)}
-    return display_path | {"judge": _judge(config)}
+    by_option = {name: getattr(config, name) for name in ("adversary", "speaker", "target") if hasattr(config, name)}
+    return by_option | {"judge": _judge(config)}
 
 
 def _judge(config: Any) -> str:

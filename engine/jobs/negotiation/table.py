@@ -31,7 +31,7 @@ from engine.negotiation.transfer import PAPER_SENTENCE
 from engine.store.layout import SUMMARY
 from engine.store.mirror import fetched_run
 from engine.store.run_folder import RunFolder
-from envs.core.config import check
+from envs.core.config import check_count
 from envs.core.errors import ConfigError, RunError
 from envs.core.registry import nearest
 from envs.storage.places import display_path
@@ -60,7 +60,7 @@ class TableConfig(ShardedConfig):
     rows: str = ",".join(TABLE_2)
     """Rows to measure, separated by commas; in reactive-N, 1 to 4, N utterances come before the attack's. Earlier rows stay."""
     published: Literal["sv", "rl", "hardened", "turns", "none"] = "none"
-    """Figures of Cheng et al. 2019 to show beside: on their supervised, RL or hardened target, or at fixed turns (table 7)."""
+    """Figures of Cheng et al. 2019 to show: of their supervised, RL or hardened target; turns: of the RL one, table 7."""
     beside: str = ""
     """Another table's run, such as of the target before it was hardened, whose advantages stand beside."""
     dialogues: int = 500
@@ -78,7 +78,7 @@ class TableConfig(ShardedConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(self, "dialogues", self.dialogues >= 1, "at least 1")
+        check_count(self, "dialogues")
         for name in self.row_names():
             if name not in ROWS:
                 raise ConfigError(f"no row is called {name!r}{nearest(name, ROWS)}", fix=f"rows: {','.join(ROWS)}")
@@ -229,8 +229,8 @@ def on_hardened() -> TableConfig:
 
 
 def at_fixed_turns() -> TableConfig:
-    """Table 7: the reactive attack after 1, 2, 3 and 4 utterances, beside the range that was published (Cheng et al. 2019)."""
-    return TableConfig(rows=",".join(TURNS), published="turns")
+    """Table 7: the reactive attack on the goal-based target after 1, 2, 3 and 4 utterances (Cheng et al. 2019)."""
+    return TableConfig(target="runs/rl", judge="runs/negotiator", rows=",".join(TURNS), published="turns")
 
 
 def demo() -> TableConfig:

@@ -302,15 +302,16 @@ def _num_items(config: RobustnessConfig) -> int:
 
 def _num_examples(path: Path) -> int:
     """How many examples a run has; -1 when it does not say yet."""
-    return int((RunFolder.load(path).summary() or {}).get(NUM_EXAMPLES, -1))
+    with RunFolder.load(path).reading_summary() as summary:
+        return int(summary.get(NUM_EXAMPLES, -1))
 
 
 def _presented(result: Result) -> Result:
     """With what the metrics mean, and the tables in their place where they are more than a screen holds."""
     run = RunFolder.load(result.run)
-    expected = (run.summary() or {})[STRATEGIES]
-    tables = tuple(tables_of(run).values())
-    legend = {name: describe_for(name, expected) for name in result.metrics}
+    with run.reading_summary() as summary:
+        tables = tuple(tables_of(run).values())
+        legend = {name: describe_for(name, summary[STRATEGIES]) for name in result.metrics}
     return replace(result, legend=legend, tables=tables if len(result.metrics) > SCREENFUL else ())
 
 

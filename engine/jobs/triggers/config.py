@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from engine.jobs.sharded import ShardedConfig
 from engine.triggers.catalogue import searches
 from engine.triggers.settings import RelaxationSettings, SearchSettings
-from envs.core.config import check
+from envs.core.config import check, check_count
 from envs.core.errors import ConfigError
 from envs.core.registry import nearest
 
@@ -51,7 +51,7 @@ class ObjectiveSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EngineSettings:
+class TriggerEngineSettings:
     """How the work is done."""
 
     batch: int = 16
@@ -80,7 +80,7 @@ class HuggingFaceSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchConfig(ShardedConfig):
+class TriggerConfig(ShardedConfig):
     """Which model is to say what."""
 
     model: str = "runs/seq2seq"
@@ -103,7 +103,7 @@ class SearchConfig(ShardedConfig):
     """How long a search goes on, and how much it tries."""
     objective: ObjectiveSettings = field(default_factory=ObjectiveSettings)
     """What is minimised."""
-    engine: EngineSettings = field(default_factory=EngineSettings)
+    engine: TriggerEngineSettings = field(default_factory=TriggerEngineSettings)
     """How the work is done."""
     relaxation: RelaxationSettings = field(default_factory=RelaxationSettings)
     """Continuous inputs, for the method of that name."""
@@ -112,5 +112,5 @@ class SearchConfig(ShardedConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(self, "num_targets", self.num_targets >= 0, "at least 0")
+        check_count(self, "num_targets", least=0)
         require_method(self.method)

@@ -32,7 +32,7 @@ from engine.runtime.sharding import Shard, make_shards
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK, SCHEMA_VERSION
-from envs.core.config import check
+from envs.core.config import check, check_count
 from envs.core.errors import ConfigError
 from envs.core.seeds import derive_seed
 from envs.data.root import root_words
@@ -44,6 +44,8 @@ from envs.storage.places import display_path
 
 BRANCH_LENGTH = 2
 """Letters that all inputs of a branch begin with."""
+LONGEST = 10
+"""Letters of inputs at most; of eight there are some hundred billion already."""
 ENUMERATED = "enumerated"
 """Kind of the event that says how long the work took."""
 
@@ -68,8 +70,8 @@ class EnumerationConfig(ShardedConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check(self, "letters", 0 < len(set(self.letters)) == len(self.letters), "characters, each once")
-        check(self, "max_length", self.max_length >= 1, "at least 1")
-        check(self, "random_strings", self.random_strings >= 1, "at least 1")
+        check(self, "max_length", 1 <= self.max_length <= LONGEST, f"1 to {LONGEST}")
+        check_count(self, "random_strings")
         check(self, "shard_size", self.shard_size >= 1, "at least 1")
 
     @property
@@ -258,14 +260,15 @@ def _record(config: EnumerationConfig, folder: RunFolder, lists: dict[str, tuple
 
 
 def _inputs_per_second(folder: RunFolder) -> Estimate:
-    sessions = [event for event in folder.events() if event["kind"] == ENUMERATED and event["inputs"]]
+    needs = {ENUMERATED: {"inputs": int, "seconds": float, "workers": int}}
+    sessions = [event for event in folder.events(needs) if event["kind"] == ENUMERATED and event["inputs"]]
     inputs = sum(event["inputs"] for event in sessions)
     return count(inputs / sum(event["seconds"] * event["workers"] for event in sessions), inputs) if sessions else NOTHING
 
 
 def _with_table(result: Result) -> Result:
-    summary = RunFolder.load(result.run).summary() or {}
-    table: TextTable = enumeration_table(result.metrics, summary["attention"])
+    with RunFolder.load(result.run).reading_summary() as summary:
+        table: TextTable = enumeration_table(result.metrics, summary["attention"])
     return replace(result, tables=(table,))
 
 

@@ -20,9 +20,9 @@ from engine.jobs.sharded import RESUME_SAFE, session
 from engine.jobs.triggers.config import (
     NORMAL,
     RELAXATION,
-    EngineSettings,
     ObjectiveSettings,
-    SearchConfig,
+    TriggerConfig,
+    TriggerEngineSettings,
 )
 from engine.jobs.triggers.models import HUGGING_FACE, Models, models_of, open_models
 from engine.jobs.triggers.rows import TRIGGERS
@@ -46,7 +46,7 @@ SEARCHED = "searched"
 """Kind of the event that says how many candidates a session tried, and how long it took."""
 
 
-def run(config: SearchConfig, path: Path, reporter: Reporter) -> Result:
+def run(config: TriggerConfig, path: Path, reporter: Reporter) -> Result:
     """Searches for what is left of the targets and summarises the run."""
     if earlier := replace(SEARCH, num_rows=lambda _: num_targets(path)).finished(config, path, reporter):
         return _with_legend(earlier)
@@ -75,13 +75,14 @@ def run(config: SearchConfig, path: Path, reporter: Reporter) -> Result:
 
 def candidates_per_s(run: RunFolder) -> Estimate:
     """Candidates that all workers together tried in a second, over all sessions that came to their end."""
-    sessions = [event for event in run.events() if event["kind"] == SEARCHED and event["targets"]]
+    needs = {SEARCHED: {"targets": int, "candidates": int, "seconds": float}}
+    sessions = [event for event in run.events(needs) if event["kind"] == SEARCHED and event["targets"]]
     seconds = sum(event["seconds"] for event in sessions)
     tried = sum(event["candidates"] for event in sessions)
     return count(tried / seconds, sum(event["targets"] for event in sessions)) if sessions else NOTHING
 
 
-def _check(config: SearchConfig, models: Models) -> None:
+def _check(config: TriggerConfig, models: Models) -> None:
     """Finds out before a run is made whether there is something to search with."""
     from engine.triggers.catalogue import searches
     from engine.triggers.hits import HitType
@@ -129,7 +130,7 @@ class _Account:
         return f"{pace:,.0f} candidates/s, hits: {', '.join(f'{kind} {number}' for kind, number in self._hits.items())}"
 
 
-def _search(run: RunFolder, config: SearchConfig, models: Models, targets: TargetList, reporter: Reporter) -> None:
+def _search(run: RunFolder, config: TriggerConfig, models: Models, targets: TargetList, reporter: Reporter) -> None:
     """Searches for what the run does not hold yet.
 
     Raises:
@@ -179,7 +180,7 @@ def _search(run: RunFolder, config: SearchConfig, models: Models, targets: Targe
     run.event(SEARCHED, seconds=seconds, targets=account.targets, candidates=account.candidates, workers=max(config.workers, 1))
 
 
-def _metrics_of(config: SearchConfig) -> list[str]:
+def _metrics_of(config: TriggerConfig) -> list[str]:
     from engine.triggers.hits import HitType
 
     sampled = not config.model.startswith(HUGGING_FACE) or config.objective.t_out is not None
@@ -187,7 +188,7 @@ def _metrics_of(config: SearchConfig) -> list[str]:
     return [*(f"{HIT_RATE}{kind.name}" for kind in kinds), *COST_METRICS]
 
 
-def _num_items(config: SearchConfig) -> int:
+def _num_items(config: TriggerConfig) -> int:
     models = open_models(config)
     _check(config, models)
     return len(choose_targets(config, models).targets)
@@ -197,35 +198,35 @@ def _with_legend(result: Result) -> Result:
     return replace(result, legend={name: describe(name) for name in result.metrics})
 
 
-def _next_commands(config: SearchConfig, path: Path) -> tuple[str, ...]:
+def _next_commands(config: TriggerConfig, path: Path) -> tuple[str, ...]:
     return (shlex.join(["parley", "report", display_path(path)]),)
 
 
-def he2018() -> SearchConfig:
+def he2018() -> TriggerConfig:
     """gibbs-enum as published: lists of 100 words, up to 50 sweeps, 10 restarts, until a hit (He & Glass 2018)."""
-    return SearchConfig(search=settings.he2018())
+    return TriggerConfig(search=settings.he2018())
 
 
-def released() -> SearchConfig:
+def released() -> TriggerConfig:
     """The released code's: 5 restarts of 5 sweeps, a hundredth of satisfied terms, batches of 100 that stop as one."""
-    engine = EngineSettings(batch=100, targets_per_shard=100, unknown=True)
-    return SearchConfig(search=settings.released(), objective=ObjectiveSettings(satisfied_weight=0.01), engine=engine)
+    engine = TriggerEngineSettings(batch=100, targets_per_shard=100, unknown=True)
+    return TriggerConfig(search=settings.released(), objective=ObjectiveSettings(satisfied_weight=0.01), engine=engine)
 
 
-def quick() -> SearchConfig:
+def quick() -> TriggerConfig:
     """A first look: 100 targets, 2 restarts of up to 10 sweeps."""
-    return SearchConfig(num_targets=100, search=SearchSettings(restarts=2, max_sweeps=10))
+    return TriggerConfig(num_targets=100, search=SearchSettings(restarts=2, max_sweeps=10))
 
 
-def demo() -> SearchConfig:
+def demo() -> TriggerConfig:
     """Seconds, on the model of parley train seq2seq demo: what it says anyway, 20 targets, 2 restarts of up to 5 sweeps."""
     effort = SearchSettings(candidates=20, restarts=2, max_sweeps=5)
-    return SearchConfig(targets=NORMAL, num_targets=20, hit="o-greedy", search=effort)
+    return TriggerConfig(targets=NORMAL, num_targets=20, hit="o-greedy", search=effort)
 
 
 SEARCH = Job(
     "search",
-    SearchConfig,
+    TriggerConfig,
     {"he2018": he2018, "released": released, "quick": quick, "demo": demo},
     run,
     {},

@@ -23,9 +23,9 @@ from engine.jobs.triggers.config import NORMAL as NORMAL_TARGETS
 from engine.jobs.triggers.config import (
     NORMAL_SAMPLED,
     RELAXATION,
-    EngineSettings,
     ObjectiveSettings,
-    SearchConfig,
+    TriggerConfig,
+    TriggerEngineSettings,
     require_method,
 )
 from engine.jobs.triggers.config import RANDOM as RANDOM_TARGETS
@@ -39,7 +39,7 @@ from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.triggers import settings
 from engine.triggers.settings import RelaxationSettings, SearchSettings
-from envs.core.config import check
+from envs.core.config import check_count
 from envs.core.errors import ConfigError
 from envs.core.registry import nearest
 from envs.storage.copies import CHECKPOINT
@@ -75,7 +75,7 @@ class SearchTableConfig(ShardedConfig):
     """How long a search goes on, and how much it tries."""
     objective: ObjectiveSettings = field(default_factory=ObjectiveSettings)
     """What is minimised."""
-    engine: EngineSettings = field(default_factory=EngineSettings)
+    engine: TriggerEngineSettings = field(default_factory=TriggerEngineSettings)
     """How the work is done."""
     relaxation: RelaxationSettings = field(default_factory=RelaxationSettings)
     """Continuous inputs, for the method of that name."""
@@ -87,7 +87,7 @@ class SearchTableConfig(ShardedConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(self, "num_targets", self.num_targets >= 0, "at least 0")
+        check_count(self, "num_targets", least=0)
         require_method(self.method)
         for name in _names(self.lists):
             if name not in LISTS:
@@ -97,7 +97,7 @@ class SearchTableConfig(ShardedConfig):
 RESUME_SAFE = (*sharded.RESUME_SAFE, "lists")
 
 
-def stages(config: SearchTableConfig) -> dict[str, SearchConfig]:
+def stages(config: SearchTableConfig) -> dict[str, TriggerConfig]:
     """The configuration of each search by the name of its folder, in the order in which they are done."""
     # Paper, table 1: whether greedy decoding of a continuous input says the target.
     sampled = SAMPLED if config.relaxed is None else GREEDY
@@ -109,11 +109,11 @@ def stages(config: SearchTableConfig) -> dict[str, SearchConfig]:
         MAL_IO: {"targets": MAL_TARGETS, "hit": SAMPLED_IO},
         RANDOM: {"targets": RANDOM_TARGETS, "hit": sampled},
     }
-    names = [name for name in SearchTableConfig.__dataclass_fields__ if name in SearchConfig.__dataclass_fields__]
+    names = [name for name in SearchTableConfig.__dataclass_fields__ if name in TriggerConfig.__dataclass_fields__]
     shared: dict[str, Any] = {name: getattr(config, name) for name in names if name not in ("model", "lm")}
     lists = [name for name in LISTS if name in _names(config.lists) and not (name == MAL_IO and _unjudged(config))]
     return {
-        _stage(label, listed): SearchConfig(model=model, lm="" if config.relaxed else config.lm, **wanted[listed], **shared)
+        _stage(label, listed): TriggerConfig(model=model, lm="" if config.relaxed else config.lm, **wanted[listed], **shared)
         for label, model in model_labels(config.model).items()
         for listed in lists
     }
@@ -159,18 +159,22 @@ def run(config: SearchTableConfig, path: Path, reporter: Reporter) -> Result:
 
 
 def table_of(run: RunFolder) -> TextTable:
-    """The table of a run that has written its summary."""
-    summary = run.summary() or {}
-    models: dict[str, dict[str, dict[str, Estimate]]] = {label: {} for label in summary[ATTENTIONS]}
-    for name, parts in summary["metrics"].items():
-        label, listed, metric = name.split(".", 2)
-        models[label].setdefault(listed, {})[metric] = Estimate.from_json(parts)
+    """The table of a run that has written its summary.
+
+    Raises:
+        RunError: the summary is damaged.
+    """
     relaxed = run.config["relaxation"]["mode"] if run.config.get("method") == RELAXATION else None
-    searched = [
-        SearchedModel(label, lists, figures_of(run.config["published"], summary[ATTENTIONS][label], relaxed))
-        for label, lists in models.items()
-    ]
-    return search_table(searched, GREEDY if run.config["normal"] == "greedy" else SAMPLED, relaxed)
+    with run.reading_summary() as summary:
+        models: dict[str, dict[str, dict[str, Estimate]]] = {label: {} for label in summary[ATTENTIONS]}
+        for name, parts in summary["metrics"].items():
+            label, listed, metric = name.split(".", 2)
+            models[label].setdefault(listed, {})[metric] = Estimate.from_json(parts)
+        searched = [
+            SearchedModel(label, lists, figures_of(run.config["published"], summary[ATTENTIONS][label], relaxed))
+            for label, lists in models.items()
+        ]
+        return search_table(searched, GREEDY if run.config["normal"] == "greedy" else SAMPLED, relaxed)
 
 
 def model_labels(models: str) -> dict[str, str]:

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from engine.metrics.negotiation.attack import Attempt
 from engine.metrics.statistics import Row
 from engine.report.content import Item
-from engine.report.figure import visible
 from engine.report.markup import fill, line
 from engine.report.negotiation.sections import Match
 from envs.core.seeds import stable_hash
+from envs.core.visible import visible
 from envs.negotiation.scenario import ITEM_NAMES, ITEM_TOKEN_INDEX, MAX_COUNT, NUM_ITEMS
 from envs.negotiation.vocabulary import SELECTION
 

@@ -11,11 +11,11 @@ from engine.metrics.statistics import Estimate
 from engine.perturb.catalogue import strategies
 from engine.perturb.strategy import Expectation
 from engine.report.content import Chapter, Measured, Section, Verdict, failures
-from engine.report.figure import visible
 from engine.report.perturb.examples import example_items, figures_of, note_of, strategy_names
 from engine.report.perturb.sections import Evaluation
 from engine.report.runs import Run
 from engine.report.verdicts import SHARE, caveat, certain_sign, listed, number
+from envs.core.visible import visible
 
 _CHANGED = SHARE._replace(
     title="Replies that change", definition="share of the contexts that a strategy changed whose reply is another than before"

@@ -17,10 +17,11 @@ from engine.metrics.statistics import Estimate, Row
 from engine.perturb.changes import Kind, spans
 from engine.perturb.strategy import Expectation
 from engine.report.content import Item
-from engine.report.figure import Figure, visible
+from engine.report.figure import Figure
 from engine.report.markup import fill, line
 from engine.report.perturb.sections import Evaluation
 from envs.core.seeds import stable_hash
+from envs.core.visible import visible
 from envs.pairs.turns import EOT, Turns, turn_of
 from envs.pairs.vocabulary import EOU
 

@@ -48,7 +48,7 @@ class Sweeps(Chapter[list[Sweep]]):
 
 
 def _sweep(run: Run) -> Sweep:
-    begun = [event for event in run.events if event["kind"] == WORK][-1]
+    begun = [event for event in run.folder.events() if event["kind"] == WORK][-1]
     return Sweep(
         name=run.heading,
         objective=begun["objective"],

@@ -13,11 +13,11 @@ from engine.jobs.triggers.table import SEARCH_TABLE, table_of
 from engine.metrics.statistics import Estimate
 from engine.metrics.triggers.enumeration import enumeration_table
 from engine.report.content import Chapter, Measured, Section, Stages, Verdict, failures
-from engine.report.figure import visible
 from engine.report.runs import Run
 from engine.report.triggers.pairs import note_of, search_figures, search_items, word_figures
 from engine.report.triggers.sections import Search, Triggers
 from engine.report.verdicts import SHARE, caveat, listed
+from envs.core.visible import visible
 
 _LISTS = {"normal": "usual replies", "mal": "rude sentences", "random": "sentences of random words"}
 """What the built-in lists of targets hold."""

@@ -14,9 +14,10 @@ from markupsafe import Markup
 from engine.metrics.statistics import Points, Row
 from engine.metrics.triggers.hits import HIT_RATE, T_OUT, hits_by_restarts, is_hit, kinds, loss_by_sweep
 from engine.report.content import Item
-from engine.report.figure import Figure, told_apart, visible
+from engine.report.figure import Figure, told_apart
 from engine.report.markup import fill, line
 from engine.report.triggers.sections import Search
+from envs.core.visible import visible
 
 NUM_SHOWN = 200
 """Targets of a search that the viewer holds."""
