@@ -29,7 +29,7 @@ class ReportArguments:
 
     run: Annotated[conf.Positional[str], conf.arg(metavar="RUN")]
     """Folder or URI of a run, or of a folder that holds runs."""
-    picture: Annotated[str, conf.arg(metavar="FILE.png", help_behavior_hint="")] = ""
+    picture: Annotated[str, conf.arg(metavar="FILE", help_behavior_hint="")] = ""
     """Also draw the verdicts into one .png, .svg or .pdf, for a slide or a README."""
     json: Annotated[conf.FlagCreatePairsOff[bool], conf.arg(help_behavior_hint="")] = False
     """Print where the page is as one JSON object on standard output."""

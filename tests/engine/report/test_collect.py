@@ -29,13 +29,14 @@ from engine.metrics.negotiation.campaign import (
     rounds_table,
 )
 from engine.metrics.negotiation.dialogues import negotiation_metrics
-from engine.metrics.statistics import Estimate
+from engine.metrics.statistics import NOTHING, Estimate
 from engine.metrics.tables import TextTable
 from engine.report.collect import collect_run, report_from_run
 from engine.report.content import Measured, Report
 from engine.report.curves import Curve
 from engine.report.negotiation.sections import Match
 from engine.report.page import metric_blocks
+from engine.report.runs import short_paths
 from engine.store.run_folder import RunFolder
 from envs.core.errors import RunError
 from envs.storage.copies import CHECKPOINT
@@ -339,3 +340,54 @@ def test_damaged_part_is_an_error_and_leaves_the_old_page(tmp_path: Path) -> Non
     with pytest.raises(RunError, match="damaged"):
         report_from_run(tmp_path)
     assert (tmp_path / "report.html").read_text() == old
+
+
+def fail(path: Path, reason: str) -> None:
+    """A run whose every item failed."""
+    with RunFolder.open(path, Config(), job="selfplay", schema=DIALOGUES) as run:
+        run.write_shard("00000", [error_row(key, reason) for key in "abc"])
+        run.write_summary({"advantage": NOTHING}, {"title": "IT against itself"})
+
+
+def test_folder_of_runs_says_of_each_how_it_stands_and_what_came_of_it(tmp_path: Path) -> None:
+    measure(tmp_path / "one", "attack-rl", figures(3), title="RL attack on /home/me/deep/a/negotiator")
+    report_from_run(tmp_path / "one")
+    measure(tmp_path / "two", "attack-reactive", figures(5), title="reactive attack on /home/me/deep/b/negotiator")
+    fail(tmp_path / "broken", "RuntimeError: boom")
+    RunFolder.open(tmp_path / "half", TableConfig(), job="attack-table", schema=DIALOGUES).close()
+    data = collect_run(tmp_path)
+    assert data.title == f"4 runs in {tmp_path}"
+    lines = {line.name: line for line in data.overview}
+    assert [*lines] == ["one", "two", "broken", "half"]
+    assert (lines["one"].page, lines["two"].page) == ("one/report.html", "")
+    assert (lines["one"].state, lines["one"].job) == ("finished", "attack-rl")
+    assert lines["one"].outcome.startswith("A trained adversary ends 3.00 points from the target: it is certainly ahead.")
+    assert lines["broken"].state == "every item failed, 3 of 3 with: RuntimeError: boom"
+    assert lines["half"].state == f"interrupted: 0 items are done; go on with: parley resume {tmp_path / 'half'}"
+    assert [match.name for match in matches(data)] == ["RL attack on a/negotiator", "reactive attack on b/negotiator"]
+    page = report_from_run(tmp_path).read_text()
+    assert '<a href="one/report.html">one</a>' in page
+    assert 'id="verdict"' not in page
+    assert "IT against itself" not in page.split('id="run"')[0], "a failed run has no column of its own"
+    assert collect_run(tmp_path / "broken").state == lines["broken"].state
+    assert collect_run(tmp_path / "broken").overview == []
+
+
+def test_paths_are_cut_to_what_tells_them_apart() -> None:
+    texts = ["RL attack on runs/a/target", "runs/b/target against runs/b/target", "on x/file.py:Name, hardened", "no path"]
+    assert [*short_paths(texts).values()] == [
+        "RL attack on a/target",
+        "b/target against b/target",
+        "on file.py:Name, hardened",
+        "no path",
+    ]
+    assert short_paths(["on runs/target"]) == {"on runs/target": "on target"}
+    assert short_paths(["a/x and x", "b/a/x"]) == {"a/x and x": "a/x and x", "b/a/x": "b/a/x"}
+
+
+def test_training_curves_of_tensorboard_are_among_the_files(tmp_path: Path) -> None:
+    train(tmp_path, "iteration", [{"number": 1, "reward": 1.0}, {"number": 2, "reward": 2.0}])
+    (tmp_path / "tensorboard").mkdir()
+    assert [what for name, what in collect_run(tmp_path).files if name == "tensorboard"] == [
+        "training as TensorBoard shows it: tensorboard --logdir of the run"
+    ]
