@@ -30,6 +30,7 @@ from engine.store.documents import write_whole
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK
+from engine.store.summary import reading_summary
 from envs.core.config import to_dict
 from envs.core.errors import ClusterError, RunError
 from envs.storage.places import display_path
@@ -104,7 +105,7 @@ def run(config: SweepConfig, path: Path, reporter: Reporter) -> Result:
 
 
 def _with_legend(result: Result) -> Result:
-    with RunFolder.load(result.run).reading_summary() as summary:
+    with reading_summary(result.run) as summary:
         if (plan := summary.get(PLAN)) is None:
             return result
         best = LEGEND["best"]._replace(title=f"best {plan['objective']}", direction=f"{plan['better']}: better")
@@ -153,7 +154,7 @@ def _write_best(path: Path, config: SweepConfig, plan: Plan, parameters: Mapping
 
 
 def _next_commands(config: SweepConfig, path: Path) -> tuple[str, ...]:
-    with RunFolder.load(path).reading_summary() as summary:
+    with reading_summary(path) as summary:
         report = shlex.join(["parley", "report", display_path(path)])
         if PLAN not in summary:
             return (report,)

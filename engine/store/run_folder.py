@@ -25,10 +25,10 @@ from typing import Any
 import pyarrow as pa
 
 from engine.metrics.statistics import Estimate
-from engine.store.documents import ASIDE, plain, write_document
+from engine.store.documents import ASIDE, write_document
 from engine.store.environment import describe_environment
 from engine.store.event_log import Needs, append_event, end_last_line, read_events
-from engine.store.head import OTHER_NAME, make_head, read_head, read_json, refuse_strangers, require_same, whole
+from engine.store.head import OTHER_NAME, make_head, read_head, refuse_strangers, require_same
 from engine.store.layout import CONFIG, ENVIRONMENT, EVENTS, ROWS, SUMMARY
 from engine.store.lease import holder_of_lease
 from engine.store.lock import RunLock, holder_of
@@ -48,6 +48,7 @@ from engine.store.parts import (
     write_part,
 )
 from engine.store.schemas import BASE
+from engine.store.summary import make_summary, read_summary
 from envs.core.config import fingerprint, to_dict
 from envs.core.errors import ParleyError, RunError
 from envs.core.trust import require_trust_in
@@ -285,11 +286,7 @@ class RunFolder:
         return holder_of_lease(self._uri) if here is None and self._uri else here
 
     def outcomes(self, events: Sequence[dict[str, Any]] | None = None) -> Outcomes:
-        """How the saved items came out, see `count_parts`; also while another process writes.
-
-        Args:
-            events: the event log, where the caller has read it already.
-        """
+        """How the saved items came out, see `count_parts`; also while another process writes. `events` may be given."""
         refresh_rows(self.path)
         noted = self.events() if events is None else events
         with self._saving("the rows", verb="read"):
@@ -318,11 +315,7 @@ class RunFolder:
             self._mirror.put_log(at_once)
 
     def events(self, needs: Needs = MappingProxyType({})) -> list[dict[str, Any]]:
-        """The event log, oldest first; what is damaged is left out with a warning.
-
-        Args:
-            needs: by kind of event, the fields that the reader counts on and their types.
-        """
+        """The event log, oldest first; what is damaged, or lacks what the reader needs (`read_events`), is left out."""
         return read_events(self.path / EVENTS, needs)
 
     def write_summary(self, metrics: Mapping[str, Estimate], extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -336,42 +329,15 @@ class RunFolder:
             RunError: the disk is full or cannot be written.
         """
         self._assert_writable()
-        document = {"metrics": {name: estimate.to_json() for name, estimate in metrics.items()}, "run": display_path(self.path)}
-        more = plain(extra or {})
-        assert not set(document) & set(more), f"names that are taken: {set(document) & set(more)}"
+        document = make_summary(self.path, metrics, extra or {})
         with self._saving("the summary"):
-            write_document(self.path / SUMMARY, document | more)
+            write_document(self.path / SUMMARY, document)
         self.event("summary")
-        return document | more
+        return document
 
     def summary(self) -> dict[str, Any] | None:
-        """What `write_summary` wrote last; None when the run has no summary yet.
-
-        Raises:
-            RunError: the file is damaged.
-        """
-        path, fix = self.path / SUMMARY, f"parley resume {display_path(self.path)} writes it again"
-        if not path.is_file():
-            return None
-        summary = read_json(path, fix)
-        with whole(path, fix):
-            for estimate in summary["metrics"].values():
-                Estimate.from_json(estimate)
-            if not all(isinstance(summary.get(name, ""), str) for name in ("title", "description", "command")):
-                raise TypeError("title, description and command are texts")
-        return summary
-
-    @contextmanager
-    def reading_summary(self) -> Iterator[dict[str, Any]]:
-        """What `write_summary` wrote last, empty when the run has no summary yet, for a `with` block that reads it.
-
-        Raises:
-            RunError: the file is damaged, or holds something else than the block expects.
-        """
-        path = self.path / SUMMARY
-        summary = self.summary() or {}
-        with whole(path, f"delete it; parley resume {display_path(self.path)} writes it again"):
-            yield summary
+        """What `write_summary` wrote last; None when the run has no summary yet. A `RunError` says that it is damaged."""
+        return read_summary(self.path)
 
     def _start(self, config_fingerprint: str) -> None:
         head = make_head(self.job, self.config, config_fingerprint, self.schema, self.weights)

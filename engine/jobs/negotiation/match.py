@@ -86,7 +86,6 @@ class MatchConfig(ShardedConfig):
         check(self, "shard_size", self.shard_size >= 1, "at least 1")
 
 
-"""Settings that change how a match is run and not its rows; a resumed run may differ in them."""
 FILES = (SUMMARY, "rows")
 PLAYED = "played"
 """Kind of the event that says how long playing took."""
@@ -312,8 +311,7 @@ def seconds_per_dialogue(run: RunFolder) -> Estimate:
     needs = {PLAYED: {"dialogues": int, "seconds": float, "workers": int}}
     played = [event for event in run.events(needs) if event["kind"] == PLAYED and event["dialogues"]]
     dialogues = sum(event["dialogues"] for event in played)
-    spent = sum(event["seconds"] * event["workers"] for event in played)
-    return count(spent / dialogues, dialogues) if dialogues else NOTHING
+    return count(sum(event["seconds"] * event["workers"] for event in played) / dialogues, dialogues) if played else NOTHING
 
 
 def _timed(work: Callable[[], Any]) -> float:

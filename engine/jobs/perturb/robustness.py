@@ -50,6 +50,7 @@ from engine.store.documents import write_whole
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK
+from engine.store.summary import reading_summary
 from envs.core.errors import ConfigError, DataError, RunError
 from envs.core.seeds import stream
 from envs.data.root import data_root, root_words
@@ -302,14 +303,14 @@ def _num_items(config: RobustnessConfig) -> int:
 
 def _num_examples(path: Path) -> int:
     """How many examples a run has; -1 when it does not say yet."""
-    with RunFolder.load(path).reading_summary() as summary:
+    with reading_summary(path) as summary:
         return int(summary.get(NUM_EXAMPLES, -1))
 
 
 def _presented(result: Result) -> Result:
     """With what the metrics mean, and the tables in their place where they are more than a screen holds."""
     run = RunFolder.load(result.run)
-    with run.reading_summary() as summary:
+    with reading_summary(run.path) as summary:
         tables = tuple(tables_of(run).values())
         legend = {name: describe_for(name, summary[STRATEGIES]) for name in result.metrics}
     return replace(result, legend=legend, tables=tables if len(result.metrics) > SCREENFUL else ())

@@ -32,6 +32,7 @@ from engine.runtime.sharding import Shard, make_shards
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK, SCHEMA_VERSION
+from engine.store.summary import reading_summary
 from envs.core.config import check, check_count
 from envs.core.errors import ConfigError
 from envs.core.seeds import derive_seed
@@ -267,7 +268,7 @@ def _inputs_per_second(folder: RunFolder) -> Estimate:
 
 
 def _with_table(result: Result) -> Result:
-    with RunFolder.load(result.run).reading_summary() as summary:
+    with reading_summary(result.run) as summary:
         table: TextTable = enumeration_table(result.metrics, summary["attention"])
     return replace(result, tables=(table,))
 

@@ -37,6 +37,7 @@ from engine.metrics.triggers.published import MAL, MAL_IO, NORMAL, RANDOM
 from engine.metrics.triggers.table import LISTS, SearchedModel, figures_of, search_table
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
+from engine.store.summary import reading_summary
 from engine.triggers import settings
 from engine.triggers.settings import RelaxationSettings, SearchSettings
 from envs.core.config import check_count
@@ -165,7 +166,7 @@ def table_of(run: RunFolder) -> TextTable:
         RunError: the summary is damaged.
     """
     relaxed = run.config["relaxation"]["mode"] if run.config.get("method") == RELAXATION else None
-    with run.reading_summary() as summary:
+    with reading_summary(run.path) as summary:
         models: dict[str, dict[str, dict[str, Estimate]]] = {label: {} for label in summary[ATTENTIONS]}
         for name, parts in summary["metrics"].items():
             label, listed, metric = name.split(".", 2)
