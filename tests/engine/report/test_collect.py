@@ -350,9 +350,9 @@ def fail(path: Path, reason: str) -> None:
 
 
 def test_folder_of_runs_says_of_each_how_it_stands_and_what_came_of_it(tmp_path: Path) -> None:
-    measure(tmp_path / "one", "attack-rl", figures(3), title="RL attack on /home/me/deep/a/negotiator")
+    measure(tmp_path / "one", "attack-rl", figures(3), title="RL attack on some/deep/a/negotiator")
     report_from_run(tmp_path / "one")
-    measure(tmp_path / "two", "attack-reactive", figures(5), title="reactive attack on /home/me/deep/b/negotiator")
+    measure(tmp_path / "two", "attack-reactive", figures(5), title="reactive attack on some/deep/b/negotiator")
     fail(tmp_path / "broken", "RuntimeError: boom")
     RunFolder.open(tmp_path / "half", TableConfig(), job="attack-table", schema=DIALOGUES).close()
     data = collect_run(tmp_path)
