@@ -16,7 +16,6 @@ from engine.cli.verbs import VERBS, below, find_verb, group_help, help_text
 from engine.runtime import logs
 
 DEBUG, TRUST_CODE = "--debug", "--trust-code"
-DEBUG_VARIABLE = "PARLEY_DEBUG"
 MISTAKE, INTERRUPTED, UNREAD = 2, 130, 141
 _HELP = ("-h", "--help")
 _VERSION = "--version"
@@ -33,9 +32,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit status.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
-    debug, trusts_code = DEBUG in arguments, TRUST_CODE in arguments
-    debug = debug or os.environ.get(DEBUG_VARIABLE) == "1"
+    trusts_code = TRUST_CODE in arguments
     with ExitStack() as stack:
+        if DEBUG in arguments:
+            stack.enter_context(logs.debugging())
+        debug = logs.is_debug()
         try:
             arguments, in_json = _take_log([argument for argument in arguments if argument not in (DEBUG, TRUST_CODE)])
             if in_json:

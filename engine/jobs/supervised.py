@@ -13,7 +13,7 @@ from engine.jobs.job import Reporter
 from engine.metrics.statistics import NOTHING, Estimate, ratio_of_sums
 from engine.store.run_folder import RunFolder
 from envs.core.config import check
-from envs.core.errors import DataError
+from envs.pairs.compiled import nothing_to_measure
 
 if TYPE_CHECKING:
     from policies.fitting.evaluation import Fitness
@@ -93,12 +93,8 @@ def require_splits(corpus: str, splits: Mapping[str, Sized]) -> None:
     Raises:
         DataError: a split is empty.
     """
-    if empty := [name for name, items in splits.items() if not len(items)]:
-        raise DataError(
-            f"the corpus {corpus!r} has nothing to train and measure on",
-            got=f"empty: {', '.join(empty)}",
-            fix="name a corpus with more pairs, or a folder with train.tsv, val.tsv and test.tsv",
-        )
+    if nothing := nothing_to_measure(corpus, {name: len(items) for name, items in splits.items()}):
+        raise nothing
 
 
 def estimates(split: str, fitness: Fitness) -> dict[str, Estimate]:

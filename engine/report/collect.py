@@ -10,6 +10,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,8 @@ from engine.report.page import write_report
 from engine.report.runs import Run, find_runs, short_paths
 from engine.store.head import read_json, whole
 from engine.store.layout import ENVIRONMENT
+from engine.store.mirror import replicate
 from engine.store.run_folder import RunFolder
-from envs.storage.copies import replicate
 from envs.storage.places import display_path
 
 REPORT = "report.html"
@@ -53,7 +54,8 @@ def report_from_run(run_dir: Path) -> Path:
     Raises:
         RunError: there is no run in the folder, a part of one is damaged, or the page cannot be written.
     """
-    page = write_report(collect_run(run_dir), CHAPTERS, run_dir / REPORT)
+    with _whole(run_dir):
+        page = write_report(collect_run(run_dir), CHAPTERS, run_dir / REPORT)
     replicate(page)
     return page
 
@@ -67,19 +69,24 @@ def collect_run(run_dir: Path) -> Report:
     Raises:
         RunError: there is no run in the folder, or something that one holds is damaged.
     """
-    with whole(run_dir, f"parley resume {display_path(run_dir)} mends what it can"):
+    with _whole(run_dir):
         return _collect(run_dir)
+
+
+def _whole(run_dir: Path) -> AbstractContextManager[None]:
+    return whole(run_dir, f"parley resume {display_path(run_dir)} mends what it can; --debug shows where reading ended")
 
 
 def _collect(run_dir: Path) -> Report:
     found = find_runs(run_dir)
     top = found.get("")
+    stages = _stages(top)
+    if top and stages.others == "hidden":
+        # Its phases are many; the page shows what they came to.
+        there = [name for name in stages.names if (run_dir / name / ENVIRONMENT).is_file()]
+        found = {"": top} | {name: RunFolder.load(run_dir / name) for name in there}
     summaries = {name: folder.summary() or {} for name, folder in found.items()}
     about = summaries.get("", {})
-    stages = _stages(top)
-    if stages.others == "hidden":
-        # Its phases are many; the page shows what they came to.
-        found = {name: folder for name, folder in found.items() if not name or name in stages.names}
     titles = {name: str(summaries[name].get("title") or name or folder.path.resolve().name) for name, folder in found.items()}
     headings = _headings(found, titles, stages)
     runs = [
@@ -95,7 +102,7 @@ def _collect(run_dir: Path) -> Report:
         prefix = f"{run.name}/" if run.name else ""
         config |= _flat(run.config, f"{run.name}." if run.name else "")
         files += [(prefix + path, what) for path, what in _files(run.folder.path)]
-    commands = [str(summary["command"]) for name, summary in summaries.items() if name in found and "command" in summary]
+    commands = [str(summary["command"]) for summary in summaries.values() if "command" in summary]
     return Report(
         title=f"{len(runs)} runs in {display_path(run_dir)}" if overview else short_paths([titles[""]])[titles[""]],
         lead=about.get("description", ""),

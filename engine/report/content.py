@@ -119,7 +119,7 @@ class Stages:
     """How the stages of a run that holds others are shown.
 
     Args:
-        names: short headings by stage, said of the whole run's title already.
+        names: short headings by stage, or by path of a stage of a stage; the title of the whole run says the rest.
         others: what becomes of stages without one.
     """
 

@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
+DEBUG_VARIABLE = "PARLEY_DEBUG"
 ROOMS = ("engine", "envs", "policies", "tune")
 """The loggers of the project, which are heard from INFO on; all others from WARNING on, as always."""
 _FOR_RAY = {
@@ -45,6 +46,24 @@ class LogSettings:
 
     in_json: bool
     about: Mapping[str, Any]
+
+
+def is_debug() -> bool:
+    """Whether errors show their traceback: `parley --debug`, or the environment says so."""
+    return os.environ.get(DEBUG_VARIABLE) == "1"
+
+
+@contextmanager
+def debugging() -> Iterator[None]:
+    """Shows tracebacks for the length of a `with` block."""
+    before = os.environ.get(DEBUG_VARIABLE)
+    os.environ[DEBUG_VARIABLE] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop(DEBUG_VARIABLE)
+        if before is not None:
+            os.environ[DEBUG_VARIABLE] = before
 
 
 def is_json() -> bool:

@@ -13,7 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from engine.runtime import session
+from engine.runtime import logs, session
 from engine.runtime.actors import ActorPool
 from engine.runtime.sharding import ItemT, Shard
 from engine.runtime.worker import Attempt, ResultT, ShardFailure, ShardWorker, attempt, describe
@@ -112,7 +112,8 @@ def _logged(shard: Shard[Any], tried: Attempt[ResultT] | ShardFailure) -> Result
     else:
         result = tried
     if isinstance(result, ShardFailure):
-        logger.warning("shard %s failed: %s", shard.name, result.reason, extra=about)
+        more = f"\n{result.details}" if logs.is_debug() else ""
+        logger.warning("shard %s failed: %s%s", shard.name, result.reason, more, extra=about)
     else:
         logger.info("shard %s is done", shard.name, extra=about)
     return result

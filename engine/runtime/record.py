@@ -19,10 +19,9 @@ from engine.runtime.meters import Meters
 from engine.runtime.pool import Progress, run_sharded
 from engine.runtime.sharding import ItemT, Shard
 from engine.runtime.worker import ShardFailure, ShardWorker
-from engine.store.parts import Part, put_part, to_table
+from engine.store.parts import Part, put_part, require_writable, to_table
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import error_row
-from envs.storage.files import require_writable
 
 logger = logging.getLogger(__name__)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from envs.core.seeds import derive_seed, stream
 from envs.data.conformance import keeps_its_fingerprint, reads_every_line
 from envs.data.root import data_root
 from envs.negotiation.game import Agent, NegotiationGame, Rules, play
+from envs.negotiation.own_agent import OwnAgent, called
 from envs.negotiation.scenario import random_scenario, selection_table
 from envs.negotiation.scripted.wording import bargainer_vocabulary
 from envs.negotiation.vocabulary import Vocabulary
@@ -22,12 +22,12 @@ _RULES = Rules(max_turns=8)
 
 def make_agent(named: Any) -> Agent:
     """An agent from a class, a function or an object; classes and functions are called with a vocabulary if they take one."""
-    if not callable(named):
-        agent: Agent = named
+    vocabulary = bargainer_vocabulary()
+    made: Any = called(named, vocabulary) if callable(named) else named
+    if hasattr(made, "name") and hasattr(made, "vocabulary"):
+        agent: Agent = made
         return agent
-    takes = inspect.signature(named).parameters
-    agent = named(bargainer_vocabulary()) if takes else named()
-    return agent
+    return OwnAgent(getattr(named, "__name__", type(named).__name__), lambda: made, vocabulary)
 
 
 def _game(agent: Agent, numbers: range = range(_DIALOGUES)) -> NegotiationGame:

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from engine.jobs.checkpoints import require_checkpoint
 from engine.jobs.command import command_line
 from engine.jobs.device import threads
 from engine.jobs.job import Job, Reporter, Result
+from engine.jobs.negotiation.agents import require_negotiator
 from engine.jobs.scalars import Scalars
 from engine.metrics.statistics import Estimate, count, mean
 from engine.negotiation.opponents import TrainingRoster
@@ -219,7 +219,7 @@ def validation_perplexity(spec: str, corpus: str, data_root: Path | None) -> Est
     from policies.negotiator.checkpoints import load_model
     from policies.negotiator.evaluation import evaluate
 
-    model = load_model(require_checkpoint(spec, "the agent"))
+    model = load_model(require_negotiator(spec, "the agent"))
     dialogues = load_corpus(corpus, data_root).splits["val"]
     return count(evaluate(model, dialogues).perplexity_reference, len(dialogues))
 

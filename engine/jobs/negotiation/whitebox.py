@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from engine.jobs.checkpoints import require_checkpoint
 from engine.jobs.job import Job, Reporter, Result
+from engine.jobs.negotiation.agents import require_negotiator
 from engine.jobs.negotiation.attack import AttackConfig, TransferSettings, transfer_sentences
 from engine.jobs.negotiation.match import (
     FILES,
@@ -114,8 +114,8 @@ class SearchRoster(Roster):
 
     def check(self) -> None:
         """As in a match; both sides must be models."""
-        require_checkpoint(self.config.target, "--target")
-        require_checkpoint(self.config.adversary, "--speaker")
+        require_negotiator(self.config.target, "--target")
+        require_negotiator(self.config.adversary, "--speaker")
         super().check()
 
     def agents(self, device: str = "cpu") -> tuple[Agent, Agent]:

@@ -33,13 +33,13 @@ class ContextSettings:
 class EngineSettings:
     """How the work is done."""
 
-    batch: int = 64
+    batch_size: int = 64
     """Contexts that are answered side by side."""
     examples_per_shard: int = 64
     """Examples that are saved together: what a kill can cost."""
 
     def __post_init__(self) -> None:
-        check(self, "batch", self.batch >= 1, "at least 1")
+        check(self, "batch_size", self.batch_size >= 1, "at least 1")
         check(self, "examples_per_shard", self.examples_per_shard >= 1, "at least 1")
 
 

@@ -134,8 +134,8 @@ class RobustnessWorker:
         """The replies to all contexts that differ, those of a length side by side."""
         contexts = sorted({turns for each in asked for turns in each}, key=lambda turns: (len(context_words(turns)), turns))
         said: dict[Turns, Turn] = {}
-        for start in range(0, len(contexts), self.config.engine.batch):
-            batch = contexts[start : start + self.config.engine.batch]
+        for start in range(0, len(contexts), self.config.engine.batch_size):
+            batch = contexts[start : start + self.config.engine.batch_size]
             said |= zip(batch, responder.respond(batch, beam=self.config.beam), strict=True)
         return said
 

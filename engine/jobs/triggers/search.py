@@ -17,17 +17,11 @@ from engine.jobs.command import command_line
 from engine.jobs.device import require_device, threads
 from engine.jobs.job import Job, Reporter, Result
 from engine.jobs.sharded import RESUME_SAFE, session
-from engine.jobs.triggers.config import (
-    NORMAL,
-    RELAXATION,
-    ObjectiveSettings,
-    TriggerConfig,
-    TriggerEngineSettings,
-)
-from engine.jobs.triggers.models import HUGGING_FACE, Models, models_of, open_models
+from engine.jobs.triggers.config import HUGGING_FACE, NORMAL, ObjectiveSettings, TriggerConfig, TriggerEngineSettings
+from engine.jobs.triggers.models import Models, models_of, open_models
 from engine.jobs.triggers.rows import TRIGGERS
 from engine.jobs.triggers.targets import FILE, choose_targets, num_targets, open_targets, save_targets
-from engine.jobs.triggers.worker import SearchWorker, Tally, read_types, tally, target_seed
+from engine.jobs.triggers.worker import SearchWorker, ShardTally, effort, read_types, tally
 from engine.metrics.statistics import NOTHING, Estimate, count
 from engine.metrics.triggers.hits import COST_METRICS, HIT_RATE, describe, search_metrics
 from engine.runtime.pool import Progress
@@ -37,7 +31,7 @@ from engine.store.layout import CONFIG, SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.triggers import settings
 from engine.triggers.settings import SearchSettings
-from engine.triggers.targets import TargetList
+from engine.triggers.targets import TargetList, target_seed
 from envs.core.errors import ConfigError
 from envs.storage.places import display_path
 
@@ -84,18 +78,17 @@ def candidates_per_s(run: RunFolder) -> Estimate:
 
 def _check(config: TriggerConfig, models: Models) -> None:
     """Finds out before a run is made whether there is something to search with."""
-    from engine.triggers.catalogue import searches
+    from engine.triggers.catalogue import make_method
     from engine.triggers.hits import HitType
 
     wanted = HitType.parse(config.hit)
     # Says so when a threshold is missing.
     wanted.objective(models.thresholds)
-    if config.method == RELAXATION and (config.lm or wanted.limits_input):
+    method = make_method(config.method, effort(config))
+    if not method.searches_words and (config.lm or wanted.limits_input):
         what = "a continuous input has no words that a language model could judge"
         got = f"--hit {config.hit}, --lm {config.lm!r}"
         raise ConfigError(what, got=got, fix="leave out --lm and take --hit o-greedy, or another method")
-    if config.method != RELAXATION:
-        searches.get(config.method)
     if config.gpus_per_worker > 0 and not config.workers:
         require_device("cuda", "--gpus-per-worker")
 
@@ -112,18 +105,18 @@ class _Account:
         self.in_shard = 0
         self._hits: Counter[str] = Counter({wanted: 0})
 
-    def add(self, found: Tally) -> None:
+    def add(self, found: ShardTally) -> None:
         """Notes what came of a shard."""
         self.count(found)
         self.targets += found.targets
         self.candidates += found.candidates
         self.in_shard = 0
 
-    def count(self, found: Tally) -> None:
+    def count(self, found: ShardTally) -> None:
         """Notes hits alone: of what was saved before."""
         self._hits.update(found.hits)
 
-    def told(self) -> str:
+    def reported(self) -> str:
         """Such as "680 candidates/s, hits: o-greedy 3"."""
         seconds = time.monotonic() - self.began
         pace = (self.candidates + self.in_shard) / seconds if seconds else 0.0
@@ -150,11 +143,11 @@ def _search(run: RunFolder, config: TriggerConfig, models: Models, targets: Targ
         done = before + progress.num_done
         workers = f"{progress.num_workers} of {config.workers} workers" if config.workers else ""
         failed = f"{progress.num_failed} failed" if progress.num_failed else ""
-        reporter.advance(done, ", ".join(filter(None, (account.told(), workers, failed))))
+        reporter.advance(done, ", ".join(filter(None, (account.reported(), workers, failed))))
 
     def on_step(candidates: int) -> None:
         account.in_shard = candidates
-        reporter.advance(done, account.told())
+        reporter.advance(done, account.reported())
 
     record = partial(
         record_shards,
@@ -209,7 +202,7 @@ def he2018() -> TriggerConfig:
 
 def released() -> TriggerConfig:
     """The released code's: 5 restarts of 5 sweeps, a hundredth of satisfied terms, batches of 100 that stop as one."""
-    engine = TriggerEngineSettings(batch=100, targets_per_shard=100, unknown=True)
+    engine = TriggerEngineSettings(batch_size=100, targets_per_shard=100, unknown=True)
     return TriggerConfig(search=settings.released(), objective=ObjectiveSettings(satisfied_weight=0.01), engine=engine)
 
 

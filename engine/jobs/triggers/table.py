@@ -22,7 +22,6 @@ from engine.jobs.triggers.config import MAL as MAL_TARGETS
 from engine.jobs.triggers.config import NORMAL as NORMAL_TARGETS
 from engine.jobs.triggers.config import (
     NORMAL_SAMPLED,
-    RELAXATION,
     ObjectiveSettings,
     TriggerConfig,
     TriggerEngineSettings,
@@ -39,7 +38,7 @@ from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.store.summary import reading_summary
 from engine.triggers import settings
-from engine.triggers.settings import RelaxationSettings, SearchSettings
+from engine.triggers.settings import SearchSettings
 from envs.core.config import check_count
 from envs.core.errors import ConfigError
 from envs.core.registry import nearest
@@ -48,6 +47,8 @@ from envs.storage.places import display_path, local_copy
 
 GREEDY, SAMPLED, SAMPLED_IO = "o-greedy", "o-sample-min-k1", "io-sample-min-k1"
 """What the lists are searched for; the paper reads the other types off the same inputs."""
+RELAXATION = "relaxation"
+"""The method whose table is laid out as the paper's table 1."""
 ATTENTIONS = "attentions"
 """Entry of the summary that holds the kind of attention of each model."""
 
@@ -78,13 +79,11 @@ class SearchTableConfig(ShardedConfig):
     """What is minimised."""
     engine: TriggerEngineSettings = field(default_factory=TriggerEngineSettings)
     """How the work is done."""
-    relaxation: RelaxationSettings = field(default_factory=RelaxationSettings)
-    """Continuous inputs, for the method of that name."""
 
     @property
     def relaxed(self) -> str | None:
-        """What is optimised where inputs are continuous."""
-        return self.relaxation.mode if self.method == RELAXATION else None
+        """What is optimised where inputs are continuous: then the table is the paper's table 1."""
+        return self.search.relaxation.mode if self.method == RELAXATION else None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -165,7 +164,9 @@ def table_of(run: RunFolder) -> TextTable:
     Raises:
         RunError: the summary is damaged.
     """
-    relaxed = run.config["relaxation"]["mode"] if run.config.get("method") == RELAXATION else None
+    # Older runs have it beside the other settings of the search.
+    settings = run.config.get("relaxation") or run.config["search"].get("relaxation")
+    relaxed = settings["mode"] if run.config.get("method") == RELAXATION else None
     with reading_summary(run.path) as summary:
         models: dict[str, dict[str, dict[str, Estimate]]] = {label: {} for label in summary[ATTENTIONS]}
         for name, parts in summary["metrics"].items():

@@ -8,6 +8,7 @@ from typing import ClassVar
 from markupsafe import Markup
 
 from engine.jobs.negotiation.campaign import rounds_of
+from engine.jobs.negotiation.exploitability import EVALUATE_EXPLOITABILITY, NUM_TRAINED
 from engine.jobs.negotiation.minmax import BEFORE_TRAINING, DROP, FINAL_STAGES, LEGEND, MINMAX
 from engine.jobs.negotiation.rows import DIALOGUES
 from engine.jobs.negotiation.table import ATTACK_TABLE, BESIDE
@@ -15,7 +16,7 @@ from engine.jobs.negotiation.whitebox import ATTACK_RA_PA_DA, ATTACK_RA_PA_TA
 from engine.metrics.negotiation.attack import REACTIVE, budget_curves
 from engine.metrics.negotiation.attack_table import ROWS, AttackLine, attack_table, table_lines
 from engine.metrics.negotiation.campaign import ROUND_METRICS, rounds_table
-from engine.metrics.statistics import Estimate, Points
+from engine.metrics.statistics import NOTHING, Estimate, Points
 from engine.metrics.tables import TextTable, with_interval
 from engine.report.content import Chapter, Item, Measured, Section, Stages, Verdict, failures
 from engine.report.curves import CurveSource, curve_figure, read_curves
@@ -49,7 +50,7 @@ _WITHOUT_CURVE = "preemptive attacks record no steps, combined ones only those t
 _COMBINED = (ATTACK_RA_PA_DA.name, ATTACK_RA_PA_TA.name)
 """Attacks that have only the searches on record that succeeded."""
 _ATTACK = "attack-"
-_JOBS = (PLAIN, MINMAX.name, "evaluate-exploitability")
+_JOBS = (PLAIN, MINMAX.name, EVALUATE_EXPLOITABILITY.name)
 _KEY = Markup(
     'one bubble per result, its area the number of dialogues: <span class="key tint">deals</span> <span class="key good">of '
     'them Pareto optimal</span> <span class="key dull">no deal</span> <span class="key mean">mean</span>; below the dashed '
@@ -195,7 +196,9 @@ def _before_and_after(metrics: Mapping[str, Estimate]) -> TextTable:
     ]
     lost = LEGEND[DROP]
     rows.append((lost.title, "", with_interval(metrics[DROP])))
-    note = f"On dialogues that chose no round. {lost.title.capitalize()}: {lost.definition}. Brackets: 95 % intervals."
+    trained = metrics.get(NUM_TRAINED, NOTHING)
+    who = f"By {trained.value:.0f} fresh adversaries each" if trained.n else "By a fresh adversary each"
+    note = f"{who}, in dialogues that chose no round. {lost.title.capitalize()}: {lost.definition}. Brackets: 95 % intervals."
     return TextTable(("target", "before", "after"), tuple(rows), note)
 
 

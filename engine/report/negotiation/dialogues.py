@@ -15,7 +15,7 @@ from engine.report.markup import fill, line
 from engine.report.negotiation.sections import Match
 from envs.core.seeds import stable_hash
 from envs.core.visible import visible
-from envs.negotiation.scenario import ITEM_NAMES, ITEM_TOKEN_INDEX, MAX_COUNT, NUM_ITEMS
+from envs.negotiation.scenario import ILLEGAL, ITEM_NAMES, ITEM_TOKEN_INDEX, MAX_COUNT, NUM_ITEMS
 from envs.negotiation.vocabulary import SELECTION
 
 SIDES = ("adversary", "target")
@@ -243,6 +243,8 @@ def _items(row: Row) -> tuple[ItemType, ...]:
 def _outcome(row: Row) -> str:
     if row["agreed"]:
         return "deal"
+    if illegal := [side for side in SIDES if row[f"selection_{side}"] == [ILLEGAL]]:
+        return f"no deal: the {illegal[0]} chose out of range"
     refusals = [side for side in SIDES if _taken(row[f"selection_{side}"]) is None]
     if len(refusals) == len(SIDES):
         return "no deal: both refused"

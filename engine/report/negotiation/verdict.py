@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from engine.jobs.negotiation.exploitability import NUM_TRAINED
 from engine.jobs.negotiation.minmax import BEFORE_TRAINING, DROP
 from engine.metrics.negotiation.campaign import EXPLOITABILITY
 from engine.metrics.statistics import NOTHING, Estimate, Metric
@@ -82,7 +83,10 @@ def _hardened(campaign: Hardening) -> tuple[str, dict[str, Estimate]]:
         "fresh adversary, after hardening": after,
         "points that hardening takes off": drop,
     }
-    said = f"{told}: a fresh adversary was {then} points ahead before it and is {now} ahead after it."
+    trained = campaign.metrics.get(NUM_TRAINED, NOTHING)
+    many = trained.n and trained.value > 1
+    was, now_is = (f"{trained.value:.0f} fresh adversaries were in the mean", "are") if many else ("a fresh adversary was", "is")
+    said = f"{told}: {was} {then} points ahead before it and {now_is} {now} ahead after it."
     return said + caveat(drop, unit="dialogues"), marks
 
 

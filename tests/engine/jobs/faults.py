@@ -105,7 +105,7 @@ def make_case(kind: str, folder: Path) -> Case:
 def _search(folder: Path) -> Case:
     corpus = searches.write_corpus(folder)
     model = searches.save_seq2seq(folder / "model", searches.words_of(corpus), corpus=str(corpus))
-    engine = TriggerEngineSettings(batch=4, targets_per_shard=1)
+    engine = TriggerEngineSettings(batch_size=4, targets_per_shard=1)
     return Case(SEARCH, searches.search(model, "random", num_targets=NUM_SHARDS, engine=engine))
 
 

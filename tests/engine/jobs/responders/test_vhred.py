@@ -19,7 +19,7 @@ from policies.vhred.checkpoints import load_model
 from policies.vhred.settings import VhredSizes
 from tests.engine.jobs.made_up import Notes
 
-FIT = FitConfig(learning_rate=0.02, batch_size=8, max_epochs=2, decay_epochs=1)
+FIT = FitConfig(learning_rate=0.02, batch_size=8, max_epochs=3, decay_epochs=1)
 SIZES = VhredSizes(embed=6, encoder=4, context=4, decoder=6, latent=3, score=4, readout=6, anneal_steps=4)
 WORDS = ("red", "green", "blue", "grey", "brown")
 

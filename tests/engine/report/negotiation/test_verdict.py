@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from engine.metrics.negotiation.campaign import Round
-from engine.metrics.statistics import NOTHING, Estimate
+from engine.metrics.statistics import NOTHING, Estimate, count
 from engine.report.content import Verdict
 from engine.report.negotiation.sections import Hardening, Match, Negotiation
 from engine.report.negotiation.verdict import verdict_on
@@ -84,8 +84,12 @@ def test_hardening_in_either_direction(drop: float, told: str) -> None:
     assert verdict(campaigns=(campaign(drop),)).sentence.startswith(told)
 
 
-def test_hardening_over_a_few_trainings_says_so() -> None:
+def test_hardening_over_few_dialogues_or_several_trainings_says_so() -> None:
     assert "Few dialogues (5): do not lean on it." in verdict(campaigns=(campaign(0.5, n=5),)).sentence
+    once = campaign(0.5)
+    thrice = Hardening(name="x", metrics={**once.metrics, "adversaries_trained": count(3, 3)}, rounds=[])
+    told = ": 3 fresh adversaries were in the mean 3.00 points ahead before it and are 2.50 ahead after it."
+    assert verdict(campaigns=(thrice,)).sentence.endswith(told)
 
 
 def test_a_campaign_that_goes_on_says_how_far_it_is() -> None:
