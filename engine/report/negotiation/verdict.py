@@ -84,8 +84,9 @@ def _hardened(campaign: Hardening) -> tuple[str, dict[str, Estimate]]:
         "points that hardening takes off": drop,
     }
     trained = campaign.metrics.get(NUM_TRAINED, NOTHING)
-    many = trained.n and trained.value > 1
-    was, now_is = (f"{trained.value:.0f} fresh adversaries were in the mean", "are") if many else ("a fresh adversary was", "is")
+    was, now_is = "a fresh adversary was", "is"
+    if trained.n and trained.value > 1:
+        was, now_is = f"{trained.value:.0f} fresh adversaries were in the mean", "are"
     said = f"{told}: {was} {then} points ahead before it and {now_is} {now} ahead after it."
     return said + caveat(drop, unit="dialogues"), marks
 
