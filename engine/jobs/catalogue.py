@@ -301,7 +301,7 @@ ENTRIES = (
     ),
     Entry(
         ("minmax",),
-        "adversarial training by rounds: adversary, target, and a fresh adversary as the measure (RLlib)",
+        "adversarial training by rounds: adversary, target, and fresh adversaries as the measure (RLlib)",
         "engine.jobs.negotiation.minmax:MINMAX",
         "minmax",
         ("cheng2019", "population", "demo"),
@@ -314,12 +314,12 @@ ENTRIES = (
     ),
     Entry(
         ("evaluate", "exploitability"),
-        "train a fresh adversary against a frozen target and measure what it gains (RLlib)",
+        "train fresh adversaries against a frozen target and measure what they gain (RLlib)",
         "engine.jobs.negotiation.exploitability:EVALUATE_EXPLOITABILITY",
         "exploitability",
         ("cheng2019", "demo"),
         (
-            "parley evaluate exploitability --target runs/rl --judge runs/negotiator",
+            "parley evaluate exploitability --target runs/rl --judge runs/negotiator --num-adversaries 3",
             "parley evaluate exploitability --target runs/minmax --speaker runs/rl --set reinforce.dialogues=32000",
             "parley evaluate exploitability demo --run runs/demo-exploitability",
         ),

@@ -20,6 +20,7 @@ from typing import Any
 
 from engine.jobs.catalogue import find
 from engine.jobs.negotiation.campaign import rounds_of
+from engine.jobs.negotiation.exploitability import NUM_TRAINED
 from engine.jobs.negotiation.minmax import BEFORE_TRAINING, DROP, FINAL_STAGES, LEGEND, MINMAX
 from engine.jobs.negotiation.rows import DIALOGUES
 from engine.jobs.negotiation.table import ATTACK_TABLE, BESIDE
@@ -29,7 +30,7 @@ from engine.jobs.triggers.table import SEARCH_TABLE
 from engine.metrics.negotiation.attack import ATTACK_METRICS
 from engine.metrics.negotiation.attack_table import ROWS, AttackLine, attack_table, table_lines
 from engine.metrics.negotiation.campaign import ROUND_METRICS, rounds_table
-from engine.metrics.statistics import Estimate, Metric
+from engine.metrics.statistics import NOTHING, Estimate, Metric
 from engine.metrics.tables import TextTable, with_interval
 from engine.report.content import Curve, MatchSection, ReportData
 from engine.report.page import write_report
@@ -142,7 +143,8 @@ def _collect(run_dir: Path) -> ReportData:
     top = stages.get("")
     if top is not None and top.job == MINMAX.name:
         # Its phases are many; the page shows what they came to.
-        stages = {name: run for name, run in stages.items() if not name or name in FINAL_STAGES}
+        there = [name for name in FINAL_STAGES if (run_dir / name / "environment.json").is_file()]
+        stages = {"": top} | {name: RunFolder.load(run_dir / name) for name in there}
     headings = _headings(stages)
     about = (top and top.summary()) or {}
     commands = [about["command"]] if "command" in about else _commands(stages.values())
@@ -246,7 +248,9 @@ def _before_and_after(metrics: Mapping[str, Estimate]) -> TextTable:
     ]
     lost = LEGEND[DROP]
     rows.append((lost.title, "", with_interval(metrics[DROP])))
-    note = f"On dialogues that chose no round. {lost.title.capitalize()}: {lost.definition}. Brackets: 95 % intervals."
+    trained = metrics.get(NUM_TRAINED, NOTHING)
+    who = f"By {trained.value:.0f} fresh adversaries each" if trained.n else "By a fresh adversary each"
+    note = f"{who}, in dialogues that chose no round. {lost.title.capitalize()}: {lost.definition}. Brackets: 95 % intervals."
     return TextTable(("target", "before", "after"), tuple(rows), note)
 
 

@@ -168,8 +168,10 @@ def cheng2019() -> TrainReinforceConfig:
 
 
 def demo() -> TrainReinforceConfig:
-    """The RL attack on the demonstration's small agent, about a minute of one core."""
-    rule = ReinforceConfig(reward="advantage", complementary=True, dialogues=7_680, learning_rate=1e-3, supervised_weight=0.5)
+    """The RL attack on the demonstration's small agent, seconds of one core."""
+    rule = ReinforceConfig(
+        reward="advantage", complementary=True, dialogues=3_840, learning_rate=1e-3, supervised_weight=0.5, max_turns=12
+    )
     return TrainReinforceConfig(target="runs/demo/target", corpus="embedded", reinforce=rule)
 
 
