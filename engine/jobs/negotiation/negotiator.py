@@ -87,7 +87,7 @@ def run(config: TrainNegotiatorConfig, path: Path, reporter: Reporter) -> Result
     from policies.negotiator.model import Negotiator
 
     require_device(config.device, "--device")
-    corpus = load_corpus(config.corpus, config.data_root)
+    corpus = load_corpus(config.corpus, config.data_root).first(config.limit)
     train, validation, test = (corpus.splits[name] for name in ("train", "val", "test"))
     with (
         threads(config.threads),
