@@ -29,9 +29,8 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.measure import Clock, gflop_per_s, run
+from benchmarks.measure import Clock, Spans, gflop_per_s, run
 from benchmarks.plain_trigger import PlainTrigger
-from benchmarks.rllib_overhead import Spans
 from benchmarks.trigger_weights import PUBLISHED, SEED, SMALL, Networks, networks
 from engine.triggers.lstm.half_spaces import HalfSpaces
 from engine.triggers.lstm.input import InputReader, Lookahead

@@ -81,18 +81,18 @@ def run(config: SweepConfig, path: Path, reporter: Reporter) -> Result:
         connect(config.address or None, num_cpus=None if config.address else num_cpus) as session,
     ):
         _check_room(config, session, reporter)
-        run_trials(config, setup, folder, reporter)
+        run_trials(config, setup, folder, reporter, session.start_timeout_s)
         rows = folder.read_rows().to_pylist()
         best = best_row(rows, plan.direction)
         if best is None:
             raise nothing_worked(folder, next((row["error"] for row in rows if row["status"] != OK), None))
         parameters = json.loads(best["parameters"])
         _write_best(path / BEST, config, plan, parameters)
-        told = ", ".join(f"{key}={value}" for key, value in parameters.items())
-        reporter.say(f"best: {told}")
+        settings = ", ".join(f"{key}={value}" for key, value in parameters.items())
+        reporter.say(f"best: {settings}")
         better = "higher" if plan.direction == "max" else "lower"
         runs = "one run each" if config.repeats == 1 else f"{config.repeats} runs each from different seeds"
-        about = {
+        metadata = {
             "title": f"sweep of {plan.job}: {config.sweep}",
             "description": f"{len(rows)} trials of up to {setup.budgets[-1]:,} ({plan.fidelity}), {runs}; {plan.objective}, "
             f"{plan.direction}imum is best; seed {config.seed}.",
@@ -100,7 +100,7 @@ def run(config: SweepConfig, path: Path, reporter: Reporter) -> Result:
             # What a finished sweep says of itself must not need the plan, which may be a Python file.
             PLAN: {"verb": shlex.join([*find(plan.job).words, plan.preset]), "objective": plan.objective, "better": better},
         }
-        folder.write_summary(_metrics(rows, best), about)
+        folder.write_summary(_metrics(rows, best), metadata)
     return _with_legend(SWEEP.result(config, path))
 
 

@@ -163,7 +163,7 @@ def record_shards(
         if on_progress:
             on_progress(progress)
 
-    with logs.about(run=str(run.path), job=run.job):
+    with logs.metadata(run=str(run.path), job=run.job):
         return run_sharded(
             Recorder,
             (worker_class, worker_args, digest, run.schema, run.rows_uri),

@@ -145,6 +145,7 @@ class Fit(Generic[BatchT]):
             self._train_epoch(on_batch)
             started = time.monotonic()
             validation = self.objective.validation(self.validation)
+            require_bounded(validation, f"validation after epoch {len(self.history) + 1}", self._rate, self.config.clip)
             best = validation < self.best_loss
             if best:
                 self.best_loss, self._since_best, self._best = validation, 0, copied_weights(self.model)

@@ -61,8 +61,8 @@ class Split:
         """So many dialogues at the beginning; all where the limit is 0."""
         if not 0 < limit < len(self):
             return self
-        rows = (each[:limit] for each in (self.contexts, self.partner_values, self.outputs))
-        return Split(*rows, self.token_values[: self.offsets[limit]], self.offsets[: limit + 1])
+        contexts, values, outputs = (each[:limit] for each in (self.contexts, self.partner_values, self.outputs))
+        return Split(contexts, values, outputs, self.token_values[: self.offsets[limit]], self.offsets[: limit + 1])
 
     @cached_property
     def lengths(self) -> np.ndarray:

@@ -148,7 +148,10 @@ def test_errors_keep_their_traceback_for_those_who_ask(parley: Parley, monkeypat
 def test_a_shard_that_failed_shows_the_users_own_traceback_to_those_who_ask(tmp_path: Path, parley: Parley) -> None:
     (tmp_path / "mine.py").write_text("class Mine:\n    def join(self, view): raise ValueError('my own bug')")
     asked = "selfplay --dialogues 2 --adversary mine.py:Mine"
-    assert 'mine.py", line 2, in join' not in parley(asked).err
+    quiet = parley(asked).err
+    assert 'mine.py", line 2, in join' not in quiet
+    assert "advantage" not in quiet, "there is nothing to show a table of"
+    assert "my own bug; the same command with --debug shows the traceback" in quiet
     assert 'mine.py", line 2, in join' in parley(f"{asked} --debug").err
 
 
@@ -168,21 +171,27 @@ def test_an_error_is_red_on_a_terminal(parley: Parley, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(
+    ("number", "status", "what"),
+    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
+    ids=["SIGINT", "SIGTERM"],
+)
+@pytest.mark.parametrize(
     ("workers", "dialogues"),
     [(0, 800), pytest.param(2, 4000, marks=[pytest.mark.ray, pytest.mark.slow])],
     ids=["here", "actors"],
 )
 def test_an_interrupted_run_says_so_and_the_same_command_resumes(
-    tmp_path: Path, parley: Parley, workers: int, dialogues: int
+    tmp_path: Path, parley: Parley, workers: int, dialogues: int, number: signal.Signals, status: int, what: str
 ) -> None:
     asked = ["selfplay", "--dialogues", str(dialogues), "--shard-size", "20", "--run", "run"]
     with start_parley(*asked, "--workers", str(workers), folder=tmp_path) as process:
         while process.poll() is None and len(list((tmp_path / "run" / "rows").glob("*.parquet"))) < 2:
             time.sleep(0.01)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         out, err = process.communicate()
-    assert process.returncode == 130, err
-    assert err.endswith("interrupted; the same command resumes\n")
+    assert process.returncode == status, err
+    assert err.endswith(f"{what}; the same command resumes\n")
+    assert "SIGTERM received" not in err, "a C++ stack"
     assert "Traceback" not in err
     assert out == ""
     num_saved = len(rows(tmp_path / "run"))
@@ -190,6 +199,21 @@ def test_an_interrupted_run_says_so_and_the_same_command_resumes(
     assert parley(*asked).status == 0
     assert parley(*asked[:-1], "whole").status == 0
     assert rows(tmp_path / "run") == rows(tmp_path / "whole")
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+@pytest.mark.parametrize("asked", ["sweep demo --samples 40", "selfplay --dialogues 99999 --workers 2"])
+def test_sigterm_to_all_processes_of_a_command_prints_no_stack(tmp_path: Path, asked: str) -> None:
+    """As `timeout` and schedulers send it."""
+    with start_parley(*asked.split(), "--run", "run", folder=tmp_path, before="import os; os.setsid()") as process:
+        while process.poll() is None and not [*(tmp_path / "run" / "rows").glob("*.parquet")]:
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGTERM)
+        _, err = process.communicate()
+    assert process.returncode == 143, err
+    assert err.endswith("\nterminated; the same command resumes\n")
+    assert "SIGTERM received" not in err, "a C++ stack"
 
 
 @pytest.mark.parametrize("asked", [["minmax", "--help"], ["list", "--json"], ["selfplay", "--dialogues", "2", "--json"]])
