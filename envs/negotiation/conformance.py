@@ -8,7 +8,7 @@ import numpy as np
 
 from envs.core.conformance import Kind, expect, same_alone
 from envs.core.seeds import derive_seed, stream
-from envs.data.conformance import keeps_its_fingerprint, reads_every_line
+from envs.data.conformance import keeps_its_fingerprint
 from envs.data.root import data_root
 from envs.negotiation.game import Agent, NegotiationGame, Rules, play
 from envs.negotiation.own_agent import OwnAgent, called
@@ -121,8 +121,8 @@ AGENT = Kind(
 
 
 def _has_dialogues_to_learn_from(source: Any) -> None:
-    """Has dialogues to train on and to validate on."""
-    splits = {split: len(records) for split, records in source.read(data_root()).splits.items()}
+    """Reads its files without a broken line, and finds dialogues to train on and to validate on."""
+    splits = {split: len(records) for split, records in source.read(data_root()).require_whole().splits.items()}
     expect(bool(splits.get("train") and splits.get("val")), "dialogues in train and val", splits)
 
 
@@ -131,5 +131,5 @@ CORPUS = Kind(
     "envs.negotiation.corpora.catalogue.CorpusSource",
     ("read", "fingerprint", "threshold", "files"),
     lambda named: named,
-    (reads_every_line, _has_dialogues_to_learn_from, keeps_its_fingerprint),
+    (_has_dialogues_to_learn_from, keeps_its_fingerprint),
 )
