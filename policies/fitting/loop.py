@@ -181,6 +181,8 @@ class FittingLoop(ABC, Generic[ModelT, RecipeT, FiguresT, EpochT]):
             started = time.monotonic()
             figures = self.validate()
             loss = self.criterion(figures)
+            # What the last update did is seen here alone.
+            require_bounded(loss, f"validation after epoch {len(self.history) + 1}", self._rate, self.config.clip)
             best = self.takes_best and loss < self.best_loss
             if best:
                 self.best_loss, self._since_best, self._best = loss, 0, copied_weights(self.model)

@@ -80,8 +80,10 @@ def test_a_supervised_training_that_diverges_fails(tmp_path: Path, supervised: d
     assert_it_says_so(supervised[kind], tmp_path / "run")
 
 
-def test_a_negotiator_that_diverges_fails(tmp_path: Path, root: Path) -> None:
-    config = negotiator.TrainNegotiatorConfig(corpus=CORPUS, data_root=root, fit=replace(FIT, learning_rate=RATE))
+@pytest.mark.parametrize("batch_size", [8, 512])
+def test_a_negotiator_that_diverges_fails(tmp_path: Path, root: Path, batch_size: int) -> None:
+    fit = replace(FIT, learning_rate=RATE, batch_size=batch_size)
+    config = negotiator.TrainNegotiatorConfig(corpus=CORPUS, data_root=root, fit=fit)
     assert_it_says_so(lambda path: negotiator.run(config, path, Silent()), tmp_path / "run")
 
 
