@@ -340,6 +340,14 @@ class RunFolder:
         """
         return read_json(self.path / SUMMARY) if (self.path / SUMMARY).is_file() else None
 
+    def metrics(self) -> dict[str, Estimate]:
+        """The metrics of the summary; none before there is one.
+
+        Raises:
+            RunError: the file is damaged.
+        """
+        return {name: Estimate.from_json(parts) for name, parts in (self.summary() or {}).get("metrics", {}).items()}
+
     def _start(self, config_fingerprint: str) -> None:
         head = make_head(self.job, self.config, config_fingerprint, self.schema, self.weights)
         with self._saving("the run folder"):

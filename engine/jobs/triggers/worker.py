@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from engine.jobs.triggers.config import MAL, RELAXATION, SearchConfig
+from engine.jobs.sharded import Sharded, Tally, spread
 from engine.jobs.triggers.models import Models
 from engine.metrics.triggers.hits import PROJECTED, SATISFIED, choose_restart, finished, is_hit, kinds
+from engine.runtime.record import Counts, Rows
 from engine.runtime.sharding import Shard
 from engine.store.schemas import OK, SCHEMA_VERSION
 from engine.triggers.catalogue import searches
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from engine.triggers.relaxation import Relaxed
 
 _K = (1, 2)
+HITS = "hits."
+"""Beginning of what is counted by type of hit."""
 
 
 @dataclass(frozen=True)
@@ -38,28 +42,6 @@ class Found:
 
     entry: dict[str, Any]
     reading: Reading
-
-
-@dataclass(frozen=True)
-class Tally:
-    """What came of some targets.
-
-    Args:
-        targets: searches that came to their end.
-        candidates: inputs that they tried.
-        hits: how many are hits, by type.
-    """
-
-    targets: int
-    candidates: int
-    hits: Counter[str]
-
-
-def tally(rows: Sequence[Mapping[str, Any]]) -> Tally:
-    """What came of the targets of some rows."""
-    ended = finished(rows)
-    candidates = sum(restart["candidates"] for row in ended for restart in row["restarts"])
-    return Tally(len(ended), candidates, Counter(kind for row in ended for kind in kinds([row]) if is_hit(row, kind)))
 
 
 def target_seed(seed: int, key: str) -> int:
@@ -84,6 +66,52 @@ def read_types(wanted: HitType, *, sampled: bool, judged: bool) -> list[HitType]
     return [HitType.parse(name) for name in dict.fromkeys([*names, wanted.name])]
 
 
+@dataclass(frozen=True)
+class Searching(Sharded[Target]):
+    """A search for targets.
+
+    Args:
+        config: the search.
+        models: what is searched.
+    """
+
+    unit = "targets"
+    event = "searched"
+
+    config: SearchConfig
+    models: Models
+
+    def seed(self, key: str) -> int:
+        """The seed of a target's search."""
+        return target_seed(self.config.seed, key)
+
+    def worker(self, on_step: Callable[[Counts], None] | None = None) -> SearchWorker:
+        """The models, ready to be searched."""
+        return SearchWorker(self.config, self.models, on_step)
+
+    def shared(self) -> Searching:
+        """The same with all weights in the object store of the session."""
+        return replace(self, models=self.models.shared())
+
+    def shard_size(self, num_items: int, num_workers: int) -> int:
+        """At most as many targets as fill the batch."""
+        return spread(num_items, num_workers, self.config.engine.batch)
+
+    def digest(self, rows: Rows) -> Counts:
+        """Targets whose search came to its end, candidates, wanted hits, and hits by type."""
+        ended = finished(rows)
+        hits = Counter(f"{HITS}{kind}" for row in ended for kind in kinds([row]) if is_hit(row, kind))
+        candidates = sum(restart["candidates"] for row in ended for restart in row["restarts"])
+        return hits + Counter(targets=len(ended), candidates=candidates, hits=hits[HITS + self.config.hit])
+
+    def describe(self, tally: Tally) -> str:
+        """Such as "680 candidates/s, hits: o-greedy 3"."""
+        pace = tally.session["candidates"] / tally.seconds if tally.seconds else 0.0
+        found = {HITS + self.config.hit: 0, **tally.total}
+        hits = (f"{name.removeprefix(HITS)} {number}" for name, number in found.items() if name.startswith(HITS))
+        return f"{pace:,.0f} candidates/s, hits: {', '.join(hits)}"
+
+
 class SearchWorker:
     """Holds the models, and searches.
 
@@ -93,16 +121,16 @@ class SearchWorker:
         on_step: told how many candidates a shard has tried so far; for a worker in the driver's own process.
     """
 
-    def __init__(self, config: SearchConfig, models: Models, on_step: Callable[[int], None] | None = None) -> None:
+    def __init__(self, config: SearchConfig, models: Models, on_step: Callable[[Counts], None] | None = None) -> None:
         from engine.triggers.hits import HitType
         from engine.triggers.memory import Room
 
-        self.config, self.models, self.on_step = config, models, on_step
-        self.device = "cuda" if config.gpus_per_worker > 0 else "cpu"
+        self.config, self.models = config, models
+        self.on_step = on_step and (lambda candidates: on_step(Counter(candidates=candidates)))
         self.wanted = HitType.parse(config.hit)
         sampled, judged = models.thresholds.t_out is not None, models.lm is not None
         self.types = read_types(self.wanted, sampled=sampled, judged=judged)
-        self.subject = models.subject(self.device, unknown=config.engine.unknown)
+        self.subject = models.subject(config.device, unknown=config.engine.unknown)
         self._room = Room(config.engine.batch, "searches")
         self.find = self._relax if config.method == RELAXATION else partial(self._search, self._technique())
 
