@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engine.triggers.objective import Objective
+from engine.triggers.objective import TriggerObjective
 from envs.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, SPECIALS
 from policies.seq2seq.model import LanguageModel, Seq2Seq
 
@@ -43,7 +43,7 @@ class PlainTrigger:
         lm: the language model of the input.
     """
 
-    def __init__(self, model: Seq2Seq, objective: Objective, lm: LanguageModel | None) -> None:
+    def __init__(self, model: Seq2Seq, objective: TriggerObjective, lm: LanguageModel | None) -> None:
         self.model, self.lm, self.objective = model, lm, objective
 
     def step(self, target_T: Tensor, words_N: Tensor, position: int, candidates: int) -> Step:

@@ -33,11 +33,11 @@ from benchmarks.measure import Clock, gflop_per_s, run
 from benchmarks.plain_trigger import PlainTrigger
 from benchmarks.rllib_overhead import Spans
 from benchmarks.trigger_weights import PUBLISHED, SEED, SMALL, Networks, networks
-from engine.triggers.lstm.input import Ahead, InputReader
-from engine.triggers.lstm.planes import Planes
+from engine.triggers.lstm.half_spaces import HalfSpaces
+from engine.triggers.lstm.input import InputReader, Lookahead
 from engine.triggers.lstm.scorer import LstmScorer
 from engine.triggers.lstm.seq2seq import Replies, Seq2SeqReader
-from engine.triggers.objective import Kind, Objective
+from engine.triggers.objective import Kind, TriggerObjective
 from engine.triggers.scorer import Incumbent, Swaps, to_beat
 from envs.core.seeds import stream
 from envs.pairs.vocabulary import EOS_ID, SPECIALS
@@ -150,7 +150,7 @@ def compare(plain: PlainTrigger, incumbent: Incumbent, position: int, list_G: Te
     found.different.append(f"position {position}: {ours} against {theirs}, from {incumbent.loss:.7f}")
 
 
-def measure_mode(nets: Networks, objective: Objective, options: Options) -> dict[str, Any]:
+def measure_mode(nets: Networks, objective: TriggerObjective, options: Options) -> dict[str, Any]:
     """Both searches by turns, then the split of ours."""
     lm = nets.lm if objective.lm_weight > 0 else None
     scorer, plain = LstmScorer(nets.model, objective, lm), PlainTrigger(nets.model, objective, lm)
@@ -214,12 +214,12 @@ def _clocked(spans: Spans) -> Iterator[None]:
         (LstmScorer, "measure", "gradient"),
         (Seq2SeqReader, "candidates", "encoder"),
         (Replies, "step", "decoder"),
-        (Planes, "bound", "output"),
+        (HalfSpaces, "bound", "output"),
         (LstmScorer, "_exact", "output"),
         (InputReader, "read", "lm"),
-        (InputReader, "ahead", "lm"),
+        (InputReader, "lookahead", "lm"),
         (InputReader, "exact", "lm"),
-        (Ahead, "bound", "lm"),
+        (Lookahead, "bound", "lm"),
     )
     with ExitStack() as stack:
         for owner, name, part in calls:
@@ -231,8 +231,8 @@ def _clocked(spans: Spans) -> Iterator[None]:
 def measure(options: Options) -> dict[str, Any]:
     """Measures every mode."""
     nets = networks(SMALL if options.quick else PUBLISHED, options.checkpoint, options.lm)
-    modes: dict[str, Objective] = {kind: Objective(kind=kind, t_out=nets.t_out) for kind in options.kinds}
-    modes["io"] = Objective(kind="sample", t_out=nets.t_out, lm_weight=1.0, t_in=nets.t_in)
+    modes: dict[str, TriggerObjective] = {kind: TriggerObjective(kind=kind, t_out=nets.t_out) for kind in options.kinds}
+    modes["io"] = TriggerObjective(kind="sample", t_out=nets.t_out, lm_weight=1.0, t_in=nets.t_in)
     Search(LstmScorer(nets.model, modes["likelihood"]), len(nets.model.vocabulary), 4).visit(0)
     figures = {name: measure_mode(nets, objective, options) for name, objective in modes.items()}
     ratios = {f"ratio_{name}": figures[name]["ratio"] for name in modes if name != "likelihood"}
@@ -264,7 +264,7 @@ def _actor(options: Options, seconds: float) -> float:
     torch.set_num_threads(1)
     if not _ACTOR:
         nets = networks(SMALL if options.quick else PUBLISHED, options.checkpoint, options.lm)
-        scorer = LstmScorer(nets.model, Objective(kind="likelihood"))
+        scorer = LstmScorer(nets.model, TriggerObjective(kind="likelihood"))
         _ACTOR.append(Search(scorer, len(nets.model.vocabulary), options.restarts))
     search, started, visits = _ACTOR[0], time.perf_counter(), 0
     while time.perf_counter() < started + seconds:

@@ -176,7 +176,7 @@ ENTRIES = (
         "engine.jobs.negotiation.whitebox:ATTACK_REACTIVE",
         (
             "parley attack reactive --target runs/negotiator --speaker runs/negotiator --workers 2",
-            "parley attack reactive black-box --target runs/rl --speaker runs/rl --judge runs/negotiator",
+            "parley attack reactive decision-based --target runs/rl --speaker runs/rl --judge runs/negotiator",
             "parley attack reactive --turn 4 --set search.proposals=gradient --set search.max_replacements=3",
         ),
     ),
@@ -216,7 +216,7 @@ ENTRIES = (
         "engine.jobs.negotiation.table:ATTACK_TABLE",
         (
             "parley attack table --target runs/negotiator --adversary runs/adversary --workers 2",
-            "parley attack table cheng2019-turns --target runs/negotiator --dialogues 100 --run runs/attack-table-turns",
+            "parley attack table cheng2019-turns --dialogues 100 --run runs/attack-table-turns",
             "parley attack table demo --run runs/demo-table",
         ),
         reports=True,

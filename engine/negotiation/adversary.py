@@ -23,7 +23,8 @@ import numpy as np
 from engine.negotiation.replacement import Exchanges, Found, preemptive, reactive
 from engine.negotiation.settings import FIXED_TURN_KINDS, AttackKind, SearchConfig
 from engine.negotiation.transfer import PAPER_TURN
-from envs.negotiation.game import Session, SideView, Utterances
+from envs.core.play import Session, Utterances
+from envs.negotiation.game import SideView
 from envs.negotiation.vocabulary import EOS_ID, SELECTION_ID, Vocabulary
 from policies.negotiator.speaker import NegotiatorAgent
 

@@ -73,7 +73,7 @@ class SearchConfig:
     """How the words of an adversarial sentence are searched."""
 
     loss: Literal["hinge", "released", "outcome"] = "hinge"
-    """Hinge over the target's logits (paper), the released code's, or the points alone: black-box, one choice a query."""
+    """Hinge over the target's logits (paper), the released code's, or the points alone: decision-based, one choice a query."""
     kappa: float = 0.0
     """Margin of the hinge in logits; larger asks for a surer choice."""
     constraint: Literal["hard", "soft"] = "hard"
@@ -110,7 +110,7 @@ class SearchConfig:
         check(self, "penalty", self.penalty >= 0, "at least 0")
         check(self, "end_margin", self.end_margin >= 0, "at least 0")
         check(self, "screening_replies", self.screening_replies <= self.replies, "at most replies")
-        black_box = self.loss == "outcome"
-        check(self, "proposals", not (black_box and self.proposals == "gradient"), "anything but gradient for a black box")
-        check(self, "constraint", not (black_box and self.constraint == "soft"), "hard for a black box")
-        check(self, "end_margin", not (black_box and self.end_margin > 0), "0 for a black box")
+        decided = self.loss == "outcome"
+        check(self, "proposals", not (decided and self.proposals == "gradient"), "anything but gradient with the loss outcome")
+        check(self, "constraint", not (decided and self.constraint == "soft"), "hard with the loss outcome")
+        check(self, "end_margin", not (decided and self.end_margin > 0), "0 with the loss outcome")

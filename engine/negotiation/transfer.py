@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from envs.core.errors import ConfigError
-from envs.negotiation.game import Agent, Session, SideView, Utterances
+from envs.core.play import Session, Utterances
+from envs.negotiation.game import Agent, SideView
 from envs.negotiation.vocabulary import EOS_ID, SELECTION, SELECTION_ID, Vocabulary
 
 PAPER_TURN = 3

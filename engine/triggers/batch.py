@@ -16,8 +16,8 @@ from typing import Generic, Literal, Protocol, TypeVar
 
 from torch import Tensor
 
+from engine.triggers.batch_finder import BatchFinder
 from engine.triggers.hits import Reading
-from engine.triggers.memory import Room
 from engine.triggers.scorer import Incumbent
 from engine.triggers.settings import SearchSettings
 
@@ -72,7 +72,7 @@ class Outcome:
 
 
 @dataclass(eq=False)
-class State:
+class SearchState:
     """A search under way; techniques add what they remember.
 
     Args:
@@ -110,7 +110,7 @@ class State:
         )
 
 
-StateT = TypeVar("StateT", bound=State)
+StateT = TypeVar("StateT", bound=SearchState)
 
 
 class Search(Protocol[StateT]):
@@ -133,7 +133,7 @@ class Search(Protocol[StateT]):
 def run_searches(
     search: Search[StateT],
     tasks: Iterable[Task],
-    room: Room,
+    finder: BatchFinder,
     on_step: Callable[[int], None] | None = None,
 ) -> Iterator[Outcome]:
     """Runs searches side by side.
@@ -141,7 +141,7 @@ def run_searches(
     Args:
         search: the technique.
         tasks: read as they are needed; the restarts of a key in rising order.
-        room: searches at once. With `stop_on_batch_mean` its size is also which tasks stop as one: consecutive ones.
+        finder: searches at once. With `stop_on_batch_mean` its size is also which tasks stop as one: consecutive ones.
         on_step: called after every step with the number of candidates tried so far.
 
     Yields:
@@ -152,7 +152,7 @@ def run_searches(
         ConfigError: a single search does not fit into the device's memory.
         CheckpointError: the model's losses are no numbers.
     """
-    return _Batch(search, iter(tasks), room, on_step).run()
+    return _Batch(search, iter(tasks), finder, on_step).run()
 
 
 class _Restarts:
@@ -193,10 +193,10 @@ class _Batch(Generic[StateT]):
         self,
         search: Search[StateT],
         tasks: Iterator[Task],
-        room: Room,
+        finder: BatchFinder,
         on_step: Callable[[int], None] | None,
     ) -> None:
-        self.search, self.room, self.on_step = search, room, on_step
+        self.search, self.finder, self.on_step = search, finder, on_step
         self.restarts = _Restarts(search.settings.stop_on_hit)
         self.waiting = (task for task in tasks if self.restarts.wanted(task))
         self.active: list[StateT] = []
@@ -209,19 +209,19 @@ class _Batch(Generic[StateT]):
             if not self.active:
                 return
             before = sum(state.candidates for state in self.active)
-            self.room.in_pieces(self.search.step, self.active)
+            self.finder.in_pieces(self.search.step, self.active)
             self.candidates += sum(state.candidates for state in self.active) - before
             if self.on_step is not None:
                 self.on_step(self.candidates)
             yield from self._leave()
 
     def _join(self) -> bool:
-        """Starts as many searches as there is room for; whether there were any."""
+        """Starts as many searches as fit; returns whether there were any."""
         fixed = self.search.settings.stop_on_batch_mean and self.active
-        joining = [] if fixed else list(islice(self.waiting, max(0, self.room.size - len(self.active))))
+        joining = [] if fixed else list(islice(self.waiting, max(0, self.finder.size - len(self.active))))
         for task in joining:
             self.restarts.begin(task)
-        self.room.in_pieces(lambda tasks: self.active.extend(self.search.start(tasks)), joining)
+        self.finder.in_pieces(lambda tasks: self.active.extend(self.search.start(tasks)), joining)
         return bool(joining)
 
     def _leave(self) -> Iterator[Outcome]:

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engine.triggers.batch import State, Task
+from engine.triggers.batch import SearchState, Task
 from engine.triggers.method import Method
 from engine.triggers.scorer import LEAST_GAIN, Incumbent
 
 
 @dataclass(eq=False, kw_only=True)
-class BeamState(State):
+class BeamState(SearchState):
     """A search, the inputs it keeps (least loss first), and how many visits have not changed them."""
 
     beam: list[Incumbent]

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from engine.triggers.batch import State, Task
+from engine.triggers.batch import SearchState, Task
 from engine.triggers.method import Method
 from engine.triggers.scorer import Incumbent, Swaps
 from envs.core.seeds import stream
 
 
 @dataclass(eq=False, kw_only=True)
-class GcgState(State):
+class GcgState(SearchState):
     """A search, and the input where it stands."""
 
     current: Incumbent

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from engine.triggers.batch import State, Task
+from engine.triggers.batch import SearchState, Task
 from engine.triggers.method import Method
 from engine.triggers.scorer import Incumbent, Swaps, to_beat
 
@@ -41,7 +41,7 @@ class _Group:
 
 
 @dataclass(eq=False)
-class GibbsState(State):
+class GibbsState(SearchState):
     """A search that stands at `best`, and how many visits have not moved it since it last moved."""
 
     unmoved: int = 0

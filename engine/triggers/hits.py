@@ -19,7 +19,7 @@ from typing import Literal
 
 import numpy as np
 
-from engine.triggers.objective import Objective
+from engine.triggers.objective import TriggerObjective
 from envs.core.errors import ConfigError
 from envs.core.registry import nearest
 
@@ -106,7 +106,7 @@ class HitType:
         assert thresholds.t_in is not None, "there is no threshold for the input"
         return bool(likely and reading.input_log_probability >= thresholds.t_in - math.log(self.k))
 
-    def objective(self, thresholds: Thresholds, *, lm_weight: float = 1.0, satisfied_weight: float = 0.0) -> Objective:
+    def objective(self, thresholds: Thresholds, *, lm_weight: float = 1.0, satisfied_weight: float = 0.0) -> TriggerObjective:
         """What a search for such hits minimises.
 
         The stronger sample-min is searched for the averages too, as in the paper.
@@ -120,7 +120,7 @@ class HitType:
             ConfigError: there is no threshold for the reply or, where the type limits the input, for that.
         """
         if self.statistic == "greedy":
-            return Objective(kind="greedy")
+            return TriggerObjective(kind="greedy")
         if thresholds.t_out is None:
             raise ConfigError(
                 f"{self.name} compares the target's words with a usual word, and the model does not say how likely that is",
@@ -128,8 +128,8 @@ class HitType:
             )
         t_out = thresholds.t_out - math.log(self.k)
         if not self.limits_input:
-            return Objective(kind="sample", t_out=t_out, satisfied_weight=satisfied_weight)
+            return TriggerObjective(kind="sample", t_out=t_out, satisfied_weight=satisfied_weight)
         if thresholds.t_in is None:
             raise ConfigError(f"{self.name} limits the input", fix="name a language model with --lm")
         t_in = thresholds.t_in - math.log(self.k)
-        return Objective(kind="sample", t_out=t_out, lm_weight=lm_weight, t_in=t_in, satisfied_weight=satisfied_weight)
+        return TriggerObjective(kind="sample", t_out=t_out, lm_weight=lm_weight, t_in=t_in, satisfied_weight=satisfied_weight)

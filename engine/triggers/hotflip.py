@@ -17,19 +17,19 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from engine.triggers.batch import State, Task
+from engine.triggers.batch import SearchState, Task
 from engine.triggers.method import Method
 from engine.triggers.scorer import Incumbent
 
 
-class HotFlip(Method[State]):
+class HotFlip(Method[SearchState]):
     """Several words at once, by gradient."""
 
-    def begin(self, task: Task, incumbent: Incumbent) -> State:
+    def begin(self, task: Task, incumbent: Incumbent) -> SearchState:
         """The state of a search that stands at its first input."""
-        return State(task, incumbent)
+        return SearchState(task, incumbent)
 
-    def step(self, states: Sequence[State]) -> None:
+    def step(self, states: Sequence[SearchState]) -> None:
         """Flips words of each search."""
         length = self.scorer.input_length
         slopes = self.slopes(*self.everywhere([state.best for state in states])).view(len(states), length, -1)

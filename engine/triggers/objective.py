@@ -33,7 +33,7 @@ RELEASED_WEIGHT = 0.01
 
 
 @dataclass(frozen=True, kw_only=True)
-class Objective:
+class TriggerObjective:
     """What is minimised.
 
     Args:

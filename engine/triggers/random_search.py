@@ -10,26 +10,26 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from engine.triggers.batch import State, Task
+from engine.triggers.batch import SearchState, Task
 from engine.triggers.method import Method
 from engine.triggers.scorer import Incumbent
 from envs.core.seeds import derive_seed
 
 
-class RandomSearch(Method[State]):
+class RandomSearch(Method[SearchState]):
     """The best of many random inputs."""
 
-    def begin(self, task: Task, incumbent: Incumbent) -> State:
+    def begin(self, task: Task, incumbent: Incumbent) -> SearchState:
         """The state of a search that stands at its first input."""
-        return State(task, incumbent)
+        return SearchState(task, incumbent)
 
-    def step(self, states: Sequence[State]) -> None:
+    def step(self, states: Sequence[SearchState]) -> None:
         """Draws and scores the next inputs of each search."""
         moved = self.move_to_best(states, [self._draw(state) for state in states])
         for state, has_moved in zip(states, moved, strict=True):
             self.visited(state, tried=self.settings.candidates, moved=has_moved)
 
-    def _draw(self, state: State) -> Tensor:
+    def _draw(self, state: SearchState) -> Tensor:
         """The inputs of a visit (R, N)."""
         task = state.task
         name = ("random", task.key, task.restart, state.visits)

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from engine.triggers.batch import Task
 from engine.triggers.hits import Reading
-from engine.triggers.objective import RELEASED_WEIGHT, Objective
+from engine.triggers.objective import RELEASED_WEIGHT, TriggerObjective
 from engine.triggers.scorer import Victim, stack_targets
 from engine.triggers.settings import L1_WEIGHT, RelaxationSettings
 from envs.core.errors import CheckpointError
@@ -57,7 +57,7 @@ class Relaxed:
 
 
 def relax(
-    victim: Victim, tasks: Sequence[Task], settings: RelaxationSettings, objective: Objective | None = None
+    victim: Victim, tasks: Sequence[Task], settings: RelaxationSettings, objective: TriggerObjective | None = None
 ) -> list[Relaxed]:
     """Optimises a continuous input for each target, side by side.
 
@@ -70,7 +70,7 @@ def relax(
     Raises:
         CheckpointError: the loss has left all bounds.
     """
-    objective = objective or Objective(kind="greedy", satisfied_weight=RELEASED_WEIGHT)
+    objective = objective or TriggerObjective(kind="greedy", satisfied_weight=RELEASED_WEIGHT)
     assert objective.lm_weight == 0, "a language model judges words"
     embedding_SE = victim.embedding_VE[victim.searchable_V].detach()
     replies_BT, mask_BT = stack_targets([task.target for task in tasks])
@@ -116,7 +116,7 @@ def _read(victim: Victim, embedded_BNE: Tensor, replies_BT: Tensor) -> tuple[Ten
 
 @torch.no_grad()
 def _outcomes(
-    victim: Victim, tasks: Sequence[Task], objective: Objective, embedded_BNE: Tensor, z_BNS: Tensor | None
+    victim: Victim, tasks: Sequence[Task], objective: TriggerObjective, embedded_BNE: Tensor, z_BNS: Tensor | None
 ) -> list[Relaxed]:
     targets = [task.target for task in tasks]
     replies_BT, mask_BT = stack_targets(targets)

@@ -3,7 +3,7 @@
 A search holds one `Incumbent` per (target, restart): an input, its loss, and the slope of the loss at it. It asks a
 `Scorer` for three things: to measure inputs, for the slope of the loss towards every word at a position, and for the best
 of a list of single swaps. `PlainScorer` answers for anything that is a `Victim`, with one batched forward pass of every
-candidate; `lstm_scorer.py` gives the same answers for Parley's own networks with a fraction of the arithmetic.
+candidate; `lstm/scorer.py` gives the same answers for Parley's own networks with a fraction of the arithmetic.
 
     B searches, G candidates each, R inputs, N searched positions, T words of a target with its end, V words, E embedding
 """
@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from engine.triggers.batch_finder import BatchFinder
 from engine.triggers.hits import Reading
-from engine.triggers.memory import Room
-from engine.triggers.objective import Objective
+from engine.triggers.objective import TriggerObjective
 from envs.core.errors import CheckpointError
 
 LEAST_GAIN = 1e-6
@@ -152,10 +152,12 @@ class PlainScorer:
         rows: inputs per forward pass, until memory runs out.
     """
 
-    def __init__(self, victim: Victim, objective: Objective, input_model: InputModel | None = None, *, rows: int = 128) -> None:
+    def __init__(
+        self, victim: Victim, objective: TriggerObjective, input_model: InputModel | None = None, *, rows: int = 128
+    ) -> None:
         assert objective.lm_weight == 0 or input_model is not None, "the objective weighs a language model"
         self.victim, self.objective, self.input_model = victim, objective, input_model
-        self._room = Room(rows, "inputs of a forward pass")
+        self._finder = BatchFinder(rows, "inputs of a forward pass")
 
     @property
     def searchable_V(self) -> Tensor:
@@ -214,7 +216,7 @@ class PlainScorer:
                 input_nll_B = self._inputs(self.input_model.embedding_VE[words_BN], words_BN)[0]
             found.append(self.objective.loss(nll_BT, likeliest_BT, mask_BT, input_nll_B))
 
-        self._room.in_pieces(score, range(len(words_RN)))
+        self._finder.in_pieces(score, range(len(words_RN)))
         return torch.cat(found)
 
     def _measure(self, target_T: Tensor, words_N: Tensor) -> Incumbent:

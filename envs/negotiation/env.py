@@ -15,8 +15,9 @@ import numpy as np
 from gymnasium import spaces
 
 from envs.core.errors import ConfigError, ScenarioError
+from envs.core.play import Utterances
 from envs.core.registry import nearest
-from envs.negotiation.game import OVER, SELECT, Agent, NegotiationGame, Rules, Utterances
+from envs.negotiation.game import OVER, SELECT, Agent, NegotiationGame, Rules
 from envs.negotiation.render import render_dialogue
 from envs.negotiation.scenario import MAX_SELECTIONS, NUM_ITEMS, TOTAL_VALUE, Scenario, random_scenario, selection_table
 from envs.negotiation.vocabulary import PAD_ID, Vocabulary

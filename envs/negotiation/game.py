@@ -25,9 +25,9 @@ from typing import Protocol
 import numpy as np
 
 from envs.core.config import check
+from envs.core.play import Player, Utterances, play_sessions
 from envs.core.seeds import derive_seed, stream
 from envs.negotiation.scenario import (
-    MAX_SELECTIONS,
     Scenario,
     complement,
     is_pareto_optimal,
@@ -59,46 +59,12 @@ class Rules:
         check(self, "max_tokens", self.max_tokens >= 2 * (self.max_words + 4), "at least 2 * (max_words + 4)")
 
 
-@dataclass(frozen=True)
-class Utterances:
-    """What n speakers say: token ids (n, L) int64 and how many of each row count (n,) int64."""
-
-    tokens: np.ndarray
-    lengths: np.ndarray
-
-    @classmethod
-    def of(cls, said: Sequence[Sequence[int] | np.ndarray]) -> Utterances:
-        """From the token ids of each of n speakers, padded to the longest."""
-        lengths = np.array([len(words) for words in said], dtype=np.int64)
-        tokens = np.full((len(said), int(lengths.max(initial=1))), PAD_ID, dtype=np.int64)
-        for i, words in enumerate(said):
-            tokens[i, : len(words)] = words
-        return cls(tokens, lengths)
-
-
-class Session(Protocol):
-    """One agent's part in a batch of dialogues. Rows index the batch; a session keeps whatever memory it needs."""
-
-    def speak(self, rows: np.ndarray) -> Utterances:
-        """The next utterance in each of the dialogues `rows` (n,)."""
-
-    def choose(self, rows: np.ndarray) -> np.ndarray:
-        """The selection in each of the dialogues `rows`: index (n,) into the legal selections."""
-
-
-class Agent(Protocol):
+class Agent(Player["SideView"], Protocol):
     """Anything that can negotiate: a trained model, a script, a person."""
-
-    @property
-    def name(self) -> str:
-        """What reports call it."""
 
     @property
     def vocabulary(self) -> Vocabulary:
         """The words it knows; a dialogue needs two agents with the same ones."""
-
-    def join(self, view: SideView) -> Session:
-        """Takes a seat on one side of a batch of dialogues."""
 
 
 class NegotiationGame:
@@ -317,27 +283,9 @@ def play(game: NegotiationGame, agents: tuple[Agent, Agent]) -> NegotiationGame:
 
     Args:
         game: fresh or half-played dialogues.
-        agents: who sits on side 0 and side 1.
+        agents: who is on side 0 and side 1.
 
     Returns:
         The same game, over.
     """
-    sessions = (agents[0].join(game.view(0)), agents[1].join(game.view(1)))
-    return play_sessions(game, sessions)
-
-
-def play_sessions(game: NegotiationGame, sessions: tuple[Session, Session]) -> NegotiationGame:
-    """Plays every dialogue of a game to its end between sessions that have taken their seats."""
-    while (game.phase == SPEAK).any():
-        for side, session in enumerate(sessions):
-            rows = game.rows_to_speak(side)
-            if rows.size:
-                game.say(rows, session.speak(rows))
-    for side, session in enumerate(sessions):
-        rows = game.rows_to_choose(side)
-        if rows.size:
-            game.choose(side, rows, session.choose(rows))
-    return game
-
-
-__all__ = ["MAX_SELECTIONS", "Agent", "NegotiationGame", "Rules", "Session", "SideView", "Utterances", "play"]
+    return play_sessions(game, [agent.join(game.view(side)) for side, agent in enumerate(agents)])

@@ -20,7 +20,8 @@ from torch import Tensor
 
 from envs.core.config import check
 from envs.core.errors import CheckpointError
-from envs.negotiation.game import SideView, Utterances
+from envs.core.play import Utterances
+from envs.negotiation.game import SideView
 from envs.negotiation.scenario import legal_selections
 from envs.negotiation.vocabulary import EOS_ID, SELECTION_ID, Vocabulary
 from policies.negotiator.checkpoints import load_model

@@ -11,7 +11,7 @@ import torch
 
 from engine.triggers.batch import Task
 from engine.triggers.gibbs_enum import GibbsEnum
-from engine.triggers.objective import Objective
+from engine.triggers.objective import TriggerObjective
 from engine.triggers.scorer import PlainScorer
 from engine.triggers.settings import SearchSettings
 from envs.core.errors import CheckpointError, ConfigError
@@ -145,7 +145,7 @@ def test_gradients_reach_the_embeddings_and_no_parameter(name: str) -> None:
 @every_model
 def test_a_search_lowers_the_loss_to_what_the_model_says_of_the_words_found(name: str) -> None:
     victim = MODELS[name]()
-    scorer = PlainScorer(victim, Objective(kind="likelihood"))
+    scorer = PlainScorer(victim, TriggerObjective(kind="likelihood"))
     settings = SearchSettings(candidates=4, max_sweeps=2, restarts=1, stop_on_hit=False)
     target_T = victim.target("you are a fool")
     (found,) = searched(GibbsEnum(scorer, settings, satisfied=lambda _: False), [Task("fool", target_T, 0, 1)], 1)

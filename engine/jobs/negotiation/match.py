@@ -39,11 +39,12 @@ from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK, SCHEMA_VERSION
 from envs.core.config import check
 from envs.core.errors import ConfigError
+from envs.core.play import Session, play_sessions
 from envs.core.seeds import derive_seed, stream
 from envs.data.lines import read_lines
 from envs.negotiation.corpora.compiled import load_corpus
 from envs.negotiation.corpora.dealornodeal import parse_scenarios
-from envs.negotiation.game import NOBODY, Agent, NegotiationGame, Rules, Session, play_sessions
+from envs.negotiation.game import NOBODY, Agent, NegotiationGame, Rules
 from envs.negotiation.scenario import ITEM_TOKENS, Scenario, random_scenario, selection_table
 from envs.negotiation.vocabulary import Vocabulary
 from envs.storage.places import display_path
@@ -378,8 +379,8 @@ def match_job(name: str, config: type, presets: Mapping[str, Callable[[], Any]],
 
 def match_models(config: Any) -> dict[str, str]:
     """The models of a match, or of an attack that is one; those of its settings that it has."""
-    display_path = {name: getattr(config, name) for name in ("adversary", "speaker", "target") if hasattr(config, name)}
-    return display_path | {"judge": _judge(config)}
+    by_option = {name: getattr(config, name) for name in ("adversary", "speaker", "target") if hasattr(config, name)}
+    return by_option | {"judge": _judge(config)}
 
 
 def _judge(config: Any) -> str:

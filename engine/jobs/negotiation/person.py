@@ -16,7 +16,8 @@ from typing import Protocol
 
 import numpy as np
 
-from envs.negotiation.game import NegotiationGame, SideView, Utterances
+from envs.core.play import Utterances
+from envs.negotiation.game import NegotiationGame, SideView
 from envs.negotiation.render import render_dialogue
 from envs.negotiation.scenario import ITEM_NAMES, NUM_ITEMS, selection_index
 from envs.negotiation.vocabulary import EOS, EOS_ID, SELECTION, SELECTION_ID, Vocabulary

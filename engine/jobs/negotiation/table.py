@@ -60,7 +60,7 @@ class TableConfig(ShardedConfig):
     rows: str = ",".join(TABLE_2)
     """Rows to measure, separated by commas; in reactive-N, 1 to 4, N utterances come before the attack's. Earlier rows stay."""
     published: Literal["sv", "rl", "hardened", "turns", "none"] = "none"
-    """Figures of Cheng et al. 2019 to show beside: on their supervised, RL or hardened target, or at fixed turns (table 7)."""
+    """Figures of Cheng et al. 2019 to show: of their supervised, RL or hardened target; turns: of the RL one, table 7."""
     beside: str = ""
     """Another table's run, such as of the target before it was hardened, whose advantages stand beside."""
     dialogues: int = 500
@@ -229,8 +229,8 @@ def on_hardened() -> TableConfig:
 
 
 def at_fixed_turns() -> TableConfig:
-    """Table 7: the reactive attack after 1, 2, 3 and 4 utterances, beside the range that was published (Cheng et al. 2019)."""
-    return TableConfig(rows=",".join(TURNS), published="turns")
+    """Table 7: the reactive attack on the goal-based target after 1, 2, 3 and 4 utterances (Cheng et al. 2019)."""
+    return TableConfig(target="runs/rl", judge="runs/negotiator", rows=",".join(TURNS), published="turns")
 
 
 def demo() -> TableConfig:

@@ -36,7 +36,8 @@ from engine.negotiation.settings import FIXED_TURN_KINDS, AttackKind, SearchConf
 from engine.negotiation.transfer import PAPER_SENTENCE, encode_sentence
 from engine.store.run_folder import RunFolder
 from envs.core.config import check
-from envs.negotiation.game import Agent, NegotiationGame, Session
+from envs.core.play import Session
+from envs.negotiation.game import Agent, NegotiationGame
 from envs.negotiation.vocabulary import EOS_ID
 
 if TYPE_CHECKING:
@@ -253,8 +254,11 @@ def released() -> FixedTurnConfig:
     )
 
 
-def black_box() -> FixedTurnConfig:
-    """Only what a talk with the target shows: whether ending is its likeliest answer, and what it chooses; random proposals."""
+def decision_based() -> FixedTurnConfig:
+    """No scores and no gradient: asks the target's network whether ending is its likeliest answer, and what it would choose.
+
+    Not a black box: a talk shows a sampled answer and cannot be taken back, here each candidate is tried on the same dialogue.
+    """
     return FixedTurnConfig(search=SearchConfig(loss="outcome", proposals="random"))
 
 
@@ -287,7 +291,7 @@ def _job(kind: AttackKind, config: type[WhiteBoxAttackConfig], **presets: Callab
 
 
 JOBS: dict[AttackKind, Job] = {
-    REACTIVE: _job(REACTIVE, FixedTurnConfig, cheng2019=at_fixed_turn, released=released, black_box=black_box),
+    REACTIVE: _job(REACTIVE, FixedTurnConfig, cheng2019=at_fixed_turn, released=released, decision_based=decision_based),
     PREEMPTIVE: _job(PREEMPTIVE, FixedTurnConfig, cheng2019=at_fixed_turn),
     RA_PA_DA: _job(RA_PA_DA, WhiteBoxAttackConfig, cheng2019=at_any_turn),
     RA_PA_TA: _job(RA_PA_TA, PlugInConfig, cheng2019=at_any_turn_or_plugged_in),

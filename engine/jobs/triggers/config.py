@@ -51,7 +51,7 @@ class ObjectiveSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EngineSettings:
+class TriggerEngineSettings:
     """How the work is done."""
 
     batch: int = 16
@@ -92,7 +92,7 @@ class SearchingConfig(ShardedConfig):
     """How long a search goes on, and how much it tries."""
     objective: ObjectiveSettings = field(default_factory=ObjectiveSettings)
     """What is minimised."""
-    engine: EngineSettings = field(default_factory=EngineSettings)
+    engine: TriggerEngineSettings = field(default_factory=TriggerEngineSettings)
     """How the work is done."""
     relaxation: RelaxationSettings = field(default_factory=RelaxationSettings)
     """Continuous inputs, for the method of that name."""
@@ -104,7 +104,7 @@ class SearchingConfig(ShardedConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchConfig(SearchingConfig):
+class TriggerConfig(SearchingConfig):
     """Which model is to say what."""
 
     model: str = "runs/seq2seq"

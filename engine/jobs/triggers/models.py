@@ -16,7 +16,7 @@ import numpy as np
 
 from engine.jobs.checkpoints import require_checkpoint
 from engine.jobs.responders.seq2seq import lm_command
-from engine.jobs.triggers.config import SearchConfig
+from engine.jobs.triggers.config import TriggerConfig
 from engine.jobs.triggers.subjects import HuggingFaceFolder, HuggingFaceSubject, NetworkSubject, Subject
 from engine.metrics.triggers.hits import T_IN, T_OUT
 from engine.runtime.shared import SharedArrays
@@ -106,12 +106,12 @@ class Models:
         return NetworkSubject(built, self.lm.build(device) if self.lm else None, unknown)
 
 
-def models_of(config: SearchConfig) -> dict[str, str]:
+def models_of(config: TriggerConfig) -> dict[str, str]:
     """The models of a search by the setting that names each."""
     return {"model": config.model.removeprefix(HUGGING_FACE), "lm": config.lm}
 
 
-def open_models(config: SearchConfig) -> Models:
+def open_models(config: TriggerConfig) -> Models:
     """Reads the models of a search.
 
     Raises:
@@ -152,7 +152,7 @@ def _judge_fix(network: StoredNetwork, provenance: Mapping[str, Any], data_root:
     return "use models trained on the same corpus, with as many words and turns of context"
 
 
-def _hugging_face(config: SearchConfig) -> Models:
+def _hugging_face(config: TriggerConfig) -> Models:
     from engine.triggers.hits import HitType, Thresholds
 
     settings = config.hugging_face

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from engine.jobs.job import Job, Reporter, Result, Summary
 from engine.jobs.sharded import RESUME_SAFE, ended_sessions, work_off
-from engine.jobs.triggers.config import NORMAL, RELAXATION, EngineSettings, ObjectiveSettings, SearchConfig
+from engine.jobs.triggers.config import NORMAL, RELAXATION, TriggerEngineSettings, ObjectiveSettings, TriggerConfig
 from engine.jobs.triggers.models import HUGGING_FACE, Models, models_of, open_models
 from engine.jobs.triggers.rows import TRIGGERS
 from engine.jobs.triggers.targets import FILE, choose_targets, num_targets, open_targets, save_targets
@@ -37,7 +37,7 @@ class Wanted:
         targets: what it is to say.
     """
 
-    config: SearchConfig
+    config: TriggerConfig
     models: Models
     targets: TargetList
 
@@ -50,7 +50,7 @@ def candidates_per_s(run: RunFolder) -> Estimate:
     return count(tried / seconds, sum(event["targets"] for event in sessions)) if sessions else NOTHING
 
 
-def _check(config: SearchConfig, models: Models) -> None:
+def _check(config: TriggerConfig, models: Models) -> None:
     """Finds out before a run is made whether there is something to search with."""
     from engine.triggers.catalogue import searches
     from engine.triggers.hits import HitType
@@ -67,40 +67,40 @@ def _check(config: SearchConfig, models: Models) -> None:
     config.require_device()
 
 
-def he2018() -> SearchConfig:
+def he2018() -> TriggerConfig:
     """gibbs-enum as published: lists of 100 words, up to 50 sweeps, 10 restarts, until a hit (He & Glass 2018)."""
-    return SearchConfig(search=settings.he2018())
+    return TriggerConfig(search=settings.he2018())
 
 
-def released() -> SearchConfig:
+def released() -> TriggerConfig:
     """The released code's: 5 restarts of 5 sweeps, a hundredth of satisfied terms, batches of 100 that stop as one."""
-    engine = EngineSettings(batch=100, unknown=True)
-    return SearchConfig(search=settings.released(), objective=ObjectiveSettings(satisfied_weight=0.01), engine=engine)
+    engine = TriggerEngineSettings(batch=100, unknown=True)
+    return TriggerConfig(search=settings.released(), objective=ObjectiveSettings(satisfied_weight=0.01), engine=engine)
 
 
-def quick() -> SearchConfig:
+def quick() -> TriggerConfig:
     """A first look: 100 targets, 2 restarts of up to 10 sweeps."""
-    return SearchConfig(num_targets=100, search=SearchSettings(restarts=2, max_sweeps=10))
+    return TriggerConfig(num_targets=100, search=SearchSettings(restarts=2, max_sweeps=10))
 
 
-def demo() -> SearchConfig:
+def demo() -> TriggerConfig:
     """Seconds, on the model of parley train seq2seq demo: what it says anyway, 20 targets, 2 restarts of up to 5 sweeps."""
     effort = SearchSettings(candidates=20, restarts=2, max_sweeps=5)
-    return SearchConfig(targets=NORMAL, num_targets=20, hit="o-greedy", search=effort)
+    return TriggerConfig(targets=NORMAL, num_targets=20, hit="o-greedy", search=effort)
 
 
-class Search(Job[SearchConfig, Wanted, Wanted]):
+class Search(Job[TriggerConfig, Wanted, Wanted]):
     """`parley search`."""
 
     words = ("search",)
     run_name = "search"
-    config = SearchConfig
+    config = TriggerConfig
     presets = {"he2018": he2018, "released": released, "quick": quick, "demo": demo}
     schema = TRIGGERS
     files = (SUMMARY, FILE, "rows")
     resume_safe = RESUME_SAFE
 
-    def prepare(self, config: SearchConfig, path: Path, reporter: Reporter) -> Wanted:
+    def prepare(self, config: TriggerConfig, path: Path, reporter: Reporter) -> Wanted:
         """Models and targets, those that the run was started with where it has begun."""
         models = open_models(config)
         _check(config, models)
@@ -128,21 +128,21 @@ class Search(Job[SearchConfig, Wanted, Wanted]):
             },
         )
 
-    def models(self, config: SearchConfig) -> Mapping[str, str]:
+    def models(self, config: TriggerConfig) -> Mapping[str, str]:
         """The searched model and the language model."""
         return models_of(config)
 
-    def num_rows(self, config: SearchConfig, path: Path) -> int:
+    def num_rows(self, config: TriggerConfig, path: Path) -> int:
         """As many as the run has targets."""
         return num_targets(path)
 
-    def num_items(self, config: SearchConfig) -> int:
+    def num_items(self, config: TriggerConfig) -> int:
         """The targets that there are."""
         models = open_models(config)
         _check(config, models)
         return len(choose_targets(config, models).targets)
 
-    def metrics_of(self, config: SearchConfig) -> list[str]:
+    def metrics_of(self, config: TriggerConfig) -> list[str]:
         """Rates of the types of hit that are read off inputs."""
         from engine.triggers.hits import HitType
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from engine.triggers.method import Initial
-    from engine.triggers.objective import Objective
+    from engine.triggers.objective import TriggerObjective
     from engine.triggers.scorer import Scorer, Victim
 
 
@@ -24,7 +24,7 @@ class Subject(Protocol):
     victim: Victim
     """How the model is asked."""
 
-    def scorer(self, objective: Objective) -> Scorer:
+    def scorer(self, objective: TriggerObjective) -> Scorer:
         """What answers a search's questions about it."""
 
     def initial(self) -> Initial:
@@ -55,7 +55,7 @@ class NetworkSubject:
         self.network, self.lm, self.unknown = network, lm, unknown
         self.victim: Victim = Seq2SeqVictim(network, unknown=unknown)
 
-    def scorer(self, objective: Objective) -> Scorer:
+    def scorer(self, objective: TriggerObjective) -> Scorer:
         """The fast one."""
         from engine.triggers.lstm.scorer import LstmScorer
 
@@ -133,7 +133,7 @@ class HuggingFaceSubject:
         self.adapter = adapter
         self.victim: Victim = adapter
 
-    def scorer(self, objective: Objective) -> Scorer:
+    def scorer(self, objective: TriggerObjective) -> Scorer:
         """The plain one, which asks any model."""
         from engine.triggers.scorer import PlainScorer
 

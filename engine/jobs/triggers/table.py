@@ -20,7 +20,7 @@ from engine.jobs.sharded import session
 from engine.jobs.tables import TABLE_FILE
 from engine.jobs.triggers.config import MAL as MAL_TARGETS
 from engine.jobs.triggers.config import NORMAL as NORMAL_TARGETS
-from engine.jobs.triggers.config import NORMAL_SAMPLED, RELAXATION, SearchConfig, SearchingConfig
+from engine.jobs.triggers.config import NORMAL_SAMPLED, RELAXATION, TriggerConfig, SearchingConfig
 from engine.jobs.triggers.config import RANDOM as RANDOM_TARGETS
 from engine.jobs.triggers.search import SEARCH
 from engine.metrics.statistics import Estimate
@@ -147,7 +147,7 @@ class SearchTable(Composite[SearchTableConfig, SearchTableConfig, SearchTableCon
         how = shared(config, SearchingConfig) | {"lm": "" if config.relaxed else config.lm}
         lists = [name for name in LISTS if name in _names(config.lists) and not (name == MAL_IO and _unjudged(config))]
         return {
-            _stage(label, listed): (SEARCH, SearchConfig(model=model, **wanted[listed], **how))
+            _stage(label, listed): (SEARCH, TriggerConfig(model=model, **wanted[listed], **how))
             for label, model in model_labels(config.model).items()
             for listed in lists
         }

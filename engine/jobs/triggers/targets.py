@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.jobs.triggers.config import LISTS, MAL, NORMAL, NORMAL_SAMPLED, RANDOM, SearchConfig
+from engine.jobs.triggers.config import LISTS, MAL, NORMAL, NORMAL_SAMPLED, RANDOM, TriggerConfig
 from engine.jobs.triggers.models import Models
 from engine.jobs.triggers.subjects import HuggingFaceFolder
 from engine.store.documents import plain, write_document
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 FILE = "targets.json"
 
 
-def open_targets(config: SearchConfig, models: Models, path: Path) -> TargetList:
+def open_targets(config: TriggerConfig, models: Models, path: Path) -> TargetList:
     """The targets of a run, those that it was started with where it has begun.
 
     Args:
@@ -57,7 +57,7 @@ def open_targets(config: SearchConfig, models: Models, path: Path) -> TargetList
     return chosen
 
 
-def choose_targets(config: SearchConfig, models: Models) -> TargetList:
+def choose_targets(config: TriggerConfig, models: Models) -> TargetList:
     """The targets of a search that has not begun.
 
     Raises:
@@ -96,7 +96,7 @@ def num_targets(path: Path) -> int:
     return -1 if kept is None else len(kept.targets)
 
 
-def _make(config: SearchConfig, models: Models) -> TargetList:
+def _make(config: TriggerConfig, models: Models) -> TargetList:
     if isinstance(models.network, HuggingFaceFolder):
         return _of_tokens(config, models.network)
     vocabulary = models.network.vocabulary
@@ -111,7 +111,7 @@ def _make(config: SearchConfig, models: Models) -> TargetList:
     return from_file(_file(config), outside(vocabulary), strict=config.strict)
 
 
-def _of_tokens(config: SearchConfig, folder: HuggingFaceFolder) -> TargetList:
+def _of_tokens(config: TriggerConfig, folder: HuggingFaceFolder) -> TargetList:
     """Targets for a model whose words are tokens; those of a file as they are written."""
     from policies.hugging_face import unknown_words
 
@@ -133,7 +133,7 @@ def _as_written(line: str) -> list[str]:
     return [line.strip()] if line.strip() else []
 
 
-def _file(config: SearchConfig) -> Path:
+def _file(config: TriggerConfig) -> Path:
     path = Path(config.targets)
     if not path.is_file():
         what = f"no list of targets is called {config.targets!r}{nearest(config.targets, LISTS)}"
@@ -141,11 +141,11 @@ def _file(config: SearchConfig) -> Path:
     return path
 
 
-def _wanted(config: SearchConfig) -> tuple[int, ...]:
+def _wanted(config: TriggerConfig) -> tuple[int, ...]:
     return (config.num_targets,) if config.num_targets else ()
 
 
-def _sources(config: SearchConfig, provenance: Mapping[str, Any], vocabulary: PairVocabulary) -> Iterator[np.ndarray]:
+def _sources(config: TriggerConfig, provenance: Mapping[str, Any], vocabulary: PairVocabulary) -> Iterator[np.ndarray]:
     """Sources of the test split that the model was measured on."""
     name = config.corpus or provenance.get("corpus")
     if not isinstance(name, str):

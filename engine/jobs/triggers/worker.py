@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from engine.jobs.triggers.config import MAL, RELAXATION, SearchConfig
+from engine.jobs.triggers.config import MAL, RELAXATION, TriggerConfig
 from engine.jobs.sharded import Sharded, Tally, spread
 from engine.jobs.triggers.models import Models
 from engine.metrics.triggers.hits import PROJECTED, SATISFIED, choose_restart, finished, is_hit, kinds
@@ -23,7 +23,7 @@ from envs.core.seeds import derive_seed
 if TYPE_CHECKING:
     from engine.triggers.batch import Search, Task
     from engine.triggers.hits import HitType, Reading
-    from engine.triggers.objective import Objective
+    from engine.triggers.objective import TriggerObjective
     from engine.triggers.relaxation import Relaxed
 
 _K = (1, 2)
@@ -78,7 +78,7 @@ class Searching(Sharded[Target]):
     unit = "targets"
     event = "searched"
 
-    config: SearchConfig
+    config: TriggerConfig
     models: Models
 
     def seed(self, key: str) -> int:
@@ -121,9 +121,9 @@ class SearchWorker:
         on_step: told how many candidates a shard has tried so far; for a worker in the driver's own process.
     """
 
-    def __init__(self, config: SearchConfig, models: Models, on_step: Callable[[Counts], None] | None = None) -> None:
+    def __init__(self, config: TriggerConfig, models: Models, on_step: Callable[[Counts], None] | None = None) -> None:
         from engine.triggers.hits import HitType
-        from engine.triggers.memory import Room
+        from engine.triggers.batch_finder import BatchFinder
 
         self.config, self.models = config, models
         self.on_step = on_step and (lambda candidates: on_step(Counter(candidates=candidates)))
@@ -131,7 +131,7 @@ class SearchWorker:
         sampled, judged = models.thresholds.t_out is not None, models.lm is not None
         self.types = read_types(self.wanted, sampled=sampled, judged=judged)
         self.subject = models.subject(config.device, unknown=config.engine.unknown)
-        self._room = Room(config.engine.batch, "searches")
+        self._finder = BatchFinder(config.engine.batch, "searches")
         self.find = self._relax if config.method == RELAXATION else partial(self._search, self._technique())
 
     def run(self, shard: Shard[Target]) -> list[dict[str, Any]]:
@@ -163,7 +163,7 @@ class SearchWorker:
 
         tasks = (task for restart in range(self.config.search.restarts) for task in self._tasks(targets, restart))
         found = defaultdict(list)
-        for outcome in run_searches(technique, tasks, self._room, self.on_step):
+        for outcome in run_searches(technique, tasks, self._finder, self.on_step):
             entry = {
                 "restart": outcome.task.restart,
                 "words": self.subject.text(outcome.words),
@@ -211,7 +211,7 @@ class SearchWorker:
                 left = [target for target in left if found[target.key][-1].entry["stopped"] != SATISFIED]
         return found
 
-    def _relaxed(self, tasks: Sequence[Task], objective: Objective | None) -> list[Relaxed]:
+    def _relaxed(self, tasks: Sequence[Task], objective: TriggerObjective | None) -> list[Relaxed]:
         """Continuous inputs of some targets, as many at a time as fit."""
         from engine.triggers.relaxation import relax
 
@@ -219,7 +219,7 @@ class SearchWorker:
         settings = self.config.relaxation
         if self.config.targets == MAL and settings.l1_weight is None:
             settings = replace(settings, l1_weight=L1_WEIGHT_MALICIOUS)
-        self._room.in_pieces(lambda piece: made.extend(relax(self.subject.victim, piece, settings, objective)), tasks)
+        self._finder.in_pieces(lambda piece: made.extend(relax(self.subject.victim, piece, settings, objective)), tasks)
         return made
 
     def _hits(self, reading: Reading, prefix: str = "") -> list[dict[str, Any]]:

@@ -42,8 +42,10 @@ _NOTE = (
     f"with a special token or one that the judge finds less likely than 1 in {1 / UNUSUAL_PROBABILITY:,.0f}. Seconds: of one "
     "worker, per dialogue. Brackets: 95 % intervals."
 )
-_NOTE_PUBLISHED = " Published: Cheng et al. 2019, on scenarios that are not known; where an attack searches, forced figures."
-_NOTE_RANGE = " Of table 7 we know the range of the four advantages, and neither which row had which nor on which target."
+_NOTE_PUBLISHED = (
+    " Published: Cheng et al. 2019, on 2,000 scenarios that are not known; where an attack searches, forced figures; without "
+    "an attack both sides choose there."
+)
 _NOTE_BESIDE = " Before: the same attack, measured alike, on the other target named below."
 _NOTE_FEW = f" Few: fewer than {FEW} dialogues; do not lean on the numbers."
 
@@ -122,7 +124,6 @@ def attack_table(lines: Sequence[AttackLine], brief: bool = False) -> TextTable:
     notes = {
         _NOTE: True,
         _NOTE_PUBLISHED: any(line.published for line in lines),
-        _NOTE_RANGE: any(line.published and isinstance(line.published.advantage, tuple) for line in lines),
         _NOTE_BESIDE: any(line.beside for line in lines),
         _NOTE_FEW: any(_num(line).flagged for line in lines),
     }
@@ -164,25 +165,12 @@ def _beside(name: str) -> _Cell:
     return lambda line: _number(line.beside.get(name, NOTHING))
 
 
-def _published(show: Callable[[PublishedAttack], str | None]) -> _Cell:
-    return lambda line: (show(line.published) if line.published else None) or ABSENT
+def _published(show: Callable[[PublishedAttack], str]) -> _Cell:
+    return lambda line: show(line.published) if line.published else ABSENT
 
 
-def _published_advantage(attack: PublishedAttack) -> str:
-    ends = attack.advantage if isinstance(attack.advantage, tuple) else (attack.advantage,)
-    return " to ".join(map(figure, ends))
-
-
-def _published_points(attack: PublishedAttack) -> str | None:
-    return attack.points and BETWEEN.join(map(figure, attack.points))
-
-
-def _published_par(attack: PublishedAttack) -> str | None:
-    return None if attack.par is None else _percent(attack.par)
-
-
-def _has_published(name: str) -> Callable[[AttackLine], bool]:
-    return lambda line: line.published is not None and getattr(line.published, name) is not None
+def _has_published(line: AttackLine) -> bool:
+    return line.published is not None
 
 
 def _has_beside(line: AttackLine) -> bool:
@@ -193,17 +181,20 @@ _COLUMNS: dict[str, _Column] = {
     "attack": _Column(lambda line: line.title),
     "advantage, live": _Column(_metric("advantage", _number), brief="whole"),
     "advantage, forced": _Column(_metric("forced_advantage", _number), brief="whole"),
-    "advantage, published": _Column(_published(_published_advantage), _has_published("advantage")),
+    "advantage, published": _Column(_published(lambda attack: figure(attack.advantage)), _has_published),
     "before, live": _Column(_beside("advantage"), _has_beside, brief="whole"),
     "before, forced": _Column(_beside("forced_advantage"), _has_beside, brief="whole"),
     "points, live": _Column(_points()),
-    "points, forced": _Column(_points("forced_"), _has_published("points"), brief="absent"),
-    "points, published": _Column(_published(_published_points), _has_published("points"), brief="absent"),
+    "points, forced": _Column(_points("forced_"), _has_published, brief="absent"),
+    "points, published": _Column(
+        _published(lambda attack: BETWEEN.join(map(figure, attack.points))), _has_published, brief="absent"
+    ),
     "PAR, live": _Column(_metric("par", _share)),
-    "PAR, forced": _Column(_metric("forced_par", _share), _has_published("par"), brief="absent"),
-    "PAR, published": _Column(_published(_published_par), _has_published("par"), brief="absent"),
+    "PAR, forced": _Column(_metric("forced_par", _share), _has_published, brief="absent"),
+    "PAR, published": _Column(_published(lambda attack: _percent(attack.par)), _has_published, brief="absent"),
     "wins": _Column(_metric("par_strict", _share)),
     "agreement": _Column(_metric("agreement", _share)),
+    "agreement, published": _Column(_published(lambda attack: _percent(attack.agreement)), _has_published, brief="absent"),
     "fluency": _Column(_metric("attack_ppl", _number, instead="fluency_ppl")),
     "unusual": _Column(_metric("unusual_share", _share)),
     "seconds": _Column(_metric("seconds", _seconds)),

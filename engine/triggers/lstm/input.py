@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from engine.triggers.lstm.cells import Past, Swapped, WordLstm
-from engine.triggers.lstm.planes import OutputLayer, Planes
+from engine.triggers.lstm.half_spaces import HalfSpaces, OutputLayer
 from envs.pairs.vocabulary import BOS_ID, EOS_ID
 from policies.seq2seq.model import LanguageModel
 
@@ -31,18 +31,18 @@ class InputTrace:
         nll_1M: nats of each word of the input and of its end.
         log_NV: log probability of every word in the place of each.
         gradient_NE: of R(x) in the embeddings of the input.
-        planes: the bound.
+        half_spaces: the bound.
     """
 
     past: Past
     nll_1M: Tensor
     log_NV: Tensor
     gradient_NE: Tensor
-    planes: Planes
+    half_spaces: HalfSpaces
 
 
 @dataclass(frozen=True)
-class Ahead:
+class Lookahead:
     """Candidates read on from their swaps.
 
     Args:
@@ -59,15 +59,15 @@ class Ahead:
     counted_nK: Tensor
     known_n: Tensor
 
-    def of(self, rows: Tensor) -> Ahead:
+    def of(self, rows: Tensor) -> Lookahead:
         """Some of the candidates."""
-        return Ahead(self.first, self.states_nKH[rows], self.said_nK[rows], self.counted_nK[rows], self.known_n[rows])
+        return Lookahead(self.first, self.states_nKH[rows], self.said_nK[rows], self.counted_nK[rows], self.known_n[rows])
 
-    def bound(self, planes: Planes, rounding: float) -> Tensor:
-        """The least that R(x) can be (n,); the arguments as in `Planes.bound`."""
-        batch, least_nK = len(planes.bias_BS), []
+    def bound(self, half_spaces: HalfSpaces, rounding: float) -> Tensor:
+        """The least that R(x) can be (n,); the arguments as in `HalfSpaces.bound`."""
+        batch, least_nK = len(half_spaces.bias_BS), []
         for word, states_nH in enumerate(self.states_nKH.unbind(1), start=self.first):
-            least_nK.append(planes.bound(word, states_nH.unflatten(0, (batch, -1)), rounding).nll.flatten())
+            least_nK.append(half_spaces.bound(word, states_nH.unflatten(0, (batch, -1)), rounding).nll.flatten())
         return self.mean(torch.stack(least_nK, 1))
 
     def mean(self, nll_nK: Tensor) -> Tensor:
@@ -104,7 +104,7 @@ class InputReader:
         for row, each in enumerate(touched):
             log_NV = (logits_BMV[row] - each.log_whole_T[:, None])[:-1]
             gradient_NE = gradient_BME[row, 1:].clone()
-            traces.append(InputTrace(past.of(row), each.nats.nll[None], log_NV, gradient_NE, each.planes))
+            traces.append(InputTrace(past.of(row), each.nats.nll[None], log_NV, gradient_NE, each.half_spaces))
         return traces
 
     def mean_nll(self, words_BN: Tensor) -> Tensor:
@@ -113,18 +113,18 @@ class InputReader:
         states_BMH, _ = self.lstm.unroll(words_BM, self.embedding_VE[words_BM])
         return self.output.exact(states_BMH.flatten(0, 1), said_BM.flatten()).nll.unflatten(0, said_BM.shape).mean(1)
 
-    def exact(self, ahead: Sequence[Ahead]) -> list[Tensor]:
+    def exact(self, lookahead: Sequence[Lookahead]) -> list[Tensor]:
         """R(x) of candidates, measured."""
-        counted = [each.counted_nK.flatten() for each in ahead]
-        states_xH = torch.cat([each.states_nKH.flatten(0, 1)[rows] for each, rows in zip(ahead, counted, strict=True)])
-        said_x = torch.cat([each.said_nK.flatten()[rows] for each, rows in zip(ahead, counted, strict=True)])
+        counted = [each.counted_nK.flatten() for each in lookahead]
+        states_xH = torch.cat([each.states_nKH.flatten(0, 1)[rows] for each, rows in zip(lookahead, counted, strict=True)])
+        said_x = torch.cat([each.said_nK.flatten()[rows] for each, rows in zip(lookahead, counted, strict=True)])
         parts = self.output.exact(states_xH, said_x).nll.split([int(rows.sum()) for rows in counted])
         return [
             each.mean(torch.zeros_like(each.said_nK, dtype=part.dtype).masked_scatter_(each.counted_nK, part))
-            for each, part in zip(ahead, parts, strict=True)
+            for each, part in zip(lookahead, parts, strict=True)
         ]
 
-    def ahead(self, traces: Sequence[InputTrace], positions_BG: Tensor, swaps_BG: Tensor) -> Ahead:
+    def lookahead(self, traces: Sequence[InputTrace], positions_BG: Tensor, swaps_BG: Tensor) -> Lookahead:
         """Reads candidates on from their swaps."""
         past, group = Past.joined([trace.past for trace in traces]), positions_BG.shape[1]
         swapped = Swapped.of(past.words_BM, positions_BG + 1, swaps_BG)
@@ -139,4 +139,4 @@ class InputReader:
         known_n = torch.where(places_M < positions_n1, nll_nM, 0.0).sum(1) - looked_up_n
         said_nM = pad(past.words_BM[:, 1:], (0, 1), value=EOS_ID).repeat_interleave(group, 0)
         said_nK, counted_nK = said_nM[:, swapped.first :], (places_M > positions_n1)[:, swapped.first :]
-        return Ahead(swapped.first, states_KnH.transpose(0, 1), said_nK, counted_nK, known_n)
+        return Lookahead(swapped.first, states_KnH.transpose(0, 1), said_nK, counted_nK, known_n)

@@ -2,9 +2,9 @@
 
 Of a list of candidates only the best counts, so every other one needs no more than a proof that it is worse:
 
-    shared    what candidates have in common is computed once                lstm_seq2seq.py, lstm_input.py, lstm_cells.py
-    bounded   a lower bound of each word's nats costs little of a softmax    lstm_planes.py
-    pruned    a candidate whose first terms reach the least so far is left out  lstm_contest.py
+    shared    what candidates have in common is computed once                seq2seq.py, input.py, cells.py
+    bounded   a lower bound of each word's nats costs little of a softmax    half_spaces.py
+    pruned    a candidate whose first terms reach the least so far is left out  swap_bound.py
     exact     those that remain are measured, the most promising first, until no bound is below the best
 
 The bound is a theorem about real numbers; `ROUNDING` is what float32 may add. `measure` yields it with the gradient.
@@ -26,11 +26,11 @@ import torch
 from torch import Tensor
 
 from engine.triggers.hits import Reading
-from engine.triggers.lstm.contest import ROUNDING, Able, Contest, able
-from engine.triggers.lstm.input import Ahead, InputReader, InputTrace
-from engine.triggers.lstm.planes import Planes
-from engine.triggers.lstm.seq2seq import Known, Read, Seq2SeqReader
-from engine.triggers.objective import Objective
+from engine.triggers.lstm.half_spaces import HalfSpaces
+from engine.triggers.lstm.input import InputReader, InputTrace, Lookahead
+from engine.triggers.lstm.seq2seq import Read, Seq2SeqReader, WordCache
+from engine.triggers.lstm.swap_bound import ROUNDING, FeasibleSet, SwapBound, feasible
+from engine.triggers.objective import TriggerObjective
 from engine.triggers.scorer import Incumbent, Swaps
 from engine.triggers.victims import searchable
 from policies.seq2seq.model import LanguageModel, Seq2Seq
@@ -47,8 +47,8 @@ GROUP = 32
 class _Trace:
     """What is kept with an incumbent."""
 
-    known: Known
-    planes: Planes
+    cache: WordCache
+    half_spaces: HalfSpaces
     gradient_NE: Tensor
     input: InputTrace | None
 
@@ -63,7 +63,9 @@ class LstmScorer:
         unknown: whether `<unk>` may be put into an input.
     """
 
-    def __init__(self, model: Seq2Seq, objective: Objective, lm: LanguageModel | None = None, *, unknown: bool = False) -> None:
+    def __init__(
+        self, model: Seq2Seq, objective: TriggerObjective, lm: LanguageModel | None = None, *, unknown: bool = False
+    ) -> None:
         assert objective.lm_weight == 0 or lm is not None, "the objective weighs a language model"
         self.objective, self.input_length = objective, model.sizes.max_source - 1
         self._replies, self._inputs = Seq2SeqReader(model), None if lm is None else InputReader(lm)
@@ -97,17 +99,17 @@ class LstmScorer:
     @torch.no_grad()
     def best_swap(self, incumbents: Sequence[Incumbent], swaps: Swaps, beat_B: Tensor) -> tuple[Tensor, Tensor]:
         """The argmin over the lists: proved where `PlainScorer` looks."""
-        contests: dict[int, Contest] = {}
+        bounds: dict[int, SwapBound] = {}
         for group in self._groups(incumbents):
             chosen = torch.tensor(group, device=self._device)
             some = Swaps(swaps.positions_BG[chosen], swaps.words_BG[chosen])
-            contests.update(zip(group, self._contests([incumbents[i] for i in group], some, beat_B[chosen]), strict=True))
-        while taken := [(contest, places) for contest in contests.values() if (places := contest.next()) is not None]:
-            for (contest, _), losses in zip(taken, self._exact(taken), strict=True):
-                contest.settle(losses)
-        ended = [contests[i] for i in range(len(incumbents))]
-        choice_B = torch.tensor([contest.choice for contest in ended], device=beat_B.device)
-        return choice_B, torch.tensor([contest.loss for contest in ended], dtype=beat_B.dtype, device=beat_B.device)
+            bounds.update(zip(group, self._bounds([incumbents[i] for i in group], some, beat_B[chosen]), strict=True))
+        while taken := [(bound, places) for bound in bounds.values() if (places := bound.next()) is not None]:
+            for (bound, _), losses in zip(taken, self._exact(taken), strict=True):
+                bound.settle(losses)
+        ended = [bounds[i] for i in range(len(incumbents))]
+        choice_B = torch.tensor([bound.choice for bound in ended], device=beat_B.device)
+        return choice_B, torch.tensor([bound.loss for bound in ended], dtype=beat_B.dtype, device=beat_B.device)
 
     @torch.no_grad()
     def losses(self, targets: Sequence[Tensor], words_RN: Tensor) -> Tensor:
@@ -151,7 +153,7 @@ class LstmScorer:
                 None if self._inputs is None else -float(input_nll[row]),
             )
             trace = _Trace(
-                self._replies.known(read.past.of(row), target_T), each.planes, gradient_BME[row, :-1].clone(), inputs[row]
+                self._replies.cache(read.past.of(row), target_T), each.half_spaces, gradient_BME[row, :-1].clone(), inputs[row]
             )
             measured.append(Incumbent(target_T, words_N, loss, reading, trace))
         return measured
@@ -171,14 +173,15 @@ class LstmScorer:
             return [[i] for i in range(len(incumbents))]
         return _alike([incumbent.target for incumbent in incumbents], GROUP)
 
-    def _contests(self, incumbents: Sequence[Incumbent], swaps: Swaps, beat_B: Tensor) -> list[Contest]:
+    def _bounds(self, incumbents: Sequence[Incumbent], swaps: Swaps, beat_B: Tensor) -> list[SwapBound]:
         """Bounds the candidates of a group."""
         traces: list[_Trace] = [incumbent.cache for incumbent in incumbents]
         (batch, group), positions_BG, words_BG = swaps.words_BG.shape, swaps.positions_BG, swaps.words_BG
-        ahead, least_n, beat_n = self._ahead(traces, swaps), beat_B.new_zeros(batch * group), beat_B.repeat_interleave(group)
-        if ahead is not None:
-            planes = Planes.joined([trace.input.planes for trace in traces if trace.input is not None])
-            input_nll_n = ahead.bound(planes, ROUNDING)
+        least_n, beat_n = beat_B.new_zeros(batch * group), beat_B.repeat_interleave(group)
+        lookahead = self._lookahead(traces, swaps)
+        if lookahead is not None:
+            half_spaces = HalfSpaces.joined([trace.input.half_spaces for trace in traces if trace.input is not None])
+            input_nll_n = lookahead.bound(half_spaces, ROUNDING)
             least_n = self.objective.input_weight(input_nll_n) * input_nll_n
         # A swap for the word that is there costs what the incumbent does.
         stays_BG = torch.stack([incumbent.words for incumbent in incumbents]).gather(1, positions_BG) == words_BG
@@ -192,35 +195,37 @@ class LstmScorer:
                 least_n[rows_n],
                 beat_n[rows_n],
             )
-        found = Able.none(rows_n, least_n, self._replies.embedding_VE)
+        found = FeasibleSet.none(rows_n, least_n, self._replies.embedding_VE)
         if len(rows_n):
-            known, planes = Known.joined([trace.known for trace in traces]), Planes.joined([trace.planes for trace in traces])
-            replies = self._replies.candidates(known, positions_BG, words_BG)
-            found = able(replies, planes, self.objective, rows_n, least_n, beat_n)
-        contests, owners_c = [], found.rows_c // group
+            cache = WordCache.joined([trace.cache for trace in traces])
+            half_spaces = HalfSpaces.joined([trace.half_spaces for trace in traces])
+            replies = self._replies.candidates(cache, positions_BG, words_BG)
+            found = feasible(replies, half_spaces, self.objective, rows_n, least_n, beat_n)
+        bounds, owners_c = [], found.rows_c // group
         for i, (incumbent, beat) in enumerate(zip(incumbents, beat_B.tolist(), strict=True)):
             own = torch.nonzero(owners_c == i)[:, 0]
-            mine = Able(*(part[own] for part in found))
-            contests.append(Contest.of(incumbent, mine, i * group, ahead, beat, torch.nonzero(stays_BG[i])[:, 0].tolist()))
-        return contests
+            mine = FeasibleSet(*(part[own] for part in found))
+            bounds.append(SwapBound.of(incumbent, mine, i * group, lookahead, beat, torch.nonzero(stays_BG[i])[:, 0].tolist()))
+        return bounds
 
-    def _ahead(self, traces: Sequence[_Trace], swaps: Swaps) -> Ahead | None:
+    def _lookahead(self, traces: Sequence[_Trace], swaps: Swaps) -> Lookahead | None:
         """The candidates under the language model, where the objective weighs it."""
         if self.objective.lm_weight == 0:
             return None
         assert self._inputs is not None
         kept = [trace.input for trace in traces if trace.input is not None]
-        return self._inputs.ahead(kept, swaps.positions_BG, swaps.words_BG)
+        return self._inputs.lookahead(kept, swaps.positions_BG, swaps.words_BG)
 
-    def _exact(self, taken: Sequence[tuple[Contest, Tensor]]) -> list[list[float]]:
-        """The losses of some contenders of each contest."""
-        states = [contest.states_cTH[places].flatten(0, 1) for contest, places in taken]
-        said = [contest.target_T.repeat(len(places)) for contest, places in taken]
+    def _exact(self, taken: Sequence[tuple[SwapBound, Tensor]]) -> list[list[float]]:
+        """The losses of some contenders of each bound."""
+        states = [bound.states_cTH[places].flatten(0, 1) for bound, places in taken]
+        said = [bound.target_T.repeat(len(places)) for bound, places in taken]
         nats = self._replies.output.exact(torch.cat(states), torch.cat(said))
         input_nll: list[Tensor] | list[None] = [None] * len(taken)
         if self.objective.lm_weight > 0:
             assert self._inputs is not None
-            input_nll = self._inputs.exact([contest.ahead.of(places) for contest, places in taken if contest.ahead is not None])
+            contenders = [bound.lookahead.of(places) for bound, places in taken if bound.lookahead is not None]
+            input_nll = self._inputs.exact(contenders)
         losses = []
         parts = zip(taken, *(part.split([len(words) for words in said]) for part in nats), input_nll, strict=True)
         for (_, places), nll, likeliest, input_nll_c in parts:

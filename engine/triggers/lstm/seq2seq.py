@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn.functional import linear, pad
 
 from engine.triggers.lstm.cells import Past, Swapped, WordLstm, advance, by_kind
-from engine.triggers.lstm.planes import OutputLayer
+from engine.triggers.lstm.half_spaces import OutputLayer
 from envs.pairs.vocabulary import BOS_ID, EOU_ID
 from policies.seq2seq.model import Seq2Seq
 
@@ -28,7 +28,7 @@ ROWS = 8
 
 
 @dataclass(frozen=True)
-class Known:
+class WordCache:
     """What candidates share with their B incumbents.
 
     Args:
@@ -42,7 +42,7 @@ class Known:
     queries_BTH: Tensor
 
     @classmethod
-    def joined(cls, parts: Sequence[Known]) -> Known:
+    def joined(cls, parts: Sequence[WordCache]) -> WordCache:
         """That of several incumbents, whose targets are of one length."""
         if len(parts) == 1:
             return parts[0]
@@ -95,19 +95,19 @@ class Seq2SeqReader:
         states_BMH, _ = self.encoder.unroll(words_BM, self.embedding_VE[words_BM])
         return self.model.reply_states(states_BMH, None, reply_BT)
 
-    def known(self, past: Past, target_T: Tensor) -> Known:
+    def cache(self, past: Past, target_T: Tensor) -> WordCache:
         """What candidates share with an incumbent of that past and target."""
         embedded_TE = self.model.reply_embedding.weight.detach()[pad(target_T[:-1], (1, 0), value=BOS_ID)]
         gates_T4H, queries_TH = linear(embedded_TE, self._word_4HE, self._bias_4H), embedded_TE.new_zeros(0)
         if self._released is not None:
             weight_HX, bias_H = self._released.weight.detach(), self._released.bias.detach()
             queries_TH = linear(embedded_TE, weight_HX[:, : embedded_TE.shape[1]], bias_H)
-        return Known(past, gates_T4H[None], queries_TH[None])
+        return WordCache(past, gates_T4H[None], queries_TH[None])
 
-    def candidates(self, known: Known, positions_BG: Tensor, swaps_BG: Tensor) -> Replies:
+    def candidates(self, cache: WordCache, positions_BG: Tensor, swaps_BG: Tensor) -> Replies:
         """Encodes candidates and stands before the first word of their replies."""
-        swapped = Swapped.of(known.past.words_BM, positions_BG, swaps_BG)
-        return Replies(self, known, swapped, self.encoder.reread(known.past, swapped))
+        swapped = Swapped.of(cache.past.words_BM, positions_BG, swaps_BG)
+        return Replies(self, cache, swapped, self.encoder.reread(cache.past, swapped))
 
 
 class Replies:
@@ -120,11 +120,11 @@ class Replies:
         memory_KnH: their encoder states from the first swap on.
     """
 
-    def __init__(self, reader: Seq2SeqReader, known: Known, swapped: Swapped, memory_KnH: Tensor) -> None:
-        self._model, self._step_2H4H, self._known = reader.model, reader.step_2H4H, known
+    def __init__(self, reader: Seq2SeqReader, cache: WordCache, swapped: Swapped, memory_KnH: Tensor) -> None:
+        self._model, self._step_2H4H, self._cache = reader.model, reader.step_2H4H, cache
         self._barred_nM = swapped.barred()
         shared = swapped.first if self._barred_nM is None else swapped.words_nM.shape[1] - 1
-        self._shared_BPH, self._memory_KnH = known.past.states_BMH[:, :shared], memory_KnH
+        self._shared_BPH, self._memory_KnH = cache.past.states_BMH[:, :shared], memory_KnH
         self._steps = 0
         rows, width = memory_KnH.shape[1:]
         self._cell_nH = memory_KnH.new_zeros(rows, width)
@@ -153,7 +153,7 @@ class Replies:
         """The states (n, H) that predict the next word of the target; overwritten by the next step."""
         (rows, width), batch = self._cell_nH.shape, len(self._shared_BPH)
         hidden_nH = self._read_n2H[:, width:]
-        gates_n4H = self._known.gates_BT4H[:, self._steps, None].repeat(1, rows // batch, 1).flatten(0, 1)
+        gates_n4H = self._cache.gates_BT4H[:, self._steps, None].repeat(1, rows // batch, 1).flatten(0, 1)
         if self._constant_n4H is not None:
             gates_n4H += self._constant_n4H
             if self._steps:
@@ -191,4 +191,4 @@ class Replies:
         weight_H2H = attention.weight.detach()[:, self._model.sizes.embed :]
         state_n2H = torch.cat([hidden_nH, self._cell_nH], dim=1)
         query_nH = linear(state_n2H, weight_H2H).unflatten(0, (len(self._shared_BPH), -1))
-        return (query_nH + self._known.queries_BTH[:, self._steps, None]).relu_().flatten(0, 1)
+        return (query_nH + self._cache.queries_BTH[:, self._steps, None]).relu_().flatten(0, 1)

@@ -18,8 +18,9 @@ import numpy as np
 
 from envs.core.config import check
 from envs.core.errors import ConfigError
+from envs.core.play import Utterances
 from envs.core.registry import nearest
-from envs.negotiation.game import SideView, Utterances
+from envs.negotiation.game import SideView
 from envs.negotiation.scenario import NUM_ITEMS, TOTAL_VALUE, Triple, picks_table, selection_index
 from envs.negotiation.scripted.listening import Meaning
 from envs.negotiation.scripted.phrasing import Act, Move, Phrasebook

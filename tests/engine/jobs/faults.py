@@ -21,7 +21,7 @@ from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
 from engine.jobs.negotiation.whitebox import JOBS as ATTACKS
 from engine.jobs.perturb.config import EngineSettings as RobustnessSettings
 from engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS
-from engine.jobs.triggers.config import EngineSettings as SearchSettings
+from engine.jobs.triggers.config import TriggerEngineSettings
 from engine.jobs.triggers.search import SEARCH
 from engine.runtime import pool
 from engine.runtime.actors import ActorPool
@@ -105,7 +105,7 @@ def make_case(kind: str, folder: Path) -> Case:
 def _search(folder: Path) -> Case:
     corpus = searches.write_corpus(folder)
     model = searches.save_seq2seq(folder / "model", searches.words_of(corpus), corpus=str(corpus))
-    engine = SearchSettings(batch=4, targets_per_shard=1)
+    engine = TriggerEngineSettings(batch=4, targets_per_shard=1)
     return Case(SEARCH, searches.search(model, "random", num_targets=NUM_SHARDS, engine=engine))
 
 

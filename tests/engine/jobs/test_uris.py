@@ -12,7 +12,7 @@ from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
 from engine.jobs.negotiation.whitebox import ATTACK_REACTIVE, FixedTurnConfig
 from engine.jobs.status import FINISHED, INTERRUPTED, run_status, statuses
 from engine.jobs.triggers import search as search_job
-from engine.jobs.triggers.config import SearchConfig
+from engine.jobs.triggers.config import TriggerConfig
 from engine.jobs.triggers.worker import SearchWorker, tally
 from engine.runtime.sharding import Shard
 from engine.store import lease
@@ -42,7 +42,7 @@ def upload(folder: Path, uri: str) -> str:
 
 
 @pytest.fixture
-def asked(tmp_path: Path, bucket: Bucket) -> SearchConfig:
+def asked(tmp_path: Path, bucket: Bucket) -> TriggerConfig:
     """A search of a model at a URI."""
     save_seq2seq(tmp_path / "model" / "checkpoint", words_of(write_corpus(tmp_path)))
     model = upload(tmp_path / "model", f"remote://{bucket.name}/model")
@@ -54,7 +54,7 @@ class _Killed(BaseException):
 
 
 def test_a_search_that_was_killed_goes_on_elsewhere(
-    tmp_path: Path, asked: SearchConfig, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, asked: TriggerConfig, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, uri = search_job.run, f"remote://{bucket.name}/search"
     config = replace(asked, engine=replace(asked.engine, targets_per_shard=1))
@@ -87,7 +87,7 @@ def test_a_search_that_was_killed_goes_on_elsewhere(
     assert f"{uri} is finished: nothing is left to do" in notes.said
 
 
-def test_what_is_told_of_a_search_is_read_where_its_rows_are(tmp_path: Path, asked: SearchConfig) -> None:
+def test_what_is_told_of_a_search_is_read_where_its_rows_are(tmp_path: Path, asked: TriggerConfig) -> None:
     search_job.run(asked, tmp_path / "run", Silent())
     rows = RunFolder.load(tmp_path / "run").read_rows().to_pylist()
     found = tally(rows)
@@ -97,13 +97,13 @@ def test_what_is_told_of_a_search_is_read_where_its_rows_are(tmp_path: Path, ask
 
 
 @pytest.mark.parametrize("uri", ["remote://{}/nothing", "hf:remote://{}/nothing"])
-def test_a_model_that_is_not_there_is_named_by_its_uri(uri: str, asked: SearchConfig, bucket: Bucket, tmp_path: Path) -> None:
+def test_a_model_that_is_not_there_is_named_by_its_uri(uri: str, asked: TriggerConfig, bucket: Bucket, tmp_path: Path) -> None:
     config = replace(asked, model=uri.format(bucket.name), objective=replace(asked.objective, t_out=-3.0))
     with pytest.raises(CheckpointError, match="nothing"):
         search_job.run(config, tmp_path / "run", Silent())
 
 
-def test_storage_without_rights_ends_a_job_before_its_work(asked: SearchConfig, bucket: Bucket) -> None:
+def test_storage_without_rights_ends_a_job_before_its_work(asked: TriggerConfig, bucket: Bucket) -> None:
     bucket.refuse = lambda operation, key: DENIED if operation == "put" else None
     with pytest.raises(StorageError, match="credentials"):
         search_job.run(asked, local_copy(f"remote://{bucket.name}/search"), Silent())

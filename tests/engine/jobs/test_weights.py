@@ -11,7 +11,7 @@ from engine.jobs.negotiation.attack import ATTACK_RL, ATTACK_TRANSFER
 from engine.jobs.negotiation.match import SELFPLAY
 from engine.jobs.negotiation.whitebox import JOBS
 from engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS
-from engine.jobs.triggers.config import SearchConfig
+from engine.jobs.triggers.config import TriggerConfig
 from engine.jobs.triggers.enumeration import SEARCH_ENUMERATE
 from engine.jobs.triggers.models import models_of
 from engine.jobs.triggers.search import SEARCH
@@ -65,4 +65,4 @@ def test_every_sharded_job_names_its_models(name: str) -> None:
 
 
 def test_a_hugging_face_model_is_known_by_its_folder() -> None:
-    assert models_of(SearchConfig(model="hf:some/folder")) == {"model": "some/folder", "lm": ""}
+    assert models_of(TriggerConfig(model="hf:some/folder")) == {"model": "some/folder", "lm": ""}

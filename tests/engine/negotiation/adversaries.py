@@ -14,8 +14,9 @@ from engine.negotiation import adversary
 from engine.negotiation.adversary import Attempt, Journal, SearchAgent
 from engine.negotiation.candidates import Exchanges, Found
 from engine.negotiation.settings import AttackKind, SearchConfig
+from envs.core.play import play_sessions
 from envs.core.seeds import derive_seed, stream
-from envs.negotiation.game import NegotiationGame, Rules, play_sessions
+from envs.negotiation.game import NegotiationGame, Rules
 from envs.negotiation.scenario import random_scenario
 from envs.negotiation.vocabulary import EOS_ID, SELECTION_ID
 from policies.negotiator.speaker import NegotiatorAgent

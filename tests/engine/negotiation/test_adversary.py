@@ -10,7 +10,8 @@ import pytest
 
 from engine.negotiation.adversary import SearchSession
 from engine.negotiation.settings import AttackKind, SearchConfig
-from envs.negotiation.game import SPEAK, Rules, Utterances, play_sessions
+from envs.core.play import Utterances, play_sessions
+from envs.negotiation.game import SPEAK, Rules
 from envs.negotiation.vocabulary import EOS_ID, PAD_ID, SELECTION, SELECTION_ID
 from policies.negotiator.speaker import NegotiatorAgent
 from tests.engine.negotiation.adversaries import (

@@ -10,7 +10,7 @@ import pytest
 from engine.negotiation.adversary import Attempt, Journal
 from engine.negotiation.candidates import Found, Step
 from engine.negotiation.settings import AttackKind
-from envs.negotiation.game import Utterances
+from envs.core.play import Utterances
 from envs.negotiation.vocabulary import EOS_ID, SELECTION_ID
 from tests.engine.negotiation.adversaries import (
     BRIEF,

@@ -17,9 +17,10 @@ from engine.negotiation.settings import ReinforceConfig
 from engine.rllib import state
 from engine.rllib.env import ADVERSARY, TARGET
 from engine.runtime.session import Session
+from envs.core.play import Utterances
 from envs.core.seeds import derive_seed
 from envs.negotiation.corpora.compiled import load_corpus
-from envs.negotiation.game import NegotiationGame, Rules, Utterances, play
+from envs.negotiation.game import NegotiationGame, Rules, play
 from envs.negotiation.scenario import MAX_SELECTIONS
 from envs.negotiation.vocabulary import SELECTION_ID
 from policies.negotiator.checkpoints import load_model

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from engine.triggers.batch import Outcome, Search, Task, run_searches
+from engine.triggers.batch_finder import BatchFinder
 from engine.triggers.hits import Reading
-from engine.triggers.memory import Room
-from engine.triggers.objective import Objective
+from engine.triggers.objective import TriggerObjective
 from engine.triggers.scorer import PlainScorer
 
 NUM_WORDS, LENGTH, EMBED, HIDDEN = 12, 4, 6, 8
@@ -114,7 +114,7 @@ def tiny_input_model(seed: int = 1) -> TinyInputModel:
     return TinyInputModel.draw(seed)
 
 
-def scorer(objective: Objective, victim_seed: int = 0) -> PlainScorer:
+def scorer(objective: TriggerObjective, victim_seed: int = 0) -> PlainScorer:
     """The plain scorer of the two tiny models."""
     return PlainScorer(tiny_victim(victim_seed), objective, tiny_input_model())
 
@@ -129,7 +129,7 @@ def searched(
     search: Search[Any], todo: Iterable[Task], size: int, on_step: Callable[[int], None] | None = None
 ) -> Iterator[Outcome]:
     """Runs searches, so many side by side."""
-    return run_searches(search, todo, Room(size, "searches"), on_step)
+    return run_searches(search, todo, BatchFinder(size, "searches"), on_step)
 
 
 def crowd(monkeypatch: pytest.MonkeyPatch, victim: type, most: int) -> list[int]:

@@ -10,10 +10,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.triggers.batch import Outcome, State, Stop, Task
+from engine.triggers.batch import Outcome, SearchState, Stop, Task
 from engine.triggers.catalogue import searches
 from engine.triggers.hits import HitType, Reading, Thresholds
-from engine.triggers.objective import Objective
+from engine.triggers.objective import TriggerObjective
 from engine.triggers.scorer import Incumbent
 from engine.triggers.settings import SearchSettings
 from envs.core.errors import ConfigError
@@ -34,15 +34,14 @@ class Scripted:
         self.started: list[tuple[str, int]] = []
         self.together: list[int] = []
 
-    def start(self, tasks: Sequence[Task]) -> list[State]:
+    def start(self, tasks: Sequence[Task]) -> list[SearchState]:
         self._fit(tasks)
         self.started += [(task.key, task.restart) for task in tasks]
         words = torch.tensor([0])
-        return [
-            self._look(State(task, Incumbent(words, words, 1.0, Reading([], []), None), loss_by_sweep=[1.0])) for task in tasks
-        ]
+        incumbent = Incumbent(words, words, 1.0, Reading([], []), None)
+        return [self._look(SearchState(task, incumbent, loss_by_sweep=[1.0])) for task in tasks]
 
-    def step(self, states: Sequence[State]) -> None:
+    def step(self, states: Sequence[SearchState]) -> None:
         assert not any(state.finished for state in states)
         self._fit(states)
         self.together.append(len(states))
@@ -51,7 +50,7 @@ class Scripted:
             state.candidates += 10
             self._look(state)
 
-    def _look(self, state: State) -> State:
+    def _look(self, state: SearchState) -> SearchState:
         visits, stop = self.script[state.task.key, state.task.restart]
         if state.visits == visits:
             state.stopped = stop
@@ -70,7 +69,7 @@ def told(search: Scripted, batch_size: int) -> list[tuple[str, int]]:
 def results(method: str, batch_size: int) -> dict[tuple[str, int], Outcome]:
     hit = HitType.parse("o-sample-avg-k1")
     search = searches.get(method)(
-        scorer(Objective(kind="likelihood")),
+        scorer(TriggerObjective(kind="likelihood")),
         SETTINGS,
         satisfied=lambda reading: hit.is_hit(reading, LIKELY_ENOUGH),
     )

@@ -13,12 +13,12 @@ from engine.triggers.batch import Task
 from engine.triggers.beam import Beam
 from engine.triggers.gibbs_enum import GibbsEnum
 from engine.triggers.hits import Reading
-from engine.triggers.objective import Objective
+from engine.triggers.objective import TriggerObjective
 from engine.triggers.scorer import PlainScorer
 from engine.triggers.settings import SearchSettings
 from tests.engine.triggers.made_up import LENGTH, SEARCHABLE, TARGET, TinyVictim, never, scorer, searched, tasks
 
-LIKELIHOOD = Objective(kind="likelihood")
+LIKELIHOOD = TriggerObjective(kind="likelihood")
 SETTINGS = SearchSettings(candidates=4)
 
 

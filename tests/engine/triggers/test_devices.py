@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from engine.triggers.batch import Outcome, Task, run_searches
+from engine.triggers.batch_finder import BatchFinder
 from engine.triggers.catalogue import searches
 from engine.triggers.hits import HitType, Thresholds
 from engine.triggers.lstm.scorer import LstmScorer
-from engine.triggers.memory import Room
 from engine.triggers.scorer import PlainScorer, Scorer
 from engine.triggers.settings import SearchSettings
 from engine.triggers.victims import LmInputModel, Seq2SeqVictim
@@ -43,7 +43,7 @@ def found(method: str, kind: str, device: str) -> list[Outcome]:
     targets = [torch.cat([words, torch.tensor([EOS_ID])]).to(device) for words in drawn]
     technique = searches.get(method)(scorer(kind, device), SETTINGS, satisfied=lambda reading: HIT.is_hit(reading, THRESHOLDS))
     tasks = [Task(f"{number:02d}", target, 0, number) for number, target in enumerate(targets)]
-    return sorted(run_searches(technique, tasks, Room(16, "searches")), key=lambda outcome: outcome.task.key)
+    return sorted(run_searches(technique, tasks, BatchFinder(16, "searches")), key=lambda outcome: outcome.task.key)
 
 
 @on_each_device

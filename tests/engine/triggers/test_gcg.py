@@ -11,12 +11,12 @@ from torch import Tensor
 from engine.triggers.batch import Task
 from engine.triggers.gcg import Gcg, GcgState
 from engine.triggers.hits import Reading
-from engine.triggers.objective import Objective
+from engine.triggers.objective import TriggerObjective
 from engine.triggers.scorer import Incumbent, PlainScorer, Swaps
 from engine.triggers.settings import SearchSettings, gcg
 from tests.engine.triggers.made_up import LENGTH, NUM_WORDS, TARGET, never, scorer, searched, tasks
 
-LIKELIHOOD = Objective(kind="likelihood")
+LIKELIHOOD = TriggerObjective(kind="likelihood")
 SETTINGS = SearchSettings(candidates=3, words_per_position=3, max_sweeps=5)
 
 

@@ -14,7 +14,7 @@ from engine.triggers.catalogue import searches
 from engine.triggers.gibbs_enum import GibbsEnum
 from engine.triggers.hits import Reading
 from engine.triggers.method import Initial, Satisfied
-from engine.triggers.objective import Objective
+from engine.triggers.objective import TriggerObjective
 from engine.triggers.scorer import LEAST_GAIN, Incumbent, PlainScorer, to_beat
 from engine.triggers.settings import SearchSettings, he2018, released
 from envs.core.errors import CheckpointError, ConfigError
@@ -34,17 +34,17 @@ from tests.engine.triggers.made_up import (
 )
 
 OBJECTIVES = {
-    "likelihood": Objective(kind="likelihood"),
-    "greedy": Objective(kind="greedy"),
-    "sample": Objective(kind="sample", t_out=-3),
-    "judged": Objective(kind="sample", t_out=-3, lm_weight=1.0, t_in=-2),
+    "likelihood": TriggerObjective(kind="likelihood"),
+    "greedy": TriggerObjective(kind="greedy"),
+    "sample": TriggerObjective(kind="sample", t_out=-3),
+    "judged": TriggerObjective(kind="sample", t_out=-3, lm_weight=1.0, t_in=-2),
 }
 every_objective = pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=OBJECTIVES)
 ALL_WORDS = SearchSettings(candidates=len(SEARCHABLE), stop_on_hit=False)
 
 
 def search(
-    objective: Objective, settings: SearchSettings, satisfied: Satisfied = never, initial: Initial | None = None
+    objective: TriggerObjective, settings: SearchSettings, satisfied: Satisfied = never, initial: Initial | None = None
 ) -> GibbsEnum:
     return GibbsEnum(scorer(objective), settings, satisfied=satisfied, initial=initial)
 
@@ -83,7 +83,7 @@ def algorithm_1(plain: PlainScorer, words_N: Tensor, target_T: Tensor, num_candi
 
 @every_objective
 @pytest.mark.parametrize("num_candidates", [2, 4, 7])
-def test_it_ends_where_the_algorithm_of_the_paper_ends(objective: Objective, num_candidates: int) -> None:
+def test_it_ends_where_the_algorithm_of_the_paper_ends(objective: TriggerObjective, num_candidates: int) -> None:
     method = search(objective, replace(ALL_WORDS, candidates=num_candidates))
     todo = tasks(restarts=3)
     starts = {(state.task.key, state.task.restart): state.best.words for state in method.start(todo)}
@@ -97,7 +97,7 @@ def test_it_ends_where_the_algorithm_of_the_paper_ends(objective: Objective, num
 
 
 @every_objective
-def test_with_all_words_no_single_swap_is_better_than_where_it_ends(objective: Objective) -> None:
+def test_with_all_words_no_single_swap_is_better_than_where_it_ends(objective: TriggerObjective) -> None:
     for outcome in searched(search(objective, ALL_WORDS), tasks(restarts=4), 8):
         losses = scorer(objective).losses([outcome.task.target] * 28, swaps_of(torch.tensor(outcome.words)))
         assert losses.min() >= outcome.loss - 2 * LEAST_GAIN * max(1.0, outcome.loss)
@@ -105,7 +105,7 @@ def test_with_all_words_no_single_swap_is_better_than_where_it_ends(objective: O
 
 
 @pytest.mark.parametrize("objective", [OBJECTIVES["likelihood"], OBJECTIVES["judged"]], ids=["likelihood", "judged"])
-def test_some_restart_finds_the_best_of_all_inputs(objective: Objective) -> None:
+def test_some_restart_finds_the_best_of_all_inputs(objective: TriggerObjective) -> None:
     inputs, outcomes = every_input(), list(searched(search(objective, ALL_WORDS), tasks(restarts=40), 80))
     for key, target in {task.key: task.target for task in tasks(restarts=1)}.items():
         optimum = float(scorer(objective).losses([target] * len(inputs), inputs).min())
@@ -162,7 +162,7 @@ def test_a_hit_ends_a_search_and_only_if_it_shall() -> None:
 
 
 def test_an_objective_of_zero_ends_a_search() -> None:
-    content = Objective(kind="sample", t_out=-99.0)
+    content = TriggerObjective(kind="sample", t_out=-99.0)
     outcomes = list(searched(search(content, ALL_WORDS), tasks(restarts=1), 2))
     assert [(outcome.stopped, outcome.visits, outcome.sweeps) for outcome in outcomes] == [("satisfied", 0, 0)] * 2
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.triggers.hits import HitType, Reading, Thresholds
-from engine.triggers.objective import Objective
+from engine.triggers.objective import TriggerObjective
 from envs.core.errors import ConfigError
 
 THRESHOLDS = Thresholds(t_out=-2.0, t_in=-3.0)
@@ -80,17 +80,17 @@ def test_a_near_name_is_offered() -> None:
 @pytest.mark.parametrize(
     ("name", "objective"),
     [
-        ("o-greedy", Objective(kind="greedy")),
-        ("o-sample-min-k1", Objective(kind="sample", t_out=-2.0, satisfied_weight=0.01)),
-        ("o-sample-avg-k1", Objective(kind="sample", t_out=-2.0, satisfied_weight=0.01)),
-        ("o-sample-min-k3", Objective(kind="sample", t_out=-2.0 - LN3, satisfied_weight=0.01)),
+        ("o-greedy", TriggerObjective(kind="greedy")),
+        ("o-sample-min-k1", TriggerObjective(kind="sample", t_out=-2.0, satisfied_weight=0.01)),
+        ("o-sample-avg-k1", TriggerObjective(kind="sample", t_out=-2.0, satisfied_weight=0.01)),
+        ("o-sample-min-k3", TriggerObjective(kind="sample", t_out=-2.0 - LN3, satisfied_weight=0.01)),
         (
             "io-sample-min-k2",
-            Objective(kind="sample", t_out=-2.0 - LN2, lm_weight=0.5, t_in=-3.0 - LN2, satisfied_weight=0.01),
+            TriggerObjective(kind="sample", t_out=-2.0 - LN2, lm_weight=0.5, t_in=-3.0 - LN2, satisfied_weight=0.01),
         ),
     ],
 )
-def test_each_type_is_searched_for_by_its_own_objective(name: str, objective: Objective) -> None:
+def test_each_type_is_searched_for_by_its_own_objective(name: str, objective: TriggerObjective) -> None:
     assert HitType.parse(name).objective(THRESHOLDS, lm_weight=0.5, satisfied_weight=0.01) == objective
 
 

@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from engine.triggers.hotflip import HotFlip
-from engine.triggers.objective import Objective
+from engine.triggers.objective import TriggerObjective
 from engine.triggers.scorer import to_beat
 from engine.triggers.settings import SearchSettings
 from tests.engine.triggers.made_up import LENGTH, SEARCHABLE, TARGET, never, scorer, searched, tasks
 
-LIKELIHOOD = Objective(kind="likelihood")
+LIKELIHOOD = TriggerObjective(kind="likelihood")
 
 
 def search(flips: int) -> HotFlip:

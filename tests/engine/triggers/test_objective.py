@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.triggers.objective import RELEASED_WEIGHT, Kind, Objective
+from engine.triggers.objective import RELEASED_WEIGHT, Kind, TriggerObjective
 from envs.core.errors import ConfigError
 
 NLL = torch.tensor([[0.5, 2.0, 4.0, 9.0]])
@@ -20,30 +20,30 @@ THREE_WORDS = torch.tensor([[True, True, True, False]])
 @pytest.mark.parametrize(
     ("objective", "loss"),
     [
-        (Objective(kind="likelihood"), (0.5 + 2 + 4) / 3),
-        (Objective(kind="greedy"), 2 / 3),
-        (Objective(kind="greedy", satisfied_weight=RELEASED_WEIGHT), (0.005 + 2 + 0.04) / 3),
-        (Objective(kind="sample", t_out=-2.5), 4 / 3),
-        (Objective(kind="sample", t_out=-2.5, satisfied_weight=RELEASED_WEIGHT), (0.005 + 0.02 + 4) / 3),
-        (Objective(kind="sample", t_out=-2.0), (2 + 4) / 3),
-        (Objective(kind="sample", t_out=-5), 0),
+        (TriggerObjective(kind="likelihood"), (0.5 + 2 + 4) / 3),
+        (TriggerObjective(kind="greedy"), 2 / 3),
+        (TriggerObjective(kind="greedy", satisfied_weight=RELEASED_WEIGHT), (0.005 + 2 + 0.04) / 3),
+        (TriggerObjective(kind="sample", t_out=-2.5), 4 / 3),
+        (TriggerObjective(kind="sample", t_out=-2.5, satisfied_weight=RELEASED_WEIGHT), (0.005 + 0.02 + 4) / 3),
+        (TriggerObjective(kind="sample", t_out=-2.0), (2 + 4) / 3),
+        (TriggerObjective(kind="sample", t_out=-5), 0),
     ],
 )
-def test_satisfied_words_are_dropped_and_the_mean_is_over_all_words(objective: Objective, loss: float) -> None:
+def test_satisfied_words_are_dropped_and_the_mean_is_over_all_words(objective: TriggerObjective, loss: float) -> None:
     assert objective.loss(NLL, LIKELIEST, THREE_WORDS, None).item() == pytest.approx(loss)
 
 
 @pytest.mark.parametrize(
     ("objective", "input_nll", "added"),
     [
-        (Objective(kind="likelihood", lm_weight=1.0, t_in=-3), 4.0, 4.0),
-        (Objective(kind="likelihood", lm_weight=0.5, t_in=-3), 4.0, 2.0),
-        (Objective(kind="likelihood", lm_weight=1.0, t_in=-3), 2.9, 0.0),
-        (Objective(kind="likelihood", lm_weight=1.0, t_in=-3), 3.0, 3.0),
-        (Objective(kind="likelihood", lm_weight=2.0, t_in=-3, satisfied_weight=RELEASED_WEIGHT), 2.0, 0.04),
+        (TriggerObjective(kind="likelihood", lm_weight=1.0, t_in=-3), 4.0, 4.0),
+        (TriggerObjective(kind="likelihood", lm_weight=0.5, t_in=-3), 4.0, 2.0),
+        (TriggerObjective(kind="likelihood", lm_weight=1.0, t_in=-3), 2.9, 0.0),
+        (TriggerObjective(kind="likelihood", lm_weight=1.0, t_in=-3), 3.0, 3.0),
+        (TriggerObjective(kind="likelihood", lm_weight=2.0, t_in=-3, satisfied_weight=RELEASED_WEIGHT), 2.0, 0.04),
     ],
 )
-def test_an_unlikely_input_costs_until_it_is_likely_enough(objective: Objective, input_nll: float, added: float) -> None:
+def test_an_unlikely_input_costs_until_it_is_likely_enough(objective: TriggerObjective, input_nll: float, added: float) -> None:
     plain = objective.loss(NLL, LIKELIEST, THREE_WORDS, None)
     judged = objective.loss(NLL, LIKELIEST, THREE_WORDS, torch.tensor([input_nll]))
     assert (judged - plain).item() == pytest.approx(added, abs=1e-6)
@@ -66,7 +66,7 @@ def test_less_likely_words_never_lower_the_loss(
     words: list[tuple[float, float, bool, bool]],
     inputs: tuple[float, float],
 ) -> None:
-    objective = Objective(kind=kind, t_out=t_out, lm_weight=1.0, t_in=-3, satisfied_weight=satisfied_weight)
+    objective = TriggerObjective(kind=kind, t_out=t_out, lm_weight=1.0, t_in=-3, satisfied_weight=satisfied_weight)
     losses = []
     for pick, lose in ((min, any), (max, all)):
         nll = torch.tensor([[pick(word[:2]) for word in words]])
@@ -88,5 +88,5 @@ def test_less_likely_words_never_lower_the_loss(
     ],
 )
 def test_a_value_out_of_range_is_named(field: str, value: object) -> None:
-    with pytest.raises(ConfigError, match=f"{field} of Objective"):
-        Objective(**{field: value})
+    with pytest.raises(ConfigError, match=f"{field} of TriggerObjective"):
+        TriggerObjective(**{field: value})

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from engine.triggers.objective import Objective
+from engine.triggers.objective import TriggerObjective
 from engine.triggers.random_search import RandomSearch
 from engine.triggers.scorer import PlainScorer
 from engine.triggers.settings import SearchSettings
 from tests.engine.triggers.made_up import LENGTH, every_input, never, scorer, searched, tasks
 
-LIKELIHOOD = Objective(kind="likelihood")
+LIKELIHOOD = TriggerObjective(kind="likelihood")
 
 
 def settings(candidates: int, max_sweeps: int) -> SearchSettings:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from engine.triggers.batch import Task
-from engine.triggers.objective import Objective
+from engine.triggers.objective import TriggerObjective
 from engine.triggers.relaxation import relax
 from engine.triggers.settings import RelaxationSettings
 from envs.core.errors import CheckpointError, ConfigError
@@ -68,7 +68,7 @@ def test_the_descent_is_momentum_that_starts_anew_each_round(mode: Mode) -> None
 
 
 def test_readings_are_those_of_the_continuous_input_and_of_its_projection() -> None:
-    plain = scorer(Objective())
+    plain = scorer(TriggerObjective())
     for found in relax(tiny_victim(), tasks(restarts=2), LONG):
         assert found.words is not None
         assert found.projected is not None
@@ -118,7 +118,7 @@ def test_a_target_goes_its_own_way_in_any_batch(mode: Mode) -> None:
 
 
 def test_satisfied_words_keep_a_hundredth_unless_told_otherwise() -> None:
-    content = Objective(kind="sample", t_out=-99.0)
+    content = TriggerObjective(kind="sample", t_out=-99.0)
     (still,) = relax(tiny_victim(), [FIRST], replace(LONG, mode="embedding"), content)
     (moved,) = relax(tiny_victim(), [FIRST], replace(LONG, mode="embedding"))
     assert still.loss == 0

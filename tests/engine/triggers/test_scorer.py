@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.triggers.objective import Objective
+from engine.triggers.objective import TriggerObjective
 from engine.triggers.scorer import PlainScorer, Swaps, stack_targets
 from tests.engine.triggers.made_up import (
     END_ID,
@@ -24,18 +24,18 @@ from tests.engine.triggers.made_up import (
 )
 
 OBJECTIVES = {
-    "likelihood": Objective(kind="likelihood"),
-    "greedy": Objective(kind="greedy"),
-    "sample": Objective(kind="sample", t_out=-2.5),
-    "released": Objective(kind="sample", t_out=-2.5, satisfied_weight=0.01),
-    "judged": Objective(kind="sample", t_out=-2.5, lm_weight=0.7, t_in=-0.5),
-    "judged-and-satisfied": Objective(kind="sample", t_out=-2.5, lm_weight=0.7, t_in=-9, satisfied_weight=0.01),
+    "likelihood": TriggerObjective(kind="likelihood"),
+    "greedy": TriggerObjective(kind="greedy"),
+    "sample": TriggerObjective(kind="sample", t_out=-2.5),
+    "released": TriggerObjective(kind="sample", t_out=-2.5, satisfied_weight=0.01),
+    "judged": TriggerObjective(kind="sample", t_out=-2.5, lm_weight=0.7, t_in=-0.5),
+    "judged-and-satisfied": TriggerObjective(kind="sample", t_out=-2.5, lm_weight=0.7, t_in=-9, satisfied_weight=0.01),
 }
 every_objective = pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=OBJECTIVES)
 INPUTS = every_input()[[3, 700, 1234, 2400]]
 
 
-def relaxed_loss(objective: Objective, target_T: Tensor, x_NV: Tensor) -> Tensor:
+def relaxed_loss(objective: TriggerObjective, target_T: Tensor, x_NV: Tensor) -> Tensor:
     """The loss of a one-hot input taken as continuous, term by term."""
     victim, judge = tiny_victim(), tiny_input_model()
     logits_TV = victim.reply_logits((x_NV @ victim.embedding_VE)[None], target_T[None])[0]
@@ -61,7 +61,7 @@ def one_hot(words_N: Tensor) -> Tensor:
 
 
 @every_objective
-def test_losses_are_those_of_the_formula(objective: Objective) -> None:
+def test_losses_are_those_of_the_formula(objective: TriggerObjective) -> None:
     targets = [TARGET, OTHER_TARGET, TARGET, OTHER_TARGET]
     expected = torch.stack([relaxed_loss(objective, target, one_hot(x)) for target, x in zip(targets, INPUTS, strict=True)])
     torch.testing.assert_close(scorer(objective).losses(targets, INPUTS), expected)
@@ -70,7 +70,7 @@ def test_losses_are_those_of_the_formula(objective: Objective) -> None:
 
 
 @every_objective
-def test_slopes_are_the_gradient_through_a_one_hot_input(objective: Objective) -> None:
+def test_slopes_are_the_gradient_through_a_one_hot_input(objective: TriggerObjective) -> None:
     plain = scorer(objective)
     for target, words_N in ((TARGET, INPUTS[0]), (OTHER_TARGET, INPUTS[1])):
         x_NV = one_hot(words_N).requires_grad_()
@@ -83,7 +83,7 @@ def test_slopes_are_the_gradient_through_a_one_hot_input(objective: Objective) -
 
 
 @every_objective
-def test_the_best_swap_is_the_argmin_over_all_inputs_of_the_list(objective: Objective) -> None:
+def test_the_best_swap_is_the_argmin_over_all_inputs_of_the_list(objective: TriggerObjective) -> None:
     plain = scorer(objective)
     targets = [TARGET, OTHER_TARGET, TARGET, OTHER_TARGET]
     incumbents = plain.measure(targets, INPUTS)
@@ -102,7 +102,7 @@ def test_the_best_swap_is_the_argmin_over_all_inputs_of_the_list(objective: Obje
 
 
 def test_a_list_that_undercuts_nothing_has_no_best_swap() -> None:
-    plain = scorer(Objective(kind="likelihood"))
+    plain = scorer(TriggerObjective(kind="likelihood"))
     incumbents = plain.measure([TARGET, TARGET], INPUTS[:2])
     swaps = Swaps(torch.zeros(2, 3, dtype=torch.int64), torch.tensor([[5, 6, 7], [5, 6, 7]]))
     choices_B, losses_B = plain.best_swap(incumbents, swaps, torch.full((2,), torch.inf))
@@ -113,14 +113,14 @@ def test_a_list_that_undercuts_nothing_has_no_best_swap() -> None:
 
 
 def test_of_equal_swaps_the_first_is_taken() -> None:
-    plain = scorer(Objective(kind="sample", t_out=-99.0))
+    plain = scorer(TriggerObjective(kind="sample", t_out=-99.0))
     incumbents = plain.measure([TARGET], INPUTS[:1])
     swaps = Swaps(torch.tensor([[1, 0, 2]]), torch.tensor([[5, 6, 7]]))
     assert plain.best_swap(incumbents, swaps, torch.tensor([torch.inf]))[0].tolist() == [0]
 
 
 def test_readings_tell_each_word_and_the_input() -> None:
-    (incumbent,) = scorer(Objective(kind="likelihood")).measure([TARGET], INPUTS[:1])
+    (incumbent,) = scorer(TriggerObjective(kind="likelihood")).measure([TARGET], INPUTS[:1])
     victim, judge = tiny_victim(), tiny_input_model()
     log_TV = victim.reply_logits(victim.embedding_VE[INPUTS[:1]], TARGET[None])[0].log_softmax(-1)
     assert incumbent.reading.word_log_probability == pytest.approx(log_TV[range(4), TARGET].tolist(), abs=1e-6)
@@ -131,12 +131,12 @@ def test_readings_tell_each_word_and_the_input() -> None:
 
 
 def test_without_a_language_model_the_input_is_not_read() -> None:
-    (incumbent,) = PlainScorer(tiny_victim(), Objective()).measure([TARGET], INPUTS[:1])
+    (incumbent,) = PlainScorer(tiny_victim(), TriggerObjective()).measure([TARGET], INPUTS[:1])
     assert incumbent.reading.input_log_probability is None
 
 
 @every_objective
-def test_measured_inputs_do_not_depend_on_their_company(objective: Objective) -> None:
+def test_measured_inputs_do_not_depend_on_their_company(objective: TriggerObjective) -> None:
     plain, targets = scorer(objective), [TARGET, OTHER_TARGET, TARGET, OTHER_TARGET]
     together = plain.measure(targets, INPUTS)
     alone = [plain.measure([target], words_N[None])[0] for target, words_N in zip(targets, INPUTS, strict=True)]
@@ -147,7 +147,7 @@ def test_measured_inputs_do_not_depend_on_their_company(objective: Objective) ->
 
 
 def test_losses_come_in_the_order_of_the_inputs_whatever_fits_in_one_pass() -> None:
-    objective = Objective(kind="likelihood", lm_weight=1.0)
+    objective = TriggerObjective(kind="likelihood", lm_weight=1.0)
     inputs, targets = every_input()[::97], [TARGET, OTHER_TARGET] * 13
     small = PlainScorer(tiny_victim(), objective, tiny_input_model(), rows=3)
     torch.testing.assert_close(
@@ -156,7 +156,7 @@ def test_losses_come_in_the_order_of_the_inputs_whatever_fits_in_one_pass() -> N
 
 
 def test_passes_that_do_not_fit_into_memory_get_smaller_and_stay_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    objective = Objective(kind="likelihood")
+    objective = TriggerObjective(kind="likelihood")
     inputs, targets = every_input()[::97], [TARGET, OTHER_TARGET] * 13
     whole = scorer(objective).losses(targets[: len(inputs)], inputs)
     refused = crowd(monkeypatch, TinyVictim, most=5)

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from envs.negotiation.game import SideView, Utterances
+from envs.core.play import Utterances
+from envs.negotiation.game import SideView
 from envs.negotiation.vocabulary import EOS_ID, SELECTION_ID, SPECIALS, Vocabulary
 
 VOCABULARY = Vocabulary((*SPECIALS, "YOU:", "THEM:", "i", "want", "the", "book", "hat", "ball", "no", "deal", "."))

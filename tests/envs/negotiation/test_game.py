@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envs.core.errors import ScenarioError
-from envs.negotiation.game import NOBODY, OVER, SELECT, SPEAK, NegotiationGame, Rules, Utterances, play
+from envs.core.play import Utterances
+from envs.negotiation.game import NOBODY, OVER, SELECT, SPEAK, NegotiationGame, Rules, play
 from envs.negotiation.render import render_dialogue
 from envs.negotiation.scenario import (
     MAX_SELECTIONS,

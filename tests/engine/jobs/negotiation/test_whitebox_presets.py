@@ -64,15 +64,15 @@ def clouded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("clouded")
-@pytest.mark.parametrize("preset", ["black-box", "cheng2019"])
-def test_only_the_black_box_does_without_scores(
+@pytest.mark.parametrize("preset", ["decision-based", "cheng2019"])
+def test_only_the_decision_based_search_does_without_scores(
     tmp_path: Path, hasty: Path, speaker: Path, preset: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = asked("reactive", hasty, speaker, preset, dialogues=16, candidates=300)
     less = attack("reactive", config, tmp_path / "clouded")
     monkeypatch.undo()
     clear = attack("reactive", config, tmp_path / "clear")
-    assert (less == clear) == (preset == "black-box")
+    assert (less == clear) == (preset == "decision-based")
     assert sum(len(attempt["replaced"]) for row in clear for attempt in row["attempts"]) >= 3, "what it saw made a difference"
 
 

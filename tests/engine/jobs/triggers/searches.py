@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from engine.jobs.triggers.config import EngineSettings, SearchConfig
+from engine.jobs.triggers.config import TriggerConfig, TriggerEngineSettings
 from engine.jobs.triggers.worker import SearchWorker
 from engine.runtime.sharding import Shard
 from engine.triggers.settings import RelaxationSettings, SearchSettings
@@ -76,10 +76,10 @@ def save_lm(folder: Path, vocabulary: PairVocabulary, seed: int = 0) -> str:
     return str(folder)
 
 
-def search(model: str, targets: str, **changes: Any) -> SearchConfig:
+def search(model: str, targets: str, **changes: Any) -> TriggerConfig:
     """A search of a few candidates; two targets a shard."""
-    settings: dict[str, Any] = {"search": EFFORT, "engine": EngineSettings(batch=4, targets_per_shard=2)}
-    return SearchConfig(model=model, targets=targets, **{**settings, **changes})
+    settings: dict[str, Any] = {"search": EFFORT, "engine": TriggerEngineSettings(batch=4, targets_per_shard=2)}
+    return TriggerConfig(model=model, targets=targets, **{**settings, **changes})
 
 
 class DiesOnce(SearchWorker):

@@ -14,7 +14,7 @@ import torch
 
 from engine.jobs.job import Silent
 from engine.jobs.triggers import search as job
-from engine.jobs.triggers.config import EngineSettings, ObjectiveSettings, SearchConfig
+from engine.jobs.triggers.config import ObjectiveSettings, TriggerConfig, TriggerEngineSettings
 from engine.jobs.triggers.search import SEARCH, run
 from engine.jobs.triggers.targets import FILE
 from engine.metrics.triggers.hits import choose_restart
@@ -63,7 +63,7 @@ def lm(tmp_path_factory: pytest.TempPathFactory, vocabulary: PairVocabulary) -> 
 
 
 @pytest.fixture
-def asked(tmp_path: Path, model: str) -> SearchConfig:
+def asked(tmp_path: Path, model: str) -> TriggerConfig:
     return search(model, write_targets(tmp_path))
 
 
@@ -96,7 +96,9 @@ def test_every_target_is_a_row_with_its_restarts(tmp_path: Path, model: str, lm:
     assert summary["skipped"] == [{"sentence": "zebra crossing", "unknown": ["zebra", "crossing"]}]
 
 
-def test_hits_are_read_by_the_thresholds_of_the_checkpoint_unless_others_are_given(tmp_path: Path, asked: SearchConfig) -> None:
+def test_hits_are_read_by_the_thresholds_of_the_checkpoint_unless_others_are_given(
+    tmp_path: Path, asked: TriggerConfig
+) -> None:
     for name, t_out in {"own": None, "strict": -1e-3, "lax": -50.0}.items():
         run(replace(asked, objective=ObjectiveSettings(t_out=t_out)), tmp_path / name, Silent())
     for row in rows(tmp_path / "strict"):
@@ -109,9 +111,9 @@ def test_hits_are_read_by_the_thresholds_of_the_checkpoint_unless_others_are_giv
         assert hits(row)["o-sample-min-k1"] == (min(row["word_log_probability"]) >= -3.0)
 
 
-def test_rows_depend_neither_on_the_batch_nor_on_what_else_is_searched_for(tmp_path: Path, asked: SearchConfig) -> None:
+def test_rows_depend_neither_on_the_batch_nor_on_what_else_is_searched_for(tmp_path: Path, asked: TriggerConfig) -> None:
     run(asked, tmp_path / "here", Silent())
-    engine = EngineSettings(batch=1, targets_per_shard=1)
+    engine = TriggerEngineSettings(batch=1, targets_per_shard=1)
     run(replace(asked, engine=engine), tmp_path / "one", Silent())
     assert rows(tmp_path / "one") == rows(tmp_path / "here")
     run(replace(asked, num_targets=3), tmp_path / "few", Silent())
@@ -138,7 +140,7 @@ def test_rows_are_equal_for_no_workers_and_for_two(
 
 @pytest.mark.ray
 def test_a_killed_worker_costs_nothing(
-    tmp_path: Path, asked: SearchConfig, ray_session: Session, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, asked: TriggerConfig, ray_session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(asked, tmp_path / "whole", Silent())
     monkeypatch.setattr(job, "SearchWorker", partial(DiesOnce, tmp_path / "mark"))
@@ -150,7 +152,7 @@ def test_a_killed_worker_costs_nothing(
 @pytest.mark.parametrize("workers", [0, pytest.param(2, marks=[pytest.mark.ray, pytest.mark.slow])])
 def test_a_killed_driver_resumes_to_the_same_rows(tmp_path: Path, model: str, vocabulary: PairVocabulary, workers: int) -> None:
     effort = replace(EFFORT, max_sweeps=8, restarts=4)
-    config = search(model, "random", num_targets=12, search=effort, engine=EngineSettings(targets_per_shard=1))
+    config = search(model, "random", num_targets=12, search=effort, engine=TriggerEngineSettings(targets_per_shard=1))
     path = tmp_path / "run"
     words = ["search", "--model", model, "--targets", "random", "--num-targets", "12", "--run", str(path)]
     for key in ("candidates", "max_sweeps", "restarts"):
@@ -170,7 +172,7 @@ def test_a_killed_driver_resumes_to_the_same_rows(tmp_path: Path, model: str, vo
 
 
 def test_a_finished_run_searches_nothing_and_says_so(
-    tmp_path: Path, asked: SearchConfig, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, asked: TriggerConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, notes = run(asked, tmp_path / "run", Silent()), Notes()
     monkeypatch.setattr(job, "_search", lambda *_: pytest.fail("nothing is left to search"))
@@ -179,7 +181,7 @@ def test_a_finished_run_searches_nothing_and_says_so(
     assert notes.said == [f"{tmp_path / 'run'} is finished: nothing is left to do"]
 
 
-def test_a_damaged_part_is_searched_again(tmp_path: Path, asked: SearchConfig) -> None:
+def test_a_damaged_part_is_searched_again(tmp_path: Path, asked: TriggerConfig) -> None:
     run(asked, tmp_path / "run", Silent())
     before, notes = rows(tmp_path / "run"), Notes()
     part = min((tmp_path / "run" / "rows").glob("*.parquet"))
@@ -189,7 +191,7 @@ def test_a_damaged_part_is_searched_again(tmp_path: Path, asked: SearchConfig) -
     assert notes.steps[0] == 3, "only the damaged shard is left"
 
 
-def test_another_configuration_or_other_targets_in_the_same_folder_are_an_error(tmp_path: Path, asked: SearchConfig) -> None:
+def test_another_configuration_or_other_targets_in_the_same_folder_are_an_error(tmp_path: Path, asked: TriggerConfig) -> None:
     run(asked, tmp_path / "run", Silent())
     with pytest.raises(RunError, match=r"search\.candidates: 4 -> 7"):
         run(replace(asked, search=replace(EFFORT, candidates=7)), tmp_path / "run", Silent())
@@ -245,7 +247,7 @@ def test_sampled_replies_are_targets_too(tmp_path: Path, model: str) -> None:
     assert said != likeliest
 
 
-def test_of_a_long_list_the_seed_chooses(tmp_path: Path, asked: SearchConfig) -> None:
+def test_of_a_long_list_the_seed_chooses(tmp_path: Path, asked: TriggerConfig) -> None:
     chosen = set()
     for seed in (1, 2, 3):
         run(replace(asked, num_targets=2, seed=seed), tmp_path / str(seed), Silent())
@@ -257,7 +259,7 @@ def test_of_a_long_list_the_seed_chooses(tmp_path: Path, asked: SearchConfig) ->
 
 
 @pytest.mark.parametrize("method", [*searches])
-def test_every_method_fills_the_same_rows(tmp_path: Path, asked: SearchConfig, method: str) -> None:
+def test_every_method_fills_the_same_rows(tmp_path: Path, asked: TriggerConfig, method: str) -> None:
     run(replace(asked, method=method, num_targets=1), tmp_path / "run", Silent())
     (row,) = rows(tmp_path / "run")
     assert row["status"] == "ok", row["error"]
@@ -267,7 +269,7 @@ def test_every_method_fills_the_same_rows(tmp_path: Path, asked: SearchConfig, m
 
 @pytest.mark.parametrize(("method", "failing"), [("gibbs-enum", [4, 2]), ("relaxation", [2])])
 def test_how_many_fit_into_memory_is_found_out_once_and_not_in_every_shard(
-    tmp_path: Path, asked: SearchConfig, monkeypatch: pytest.MonkeyPatch, method: str, failing: list[int]
+    tmp_path: Path, asked: TriggerConfig, monkeypatch: pytest.MonkeyPatch, method: str, failing: list[int]
 ) -> None:
     config = replace(asked, method=method, hit="o-greedy", relaxation=SMALL)
     run(config, tmp_path / "whole", Silent())
@@ -288,7 +290,7 @@ def test_how_many_fit_into_memory_is_found_out_once_and_not_in_every_shard(
     assert found == wanted
 
 
-def test_a_reporter_hears_hits_and_candidates(tmp_path: Path, asked: SearchConfig) -> None:
+def test_a_reporter_hears_hits_and_candidates(tmp_path: Path, asked: TriggerConfig) -> None:
     class Listening(Notes):
         def advance(self, done: int, note: str = "") -> None:
             super().advance(done, note)
@@ -313,7 +315,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], type[ValueError], str]] = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_named_and_no_run_is_made(tmp_path: Path, asked: SearchConfig, mistake: str) -> None:
+def test_a_mistake_is_named_and_no_run_is_made(tmp_path: Path, asked: TriggerConfig, mistake: str) -> None:
     changes, kind, message = MISTAKES[mistake]
     with pytest.raises(kind, match=message):
         run(replace(asked, **changes), tmp_path / "run", Silent())
@@ -322,7 +324,7 @@ def test_a_mistake_is_named_and_no_run_is_made(tmp_path: Path, asked: SearchConf
 
 def test_an_unknown_method_is_named_with_the_nearest() -> None:
     with pytest.raises(ConfigError, match="'gibs-enum', did you mean 'gibbs-enum'"):
-        SearchConfig(method="gibs-enum")
+        TriggerConfig(method="gibs-enum")
 
 
 def test_words_that_are_not_known_are_refused_in_any_list(tmp_path: Path, model: str) -> None:
@@ -337,7 +339,7 @@ def test_an_empty_list_is_an_error(tmp_path: Path, model: str) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def test_models_that_cannot_be_searched_are_named(tmp_path: Path, asked: SearchConfig, vocabulary: PairVocabulary) -> None:
+def test_models_that_cannot_be_searched_are_named(tmp_path: Path, asked: TriggerConfig, vocabulary: PairVocabulary) -> None:
     other = PairVocabulary((*SPECIALS, "other", "words"))
     weights = load_seq2seq(Path(asked.model))
     weights.output.bias.data[3] = float("nan")
@@ -356,12 +358,12 @@ def test_models_that_cannot_be_searched_are_named(tmp_path: Path, asked: SearchC
 
 
 @pytest.mark.skipif("__import__('torch').cuda.is_available()", reason="this machine has a GPU")
-def test_a_gpu_that_is_not_there_is_named(tmp_path: Path, asked: SearchConfig) -> None:
+def test_a_gpu_that_is_not_there_is_named(tmp_path: Path, asked: TriggerConfig) -> None:
     with pytest.raises(ConfigError, match="--gpus-per-worker"):
         run(replace(asked, gpus_per_worker=0.5), tmp_path / "run", Silent())
 
 
-def test_targets_that_cannot_be_read_back_are_an_error(tmp_path: Path, asked: SearchConfig) -> None:
+def test_targets_that_cannot_be_read_back_are_an_error(tmp_path: Path, asked: TriggerConfig) -> None:
     run(asked, tmp_path / "run", Silent())
     kept = tmp_path / "run" / FILE
     assert set(json.loads(kept.read_text())["targets"]) == {row["item_key"] for row in rows(tmp_path / "run")}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engine.jobs.job import Silent
-from engine.jobs.triggers.config import EngineSettings, HuggingFaceSettings, ObjectiveSettings, SearchConfig
+from engine.jobs.triggers.config import HuggingFaceSettings, ObjectiveSettings, TriggerConfig, TriggerEngineSettings
 from engine.jobs.triggers.search import SEARCH, run
 from engine.store.run_folder import RunFolder
 from engine.triggers.targets import TEMPLATES, prototypes
@@ -36,7 +36,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: folder / name for name in ("t5", "gpt2")}
 
 
-def asked(folder: Path, targets: str, **changes: Any) -> SearchConfig:
+def asked(folder: Path, targets: str, **changes: Any) -> TriggerConfig:
     settings: dict[str, Any] = {"objective": ObjectiveSettings(t_out=-2.0), "hugging_face": HuggingFaceSettings(length=3)}
     return search(f"hf:{folder}", targets, **{**settings, **changes})
 
@@ -108,7 +108,7 @@ def test_greedy_hits_need_no_threshold_and_are_then_the_only_ones_read(tmp_path:
 def test_how_many_inputs_fit_into_memory_is_found_out_once_and_not_in_every_shard(
     tmp_path: Path, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = asked(folders["gpt2"], "mal", engine=EngineSettings(batch=4, targets_per_shard=2))
+    config = asked(folders["gpt2"], "mal", engine=TriggerEngineSettings(batch=4, targets_per_shard=2))
     config = replace(config, search=replace(EFFORT, candidates=8))
     run(config, tmp_path / "whole", Silent())
     refused = crowd(monkeypatch, HuggingFaceCausal, most=3)

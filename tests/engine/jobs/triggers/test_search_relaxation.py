@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engine.jobs.job import Silent
-from engine.jobs.triggers.config import SearchConfig
+from engine.jobs.triggers.config import TriggerConfig
 from engine.jobs.triggers.search import run
 from engine.triggers import relaxation
 from engine.triggers.settings import RelaxationSettings
@@ -25,11 +25,11 @@ def vocabulary(tmp_path_factory: pytest.TempPathFactory) -> PairVocabulary:
 
 
 @pytest.fixture
-def asked(tmp_path: Path, vocabulary: PairVocabulary) -> SearchConfig:
+def asked(tmp_path: Path, vocabulary: PairVocabulary) -> TriggerConfig:
     return search(save_seq2seq(tmp_path / "model" / "checkpoint", vocabulary), write_targets(tmp_path))
 
 
-def test_continuous_inputs_are_read_before_and_after_they_become_words(tmp_path: Path, asked: SearchConfig) -> None:
+def test_continuous_inputs_are_read_before_and_after_they_become_words(tmp_path: Path, asked: TriggerConfig) -> None:
     config = replace(asked, method="relaxation", hit="o-greedy", relaxation=SMALL)
     result = run(config, tmp_path / "one-hot", Silent())
     assert {"hit_rate.o-greedy", "hit_rate.projected-o-greedy"} < set(result.metrics)
@@ -44,7 +44,7 @@ def test_continuous_inputs_are_read_before_and_after_they_become_words(tmp_path:
 )
 def test_one_hot_inputs_of_malicious_targets_are_drawn_to_words_as_weakly_as_in_the_paper(
     tmp_path: Path,
-    asked: SearchConfig,
+    asked: TriggerConfig,
     monkeypatch: pytest.MonkeyPatch,
     targets: str,
     given: float | None,
@@ -62,7 +62,7 @@ def test_one_hot_inputs_of_malicious_targets_are_drawn_to_words_as_weakly_as_in_
     assert weights == {weight}
 
 
-def test_continuous_inputs_have_no_words_to_judge(tmp_path: Path, asked: SearchConfig, vocabulary: PairVocabulary) -> None:
+def test_continuous_inputs_have_no_words_to_judge(tmp_path: Path, asked: TriggerConfig, vocabulary: PairVocabulary) -> None:
     lm = save_lm(tmp_path / "lm" / "checkpoint", vocabulary)
     with pytest.raises(ConfigError, match="no words that a language model could judge"):
         run(replace(asked, lm=lm, method="relaxation", hit="io-sample-min-k1"), tmp_path / "run", Silent())

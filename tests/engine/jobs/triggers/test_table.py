@@ -11,7 +11,7 @@ import pytest
 from engine.jobs.job import Silent
 from engine.jobs.tables import TABLE_FILE
 from engine.jobs.triggers import table as job
-from engine.jobs.triggers.config import EngineSettings
+from engine.jobs.triggers.config import TriggerEngineSettings
 from engine.jobs.triggers.search import SEARCH
 from engine.jobs.triggers.table import SearchTableConfig, model_labels, run, stages
 from engine.report.collect import collect_run
@@ -49,7 +49,7 @@ def lm(tmp_path_factory: pytest.TempPathFactory, vocabulary: PairVocabulary) -> 
 
 def table(model: str, **changes: Any) -> SearchTableConfig:
     """A table of two targets a list."""
-    settings: dict[str, Any] = {"num_targets": 2, "search": EFFORTLESS, "engine": EngineSettings(targets_per_shard=2)}
+    settings: dict[str, Any] = {"num_targets": 2, "search": EFFORTLESS, "engine": TriggerEngineSettings(targets_per_shard=2)}
     return SearchTableConfig(model=model, **{**settings, **changes})
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from engine.metrics.negotiation.attack import ATTACK_METRICS
 from engine.metrics.negotiation.attack_table import ROWS, TABLE_2, TURNS, AttackLine, attack_table, table_lines
-from engine.metrics.negotiation.published import ATTACKS, PublishedAttack
+from engine.metrics.negotiation.published import ATTACKS
 from engine.metrics.statistics import Estimate, count
 from engine.metrics.tables import TextTable
 
@@ -37,18 +37,21 @@ SEARCHED = {
 }
 POINTS = "6.18 : 6.38 [6.00, 7.00] : [6.00, 7.00]"
 SHARES = "40.8 % [30.0, 50.0] | 96.0 % [90.0, 100.0]"
-LIVE = f"{POINTS} | 50.0 % [40.0, 60.0] | {SHARES}"
+PAR, TALKED = "50.0 % [40.0, 60.0]", "2.23 [2.00, 3.00] | – | 0.00213 | 200"
 MARKDOWN = f"""\
-| attack | advantage, live | advantage, forced | advantage, published | points, live | PAR, live | wins | agreement | \
-fluency | unusual | seconds | n |
-| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
-| no attack | −0.21 [−0.38, −0.05] | – | – | {LIVE} | 2.23 [2.00, 3.00] | – | 0.00213 | 200 |
-| transfer | −0.21 [−0.38, −0.05] | – | −0.13 | {LIVE} | 2.23 [2.00, 3.00] | – | 0.00213 | 200 |
-| reactive | 2.50 [2.25, 2.75] | 5.10 [4.90, 5.30] | 5.40 | {LIVE} | 28.85 [18.00, 47.00] | 50.0 % [40.0, 60.0] | 2 | 200 |
+| attack | advantage, live | advantage, forced | advantage, published | points, live | points, forced | points, published | \
+PAR, live | PAR, forced | PAR, published | wins | agreement | agreement, published | fluency | unusual | seconds | n |
+| ---{" | ---:" * 16} |
+| no attack | −0.21 [−0.38, −0.05] | – | 2.68 | {POINTS} | – | 7.23 : 4.55 | {PAR} | – | 75.8 % \
+| {SHARES} | 89.6 % | {TALKED} |
+| transfer | −0.21 [−0.38, −0.05] | – | −0.13 | {POINTS} | – | 6.41 : 6.54 | {PAR} | – | 44.4 % \
+| {SHARES} | 100.0 % | {TALKED} |
+| reactive | 2.50 [2.25, 2.75] | 5.10 [4.90, 5.30] | 5.40 | {POINTS} | 8.10 : 3.00 [8.00, 8.20] : [2.75, 3.25] | 8.83 : 3.43 | \
+{PAR} | 90.0 % [85.0, 95.0] | 87.0 % | {SHARES} | 100.0 % | 28.85 [18.00, 47.00] | {PAR} | 2 | 200 |
 """
 
 
-def display_path(**rows: dict[str, Estimate]) -> dict[str, Estimate]:
+def by_row(**rows: dict[str, Estimate]) -> dict[str, Estimate]:
     return {f"{row}.{name}": estimate for row, metrics in rows.items() for name, estimate in metrics.items()}
 
 
@@ -59,7 +62,7 @@ def cells(table: TextTable, *names: str) -> list[tuple[str, ...]]:
 
 
 def test_markdown_of_a_table_beside_published_figures() -> None:
-    table = attack_table(table_lines(display_path(reactive=SEARCHED, none=PLAIN, transfer=PLAIN), "sv"))
+    table = attack_table(table_lines(by_row(reactive=SEARCHED, none=PLAIN, transfer=PLAIN), "sv"))
     text = table.to_markdown()
     assert text == f"{MARKDOWN}\n{table.note}\n"
     assert "Published: Cheng et al. 2019" in table.note
@@ -67,7 +70,7 @@ def test_markdown_of_a_table_beside_published_figures() -> None:
 
 
 def test_intervals_stand_below_their_figures() -> None:
-    table = attack_table(table_lines(display_path(reactive=SEARCHED), "none"))
+    table = attack_table(table_lines(by_row(reactive=SEARCHED), "none"))
     below = {name: cell.split("\n")[1:] for name, cell in zip(table.columns, table.rows[0], strict=True)}
     assert below == {
         "attack": [],
@@ -85,48 +88,50 @@ def test_intervals_stand_below_their_figures() -> None:
 
 
 def test_a_published_figure_stands_beside_the_forced_one_that_is_like_it() -> None:
-    table = attack_table(table_lines(display_path(rl=PLAIN, reactive=SEARCHED), "rl"))
+    table = attack_table(table_lines(by_row(rl=PLAIN, reactive=SEARCHED), "rl"))
     points = cells(table, "points, live", "points, forced", "points, published")
     par = cells(table, "PAR, live", "PAR, forced", "PAR, published")
-    assert points[0][1:] == par[0][1:] == ("–", "–"), "no search, and nothing but an advantage was published"
+    assert (points[0][1:], par[0][1:]) == (("–", "7.11 : 4.79"), ("–", "69.3 %")), "no search, so nothing was forced"
     assert points[1] == (
         "6.18 : 6.38\n[6.00, 7.00] : [6.00, 7.00]",
         "8.10 : 3.00\n[8.00, 8.20] : [2.75, 3.25]",
         "8.72 : 3.77",
     )
     assert par[1] == ("50.0 %\n[40.0, 60.0]", "90.0 %\n[85.0, 95.0]", "90.2 %")
-    for silent in ("sv", "hardened", "none"):
-        columns = attack_table(table_lines(display_path(rl=PLAIN, reactive=SEARCHED), silent)).columns
-        assert not {"points, forced", "points, published", "PAR, forced", "PAR, published"} & set(columns)
+    columns = attack_table(table_lines(by_row(rl=PLAIN, reactive=SEARCHED), "none")).columns
+    assert not {"points, forced", "PAR, forced"} & set(columns)
 
 
 def test_published_figures_agree_with_each_other() -> None:
+    # The advantages that the paper prints beside the points, in its order.
+    printed = {
+        "sv": [2.68, 4.25, -0.13, 5.40, 2.81, 5.83, 5.62],
+        "rl": [0.05, 2.32, -1.19, 4.95, 0.77, 5.78, 5.70],
+        "hardened": [-0.13, -1.80, -2.66, 4.52, -1.77, 3.98, 3.93],
+        "turns": [5.52, 4.95, 5.19, 4.84],
+    }
+    assert {name: [attack.advantage for attack in attacks.values()] for name, attacks in ATTACKS.items()} == printed
     for attacks in ATTACKS.values():
-        for attack in attacks.values():
-            if attack.points:
-                adversary, target = attack.points
-                assert attack.advantage == pytest.approx(adversary - target)
-            assert attack.par is None or 0.5 < attack.par < 1
+        assert all(0.2 < attack.par < 1 for attack in attacks.values())
+        assert all((attack.agreement == 1) == (row != "none") for row, attack in attacks.items())
+    assert ATTACKS["turns"]["reactive-2"] == ATTACKS["rl"]["reactive"], "table 7 is of the RL target, as this row of table 2"
 
 
-def test_of_the_fixed_turns_a_range_was_published_and_the_note_says_so() -> None:
+def test_fixed_turns_stand_beside_those_of_table_7() -> None:
     assert list(TURNS.items()) == [(f"reactive-{n}", n) for n in (1, 2, 3, 4)]
-    table = attack_table(table_lines(display_path(**dict.fromkeys(TURNS, SEARCHED)), "turns"))
-    assert cells(table, "attack", "advantage, published") == [
-        ("reactive after 1 utterance", "4.84 to 5.52"),
-        ("reactive after 2 utterances", "4.84 to 5.52"),
-        ("reactive after 3 utterances", "4.84 to 5.52"),
-        ("reactive after 4 utterances", "4.84 to 5.52"),
+    table = attack_table(table_lines(by_row(**dict.fromkeys(TURNS, SEARCHED)), "turns"))
+    assert cells(table, "attack", "advantage, published", "PAR, published", "agreement, published") == [
+        ("reactive after 1 utterance", "5.52", "94.0 %", "100.0 %"),
+        ("reactive after 2 utterances", "4.95", "90.2 %", "100.0 %"),
+        ("reactive after 3 utterances", "5.19", "92.0 %", "100.0 %"),
+        ("reactive after 4 utterances", "4.84", "90.3 %", "100.0 %"),
     ]
-    told = "Of table 7 we know the range of the four advantages, and neither which row had which"
-    assert told in table.note
-    assert told not in attack_table(table_lines(display_path(reactive=SEARCHED), "rl")).note
 
 
 def test_a_screen_has_room_for_the_intervals_of_advantages_alone() -> None:
-    lines = table_lines(display_path(rl=PLAIN, reactive=SEARCHED), "rl", display_path(reactive=SEARCHED))
+    lines = table_lines(by_row(rl=PLAIN, reactive=SEARCHED), "rl", by_row(reactive=SEARCHED))
     whole, brief = attack_table(lines), attack_table(lines, brief=True)
-    gone = {"points, forced", "points, published", "PAR, forced", "PAR, published"}
+    gone = {"points, forced", "points, published", "PAR, forced", "PAR, published", "agreement, published"}
     assert brief.columns == tuple(name for name in whole.columns if name not in gone)
     for name in brief.columns:
         shown, full = cells(brief, name), cells(whole, name)
@@ -138,8 +143,8 @@ def test_a_screen_has_room_for_the_intervals_of_advantages_alone() -> None:
 
 
 def test_published_figures_are_shown_where_there_are_any() -> None:
-    metrics = display_path(**{"none": PLAIN, "rl": PLAIN, "ra-pa-ta": SEARCHED})
-    assert [line.published for line in table_lines(metrics, "sv")] == [None, PublishedAttack(4.25), PublishedAttack(5.62)]
+    metrics = by_row(**{"none": PLAIN, "rl": PLAIN, "ra-pa-ta": SEARCHED})
+    assert [line.published for line in table_lines(metrics, "sv")] == [ATTACKS["sv"][row] for row in ("none", "rl", "ra-pa-ta")]
     assert [line.published for line in table_lines(metrics, "none")] == [None, None, None]
     table = attack_table(table_lines(metrics, "none"))
     assert not [name for name in table.columns if "published" in name]
@@ -148,8 +153,8 @@ def test_published_figures_are_shown_where_there_are_any() -> None:
 
 
 def test_another_target_stands_beside() -> None:
-    metrics = display_path(none=PLAIN, rl=PLAIN, reactive=SEARCHED)
-    before = display_path(rl={"advantage": Estimate(3.0, 2.5, 3.5, 200)}, reactive=PLAIN, transfer=PLAIN)
+    metrics = by_row(none=PLAIN, rl=PLAIN, reactive=SEARCHED)
+    before = by_row(rl={"advantage": Estimate(3.0, 2.5, 3.5, 200)}, reactive=PLAIN, transfer=PLAIN)
     table = attack_table(table_lines(metrics, "hardened", before))
     assert cells(table, "attack", "before, live", "before, forced") == [
         ("no attack", "–", "–"),
@@ -164,10 +169,10 @@ def test_another_target_stands_beside() -> None:
 
 
 def test_rows_stand_in_the_order_of_the_publication() -> None:
-    shuffled = display_path(**dict.fromkeys(reversed(ROWS), PLAIN))
+    shuffled = by_row(**dict.fromkeys(reversed(ROWS), PLAIN))
     assert [line.title for line in table_lines(shuffled, "sv")] == list(ROWS.values())
     for name, attacks in ATTACKS.items():
-        assert set(attacks) == (set(TURNS) if name == "turns" else set(TABLE_2) - {"none"})
+        assert set(attacks) == set(TURNS if name == "turns" else TABLE_2)
 
 
 @pytest.mark.parametrize("name", ["advantage", "forced_advantage", "par", "attack_ppl", "unusual_share", "seconds"])

@@ -165,20 +165,20 @@ def test_pairs_do_not_cross_utterances(tables: ActivityTables) -> None:
     assert read(tables, "log <eou> in").activities == frozenset()
 
 
-def display_path(activities: str = "", entities: str = "", complete: bool = True) -> ActEnt:
+def act_ent(activities: str = "", entities: str = "", complete: bool = True) -> ActEnt:
     return ActEnt(frozenset(activities.split()), frozenset(entities.split()), complete)
 
 
 def test_f1_is_of_what_both_name() -> None:
-    assert f1(display_path("use try", "ubuntu"), display_path("use", "ubuntu kde grub")) == (2 / 3, 1 / 2)
-    assert f1(display_path("look"), display_path("use", "ubuntu")) == (0.0, 0.0)
-    assert f1(display_path(), display_path("use")) == (0.0, 0.0), "no entity in the truth scores 0, as released"
-    assert f1(display_path("use", complete=False), display_path("use", "kde")) == (1.0, 0.0)
-    assert f1(display_path("use", "kde"), display_path("use", "kde", complete=False)) == (None, None)
+    assert f1(act_ent("use try", "ubuntu"), act_ent("use", "ubuntu kde grub")) == (2 / 3, 1 / 2)
+    assert f1(act_ent("look"), act_ent("use", "ubuntu")) == (0.0, 0.0)
+    assert f1(act_ent(), act_ent("use")) == (0.0, 0.0), "no entity in the truth scores 0, as released"
+    assert f1(act_ent("use", complete=False), act_ent("use", "kde")) == (1.0, 0.0)
+    assert f1(act_ent("use", "kde"), act_ent("use", "kde", complete=False)) == (None, None)
 
 
 def test_references_are_scored_on_the_truths_that_count() -> None:
-    metrics = reference_metrics([display_path("use", "ubuntu"), display_path("look"), display_path("use", complete=False)])
+    metrics = reference_metrics([act_ent("use", "ubuntu"), act_ent("look"), act_ent("use", complete=False)])
     assert {name: (each.value, each.n) for name, each in metrics.items()} == {
         "activity_f1.constant-use": (0.5, 2),
         "entity_f1.constant-use": (0.5, 2),
@@ -192,7 +192,7 @@ def test_references_are_scored_on_the_truths_that_count() -> None:
 
 def test_lines_of_the_ground_truth_are_read() -> None:
     line = "past_tenses use_activity x_entity cmd __eou__ no_tenses none_activity <url>_entity no_cmd __eou__"
-    assert parse_act_ent(line) == display_path("use", "x <url>", complete=False)
+    assert parse_act_ent(line) == act_ent("use", "x <url>", complete=False)
     with pytest.raises(DataError, match="a line holds tenses"):
         parse_act_ent("past_tenses something no_cmd")
 

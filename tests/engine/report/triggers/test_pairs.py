@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine.jobs.triggers.config import SearchConfig
+from engine.jobs.triggers.config import TriggerConfig
 from engine.jobs.triggers.rows import TRIGGERS
 from engine.jobs.triggers.search import SEARCH
 from engine.metrics.statistics import NOTHING
@@ -119,7 +119,7 @@ def test_searches_that_differ_in_candidates_alone_make_a_curve() -> None:
     assert "Hits by candidates" not in names(small, section(name="b", candidates=10, alike="x"))
 
 
-def record(path: Path, config: SearchConfig, *rows: dict[str, Any], **about: Any) -> None:
+def record(path: Path, config: TriggerConfig, *rows: dict[str, Any], **about: Any) -> None:
     with RunFolder.open(path, config, job=SEARCH.name, schema=TRIGGERS) as run:
         run.write_shard("00000", rows)
         skipped = [{"sentence": "zebra crossing", "unknown": ["zebra", "crossing"]}]
@@ -129,7 +129,7 @@ def record(path: Path, config: SearchConfig, *rows: dict[str, Any], **about: Any
 def test_a_run_becomes_a_section(tmp_path: Path) -> None:
     rows = [searched("a", HIT), searched("b", restart())]
     record(
-        tmp_path, SearchConfig(hit=GREEDY), *rows, title="greedy search", description="Two targets.", command="parley search"
+        tmp_path, TriggerConfig(hit=GREEDY), *rows, title="greedy search", description="Two targets.", command="parley search"
     )
     data = collect_run(tmp_path)
     assert (data.title, data.lead, data.sections, data.commands) == ("greedy search", "Two targets.", [], ["parley search"])
@@ -142,15 +142,15 @@ def test_a_run_becomes_a_section(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("second", "alike"), [({"workers": 2}, True), ({"seed": 2}, False)])
 def test_runs_are_alike_when_their_rows_could_be(tmp_path: Path, second: dict[str, Any], alike: bool) -> None:
-    record(tmp_path / "a", SearchConfig(hit=GREEDY), searched("a", HIT))
-    record(tmp_path / "b", SearchConfig(hit=GREEDY, search=SearchSettings(candidates=7), **second), searched("a", HIT))
+    record(tmp_path / "a", TriggerConfig(hit=GREEDY), searched("a", HIT))
+    record(tmp_path / "b", TriggerConfig(hit=GREEDY, search=SearchSettings(candidates=7), **second), searched("a", HIT))
     first, other = collect_run(tmp_path).searches
     assert (first.candidates, other.candidates) == (100, 7)
     assert (first.alike == other.alike) == alike
 
 
 def test_a_run_without_rows_has_no_section(tmp_path: Path) -> None:
-    RunFolder.open(tmp_path, SearchConfig(), job=SEARCH.name, schema=TRIGGERS).close()
+    RunFolder.open(tmp_path, TriggerConfig(), job=SEARCH.name, schema=TRIGGERS).close()
     data = collect_run(tmp_path)
     assert (data.searches, data.sections) == ([], [])
     assert "This run holds no results yet." in render(data)

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.triggers.lstm import planes as lstm_planes
+from engine.triggers.lstm import half_spaces
 from engine.triggers.lstm.scorer import LstmScorer
-from engine.triggers.objective import Kind, Objective
+from engine.triggers.objective import Kind, TriggerObjective
 from engine.triggers.scorer import Incumbent, PlainScorer, Swaps
 from engine.triggers.victims import LmInputModel, Seq2SeqVictim
 from envs.pairs.vocabulary import EOS_ID, SPECIALS, PairVocabulary
@@ -19,7 +19,7 @@ NUM_WORDS, LENGTH = 30, 5
 EQUAL = {"atol": 1e-4, "rtol": 1e-4}
 VOCABULARY = PairVocabulary((*SPECIALS, *(f"w{i}" for i in range(NUM_WORDS - len(SPECIALS)))))
 OBJECTIVES = [
-    Objective(kind=kind, t_out=-3.0, lm_weight=weight, t_in=-3.3, satisfied_weight=satisfied)
+    TriggerObjective(kind=kind, t_out=-3.0, lm_weight=weight, t_in=-3.3, satisfied_weight=satisfied)
     for kind, satisfied in (("likelihood", 1.0), ("greedy", 0.0), ("sample", 0.01))
     for weight in (0.0, 1.0)
 ]
@@ -32,8 +32,8 @@ CASES = [
 @pytest.fixture(autouse=True)
 def few_exact_words(monkeypatch: pytest.MonkeyPatch) -> None:
     """Most of a small vocabulary must stand behind planes too."""
-    monkeypatch.setattr(lstm_planes, "SUBSET", 4)
-    monkeypatch.setattr(lstm_planes, "SEGMENTS", 3)
+    monkeypatch.setattr(half_spaces, "SUBSET", 4)
+    monkeypatch.setattr(half_spaces, "SEGMENTS", 3)
 
 
 def networks(attention: Attention = "general", seed: int = 1) -> tuple[Seq2Seq, LanguageModel]:
@@ -61,7 +61,7 @@ def questions(seed: int = 1, lists: int = 12) -> tuple[list[Tensor], Tensor, Swa
     return targets, draw(4, LENGTH), Swaps(places, draw(4, lists)), Swaps(anywhere, draw(4, lists))
 
 
-def both(attention: Attention, objective: Objective) -> tuple[PlainScorer, LstmScorer]:
+def both(attention: Attention, objective: TriggerObjective) -> tuple[PlainScorer, LstmScorer]:
     model, lm = networks(attention)
     return PlainScorer(Seq2SeqVictim(model), objective, LmInputModel(lm)), LstmScorer(model, objective, lm)
 
@@ -73,7 +73,7 @@ def figures(incumbent: Incumbent) -> Tensor:
 
 
 @pytest.mark.parametrize(("attention", "objective"), CASES)
-def test_it_measures_and_slopes_as_the_plain_scorer_does(attention: Attention, objective: Objective) -> None:
+def test_it_measures_and_slopes_as_the_plain_scorer_does(attention: Attention, objective: TriggerObjective) -> None:
     plain, fast = both(attention, objective)
     targets, words_BN, swaps, _ = questions()
     expected, measured = plain.measure(targets, words_BN), fast.measure(targets, words_BN)
@@ -87,7 +87,7 @@ def test_it_measures_and_slopes_as_the_plain_scorer_does(attention: Attention, o
 
 @pytest.mark.parametrize(("attention", "objective"), CASES)
 @pytest.mark.parametrize("anywhere", [False, True], ids=["one position", "any position"])
-def test_the_best_swap_is_that_of_the_plain_scorer(attention: Attention, objective: Objective, anywhere: bool) -> None:
+def test_the_best_swap_is_that_of_the_plain_scorer(attention: Attention, objective: TriggerObjective, anywhere: bool) -> None:
     plain, fast = both(attention, objective)
     targets, words_BN, here, there = questions()
     swaps = there if anywhere else here
@@ -100,7 +100,7 @@ def test_the_best_swap_is_that_of_the_plain_scorer(attention: Attention, objecti
 
 
 def test_of_equal_swaps_the_first_is_chosen() -> None:
-    _, fast = both("general", Objective(kind="likelihood"))
+    _, fast = both("general", TriggerObjective(kind="likelihood"))
     targets, words_BN, swaps, _ = questions()
     incumbents = fast.measure(targets, words_BN)
     beat_B = torch.full((4,), torch.inf)
@@ -110,7 +110,7 @@ def test_of_equal_swaps_the_first_is_chosen() -> None:
 
 
 def test_what_nothing_undercuts_is_left() -> None:
-    _, fast = both("general", Objective(kind="likelihood"))
+    _, fast = both("general", TriggerObjective(kind="likelihood"))
     targets, words_BN, swaps, _ = questions()
     choice, loss = fast.best_swap(fast.measure(targets, words_BN), swaps, torch.full((4,), 0.5))
     assert choice.tolist() == [-1] * 4
@@ -119,7 +119,7 @@ def test_what_nothing_undercuts_is_left() -> None:
 
 @pytest.mark.parametrize("kind", ["greedy", "sample"])
 def test_an_incumbent_comes_out_the_same_to_the_bit_in_any_batch(kind: Kind) -> None:
-    objective = Objective(kind=kind, t_out=-3.0, lm_weight=1.0, t_in=-3.3)
+    objective = TriggerObjective(kind=kind, t_out=-3.0, lm_weight=1.0, t_in=-3.3)
     _, fast = both("general", objective)
     targets, words_BN, _, swaps = questions()
     targets, words_BN = targets * 3, torch.cat([words_BN, words_BN.flip(0), words_BN.roll(1, 1)])
@@ -143,7 +143,7 @@ def test_rows_of_published_width_do_not_depend_on_their_place() -> None:
     # The library's products of such widths have other kernels than small ones.
     model = Seq2Seq(VOCABULARY, Seq2SeqSizes(max_source=LENGTH + 1))
     model.initialise(torch.Generator().manual_seed(1))
-    fast = LstmScorer(model, Objective(kind="likelihood"))
+    fast = LstmScorer(model, TriggerObjective(kind="likelihood"))
     targets, words_BN, _, _ = questions()
     together = fast.measure(targets, words_BN)
     positions_B = torch.tensor([0, 1, 2, 3])
@@ -156,7 +156,7 @@ def test_rows_of_published_width_do_not_depend_on_their_place() -> None:
 
 def test_groups_of_incumbents_choose_as_each_alone_does(monkeypatch: pytest.MonkeyPatch) -> None:
     # What a GPU does, on this machine's processor.
-    _, fast = both("general", Objective(kind="sample", t_out=-3.0, lm_weight=1.0, t_in=-3.3))
+    _, fast = both("general", TriggerObjective(kind="sample", t_out=-3.0, lm_weight=1.0, t_in=-3.3))
     targets, words_BN, here, there = questions()
     incumbents, beat_B = fast.measure(targets, words_BN), torch.full((4,), torch.inf)
     for swaps in (here, there):
@@ -170,5 +170,5 @@ def test_groups_of_incumbents_choose_as_each_alone_does(monkeypatch: pytest.Monk
 
 def test_special_words_are_not_searched() -> None:
     model, lm = networks()
-    assert LstmScorer(model, Objective(), lm).searchable_V.nonzero()[0].item() == len(SPECIALS)
-    assert LstmScorer(model, Objective(), unknown=True).searchable_V.nonzero()[0].item() == len(SPECIALS) - 1
+    assert LstmScorer(model, TriggerObjective(), lm).searchable_V.nonzero()[0].item() == len(SPECIALS)
+    assert LstmScorer(model, TriggerObjective(), unknown=True).searchable_V.nonzero()[0].item() == len(SPECIALS) - 1

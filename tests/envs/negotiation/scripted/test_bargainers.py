@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envs.core.errors import ConfigError, DataError
+from envs.core.play import Utterances
 from envs.core.seeds import derive_seed, stream
-from envs.negotiation.game import Agent, NegotiationGame, Rules, SideView, Utterances, play
+from envs.negotiation.game import Agent, NegotiationGame, Rules, SideView, play
 from envs.negotiation.scenario import MAX_COUNT, Scenario, Triple, complement, random_scenario
 from envs.negotiation.scripted.bargainers import STYLES, Bargainer, Style, Talks, scripted, scripted_tough, settle
 from envs.negotiation.scripted.listening import Meaning, understand

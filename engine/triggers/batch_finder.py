@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 ItemT = TypeVar("ItemT")
 
 
-class Room:
+class BatchFinder:
     """How many things are done at once; half as many each time that memory has run out, for good.
 
     Args:
@@ -24,7 +24,7 @@ class Room:
     """
 
     def __init__(self, size: int, what: str) -> None:
-        assert size >= 1, f"there is room for one of the {what} at least"
+        assert size >= 1, f"at least one of the {what} is done at once"
         self.size, self.what = size, what
 
     def in_pieces(self, call: Callable[[Sequence[ItemT]], None], items: Sequence[ItemT]) -> None:

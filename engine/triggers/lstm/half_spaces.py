@@ -43,7 +43,7 @@ class Nats(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Planes:
+class HalfSpaces:
     """The bound at the states of B incumbents.
 
     Args:
@@ -51,7 +51,7 @@ class Planes:
         bias_BS: and their biases.
         targets_BT: where in the subset each word of the target is.
         slopes_BTCH: mu_c of each segment.
-        heights_BTC: what the planes are at h = 0.
+        heights_BTC: the planes at h = 0.
     """
 
     columns_BSH: Tensor
@@ -61,7 +61,7 @@ class Planes:
     heights_BTC: Tensor
 
     @classmethod
-    def joined(cls, parts: list[Planes]) -> Planes:
+    def joined(cls, parts: list[HalfSpaces]) -> HalfSpaces:
         """The bounds of several incumbents, whose targets are of one length."""
         if len(parts) == 1:
             return parts[0]
@@ -95,7 +95,7 @@ class Touched(NamedTuple):
     """log Z."""
     pull_TH: Tensor
     """Gradient of the nats in the states."""
-    planes: Planes
+    half_spaces: HalfSpaces
     """The bound there, B = 1."""
 
 
@@ -156,8 +156,8 @@ class OutputLayer:
         for row, (subset_S, words_T) in enumerate(zip(subsets, words_BT, strict=True)):
             own = slice(row * length, (row + 1) * length)
             nats = Nats((log_n - said_n)[own], (said_n >= most_n)[own])
-            planes = self._planes(subset_S, words_T, slopes_nCH[own].clone(), heights_nC[own])
-            touched.append(Touched(nats, log_n[own], pull_nH[own], planes))
+            half_spaces = self._half_spaces(subset_S, words_T, slopes_nCH[own].clone(), heights_nC[own])
+            touched.append(Touched(nats, log_n[own], pull_nH[own], half_spaces))
         return touched
 
     def _subset(self, share_TV: Tensor, words_T: Tensor) -> Tensor:
@@ -172,10 +172,10 @@ class OutputLayer:
         sums_nCH = torch.cat([torch.bmm(block.transpose(0, 1), self._weight_CWH).transpose(0, 1) for block in blocks])
         return sums_nCH[: len(mass_nV)], torch.cat([block.sum(2) for block in blocks])[: len(mass_nV)]
 
-    def _planes(self, subset_S: Tensor, words_T: Tensor, slopes_TCH: Tensor, heights_TC: Tensor) -> Planes:
+    def _half_spaces(self, subset_S: Tensor, words_T: Tensor, slopes_TCH: Tensor, heights_TC: Tensor) -> HalfSpaces:
         targets_T = (subset_S == words_T[:, None]).int().argmax(1)
         parts = (self._weight_VH[subset_S], self._bias_V[subset_S], targets_T, slopes_TCH, heights_TC)
-        return Planes(*(part[None] for part in parts))
+        return HalfSpaces(*(part[None] for part in parts))
 
 
 def _blocks(rows_nX: Tensor) -> list[Tensor]:

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from engine.triggers.lstm import planes as lstm_planes
-from engine.triggers.lstm.planes import OutputLayer, Touched
+from engine.triggers.lstm import half_spaces
+from engine.triggers.lstm.half_spaces import OutputLayer, Touched
 
 NUM_WORDS, HIDDEN, LENGTH = 31, 8, 3
 WORDS = torch.tensor([[7, 2, 30], [7, 7, 4]])
@@ -18,8 +18,8 @@ WORDS = torch.tensor([[7, 2, 30], [7, 7, 4]])
 @pytest.fixture(autouse=True, scope="module")
 def few_exact_words() -> None:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(lstm_planes, "SUBSET", 4)
-        patched.setattr(lstm_planes, "SEGMENTS", 3)
+        patched.setattr(half_spaces, "SUBSET", 4)
+        patched.setattr(half_spaces, "SEGMENTS", 3)
         yield
 
 
@@ -38,7 +38,7 @@ def test_the_bound_is_never_above_the_nats(seed: int, far: float) -> None:
     moved = states + far * torch.randn(20, 2, LENGTH, HIDDEN)
     for row, each in enumerate(touched):
         for place in range(LENGTH):
-            bound = each.planes.bound(place, moved[None, :, row, place], rounding=0.0)
+            bound = each.half_spaces.bound(place, moved[None, :, row, place], rounding=0.0)
             exact = output.exact(moved[:, row, place], WORDS[row, place].expand(20))
             assert (bound.nll[0] <= exact.nll + 1e-4 * (1 + exact.nll)).all()
             assert (bound.likeliest[0] | ~exact.likeliest).all()
@@ -47,7 +47,7 @@ def test_the_bound_is_never_above_the_nats(seed: int, far: float) -> None:
 def test_the_bound_touches_the_nats_where_it_was_made() -> None:
     _, states, touched = made(1)
     for row, each in enumerate(touched):
-        at = torch.stack([each.planes.bound(t, states[row, t][None, None], rounding=0.0).nll[0, 0] for t in range(LENGTH)])
+        at = torch.stack([each.half_spaces.bound(t, states[row, t][None, None], rounding=0.0).nll[0, 0] for t in range(LENGTH)])
         torch.testing.assert_close(at, each.nats.nll)
 
 
@@ -66,8 +66,8 @@ def test_the_nats_and_their_gradient_are_those_of_a_log_softmax() -> None:
 
 def test_rounding_widens_the_bound() -> None:
     _, states, touched = made(3)
-    planes = touched[0].planes
-    tight, wide = (planes.bound(0, states[0, :1][None], rounding).nll.item() for rounding in (0.0, 0.25))
+    half_spaces = touched[0].half_spaces
+    tight, wide = (half_spaces.bound(0, states[0, :1][None], rounding).nll.item() for rounding in (0.0, 0.25))
     assert wide == pytest.approx(max(tight - 0.25, 0.0), abs=1e-5)
 
 

@@ -17,10 +17,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from engine.triggers.lstm.input import Ahead
-from engine.triggers.lstm.planes import Planes
+from engine.triggers.lstm.half_spaces import HalfSpaces
+from engine.triggers.lstm.input import Lookahead
 from engine.triggers.lstm.seq2seq import Replies
-from engine.triggers.objective import Objective
+from engine.triggers.objective import TriggerObjective
 from engine.triggers.scorer import Incumbent
 
 ROUNDING = 1e-5
@@ -31,7 +31,7 @@ TAKEN = 4
 """Contenders of a list measured together, after the first alone."""
 
 
-class Able(NamedTuple):
+class FeasibleSet(NamedTuple):
     """Candidates that may cost less than what is to be beaten."""
 
     rows_c: Tensor
@@ -42,27 +42,29 @@ class Able(NamedTuple):
     """Decoder states that predict the words of the target."""
 
     @classmethod
-    def none(cls, rows_n: Tensor, least_n: Tensor, states: Tensor) -> Able:
+    def none(cls, rows_n: Tensor, least_n: Tensor, states: Tensor) -> FeasibleSet:
         """No candidate; of the kinds of the tensors given."""
         return cls(rows_n[:0], least_n[:0], states.new_zeros(0, 0, 0))
 
 
-def able(replies: Replies, planes: Planes, objective: Objective, rows_n: Tensor, least_n: Tensor, beat_n: Tensor) -> Able:
+def feasible(
+    replies: Replies, half_spaces: HalfSpaces, objective: TriggerObjective, rows_n: Tensor, least_n: Tensor, beat_n: Tensor
+) -> FeasibleSet:
     """Decodes candidates as far as they may win.
 
     Args:
         replies: the candidates.
-        planes: the bound of their incumbents.
+        half_spaces: the bound of their incumbents.
         objective: what is minimised.
         rows_n: what the candidates are called.
         least_n: what their inputs cost at least.
         beat_n: the loss that each must undercut.
     """
-    batch, length = planes.targets_BT.shape
+    batch, length = half_spaces.targets_BT.shape
     states_tnH: list[Tensor] = []
     for word in range(length):
         states_nH = replies.step()
-        bound = planes.bound(word, states_nH.unflatten(0, (batch, -1)), ROUNDING)
+        bound = half_spaces.bound(word, states_nH.unflatten(0, (batch, -1)), ROUNDING)
         nll_n, likeliest_n = bound.nll.flatten(), bound.likeliest.flatten()
         least_n = least_n + objective.weights(nll_n, likeliest_n) * nll_n / length
         states_tnH.append(states_nH.clone())
@@ -77,11 +79,11 @@ def able(replies: Replies, planes: Planes, objective: Objective, rows_n: Tensor,
         if not len(left):
             break
     left = torch.nonzero(least_n < beat_n)[:, 0]
-    return Able(rows_n[left], least_n[left], torch.stack(states_tnH, 1)[left])
+    return FeasibleSet(rows_n[left], least_n[left], torch.stack(states_tnH, 1)[left])
 
 
 @dataclass
-class Contest:
+class SwapBound:
     """Candidates of one incumbent that may be its best swap.
 
     Args:
@@ -89,7 +91,7 @@ class Contest:
         rows: which candidates they are, the most promising first.
         least: what each costs at least.
         states_cTH: decoder states that predict the words of the target.
-        ahead: the same under the language model, where the objective weighs it.
+        lookahead: the same under the language model, where the objective weighs it.
         loss: the best so far; at first what is to be beaten.
         choice: which candidate that is; -1 for none.
         measured: how many are measured.
@@ -99,20 +101,22 @@ class Contest:
     rows: list[int]
     least: list[float]
     states_cTH: Tensor
-    ahead: Ahead | None
+    lookahead: Lookahead | None
     loss: float
     choice: int
     measured: int = 0
 
     @classmethod
-    def of(cls, incumbent: Incumbent, found: Able, first: int, ahead: Ahead | None, beat: float, stays: list[int]) -> Contest:
-        """The contest of an incumbent.
+    def of(
+        cls, incumbent: Incumbent, found: FeasibleSet, first: int, lookahead: Lookahead | None, beat: float, stays: list[int]
+    ) -> SwapBound:
+        """The bound of an incumbent's swaps.
 
         Args:
             incumbent: where the swaps start from.
-            found: its candidates that are able.
-            first: the row of its first candidate; in `ahead` and `found` the rows of a whole group are numbered.
-            ahead: candidates under the language model.
+            found: its candidates that may win.
+            first: the row of its first candidate; in `lookahead` and `found` the rows of a whole group are numbered.
+            lookahead: candidates under the language model.
             beat: the loss that must be undercut.
             stays: candidates that are the incumbent itself.
         """
@@ -124,7 +128,7 @@ class Contest:
             (rows_c - first).tolist(),
             found.least_c[order_c].tolist(),
             found.states_cTH[order_c],
-            None if ahead is None else ahead.of(rows_c),
+            None if lookahead is None else lookahead.of(rows_c),
             incumbent.loss if stay else beat,
             stays[0] if stay else -1,
         )

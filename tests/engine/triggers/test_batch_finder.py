@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from engine.triggers.memory import Room
+from engine.triggers.batch_finder import BatchFinder
 from envs.core.errors import ConfigError
 
 
@@ -26,23 +26,23 @@ class Small:
 
 
 def test_pieces_are_halved_where_memory_runs_out_and_stay_so(caplog: pytest.LogCaptureFixture) -> None:
-    room, small = Room(8, "words"), Small(3)
-    room.in_pieces(small.take, range(10))
+    finder, small = BatchFinder(8, "words"), Small(3)
+    finder.in_pieces(small.take, range(10))
     assert small.taken == [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9]]
     assert [record.getMessage() for record in caplog.records] == [
         f"out of memory: from here on {size} words at a time" for size in (4, 2)
     ]
-    room.in_pieces(small.take, range(3))
+    finder.in_pieces(small.take, range(3))
     assert small.taken[-2:] == [[0, 1], [2]]
-    assert (room.size, small.refused) == (2, 2)
+    assert (finder.size, small.refused) == (2, 2)
 
 
 def test_a_piece_smaller_than_the_room_is_halved_from_its_own_size() -> None:
-    room, small = Room(100, "words"), Small(2)
-    room.in_pieces(small.take, range(5))
-    assert (room.size, small.taken) == (2, [[0, 1], [2, 3], [4]])
+    finder, small = BatchFinder(100, "words"), Small(2)
+    finder.in_pieces(small.take, range(5))
+    assert (finder.size, small.taken) == (2, [[0, 1], [2, 3], [4]])
 
 
 def test_one_that_does_not_fit_alone_is_an_error() -> None:
     with pytest.raises(ConfigError, match=r"a single one of the words(.|\n)*no room\n"):
-        Room(4, "words").in_pieces(Small(0).take, range(4))
+        BatchFinder(4, "words").in_pieces(Small(0).take, range(4))

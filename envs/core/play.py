@@ -1,0 +1,109 @@
+"""Playing a game of dialogue: who takes part, what the game offers, and the loop that lets everybody move.
+
+It knows no game. Any agent (a model, a script, a person) that fits a game's view can play it; `envs/negotiation/game.py` is one game.
+All dialogues of a game are played side by side: rows index them, and a session moves in many of them at once.
+
+Shapes: n = number of rows passed, L = width of an utterance array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+import numpy as np
+
+_BEHIND = 0
+
+
+@dataclass(frozen=True)
+class Utterances:
+    """What n speakers say: token ids (n, L) int64 and how many of each row count (n,) int64; what stands behind is ignored."""
+
+    tokens: np.ndarray
+    lengths: np.ndarray
+
+    @classmethod
+    def of(cls, said: Sequence[Sequence[int] | np.ndarray]) -> Utterances:
+        """From the token ids of each of n speakers."""
+        lengths = np.array([len(words) for words in said], dtype=np.int64)
+        tokens = np.full((len(said), int(lengths.max(initial=1))), _BEHIND, dtype=np.int64)
+        for i, words in enumerate(said):
+            tokens[i, : len(words)] = words
+        return cls(tokens, lengths)
+
+
+class Session(Protocol):
+    """One agent's part in a batch of dialogues. A session keeps whatever memory it needs."""
+
+    def speak(self, rows: np.ndarray) -> Utterances:
+        """The next utterance in each of the dialogues `rows` (n,) int64."""
+
+    def choose(self, rows: np.ndarray) -> np.ndarray:
+        """The selection in each of the dialogues `rows`: (n,) int64, an index into what may be selected there."""
+
+
+ViewT_co = TypeVar("ViewT_co", covariant=True)
+ViewT_contra = TypeVar("ViewT_contra", contravariant=True)
+
+
+class Player(Protocol[ViewT_contra]):
+    """Anything that can take part in games whose sides see such a view."""
+
+    @property
+    def name(self) -> str:
+        """What reports call it."""
+
+    def join(self, view: ViewT_contra) -> Session:
+        """Takes a side in a batch of dialogues."""
+
+
+class Game(Protocol[ViewT_co]):
+    """A batch of dialogues between sides numbered from 0."""
+
+    def view(self, side: int) -> ViewT_co:
+        """What that side may see; it stays up to date while the game goes on."""
+
+    def rows_to_speak(self, side: int) -> np.ndarray:
+        """Dialogues (n,) in which it is that side's turn to speak."""
+
+    def rows_to_choose(self, side: int) -> np.ndarray:
+        """Dialogues (n,) in which that side has to choose now."""
+
+    def say(self, rows: np.ndarray, utterances: Utterances) -> None:
+        """The side to move says its utterance in each of the dialogues."""
+
+    def choose(self, side: int, rows: np.ndarray, selections: np.ndarray) -> None:
+        """A side chooses (n,) in each of the dialogues."""
+
+
+GameT = TypeVar("GameT", bound="Game[object]")
+
+
+def play_sessions(game: GameT, sessions: Sequence[Session]) -> GameT:
+    """Plays every dialogue of a game to its end.
+
+    Nobody chooses while anybody can speak, so that choices are made for as many dialogues at once as there are.
+
+    Args:
+        game: fresh or half-played dialogues.
+        sessions: of side 0, side 1, and so on.
+
+    Returns:
+        The same game: no side can move any more.
+    """
+    moved = True
+    while moved:
+        moved = False
+        for side, session in enumerate(sessions):
+            if (rows := game.rows_to_speak(side)).size:
+                game.say(rows, session.speak(rows))
+                moved = True
+        if moved:
+            continue
+        for side, session in enumerate(sessions):
+            if (rows := game.rows_to_choose(side)).size:
+                game.choose(side, rows, session.choose(rows))
+                moved = True
+    return game
