@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from engine.cli.flags import JobCommand, parse_job
 from engine.cli.screen import watching
@@ -24,10 +25,10 @@ def run_job(verb: Verb, arguments: Sequence[str]) -> int:
     """Runs the job of a verb; returns the exit status."""
     entry = find("-".join(verb.words))
     job = entry.load()
-    return carry_out(entry, job, parse_job(verb, job, entry.run_name, arguments))
+    return carry_out(entry, job, parse_job(verb, job, arguments))
 
 
-def carry_out(entry: Entry, job: Job, command: JobCommand) -> int:
+def carry_out(entry: Entry, job: Job[Any, Any, Any], command: JobCommand) -> int:
     """Runs a job and shows its result.
 
     Args:

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from engine.jobs.command import command_line
-from engine.jobs.job import Comparison, Job, Reporter, Result
+from engine.jobs.composite import Composite, Stage, run_stages
+from engine.jobs.job import Comparison, Reporter, Result, Summary
 from engine.jobs.negotiation import minmax, negotiator, reinforce
 from engine.jobs.negotiation.attack import ATTACK_RL, AttackConfig
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
@@ -34,7 +34,6 @@ from engine.metrics.negotiation.dialogues import METRICS
 from engine.metrics.perturb.robustness import BASE, TOUCHED_CHANGE_RATE
 from engine.metrics.statistics import FOR_ADVERSARY, Estimate, Metric, paired_difference
 from engine.negotiation.settings import ReinforceConfig
-from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK
 from envs.core.config import check
@@ -114,102 +113,6 @@ class DemoConfig:
         check(self, "seed", self.seed >= 0, "at least 0")
 
 
-def stages(config: DemoConfig, path: Path) -> dict[str, tuple[Job, Any]]:
-    """The job and configuration of each stage, by its name.
-
-    Args:
-        config: how large.
-        path: the demonstration's folder, as it was given; the stages name each other's folders below it.
-    """
-    target, adversary = display_path(path / "target"), display_path(path / "adversary")
-    fitted = replace(negotiator.demo(), fit=config.fit, seed=config.seed)
-    trained = replace(reinforce.demo(), target=target, corpus=fitted.corpus, reinforce=config.reinforce, seed=config.seed)
-    hardening = replace(
-        minmax.demo(),
-        target=target,
-        adversary=adversary,
-        budget=config.reinforce.dialogues,
-        dialogues=config.dialogues,
-        corpus=fitted.corpus,
-        seed=config.seed,
-        workers=config.workers,
-        attack=config.reinforce,
-        defence=config.defence,
-    )
-    model = replace(seq2seq.demo(), fit=config.model, seed=config.seed)
-    lm = replace(seq2seq.demo_lm(), fit=config.model, seed=config.seed)
-    searched: dict[str, Any] = {
-        "model": display_path(path / "model"),
-        "lm": display_path(path / "lm"),
-        "num_targets": config.triggers,
-    }
-    searching = replace(search.demo(), **searched, seed=config.seed, workers=config.workers)
-    strategies = f"{_SWAP},{_ANTONYM}"
-    against = replace(
-        adversarial.demo(), strategies=strategies, fit=config.hardening, model=display_path(path / "model"), seed=config.seed
-    )
-    asked = replace(
-        robustness.demo(),
-        strategies=strategies,
-        model=display_path(path / "model"),
-        trained=display_path(path / "adversarial"),
-        limit=config.contexts,
-        workers=config.workers,
-        seed=config.seed,
-    )
-    matched: dict[str, Any] = {"dialogues": config.dialogues, "workers": config.workers, "seed": config.seed, "judge": target}
-    return {
-        "target": (negotiator.TRAIN_NEGOTIATOR, fitted),
-        "adversary": (reinforce.TRAIN_ADVERSARY, trained),
-        "selfplay": (SELFPLAY, MatchConfig(adversary=target, target=target, complementary=True, **matched)),
-        "attack": (ATTACK_RL, AttackConfig(speaker=adversary, target=target, **matched)),
-        "reactive": (
-            ATTACK_REACTIVE,
-            FixedTurnConfig(speaker=target, target=target, **{**matched, "dialogues": config.searches}),
-        ),
-        "minmax": (minmax.MINMAX, hardening),
-        "model": (seq2seq.TRAIN_SEQ2SEQ, model),
-        "lm": (seq2seq.TRAIN_LM, lm),
-        "normal": (search.SEARCH, searching),
-        "mal": (search.SEARCH, replace(searching, targets=MAL, hit="o-sample-min-k1")),
-        "adversarial": (adversarial.TRAIN_ADVERSARIAL, against),
-        "robustness": (robustness.EVALUATE_ROBUSTNESS, asked),
-    }
-
-
-def run(config: DemoConfig, path: Path, reporter: Reporter) -> Result:
-    """Does what is left of the stages and compares the two matches."""
-    with RunFolder.open(path, config, job=DEMO.name, resume_safe=DEMO.resume_safe) as folder:
-        results = {}
-        for number, (name, (job, settings)) in enumerate(stages(config, path).items(), start=1):
-            reporter.say(f"stage {number} of {len(STAGES)}: {name}")
-            results[name] = job.run(settings, path / name, reporter)
-        selfplay, attack = (_dialogues(path / name) for name in ("selfplay", "attack"))
-        pairs = [(selfplay[key], attack[key]) for key in sorted(selfplay.keys() & attack.keys())]
-        differences = {name: _difference(pairs, number) for name, number in _COMPARED.items()}
-        searched = results["reactive"].metrics
-        metrics = {
-            **results["attack"].metrics,
-            GAIN: differences["advantage"],
-            "reactive_advantage": searched["advantage"],
-            "reactive_forced_advantage": searched["forced_advantage"],
-            "reactive_attack_ppl": searched["attack_ppl"],
-            **{name: results["minmax"].metrics[name] for name in HARDENED},
-            **{f"hits_{name}": results[name].metrics[f"hit_rate.{kind}"] for name, kind in _HITS.items()},
-            **_answers(results["robustness"].metrics),
-        }
-        about = {
-            "title": "A trained adversary against the agent it was trained on",
-            "description": f"Embedded corpus, {config.dialogues} dialogues a match on the same scenarios, seed {config.seed}; "
-            "side 1 alone chooses in both matches.",
-            "command": command_line(DEMO, config, path),
-        }
-        folder.write_summary(metrics, about)
-    before = results["selfplay"].metrics
-    comparison = Comparison("target against itself", "adversary against target", before, differences)
-    return replace(DEMO.result(config, path), comparison=comparison, failure=_failure(metrics["advantage"]))
-
-
 def _dialogues(path: Path) -> dict[str, Mapping[str, Any]]:
     return {row["item_key"]: row for row in RunFolder.load(path).read_rows().to_pylist() if row["status"] == OK}
 
@@ -222,6 +125,13 @@ _COMPARED: dict[str, Callable[[Mapping[str, Any]], float]] = {
     "turns": lambda row: row["num_turns"],
 }
 """Metrics that are means over all dialogues, and so have a difference for each scenario."""
+
+
+def _differences(path: Path) -> dict[str, Estimate]:
+    """The attack less the target against itself, over pairs of dialogues on one scenario."""
+    before, after = (_dialogues(path / name) for name in ("selfplay", "attack"))
+    pairs = [(before[key], after[key]) for key in sorted(before.keys() & after.keys())]
+    return {name: _difference(pairs, number) for name, number in _COMPARED.items()}
 
 
 def _difference(
@@ -247,25 +157,132 @@ def _failure(advantage: Estimate) -> str:
     return f"the adversary has no certain advantage over its target: {advantage}"
 
 
-def _next_commands(config: DemoConfig, path: Path) -> tuple[str, ...]:
-    return (
-        shlex.join(["parley", "play", display_path(path / "target")]),
-        shlex.join(["parley", "play", display_path(path / "adversary")]),
-        shlex.join(["parley", "play", display_path(path / "minmax")]),
-        shlex.join(["parley", "search", "--model", display_path(path / "model"), "--lm", display_path(path / "lm")]),
-        shlex.join(
-            [
-                *("parley", "evaluate", "robustness", "demo"),
-                *("--model", display_path(path / "model"), "--strategies", "add-negation"),
-            ]
-        ),
-        "parley minmax --help",
-    )
-
-
 def embedded() -> DemoConfig:
     """Two small networks on scripted negotiations, after Lewis et al. 2017 and Cheng et al. 2019."""
     return DemoConfig()
 
 
-DEMO = Job("demo", DemoConfig, {"embedded": embedded}, run, LEGEND, (SUMMARY,), _next_commands, ("workers",))
+class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
+    """`parley demo`."""
+
+    words = ("demo",)
+    run_name = "demo"
+    config = DemoConfig
+    presets = {"embedded": embedded}
+    legend = LEGEND
+    resume_safe = ("workers",)
+
+    def stages(self, config: DemoConfig, path: Path) -> dict[str, Stage]:
+        """What is trained, played, attacked, hardened, searched and perturbed."""
+        target, adversary = display_path(path / "target"), display_path(path / "adversary")
+        fitted = replace(negotiator.demo(), fit=config.fit, seed=config.seed)
+        trained = replace(reinforce.demo(), target=target, corpus=fitted.corpus, reinforce=config.reinforce, seed=config.seed)
+        hardening = replace(
+            minmax.demo(),
+            target=target,
+            adversary=adversary,
+            budget=config.reinforce.dialogues,
+            dialogues=config.dialogues,
+            corpus=fitted.corpus,
+            seed=config.seed,
+            workers=config.workers,
+            attack=config.reinforce,
+            defence=config.defence,
+        )
+        model = replace(seq2seq.demo(), fit=config.model, seed=config.seed)
+        lm = replace(seq2seq.demo_lm(), fit=config.model, seed=config.seed)
+        searched: dict[str, Any] = {
+            "model": display_path(path / "model"),
+            "lm": display_path(path / "lm"),
+            "num_targets": config.triggers,
+        }
+        searching = replace(search.demo(), **searched, seed=config.seed, workers=config.workers)
+        strategies = f"{_SWAP},{_ANTONYM}"
+        against = replace(
+            adversarial.demo(),
+            strategies=strategies,
+            fit=config.hardening,
+            model=display_path(path / "model"),
+            seed=config.seed,
+        )
+        asked = replace(
+            robustness.demo(),
+            strategies=strategies,
+            model=display_path(path / "model"),
+            trained=display_path(path / "adversarial"),
+            limit=config.contexts,
+            workers=config.workers,
+            seed=config.seed,
+        )
+        matched: dict[str, Any] = {"dialogues": config.dialogues, "workers": config.workers, "seed": config.seed}
+        matched["judge"] = target
+        return {
+            "target": (negotiator.TRAIN_NEGOTIATOR, fitted),
+            "adversary": (reinforce.TRAIN_ADVERSARY, trained),
+            "selfplay": (SELFPLAY, MatchConfig(adversary=target, target=target, complementary=True, **matched)),
+            "attack": (ATTACK_RL, AttackConfig(speaker=adversary, target=target, **matched)),
+            "reactive": (
+                ATTACK_REACTIVE,
+                FixedTurnConfig(speaker=target, target=target, **{**matched, "dialogues": config.searches}),
+            ),
+            "minmax": (minmax.MINMAX, hardening),
+            "model": (seq2seq.TRAIN_SEQ2SEQ, model),
+            "lm": (seq2seq.TRAIN_LM, lm),
+            "normal": (search.SEARCH, searching),
+            "mal": (search.SEARCH, replace(searching, targets=MAL, hit="o-sample-min-k1")),
+            "adversarial": (adversarial.TRAIN_ADVERSARIAL, against),
+            "robustness": (robustness.EVALUATE_ROBUSTNESS, asked),
+        }
+
+    def finished(self, config: DemoConfig, path: Path, weights: Mapping[str, str]) -> bool:
+        """The stages say themselves what is finished, one by one: that is part of the story."""
+        return False
+
+    def prepare(self, config: DemoConfig, path: Path, reporter: Reporter) -> DemoConfig:
+        """Nothing is needed."""
+        return config
+
+    def work(self, run: RunFolder, prepared: DemoConfig, reporter: Reporter) -> DemoConfig:
+        """Does what is left of the stages."""
+        run_stages(self.stages(prepared, run.path), run.path, reporter)
+        return prepared
+
+    def measure(self, run: RunFolder, found: DemoConfig) -> Summary:
+        """What the stages came to, side by side."""
+        measured = {name: RunFolder.load(run.path / name).metrics() for name in STAGES}
+        searched = measured["reactive"]
+        metrics = {
+            **measured["attack"],
+            GAIN: _differences(run.path)["advantage"],
+            "reactive_advantage": searched["advantage"],
+            "reactive_forced_advantage": searched["forced_advantage"],
+            "reactive_attack_ppl": searched["attack_ppl"],
+            **{name: measured["minmax"][name] for name in HARDENED},
+            **{f"hits_{name}": measured[name][f"hit_rate.{kind}"] for name, kind in _HITS.items()},
+            **_answers(measured["robustness"]),
+        }
+        return Summary(
+            "A trained adversary against the agent it was trained on",
+            f"Embedded corpus, {found.dialogues} dialogues a match on the same scenarios, seed {found.seed}; "
+            "side 1 alone chooses in both matches.",
+            metrics,
+        )
+
+    def present(self, result: Result, run: RunFolder) -> Result:
+        """Beside the target against itself; a failure where the adversary is not certainly better."""
+        before = RunFolder.load(run.path / "selfplay").metrics()
+        comparison = Comparison("target against itself", "adversary against target", before, _differences(run.path))
+        return replace(result, comparison=comparison, failure=_failure(result.metrics["advantage"]))
+
+    def next_commands(self, config: DemoConfig, path: Path) -> tuple[str, ...]:
+        """Talks with the agents, and searches of one's own."""
+        model, lm = display_path(path / "model"), display_path(path / "lm")
+        return (
+            *(shlex.join(["parley", "play", display_path(path / name)]) for name in ("target", "adversary", "minmax")),
+            shlex.join(["parley", "search", "--model", model, "--lm", lm]),
+            shlex.join(["parley", "evaluate", "robustness", "demo", "--model", model, "--strategies", "add-negation"]),
+            "parley minmax --help",
+        )
+
+
+DEMO = Demo()

@@ -265,7 +265,7 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
         return weights_digests(self.models(config))
 
     def models(self, config: ConfigT) -> Mapping[str, str]:
-        """Names of the models that the rows come from, by the setting that names each; a run does not go on with other weights."""
+        """Names of the models that the rows come from, by the setting that names each; a run keeps to their weights."""
         return {}
 
     def num_rows(self, config: ConfigT, path: Path) -> int:

@@ -12,7 +12,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Generic
@@ -21,7 +21,7 @@ from engine.jobs.device import require_device, threads
 from engine.jobs.job import Reporter
 from engine.runtime.pool import Progress
 from engine.runtime.record import WORK, Counts, Rows, record_shards
-from engine.runtime.session import connect
+from engine.runtime.session import Session, connect
 from engine.runtime.sharding import ItemT, make_shards
 from engine.runtime.worker import ShardWorker
 from engine.store.run_folder import RunFolder
@@ -99,12 +99,15 @@ class Sharded(ABC, Generic[ItemT]):
     Attributes:
         unit: what items are called.
         event: kind of the event that says what a session did, and how long it took.
-        computes: whether it computes with torch, whose threads are then as many here as in an actor: one.
     """
 
     unit: ClassVar[str]
     event: ClassVar[str]
-    computes: bool = True
+
+    @property
+    def computes(self) -> bool:
+        """Whether it computes with torch, whose threads are then as many here as in an actor: one."""
+        return True
 
     @abstractmethod
     def seed(self, key: str) -> int:
@@ -232,8 +235,6 @@ def ended_sessions(run: RunFolder, event: str, counted: str) -> list[dict[str, A
     return [found for found in run.events() if found["kind"] == event and found.get(counted)]
 
 
-def session(workers: int, address: str) -> AbstractContextManager[Any]:
-    """The Ray session of some workers; none where there are none."""
-    if not workers:
-        return nullcontext()
-    return connect(address or None, num_cpus=None if address else max(workers, os.cpu_count() or 1))
+def session(num_cpus: int, address: str) -> AbstractContextManager[Session]:
+    """The Ray session of a cluster, or one on this machine with room for what wants so many CPUs."""
+    return connect(address or None, num_cpus=None if address else max(num_cpus, os.cpu_count() or 1))

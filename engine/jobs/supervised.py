@@ -1,4 +1,4 @@
-"""Jobs that fit a model in one process: their settings, how a fit is run, reported and measured, and how its model is stored."""
+"""Jobs that fit a model in one process: their settings, how a fit is run and measured, and how its model is stored."""
 
 from __future__ import annotations
 
@@ -30,6 +30,8 @@ RESUME_SAFE = ("data_root",)
 
 Threads and device are none of them: sums may differ in the last digit, and a training carries that on.
 """
+STORED = ("test_nll", "validation_nll", "test_kl")
+"""Figures that a checkpoint says of its model."""
 EPOCHS = Steps("epoch", "epochs")
 """A fit ends when it stops to gain, or goes on at falling rates."""
 
@@ -111,7 +113,7 @@ class FitJob(Job[ConfigT, Fitting, Summary]):
         metrics = {name: found[name] for name in self.legend if name in found}
         about = {"corpus": config.corpus, "corpus_key": prepared.corpus.folder.name, "seed": config.seed}
         # Searches read off these how likely a usual word is.
-        figures = {name: metrics[name].value for name in ("test_nll", "validation_nll", "test_kl") if name in metrics}
+        figures = {name: estimate.value for name, estimate in metrics.items() if name in STORED}
         prepared.save(model, run.path / CHECKPOINT, {**prepared.provenance, **about, "epochs": len(fit.history), **figures})
         description = f"Supervised training, seed {config.seed}, {prepared.words}."
         return Summary(f"{prepared.what}, on {prepared.corpus.name}", description, metrics)

@@ -22,12 +22,12 @@ from engine.jobs.catalogue import find
 from engine.jobs.negotiation.campaign import rounds_of
 from engine.jobs.negotiation.minmax import BEFORE_TRAINING, DROP, FINAL_STAGES, LEGEND, MINMAX
 from engine.jobs.negotiation.rows import DIALOGUES
-from engine.jobs.negotiation.table import ATTACK_TABLE, BESIDE
+from engine.jobs.negotiation.table import ATTACK_TABLE
 from engine.jobs.negotiation.whitebox import ATTACK_RA_PA_DA, ATTACK_RA_PA_TA
 from engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS
 from engine.jobs.triggers.table import SEARCH_TABLE
 from engine.metrics.negotiation.attack import ATTACK_METRICS
-from engine.metrics.negotiation.attack_table import ROWS, AttackLine, attack_table, table_lines
+from engine.metrics.negotiation.attack_table import ROWS, AttackLine, attack_table
 from engine.metrics.negotiation.campaign import ROUND_METRICS, rounds_table
 from engine.metrics.statistics import Estimate, Metric
 from engine.metrics.tables import TextTable, with_interval
@@ -198,7 +198,7 @@ def _attack_tables(stages: Mapping[str, RunFolder], headings: Mapping[str, str])
     tables: list[tuple[str, TextTable]] = []
     lines = []
     for name, run in stages.items():
-        metrics = _metrics(run)
+        metrics = run.metrics()
         tables += search_tables(headings[name] if name else "", run)
         if run.job == MINMAX.name:
             found = _campaign_tables(run)
@@ -208,8 +208,7 @@ def _attack_tables(stages: Mapping[str, RunFolder], headings: Mapping[str, str])
         if not metrics or not run.job.startswith(_ATTACK):
             continue
         if _is_table(run):
-            beside = _estimates((run.summary() or {}).get(BESIDE, {}))
-            table = attack_table(table_lines(metrics, run.config["published"], beside))
+            (table,) = ATTACK_TABLE.tables(run).values()
             if not name:
                 # The attacks below it are its rows, and the page bears its title.
                 return [("", table)]
@@ -221,7 +220,7 @@ def _attack_tables(stages: Mapping[str, RunFolder], headings: Mapping[str, str])
 
 def _campaign_tables(campaign: RunFolder) -> list[tuple[str, TextTable]]:
     """What a campaign came to, and the table of its rounds."""
-    metrics, rounds = _metrics(campaign), rounds_of(campaign)
+    metrics, rounds = campaign.metrics(), rounds_of(campaign)
     outcome = [("Before and after", _before_and_after(metrics))] if metrics else []
     return [*outcome, *([("Rounds", rounds_table(rounds))] if rounds else [])]
 
@@ -246,7 +245,7 @@ def _section(heading: str, run: RunFolder, described: bool, large: bool) -> Matc
     if _is_table(run) or run.job in (MINMAX.name, EVALUATE_ROBUSTNESS.name, SWEEP, *SEARCHES):
         # Its figures stand in a place of their own.
         return None
-    metrics = _metrics(run)
+    metrics = run.metrics()
     table = run.read_rows()
     rows = table.to_pylist() if set(DIALOGUES.names) <= set(table.schema.names) else []
     if not metrics and not rows:
@@ -269,14 +268,6 @@ def _legend(run: RunFolder) -> Mapping[str, Metric]:
         return find(run.job).load().legend
     except RunError:
         return ATTACK_METRICS
-
-
-def _metrics(run: RunFolder) -> dict[str, Estimate]:
-    return _estimates((run.summary() or {}).get("metrics", {}))
-
-
-def _estimates(parts: Mapping[str, Any]) -> dict[str, Estimate]:
-    return {name: Estimate.from_json(estimate) for name, estimate in parts.items()}
 
 
 def _curves(heading: str, run: RunFolder) -> list[Curve]:

@@ -15,6 +15,8 @@ from policies.negotiator.settings import KIND
 from policies.stored import read_words
 
 HUMAN = "human"
+BUILT_IN = ("scripted", "scripted-tough", HUMAN)
+"""Agents that compute nothing."""
 
 agents = Registry("agent", "parley.agents")
 agents.register("scripted", "fair-minded scripted bargainer", "envs.negotiation.scripted.bargainers:scripted")

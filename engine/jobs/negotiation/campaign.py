@@ -16,7 +16,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from engine.jobs.job import Job, Reporter, Result
+from engine.jobs.composite import Stage
+from engine.jobs.job import Reporter, Result
 from engine.jobs.negotiation import exploitability, reinforce
 from engine.jobs.negotiation.attack import ATTACK_RL, AttackConfig
 from engine.jobs.negotiation.exploitability import EVALUATE_EXPLOITABILITY, ExploitabilityConfig
@@ -165,7 +166,7 @@ class Campaign:
         self._steadily(number, "target", self._config.defence, self._target_phase)
 
     def _steadily(
-        self, number: int, role: str, rule: ReinforceConfig, phase: Callable[[int, ReinforceConfig], tuple[Job, Any]]
+        self, number: int, role: str, rule: ReinforceConfig, phase: Callable[[int, ReinforceConfig], Stage]
     ) -> Result:
         """Trains one side; where that diverges, again from the phase's start, at half the rate from then on."""
         from engine.negotiation.reinforce import DivergenceError
@@ -184,13 +185,13 @@ class Campaign:
                     where = f"{display_path(path)}, {error.where}"
                     raise DivergenceError(error.what, where=where, got=error.got, fix=fix) from error
                 self._reporter.say(f"round {number}: {error.what} ({error.got}); back to its start at the rate {rate / 2:g}")
-                name = f"{number:02d}-{role}"
-                self._folder.event(ROLLED_BACK, phase=name, role=role, reason=str(error), learning_rate=rate / 2)
+                told = {"phase": f"{number:02d}-{role}", "reason": str(error), "learning_rate": rate / 2}
+                self._folder.event(ROLLED_BACK, round=number, role=role, **told)
 
     def _times_diverged(self, role: str, rounds: Container[int]) -> int:
         """How often the phases of a role were done again in some rounds."""
         events = self._events(ROLLED_BACK)
-        return sum(event["role"] == role and int(event["phase"].partition("-")[0]) in rounds for event in events)
+        return sum(event["role"] == role and event["round"] in rounds for event in events)
 
     def _trained(self, number: int, rule: ReinforceConfig) -> dict[str, Any]:
         config = self._config
@@ -201,14 +202,14 @@ class Campaign:
             "reinforce": rule,
         }
 
-    def _adversary_phase(self, number: int, rule: ReinforceConfig) -> tuple[Job, Any]:
+    def _adversary_phase(self, number: int, rule: ReinforceConfig) -> Stage:
         start = self._speaker if number == 1 else self.adversary(number - 1)
         settings = reinforce.TrainReinforceConfig(
             target=self.target(number - 1), learner=start, reference=self._speaker, **self._trained(number, rule)
         )
         return reinforce.TRAIN_ADVERSARY, settings
 
-    def _target_phase(self, number: int, rule: ReinforceConfig) -> tuple[Job, Any]:
+    def _target_phase(self, number: int, rule: ReinforceConfig) -> Stage:
         settings = reinforce.TrainTargetConfig(
             target=self.target(number - 1),
             adversaries=",".join(self.adversary(k) for k in range(1, number + 1)),
@@ -219,7 +220,7 @@ class Campaign:
         )
         return reinforce.TRAIN_TARGET, settings
 
-    def _best_response_phase(self, number: int, rule: ReinforceConfig) -> tuple[Job, Any]:
+    def _best_response_phase(self, number: int, rule: ReinforceConfig) -> Stage:
         config = self._config
         settings = ExploitabilityConfig(
             target=self.target(number),
@@ -276,8 +277,7 @@ class Campaign:
 
     def _perplexity(self, number: int, target: str) -> Estimate:
         if number:
-            found = RunFolder.load(fetched_run(target)).summary() or {}
-            return Estimate.from_json(found["metrics"][PERPLEXITY])
+            return RunFolder.load(fetched_run(target)).metrics()[PERPLEXITY]
         return validation_perplexity(target, self._config.corpus, self._config.data_root)
 
     def _stop(self, number: int) -> None:

@@ -7,30 +7,31 @@ from __future__ import annotations
 
 import gc
 import math
-import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from engine.jobs.checkpoints import require_checkpoint
-from engine.jobs.command import command_line
 from engine.jobs.device import threads
-from engine.jobs.job import Job, Reporter, Result
+from engine.jobs.job import Job, Reporter, Steps, Summary
 from engine.jobs.scalars import Scalars
+from engine.jobs.sharded import session
+from engine.jobs.supervised import STATE
 from engine.metrics.statistics import Estimate, count, mean
+from engine.metrics.training import LEARNING
 from engine.negotiation.opponents import TrainingRoster
 from engine.negotiation.settings import ReinforceConfig
 from engine.runtime.meters import Meters
-from engine.runtime.session import Session, can_grow, connect
+from engine.runtime.session import Session, can_grow
+from engine.store.layout import CONFIG, SUMMARY
 from engine.store.run_folder import RunFolder
-from envs.core.config import check
+from envs.core.config import check, from_dict, shared
 from envs.core.errors import ClusterError, ConfigError
 from envs.data.root import root_words
 from envs.negotiation.vocabulary import Vocabulary
 from envs.storage.copies import CHECKPOINT, fetched_model
 
-STATE = "training.safetensors"
 MAX_LEARNERS = 5
 """Learners that may die in a row without getting further than those before them."""
 PUBLISHED = "dealornodeal"
@@ -68,7 +69,7 @@ class LearningConfig:
 
     def learning(self) -> dict[str, Any]:
         """These settings by name, for the jobs that a job is made of."""
-        return {field.name: getattr(self, field.name) for field in fields(LearningConfig)}
+        return shared(self, LearningConfig)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,65 +86,98 @@ class TrainingConfig(LearningConfig):
         check(self, "perplexity_limit", self.perplexity_limit == 0 or self.perplexity_limit > 1, "0, or above 1")
 
 
-RESUME_SAFE = ("env_runners", "remote_learner", "learner_gpus", "threads", "address", "data_root", "save_every")
+TrainingConfigT = TypeVar("TrainingConfigT", bound=TrainingConfig)
+RESUME_SAFE = ("env_runners", "remote_learner", "address", "data_root", "save_every")
+"""Settings that change how learning is done and not what is learned; a resumed run may differ in them.
+
+The learner's threads and GPUs are none of them: sums may differ in the last digit, and a training carries that on.
+"""
 
 
-def train(
-    job: Job,
-    config: TrainingConfig,
-    roster: TrainingRoster,
-    title: str,
-    provenance: Mapping[str, Any],
-    path: Path,
-    reporter: Reporter,
-) -> Result:
-    """Trains, saving and resuming exactly, and stores the learner as `checkpoint`.
+@dataclass(frozen=True)
+class Lessons:
+    """Who learns from whom, found and checked.
 
     Args:
-        job: which one it is.
-        config: how it is run.
+        config: how it is done.
         roster: who learns, and whom it meets; folders of checkpoints that are there.
         title: who against whom, for the heading.
         provenance: what the checkpoint says of its origin, besides corpus, seed and updates.
-        path: run folder.
-        reporter: who looks on.
+        base: the learner's model as it begins.
+        language: its words' perplexity.
+    """
+
+    config: TrainingConfig
+    roster: TrainingRoster
+    title: str
+    provenance: Mapping[str, Any]
+    base: Any
+    language: _Language
+
+
+def lessons(config: TrainingConfig, roster: TrainingRoster, title: str, provenance: Mapping[str, Any]) -> Lessons:
+    """Reads what a training needs, so that what is damaged is found before a run is made and Ray is started.
+
+    Args:
+        config: how it is done.
+        roster: as in `Lessons`, like the rest.
+        title: who against whom.
+        provenance: of the checkpoint.
 
     Raises:
         CheckpointError: a checkpoint is damaged or of another kind, or they speak different vocabularies.
-        DivergenceError: training lost itself: a gradient is not finite, or the perplexity is above its limit.
-        ClusterError: too little room for runners or learner, or they keep dying.
+        ConfigError: the corpus cannot guard the learner's language.
     """
-    from policies.negotiator.checkpoints import load_model, save_model
+    from policies.negotiator.checkpoints import load_model
 
-    # Read here, so that a damaged one is found before a run is made and Ray is started.
     base = load_model(fetched_model(roster.learner))
     for other in {roster.reference, *(opponent.checkpoint for opponent in roster.met)} - {roster.learner}:
         load_model(fetched_model(other))
-    language = _Language(config, base)
-    with (
-        threads(config.threads),
-        RunFolder.open(path, config, job=job.name, resume_safe=job.resume_safe) as folder,
-        connect(
-            config.address or None, num_cpus=None if config.address else max(_cpus(config), os.cpu_count() or 1)
-        ) as session,
-    ):
-        fitting = _fitting(config, session, reporter)
-        history, weights = _Training(fitting, roster, base, language, folder, reporter).finish()
-        about_it = {**provenance, "corpus": config.corpus, "seed": config.seed, "updates": config.reinforce.updates}
-        base.load_state_dict(dict(weights))
-        save_model(base, path / CHECKPOINT, about_it)
-        tail = history[-max(1, len(history) // 10) :]
-        metrics = {f"training_{name}": mean([step[name] for step in tail]) for name in ("reward", "advantage", "agreement")}
-        metrics |= language.measured(weights)
+    return Lessons(config, roster, title, provenance, base, _Language(config, base))
+
+
+def _updates(config: Mapping[str, Any]) -> int | None:
+    try:
+        return from_dict(ReinforceConfig, config["reinforce"], CONFIG).updates
+    except ConfigError:
+        # The run of another version can be looked at, and not be resumed.
+        return None
+
+
+class LearnJob(Job[TrainingConfigT, Lessons, Summary]):
+    """A job in which one side learns; each says in `prepare` who that is."""
+
+    legend = LEARNING
+    files = (CHECKPOINT, SUMMARY)
+    resume_safe = RESUME_SAFE
+    steps = Steps("iteration", "updates", _updates)
+
+    def work(self, run: RunFolder, prepared: Lessons, reporter: Reporter) -> Summary:
+        """Trains, saving and resuming exactly, and stores the learner as `checkpoint`.
+
+        Raises:
+            DivergenceError: training lost itself: a gradient is not finite, or the perplexity is above its limit.
+            ClusterError: too little room for runners or learner, or they keep dying.
+        """
+        from policies.negotiator.checkpoints import save_model
+
+        config, base, language = prepared.config, prepared.base, prepared.language
+        with threads(config.threads), session(_cpus(config), config.address) as here:
+            fitting = _fitting(config, here, reporter)
+            history, weights = _Training(fitting, prepared.roster, base, language, run, reporter).finish()
+            about = {**prepared.provenance, "corpus": config.corpus, "seed": config.seed, "updates": config.reinforce.updates}
+            base.load_state_dict(dict(weights))
+            save_model(base, run.path / CHECKPOINT, about)
+            tail = history[-max(1, len(history) // 10) :]
+            metrics = {f"training_{name}": mean([step[name] for step in tail]) for name in ("reward", "advantage", "agreement")}
+            metrics |= language.measured(weights)
         metrics["dialogues_per_s"] = mean([step["dialogues"] / step["seconds"] for step in history])
         metrics["share_outside_networks"] = mean([_outside(step) for step in history])
-        about = {
-            "title": title,
-            "description": f"{len(history)} updates, seed {config.seed}.",
-            "command": command_line(job, config, path),
-        }
-        folder.write_summary(metrics, about)
-    return job.result(config, path)
+        return Summary(prepared.title, f"{len(history)} updates, seed {config.seed}.", metrics)
+
+    def measure(self, run: RunFolder, found: Summary) -> Summary:
+        """What `work` measured on the way."""
+        return found
 
 
 class _Language:

@@ -48,7 +48,6 @@ from envs.pairs.compiled import load_pairs
 from envs.pairs.contexts import examples
 from envs.pairs.corpora import pair_corpora
 from envs.pairs.turns import Example
-from envs.storage.places import display_path
 
 NUM_EXAMPLES, STRATEGIES, UNSCORED = "examples", "strategies", "unscored"
 """Entries of the summary: how many examples there are, what a good model does by strategy, and why activities and entities were

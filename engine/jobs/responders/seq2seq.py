@@ -166,8 +166,10 @@ class TrainSeq2Seq(FitJob[TrainSeq2SeqConfig]):
         corpus = open_pairs(config, vocabulary=config.vocabulary)
         words, turns = corpus.vocabulary, config.sizes.turns
         model = Seq2Seq(words if turns == 1 else with_eot(words), config.sizes)
-        splits = corpus.splits if turns == 1 else {name: windows(each, turns, len(words)) for name, each in corpus.splits.items()}
-        examples = {name: PairExamples(split, config.sizes) for name, split in splits.items()}
+        examples = {
+            name: PairExamples(split if turns == 1 else windows(split, turns, len(words)), config.sizes)
+            for name, split in corpus.splits.items()
+        }
 
         def finish(test: Fitness) -> dict[str, Estimate]:
             return {"context_gain": context_gain(test, evaluate(model, examples["test"].exchanged()))}

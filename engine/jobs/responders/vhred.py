@@ -76,9 +76,11 @@ class TrainVhred(FitJob[TrainVhredConfig]):
         splits = {split: _examples(corpus, split, config) for split in ("train", "val", "test")}
 
         def finish(test: Fitness) -> dict[str, Estimate]:
-            gain = context_gain(test, evaluate(model, splits["test"].exchanged()))
-            kl = {f"{name}_kl": mean(divergences(model, splits[split])) for split, name in (("test", "test"), ("val", "validation"))}
-            return {"context_gain": gain, **kl}
+            return {
+                "context_gain": context_gain(test, evaluate(model, splits["test"].exchanged())),
+                "test_kl": mean(divergences(model, splits["test"])),
+                "validation_kl": mean(divergences(model, splits["val"])),
+            }
 
         return Fitting(
             config=config,
@@ -101,7 +103,6 @@ class TrainVhred(FitJob[TrainVhredConfig]):
 
 def _examples(corpus: PairCorpus, split: str, config: TrainVhredConfig) -> DialogueExamples:
     from envs.pairs.contexts import examples
-    from policies.fitting.evaluation import Fitness
     from policies.vhred.batches import DialogueExamples
 
     found = list(examples(corpus, split, config.sizes.turns))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from engine.jobs.job import Job, Reporter, Result, Summary
 from engine.jobs.sharded import RESUME_SAFE, ended_sessions, work_off
-from engine.jobs.triggers.config import NORMAL, RELAXATION, TriggerEngineSettings, ObjectiveSettings, TriggerConfig
+from engine.jobs.triggers.config import NORMAL, RELAXATION, ObjectiveSettings, TriggerConfig, TriggerEngineSettings
 from engine.jobs.triggers.models import HUGGING_FACE, Models, models_of, open_models
 from engine.jobs.triggers.rows import TRIGGERS
 from engine.jobs.triggers.targets import FILE, choose_targets, num_targets, open_targets, save_targets

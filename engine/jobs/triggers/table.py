@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -20,7 +21,7 @@ from engine.jobs.sharded import session
 from engine.jobs.tables import TABLE_FILE
 from engine.jobs.triggers.config import MAL as MAL_TARGETS
 from engine.jobs.triggers.config import NORMAL as NORMAL_TARGETS
-from engine.jobs.triggers.config import NORMAL_SAMPLED, RELAXATION, TriggerConfig, SearchingConfig
+from engine.jobs.triggers.config import NORMAL_SAMPLED, RELAXATION, SearchingConfig, TriggerConfig
 from engine.jobs.triggers.config import RANDOM as RANDOM_TARGETS
 from engine.jobs.triggers.search import SEARCH
 from engine.metrics.statistics import Estimate
@@ -171,7 +172,7 @@ class SearchTable(Composite[SearchTableConfig, SearchTableConfig, SearchTableCon
 
     def work(self, run: RunFolder, prepared: SearchTableConfig, reporter: Reporter) -> SearchTableConfig:
         """Does what is left of the searches, in one session."""
-        with session(prepared.workers, prepared.address):
+        with session(prepared.workers, prepared.address) if prepared.workers else nullcontext():
             run_stages(self.stages(prepared, run.path), run.path, reporter)
         return prepared
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from engine.jobs.triggers.config import MAL, RELAXATION, TriggerConfig
 from engine.jobs.sharded import Sharded, Tally, spread
+from engine.jobs.triggers.config import MAL, RELAXATION, TriggerConfig
 from engine.jobs.triggers.models import Models
 from engine.metrics.triggers.hits import PROJECTED, SATISFIED, choose_restart, finished, is_hit, kinds
 from engine.runtime.record import Counts, Rows
@@ -100,14 +100,15 @@ class Searching(Sharded[Target]):
     def digest(self, rows: Rows) -> Counts:
         """Targets whose search came to its end, candidates, wanted hits, and hits by type."""
         ended = finished(rows)
-        hits = Counter(f"{HITS}{kind}" for row in ended for kind in kinds([row]) if is_hit(row, kind))
+        counts = Counter(f"{HITS}{kind}" for row in ended for kind in kinds([row]) if is_hit(row, kind))
         candidates = sum(restart["candidates"] for row in ended for restart in row["restarts"])
-        return hits + Counter(targets=len(ended), candidates=candidates, hits=hits[HITS + self.config.hit])
+        counts.update(targets=len(ended), candidates=candidates, hits=counts[HITS + self.config.hit])
+        return counts
 
     def describe(self, tally: Tally) -> str:
         """Such as "680 candidates/s, hits: o-greedy 3"."""
         pace = tally.session["candidates"] / tally.seconds if tally.seconds else 0.0
-        found = {HITS + self.config.hit: 0, **tally.total}
+        found = {HITS + self.config.hit: 0} | tally.total
         hits = (f"{name.removeprefix(HITS)} {number}" for name, number in found.items() if name.startswith(HITS))
         return f"{pace:,.0f} candidates/s, hits: {', '.join(hits)}"
 
@@ -122,11 +123,11 @@ class SearchWorker:
     """
 
     def __init__(self, config: TriggerConfig, models: Models, on_step: Callable[[Counts], None] | None = None) -> None:
-        from engine.triggers.hits import HitType
         from engine.triggers.batch_finder import BatchFinder
+        from engine.triggers.hits import HitType
 
         self.config, self.models = config, models
-        self.on_step = on_step and (lambda candidates: on_step(Counter(candidates=candidates)))
+        self.on_step = None if on_step is None else lambda candidates: on_step(Counter({"candidates": candidates}))
         self.wanted = HitType.parse(config.hit)
         sampled, judged = models.thresholds.t_out is not None, models.lm is not None
         self.types = read_types(self.wanted, sampled=sampled, judged=judged)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS, STRATEGIES, UNSCORED, tables_of
-from engine.metrics.statistics import Estimate
+from engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS, STRATEGIES, UNSCORED
 from engine.report.content import RobustnessSection
 from engine.store.run_folder import RunFolder
 
@@ -25,9 +24,9 @@ def robustness_section(heading: str, run: RunFolder, described: bool) -> Robustn
     return RobustnessSection(
         name=heading,
         description=summary.get("description", "") if described else "",
-        metrics={name: Estimate.from_json(parts) for name, parts in summary.get("metrics", {}).items()},
+        metrics=run.metrics(),
         rows=rows,
-        tables=tables_of(run),
+        tables=EVALUATE_ROBUSTNESS.tables(run),
         strategies=summary.get(STRATEGIES, {}),
         unscored=summary.get(UNSCORED, ""),
     )

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 
 from engine.jobs.triggers.search import SEARCH
-from engine.jobs.triggers.table import SEARCH_TABLE, table_of
-from engine.metrics.statistics import Estimate
+from engine.jobs.triggers.table import SEARCH_TABLE
 from engine.metrics.tables import TextTable
 from engine.report.content import SearchSection
 from engine.store.run_folder import RunFolder
@@ -35,7 +34,7 @@ def search_section(heading: str, run: RunFolder, described: bool) -> SearchSecti
     return SearchSection(
         name=heading,
         description=summary.get("description", "") if described else "",
-        metrics={name: Estimate.from_json(parts) for name, parts in summary.get("metrics", {}).items()},
+        metrics=run.metrics(),
         rows=rows,
         hit=run.config["hit"],
         thresholds=summary.get("thresholds", {}),
@@ -49,4 +48,4 @@ def search_tables(heading: str, run: RunFolder) -> list[tuple[str, TextTable]]:
     """The table of a run of `parley search table` with its heading; none of any other run, or before it is measured."""
     if run.job != SEARCH_TABLE.name or run.summary() is None:
         return []
-    return [(heading, table_of(run))]
+    return [(heading, table) for table in SEARCH_TABLE.tables(run).values()]

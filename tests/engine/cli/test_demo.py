@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from engine.jobs import demo
-from engine.jobs.demo import DEMO, GAIN, STAGES, DemoConfig, stages
+from engine.jobs.demo import DEMO, GAIN, STAGES, DemoConfig
 from engine.jobs.negotiation import minmax, negotiator, reinforce
 from engine.jobs.perturb import adversarial
 from engine.metrics.statistics import Estimate
@@ -93,7 +93,7 @@ def test_the_whole_story(parley: Parley) -> None:
 
 
 def test_the_stages_name_each_other_as_the_folder_was_given() -> None:
-    planned = stages(DemoConfig(seed=7, dialogues=9), Path("runs/demo"))
+    planned = DEMO.stages(DemoConfig(seed=7, dialogues=9), Path("runs/demo"))
     assert tuple(planned) == STAGES
     configs = {name: config for name, (_, config) in planned.items()}
     assert configs["adversary"].target == configs["selfplay"].target == configs["attack"].target == "runs/demo/target"

@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 
 from engine.jobs.job import Silent
-from engine.jobs.negotiation.negotiator import TrainNegotiatorConfig, run
+from engine.jobs.negotiation.negotiator import TRAIN_NEGOTIATOR, TrainNegotiatorConfig
 from engine.metrics.training import NEGOTIATOR
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError, DataError, RunError
 from policies.negotiator.speaker import load_agent
 from tests.engine.jobs.made_up import CORPUS, FIT, Notes, start_parley, weights
+
+run = TRAIN_NEGOTIATOR.run
 
 
 def config(root: Path, **changes: object) -> TrainNegotiatorConfig:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from engine.jobs.job import Result, Silent
-from engine.jobs.triggers.enumeration import ENUMERATED, SEARCH_ENUMERATE, BranchWorker, EnumerationConfig, Speller
+from engine.jobs.triggers.enumeration import SEARCH_ENUMERATE, BranchWorker, Enumerating, EnumerationConfig, Speller
 from engine.runtime.session import Session
 from engine.runtime.sharding import Shard
 from engine.store.run_folder import RunFolder
@@ -151,7 +151,7 @@ def test_what_is_saved_is_not_done_again(
     SEARCH_ENUMERATE.run(asked(model, corpus), tmp_path / "run", Silent())
     assert len(worked) == len(set(worked)) == 12
     assert rows(tmp_path / "run") == rows(finished.run)
-    (event,) = [event for event in RunFolder.load(tmp_path / "run").events() if event["kind"] == ENUMERATED]
+    (event,) = [event for event in RunFolder.load(tmp_path / "run").events() if event["kind"] == Enumerating.event]
     assert event["inputs"] == sum(row["inputs"] for row in rows(tmp_path / "run") if row["item_key"] in worked[8:])
 
 

@@ -10,13 +10,15 @@ import pytest
 
 from engine.jobs.job import Silent
 from engine.jobs.triggers.config import TriggerConfig
-from engine.jobs.triggers.search import run
+from engine.jobs.triggers.search import SEARCH
 from engine.triggers import relaxation
 from engine.triggers.settings import RelaxationSettings
 from envs.core.errors import ConfigError
 from envs.pairs.vocabulary import PairVocabulary
 from tests.engine.jobs.made_up import rows
 from tests.engine.jobs.triggers.searches import SMALL, save_lm, save_seq2seq, search, words_of, write_corpus, write_targets
+
+run = SEARCH.run
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,9 @@ import pytest
 from engine.jobs.job import Silent
 from engine.jobs.tables import TABLE_FILE
 from engine.jobs.triggers import table as job
-from engine.jobs.triggers.config import TriggerEngineSettings
+from engine.jobs.triggers.config import TriggerConfig
 from engine.jobs.triggers.search import SEARCH
-from engine.jobs.triggers.table import SearchTableConfig, model_labels, run, stages
+from engine.jobs.triggers.table import SEARCH_TABLE, SearchTableConfig, model_labels
 from engine.report.collect import collect_run
 from engine.store.run_folder import RunFolder
 from engine.triggers.settings import RelaxationSettings
@@ -21,6 +21,13 @@ from envs.core.errors import CheckpointError, ConfigError
 from envs.pairs.vocabulary import PairVocabulary
 from tests.engine.jobs.made_up import Notes, rows
 from tests.engine.jobs.triggers.searches import EFFORT, save_lm, save_seq2seq, words_of, write_corpus
+
+run = SEARCH_TABLE.run
+
+
+def stages(config: SearchTableConfig) -> dict[str, TriggerConfig]:
+    """The searches of a table."""
+    return {name: search for name, (_, search) in SEARCH_TABLE.stages(config, Path("table")).items()}
 
 EFFORTLESS = replace(EFFORT, restarts=1, max_sweeps=1)
 
@@ -49,7 +56,7 @@ def lm(tmp_path_factory: pytest.TempPathFactory, vocabulary: PairVocabulary) -> 
 
 def table(model: str, **changes: Any) -> SearchTableConfig:
     """A table of two targets a list."""
-    settings: dict[str, Any] = {"num_targets": 2, "search": EFFORTLESS, "engine": TriggerEngineSettings(targets_per_shard=2)}
+    settings: dict[str, Any] = {"num_targets": 2, "search": EFFORTLESS, "shard_size": 2}
     return SearchTableConfig(model=model, **{**settings, **changes})
 
 
