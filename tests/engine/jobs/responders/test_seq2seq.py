@@ -148,7 +148,7 @@ def test_a_model_of_two_turns_is_fitted_to_what_it_is_asked_later(tmp_path: Path
 def test_a_finished_training_says_so_and_trains_no_more(tmp_path: Path, corpus: str) -> None:
     first = TRAIN_SEQ2SEQ.run(asked(corpus), tmp_path / "run", Silent())
     before, notes = (tmp_path / "run" / "events.jsonl").read_bytes(), Notes()
-    again = TRAIN_SEQ2SEQ.run(asked(corpus, threads=2), tmp_path / "run", notes)
+    again = TRAIN_SEQ2SEQ.run(asked(corpus, data_root=tmp_path), tmp_path / "run", notes)
     assert (again.metrics, again.title, again.files) == (first.metrics, first.title, first.files)
     assert notes.said == [f"{tmp_path / 'run'} is finished: nothing is left to do"]
     assert (tmp_path / "run" / "events.jsonl").read_bytes() == before

@@ -156,7 +156,7 @@ def test_a_killed_worker_costs_nothing(
 @pytest.mark.parametrize("workers", [0, pytest.param(2, marks=[pytest.mark.ray, pytest.mark.slow])])
 def test_a_killed_driver_resumes_to_the_same_rows(tmp_path: Path, model: str, vocabulary: PairVocabulary, workers: int) -> None:
     effort = replace(EFFORT, max_sweeps=8, restarts=4)
-    config = search(model, "random", num_targets=12, search=effort, shard_size=1)
+    config = search(model, "random", num_targets=12, search=effort, engine=TriggerEngineSettings(), shard_size=1)
     path = tmp_path / "run"
     words = ["search", "--model", model, "--targets", "random", "--num-targets", "12", "--run", str(path)]
     for key in ("candidates", "max_sweeps", "restarts"):

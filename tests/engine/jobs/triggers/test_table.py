@@ -10,7 +10,6 @@ import pytest
 
 from engine.jobs.job import Silent
 from engine.jobs.tables import TABLE_FILE
-from engine.jobs.triggers import table as job
 from engine.jobs.triggers.config import TriggerConfig
 from engine.jobs.triggers.search import SEARCH
 from engine.jobs.triggers.table import SEARCH_TABLE, SearchTableConfig, model_labels
@@ -94,13 +93,15 @@ def test_a_table_that_was_interrupted_goes_on(tmp_path: Path, models: tuple[str,
     config = table(models[0], lists="normal,random")
     whole = run(config, tmp_path / "whole", Silent())
 
-    def interrupted(search: Any, path: Path, reporter: Any) -> Any:
+    search = SEARCH.run
+
+    def interrupted(config: TriggerConfig, path: Path, reporter: Any) -> Any:
         if path.name.endswith("random"):
             raise KeyboardInterrupt
-        return SEARCH.run(search, path, reporter)
+        return search(config, path, reporter)
 
     with monkeypatch.context() as patch:
-        patch.setattr(job, "SEARCH", replace(SEARCH, run=interrupted))
+        patch.setattr(SEARCH, "run", interrupted)
         with pytest.raises(KeyboardInterrupt):
             run(config, tmp_path / "half", Silent())
     assert not (tmp_path / "half" / TABLE_FILE).exists()
