@@ -5,9 +5,10 @@ choose the same selections; what they are given is made before either is clocked
 beside them stands what two processes make of two cores.
 
 What bounds the ratio: choices cost most. "bound_dialogues_per_cpu_s" is how many dialogues a core could decide if it did
-nothing but both sides' selection products, at the rate measured in the same run, in bfloat16 where the processor
-multiplies it. In float32 that bound is near; in bfloat16 the products are a minor share, and what remains is gate
-functions, which stay in float32, and speaking, whose every product is float32 so that no word changes.
+nothing but both sides' selection products, at the rate measured in the same run, in bfloat16 where choices are told in it
+first. In float32 that bound is near; in bfloat16 the products are a minor share, and what remains is gate functions, which
+stay in float32, choices made again, and speaking, whose every product is float32 so that no word changes. "bfloat16" says what
+a reading in it costs as a share of float32's, which share of choices it left to float32, and whether that pays.
 """
 
 from __future__ import annotations
@@ -30,10 +31,9 @@ from envs.core.seeds import derive_seed, stream
 from envs.negotiation.game import NegotiationGame, play
 from envs.negotiation.scenario import random_scenario
 from envs.negotiation.vocabulary import Vocabulary
-from policies.negotiator.inference import DECIDE_ROWS, SCREEN_ROWS
+from policies.negotiator.cells import ROWS
 from policies.negotiator.model import Negotiator
 from policies.negotiator.speaker import NegotiatorAgent, load_agent
-from policies.training import multiplies_bfloat16
 
 SEED = 1
 NUM_WORKERS = 2
@@ -116,7 +116,8 @@ def measure(options: Options) -> dict[str, Any]:
         "two_workers_dialogues_per_s": workers_rate,
         "tokens_per_dialogue": num_tokens / num_ours,
         "utterances_per_dialogue": num_turns / num_ours,
-        "bound_dialogues_per_cpu_s": _gflop_per_s() / (num_tokens / num_ours * 2 * selection_gflop(model)),
+        "bound_dialogues_per_cpu_s": _gflop_per_s(agent) / (num_tokens / num_ours * 2 * selection_gflop(model)),
+        "bfloat16": agent.tables.screening.facts,
         "batch": options.batch,
         "weights": "fitted here" if options.checkpoint is None else "checkpoint",
     }
@@ -129,11 +130,10 @@ def selection_gflop(model: Negotiator) -> float:
     return 2 * (directions + 2 * selection * attention) / 1e9
 
 
-def _gflop_per_s() -> float:
-    """The rate of matrix products of the decision's shape, in the precision that it is screened in, on this thread."""
-    screened = multiplies_bfloat16(torch.device("cpu"))
-    rows, dtype = (SCREEN_ROWS, torch.bfloat16) if screened else (DECIDE_ROWS, torch.float32)
-    return gflop_per_s(rows, 384, 512, dtype)
+def _gflop_per_s(agent: NegotiatorAgent) -> float:
+    """The rate of matrix products of the decision's shape, in the precision that it is made in first, on this thread."""
+    dtype = torch.bfloat16 if agent.tables.screening.facts["pays"] else torch.float32
+    return gflop_per_s(ROWS[dtype], 384, 512, dtype)
 
 
 def _on_workers(model: Negotiator, options: Options) -> float:

@@ -11,8 +11,9 @@ one whose loss differs by less than 1e-4 from the reference's ("ties"); and both
 target; "ratio_deciding_less" is against a reference that leaves out the decisions of the others. "mflop" is what the search
 multiplies for each candidate, "screening_mflop" of that in bfloat16, "reference_mflop" what one full pass does; "gemm_share"
 is the share of our seconds that these products take at the rates of this machine, measured in the same run. In "split",
-attention counts with "selection_backward", beside whose states it is computed. "farthest_gap" is how far bfloat16 moved a gap
-to the end of the talk, as a share of what the search allows for, at most over the candidates of one round.
+"ending" is the selection network over the tokens that differ from candidate to candidate, "kept" over those before them.
+"bfloat16" says what a reading in it costs as a share of float32's, which share of choices it left to float32, and whether
+choices are still told in it first.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.measure import Clock, gflop_per_s, run
@@ -33,7 +35,6 @@ from benchmarks.plain_attack import PlainAttack, Target, Verdict
 from benchmarks.rllib_overhead import Spans
 from benchmarks.weights import negotiator
 from engine.negotiation import replacement
-from engine.negotiation.ending import EndGaps
 from engine.negotiation.replacement import Exchanges, Found, reactive
 from engine.negotiation.settings import SearchConfig
 from envs.core.errors import ConfigError
@@ -41,14 +42,14 @@ from envs.core.seeds import derive_seed, stream
 from envs.negotiation.game import NegotiationGame, Rules
 from envs.negotiation.scenario import random_scenario
 from envs.negotiation.vocabulary import EOS_ID
-from policies.negotiator import prefix
+from policies.negotiator import cells, prefix
 from policies.negotiator.speaker import NegotiatorAgent
 
 SEED = 1
 MOST_DIFFERENCE = 1e-4
 PAPER = SearchConfig()
 RELEASED = SearchConfig(loss="released", constraint="soft", proposals="exhaustive")
-PARTS = ("language", "constraint", "selection_forward", "selection_backward", "heads", "prefixes", "rest")
+PARTS = ("language", "constraint", "ending", "kept", "heads", "prefixes", "rest")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,22 +205,7 @@ def measure_rule(agent: NegotiatorAgent, config: SearchConfig, work: Work) -> di
         "decided_share": num_decided / num_ours,
         "tokens_per_dialogue": num_tokens / num_dialogues,
     }
-    return figures | _farthest_gap(agent, config, work) | _split(agent, config, work, rate)
-
-
-def _farthest_gap(agent: NegotiatorAgent, config: SearchConfig, work: Work) -> dict[str, Any]:
-    """How near rough gaps of one round come to what is allowed for, where the constraint is hard."""
-    shares: list[float] = []
-    search = EndGaps.where_needed
-
-    def watched(gaps: EndGaps, prefixes: prefix.Prefixes, endings: prefix.Endings, *others: Any) -> np.ndarray:
-        rough, doubt = gaps.rough(prefixes, endings)
-        shares.append(float((np.abs(rough - gaps.exact(prefixes, endings)) / doubt).max()))
-        return search(gaps, prefixes, endings, *others)
-
-    with patch.object(EndGaps, "where_needed", watched):
-        reactive(agent, *states(agent, range(work.scenarios), work.dialogues), config)
-    return {"farthest_gap": max(shares)} if shares else {}
+    return figures | _split(agent, config, work, rate)
 
 
 def _split(agent: NegotiatorAgent, config: SearchConfig, work: Work, rate: float) -> dict[str, Any]:
@@ -229,24 +215,19 @@ def _split(agent: NegotiatorAgent, config: SearchConfig, work: Work, rate: float
     with _clocked_search(spans):
         spans.timed("rest", reactive)(agent, exchanges, sentences, config)
     whole = sum(spans.seconds.values())
-    screening: list[int] = []
+    screening = [0]
+    decide = prefix.Prefixes.decide
 
-    def counted(call: Callable[..., Any]) -> Callable[..., Any]:
-        def count(*arguments: Any) -> Any:
-            with _counting() as inner:
-                result = call(*arguments)
-            screening.append(inner.get_total_flops())
-            return result
+    def counted(prefixes: prefix.Prefixes, endings: prefix.Endings, dtype: torch.dtype = torch.float32) -> Tensor:
+        with _counting() as inner:
+            logits = decide(prefixes, endings, dtype)
+        screening[0] += inner.get_total_flops() if dtype == torch.bfloat16 else 0
+        return logits
 
-        return count
-
-    with ExitStack() as stack:
-        for owner, name in ((prefix.Prefixes, "screen"), (EndGaps, "rough")):
-            stack.enter_context(patch.object(owner, name, counted(getattr(owner, name))))
-        counter = stack.enter_context(_counting())
+    with _counting() as counter, patch.object(prefix.Prefixes, "decide", counted):
         found = reactive(agent, exchanges, sentences, config)
     candidates = sum(item.reads for item in found)
-    mflop, screening_mflop = (flops / candidates / 1e6 for flops in (counter.get_total_flops(), sum(screening)))
+    mflop, screening_mflop = (flops / candidates / 1e6 for flops in (counter.get_total_flops(), screening[0]))
     needed_s = sum(
         amount / 1e3 / _product_rate(agent, dtype)
         for amount, dtype in ((mflop - screening_mflop, torch.float32), (screening_mflop, torch.bfloat16))
@@ -277,7 +258,7 @@ def _addmm_flop(sum_shape: Sequence[int], left: Sequence[int], right: Sequence[i
 def _product_rate(agent: NegotiatorAgent, dtype: torch.dtype) -> float:
     """The rate of matrix products at the shape of the selection network's recurrence."""
     width = agent.model.sizes.hidden_selection
-    return gflop_per_s(prefix.ROWS[dtype], width, 3 * width, dtype)
+    return gflop_per_s(cells.ROWS[dtype], width, 3 * width, dtype)
 
 
 def _clocked(call: Callable[..., Any], clock: Clock) -> Callable[..., Any]:
@@ -293,14 +274,12 @@ def _clocked_search(spans: Spans) -> Iterator[None]:
     """Clocks the calls that a search consists of."""
     calls: tuple[tuple[Any, str, str], ...] = (
         (prefix.Prefixes, "__init__", "prefixes"),
-        (prefix.Prefixes, "_selection", "prefixes"),
+        (prefix.Prefixes, "_shares_in", "prefixes"),
         (prefix.Prefixes, "states", "language"),
-        (prefix.Prefixes, "rough_states", "language"),
-        (prefix.Prefixes, "_read", "language"),
-        (prefix.Prefixes, "_forward_over_ending", "selection_forward"),
-        (prefix.Prefixes, "_backward_over_ending", "selection_backward"),
-        (prefix.Prefixes, "_backward_over_prefix", "selection_backward"),
-        (prefix.Prefixes, "_logits", "heads"),
+        (prefix.Prefixes, "_over_ending", "language"),
+        (cells.Selection, "read", "ending"),
+        (prefix.Prefixes, "_over_prefix", "kept"),
+        (prefix.Prefixes, "decide", "heads"),
         (replacement._Search, "_gaps", "constraint"),
     )
     with ExitStack() as stack:
@@ -318,6 +297,7 @@ def measure(options: Options) -> dict[str, Any]:
     return {
         "ratio": paper["ratio"],
         "identical": not paper["different"] and not released["different"],
+        "bfloat16": agent.tables.screening.facts,
         "ratio_exhaustive": released["ratio"],
         "weights": "fitted here" if options.checkpoint is None else "checkpoint",
         "pad_scan": paper,

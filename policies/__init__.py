@@ -2,3 +2,13 @@
 
 Read `negotiator/model.py` first; `checkpoint.py` is how every model is stored, `gru.py` the recurrent core they share.
 """
+
+from envs.core.lazy import public
+
+__all__, __getattr__ = public(
+    __name__,
+    {
+        "load_agent": "negotiator.speaker",
+        "load_responder": "responders",
+    },
+)

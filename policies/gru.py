@@ -10,15 +10,13 @@ Shapes: D directions (1 or 2), B rows, T steps, H hidden units.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 
 class GRU(nn.GRU):
-    """torch's layer as a holder of weights, their types declared; `recur` and `step` do its work."""
+    """torch's layer as a holder of weights, their types declared; `recur` does its work."""
 
     weight_ih_l0: Tensor
     weight_hh_l0: Tensor
@@ -105,49 +103,6 @@ def recur(gates_DTB3H: Tensor, weight_D3HH: Tensor, bias_D3H: Tensor, start_DBH:
     device = gates_DTB3H.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight_D3HH.dtype
     return _Recurrence.apply(gates_DTB3H.to(start_DBH.dtype), weight_D3HH, bias_D3H, start_DBH, dtype)
-
-
-@dataclass(frozen=True)
-class Step:
-    """One direction's weights for `step`, from those of `torch.nn.GRU`.
-
-    Args:
-        gate_weight: (H, 2H), of the reset and the update gate.
-        new_weight: (H, H), of the candidate.
-        gate_bias: (2H,) hidden biases of the gates, for the caller to add to its input products.
-        new_bias: (H,) hidden bias of the candidate.
-    """
-
-    gate_weight: Tensor
-    new_weight: Tensor
-    gate_bias: Tensor
-    new_bias: Tensor
-
-    @classmethod
-    def of(cls, weight_3HH: Tensor, bias_3H: Tensor) -> Step:
-        """From the hidden weights and biases of a layer."""
-        gates = 2 * weight_3HH.shape[1]
-        gate_weight, new_weight = (part.t().contiguous() for part in (weight_3HH[:gates], weight_3HH[gates:]))
-        return cls(gate_weight, new_weight, bias_3H[:gates], bias_3H[gates:])
-
-
-def step(gates_B3H: Tensor, weights: Step, state_BH: Tensor, out_BH: Tensor | None = None) -> Tensor:
-    """One step of one direction without gradients, for decoding.
-
-    Args:
-        gates_B3H: input products, to which the hidden biases of the gates have been added; overwritten.
-        weights: of the direction.
-        state_BH: states before the step.
-        out_BH: where the states after it are written; a new tensor when not given.
-
-    Returns:
-        The states after the step (B, H).
-    """
-    hidden = state_BH.shape[-1]
-    gate = gates_B3H[:, : 2 * hidden].addmm_(state_BH, weights.gate_weight).sigmoid_()
-    product = torch.addmm(weights.new_bias, state_BH, weights.new_weight)
-    candidate = gates_B3H[:, 2 * hidden :].addcmul_(gate[:, :hidden], product).tanh_()
-    return torch.lerp(candidate, state_BH, gate[:, hidden:], out=out_BH)
 
 
 def flip_by_length(values_TB: Tensor, lengths_B: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from envs.core.config import check
+from envs.core.config import check, check_count
 
 RESUME_SAFE = ("concurrent", "trial_workers", "gpus_per_worker", "address")
 """Settings that change how trials are run; a resumed sweep may differ in them."""
@@ -42,7 +42,7 @@ class SweepConfig:
 
     def __post_init__(self) -> None:
         for name in ("samples", "repeats", "rungs"):
-            check(self, name, getattr(self, name) >= 1, "at least 1")
+            check_count(self, name)
         for name in ("budget", "concurrent", "trial_workers", "gpus_per_worker", "seed"):
             check(self, name, getattr(self, name) >= 0, "at least 0")
         check(self, "reduction", self.reduction >= 2, "at least 2")

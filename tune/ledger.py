@@ -16,6 +16,7 @@ from engine.metrics.statistics import Estimate
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK, SCHEMA_VERSION, error_row
 from envs.core.errors import RunError
+from envs.core.trust import require_trust_in
 from tune.trial import Setup, trial_folder, trial_name
 
 if TYPE_CHECKING:
@@ -45,8 +46,12 @@ class Ledger:
         self._folder, self._setup, self._samples, self._reporter = folder, setup, samples, reporter
         self._study = study
         self._rows = {int(row["item_key"]): row for row in folder.read_rows().to_pylist() if row["status"] == OK}
-        self._known = {event["number"]: event["parameters"] for event in folder.events() if event["kind"] == PROPOSED}
+        proposed = [
+            event for event in folder.events({PROPOSED: {"number": int, "parameters": dict}}) if event["kind"] == PROPOSED
+        ]
+        self._known = {event["number"]: event["parameters"] for event in proposed}
         self._known |= {number: json.loads(row["parameters"]) for number, row in self._rows.items()}
+        require_trust_in(self._known)
         self._reasons: list[str] = []
         for number, parameters in sorted(self._known.items()):
             self._study.recall(number, parameters)

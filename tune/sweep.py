@@ -29,6 +29,7 @@ from engine.store.documents import write_whole
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK
+from engine.store.summary import reading_summary
 from envs.core.config import to_dict
 from envs.core.errors import ClusterError, RunError
 from envs.storage.places import display_path
@@ -39,7 +40,7 @@ from tune.rows import SWEEP_TRIALS
 from tune.space import nested
 from tune.trial import Setup
 
-BEST = "best.yaml"
+BEST, PLAN = "best.yaml", "plan"
 LEGEND = {
     "best": Metric("best", "as the sweep says", "of the trials that were given the whole budget", main=True),
     "trials": Metric("trials", "neither", "that were started", "count", main=True),
@@ -196,12 +197,15 @@ class Sweep(Job[SweepConfig, Swept, Swept]):
         config, plan, rows = found.config, found.setup.plan, run.read_rows().to_pylist()
         best = best_row(rows, plan.direction)
         assert best is not None, "work ends without one"
+        better = "higher" if plan.direction == "max" else "lower"
         runs = "one run each" if config.repeats == 1 else f"{config.repeats} runs each from different seeds"
         return Summary(
             f"sweep of {plan.job}: {config.sweep}",
             f"{len(rows)} trials of up to {found.setup.budgets[-1]:,} ({plan.fidelity}), {runs}; {plan.objective}, "
             f"{plan.direction}imum is best; seed {config.seed}.",
             _metrics(rows, best),
+            # What a finished sweep says of itself must not need the plan, which may be a Python file.
+            {PLAN: {"verb": shlex.join([*find(plan.job).words, plan.preset]), "objective": plan.objective, "better": better}},
         )
 
     def num_rows(self, config: SweepConfig, path: Path) -> int:
@@ -210,16 +214,20 @@ class Sweep(Job[SweepConfig, Swept, Swept]):
 
     def present(self, result: Result, run: RunFolder) -> Result:
         """With what the plan says of its objective."""
-        plan = find_plan(run.config["sweep"])
-        better = f"{'higher' if plan.direction == 'max' else 'lower'}: better"
-        best = LEGEND["best"]._replace(title=f"best {plan.objective}", direction=better)
+        plan = (run.summary() or {}).get(PLAN)
+        if plan is None:
+            return result
+        best = LEGEND["best"]._replace(title=f"best {plan['objective']}", direction=f"{plan['better']}: better")
         return replace(result, legend={**LEGEND, "best": best})
 
     def next_commands(self, config: SweepConfig, path: Path) -> tuple[str, ...]:
         """The job itself with the best settings."""
-        plan = find_plan(config.sweep)
-        again = ["parley", *find(plan.job).words, plan.preset, "--config", display_path(path / BEST)]
-        return (*super().next_commands(config, path), shlex.join(again))
+        report = super().next_commands(config, path)
+        with reading_summary(path) as summary:
+            if PLAN not in summary:
+                return report
+            again = ["parley", *shlex.split(summary[PLAN]["verb"]), "--config", display_path(path / BEST)]
+        return (*report, shlex.join(again))
 
 
 SWEEP = Sweep()

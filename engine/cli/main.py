@@ -15,6 +15,7 @@ from contextlib import ExitStack
 from engine.cli.verbs import VERBS, below, find_verb, group_help, help_text
 from engine.runtime import logs
 
+DEBUG, TRUST_CODE = "--debug", "--trust-code"
 DEBUG_VARIABLE = "PARLEY_DEBUG"
 MISTAKE, INTERRUPTED, UNREAD = 2, 130, 141
 _HELP = ("-h", "--help")
@@ -32,13 +33,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit status.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
-    debug = "--debug" in arguments or os.environ.get(DEBUG_VARIABLE) == "1"
+    debug, trusts_code = DEBUG in arguments, TRUST_CODE in arguments
+    debug = debug or os.environ.get(DEBUG_VARIABLE) == "1"
     with ExitStack() as stack:
         try:
-            arguments, in_json = _take_log([argument for argument in arguments if argument != "--debug"])
+            arguments, in_json = _take_log([argument for argument in arguments if argument not in (DEBUG, TRUST_CODE)])
             if in_json:
                 stack.enter_context(logs.json_lines())
-            status = _run(arguments)
+            status = _run(arguments, trusts_code)
             sys.stdout.flush()
             return status
         except SystemExit as end:
@@ -95,7 +97,7 @@ def _take_log(arguments: list[str]) -> tuple[list[str], bool]:
     return arguments[:place] + arguments[place + 2 :], form == "json"
 
 
-def _run(arguments: list[str]) -> int:
+def _run(arguments: list[str], trusts_code: bool) -> int:
     if not arguments or arguments[0] in _HELP:
         sys.stdout.write(f"{help_text()}\n")
         return 0
@@ -106,7 +108,10 @@ def _run(arguments: list[str]) -> int:
         return 0
     verb = find_verb(arguments)
     if verb is not None:
-        return verb.run(arguments[len(verb.words) :])
+        from engine.cli.trust import trusting_what_is_typed
+
+        with trusting_what_is_typed(arguments, trusts_code):
+            return verb.run(arguments[len(verb.words) :])
     word = arguments[0]
     if below(word) and set(arguments[1:]) & set(_HELP):
         sys.stdout.write(f"{group_help(word)}\n")

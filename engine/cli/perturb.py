@@ -33,6 +33,7 @@ from engine.perturb.settings import PerturbSettings
 from engine.perturb.strategy import Strategy
 from envs.core.config import assign, check, overlay
 from envs.core.errors import CheckpointError, ConfigError
+from envs.core.visible import visible
 from envs.pairs.turns import Turns, format_turns, parse_turns
 from envs.pairs.vocabulary import SPECIALS, PairVocabulary
 from envs.storage.copies import fetched_file
@@ -191,13 +192,13 @@ class _Lines:
     """Before and after below each other, changed words in colour or in brackets."""
 
     def __init__(self) -> None:
-        self._console = Console(markup=False, highlight=False, emoji=False)
+        self._console = make_console(stderr=False)
         self._in_colour = self._console.is_terminal and not self._console.no_color
 
     def __call__(self, line: int, strategy: str, before: Turns, after: Turns) -> None:
         label = f"{line:>5} {strategy:<{_LABEL}}"
         if after == before:
-            sys.stdout.write(f"{label} = {format_turns(before)}\n")
+            sys.stdout.write(f"{label} = {visible(format_turns(before))}\n")
             return
         found = spans(before, after)
         if self._in_colour:
@@ -206,7 +207,7 @@ class _Lines:
                     _coloured(f"{label if mark == '-' else '':<{len(label)}} {mark}", found, side), soft_wrap=True
                 )
             return
-        old, new = bracketed(found)
+        old, new = map(visible, bracketed(found))
         sys.stdout.write(f"{label} - {old}\n{'':<{len(label)}} + {new}\n")
 
 

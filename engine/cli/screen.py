@@ -117,7 +117,7 @@ class LiveScreen:
     """One moving line, and kept lines above it.
 
     Args:
-        progress: the moving line, started.
+        progress: the moving line; it starts with the first stage, so that questions can be asked before.
     """
 
     def __init__(self, progress: Progress) -> None:
@@ -127,7 +127,9 @@ class LiveScreen:
 
     def stage(self, title: str, total: int, unit: str) -> None:
         """Replaces the line by that of a new stage."""
-        if self._task is not None:
+        if self._task is None:
+            self._progress.start()
+        else:
             self._progress.remove_task(self._task)
         self._task = self._progress.add_task(title, total=total or None)
         self._stage = Stage(title, total, unit)
@@ -161,7 +163,8 @@ def watching(live: bool = True) -> Iterator[Reporter]:
             yield PlainScreen(console)
             return
         columns = (BarColumn(bar_width=12), TextColumn("{task.description}", markup=False))
-        progress = stack.enter_context(Progress(*columns, console=console, transient=True))
+        progress = Progress(*columns, console=console, transient=True)
+        stack.callback(progress.stop)
         yield LiveScreen(progress)
 
 

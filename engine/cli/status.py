@@ -16,7 +16,7 @@ from engine.cli.flags import parse
 from engine.cli.screen import watching
 from engine.cli.tables import make_console, show_lines, show_table
 from engine.cli.verbs import Verb
-from engine.jobs.status import FAILED, FINISHED, INTERRUPTED, Pace, RunStatus, statuses
+from engine.jobs.status import DAMAGED, FAILED, FINISHED, INTERRUPTED, Pace, RunStatus, statuses
 from engine.store.mirror import fetched_run
 from envs.storage.places import display_path
 
@@ -48,7 +48,7 @@ def run_status(verb: Verb, arguments: Sequence[str]) -> int:
         _show_one(console, found[0])
     else:
         _show_table(console, display_path(run), found)
-    unfinished = [status for status in found if status.state in (FAILED, INTERRUPTED)]
+    unfinished = [status for status in found if status.state in (DAMAGED, FAILED, INTERRUPTED)]
     # What goes on with a run goes on with the runs below it.
     goes_on = unfinished[:1] if unfinished and unfinished[0].run == run else unfinished
     resumes = [shlex.join(["parley", "resume", display_path(status.run)]) for status in goes_on]

@@ -1,6 +1,6 @@
 """What people see at the end: result tables, files, next commands, errors. Everything goes to standard error.
 
-Texts may hold what agents said, so nothing in them is taken for markup.
+Texts may hold what agents said or files are called, so nothing in them is taken for markup or obeyed by a terminal.
 """
 
 from __future__ import annotations
@@ -8,9 +8,10 @@ from __future__ import annotations
 import logging
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -18,6 +19,7 @@ from engine.jobs.job import Comparison, Result
 from engine.metrics.statistics import FEW, NOTHING, Estimate, Metric
 from engine.runtime import logs
 from envs.core.errors import ParleyError
+from envs.core.visible import visible
 from envs.storage.places import display_path
 
 logger = logging.getLogger(__name__)
@@ -25,9 +27,18 @@ logger = logging.getLogger(__name__)
 _PLAIN_WIDTH = 140
 
 
-def make_console() -> Console:
-    """Standard error, with colours when it is a terminal and room for a table when it is not."""
-    console = Console(stderr=True, markup=False, highlight=False, emoji=False)
+class VisibleConsole(Console):
+    """A console that spells what a terminal would obey, whatever is printed; its own colours and movements go through."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """The parts of what is printed, all of their text visible."""
+        for part in super().render(renderable, options):
+            yield part if part.control else part._replace(text=visible(part.text, keep="\n"))
+
+
+def make_console(stderr: bool = True) -> Console:
+    """Standard error or output, with colours when it is a terminal and room for a table when it is not."""
+    console = VisibleConsole(stderr=stderr, markup=False, highlight=False, emoji=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = _PLAIN_WIDTH
     return console

@@ -68,6 +68,17 @@ OTHERS = (
         ("parley list", "parley list --json", "parley list --json | python -m json.tool"),
     ),
     Verb(
+        ("check",),
+        "whether an agent, a corpus, a model or a strategy of your own keeps what its protocol promises",
+        "engine.cli.check:run_check",
+        (
+            "parley check agent.py:MyAgent",
+            "parley check strategy.py:Shout --json",
+            "parley check corpus.py:CORPUS              # its files lie below PARLEY_DATA",
+        ),
+        "PART",
+    ),
+    Verb(
         ("data", "list"),
         "the corpora, their licences, and whether their files are there",
         "engine.cli.data:run_list",
@@ -129,7 +140,7 @@ OTHERS = (
 )
 VERBS = (*JOBS, *OTHERS)
 _ORDER = (
-    ("start here", ("demo", "list", "play")),
+    ("start here", ("demo", "list", "play", "check")),
     ("data", ("data",)),
     ("agents", ("train",)),
     ("matches and attacks", ("selfplay", "attack", "search", "perturb")),
@@ -159,7 +170,8 @@ def help_text() -> str:
         "",
         "parley VERB --help says more. The same command again goes on with an interrupted run. Text goes to standard error,",
         "results to standard output with --json. --log json makes the text JSON lines, those of Ray's workers too;",
-        "--debug shows the traceback of an error. parley --version names the version.",
+        "--debug shows the traceback of an error. --trust-code imports Python files that a run or a settings file names;",
+        "those that you type are imported anyway. parley --version names the version.",
     ]
     return "\n".join(lines)
 

@@ -36,7 +36,7 @@ from engine.metrics.statistics import FOR_ADVERSARY, Estimate, Metric, paired_di
 from engine.negotiation.settings import ReinforceConfig
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK
-from envs.core.config import check
+from envs.core.config import check, check_count
 from envs.storage.places import display_path
 from policies.fitting import settings as fitting
 from policies.negotiator.settings import FitConfig
@@ -105,10 +105,10 @@ class DemoConfig:
     """The recipe by which the first of them is trained against perturbations."""
 
     def __post_init__(self) -> None:
-        check(self, "dialogues", self.dialogues >= 1, "at least 1")
-        check(self, "searches", self.searches >= 1, "at least 1")
-        check(self, "triggers", self.triggers >= 1, "at least 1")
-        check(self, "contexts", self.contexts >= 0, "at least 0")
+        check_count(self, "dialogues")
+        check_count(self, "searches")
+        check_count(self, "triggers")
+        check_count(self, "contexts", least=0)
         check(self, "workers", self.workers >= 0, "at least 0")
         check(self, "seed", self.seed >= 0, "at least 0")
 

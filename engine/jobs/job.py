@@ -27,6 +27,7 @@ from engine.store.layout import CONFIG, SUMMARY
 from engine.store.mirror import refresh
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import BASE, OK
+from engine.store.summary import reading_summary
 from envs.core.config import difference, to_dict
 from envs.core.errors import RunError
 from envs.storage.places import display_path
@@ -227,11 +228,12 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
             # Opening the run for writing says which.
             return False
         try:
+            run.summary()
             num_done = sum(part["status"].to_pylist().count(OK) for part in run.read_parts())
+            return num_done == self.num_rows(config, path)
         except RunError:
-            # Opening the run for writing sets the damaged part aside and does its items again.
+            # Opening the run for writing sets a damaged part aside and does its items again, and the summary is written anew.
             return False
-        return num_done == self.num_rows(config, path)
 
     def result(self, config: ConfigT, path: Path) -> Result:
         """What a run holds that has written its summary.
@@ -245,16 +247,17 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
         if outcomes.failed and not outcomes.done:
             ((reason, times),) = outcomes.errors.most_common(1)
             failure = f"every item failed, {times:,} of {outcomes.failed:,} with: {reason}"
-        result = Result(
-            run=path,
-            title=(run.summary() or {})["title"],
-            metrics=run.metrics(),
-            legend=self.legend,
-            files=tuple(path / name for name in self.files),
-            next_commands=self.next_commands(config, path),
-            failure=failure,
-        )
-        return self.present(result, run)
+        with reading_summary(path) as summary:
+            result = Result(
+                run=path,
+                title=summary.get("title", display_path(path)),
+                metrics=run.metrics(),
+                legend=self.legend,
+                files=tuple(path / name for name in self.files),
+                next_commands=self.next_commands(config, path),
+                failure=failure,
+            )
+            return self.present(result, run)
 
     def command(self, config: ConfigT, path: Path) -> str:
         """What to type to get a run like this one."""

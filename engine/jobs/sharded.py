@@ -199,11 +199,12 @@ def work_off(
             on_progress=on_progress,
             on_step=on_step,
         )
-    run.event(work.event, seconds=time.monotonic() - began, workers=max(config.workers, 1), **session)
+    counted = {work.unit: 0, **session}
+    run.event(work.event, seconds=time.monotonic() - began, workers=max(config.workers, 1), **counted)
 
 
 def _size(run: RunFolder, work: Sharded[Any], num_items: int, config: ShardedConfig, reporter: Reporter) -> int:
-    begun = [event["shard_size"] for event in run.events() if event["kind"] == WORK and "shard_size" in event]
+    begun = [event["shard_size"] for event in run.events() if event["kind"] == WORK and event.get("shard_size")]
     if not begun:
         return config.shard_size or work.shard_size(num_items, config.workers)
     if config.shard_size and begun[0] != min(config.shard_size, num_items):
@@ -224,15 +225,16 @@ def _place(work: Sharded[ItemT], config: ShardedConfig) -> Iterator[Sharded[Item
         yield work
 
 
-def ended_sessions(run: RunFolder, event: str, counted: str) -> list[dict[str, Any]]:
+def ended_sessions(run: RunFolder, event: str, *counted: str) -> list[dict[str, Any]]:
     """The sessions of a run that came to their end, as their events tell of them.
 
     Args:
         run: the run.
         event: kind of those events.
-        counted: what there must be some of.
+        counted: what is read of them beside seconds and workers; of the first there must be some.
     """
-    return [found for found in run.events() if found["kind"] == event and found.get(counted)]
+    found = [each for each in run.events({event: {"seconds": float, "workers": int}}) if each["kind"] == event]
+    return [each for each in found if all(isinstance(each.get(name), int) for name in counted) and each[counted[0]]]
 
 
 def session(num_cpus: int, address: str) -> AbstractContextManager[Session]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.jobs.catalogue import find
+from engine.jobs.job import Steps
 from engine.runtime.record import WORK
 from engine.store.layout import CONFIG
 from engine.store.run_folder import RunFolder
@@ -24,6 +25,8 @@ logger = logging.getLogger(__name__)
 
 RUNNING, FINISHED, FAILED, INTERRUPTED = "running", "finished", "failed items", "interrupted"
 """States: a process writes the run; it has its summary; it has, and some of its items failed; neither."""
+DAMAGED = "damaged summary"
+"""It has a summary that cannot be read; to resume it writes that again."""
 ITEMS = "items"
 _SUMMARY = "summary"
 _SESSIONS = ("started", "resumed")
@@ -53,7 +56,7 @@ class RunStatus:
     Args:
         run: its folder.
         job: its job.
-        state: one of `RUNNING`, `FINISHED`, `FAILED`, `INTERRUPTED`.
+        state: one of `RUNNING`, `FINISHED`, `FAILED`, `INTERRUPTED`, `DAMAGED`.
         writer: the process that writes it, such as "process 7 on node-3"; None when none does.
         pace: how far it is.
         left_s: seconds that are left at that pace; None when nobody works or it cannot be known.
@@ -94,11 +97,16 @@ def run_status(path: Path, now: datetime | None = None) -> RunStatus:
     run = RunFolder.load(path)
     # Before the rest is read: a writer that ends in between has left more than is needed, never less.
     writer = run.writer()
-    events = run.events()
-    outcomes = run.outcomes()
+    declared = _declared(run.job)
+    numbered = {} if declared is None else {declared.kind: {"number": int}}
+    events = run.events({WORK: {"items": int, "workers": int}, **numbered})
+    outcomes = run.outcomes(events)
     session = _last_session(events)
     shared = [event for event in events if event["kind"] == WORK]
-    pace = _items(session, outcomes.done, shared[-1]["items"]) if shared else _steps(run, events, session, outcomes.done)
+    if shared:
+        pace = _items(session, outcomes.done, shared[-1]["items"])
+    else:
+        pace = _steps(run, declared, events, session, outcomes.done)
     age_s = None if not events else ((now or datetime.now(UTC)) - _time(events[-1])).total_seconds()
     left_s = None
     if writer and pace.per_s and pace.total is not None:
@@ -107,7 +115,7 @@ def run_status(path: Path, now: datetime | None = None) -> RunStatus:
     return RunStatus(
         run=path,
         job=run.job,
-        state=_state(writer, session, outcomes.failed),
+        state=_state(run, writer, session, outcomes.failed),
         writer=writer,
         pace=pace,
         left_s=left_s,
@@ -139,10 +147,15 @@ def statuses(folder: Path, now: datetime | None = None) -> list[RunStatus]:
     return [run_status(folder, now), *below]
 
 
-def _state(writer: str | None, session: list[dict[str, Any]], num_failed: int) -> str:
+def _state(run: RunFolder, writer: str | None, session: list[dict[str, Any]], num_failed: int) -> str:
     if writer is not None:
         return RUNNING
-    if not any(event["kind"] == _SUMMARY for event in session):
+    try:
+        summary = run.summary()
+    except RunError:
+        return DAMAGED
+    # Where no line of the log is left, the summary itself says that there is one.
+    if summary is None or (session and not any(event["kind"] == _SUMMARY for event in session)):
         return INTERRUPTED
     return FAILED if num_failed else FINISHED
 
@@ -163,13 +176,18 @@ def _items(session: list[dict[str, Any]], done: int, total: int) -> Pace:
     return Pace(ITEMS, done, total, came / seconds if seconds > 0 else None)
 
 
-def _steps(run: RunFolder, events: list[dict[str, Any]], session: list[dict[str, Any]], done: int) -> Pace:
-    """Progress of a run whose events are numbered steps; of another one, no more than the items that it holds."""
+def _declared(job: str) -> Steps | None:
+    """The numbered steps of a job; None where it has none, or is of another version."""
     try:
-        declared = find(run.job).load().steps
+        return find(job).load().steps
     except RunError:
-        # The run of another version can be looked at, and not be resumed.
-        declared = None
+        return None
+
+
+def _steps(
+    run: RunFolder, declared: Steps | None, events: list[dict[str, Any]], session: list[dict[str, Any]], done: int
+) -> Pace:
+    """Progress of a run whose events are numbered steps; of another one, no more than the items that it holds."""
     numbered = [] if declared is None else [event for event in events if event["kind"] == declared.kind]
     if declared is None or not numbered:
         return Pace(ITEMS, done)

@@ -3,3 +3,15 @@
 `reinforce.py` is the learning rule of the RL attack, of goal-based agents and of hardened targets, `opponents.py` says whom a
 learner meets; `transfer.py` plugs learned sentences in; `adversary.py` and below search for words.
 """
+
+from envs.core.lazy import public
+
+__all__, __getattr__ = public(
+    __name__,
+    {
+        "Opponent": "opponents",
+        "ReinforceConfig": "settings",
+        "TrainingRoster": "opponents",
+        "TransferAgent": "transfer",
+    },
+)

@@ -6,6 +6,7 @@ Shapes: n dialogues, r candidates, L words of a sentence (its `<eos>` included).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -63,23 +64,24 @@ class Verdicts:
     adversary: np.ndarray
     target: np.ndarray
 
-    @property
+    @cached_property
     def advantage(self) -> np.ndarray:
         """The adversary's points less the target's (r,)."""
         return self.adversary - self.target
 
     def key(self, row: int) -> tuple[bool, float, float]:
         """What candidates are compared by; lower is better."""
-        return bool(self.broken[row]), float(self._rounded()[row]), -float(self.advantage[row])
+        return bool(self.broken[row]), float(self._rounded[row]), -float(self.advantage[row])
 
     def ranked(self, groups: np.ndarray) -> np.ndarray:
         """All rows, group by group in rising order, lowest key first within a group; equal ones in their order."""
-        return np.lexsort((-self.advantage, self._rounded(), self.broken, groups))
+        return np.lexsort((-self.advantage, self._rounded, self.broken, groups))
 
     def best(self, groups: np.ndarray, most: int = 1) -> np.ndarray:
         """The `most` rows with the lowest keys of each group, groups in rising order, lowest first; fewer in small groups."""
         return first_of_groups(self.ranked(groups), groups, most)
 
+    @cached_property
     def _rounded(self) -> np.ndarray:
         return np.round(self.loss / RESOLUTION)
 

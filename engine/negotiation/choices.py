@@ -1,9 +1,9 @@
 """What the target chooses after many candidates, most of them decided only as well as it takes to tell the best.
 
 A search wants the candidates with the lowest keys of each dialogue, and these exactly; of the others it wants to know that
-they are not among them. Where the processor multiplies bfloat16 fast, all are decided in it first. That gives every candidate
-a range in which its key lies; who may be among the best is decided again in float32. So the choices of a search are those of
-float32 throughout. A network that bfloat16 is seen to move further than its range is decided in float32 alone.
+they are not among them. Where it pays, all are decided in bfloat16 first. That gives every candidate a range in which its key
+lies; who may be among the best is decided again in float32. So the choices of a search are those of float32 as far as ranges
+hold, which `policies/negotiator/screening.py` speaks of; a network that is seen to leave them is decided in float32 alone.
 
 Shapes: n dialogues, r candidates, M selections.
 """
@@ -21,17 +21,11 @@ from engine.negotiation.candidates import RESOLUTION, first_of_groups
 from engine.negotiation.objective import Stakes, bounds, losses
 from engine.negotiation.settings import SearchConfig
 from policies.negotiator.prefix import Endings, Prefixes
-from policies.negotiator.speaker import NegotiatorAgent, selection_scores
+from policies.negotiator.screening import MARGIN, Screening
+from policies.negotiator.speaker import selection_scores
 
 BLOCK = 8192
 """Dialogues evaluated in one go; bounds memory."""
-SCREENED = 256
-"""From as many choices on screening pays."""
-SLACK = 0.005
-"""How far off bfloat16 may be in the difference of two selections, as a share of the distance from best to worst. Half of
-`speaker.DOUBT`: a search is decided by selections near the best. Of 74,000 candidates of two networks (one
-reinforced; pad-scan, exhaustive, preemptive) none was off by more than 0.0041 there, and 99.9 percent by less than 0.0019."""
-
 Choices = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Loss, adversary's points, target's points (r,), each a mean over replies."""
 
@@ -68,17 +62,17 @@ class Chooser:
     """The target's decision network before the candidates of n dialogues.
 
     Args:
-        target: whose network it is.
-        prefixes: the dialogues that candidates continue, read by it.
+        screening: whether they are decided roughly first.
+        prefixes: the dialogues that candidates continue, read by the target.
         contexts: the target's context of each dialogue (n, 6).
         stakes: what its selections earn in each dialogue.
         config: which loss.
     """
 
     def __init__(
-        self, target: NegotiatorAgent, prefixes: Prefixes, contexts: np.ndarray, stakes: Stakes, config: SearchConfig
+        self, screening: Screening, prefixes: Prefixes, contexts: np.ndarray, stakes: Stakes, config: SearchConfig
     ) -> None:
-        self._target, self._prefixes, self._contexts = target, prefixes, contexts
+        self._screening, self._prefixes, self._contexts = screening, prefixes, contexts
         self._stakes, self._config = stakes, config
 
     def choices(self, asks: Asks, most: int, below: np.ndarray | None) -> Choices:
@@ -90,7 +84,7 @@ class Chooser:
             below: codes (n,) from which on candidates do not matter, infinite where all do; such are never told as better.
                 Without them only which one is best is told, with figures that are rough where they leave no doubt.
         """
-        if not self._target.tables.can_screen or len(asks) * asks.replies < SCREENED:
+        if not self._screening.pays(len(asks) * asks.replies):
             return self._decided(asks)
         least, largest, low, high, *likely = self._screened(asks)
         lowest, highest = codes_of(least, high), codes_of(largest, low)
@@ -111,6 +105,7 @@ class Chooser:
             exact = self._decided(asks, rows)
             codes = codes_of(exact[0], exact[1] - exact[2])
             if ((codes < lowest[rows]) | (codes > highest[rows])).any():
+                self._screening.note(len(asks), len(asks), moved_too_far=True)
                 return self._decided(asks)
             for column, values in zip(found, exact, strict=True):
                 column[rows] = values
@@ -120,6 +115,7 @@ class Chooser:
             wanted = _may_enter(asks.dialogues, lowest, highest, best) & (lowest != highest)
             wanted[best] = True
             rows = np.flatnonzero(wanted & matters & ~decided)
+        self._screening.note(len(asks), int(decided.sum()), moved_too_far=False)
         return found
 
     def _decided(self, asks: Asks, rows: np.ndarray | None = None) -> Choices:
@@ -132,28 +128,28 @@ class Chooser:
         return _means(asks, np.arange(len(asks)), self._screen)
 
     def _decide(self, part: Asks) -> tuple[np.ndarray, ...]:
-        scores_rM, stakes = self._scores(part, self._prefixes.decide)
+        scores_rM, stakes = self._scores(part, torch.float32)
         loss = losses(scores_rM, stakes, self._config.loss, self._config.kappa).cpu().numpy().astype(np.float64)
         return loss + np.repeat(part.penalty, part.replies), *_points(scores_rM, stakes)
 
     def _screen(self, part: Asks) -> tuple[np.ndarray, ...]:
-        scores_rM, stakes = self._scores(part, self._prefixes.screen)
+        scores_rM, stakes = self._scores(part, torch.bfloat16)
         worst = scores_rM.masked_fill(scores_rM == -torch.inf, torch.inf).amin(1)
-        doubt = SLACK * (scores_rM.amax(1) - worst)
+        doubt = MARGIN * (scores_rM.amax(1) - worst)
         limits = bounds(scores_rM, stakes, self._config.loss, self._config.kappa, doubt)
         least, largest, low, high = (limit.cpu().numpy().astype(np.float64) for limit in limits)
         penalty = np.repeat(part.penalty, part.replies)
         return least + penalty, largest + penalty, low, high, *_points(scores_rM, stakes)
 
-    def _scores(self, part: Asks, network: Callable[[Endings], Tensor]) -> tuple[Tensor, Stakes]:
+    def _scores(self, part: Asks, dtype: torch.dtype) -> tuple[Tensor, Stakes]:
         """Scores (r * replies, M) of the selections after each reply, and what they earn."""
         dialogues = np.repeat(part.dialogues, part.replies)
         if part.replies == 1:
-            logits = network(part.endings)
+            logits = self._prefixes.decide(part.endings, dtype)
         else:
             # A target that knows what it wants often answers the same.
             distinct, which = part.endings.distinct()
-            logits = network(part.endings[distinct])[torch.from_numpy(which)]
+            logits = self._prefixes.decide(part.endings[distinct], dtype)[torch.from_numpy(which)]
         return selection_scores(logits, self._contexts[dialogues]), self._stakes.rows(dialogues)
 
 

@@ -29,7 +29,6 @@ from torch import Tensor
 
 from engine.negotiation.candidates import Edits, Exchanges, Found, Step, Verdicts, offered_words
 from engine.negotiation.choices import BLOCK, Asks, Choices, Chooser, codes_of
-from engine.negotiation.ending import EndGaps
 from engine.negotiation.gradient import word_changes
 from engine.negotiation.objective import Stakes, end_gaps, losses
 from engine.negotiation.settings import SearchConfig
@@ -125,7 +124,6 @@ class _Search:
             self.sentences[d, : len(sentence)] = sentence
         self.reads, self.decisions = np.zeros((2, len(exchanges)), dtype=np.int64)
         self.any_code = np.full(len(exchanges), np.inf)
-        self.end_gaps = EndGaps(target)
         self.tokens, self.prefixes = self._read()
 
     def run(self, judge: Judge, goal: float) -> list[Found]:
@@ -289,20 +287,21 @@ class _Search:
     def _choose(self, asks: Asks, most: int, below: np.ndarray | None) -> Choices:
         """The choices that candidates lead to, those of the `most` best of each dialogue exact."""
         np.add.at(self.decisions, asks.dialogues, asks.replies)
-        chooser = Chooser(self.target, self.prefixes, self.exchanges.contexts[1], self.stakes, self.config)
+        chooser = Chooser(self.target.tables.screening, self.prefixes, self.exchanges.contexts[1], self.stakes, self.config)
         return chooser.choices(asks, most, below)
 
     def _gaps(self, edits: Edits) -> np.ndarray:
-        """How far (r,) the target is from ending the talk, exact where that decides what the search does."""
-        endings = self._endings(edits, *self._answer(len(edits)))
-        if self.config.constraint == "soft":
-            return self.end_gaps.exact(self.prefixes, endings)
-        return self.end_gaps.where_needed(self.prefixes, endings, edits.dialogues, -self.config.end_margin)
+        """How far (r,) the target is from ending the talk, in logits at temperature 1."""
+        parts = [end_gaps(self._answer_logits(edits[i : i + BLOCK])) for i in range(0, len(edits), BLOCK)]
+        return (self.target.temperature or 1.0) * torch.cat(parts).cpu().numpy().astype(np.float64)
+
+    def _answer_logits(self, edits: Edits) -> Tensor:
+        """Logits (r, V) of the first word of the target's answer, over its temperature."""
+        return self.target.logits(self.prefixes.states(self._endings(edits, *self._answer(len(edits)))))
 
     def _answers(self) -> tuple[np.ndarray, np.ndarray]:
         """Gaps and probabilities (n,) of `<selection>` as the answer to the sentences as they stand."""
-        size = len(self.exchanges)
-        logits_nV = self.end_gaps.logits(self.prefixes, self._endings(self.untouched(np.arange(size)), *self._answer(size)))
+        logits_nV = self._answer_logits(self.untouched(np.arange(len(self.exchanges))))
         gaps = end_gaps(logits_nV)
         greedy = self.target.temperature == 0
         probabilities = (gaps <= 0).float() if greedy else logits_nV.softmax(1)[:, SELECTION_ID]

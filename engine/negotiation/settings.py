@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from envs.core.config import check
+from envs.core.config import check, check_count
 
 AttackKind = Literal["reactive", "preemptive", "ra-pa-da", "ra-pa-ta"]
 """The white-box attacks of Cheng et al. 2019, by what they search for and what they do when that fails."""
@@ -53,7 +53,7 @@ class ReinforceConfig:
 
     def __post_init__(self) -> None:
         for name in ("dialogues", "dialogues_per_update", "supervised_batch", "max_turns"):
-            check(self, name, getattr(self, name) >= 1, "at least 1")
+            check_count(self, name)
         check(self, "gamma", 0 < self.gamma <= 1, "0 < gamma <= 1")
         check(self, "learning_rate", self.learning_rate > 0, "above 0")
         check(self, "clip", self.clip > 0, "above 0")

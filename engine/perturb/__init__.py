@@ -6,6 +6,16 @@ turns and a seed; nothing here knows of Ray or of run folders.
     from engine.perturb import perturb_text, perturb_texts
 """
 
-from engine.perturb.augment import perturb_text, perturb_texts
+from envs.core.lazy import public
 
-__all__ = ["perturb_text", "perturb_texts"]
+__all__, __getattr__ = public(
+    __name__,
+    {
+        "Expectation": "strategy",
+        "OnUtterances": "strategy",
+        "PerturbSettings": "settings",
+        "perturb_by_strategy": "augment",
+        "perturb_text": "augment",
+        "perturb_texts": "augment",
+    },
+)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from engine.perturb.catalogue import build
+from engine.perturb.catalogue import build, names
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings
 from engine.perturb.strategy import Strategy
@@ -42,12 +42,34 @@ def perturb_texts(
         settings: of a strategy given by name, in which every word may enter.
 
     Raises:
-        ConfigError: no such strategy, or it needs a setting that is not given.
+        ConfigError: no such strategy, several of them, or it needs a setting that is not given.
         DataError: what it leans on is not there.
     """
+    if isinstance(strategy, str) and len(names(strategy)) > 1:
+        fix = "perturb_by_strategy takes several, and returns the texts of each"
+        raise ConfigError("one strategy perturbs texts", where="perturb_texts", got=strategy, fix=fix)
     built = _opened(strategy, settings) if isinstance(strategy, str) else strategy
     contexts = [parse_turns(text) for text in texts]
     return [format_turns(turns) for turns in perturb_contexts(contexts, built, seed)]
+
+
+def perturb_by_strategy(
+    texts: Sequence[str], strategies: str | Sequence[str | Strategy], *, seed: int = 1, settings: PerturbSettings = DEFAULT
+) -> dict[str, list[str]]:
+    """The texts as each of several strategies perturbs them; see `perturb_texts`.
+
+    Args:
+        texts: lines.
+        strategies: names and groups separated by commas, as the command line takes them, or a list of names and strategies.
+        seed: at least 0.
+        settings: of strategies given by name.
+
+    Returns:
+        The perturbed texts by the name of the strategy.
+    """
+    chosen: Sequence[str | Strategy] = names(strategies) if isinstance(strategies, str) else strategies
+    called = {each if isinstance(each, str) else each.name: each for each in chosen}
+    return {name: perturb_texts(texts, each, seed=seed, settings=settings) for name, each in called.items()}
 
 
 def perturb_contexts(contexts: Sequence[Turns], strategy: Strategy, seed: int) -> list[Turns]:

@@ -10,7 +10,6 @@ What a job can tell the report, beyond its metrics and rows:
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,9 +35,12 @@ from engine.report.page import write_report
 from engine.report.perturb.chapter import robustness_section
 from engine.report.sweeps.chapter import SWEEP, sweep_section
 from engine.report.triggers.chapter import SEARCHES, search_section, search_tables
+from engine.store.head import read_json, whole
+from engine.store.layout import ENVIRONMENT
 from engine.store.run_folder import RunFolder
 from envs.core.errors import RunError
 from envs.storage.copies import replicate
+from envs.storage.places import display_path
 
 REPORT = "report.html"
 STEP = "number"
@@ -123,8 +125,13 @@ def collect_run(run_dir: Path) -> ReportData:
         run_dir: a run, or a folder that holds runs.
 
     Raises:
-        RunError: there is no run in the folder, or a part of one is damaged.
+        RunError: there is no run in the folder, or something that one holds is damaged.
     """
+    with whole(run_dir, f"parley resume {display_path(run_dir)} mends what it can"):
+        return _collect(run_dir)
+
+
+def _collect(run_dir: Path) -> ReportData:
     stages = _stages(run_dir)
     top = stages.get("")
     if top is not None and top.job == MINMAX.name:
@@ -271,10 +278,10 @@ def _legend(run: RunFolder) -> Mapping[str, Metric]:
 
 
 def _curves(heading: str, run: RunFolder) -> list[Curve]:
-    events = run.events()
+    events = run.events({source.kind: {STEP: float} for source in CURVES})
     curves = []
     for source in CURVES:
-        steps = {event[STEP]: event for event in events if event["kind"] == source.kind and STEP in event}
+        steps = {event[STEP]: event for event in events if event["kind"] == source.kind}
         series = {label: points for label, field in source.fields.items() if (points := _series(steps, field))}
         if series:
             curves.append(
@@ -315,11 +322,7 @@ def _files(path: Path) -> Sequence[tuple[str, str]]:
 
 
 def _environment(path: Path) -> dict[str, str]:
-    file = path / "environment.json"
-    try:
-        return _flat(json.loads(file.read_text()), "")
-    except (OSError, ValueError) as error:
-        raise RunError("the file cannot be read as JSON", where=file, got=error, fix="restore it from a copy") from None
+    return _flat(read_json(path / ENVIRONMENT), "")
 
 
 def _flat(values: Mapping[str, Any], prefix: str) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """The report as one self-contained HTML page: no script, nothing loaded from elsewhere, every text escaped.
 
 What speakers say is hostile text. Three lines of defence: jinja2 escapes everything that is not a figure drawn here, the page's
-content policy forbids scripts and foreign resources, and invisible characters are written out (`dialogues.visible`).
+content policy forbids scripts and foreign resources, and invisible characters are written out (`envs/core/visible.py`).
 """
 
 from __future__ import annotations

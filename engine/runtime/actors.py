@@ -22,6 +22,7 @@ from engine.runtime import identity, logs, session, workplace
 from engine.runtime.sharding import ItemT, Shard
 from engine.runtime.worker import Attempt, ResultT, ShardFailure, ShardWorker
 from envs.core.errors import ClusterError
+from envs.core.trust import worker_variables
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +81,7 @@ class ActorPool(Generic[ItemT, ResultT]):
         self._wanted = f"{num_workers} workers of {num_cpus:g} CPUs and {num_gpus:g} GPUs each"
         self._check_room(num_workers, num_cpus, num_gpus)
         num_threads = max(1, int(num_cpus))
-        variables = {"OMP_NUM_THREADS": str(num_threads)}
+        variables = {"OMP_NUM_THREADS": str(num_threads), **worker_variables()}
         if not num_gpus:
             # Ray leaves this alone for actors without GPUs, which then see, and use, all of them.
             variables["CUDA_VISIBLE_DEVICES"] = ""

@@ -19,6 +19,7 @@ from typing import Any
 from engine.runtime.identity import own_identity
 from engine.runtime.probe import wants_token
 from envs.core.errors import ClusterError
+from envs.core.trust import worker_variables
 
 _ROOT = Path(__file__).resolve().parents[2]
 _CHATTY = (
@@ -198,7 +199,7 @@ def _options() -> dict[str, Any]:
     if "RAY_JOB_CONFIG_JSON_ENV_VAR" not in os.environ:
         # Errors of Ray's own loggers alone, unless a user asks for more; what a worker raises is not theirs.
         quiet = {_WORKERS_LOGGERS: os.environ.get(_WORKERS_LOGGERS, "error")}
-        options["runtime_env"] = {"env_vars": code_path() | quiet}
+        options["runtime_env"] = {"env_vars": code_path() | quiet | worker_variables()}
     return options
 
 

@@ -3,3 +3,12 @@
 Read `run_folder.py` first; `schemas.py` holds the columns of the rows, `parts.py` one file of rows, `documents.py`
 atomic writes. No Ray, no torch.
 """
+
+from envs.core.lazy import public
+
+__all__, __getattr__ = public(
+    __name__,
+    {
+        "RunFolder": "run_folder",
+    },
+)

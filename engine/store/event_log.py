@@ -8,13 +8,18 @@ from __future__ import annotations
 import json
 import logging
 import os
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from engine.store.documents import plain
 
 logger = logging.getLogger(__name__)
+
+Needs = Mapping[str, Mapping[str, type]]
+_OWN = {"shard": {"name": str, "done": int, "failed": int}}
 
 
 def append_event(path: Path, kind: str, fields: dict[str, Any]) -> None:
@@ -38,19 +43,35 @@ def append_event(path: Path, kind: str, fields: dict[str, Any]) -> None:
             raise
 
 
-def read_events(path: Path) -> list[dict[str, Any]]:
-    """The events, oldest first; lines that a crash cut short are left out with a warning."""
+def read_events(path: Path, needs: Needs = MappingProxyType({})) -> list[dict[str, Any]]:
+    """The events, oldest first; lines that were cut short, or are damaged otherwise, are left out with a warning.
+
+    Args:
+        path: the log.
+        needs: by kind of event, the fields that the reader counts on and their types; a float may be a whole number.
+    """
     if not path.is_file():
         return []
-    events, broken = [], 0
-    for line in path.read_text(errors="replace").splitlines():
-        try:
-            events.append(json.loads(line))
-        except ValueError:
-            broken += 1
-    if broken:
-        logger.warning("%s: %d lines are cut short and left out", path, broken)
+    # Not `splitlines`: what speakers said may hold other ends of lines.
+    lines = [line for line in path.read_text(errors="replace").split("\n") if line]
+    events = [event for line in lines if (event := _event(line, {**needs, **_OWN})) is not None]
+    if lost := len(lines) - len(events):
+        logger.warning("%s: %s cannot be read and left out", path, "1 line" if lost == 1 else f"{lost} lines")
     return events
+
+
+def _event(line: str, needs: Needs) -> dict[str, Any] | None:
+    try:
+        event: dict[str, Any] = json.loads(line)
+        dated = datetime.fromisoformat(event["time"]).tzinfo is not None
+        fields = needs.get(event["kind"], {})
+    except (KeyError, RecursionError, TypeError, ValueError):
+        return None
+    return event if dated and all(_is(event.get(name), kind) for name, kind in fields.items()) else None
+
+
+def _is(value: object, kind: type) -> bool:
+    return isinstance(value, (int, float) if kind is float else kind) and not isinstance(value, bool)
 
 
 def end_last_line(path: Path) -> None:

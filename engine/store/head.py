@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,17 @@ import pyarrow as pa
 from engine.store.documents import ASIDE
 from engine.store.layout import CONFIG, ENVIRONMENT, EVENTS, LEASE, LOG, ROWS
 from envs.core.config import difference
-from envs.core.errors import RunError
+from envs.core.errors import ParleyError, RunError
+from envs.core.trust import RUN_FORMAT
 from envs.storage.copies import LOCK
 from envs.storage.places import display_path
 
-FORMAT = "parley run 1"
+FORMAT = f"{RUN_FORMAT} 1"
 OTHER_NAME = "give this run another name"
+RESTORE = "restore it from a copy"
+_PARTS = {"job": str, "config": dict, "columns": dict}
+_DEEPEST = 64
+"""Levels of a document; what walks through one would otherwise reach the end of Python's stack."""
 
 
 def make_head(
@@ -32,27 +38,63 @@ def read_head(path: Path) -> dict[str, Any]:
     """The content of a run's `config.json`.
 
     Raises:
-        RunError: there is no run, or none that this version can read.
+        RunError: there is no run, none that this version can read, or its head is damaged.
     """
     if not (path / CONFIG).is_file():
         raise RunError("there is no run here", where=display_path(path), fix="name the folder that holds the run's config.json")
     head = read_json(path / CONFIG)
-    if head.get("format") != FORMAT or not head.keys() >= {"job", "config", "columns"}:
+    if head.get("format") != FORMAT or not head.keys() >= _PARTS.keys():
         raise RunError("no run that this version can read", where=path / CONFIG, got=head.get("format"), fix=OTHER_NAME)
+    head.setdefault("weights", {})
+    with whole(path / CONFIG):
+        for name, kind in (_PARTS | {"weights": dict}).items():
+            if not isinstance(head[name], kind):
+                raise TypeError(f"{name} is a {type(head[name]).__name__} and not a {kind.__name__}")
     return head
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """A document of a run.
+def read_json(path: Path, fix: str = RESTORE) -> dict[str, Any]:
+    """A document of a run: a mapping, whose values are the reader's to check.
+
+    Args:
+        path: the file.
+        fix: what helps where it is damaged.
 
     Raises:
         RunError: it is damaged.
     """
-    try:
+    with whole(path, fix):
         document = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise RunError("the file cannot be read as JSON", where=path, got=error, fix="restore it from a copy") from error
-    return document if isinstance(document, dict) else {}
+        if not isinstance(document, dict):
+            raise TypeError(f"a {type(document).__name__} and not a mapping")
+        if _is_deeper(document, _DEEPEST):
+            raise ValueError(f"nested more than {_DEEPEST} deep")
+        return document
+
+
+@contextmanager
+def whole(path: Path, fix: str = RESTORE) -> Iterator[None]:
+    """Says of a document that cannot be read, or holds something else than its reader expects, that it is damaged.
+
+    Args:
+        path: the file, or the run that it is of.
+        fix: what helps.
+
+    Raises:
+        RunError: it is. Other errors of Parley go through.
+    """
+    try:
+        yield
+    except ParleyError:
+        raise
+    except (OSError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        got = f"{type(error).__name__}: {error}"
+        raise RunError("what is stored there is damaged, or of another version", where=path, got=got, fix=fix) from error
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return levels == 0 or any(_is_deeper(part, levels - 1) for part in inside)
 
 
 def require_same(
@@ -97,7 +139,7 @@ def require_same(
             got="; ".join(changes),
             fix=f"undo the change to go on with the run; {OTHER_NAME}",
         )
-    if others := changed_weights(head.get("weights", {}), weights):
+    if others := changed_weights(head["weights"], weights):
         raise RunError(
             "a model has other weights now than when this run was started",
             where=path / CONFIG,

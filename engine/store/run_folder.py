@@ -25,10 +25,10 @@ from typing import Any
 import pyarrow as pa
 
 from engine.metrics.statistics import Estimate
-from engine.store.documents import ASIDE, plain, write_document
+from engine.store.documents import ASIDE, write_document
 from engine.store.environment import describe_environment
-from engine.store.event_log import append_event, end_last_line, read_events
-from engine.store.head import OTHER_NAME, make_head, read_head, read_json, refuse_strangers, require_same
+from engine.store.event_log import Needs, append_event, end_last_line, read_events
+from engine.store.head import OTHER_NAME, make_head, read_head, refuse_strangers, require_same
 from engine.store.layout import CONFIG, ENVIRONMENT, EVENTS, ROWS, SUMMARY
 from engine.store.lease import holder_of_lease
 from engine.store.lock import RunLock, holder_of
@@ -48,8 +48,10 @@ from engine.store.parts import (
     write_part,
 )
 from engine.store.schemas import BASE
+from engine.store.summary import make_summary, read_summary
 from envs.core.config import fingerprint, to_dict
 from envs.core.errors import ParleyError, RunError
+from envs.core.trust import require_trust_in
 from envs.storage import files
 from envs.storage.copies import LOCK, replicate
 from envs.storage.places import display_path, join_uri, uri_of
@@ -108,10 +110,12 @@ class RunFolder:
             weights: digests of the models that the rows come from, by the setting that names each.
 
         Raises:
+            ConfigError: the configuration names a Python file that may not be imported.
             RunError: the folder holds something else, or a run of another job, configuration or schema, or of models with
                 other weights; another process writes it; or the disk refuses.
             StorageError: the URI that the folder is the copy of cannot be read or written.
         """
+        require_trust_in(to_dict(config))
         uri = uri_of(path)
         if path.exists() and not path.is_dir():
             raise RunError("a run needs a folder and this is a file", where=path, fix=OTHER_NAME)
@@ -150,7 +154,7 @@ class RunFolder:
             RunError: there is no run.
         """
         head = read_head(path)
-        return cls(path, head["job"], head["config"], schema, head.get("weights", {}))
+        return cls(path, head["job"], head["config"], schema, head["weights"])
 
     def close(self) -> None:
         """Lets the next writer in; a run that was loaded holds nothing.
@@ -281,11 +285,12 @@ class RunFolder:
         here = holder_of(self.path / LOCK)
         return holder_of_lease(self._uri) if here is None and self._uri else here
 
-    def outcomes(self) -> Outcomes:
-        """How the saved items came out, see `count_parts`; also while another process writes."""
+    def outcomes(self, events: Sequence[dict[str, Any]] | None = None) -> Outcomes:
+        """How the saved items came out, see `count_parts`; also while another process writes. `events` may be given."""
         refresh_rows(self.path)
+        noted = self.events() if events is None else events
         with self._saving("the rows", verb="read"):
-            return count_parts(self.path / ROWS, {event["name"]: event for event in self.events() if event["kind"] == "shard"})
+            return count_parts(self.path / ROWS, {event["name"]: event for event in noted if event["kind"] == "shard"})
 
     def event(self, kind: str, **fields: Any) -> None:
         """Appends one line to the event log and waits until it is on the disk, or at the run's URI after what it tells of.
@@ -309,9 +314,9 @@ class RunFolder:
         if self._mirror is not None:
             self._mirror.put_log(at_once)
 
-    def events(self) -> list[dict[str, Any]]:
-        """The event log, oldest first; lines that a crash cut short are left out with a warning."""
-        return read_events(self.path / EVENTS)
+    def events(self, needs: Needs = MappingProxyType({})) -> list[dict[str, Any]]:
+        """The event log, oldest first; what is damaged, or lacks what the reader needs (`read_events`), is left out."""
+        return read_events(self.path / EVENTS, needs)
 
     def write_summary(self, metrics: Mapping[str, Estimate], extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Writes `summary.json`, whole, and returns what it holds.
@@ -324,21 +329,15 @@ class RunFolder:
             RunError: the disk is full or cannot be written.
         """
         self._assert_writable()
-        document = {"metrics": {name: estimate.to_json() for name, estimate in metrics.items()}, "run": display_path(self.path)}
-        more = plain(extra or {})
-        assert not set(document) & set(more), f"names that are taken: {set(document) & set(more)}"
+        document = make_summary(self.path, metrics, extra or {})
         with self._saving("the summary"):
-            write_document(self.path / SUMMARY, document | more)
+            write_document(self.path / SUMMARY, document)
         self.event("summary")
-        return document | more
+        return document
 
     def summary(self) -> dict[str, Any] | None:
-        """What `write_summary` wrote last; None when the run has no summary yet.
-
-        Raises:
-            RunError: the file is damaged.
-        """
-        return read_json(self.path / SUMMARY) if (self.path / SUMMARY).is_file() else None
+        """What `write_summary` wrote last; None when the run has no summary yet. A `RunError` says that it is damaged."""
+        return read_summary(self.path)
 
     def metrics(self) -> dict[str, Estimate]:
         """The metrics of the summary; none before there is one.

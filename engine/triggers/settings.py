@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from envs.core.config import check
+from envs.core.config import check, check_count
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,7 @@ class SearchSettings:
 
     def __post_init__(self) -> None:
         for name in ("candidates", "max_sweeps", "restarts", "flips", "words_per_position", "beams"):
-            check(self, name, getattr(self, name) >= 1, "at least 1")
+            check_count(self, name)
         check(self, "stop_on_batch_mean", not (self.stop_on_batch_mean and self.stop_on_hit), "false while stop_on_hit is true")
 
 
@@ -90,7 +90,7 @@ class RelaxationSettings:
     def __post_init__(self) -> None:
         check(self, "mode", self.mode in ("embedding", "one-hot"), "embedding or one-hot")
         for name in ("rounds", "steps"):
-            check(self, name, getattr(self, name) >= 1, "at least 1")
+            check_count(self, name)
         check(self, "learning_rate", self.learning_rate > 0, "above 0")
         check(self, "momentum", 0 <= self.momentum < 1, "0 <= momentum < 1")
         check(self, "l1_weight", self.l1_weight is None or self.l1_weight >= 0, "at least 0")

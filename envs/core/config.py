@@ -36,6 +36,15 @@ def check(owner: object, field: str, ok: bool, allowed: str) -> None:
         )
 
 
+MOST_ITEMS = 10_000_000
+"""Dialogues, targets, samples or other items of one run: their keys are held in memory, at some hundred bytes each."""
+
+
+def check_count(owner: object, field: str, least: int = 1) -> None:
+    """Raises a `ConfigError` unless a number of items is at least `least` and no more than one run can have."""
+    check(owner, field, least <= getattr(owner, field) <= MOST_ITEMS, f"at least {least} and at most {MOST_ITEMS:,}")
+
+
 def to_dict(config: Any) -> dict[str, Any]:
     """A configuration as nested dictionaries of JSON types."""
     return json.loads(json.dumps(dataclasses.asdict(config), default=str))
@@ -45,7 +54,8 @@ def from_dict(kind: type[ConfigT], values: Mapping[str, Any], where: str = "") -
     """A configuration from nested dictionaries; missing keys take the defaults.
 
     Raises:
-        ConfigError: an unknown key (with the nearest name), a wrong type, or a value out of range.
+        ConfigError: an unknown key (with the nearest name), one that is missing and has no default, a wrong type, or a value
+            out of range.
     """
     return _build(kind, values, where)
 
@@ -62,10 +72,10 @@ def overlay(config: ConfigT, path: Path, name: str | Path) -> ConfigT:
         ConfigError: the file is missing or not a mapping, or a key or value is wrong.
     """
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        values = _read_yaml(path.read_text(encoding="utf-8"), "the configuration file", str(name))
     except OSError as error:
         raise ConfigError("the configuration file cannot be read", where=name, got=error.strerror) from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
         raise ConfigError("the configuration file is not YAML", where=name, got=str(error)) from None
     if values is None:
         return config
@@ -120,6 +130,9 @@ def _build(kind: Any, values: Mapping[str, Any], where: str) -> Any:
                 where=where or None,
                 fix=f"known keys: {', '.join(sorted(known))}",
             )
+    absent = [field for field in dataclasses.fields(kind) if field.name not in values]
+    if missing := [field.name for field in absent if field.default is field.default_factory is dataclasses.MISSING]:
+        raise ConfigError(f"{kind.__name__} lacks {', '.join(missing)}", where=where or None, fix="give each of them a value")
     return kind(**{key: _coerce(hints[key], value, f"{kind.__name__}.{key}", where) for key, value in values.items()})
 
 
@@ -189,7 +202,14 @@ def assign(config: Any, settings: Sequence[str], flag: str = "--set") -> Any:
 def _value(text: str, where: str) -> Any:
     if _EXPONENT.fullmatch(text):
         return float(text)
+    return _read_yaml(text, "the value of a setting", where) if text else ""
+
+
+def _read_yaml(text: str, what: str, where: str) -> Any:
     try:
-        return yaml.safe_load(text) if text else ""
-    except yaml.YAMLError as error:
-        raise ConfigError("the value of a setting is not YAML", where=where, got=str(error)) from None
+        return yaml.safe_load(text)
+    except RecursionError:
+        raise ConfigError(f"{what} is nested too deep", where=where[:80], fix="settings nest two deep") from None
+    except (yaml.YAMLError, ValueError) as error:
+        # A date such as 2026-13-01 is a ValueError.
+        raise ConfigError(f"{what} is not YAML", where=where, got=str(error)) from None

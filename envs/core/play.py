@@ -1,6 +1,6 @@
 """Playing a game of dialogue: who takes part, what the game offers, and the loop that lets everybody move.
 
-It knows no game. Any agent (a model, a script, a person) that fits a game's view can play it; `envs/negotiation/game.py` is one game.
+It knows no game; `envs/negotiation/game.py` is one. Any agent (a model, a script, a person) that fits its view can play it.
 All dialogues of a game are played side by side: rows index them, and a session moves in many of them at once.
 
 Shapes: n = number of rows passed, L = width of an utterance array.

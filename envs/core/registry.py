@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from envs.core.errors import ConfigError
+from envs.core.trust import require_trust
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
@@ -68,7 +69,7 @@ class Registry:
             name: a registered name, or `path/file.py:Name` for a part of the user's own.
 
         Raises:
-            ConfigError: no such part, with the nearest name.
+            ConfigError: no such part, with the nearest name; or a file that may not be imported (`envs/core/trust.py`).
         """
         if name in self._targets:
             target = self._targets[name]
@@ -97,6 +98,7 @@ def _load_file(name: str) -> Any:
     spec = importlib.util.spec_from_file_location(Path(path).stem, path)
     if spec is None or spec.loader is None or not Path(path).is_file():
         raise ConfigError("no such Python file", where=path, fix="name an existing file as path/file.py:Name")
+    require_trust(name)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     if not hasattr(module, attribute):

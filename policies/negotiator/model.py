@@ -111,7 +111,11 @@ class Negotiator(nn.Module):
         steps = torch.arange(scores_TB.shape[0], device=scores_TB.device).unsqueeze(1)
         weights_TB = scores_TB.masked_fill(steps >= lengths_B, -torch.inf).softmax(0)
         attended = torch.einsum("tb,tbs->bs", weights_TB, hidden_TB2S)
-        encoded = torch.tanh(self.selection_encoder(self.dropout(torch.cat([attended, context_BC], dim=-1))))
+        return self.choice(torch.cat([attended, context_BC], dim=-1))
+
+    def choice(self, attended_BX: Tensor) -> Tensor:
+        """Item logits (B, 6, 18) from what was attended to and the encoded scenario side by side (B, 2S + C)."""
+        encoded = torch.tanh(self.selection_encoder(self.dropout(attended_BX)))
         return self.selection_heads(encoded).unflatten(-1, (NUM_HEADS, len(ITEM_TOKENS)))
 
     def forward(self, contexts_B6: Tensor, tokens_BT: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:

@@ -5,8 +5,8 @@ and the speaker markers, until `<eos>` or `<selection>`; the choice is the legal
 head logits. Each word is decided by one uniform number that belongs to its dialogue and position, so results do not
 depend on how dialogues are batched.
 
-Where the processor multiplies bfloat16, choices are screened in it, from the language states that speaking and listening
-have left behind; only those that are not plain (`DOUBT`) are decided in float32, so that every choice is float32's own.
+Choices are made from the language states that speaking and listening have left behind. Where it pays, they are screened in
+bfloat16, and those that are not plain are made again in float32: what of that holds, `screening.py` says.
 """
 
 from __future__ import annotations
@@ -24,16 +24,11 @@ from envs.core.play import Utterances
 from envs.negotiation.game import SideView
 from envs.negotiation.scenario import legal_selections
 from envs.negotiation.vocabulary import EOS_ID, SELECTION_ID, Vocabulary
+from envs.storage.copies import CHECKPOINT, fetched_model
 from policies.negotiator.checkpoints import load_model
 from policies.negotiator.inference import Tables, by_step
 from policies.negotiator.model import Negotiator
-
-DOUBT = 0.01
-"""How far behind the best, as a share of the distance from best to worst, the second best selection of a choice screened in
-bfloat16 may be for the choice to be made again in float32. On 20,000 dialogues of each of four networks (supervised and
-reinforced) bfloat16 moved a selection against the best by at most 0.005, one within 0.05 of it by at most 0.0038, and
-changed a choice only where the second was less than 0.0012 behind. A network that is seen to move by more than half of
-`DOUBT` is not screened."""
+from policies.negotiator.screening import MARGIN
 
 KEPT_TOKENS = 64
 """Language states for which a session has room at first, a dialogue."""
@@ -113,8 +108,12 @@ class NegotiatorAgent:
         # A row that has no end among its words counts as many as there are.
         return tokens_Ln.t(), (ends_Ln.cumsum(0) == 0).sum(0).add_(1).clamp_(max=width)
 
+    def logits(self, states_nH: Tensor) -> Tensor:
+        """Logits (n, V) of the next word over the temperature, minus infinity where it is never said."""
+        return torch.addmm(self.word_bias_V, states_nH, self.word_weight_HV)
+
     def _words(self, states_nH: Tensor, draws_n: Tensor) -> Tensor:
-        logits_nV = torch.addmm(self.word_bias_V, states_nH, self.word_weight_HV)
+        logits_nV = self.logits(states_nH)
         if self.temperature == 0:
             return logits_nV.argmax(1)
         cumulative = logits_nV.softmax(1).cumsum(1)
@@ -157,22 +156,22 @@ class NegotiatorSession:
         contexts, tokens, lengths = view.contexts[rows], view.tokens[rows], view.num_tokens[rows]
         self._catch_up(rows)
         kept_at = self._kept_at[rows, 1:]
-        if not self._tables.can_screen:
+        screening = self._tables.screening
+        if not screening.pays(len(rows)):
             return best_selection(self._tables.decide(contexts, tokens, lengths, self._kept, kept_at), contexts)
-        logits_n6K = self._tables.screen(contexts, tokens, lengths, self._kept, kept_at)
+        logits_n6K = self._tables.decide(contexts, tokens, lengths, self._kept, kept_at, torch.bfloat16)
         nearly = shortfalls(selection_scores(logits_n6K, contexts))
         chosen = nearly.argmin(1).cpu().numpy()
         second = nearly.topk(2, largest=False).values[:, 1]
-        # What is not a number is behind nothing, so that float32 decides on it too.
-        doubtful = ~(second > DOUBT)
+        # Either may have been moved. What is not a number is behind nothing, so that float32 decides on it too.
+        doubtful = ~(second > 2 * MARGIN)
         left = np.flatnonzero(doubtful.cpu().numpy())
         exactly_n6K = self._tables.decide(contexts[left], tokens[left], lengths[left], self._kept, kept_at[left])
         exactly = selection_scores(exactly_n6K, contexts[left])
         chosen[left] = exactly.argmax(1).cpu().numpy()
-        moved = (nearly[doubtful] - shortfalls(exactly)).abs().nan_to_num(0)
-        if bool((moved > DOUBT / 2).any()):
-            return best_selection(self._tables.decide(contexts, tokens, lengths, self._kept, kept_at), contexts)
-        return chosen
+        moved_too_far = bool(((nearly[doubtful] - shortfalls(exactly)).abs().nan_to_num(0) > MARGIN).any())
+        screening.note(len(rows), len(left), moved_too_far)
+        return self.choose(rows) if moved_too_far else chosen
 
     def _catch_up(self, rows: np.ndarray) -> None:
         behind = self._view.num_tokens[rows] - self._num_read[rows]
@@ -230,6 +229,17 @@ def shortfalls(scores_nM: Tensor) -> Tensor:
     return (best - scores_nM) / (best - worst)
 
 
-def load_agent(folder: Path, name: str | None = None, temperature: float = 0.5, device: str = "cpu") -> NegotiatorAgent:
-    """An agent from a run or checkpoint folder; raises as `checkpoints.load_model` does."""
-    return NegotiatorAgent(load_model(folder).to(device), name or folder.parent.name, temperature)
+def load_agent(
+    folder: str | Path, name: str | None = None, temperature: float = 0.5, device: str = "cpu"
+) -> NegotiatorAgent:
+    """An agent from a run or checkpoint folder, or a URI of one; raises as `checkpoints.load_model` does.
+
+    Args:
+        folder: such as "runs/negotiator".
+        name: shown in reports; the run's when not given.
+        temperature: of the word distribution; 0 takes the likeliest word.
+        device: torch device.
+    """
+    path = fetched_model(folder)
+    run = path.parent if path.name == CHECKPOINT else path
+    return NegotiatorAgent(load_model(path).to(device), name or run.name, temperature)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from policies.gru import GRU, Step, flip_by_length, recur, step
+from policies.gru import GRU, flip_by_length, recur
 
 INPUT, HIDDEN = 3, 4
 
@@ -110,19 +110,6 @@ def test_autocast_rounds_the_products_and_keeps_states_in_full() -> None:
     for name, value in full.items():
         assert rounded[name].dtype == torch.float32
         torch.testing.assert_close(rounded[name], value, rtol=0.02, atol=0.02 * float(value.abs().max()), msg=name)
-
-
-def test_one_step_is_one_step_of_torch() -> None:
-    gru, generator = layer(1), torch.Generator().manual_seed(4)
-    words = torch.randn(5, INPUT, generator=generator, dtype=torch.float64)
-    state = torch.randn(5, HIDDEN, generator=generator, dtype=torch.float64)
-    with torch.no_grad():
-        wanted = nn.GRU.forward(gru, words[None], state[None])[1][0]
-        gates = F.linear(words, gru.weight_ih_l0, gru.bias_ih_l0)
-        weights = Step.of(gru.weight_hh_l0, gru.bias_hh_l0)
-        gates[:, : len(weights.gate_bias)] += weights.gate_bias
-        found = step(gates, weights, state)
-    torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-14)
 
 
 @settings(deadline=None)

@@ -39,9 +39,11 @@ from engine.metrics.negotiation.campaign import (
 from engine.metrics.statistics import Estimate
 from engine.negotiation.opponents import OpponentConfig
 from engine.negotiation.settings import ReinforceConfig
+from engine.store.head import whole
+from engine.store.layout import EVENTS, SUMMARY
 from engine.store.mirror import fetched_run
 from engine.store.run_folder import RunFolder
-from envs.core.config import check
+from envs.core.config import check, check_count
 from envs.core.seeds import derive_seed
 from envs.storage.places import display_path
 
@@ -100,7 +102,7 @@ class MinMaxConfig(LearningConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("rounds", "patience", "budget", "dialogues"):
-            check(self, name, getattr(self, name) >= 1, "at least 1")
+            check_count(self, name)
         for name in ("least_gain", "plain_loss", "retries", "workers"):
             check(self, name, getattr(self, name) >= 0, "at least 0")
         check(self, "perplexity_limit", self.perplexity_limit == 0 or self.perplexity_limit > 1, "0, or above 1")
@@ -185,13 +187,12 @@ class Campaign:
                     where = f"{display_path(path)}, {error.where}"
                     raise DivergenceError(error.what, where=where, got=error.got, fix=fix) from error
                 self._reporter.say(f"round {number}: {error.what} ({error.got}); back to its start at the rate {rate / 2:g}")
-                told = {"phase": f"{number:02d}-{role}", "reason": str(error), "learning_rate": rate / 2}
-                self._folder.event(ROLLED_BACK, round=number, role=role, **told)
+                name = f"{number:02d}-{role}"
+                self._folder.event(ROLLED_BACK, number=number, phase=name, role=role, reason=str(error), learning_rate=rate / 2)
 
     def _times_diverged(self, role: str, rounds: Container[int]) -> int:
         """How often the phases of a role were done again in some rounds."""
-        events = self._events(ROLLED_BACK)
-        return sum(event["role"] == role and event["round"] in rounds for event in events)
+        return sum(event["role"] == role and event["number"] in rounds for event in self._events(ROLLED_BACK))
 
     def _trained(self, number: int, rule: ReinforceConfig) -> dict[str, Any]:
         config = self._config
@@ -277,7 +278,9 @@ class Campaign:
 
     def _perplexity(self, number: int, target: str) -> Estimate:
         if number:
-            return RunFolder.load(fetched_run(target)).metrics()[PERPLEXITY]
+            path = fetched_run(target)
+            with whole(path / SUMMARY):
+                return RunFolder.load(path).metrics()[PERPLEXITY]
         return validation_perplexity(target, self._config.corpus, self._config.data_root)
 
     def _stop(self, number: int) -> None:
@@ -288,7 +291,8 @@ class Campaign:
             self._folder.event(STOPPED, number=number, reason=reason)
 
     def _events(self, kind: str) -> list[dict[str, Any]]:
-        return [event for event in self._folder.events() if event["kind"] == kind]
+        needs = {ROLLED_BACK: {"number": int, "role": str}}
+        return [event for event in self._folder.events(needs) if event["kind"] == kind]
 
     def _show(self, rounds: Sequence[Round]) -> None:
         """Says the lines of some rounds, with the headings above the start."""
@@ -300,8 +304,10 @@ class Campaign:
 
 def rounds_of(folder: RunFolder) -> list[Round]:
     """The rounds of a campaign that have been measured."""
-    found = {event["number"]: event for event in folder.events() if event["kind"] == ROUND}
-    return [
-        Round(number, {name: Estimate.from_json(parts) for name, parts in event["estimates"].items()})
-        for number, event in sorted(found.items())
-    ]
+    needs = {ROUND: {"number": int, "estimates": dict}}
+    found = {event["number"]: event for event in folder.events(needs) if event["kind"] == ROUND}
+    with whole(folder.path / EVENTS):
+        return [
+            Round(number, {name: Estimate.from_json(parts) for name, parts in event["estimates"].items()})
+            for number, event in sorted(found.items())
+        ]

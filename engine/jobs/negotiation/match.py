@@ -29,7 +29,7 @@ from engine.runtime.sharding import Shard
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK, SCHEMA_VERSION
-from envs.core.config import check
+from envs.core.config import check, check_count
 from envs.core.errors import ConfigError
 from envs.core.play import Session, play_sessions
 from envs.core.seeds import derive_seed, stream
@@ -59,7 +59,7 @@ class PlayedConfig(ShardedConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(self, "dialogues", self.dialogues >= 1, "at least 1")
+        check_count(self, "dialogues")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -298,8 +298,7 @@ def seconds_per_dialogue(run: RunFolder) -> Estimate:
     """Seconds that a worker spent on a dialogue, its start included, over all sessions that came to their end."""
     played = ended_sessions(run, Roster.event, Roster.unit)
     dialogues = sum(event["dialogues"] for event in played)
-    spent = sum(event["seconds"] * event["workers"] for event in played)
-    return count(spent / dialogues, dialogues) if dialogues else NOTHING
+    return count(sum(event["seconds"] * event["workers"] for event in played) / dialogues, dialogues) if played else NOTHING
 
 
 class MatchJob(Job[OneMatchConfigT, Roster, Roster]):

@@ -160,7 +160,7 @@ class MinMax(Job[MinMaxConfig, MinMaxConfig, Hardened]):
     legend = LEGEND
     files = (CHECKPOINT, SUMMARY)
     resume_safe = (*training.RESUME_SAFE, "workers", "retries")
-    steps = Steps(ROUND, "rounds", lambda config: int(config["rounds"]))
+    steps = Steps(ROUND, "rounds", lambda config: config["rounds"] if isinstance(config.get("rounds"), int) else None)
 
     def prepare(self, config: MinMaxConfig, path: Path, reporter: Reporter) -> MinMaxConfig:
         """Finds out whether the agents can talk with each other, and the corpus guard them."""

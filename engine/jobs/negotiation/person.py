@@ -17,6 +17,7 @@ from typing import Protocol
 import numpy as np
 
 from envs.core.play import Utterances
+from envs.core.visible import visible
 from envs.negotiation.game import NegotiationGame, SideView
 from envs.negotiation.render import render_dialogue
 from envs.negotiation.scenario import ITEM_NAMES, NUM_ITEMS, selection_index
@@ -51,7 +52,7 @@ class StandardTerminal:
 
     def show(self, text: str) -> None:
         """Shows lines."""
-        sys.stderr.write(f"{text}\n")
+        sys.stderr.write(f"{visible(text, keep=chr(10))}\n")
         sys.stderr.flush()
 
     def ask(self, prompt: str) -> str:

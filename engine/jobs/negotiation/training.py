@@ -32,6 +32,8 @@ from envs.data.root import root_words
 from envs.negotiation.vocabulary import Vocabulary
 from envs.storage.copies import CHECKPOINT, fetched_model
 
+_FIGURES = ("reward", "advantage", "agreement", "dialogues", "seconds", "seconds_networks_speaking", "seconds_learning")
+"""What is read of an update's event."""
 MAX_LEARNERS = 5
 """Learners that may die in a row without getting further than those before them."""
 PUBLISHED = "dealornodeal"
@@ -139,7 +141,7 @@ def lessons(config: TrainingConfig, roster: TrainingRoster, title: str, provenan
 def _updates(config: Mapping[str, Any]) -> int | None:
     try:
         return from_dict(ReinforceConfig, config["reinforce"], CONFIG).updates
-    except ConfigError:
+    except (KeyError, TypeError, ConfigError):
         # The run of another version can be looked at, and not be resumed.
         return None
 
@@ -272,7 +274,8 @@ class _Training:
         self._language, self._folder, self._reporter = language, folder, reporter
         self._saved = folder.path / STATE
         # Updates after the last saved state are made again, and count as they were made last.
-        self._history = {event["number"]: event for event in folder.events() if event["kind"] == "iteration"}
+        needs = {"iteration": {"number": int, **dict.fromkeys(_FIGURES, float)}}
+        self._history = {event["number"]: event for event in folder.events(needs) if event["kind"] == "iteration"}
         self._furthest = self._num_lost = 0
         self._meters = Meters(str(folder.path), folder.job)
 
@@ -294,7 +297,8 @@ class _Training:
                 self._folder.event("learner_lost", furthest=self._furthest, reason=str(error.got))
         # RLlib's modules stand in cycles of references, too few of them for Python to look before dozens of trainings.
         gc.collect()
-        return [self._history[number] for number in range(1, updates + 1)], weights
+        # Of one whose event was damaged nothing is known any more.
+        return [step for number, step in sorted(self._history.items()) if number <= updates], weights
 
     def _go_on(self) -> dict[str, Any]:
         """Makes the updates after the last saved state with a learner of its own; returns its weights."""
@@ -327,7 +331,7 @@ class _Training:
             # A state that has lost its language is not saved: nothing could go on from it.
             self._check_language(number, state.learned_weights(algorithm), scalars)
             state.save(algorithm, self._saved)
-        recent = [self._history[k] for k in range(max(1, number - 19), number + 1)]
+        recent = [step for k, step in self._history.items() if number - 20 < k <= number]
         reward, agreement = (sum(step[name] for step in recent) / len(recent) for name in ("reward", "agreement"))
         self._reporter.advance(number, f"reward {reward:+.2f}, agreement {agreement:.0%} (last {len(recent)} updates)")
 

@@ -8,7 +8,7 @@ from typing import Literal
 from engine.jobs.sharded import ShardedConfig
 from engine.perturb import catalogue
 from engine.perturb.settings import PerturbSettings
-from envs.core.config import check
+from envs.core.config import check, check_count
 from envs.core.errors import ConfigError
 from envs.core.registry import nearest
 
@@ -67,7 +67,7 @@ class RobustnessConfig(ShardedConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(self, "limit", self.limit >= 0, "at least 0")
+        check_count(self, "limit", least=0)
         check(self, "beam", self.beam >= 1, "at least 1")
         known = (*catalogue.strategies, *catalogue.GROUPS)
         for name in catalogue.names(self.strategies):

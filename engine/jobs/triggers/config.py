@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from engine.jobs.sharded import ShardedConfig
 from engine.triggers.catalogue import searches
 from engine.triggers.settings import RelaxationSettings, SearchSettings
-from envs.core.config import check
+from envs.core.config import check, check_count
 from envs.core.errors import ConfigError
 from envs.core.registry import nearest
 
@@ -99,7 +99,7 @@ class SearchingConfig(ShardedConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(self, "num_targets", self.num_targets >= 0, "at least 0")
+        check_count(self, "num_targets", least=0)
         require_method(self.method)
 
 

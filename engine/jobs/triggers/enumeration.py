@@ -25,7 +25,7 @@ from engine.runtime.sharding import Shard
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK, SCHEMA_VERSION
-from envs.core.config import check
+from envs.core.config import check, check_count
 from envs.core.errors import ConfigError
 from envs.core.seeds import derive_seed
 from envs.data.root import root_words
@@ -37,6 +37,8 @@ from envs.storage.places import display_path
 
 BRANCH_LENGTH = 2
 """Letters that all inputs of a branch begin with."""
+LONGEST = 10
+"""Letters of inputs at most; of eight there are some hundred billion already."""
 MOST_BRANCHES = 8
 """Branches of a shard at most: what a kill can cost."""
 Lists = Mapping[str, tuple[str, ...]]
@@ -61,8 +63,8 @@ class EnumerationConfig(ShardedConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check(self, "letters", 0 < len(set(self.letters)) == len(self.letters), "characters, each once")
-        check(self, "max_length", self.max_length >= 1, "at least 1")
-        check(self, "random_strings", self.random_strings >= 1, "at least 1")
+        check(self, "max_length", 1 <= self.max_length <= LONGEST, f"1 to {LONGEST}")
+        check_count(self, "random_strings")
 
     @property
     def branch_length(self) -> int:

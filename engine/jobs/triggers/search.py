@@ -44,7 +44,7 @@ class Wanted:
 
 def candidates_per_s(run: RunFolder) -> Estimate:
     """Candidates that all workers together tried in a second, over all sessions that came to their end."""
-    sessions = ended_sessions(run, Searching.event, Searching.unit)
+    sessions = ended_sessions(run, Searching.event, "targets", "candidates")
     seconds = sum(event["seconds"] for event in sessions)
     tried = sum(event["candidates"] for event in sessions)
     return count(tried / seconds, sum(event["targets"] for event in sessions)) if sessions else NOTHING

@@ -1,1 +1,10 @@
 """Metrics of replies to perturbed contexts (niu2018). Read `robustness.py` first."""
+
+from envs.core.lazy import public
+
+__all__, __getattr__ = public(
+    __name__,
+    {
+        "robustness_metrics": "robustness",
+    },
+)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from engine.metrics.negotiation.attack import Attempt
 from engine.metrics.statistics import Row
-from engine.report.figure import visible
+from envs.core.visible import visible
 from envs.negotiation.scenario import ITEM_NAMES, ITEM_TOKEN_INDEX, MAX_COUNT, NUM_ITEMS
 from envs.negotiation.vocabulary import SELECTION
 

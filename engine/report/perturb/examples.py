@@ -18,8 +18,9 @@ from engine.metrics.tables import TextTable
 from engine.perturb.changes import Kind, spans
 from engine.perturb.strategy import Expectation
 from engine.report.content import RobustnessSection
-from engine.report.figure import Figure, visible
+from engine.report.figure import Figure
 from envs.core.seeds import stable_hash
+from envs.core.visible import visible
 from envs.pairs.turns import EOT, Turns, turn_of
 from envs.pairs.vocabulary import EOU
 

@@ -14,7 +14,8 @@ from markupsafe import Markup
 from engine.metrics.statistics import Points, Row
 from engine.metrics.triggers.hits import HIT_RATE, T_OUT, hits_by_restarts, is_hit, kinds, loss_by_sweep
 from engine.report.content import SearchSection
-from engine.report.figure import Figure, told_apart, visible
+from engine.report.figure import Figure, told_apart
+from envs.core.visible import visible
 
 NUM_SHOWN, NUM_FOLDED = 15, 185
 _MAX_SERIES = 8

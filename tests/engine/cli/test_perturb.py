@@ -46,6 +46,20 @@ def test_changed_words_are_marked_before_and_after(typed: Parley) -> None:
     assert same.split() == ["2", "antonym", "=", "ok"]
 
 
+@pytest.mark.parametrize("colours", [True, False])
+def test_what_a_terminal_would_obey_in_a_line_is_spelled(
+    typed: Parley, monkeypatch: pytest.MonkeyPatch, colours: bool
+) -> None:
+    if colours:
+        monkeypatch.setenv("FORCE_COLOR", "1")
+    outcome = typed(f"perturb antonym,random-swap {BUILT_IN}", "the old \x1b]0;mine\x07 disk \x9b2J is open now\n".encode())
+    assert outcome.status == 0
+    assert r"\u001b" in outcome.out
+    assert r"\u009b" in outcome.out
+    assert not {"\x9b", "\x07"} & set(outcome.out)
+    assert "\x1b]" not in outcome.out.replace(" ", "")
+
+
 def test_what_was_done_is_counted_on_standard_error(typed: Parley) -> None:
     outcome = typed(f"perturb random-swap,antonym {BUILT_IN}", f"{LINE}\nok\n\n\xff".encode("latin-1"))
     rows = [line.split() for line in outcome.err.splitlines()]

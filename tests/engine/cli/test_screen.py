@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import re
 import warnings
 
 import pytest
@@ -11,6 +12,9 @@ from rich.console import Console
 from rich.progress import Progress, TextColumn
 
 from engine.cli.screen import LiveScreen, PlainScreen, Stage, watching
+from engine.cli.tables import make_console, show_error, show_lines, show_table
+from envs.core.errors import ConfigError
+from envs.core.visible import visible
 
 
 class Clock:
@@ -106,3 +110,30 @@ def test_warnings_are_shown_while_a_job_is_watched_and_not_after(capsys: pytest.
     assert "a number overflowed" in shown
     assert "nothing to see" not in shown
     assert root.handlers == before
+
+
+HOSTILE = "runs/\x1b]0;mine\x07 \x9b2J \u202egnp \r over"
+
+
+@pytest.mark.parametrize("colours", [True, False])
+def test_nothing_that_a_terminal_obeys_gets_through(
+    colours: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if colours:
+        monkeypatch.setenv("FORCE_COLOR", "1")
+        monkeypatch.delenv("NO_COLOR", raising=False)
+    console = make_console()
+    show_error(ConfigError(HOSTILE, where=HOSTILE, got=HOSTILE))
+    show_lines(console, "files", [HOSTILE])
+    show_table(console, HOSTILE, ("name", "n"), [[HOSTILE, "1"]], right=("n",))
+    with watching() as watcher:
+        watcher.stage(HOSTILE, 3, "updates")
+        watcher.advance(1, HOSTILE)
+        watcher.say(HOSTILE)
+        logging.getLogger("engine.store.parts").warning(HOSTILE)
+    shown = capsys.readouterr().err
+    assert shown.count(r"\u001b]0;mine") >= 6
+    assert r"\u202egnp" in shown
+    # Colours and the moving line are all that is left.
+    left = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown).replace("\n", "").replace("\r", "")
+    assert visible(left) == left

@@ -46,6 +46,23 @@ def test_the_constraint_comes_first_then_the_loss_then_what_is_gained() -> None:
     assert backwards.ranked(np.zeros(4, dtype=np.int64)).tolist() == [3, 2, 1, 0]
 
 
+def test_losses_are_rounded_once_however_many_candidates_are_compared() -> None:
+    class Counted(np.ndarray):
+        """Losses that count how often all of them are divided."""
+
+        num_divided = 0
+
+        def __truediv__(self, other: float) -> np.ndarray:
+            Counted.num_divided += 1
+            return np.asarray(self) / other
+
+    losses, rest = np.linspace(0, 1, 50).view(Counted), np.zeros(50)
+    many = Verdicts(rest.astype(bool), losses, rest, rest)
+    assert len({many.key(row) for row in range(50)}) == 50
+    many.best(np.arange(50))
+    assert Counted.num_divided == 1
+
+
 def test_rounding_does_not_choose_between_losses() -> None:
     close = verdicts([(False, 2.0, 3, 3), (False, 2.0 - RESOLUTION / 4, 1, 5), (False, 2.0 + RESOLUTION / 4, 8, 1)])
     assert len({close.key(row)[:2] for row in range(3)}) == 1

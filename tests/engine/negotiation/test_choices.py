@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -10,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.negotiation import choices, ending
+from engine.negotiation import choices
 from engine.negotiation.candidates import Found, Verdicts
 from engine.negotiation.replacement import preemptive, reactive
 from engine.negotiation.settings import SearchConfig
 from envs.core.seeds import stream
 from tests.engine.negotiation import searches
+from tests.policies.negotiator.made_up import always_screened, never_screened
 
 SIZE = 5
 CONFIGS = [
@@ -26,19 +26,11 @@ CONFIGS = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def _screening(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Screens however few choices."""
-    monkeypatch.setattr(choices, "SCREENED", 1)
-    monkeypatch.setattr(ending, "SCREENED", 1)
-
-
 def found(config: SearchConfig, *, attack: str, screened: bool) -> list[Found]:
     exchanges, sentences, _ = searches.states(list(range(SIZE)))
     draws = [stream(7, "draws", d) for d in range(SIZE)]
-    tables = searches.TARGET.tables
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tables, "can_screen", screened)
+        patch.setattr(searches.TARGET.tables, "screening", always_screened() if screened else never_screened())
         search = reactive if attack == "reactive" else preemptive
         return search(searches.TARGET, exchanges, sentences, config, draws)
 
@@ -117,7 +109,7 @@ class Known(choices.Chooser):
     """Few different losses and points, so that most candidates are as good as others; ranges that hold."""
 
     def __init__(self, seed: int, size: int = 40) -> None:
-        self._target = cast(Any, SimpleNamespace(tables=SimpleNamespace(can_screen=True)))
+        self._screening = always_screened()
         self.draw = draw = np.random.default_rng(seed)
         self.asks = choices.Asks(np.sort(draw.integers(3, size=size)), cast(Any, None), np.zeros(size))
         self.loss, self.advantage = draw.integers(3, size=size) / 2.0, draw.integers(-2, 3, size=size).astype(np.float64)

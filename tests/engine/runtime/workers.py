@@ -62,7 +62,7 @@ class By:
 
     def digest(self, rows: Sequence[Mapping[str, Any]]) -> Counter[str]:
         """How many rows worked, and how many of their numbers are large."""
-        numbers = [row["number"] for row in rows if row["status"] == OK]
+        numbers = [row.get("number", 0) for row in rows if row["status"] == OK]
         return Counter(done=len(numbers), large=sum(number > 0.5 for number in numbers))
 
 

@@ -245,6 +245,12 @@ def test_leftovers_of_a_killed_writer_are_cleared(tmp_path: Path) -> None:
     assert not leftover.exists()
 
 
+def test_an_event_may_tell_of_text_with_line_ends_of_all_kinds(tmp_path: Path) -> None:
+    with start(tmp_path / "run") as run:
+        run.event("said", words="a\u2028b\x85c\x1dd\ne")
+        assert run.events()[-1]["words"] == "a\u2028b\x85c\x1dd\ne"
+
+
 def test_a_line_cut_short_by_a_crash_costs_only_itself(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     start(tmp_path / "run").close()
     with (tmp_path / "run" / "events.jsonl").open("a") as log:
@@ -254,7 +260,7 @@ def test_a_line_cut_short_by_a_crash_costs_only_itself(tmp_path: Path, caplog: p
         found = run.events()
     assert [event["kind"] for event in found] == ["started", "resumed", "epoch"]
     assert found[-1].items() >= {"loss": 0.5, "bad": None, "where": "x", "counts": [0, 1]}.items()
-    assert "1 lines are cut short" in caplog.text
+    assert "1 line cannot be read and left out" in caplog.text
 
 
 def test_summary_holds_metrics_and_more(tmp_path: Path) -> None:

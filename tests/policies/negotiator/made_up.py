@@ -13,6 +13,7 @@ from envs.negotiation.game import NegotiationGame, Rules, play
 from envs.negotiation.scenario import DISAGREE_ID, DISCONNECT_ID, Scenario, random_scenario, selection_table
 from envs.negotiation.vocabulary import EOS_ID, SELECTION_ID
 from policies.negotiator.model import Negotiator
+from policies.negotiator.screening import Screening
 from policies.negotiator.settings import NegotiatorSizes
 from policies.negotiator.speaker import NegotiatorAgent
 from tests.envs.negotiation.agents import VOCABULARY
@@ -22,6 +23,16 @@ TINY = NegotiatorSizes(
 )
 SHORT = Rules(max_turns=6, max_words=8, max_tokens=64)
 WORDS = VOCABULARY.encode(["i", "want", "the", "book", "hat", "ball", "no", "deal", "."])
+
+
+def always_screened() -> Screening:
+    """However few choices, and however many of them are left to float32."""
+    return Screening(lambda: -1.0, least_rows=1)
+
+
+def never_screened() -> Screening:
+    """As where bfloat16 is no faster."""
+    return Screening(lambda: 1.0, least_rows=1)
 
 
 @dataclass(frozen=True)

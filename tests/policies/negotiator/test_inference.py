@@ -8,7 +8,8 @@ import torch
 
 from envs.negotiation.vocabulary import PAD_ID
 from policies.negotiator.batches import make_batch
-from policies.negotiator.inference import SCREEN_ROWS, Tables, by_step
+from policies.negotiator.cells import ROWS
+from policies.negotiator.inference import Tables, by_step
 from policies.negotiator.model import Negotiator
 from policies.negotiator.settings import NegotiatorSizes
 from tests.policies.negotiator.made_up import TINY, VOCABULARY, MadeUp, dialogues, negotiator
@@ -31,15 +32,9 @@ def read(tables: Tables, contexts: np.ndarray, tokens: np.ndarray, lengths: np.n
 
 
 @torch.no_grad()
-def decided(tables: Tables, made: MadeUp, indices: np.ndarray) -> torch.Tensor:
+def decided(tables: Tables, made: MadeUp, indices: np.ndarray, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     contexts, tokens, lengths = made.contexts[indices], make_batch(made, indices).tokens_BT.numpy(), made.lengths[indices]
-    return tables.decide(contexts, tokens, lengths, *read(tables, contexts, tokens, lengths))
-
-
-@torch.no_grad()
-def screened(tables: Tables, made: MadeUp, indices: np.ndarray) -> torch.Tensor:
-    contexts, tokens, lengths = made.contexts[indices], make_batch(made, indices).tokens_BT.numpy(), made.lengths[indices]
-    return tables.screen(contexts, tokens, lengths, *read(tables, contexts, tokens, lengths))
+    return tables.decide(contexts, tokens, lengths, *read(tables, contexts, tokens, lengths), dtype)
 
 
 @pytest.mark.parametrize("size", [1, 7, 300])
@@ -61,13 +56,13 @@ def test_the_final_choice_does_not_depend_on_order_or_companions() -> None:
         torch.testing.assert_close(decided(tables, made, np.array([i]))[0], together[i], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("size", [1, 7, SCREEN_ROWS + 50])
+@pytest.mark.parametrize("size", [1, 7, ROWS[torch.bfloat16] + 50])
 @torch.no_grad()
 def test_the_screened_choice_is_nearly_the_choice(size: int) -> None:
     model, made = Negotiator(VOCABULARY, NegotiatorSizes()), dialogues(size, max_turns=6)
     model.initialise(torch.Generator().manual_seed(0))
     tables = Tables(model.eval())
-    exact, nearly = (form(tables, made, np.arange(size)) for form in (decided, screened))
+    exact, nearly = (decided(tables, made, np.arange(size), dtype) for dtype in (torch.float32, torch.bfloat16))
     assert nearly.dtype == torch.float32
     assert not torch.equal(nearly, exact), "the products must be in bfloat16"
     torch.testing.assert_close(nearly, exact, rtol=0, atol=0.01 * float(exact.max() - exact.min()))
@@ -93,10 +88,10 @@ def test_what_stands_after_the_end_is_never_read() -> None:
 
 def test_what_one_batch_leaves_behind_does_not_show_in_the_next() -> None:
     tables, made = Tables(negotiator()), dialogues(40, max_turns=6)
-    for form in (decided, screened):
-        first = form(tables, made, np.arange(5))
-        form(tables, made, np.arange(40))
-        assert torch.equal(form(tables, made, np.arange(5)), first)
+    for dtype in (torch.float32, torch.bfloat16):
+        first = decided(tables, made, np.arange(5), dtype)
+        decided(tables, made, np.arange(40), dtype)
+        assert torch.equal(decided(tables, made, np.arange(5), dtype), first)
 
 
 def test_step_by_step_the_log_probabilities_are_those_of_the_whole_pass() -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from envs.negotiation.vocabulary import EOS_ID, SELECTION_ID, UNK_ID, Vocabulary
 from policies.negotiator.checkpoints import save_model
 from policies.negotiator.inference import Tables
 from policies.negotiator.model import Negotiator
+from policies.negotiator.screening import Screening
 from policies.negotiator.speaker import (
     NegotiatorAgent,
     best_selection,
@@ -30,7 +32,16 @@ from policies.negotiator.speaker import (
     selection_scores,
     shortfalls,
 )
-from tests.policies.negotiator.made_up import SHORT, TINY, VOCABULARY, deal, negotiator, played
+from tests.policies.negotiator.made_up import (
+    SHORT,
+    TINY,
+    VOCABULARY,
+    always_screened,
+    deal,
+    negotiator,
+    never_screened,
+    played,
+)
 
 PER_DIALOGUE = ("authors", "num_tokens", "num_turns", "to_move", "forced", "selections", "num_illegal", "agreed", "points")
 
@@ -250,13 +261,19 @@ class Recorder(Tables):
     num_decided = 0
 
     def decide(
-        self, contexts_n6: np.ndarray, tokens_nT: np.ndarray, lengths_n: np.ndarray, states_MH: Tensor, at_nT: np.ndarray
+        self,
+        contexts_n6: np.ndarray,
+        tokens_nT: np.ndarray,
+        lengths_n: np.ndarray,
+        states_MH: Tensor,
+        at_nT: np.ndarray,
+        dtype: torch.dtype = torch.float32,
     ) -> Tensor:
-        self.num_decided += len(lengths_n)
-        return super().decide(contexts_n6, tokens_nT, lengths_n, states_MH, at_nT)
+        self.num_decided += len(lengths_n) if dtype == torch.float32 else 0
+        return super().decide(contexts_n6, tokens_nT, lengths_n, states_MH, at_nT, dtype)
 
 
-def recorded(weights: float, size: int, can_screen: bool) -> tuple[NegotiationGame, int]:
+def recorded(weights: float, size: int, screens: bool) -> tuple[NegotiationGame, int]:
     """Dialogues of a network with itself, its weights uniform up to that, and how many choices it made in float32."""
     sizes = replace(TINY, embed_word=32, hidden_language=32, hidden_attention=32, hidden_selection=64)
     model, generator = Negotiator(VOCABULARY, sizes), torch.Generator().manual_seed(2)
@@ -264,7 +281,7 @@ def recorded(weights: float, size: int, can_screen: bool) -> tuple[NegotiationGa
         parameter.data.uniform_(-weights, weights, generator=generator)
     agent = NegotiatorAgent(model.eval(), "any", 1.0)
     agent.tables = tables = Recorder(model)
-    tables.can_screen = can_screen
+    tables.screening = always_screened() if screens else never_screened()
     return play(deal(size), (agent, agent)), tables.num_decided
 
 
@@ -282,21 +299,24 @@ def test_a_network_that_bfloat16_moves_too_far_is_not_screened() -> None:
 
 
 def test_figures_that_cannot_be_compared_are_left_to_float32(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(self: Tables, contexts_n6: np.ndarray, *_: object) -> Tensor:
-        return torch.full((len(contexts_n6), 6, 18), torch.nan)
+    decide = Tables.decide
+
+    def broken(self: Tables, contexts_n6: np.ndarray, *others: Any) -> Tensor:
+        logits_n6K = decide(self, contexts_n6, *others)
+        return logits_n6K.fill_(torch.nan) if others[-1] is torch.bfloat16 else logits_n6K
 
     game = played(30)
-    monkeypatch.setattr(Tables, "screen", broken)
+    monkeypatch.setattr(Tables, "decide", broken)
     for side, agent in enumerate(pair()):
-        agent.tables.can_screen = True
+        agent.tables.screening = always_screened()
         assert agent.join(game.view(side)).choose(np.arange(30)).tolist() == game.selections[:, side].tolist()
 
 
-@pytest.mark.parametrize("can_screen", [True, False])
-def test_a_session_that_joins_at_the_end_chooses_alike(can_screen: bool) -> None:
+@pytest.mark.parametrize("screening", [always_screened, never_screened])
+def test_a_session_that_joins_at_the_end_chooses_alike(screening: Callable[[], Screening]) -> None:
     game = played(40)
     for side, agent in enumerate(pair()):
-        agent.tables.can_screen = can_screen
+        agent.tables.screening = screening()
         rows = np.random.default_rng(0).permutation(40)[:25]
         assert agent.join(game.view(side)).choose(rows).tolist() == game.selections[rows, side].tolist()
 

@@ -19,6 +19,7 @@ from envs.core.errors import CheckpointError, ConfigError
 from envs.negotiation.scenario import MAX_SELECTIONS
 from policies.negotiator import inference
 from tests.engine.jobs.negotiation.whitebox import asked, attack, save_hasty, save_speaker, save_target
+from tests.policies.negotiator.made_up import never_screened
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +61,7 @@ def clouded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replacement, "end_gaps", clouded_gaps)
     monkeypatch.setattr(replacement, "word_changes", lambda *_: pytest.fail("a gradient was asked for"))
     # Which choices are plain is told from all scores, so nothing is decided roughly first.
-    monkeypatch.setattr(inference, "multiplies_bfloat16", lambda device: False)
+    monkeypatch.setattr(inference, "of_machine", lambda *_: never_screened())
 
 
 @pytest.mark.usefixtures("clouded")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.report.figure import visible
 from engine.report.negotiation.dialogues import Dialogue, Turn, Words, extremes, read_dialogue
+from envs.core.visible import visible
 from tests.engine.metrics.negotiation.attacks import attempt
 from tests.engine.report.negotiation.dialogues import attack_row, row
 
@@ -28,15 +28,6 @@ def test_best_and_worst_are_the_ends_of_one_order(points: list[tuple[int, int]],
 def test_order_of_rows_does_not_matter(numbered: list[tuple[int, tuple[int, int]]]) -> None:
     rows = [row(f"{i:02d}", pair) for i, pair in numbered]
     assert extremes(rows) == extremes(sorted(rows, key=lambda row: row["item_key"]))
-
-
-@given(st.text())
-def test_visible_text_keeps_everything_that_can_be_seen(text: str) -> None:
-    shown = visible(text)
-    assert visible(shown) == shown
-    assert [c for c in shown if c in "\u202e\u200b\x00\n\ud800"] == []
-    if text.isascii() and text.isprintable():
-        assert shown == text
 
 
 def test_among_equal_dialogues_those_with_an_attack_sentence_come_first() -> None:

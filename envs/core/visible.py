@@ -1,0 +1,23 @@
+"""Text made fit to be shown: what a terminal or a page would obey, or a reader would not see, is spelled."""
+
+from __future__ import annotations
+
+import unicodedata
+
+_HIDDEN_CATEGORIES = ("Cc", "Cf", "Co", "Cs", "Zl", "Zp")
+"""Controls (ESC and C1 among them), format characters (bidirectional overrides), private ones, surrogates, line ends."""
+
+
+def visible(text: str, keep: str = "") -> str:
+    r"""The text with every character that is not seen, or reorders its neighbours, as its code point, such as \u001b.
+
+    Args:
+        text: any text, such as a name or words out of a file.
+        keep: characters that are left as they are, such as the line ends of a text that has lines.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        f"\\u{ord(each):04x}" if unicodedata.category(each) in _HIDDEN_CATEGORIES and each not in keep else each
+        for each in text
+    )

@@ -1,0 +1,20 @@
+"""What corpora of every kind promise (`sources.Source`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from envs.core.conformance import expect
+from envs.data.root import data_root
+
+
+def reads_every_line(source: Any) -> None:
+    """Reads its files without a broken line."""
+    source.read(data_root()).require_whole()
+
+
+def keeps_its_fingerprint(source: Any) -> None:
+    """Has the same fingerprint while its files are the same."""
+    first, second = source.fingerprint(data_root()), source.fingerprint(data_root())
+    expect(isinstance(first, str) and bool(first), "hex digits", repr(first))
+    expect(first == second, "the same digits twice", f"{first} and {second}")

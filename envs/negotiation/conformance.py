@@ -1,0 +1,135 @@
+"""What negotiation agents and corpora promise (`game.Agent`, `corpora.catalogue.CorpusSource`)."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import numpy as np
+
+from envs.core.conformance import Kind, expect, same_alone
+from envs.core.seeds import derive_seed, stream
+from envs.data.conformance import keeps_its_fingerprint, reads_every_line
+from envs.data.root import data_root
+from envs.negotiation.game import Agent, NegotiationGame, Rules, play
+from envs.negotiation.scenario import random_scenario, selection_table
+from envs.negotiation.scripted.wording import bargainer_vocabulary
+from envs.negotiation.vocabulary import Vocabulary
+
+_DIALOGUES = 12
+_RULES = Rules(max_turns=8)
+
+
+def make_agent(named: Any) -> Agent:
+    """An agent from a class, a function or an object; classes and functions are called with a vocabulary if they take one."""
+    if not callable(named):
+        agent: Agent = named
+        return agent
+    takes = inspect.signature(named).parameters
+    agent = named(bargainer_vocabulary()) if takes else named()
+    return agent
+
+
+def _game(agent: Agent, numbers: range = range(_DIALOGUES)) -> NegotiationGame:
+    scenarios = [random_scenario(stream(1, "conformance", number)) for number in numbers]
+    return NegotiationGame(scenarios, [derive_seed(1, "conformance", n) for n in numbers], agent.vocabulary, _RULES)
+
+
+def _has_a_name_and_a_vocabulary(agent: Agent) -> None:
+    """Says its name and its vocabulary."""
+    expect(isinstance(agent.name, str) and bool(agent.name), "name is a text", repr(agent.name))
+    words = isinstance(agent.vocabulary, Vocabulary)
+    expect(words, "vocabulary is an envs.negotiation.vocabulary.Vocabulary", repr(agent.vocabulary))
+
+
+def _plays_both_sides(agent: Agent) -> None:
+    """Plays dialogues to their end on both sides."""
+    game = play(_game(agent), (agent, agent))
+    expect(not game.rows_to_speak(0).size and not game.rows_to_speak(1).size, "every dialogue ends", "open dialogues")
+
+
+def _says_legal_words(agent: Agent) -> None:
+    """Says words of its vocabulary, each utterance with its end, and no speaker marks."""
+    game = _game(agent)
+    sessions = [agent.join(game.view(side)) for side in (0, 1)]
+    for _ in range(_RULES.max_turns):
+        for side, session in enumerate(sessions):
+            rows = game.rows_to_speak(side)
+            if not rows.size:
+                continue
+            said = session.speak(rows)
+            shapes = (len(said.tokens), len(said.lengths))
+            expect(shapes == (len(rows),) * 2, f"{len(rows)} utterances and lengths, one for each row", shapes)
+            expect(bool((said.lengths >= 1).all()), "each utterance has a word, or its end", f"lengths {said.lengths.tolist()}")
+            spoken = said.tokens[np.arange(said.tokens.shape[1]) < said.lengths[:, None]]
+            known = (spoken >= 0) & (spoken < len(agent.vocabulary))
+            expect(bool(known.all()), f"ids of 0 to {len(agent.vocabulary) - 1}", f"id {spoken[~known][:1].tolist()}")
+            game.say(rows, said)
+    expect(not game.num_illegal.any(), "no <pad>, YOU: or THEM: in an utterance", f"{int(game.num_illegal.sum())} of them")
+
+
+def _chooses_legally(agent: Agent) -> None:
+    """Chooses one of the legal selections of each dialogue."""
+    game = _game(agent)
+    sessions = [agent.join(game.view(side)) for side in (0, 1)]
+    while any(game.rows_to_speak(side).size for side in (0, 1)):
+        for side, session in enumerate(sessions):
+            if (rows := game.rows_to_speak(side)).size:
+                game.say(rows, session.speak(rows))
+    for side, session in enumerate(sessions):
+        rows = game.rows_to_choose(side)
+        chosen = np.asarray(session.choose(rows))
+        expect(chosen.shape == rows.shape, "a selection for each row", f"{chosen.shape} for {len(rows)} rows")
+        for row, selection in zip(rows.tolist(), chosen.tolist(), strict=True):
+            legal = len(selection_table(game.scenarios[row].counts))
+            counted = f"{selection}, which the game counts as no agreement"
+            expect(0 <= selection < legal, f"an index of 0 to {legal - 1}", counted)
+        game.choose(side, rows, chosen)
+
+
+def _repeats_itself(agent: Agent) -> None:
+    """Repeats a dialogue from the same seed (all draws come from the view)."""
+    first, second = (_transcripts(play(_game(agent), (agent, agent))) for _ in range(2))
+    expect(first == second, "the same words and choices twice", "others the second time")
+
+
+def _is_the_same_alone(agent: Agent) -> None:
+    """Says the same in a dialogue whether others are played beside it or not."""
+    together = _transcripts(play(_game(agent), (agent, agent)))
+    alone = [_transcripts(play(_game(agent, range(n, n + 1)), (agent, agent)))[0] for n in range(_DIALOGUES)]
+    same_alone(together, alone, "what is said in a dialogue")
+
+
+def _transcripts(game: NegotiationGame) -> list[tuple[Any, list[int]]]:
+    return [(game.transcript(row), game.selections[row].tolist()) for row in range(len(game))]
+
+
+AGENT = Kind(
+    "agent",
+    "envs.negotiation.game.Agent",
+    ("join",),
+    make_agent,
+    (
+        _has_a_name_and_a_vocabulary,
+        _plays_both_sides,
+        _says_legal_words,
+        _chooses_legally,
+        _repeats_itself,
+        _is_the_same_alone,
+    ),
+)
+
+
+def _has_dialogues_to_learn_from(source: Any) -> None:
+    """Has dialogues to train on and to validate on."""
+    splits = {split: len(records) for split, records in source.read(data_root()).splits.items()}
+    expect(bool(splits.get("train") and splits.get("val")), "dialogues in train and val", splits)
+
+
+CORPUS = Kind(
+    "corpus of negotiations",
+    "envs.negotiation.corpora.catalogue.CorpusSource",
+    ("read", "fingerprint", "threshold", "files"),
+    lambda named: named,
+    (reads_every_line, _has_dialogues_to_learn_from, keeps_its_fingerprint),
+)

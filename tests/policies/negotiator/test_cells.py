@@ -1,0 +1,39 @@
+"""The cells that play against torch's own layers."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from policies.gru import GRU
+from policies.negotiator.cells import CELL_ROWS, Cell, Products, tanh_
+
+WORDS, EMBED, READ, HIDDEN, ROWS = 7, 5, 3, 4, CELL_ROWS + 9
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("suffix", ["", "_reverse"])
+@pytest.mark.parametrize("word_at", [0, READ], ids=["word first", "word last"])
+@pytest.mark.parametrize(("dtype", "close"), [(torch.float32, 1e-6), (torch.bfloat16, 0.02)])
+@torch.no_grad()
+def test_a_step_is_a_step_of_torch(suffix: str, word_at: int, dtype: torch.dtype, close: float) -> None:
+    torch.manual_seed(0)
+    gru, embedding = GRU(EMBED + READ, HIDDEN, bidirectional=True), torch.randn(WORDS, EMBED)
+    theirs = nn.GRUCell(EMBED + READ, HIDDEN)
+    for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
+        setattr(theirs, name, getattr(gru, f"{name}_l0{suffix}"))
+    tokens, read, state = torch.randint(WORDS, (ROWS,)), torch.randn(ROWS, READ), torch.randn(ROWS, HIDDEN)
+    words = embedding[tokens]
+    wanted = theirs(torch.cat([words, read] if word_at == 0 else [read, words], dim=1), state)
+    cell, found = Cell(gru, embedding, word_at, suffix, Products(dtype, CPU)), torch.empty_like(state)
+    cell.step(cell.inputs(tokens, read), state, found)
+    torch.testing.assert_close(found, wanted, rtol=0, atol=close)
+    cell.step(cell.sums(tokens, read.to(dtype) @ cell.read_weight), state, state)
+    torch.testing.assert_close(state, wanted, rtol=0, atol=close)
+
+
+def test_the_hyperbolic_tangent_is_exact_to_a_few_units_of_rounding() -> None:
+    values = torch.cat([torch.linspace(-30, 30, 10_001), torch.tensor([torch.inf, -torch.inf, 0.0, 1e-30])])
+    torch.testing.assert_close(tanh_(values.clone()).double(), values.double().tanh(), rtol=0, atol=2.5e-7)
+    assert bool(tanh_(torch.tensor([torch.nan])).isnan())

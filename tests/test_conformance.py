@@ -1,0 +1,134 @@
+"""Every registered part keeps the promises of its kind, and `parley check` finds parts that do not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.cli.main import main
+from engine.jobs.conformance import check_part
+from engine.jobs.negotiation.agents import HUMAN, agents
+from engine.perturb.catalogue import ENTITY, PARAPHRASED, strategies
+from envs.core.errors import ConfigError
+from envs.negotiation.corpora.catalogue import corpora
+from envs.pairs.corpora import pair_corpora
+from tests.engine.triggers.made_up import tiny_victim
+
+NEED_MORE = {PARAPHRASED: "needs a trained paraphraser", **dict.fromkeys(ENTITY, "needs a table of entities")}
+
+PARTS = [
+    *(pytest.param("agent", agents, name, id=name) for name in agents if name != HUMAN),
+    pytest.param("corpus of negotiations", corpora, "embedded", id="embedded"),
+    pytest.param("corpus of pairs", pair_corpora, "helpdesk", id="helpdesk"),
+    *(
+        pytest.param("perturbation strategy", strategies, name, id=name)
+        for name in strategies
+        if name not in NEED_MORE
+    ),
+]
+
+AGENT = '''
+import numpy as np
+from envs.core.play import Utterances
+from envs.negotiation.vocabulary import SELECTION_ID
+
+
+class Curt:
+    """Ends every dialogue at once and takes the first selection."""
+
+    def __init__(self, vocabulary):
+        self.name, self.vocabulary = "curt", vocabulary
+
+    def join(self, view):
+        return self
+
+    def speak(self, rows):
+        return Utterances.of([[SELECTION_ID]] * len(rows))
+
+    def choose(self, rows):
+        return np.zeros(len(rows), dtype=int)
+
+
+class Greedy(Curt):
+    def choose(self, rows):
+        return np.full(len(rows), 999)
+
+
+class Broken(Curt):
+    def choose(self, rows):
+        raise RuntimeError("my own bug")
+
+
+class Moody(Curt):
+    def __init__(self, vocabulary):
+        super().__init__(vocabulary)
+        self.joined = 0
+
+    def join(self, view):
+        self.joined += 1
+        return self
+
+    def choose(self, rows):
+        return np.full(len(rows), self.joined % 5)
+
+
+def nothing():
+    return 1
+'''
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    (tmp_path / "mine.py").write_text(AGENT)
+    return tmp_path / "mine.py"
+
+
+@pytest.mark.parametrize(("kind", "registry", "name"), PARTS)
+def test_every_registered_part_keeps_its_promises(kind: str, registry: Any, name: str) -> None:
+    (found,) = check_part(registry.get(name))
+    assert found.kind.name == kind
+    assert [(promise.text, promise.failure) for promise in found.promises if promise.failure] == []
+    assert len(found.promises) >= 3
+
+
+def test_a_model_under_search_is_told_by_its_members() -> None:
+    (found,) = check_part(tiny_victim())
+    assert found.kind.protocol == "engine.triggers.scorer.Victim"
+    assert found.kept
+
+
+def test_a_good_part_of_a_users_own_passes(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", f"{mine}:Curt"]) == 0
+    shown = capsys.readouterr().err
+    assert "as agent (envs.negotiation.game.Agent)" in shown
+    assert shown.count("kept") == 6
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("Greedy", {"Chooses one of the legal selections of each dialogue": "999, which the game counts as no agreement"}),
+        ("Moody", {"Repeats a dialogue from the same seed (all draws come from the view)": "others the second time"}),
+        ("Broken", {"Plays dialogues to their end on both sides": "RuntimeError: my own bug (mine.py:30)"}),
+    ],
+)
+def test_what_a_part_breaks_is_named(
+    mine: Path, name: str, expected: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", f"{mine}:{name}", "--json"]) == 1
+    (kind,) = json.loads(capsys.readouterr().out)["kinds"].values()
+    assert not kind["kept"]
+    for promise, failure in expected.items():
+        assert failure in kind["promises"][promise]
+    assert not kind["promises"]["Says its name and its vocabulary"]
+
+
+def test_what_is_of_no_kind_is_refused_with_the_members_of_each(mine: Path) -> None:
+    with pytest.raises(ConfigError, match="no kind that Parley knows") as caught:
+        check_part(f"{mine}:nothing")
+    assert "agent: join" in str(caught.value.fix)
+    with pytest.raises(ConfigError, match="defines no"):
+        check_part(f"{mine}:Crt")

@@ -1,0 +1,52 @@
+"""What notebooks are given: the public names of the rooms, and the example scripts."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import parley
+
+ROOT = Path(__file__).parent.parent
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+NAMES = dir(parley)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_public_name_is_there_and_says_what_it_is(name: str) -> None:
+    found = getattr(parley, name)
+    if callable(found):
+        assert inspect.getdoc(found)
+
+
+def test_every_name_is_public_in_one_room() -> None:
+    assert len(NAMES) == len(set(NAMES))
+    for module in ("parley", "engine.triggers"):
+        assert not hasattr(importlib.import_module(module), "nothing")
+
+
+def test_the_door_is_light() -> None:
+    code = "import sys, parley; dir(parley); print(*sorted({'torch', 'ray', 'pyarrow', 'matplotlib'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == ""
+
+
+def test_the_examples_are_listed() -> None:
+    listed = (ROOT / "examples" / "README.md").read_text()
+    assert [path.name for path in EXAMPLES if f"`{path.name}`" not in listed] == []
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_runs_from_an_empty_folder(path: Path, tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PARLEY_CACHE": str(tmp_path / "cache")}
+    done = subprocess.run(
+        [sys.executable, str(path)], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=240
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
