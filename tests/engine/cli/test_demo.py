@@ -108,7 +108,7 @@ def test_the_stages_name_each_other_as_the_folder_was_given() -> None:
     assert configs["robustness"].trained == "runs/demo/adversarial"
     assert configs["robustness"].strategies == configs["adversarial"].strategies, "it meets what it was trained against"
     assert configs["robustness"].perturb == configs["adversarial"].perturb, "by the same rules, of the same lexicon"
-    assert configs["attack"].match().dialogues == configs["selfplay"].dialogues == 9
+    assert configs["attack"].match.dialogues == configs["selfplay"].dialogues == 9
     assert configs["selfplay"].scenarios == configs["attack"].scenarios == "random"
 
 

@@ -45,7 +45,7 @@ def test_it_leaves_an_agent_and_its_figures(tmp_path: Path, root: Path) -> None:
 def test_a_finished_training_says_so_and_trains_no_more(tmp_path: Path, root: Path) -> None:
     first = run(config(root), tmp_path / "run", Silent())
     before, notes = (tmp_path / "run" / "events.jsonl").read_bytes(), Notes()
-    again = run(config(root, threads=2), tmp_path / "run", notes)
+    again = run(config(root), tmp_path / "run", notes)
     assert (again.metrics, again.title, again.files) == (first.metrics, first.title, first.files) or str(again) == str(first)
     assert notes.said == [f"{tmp_path / 'run'} is finished: nothing is left to do"]
     assert (tmp_path / "run" / "events.jsonl").read_bytes() == before
