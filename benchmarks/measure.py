@@ -11,6 +11,7 @@ import json
 import os
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -40,6 +41,29 @@ class Clock:
         yield
         self.cpu_s += time.process_time() - cpu
         self.wall_s += time.perf_counter() - wall
+
+
+class Spans:
+    """Wall seconds by name; what runs inside another span counts in its own alone."""
+
+    def __init__(self) -> None:
+        self.seconds: defaultdict[str, float] = defaultdict(float)
+        self._inner: list[float] = [0.0]
+
+    def timed(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        """The call, clocked."""
+
+        def clocked(*arguments: Any, **named: Any) -> Any:
+            self._inner.append(0.0)
+            started = time.perf_counter()
+            try:
+                return call(*arguments, **named)
+            finally:
+                whole = time.perf_counter() - started
+                self.seconds[name] += whole - self._inner.pop()
+                self._inner[-1] += whole
+
+        return clocked
 
 
 def gflop_per_s(rows: int, inner: int, columns: int, dtype: torch.dtype) -> float:

@@ -20,7 +20,7 @@ from policies.seq2seq.model import LanguageModel, Seq2Seq
 
 
 @dataclass(frozen=True)
-class Step:
+class PlainVisit:
     """What was tried at a position, and what came out."""
 
     list_G: Tensor
@@ -46,10 +46,10 @@ class PlainTrigger:
     def __init__(self, model: Seq2Seq, objective: TriggerObjective, lm: LanguageModel | None) -> None:
         self.model, self.lm, self.objective = model, lm, objective
 
-    def step(self, target_T: Tensor, words_N: Tensor, position: int, candidates: int) -> Step:
+    def step(self, target_T: Tensor, words_N: Tensor, position: int, candidates: int) -> PlainVisit:
         """One gradient, one list, one forward pass of the list."""
         list_G = self.propose(target_T, words_N, position, candidates)
-        return Step(list_G, self.enumerate(target_T, words_N, position, list_G))
+        return PlainVisit(list_G, self.enumerate(target_T, words_N, position, list_G))
 
     def propose(self, target_T: Tensor, words_N: Tensor, position: int, candidates: int) -> Tensor:
         """The words (G,) of steepest descent at a position."""

@@ -29,9 +29,8 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.measure import Clock, gflop_per_s, run
+from benchmarks.measure import Clock, Spans, gflop_per_s, run
 from benchmarks.plain_trigger import PlainTrigger
-from benchmarks.rllib_overhead import Spans
 from benchmarks.trigger_weights import PUBLISHED, SEED, SMALL, Networks, networks
 from engine.triggers.lstm.half_spaces import HalfSpaces
 from engine.triggers.lstm.input import InputReader, Lookahead
@@ -39,6 +38,7 @@ from engine.triggers.lstm.scorer import LstmScorer
 from engine.triggers.lstm.seq2seq import Replies, Seq2SeqReader
 from engine.triggers.objective import Kind, TriggerObjective
 from engine.triggers.scorer import Incumbent, Swaps, to_beat
+from engine.triggers.victims import Seq2SeqVictim
 from envs.core.seeds import stream
 from envs.pairs.vocabulary import EOS_ID, SPECIALS
 
@@ -80,7 +80,7 @@ class Options:
 
 
 @dataclass
-class Found:
+class VisitTally:
     """What a search came to."""
 
     ours: Clock = field(default_factory=Clock)
@@ -93,7 +93,7 @@ class Found:
     different: list[str] = field(default_factory=list)
 
 
-class Search:
+class LockstepSearch:
     """Gibbs-enum over restarts in lock-step.
 
     Args:
@@ -107,14 +107,14 @@ class Search:
         special = len(SPECIALS)
         said = stream(SEED, "trigger targets").integers(special, num_words, size=(4, TARGET - 1))
         targets = [torch.tensor([*words.tolist(), EOS_ID]) for words in said]
-        draws = stream(SEED, "trigger restarts").integers(special, num_words, size=(restarts, scorer.input_length))
+        draws = stream(SEED, "trigger restarts").integers(special, num_words, size=(restarts, scorer.victim.input_length))
         self.incumbents = scorer.measure([targets[i % 4] for i in range(restarts)], torch.from_numpy(draws))
         self.gradients = 0
 
     def visit(self, position: int) -> tuple[Tensor, Tensor]:
         """One visit of every restart: the lists (B, G) and the choices (B,)."""
         positions_B = torch.full((len(self.incumbents),), position)
-        slopes_BV = self.scorer.slopes(self.incumbents, positions_B).masked_fill_(~self.scorer.searchable_V, torch.inf)
+        slopes_BV = self.scorer.slopes(self.incumbents, positions_B).masked_fill_(~self.scorer.victim.searchable_V, torch.inf)
         lists_BG = (-slopes_BV).topk(CANDIDATES).indices
         beat_B = torch.tensor([to_beat(incumbent.loss) for incumbent in self.incumbents])
         swaps = Swaps(positions_B[:, None].expand(-1, CANDIDATES).contiguous(), lists_BG)
@@ -130,7 +130,7 @@ class Search:
         return lists_BG, choice_B
 
 
-def compare(plain: PlainTrigger, incumbent: Incumbent, position: int, list_G: Tensor, choice: int, found: Found) -> None:
+def compare(plain: PlainTrigger, incumbent: Incumbent, position: int, list_G: Tensor, choice: int, found: VisitTally) -> None:
     """The reference's visit beside ours."""
     with found.reference.running():
         step = plain.step(incumbent.target, incumbent.words, position, CANDIDATES)
@@ -153,10 +153,10 @@ def compare(plain: PlainTrigger, incumbent: Incumbent, position: int, list_G: Te
 def measure_mode(nets: Networks, objective: TriggerObjective, options: Options) -> dict[str, Any]:
     """Both searches by turns, then the split of ours."""
     lm = nets.lm if objective.lm_weight > 0 else None
-    scorer, plain = LstmScorer(nets.model, objective, lm), PlainTrigger(nets.model, objective, lm)
-    search, found = Search(scorer, len(nets.model.vocabulary), options.restarts), Found()
-    for number in range(options.sweeps * scorer.input_length):
-        position, before = number % scorer.input_length, list(search.incumbents)
+    scorer, plain = LstmScorer(Seq2SeqVictim(nets.model, lm), objective), PlainTrigger(nets.model, objective, lm)
+    search, found = LockstepSearch(scorer, len(nets.model.vocabulary), options.restarts), VisitTally()
+    for number in range(options.sweeps * scorer.victim.input_length):
+        position, before = number % scorer.victim.input_length, list(search.incumbents)
         with found.ours.running():
             lists_BG, choice_B = search.visit(position)
         found.visits += options.restarts
@@ -180,9 +180,9 @@ def measure_mode(nets: Networks, objective: TriggerObjective, options: Options) 
     return figures | _split(search, nets, rate)
 
 
-def _split(search: Search, nets: Networks, rate: float) -> dict[str, Any]:
+def _split(search: LockstepSearch, nets: Networks, rate: float) -> dict[str, Any]:
     """Where the seconds of visits go, and what their products would need at the machine's rate."""
-    spans, positions = Spans(), (0, search.scorer.input_length // 2, search.scorer.input_length - 1)
+    spans, positions = Spans(), (0, search.scorer.victim.input_length // 2, search.scorer.victim.input_length - 1)
     with _clocked(spans):
         for position in positions:
             spans.timed("rest", search.visit)(position)
@@ -233,7 +233,7 @@ def measure(options: Options) -> dict[str, Any]:
     nets = networks(SMALL if options.quick else PUBLISHED, options.checkpoint, options.lm)
     modes: dict[str, TriggerObjective] = {kind: TriggerObjective(kind=kind, t_out=nets.t_out) for kind in options.kinds}
     modes["io"] = TriggerObjective(kind="sample", t_out=nets.t_out, lm_weight=1.0, t_in=nets.t_in)
-    Search(LstmScorer(nets.model, modes["likelihood"]), len(nets.model.vocabulary), 4).visit(0)
+    LockstepSearch(LstmScorer(Seq2SeqVictim(nets.model), modes["likelihood"]), len(nets.model.vocabulary), 4).visit(0)
     figures = {name: measure_mode(nets, objective, options) for name, objective in modes.items()}
     ratios = {f"ratio_{name}": figures[name]["ratio"] for name in modes if name != "likelihood"}
     result = {
@@ -256,7 +256,7 @@ def _scaling(options: Options) -> dict[str, Any]:
     return {"actors_alone_per_s": alone, "actors_together_per_s": together, "scaling": together / alone}
 
 
-_ACTOR: list[Search] = []
+_ACTOR: list[LockstepSearch] = []
 
 
 def _actor(options: Options, seconds: float) -> float:
@@ -264,11 +264,11 @@ def _actor(options: Options, seconds: float) -> float:
     torch.set_num_threads(1)
     if not _ACTOR:
         nets = networks(SMALL if options.quick else PUBLISHED, options.checkpoint, options.lm)
-        scorer = LstmScorer(nets.model, TriggerObjective(kind="likelihood"))
-        _ACTOR.append(Search(scorer, len(nets.model.vocabulary), options.restarts))
+        scorer = LstmScorer(Seq2SeqVictim(nets.model), TriggerObjective(kind="likelihood"))
+        _ACTOR.append(LockstepSearch(scorer, len(nets.model.vocabulary), options.restarts))
     search, started, visits = _ACTOR[0], time.perf_counter(), 0
     while time.perf_counter() < started + seconds:
-        search.visit(visits % search.scorer.input_length)
+        search.visit(visits % search.scorer.victim.input_length)
         visits += 1
     return visits * options.restarts * CANDIDATES / (time.perf_counter() - started)
 

@@ -20,7 +20,7 @@ from policies.negotiator.model import Negotiator
 from policies.negotiator.settings import KIND, FitConfig
 
 EMBEDDED = "embedded"
-_RECIPE = FitConfig(max_epochs=1, patience=1, batch_size=16, learning_rate=3e-3, anneal_floor=1.0)
+_RECIPE = FitConfig(max_epochs=1, patience=1, batch_size=16, learning_rate=3e-3)
 _NUM_DIALOGUES, _MOST_TOKENS = 1000, 60
 
 

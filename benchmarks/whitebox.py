@@ -30,9 +30,8 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.measure import Clock, gflop_per_s, run
+from benchmarks.measure import Clock, Spans, gflop_per_s, run
 from benchmarks.plain_attack import PlainAttack, Target, Verdict
-from benchmarks.rllib_overhead import Spans
 from benchmarks.weights import negotiator
 from engine.negotiation import replacement
 from engine.negotiation.replacement import Exchanges, Found, reactive

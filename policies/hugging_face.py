@@ -1,9 +1,9 @@
 """Hugging Face models as what a trigger search works on: sequence-to-sequence models and causal ones.
 
 An adapter holds the model, its tokenizer, and what surrounds the searched words: the tokenizer's own marks around a source, or
-the prompt around a user's turn. It answers as `Victim` of `engine/triggers/scorer.py` does, from embeddings to logits, so any
-search that a `PlainScorer` can serve works on it. The optional extra `hugging-face` installs what loading needs; this module
-itself imports nothing of it.
+the prompt around a user's turn. It answers as `TextVictim` of `engine/triggers/scorer.py` does, from embeddings to logits, so
+any search that a `PlainScorer` can serve works on it. The optional extra `hugging-face` installs what loading needs; this
+module itself imports nothing of it.
 
 An input is a sequence of tokens. Its text, tokenised again, may give other tokens; `text` shows what to type.
 
@@ -14,16 +14,16 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from envs.core.config import check
-from envs.core.errors import CheckpointError, ConfigError
+from envs.core.errors import CheckpointError, ConfigError, DataError
 
 EXTRA = "hugging-face"
 """The optional extra of this package."""
@@ -71,18 +71,35 @@ class HuggingFaceVictim:
         self.embedding_VE: Tensor = embedding(torch.arange(embedding.num_embeddings, device=embedding.weight.device))
         self.searchable_V = searchable(tokenizer, embedding.num_embeddings).to(self.embedding_VE.device)
 
+    def to(self, device: str) -> Self:
+        """Itself, moved to a device."""
+        self.model.to(device)
+        self.embedding_VE, self.searchable_V = self.embedding_VE.to(device), self.searchable_V.to(device)
+        return self
+
     def target(self, text: str) -> Tensor:
         """The tokens (T,) int64 of a reply, its end included, as a search takes them.
 
         Args:
             text: what the model shall say.
+
+        Raises:
+            DataError: no tokens stand for some of it.
         """
+        if unknown := unknown_words(self.tokenizer, text):
+            fix = "write the target with other words"
+            raise DataError("the model cannot say some words of a target", where=text, got=", ".join(unknown), fix=fix)
         ids = self.tokenizer(text, add_special_tokens=False).input_ids
         return torch.tensor([*ids, self.end_id], device=self.embedding_VE.device)
 
-    def text(self, tokens_N: Tensor) -> str:
+    def words(self, ids: Sequence[int]) -> list[str]:
+        """The tokens as the tokenizer spells them."""
+        tokens: list[str] = self.tokenizer.convert_ids_to_tokens(list(ids))
+        return tokens
+
+    def text(self, ids: Sequence[int]) -> str:
         """What the tokens of an input read."""
-        read: str = self.tokenizer.decode(tokens_N.tolist())
+        read: str = self.tokenizer.decode(list(ids))
         return read
 
     def _embedded(self, ids: list[int], like_BNE: Tensor) -> Tensor:
@@ -169,10 +186,16 @@ def load_hugging_face(
         ConfigError: transformers is not installed, or a template is given for an encoder and decoder.
         CheckpointError: the folder holds no model that it can read, or weights are not finite.
     """
-    tokenizer = load_tokenizer(folder)
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
-
-    with _readable(folder):
+    try:
+        from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
+    except ImportError:
+        fix = f"pip install 'parley[{EXTRA}]'"
+        raise ConfigError("Hugging Face models need the package transformers, which is not installed", fix=fix) from None
+    if not (folder / "config.json").is_file():
+        fix = "name a folder that save_pretrained wrote"
+        raise CheckpointError("a Hugging Face model needs a config.json and there is none", where=folder, fix=fix)
+    with _readable(folder), _without_progress_bars():
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         encodes = AutoConfig.from_pretrained(folder, local_files_only=True).is_encoder_decoder
         kind = AutoModelForSeq2SeqLM if encodes else AutoModelForCausalLM
         # Other formats than safetensors are pickles, which can run anything.
@@ -182,28 +205,6 @@ def load_hugging_face(
     if template is not None:
         raise ConfigError("only a causal model takes a template", where=folder, fix="leave the template out")
     return HuggingFaceSeq2Seq(model.to(device), tokenizer, length)
-
-
-def load_tokenizer(folder: Path) -> Any:
-    """The tokenizer of a model that lies in a folder.
-
-    Args:
-        folder: model and tokenizer.
-
-    Raises:
-        ConfigError: transformers is not installed.
-        CheckpointError: the folder holds none that can be read.
-    """
-    try:
-        from transformers import AutoTokenizer
-    except ImportError:
-        fix = f"pip install 'parley[{EXTRA}]'"
-        raise ConfigError("Hugging Face models need the package transformers, which is not installed", fix=fix) from None
-    if not (folder / "config.json").is_file():
-        fix = "name a folder that save_pretrained wrote"
-        raise CheckpointError("a Hugging Face model needs a config.json and there is none", where=folder, fix=fix)
-    with _readable(folder):
-        return AutoTokenizer.from_pretrained(folder, local_files_only=True)
 
 
 def unknown_words(tokenizer: Any, text: str) -> tuple[str, ...]:
@@ -245,6 +246,20 @@ def searchable(tokenizer: Any, num_tokens: int) -> Tensor:
 
 def _special_ids(tokenizer: Any) -> set[int]:
     return set(tokenizer.all_special_ids) | {i for i, token in tokenizer.added_tokens_decoder.items() if token.special}
+
+
+@contextmanager
+def _without_progress_bars() -> Iterator[None]:
+    """Keeps transformers from drawing over what the caller shows; its own setting stays as it was."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 @contextmanager

@@ -41,8 +41,8 @@ def require_bounded(loss: float, where: str, learning_rate: float, clip: float) 
     """Stops a training whose loss has left all bounds.
 
     Args:
-        loss: of a batch, in nats.
-        where: epoch and batch.
+        loss: of a batch or of the validation, in nats.
+        where: epoch and batch, or validation.
         learning_rate: in force.
         clip: largest norm of a gradient.
 

@@ -12,19 +12,23 @@ import contextlib
 import io
 import logging
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import ray
 from ray import tune as ray_tune
+from ray.tune.experiment import Trial
 from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
 from engine.jobs.job import Reporter
 from engine.metrics.statistics import Estimate
 from engine.runtime.record import WORK
+from engine.runtime.session import TIMEOUT_VARIABLE
 from engine.store.run_folder import RunFolder
+from envs.core.errors import ClusterError
 from tune.config import SweepConfig
 from tune.ledger import Ledger, values_of
 from tune.study import Study
@@ -35,16 +39,18 @@ LIVES = 3
 _CHATTY = ("optuna", "ray.tune")
 
 
-def run_trials(config: SweepConfig, setup: Setup, folder: RunFolder, reporter: Reporter) -> None:
+def run_trials(config: SweepConfig, setup: Setup, folder: RunFolder, reporter: Reporter, wait_s: float) -> None:
     """Runs the trials that are left, and stores each as it ends.
 
     Args:
         config: the sweep.
         setup: what all trials have in common.
         folder: the sweep's run, opened for writing.
-        reporter: is told of every trial that ends.
+        wait_s: seconds without a running trial after which the sweep ends.
+        reporter: hears of every trial that ends.
 
     Raises:
+        ClusterError: no trial has run for `wait_s`.
         RunError: the disk refuses, or all trials fail for one reason.
         KeyboardInterrupt: somebody stopped the sweep.
     """
@@ -54,17 +60,17 @@ def run_trials(config: SweepConfig, setup: Setup, folder: RunFolder, reporter: R
         ledger = Ledger(folder, setup, study, config.samples, reporter)
         at_once = config.concurrent or max(1, int(ray.cluster_resources()["CPU"]) // (1 + config.trial_workers))
         actors = min(at_once, ledger.num_left) * (1 + config.trial_workers)
-        told = {"objective": plan.objective, "direction": plan.direction}
-        folder.event(WORK, items=config.samples, left=ledger.num_left, workers=actors, **told)
+        metadata = {"objective": plan.objective, "direction": plan.direction}
+        folder.event(WORK, items=config.samples, left=ledger.num_left, workers=actors, **metadata)
         reporter.stage(f"sweeping {plan.job}", config.samples, "trials")
         if ledger.num_left:
-            _tune(config, setup, ledger)
+            _tune(config, setup, ledger, wait_s)
     if not ledger.complete:
         # Ray Tune takes Ctrl-C for itself and returns.
         raise KeyboardInterrupt
 
 
-def _tune(config: SweepConfig, setup: Setup, ledger: Ledger) -> None:
+def _tune(config: SweepConfig, setup: Setup, ledger: Ledger, wait_s: float) -> None:
     """Lets Ray Tune run the trials that are left."""
     actor = {"CPU": 1.0, **({"GPU": config.gpus_per_worker} if config.gpus_per_worker else {})}
     room = ray_tune.PlacementGroupFactory([{"CPU": 1.0}, *([actor] * config.trial_workers)])
@@ -83,7 +89,7 @@ def _tune(config: SweepConfig, setup: Setup, ledger: Ledger) -> None:
             run_config=ray_tune.RunConfig(
                 name="sweep",
                 storage_path=scratch,
-                callbacks=[_Results(ledger, searcher.numbers)],
+                callbacks=[_Results(ledger, searcher.numbers, wait_s)],
                 failure_config=ray_tune.FailureConfig(max_failures=LIVES - 1),
                 verbose=0,
             ),
@@ -141,8 +147,9 @@ class _Proposals(Searcher):
 class _Results(ray_tune.Callback):
     """Tells the ledger what trials were worth, at the end of each step of Ray Tune: it swallows what is raised elsewhere."""
 
-    def __init__(self, ledger: Ledger, numbers: dict[str, int]) -> None:
-        self._ledger, self._numbers = ledger, numbers
+    def __init__(self, ledger: Ledger, numbers: dict[str, int], wait_s: float) -> None:
+        self._ledger, self._numbers, self._wait_s = ledger, numbers, wait_s
+        self._up_at = time.monotonic()
         # By budget: a trial that lost its process says again what it has said.
         self._values: dict[int, dict[int, Estimate]] = {}
         self._ended: list[int] = []
@@ -168,13 +175,27 @@ class _Results(ray_tune.Callback):
         self._ended.append(number)
 
     def on_step_end(self, iteration: int, trials: Sequence[Any], **info: Any) -> None:
-        """Hands over the trials that have ended."""
+        """Hands over the trials that have ended.
+
+        Raises:
+            ClusterError: no trial has run for too long.
+        """
+        if any(trial.status == Trial.RUNNING for trial in trials):
+            self._up_at = time.monotonic()
+        elif time.monotonic() > self._up_at + self._wait_s:
+            fix = f"add machines, then the same command goes on; {TIMEOUT_VARIABLE} says how many seconds are waited"
+            raise ClusterError(f"no trial has run for {self._wait_s:g} s", got=f"{_room()} in all", fix=fix)
         while self._ended:
             number = self._ended.pop(0)
             if number in self._failed:
                 self._ledger.fail(number, self._failed[number])
             else:
                 self._ledger.end(number, self._values[number])
+
+
+def _room() -> str:
+    there = ray.cluster_resources()
+    return f"{there.get('CPU', 0):g} CPUs and {there.get('GPU', 0):g} GPUs"
 
 
 @contextlib.contextmanager

@@ -39,7 +39,7 @@ class Ledger:
         setup: what all trials have in common.
         study: proposes settings; knows nothing yet.
         samples: trials in all.
-        reporter: is told of every trial that ends.
+        reporter: hears of every trial that ends.
     """
 
     def __init__(self, folder: RunFolder, setup: Setup, study: Study, samples: int, reporter: Reporter) -> None:

@@ -182,7 +182,7 @@ class Sweep(Job[SweepConfig, Swept, Swept]):
         config, plan = prepared.config, prepared.setup.plan
         with session(1 + config.trial_workers, config.address) as here:
             _check_room(config, here, reporter)
-            run_trials(config, prepared.setup, run, reporter)
+            run_trials(config, prepared.setup, run, reporter, here.start_timeout_s)
         rows = run.read_rows().to_pylist()
         best = best_row(rows, plan.direction)
         if best is None:

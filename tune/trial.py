@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 TRIALS = "trials"
 """Folder of a sweep's run in which those of its trials lie."""
 NUMBER, PARAMETERS = "number", "parameters"
-"""What a trial is told: which one it is, and its settings by dotted key."""
+"""What a trial is given: which one it is, and its settings by dotted key."""
 OBJECTIVE, LOW, HIGH, NUM, BUDGET, REASON = "objective", "low", "high", "n", "budget", "reason"
 """What a trial reports after each budget; after a failure, budget 0 and the reason."""
 PATIENCE_S = 30.0
@@ -72,14 +72,14 @@ def trial_name(number: int) -> str:
     return f"{number:05d}"
 
 
-def run_trial(told: Mapping[str, Any], setup: Setup) -> None:
+def run_trial(given: Mapping[str, Any], setup: Setup) -> None:
     """Runs a trial inside Ray Tune, which may end it after any budget.
 
     What the job raises is reported and not raised, so that Ray Tune starts a trial again when its process is lost and not when
     its settings are wrong.
 
     Args:
-        told: its `NUMBER` and `PARAMETERS`.
+        given: its `NUMBER` and `PARAMETERS`.
         setup: everything else.
     """
     from ray import tune as ray_tune
@@ -89,12 +89,12 @@ def run_trial(told: Mapping[str, Any], setup: Setup) -> None:
     # Ray Tune puts a trial into a folder of its own, where models named by relative paths would not be found.
     if setup.folder.is_dir():
         os.chdir(setup.folder)
-    runs = local_copy(setup.run) / trial_folder(told[NUMBER])
+    runs = local_copy(setup.run) / trial_folder(given[NUMBER])
     for budget in setup.budgets:
         try:
-            found = measure(told[PARAMETERS], setup, budget, runs / str(budget))
+            found = measure(given[PARAMETERS], setup, budget, runs / str(budget))
         except Exception as error:
-            logger.debug("trial %d failed", told[NUMBER], exc_info=True)
+            logger.debug("trial %d failed", given[NUMBER], exc_info=True)
             return ray_tune.report({OBJECTIVE: math.nan, BUDGET: 0, REASON: f"{type(error).__name__}: {error}"})
         ray_tune.report({OBJECTIVE: found.value, LOW: found.low, HIGH: found.high, NUM: found.n, BUDGET: budget})
 

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+from rich.text import Text
 from tyro import conf
 
 from engine.cli.flags import parse
@@ -24,6 +25,7 @@ from engine.jobs.job import Reporter
 from envs.data.download import Progress
 from envs.data.lines import data_command
 from envs.data.root import root_words
+from envs.pairs.compiled import nothing_to_measure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +43,7 @@ class CorpusArguments(DataArguments):
     """Which corpus, where, and how the answer is printed."""
 
     name: Annotated[conf.Positional[str], conf.arg(metavar="NAME")]
-    """Registered corpus (parley data list), path/file.py:NAME, or pairs of your own: path/file.tsv."""
+    """Registered corpus (parley data list), path/file.py:NAME, or the path of a file of lines source<TAB>reply."""
 
 
 def run_list(verb: Verb, arguments: Sequence[str]) -> int:
@@ -120,9 +122,12 @@ def run_check(verb: Verb, arguments: Sequence[str]) -> int:
         rows = [(split, f"{num:,}") for split, num in found.num_dialogues.items()]
         rows.append(("self-play scenarios", f"{found.num_selfplay:,}"))
         show_table(console, f"{found.name}, {found.where}", ("part", "good lines"), rows, right=("good lines",))
-    show_lines(console, f"{len(found.problems)} problems", [_line(problem) for problem in found.problems])
+    heading = f"{len(found.problems):,} problem{'s' * (len(found.problems) > 1)}"
+    show_lines(console, heading, [_line(problem) for problem in found.problems])
     if not found.problems:
         console.print("\nnothing is wrong")
+        if isinstance(found, PairCheck) and (small := nothing_to_measure(found.name, found.num_pairs)):
+            console.print(Text(f"but it is too small to train on: {small.got}; {small.fix}"), soft_wrap=True)
     return found.exit_status
 
 

@@ -20,11 +20,11 @@ from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 import tyro
 from tyro import conf
 
+from engine.cli.mistakes import meant, numbers, told, unknown_flag
 from engine.cli.verbs import Verb
 from engine.jobs.job import Job
 from envs.core.config import assign, overlay
-from envs.core.errors import ConfigError
-from envs.core.registry import nearest
+from envs.core.errors import ConfigError, OutOfRangeError
 from envs.storage.copies import fetched_file
 from envs.storage.places import local_copy
 
@@ -82,12 +82,20 @@ def parse_job(verb: Verb, job: Job[Any, Any, Any], arguments: Sequence[str]) -> 
     def read(base: Any) -> Any:
         shown = {field.name: getattr(base, field.name) for field in dataclasses.fields(settings_type)}
         line = line_type(settings_type(**shown), RunFlags(run=f"runs/{job.run_name}"))
-        return _parse(line_type, verb, rest, _about(verb, job), _sections_help(job.config), line, job.config)
+        return _parse(line_type, verb, rest, _about(verb, job), _sections_help(verb, job.config), line, job.config)
 
     # Read twice: the first time for the settings that flags are laid over.
     run: RunFlags = read(config).run
-    base = assign(overlay(config, fetched_file(run.config), run.config) if run.config else config, run.set)
-    return JobCommand(dataclasses.replace(base, **vars(getattr(read(base), title))), local_copy(run.run), run.json)
+    try:
+        base = assign(overlay(config, fetched_file(run.config), run.config) if run.config else config, run.set)
+    except ConfigError as error:
+        fix = "; ".join(filter(None, (error.fix, f"parley settings {verb.name} lists every setting")))
+        raise type(error)(error.what, where=error.where, got=error.got, fix=fix) from None
+    flags = vars(getattr(read(base), title))
+    try:
+        return JobCommand(dataclasses.replace(base, **flags), local_copy(run.run), run.json)
+    except OutOfRangeError as error:
+        raise _of_a_flag(error) from None
 
 
 def parse(kind: type[ArgumentsT], verb: Verb, arguments: Sequence[str]) -> ArgumentsT:
@@ -125,7 +133,7 @@ def _take_preset(job: Job[Any, Any, Any], arguments: Sequence[str]) -> tuple[str
     name = arguments[0]
     if name not in job.presets:
         fix = f"presets: {', '.join(job.presets)}; the first one when none is named"
-        raise ConfigError(f"no preset is called {name!r}{nearest(name, job.presets)}", fix=fix)
+        raise ConfigError(f"no preset is called {name!r}{meant(name, [*job.presets])}", fix=fix)
     return name, list(arguments[1:])
 
 
@@ -134,33 +142,34 @@ def _parse(
 ) -> ArgumentsT:
     name = f"parley {verb.name}"
     try:
-        found, unknown = tyro.cli(
-            kind,
-            # tyro shows positional arguments of its own accord; it does not know of presets.
-            prog=f"{name} {verb.usage}" if verb.has_presets else name,
-            description=about,
-            args=list(arguments),
-            default=default,
-            return_unknown_args=True,
-        )
+        with told(name, arguments):
+            found, unknown = tyro.cli(
+                kind,
+                # tyro shows positional arguments of its own accord; it does not know of presets.
+                prog=f"{name} {verb.usage}" if verb.has_presets else name,
+                description=about,
+                args=list(arguments),
+                default=default,
+                return_unknown_args=True,
+                registry=numbers,
+            )
+    except OutOfRangeError as error:
+        raise _of_a_flag(error) from None
     except SystemExit as end:
         if end.code in (None, 0):
             sys.stdout.write("\n".join([*more, "", "examples:", *(f"  {line}" for line in verb.examples), ""]))
         raise
     if unknown:
-        raise _unknown(unknown[0], name, known)
+        flags = [field.name.replace("_", "-") for owner in (known, RunFlags) for field in dataclasses.fields(owner)]
+        raise unknown_flag(unknown[0], name, flags, dotted_keys(known))
     return found
 
 
-def _unknown(argument: str, verb_name: str, kind: type) -> ConfigError:
-    if not argument.startswith("-"):
-        return ConfigError(f"{argument!r} is one argument too many", fix=f"{verb_name} --help; a preset comes before the flags")
-    name = argument.lstrip("-").partition("=")[0].replace("-", "_")
-    inside = [key for key in dotted_keys(kind) if key.endswith(f".{name}")]
-    if inside:
-        return ConfigError(f"{argument} is a setting of a section and not a flag", fix=f"--set {inside[0]}=VALUE")
-    flags = [f"--{field.name.replace('_', '-')}" for owner in (kind, RunFlags) for field in dataclasses.fields(owner)]
-    return ConfigError(f"there is no flag {argument}{nearest(argument.partition('=')[0], flags)}", fix=f"{verb_name} --help")
+def _of_a_flag(error: OutOfRangeError) -> OutOfRangeError:
+    """The error of a setting that was given by a flag."""
+    name, _, rest = error.what.partition(" ")
+    what = f"--{name.replace('_', '-')} {rest}"
+    return OutOfRangeError(what, where=error.where, got=error.got, fix=error.fix)
 
 
 def dotted_keys(kind: type, prefix: str = "") -> list[str]:
@@ -215,11 +224,11 @@ def _about(verb: Verb, job: Job[Any, Any, Any]) -> str:
     return "\n".join(lines)
 
 
-def _sections_help(kind: type) -> list[str]:
+def _sections_help(verb: Verb, kind: type) -> list[str]:
     keys = [key for key in dotted_keys(kind) if "." in key]
     if not keys:
         return []
-    lines = ["", "sections, for --set SECTION.KEY=VALUE and --config:"]
+    lines = ["", f"sections, for --set SECTION.KEY=VALUE and --config (parley settings {verb.name} says what each is):"]
     for section, inside in itertools.groupby(keys, key=lambda key: key.rpartition(".")[0]):
         names = ", ".join(key.rpartition(".")[2] for key in inside)
         lines += textwrap.wrap(f"{section}: {names}", 100, initial_indent="  ", subsequent_indent="      ")

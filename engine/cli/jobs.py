@@ -40,7 +40,7 @@ def carry_out(entry: Entry, job: Job[Any, Any, Any], command: JobCommand) -> int
         The exit status: 1 when the result is not what the job promises.
     """
     typed = HUMAN in flat(to_dict(command.config)).values()
-    with logs.about(run=str(command.run), job=job.name):
+    with logs.metadata(run=str(command.run), job=job.name):
         with watching(live=not typed) as reporter:
             result = job.run(command.config, command.run, reporter)
             if entry.reports:

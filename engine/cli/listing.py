@@ -15,7 +15,6 @@ from engine.cli.tables import make_console, show_table
 from engine.cli.verbs import Verb
 from engine.jobs.catalogue import ENTRIES
 from engine.jobs.negotiation.agents import agents
-from engine.jobs.triggers.config import RELAXATION, RELAXATION_SUMMARY
 from engine.metrics.negotiation.attack import ATTACK_METRICS
 from engine.perturb.catalogue import strategies
 from engine.triggers.catalogue import searches
@@ -61,7 +60,7 @@ def listing() -> dict[str, Any]:
         "corpora": {name: corpora.summary(name) for name in corpora},
         "pair corpora": {name: pair_corpora.summary(name) for name in pair_corpora},
         "presets": {" ".join(entry.words): list(entry.load().presets) for entry in ENTRIES},
-        "searches": {name: searches.summary(name) for name in searches} | {RELAXATION: RELAXATION_SUMMARY},
+        "searches": {name: searches.summary(name) for name in searches},
         "strategies": {name: strategies.summary(name) for name in strategies},
         "environments": list(IDS),
         "metrics": {name: metric._asdict() for name, metric in ATTACK_METRICS.items()},

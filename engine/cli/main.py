@@ -1,23 +1,25 @@
 """The entry point of the console script `parley`: finds the verb, runs it, and says in few words what went wrong.
 
 Exit status: 0 done, 1 done but not as it should be (a broken corpus, a promise not kept), 2 a mistake that the user can
-mend, 130 interrupted, 141 nobody reads on (`parley list | head`), as of other programs.
+mend, 130 interrupted (SIGINT), 143 terminated (SIGTERM), 141 nobody reads on (`parley list | head`), as of other programs.
 """
 
 from __future__ import annotations
 
 import os
 import select
+import signal
 import sys
-from collections.abc import Sequence
-from contextlib import ExitStack
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from types import FrameType
 
 from engine.cli.verbs import VERBS, below, find_verb, group_help, help_text
 from engine.runtime import logs
 
 DEBUG, TRUST_CODE = "--debug", "--trust-code"
-DEBUG_VARIABLE = "PARLEY_DEBUG"
-MISTAKE, INTERRUPTED, UNREAD = 2, 130, 141
+MISTAKE, INTERRUPTED, UNREAD, TERMINATED = 2, 130, 141, 143
 _HELP = ("-h", "--help")
 _VERSION = "--version"
 LOG, FORMS = "--log", ("text", "json")
@@ -33,9 +35,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit status.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
-    debug, trusts_code = DEBUG in arguments, TRUST_CODE in arguments
-    debug = debug or os.environ.get(DEBUG_VARIABLE) == "1"
+    trusts_code = TRUST_CODE in arguments
     with ExitStack() as stack:
+        terminations = stack.enter_context(_sigterm_interrupts())
+        if DEBUG in arguments:
+            stack.enter_context(logs.debugging())
+        debug = logs.is_debug()
         try:
             arguments, in_json = _take_log([argument for argument in arguments if argument not in (DEBUG, TRUST_CODE)])
             if in_json:
@@ -49,8 +54,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         except KeyboardInterrupt:
             if debug:
                 raise
-            sys.stderr.write("\ninterrupted; the same command resumes\n")
-            return INTERRUPTED
+            sys.stderr.write(f"\n{'terminated' if terminations else 'interrupted'}; the same command resumes\n")
+            return TERMINATED if terminations else INTERRUPTED
         except BrokenPipeError:
             if debug or not _unread():
                 raise
@@ -65,6 +70,27 @@ def main(argv: Sequence[str] | None = None) -> int:
 
             show_error(error)
             return MISTAKE
+
+
+@contextmanager
+def _sigterm_interrupts() -> Iterator[list[int]]:
+    """Lets SIGTERM do whatever SIGINT does, for the length of a `with` block; hands out a list that it is noted in."""
+    noted: list[int] = []
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        noted.append(number)
+        answer = signal.getsignal(signal.SIGINT)
+        # A shell lets what it starts in the background ignore SIGINT.
+        (answer if callable(answer) else signal.default_int_handler)(signal.SIGINT, frame)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield noted
+        return
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield noted
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _unread() -> bool:

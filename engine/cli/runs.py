@@ -16,10 +16,9 @@ from engine.cli.screen import watching
 from engine.cli.tables import make_console, show_lines
 from engine.cli.verbs import Verb
 from engine.jobs.catalogue import find
-from engine.store.mirror import fetched_run
+from engine.store.mirror import fetched_run, replicate
 from engine.store.run_folder import RunFolder
 from envs.core.config import from_dict
-from envs.storage.copies import replicate
 from envs.storage.places import display_path, local_copy
 
 

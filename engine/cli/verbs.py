@@ -106,6 +106,17 @@ OTHERS = (
         "NAME",
     ),
     Verb(
+        ("settings",),
+        "every setting of a verb, what it is and what it would be; runs nothing",
+        "engine.cli.settings:run_settings",
+        (
+            "parley settings selfplay",
+            "parley settings train negotiator lewis2017 --set fit.clip=1",
+            "parley settings minmax population --json",
+        ),
+        "VERB ...",
+    ),
+    Verb(
         ("play",),
         "negotiate with an agent yourself",
         "engine.cli.play:run_play",
@@ -140,7 +151,7 @@ OTHERS = (
 )
 VERBS = (*JOBS, *OTHERS)
 _ORDER = (
-    ("start here", ("demo", "list", "play", "check")),
+    ("start here", ("demo", "list", "settings", "play", "check")),
     ("data", ("data",)),
     ("agents", ("train",)),
     ("matches and attacks", ("selfplay", "attack", "search", "perturb")),

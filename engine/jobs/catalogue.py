@@ -56,7 +56,7 @@ ENTRIES = (
         "engine.jobs.negotiation.negotiator:TRAIN_NEGOTIATOR",
         (
             "parley train negotiator                       # Deal or No Deal, fast recipe",
-            "parley train negotiator lewis2017             # the released recipe, 32 epochs",
+            "parley train negotiator lewis2017             # the released recipe, 30 + 2 epochs",
             "parley train negotiator demo --run runs/small # the embedded corpus",
         ),
     ),
@@ -255,7 +255,7 @@ ENTRIES = (
     ),
     Entry(
         ("minmax",),
-        "adversarial training by rounds: adversary, target, and a fresh adversary as the measure (RLlib)",
+        "adversarial training by rounds: adversary, target, and fresh adversaries as the measure (RLlib)",
         "engine.jobs.negotiation.minmax:MINMAX",
         (
             "parley minmax --target runs/rl --partner runs/negotiator --judge runs/negotiator",
@@ -266,10 +266,10 @@ ENTRIES = (
     ),
     Entry(
         ("evaluate", "exploitability"),
-        "train a fresh adversary against a frozen target and measure what it gains (RLlib)",
+        "train fresh adversaries against a frozen target and measure what they gain (RLlib)",
         "engine.jobs.negotiation.exploitability:EVALUATE_EXPLOITABILITY",
         (
-            "parley evaluate exploitability --target runs/rl --judge runs/negotiator",
+            "parley evaluate exploitability --target runs/rl --judge runs/negotiator --num-adversaries 3",
             "parley evaluate exploitability --target runs/minmax --speaker runs/rl --set reinforce.dialogues=32000",
             "parley evaluate exploitability demo --run runs/demo-exploitability",
         ),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from engine.jobs.job import ConfigT, FoundT, Job, PreparedT, Reporter, Result
+from engine.jobs.job import ConfigT, FoundT, Job, PreparedT, Reporter
 
 Stage = tuple[Job[Any, Any, Any], Any]
 """A job and its configuration."""
@@ -26,16 +26,18 @@ class Composite(Job[ConfigT, PreparedT, FoundT]):
         """
 
 
-def run_stages(stages: Mapping[str, Stage], path: Path, reporter: Reporter) -> dict[str, Result]:
-    """Does what is left of each stage, one after the other; returns their results.
+def run_stages(
+    stages: Mapping[str, Stage], path: Path, reporter: Reporter, before: Callable[[str], None] = lambda name: None
+) -> None:
+    """Does what is left of each stage, one after the other.
 
     Args:
         stages: as `Composite.stages` gives them.
         path: the folder that theirs lie in.
         reporter: who looks on.
+        before: called with the name of each before it is done.
     """
-    results = {}
     for number, (name, (job, config)) in enumerate(stages.items(), start=1):
         reporter.say(f"stage {number} of {len(stages)}: {name}")
-        results[name] = job.run(config, path / name, reporter)
-    return results
+        before(name)
+        job.run(config, path / name, reporter)

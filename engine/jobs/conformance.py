@@ -17,6 +17,7 @@ KINDS = (
     "policies.conformance:RESPONDER",
     "engine.perturb.conformance:STRATEGY",
     "engine.triggers.conformance:VICTIM",
+    "engine.triggers.conformance:METHOD",
 )
 """Where each kind stands, as "module:NAME"."""
 

@@ -7,20 +7,29 @@ training with what a fresh adversary gains before and after it. Last a sequence-
 and inputs are searched that make it say what it says anyway (a search that works finds them) and what nobody taught it; it is
 trained against two perturbations of what it is asked, one that should not change its replies and one that should, and both
 models are asked what they say. Each stage is a run of its own below the demonstration's folder, and resumes by itself.
+
+The replying models know nothing of the negotiators: their stages are done in a Ray actor beside this process, which then finds
+them finished.
 """
 
 from __future__ import annotations
 
+import logging
+import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
+from engine.jobs.catalogue import find
 from engine.jobs.composite import Composite, Stage, run_stages
-from engine.jobs.job import Comparison, Reporter, Result, Summary
+from engine.jobs.job import Comparison, Reporter, Result, Silent, Summary
 from engine.jobs.negotiation import minmax, negotiator, reinforce
 from engine.jobs.negotiation.attack import ATTACK_RL, AttackConfig
+from engine.jobs.negotiation.exploitability import NUM_TRAINED
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
 from engine.jobs.negotiation.whitebox import ATTACK_REACTIVE, FixedTurnConfig
 from engine.jobs.perturb import adversarial, robustness
@@ -29,11 +38,15 @@ from engine.jobs.responders import seq2seq
 from engine.jobs.triggers import search
 from engine.jobs.triggers.config import MAL
 from engine.metrics.negotiation.attack import ATTACK_METRICS
-from engine.metrics.negotiation.campaign import EXPLOITABILITY
+from engine.metrics.negotiation.campaign import EXPLOITABILITY, PLAIN_AGREEMENT
 from engine.metrics.negotiation.dialogues import METRICS
 from engine.metrics.perturb.robustness import BASE, TOUCHED_CHANGE_RATE
 from engine.metrics.statistics import FOR_ADVERSARY, Estimate, Metric, paired_difference
 from engine.negotiation.settings import ReinforceConfig
+from engine.runtime.pool import run_sharded
+from engine.runtime.session import connect
+from engine.runtime.sharding import Shard, make_shards
+from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK
 from envs.core.config import check, check_count
@@ -42,15 +55,24 @@ from policies.fitting import settings as fitting
 from policies.negotiator.settings import FitConfig
 from policies.seq2seq import settings
 
+logger = logging.getLogger(__name__)
+
 STAGES = (
     *("target", "adversary", "selfplay", "attack", "reactive", "minmax"),
     *("model", "lm", "normal", "mal", "adversarial", "robustness"),
 )
 """Names of the stages, in the order in which they are done; also of their folders."""
+BESIDE = STAGES[STAGES.index("model") :]
+"""Those that need none before them, and are done beside them."""
 
 GAIN = "advantage_gain"
-HARDENED = (f"{EXPLOITABILITY}{minmax.BEFORE_TRAINING}", EXPLOITABILITY, minmax.DROP)
-"""What a fresh adversary gains from the target before and after it was hardened, and the difference."""
+LEAST_AGREEMENT = 0.5
+"""Share of its dialogues with itself in which the target has to agree, so that it is worth an attack."""
+HARDENED = (
+    *(name + ending for name in (PLAIN_AGREEMENT, EXPLOITABILITY) for ending in (minmax.BEFORE_TRAINING, "")),
+    *(minmax.DROP, NUM_TRAINED),
+)
+"""How the target plays, and what fresh adversaries gain from it, before and after it was hardened."""
 _HITS = {"normal": "o-greedy", "mal": "o-sample-avg-k1"}
 """The type of hit that each trigger search is told by."""
 _SWAP, _ANTONYM = "random-swap", "antonym"
@@ -89,8 +111,10 @@ class DemoConfig:
     """Targets of each of the two trigger searches."""
     contexts: int = 200
     """Contexts that are perturbed and answered; 0 for all."""
+    side_by_side: bool = True
+    """Two cores: fit, search and perturb the models that reply in an actor beside the negotiators, and not after them."""
     workers: int = 0
-    """Ray actors that play the matches, search and answer; 0 does all of it in this process."""
+    """Ray actors that play the matches, search and answer; 0 does all of it in the process that the stage is in."""
     seed: int = 1
     """Master seed of every stage."""
     fit: FitConfig = field(default_factory=lambda: negotiator.demo().fit)
@@ -111,6 +135,72 @@ class DemoConfig:
         check_count(self, "contexts", least=0)
         check(self, "workers", self.workers >= 0, "at least 0")
         check(self, "seed", self.seed >= 0, "at least 0")
+
+
+class Beside:
+    """Stages that a Ray actor does, one after another, while this process does others.
+
+    They are only done ahead: what fails there, or is lost with the actor, is left to be done here, where errors are told.
+
+    Args:
+        planned: jobs and configurations by stage; those that are finished are left out.
+        path: the folder of their runs.
+        num_cpus: logical CPUs of the Ray session.
+    """
+
+    def __init__(self, planned: Mapping[str, Stage], path: Path, num_cpus: int) -> None:
+        items = {
+            f"{number}-{name}": (job.name, settings, path / name)
+            for number, (name, (job, settings)) in enumerate(planned.items())
+            if not (path / name / SUMMARY).exists()
+        }
+        self._shards, self._num_done, self._num_cpus = make_shards(items, 1), 0, num_cpus
+        self._session = ExitStack()
+        # Were it waited for when this process is interrupted, that would take as long as its stages.
+        self._thread = Thread(target=self._work, daemon=True)
+
+    def __enter__(self) -> Beside:
+        if self._shards:
+            self._session.enter_context(connect(num_cpus=self._num_cpus))
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._session.close()
+
+    def wait(self, reporter: Reporter) -> None:
+        """Waits until all has been tried."""
+        if not self._thread.is_alive():
+            return
+        reporter.stage("what was begun beside", len(self._shards), "stages")
+        while self._thread.is_alive():
+            reporter.advance(self._num_done)
+            self._thread.join(1.0)
+
+    def _work(self) -> None:
+        try:
+            run_sharded(_Stages, (Path.cwd(),), self._shards, num_workers=1, on_result=self._count)
+        except Exception:
+            logger.warning("no stage is done beside this process", exc_info=True)
+
+    def _count(self, _shard: Shard[Any], _result: Any) -> None:
+        self._num_done += 1
+
+
+class _Stages:
+    """The worker of `Beside`.
+
+    Args:
+        folder: which relative paths are relative to.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        os.chdir(folder)
+
+    def run(self, shard: Shard[tuple[str, Any, Path]]) -> None:
+        """Does a stage."""
+        for name, config, path in shard.items:
+            find(name).load().run(config, path, Silent())
 
 
 def _dialogues(path: Path) -> dict[str, Mapping[str, Any]]:
@@ -151,10 +241,17 @@ def _answers(metrics: Mapping[str, Estimate]) -> dict[str, Estimate]:
     return {name: found[name] for name in LEGEND if name in found}
 
 
-def _failure(advantage: Estimate) -> str:
-    if advantage.low > 0:
-        return ""
-    return f"the adversary has no certain advantage over its target: {advantage}"
+def _failure(metrics: Mapping[str, Estimate]) -> str:
+    """Which promises of the demonstration do not hold; nothing where all do."""
+    agreement, lost = metrics[PLAIN_AGREEMENT + minmax.BEFORE_TRAINING], metrics[minmax.DROP]
+    promises = {
+        f"the target agrees with itself in less than {LEAST_AGREEMENT:.0%} of its dialogues: {agreement}": (
+            agreement.value >= LEAST_AGREEMENT
+        ),
+        f"the adversary has no certain advantage over its target: {metrics['advantage']}": metrics["advantage"].low > 0,
+        f"hardening did not certainly lower what fresh adversaries gain: {lost} points lost": lost.low > 0,
+    }
+    return "; ".join(what for what, kept in promises.items() if not kept)
 
 
 def embedded() -> DemoConfig:
@@ -170,7 +267,7 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
     config = DemoConfig
     presets = {"embedded": embedded}
     legend = LEGEND
-    resume_safe = ("workers",)
+    resume_safe = ("workers", "side_by_side")
 
     def stages(self, config: DemoConfig, path: Path) -> dict[str, Stage]:
         """What is trained, played, attacked, hardened, searched and perturbed."""
@@ -244,7 +341,10 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
 
     def work(self, run: RunFolder, prepared: DemoConfig, reporter: Reporter) -> DemoConfig:
         """Does what is left of the stages."""
-        run_stages(self.stages(prepared, run.path), run.path, reporter)
+        planned = self.stages(prepared, run.path)
+        ahead = {name: planned[name] for name in BESIDE} if prepared.side_by_side else {}
+        with Beside(ahead, run.path, num_cpus=max(os.cpu_count() or 1, 1 + 2 * prepared.workers)) as beside:
+            run_stages(planned, run.path, reporter, lambda name: beside.wait(reporter) if name in BESIDE else None)
         return prepared
 
     def measure(self, run: RunFolder, found: DemoConfig) -> Summary:
@@ -272,7 +372,7 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
         """Beside the target against itself; a failure where the adversary is not certainly better."""
         before = RunFolder.load(run.path / "selfplay").metrics()
         comparison = Comparison("target against itself", "adversary against target", before, _differences(run.path))
-        return replace(result, comparison=comparison, failure=_failure(result.metrics["advantage"]))
+        return replace(result, comparison=comparison, failure=_failure(result.metrics))
 
     def next_commands(self, config: DemoConfig, path: Path) -> tuple[str, ...]:
         """Talks with the agents, and searches of one's own."""

@@ -15,11 +15,10 @@ from engine.metrics.statistics import NOTHING, Estimate, ratio_of_sums
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from envs.core.config import check
-from envs.core.errors import DataError
+from envs.pairs.compiled import PairCorpus, load_pairs, nothing_to_measure
 from envs.storage.copies import CHECKPOINT
 
 if TYPE_CHECKING:
-    from envs.pairs.compiled import PairCorpus
     from policies.fitting.evaluation import Fitness
     from policies.fitting.fit import Epoch, Fit
 
@@ -134,8 +133,6 @@ def open_pairs(config: PairFitConfig, **options: Any) -> PairCorpus:
         ConfigError: torch cannot compute on the device, or no corpus is called so.
         DataError: the corpus is missing or broken, or a split is empty.
     """
-    from envs.pairs.compiled import load_pairs
-
     require_device(config.device, "--device")
     corpus = load_pairs(config.corpus, config.data_root, **options)
     require_splits(corpus.name, corpus.splits)
@@ -189,12 +186,8 @@ def require_splits(corpus: str, splits: Mapping[str, Sized]) -> None:
     Raises:
         DataError: a split is empty.
     """
-    if empty := [name for name, items in splits.items() if not len(items)]:
-        raise DataError(
-            f"the corpus {corpus!r} has nothing to train and measure on",
-            got=f"empty: {', '.join(empty)}",
-            fix="name a corpus with more pairs, or a folder with train.tsv, val.tsv and test.tsv",
-        )
+    if nothing := nothing_to_measure(corpus, {name: len(items) for name, items in splits.items()}):
+        raise nothing
 
 
 def estimates(split: str, fitness: Fitness) -> dict[str, Estimate]:

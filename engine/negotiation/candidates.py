@@ -1,4 +1,4 @@
-"""What a search for adversarial sentences is given, tries and finds: exchanges, edits with their verdicts, steps, the sentence.
+"""What a search for adversarial sentences is given, tries and finds: exchanges, candidates, their scores, steps, a sentence.
 
 Shapes: n dialogues, r candidates, L words of a sentence (its `<eos>` included).
 """
@@ -34,7 +34,7 @@ def first_of_groups(order: np.ndarray, groups: np.ndarray, most: int) -> np.ndar
 
 
 @dataclass(frozen=True)
-class Edits:
+class Candidates:
     """r candidates: in dialogue `dialogues`, the word at `positions` of the sentence becomes `words`; each (r,) int64."""
 
     dialogues: np.ndarray
@@ -44,12 +44,12 @@ class Edits:
     def __len__(self) -> int:
         return len(self.dialogues)
 
-    def __getitem__(self, rows: np.ndarray | slice) -> Edits:
-        return Edits(self.dialogues[rows], self.positions[rows], self.words[rows])
+    def __getitem__(self, rows: np.ndarray | slice) -> Candidates:
+        return Candidates(self.dialogues[rows], self.positions[rows], self.words[rows])
 
 
 @dataclass(frozen=True)
-class Verdicts:
+class Scores:
     """What r candidates come to; each (r,).
 
     Args:

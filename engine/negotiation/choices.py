@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from engine.negotiation.candidates import RESOLUTION, first_of_groups
-from engine.negotiation.objective import Stakes, bounds, losses
+from engine.negotiation.objective import Values, bounds, losses
 from engine.negotiation.settings import SearchConfig
 from policies.negotiator.prefix import Endings, Prefixes
 from policies.negotiator.screening import MARGIN, Screening
@@ -31,7 +31,7 @@ Choices = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True)
-class Asks:
+class Queries:
     """Candidates whose choices are wanted.
 
     Args:
@@ -49,13 +49,13 @@ class Asks:
     def __len__(self) -> int:
         return len(self.dialogues)
 
-    def parts(self, rows: np.ndarray) -> Iterator[Asks]:
+    def parts(self, rows: np.ndarray) -> Iterator[Queries]:
         """Some of the candidates, as many at a time as go together."""
         size = max(1, BLOCK // self.replies)
         for i in range(0, len(rows), size):
             chosen = rows[i : i + size]
             lines = (chosen[:, None] * self.replies + np.arange(self.replies)).ravel()
-            yield Asks(self.dialogues[chosen], self.endings[lines], self.penalty[chosen], self.replies)
+            yield Queries(self.dialogues[chosen], self.endings[lines], self.penalty[chosen], self.replies)
 
 
 class Chooser:
@@ -65,83 +65,83 @@ class Chooser:
         screening: whether they are decided roughly first.
         prefixes: the dialogues that candidates continue, read by the target.
         contexts: the target's context of each dialogue (n, 6).
-        stakes: what its selections earn in each dialogue.
+        values: what its selections earn in each dialogue.
         config: which loss.
     """
 
     def __init__(
-        self, screening: Screening, prefixes: Prefixes, contexts: np.ndarray, stakes: Stakes, config: SearchConfig
+        self, screening: Screening, prefixes: Prefixes, contexts: np.ndarray, values: Values, config: SearchConfig
     ) -> None:
         self._screening, self._prefixes, self._contexts = screening, prefixes, contexts
-        self._stakes, self._config = stakes, config
+        self._values, self._config = values, config
 
-    def choices(self, asks: Asks, most: int, below: np.ndarray | None) -> Choices:
+    def choices(self, queries: Queries, most: int, below: np.ndarray | None) -> Choices:
         """The choices of candidates, exact for the `most` of each dialogue with the lowest keys.
 
         Args:
-            asks: the candidates.
+            queries: the candidates.
             most: how many of each dialogue.
             below: codes (n,) from which on candidates do not matter, infinite where all do; such are never told as better.
                 Without them only which one is best is told, with figures that are rough where they leave no doubt.
         """
-        if not self._screening.pays(len(asks) * asks.replies):
-            return self._decided(asks)
-        least, largest, low, high, *likely = self._screened(asks)
+        if not self._screening.pays(len(queries) * queries.replies):
+            return self._decided(queries)
+        least, largest, low, high, *likely = self._screened(queries)
         lowest, highest = codes_of(least, high), codes_of(largest, low)
         found = (largest, likely[0], likely[1])
-        decided = np.zeros(len(asks), dtype=bool)
+        decided = np.zeros(len(queries), dtype=bool)
         if below is None:
-            best = _best(asks.dialogues, highest, 1)
-            rivals = _may_enter(asks.dialogues, lowest, highest, best)
+            best = _best(queries.dialogues, highest, 1)
+            rivals = _may_enter(queries.dialogues, lowest, highest, best)
             rivals[best] = False
-            matters = np.isin(asks.dialogues, asks.dialogues[rivals])
+            matters = np.isin(queries.dialogues, queries.dialogues[rivals])
         else:
             # A loss can be infinite too: where nothing the target may choose pays the adversary more.
-            matters = (lowest < below[asks.dialogues]) | np.isinf(below[asks.dialogues])
+            matters = (lowest < below[queries.dialogues]) | np.isinf(below[queries.dialogues])
         # The likeliest best first: what they come to says who of the others may still be better, and whether ranges hold.
-        rows = _best(asks.dialogues, lowest + highest, most)
+        rows = _best(queries.dialogues, lowest + highest, most)
         rows = rows if below is not None else rows[matters[rows]]
         while rows.size:
-            exact = self._decided(asks, rows)
+            exact = self._decided(queries, rows)
             codes = codes_of(exact[0], exact[1] - exact[2])
             if ((codes < lowest[rows]) | (codes > highest[rows])).any():
-                self._screening.note(len(asks), len(asks), moved_too_far=True)
-                return self._decided(asks)
+                self._screening.note(len(queries), len(queries), moved_too_far=True)
+                return self._decided(queries)
             for column, values in zip(found, exact, strict=True):
                 column[rows] = values
             lowest[rows] = highest[rows] = codes
             decided[rows] = True
-            best = _best(asks.dialogues, highest, most)
-            wanted = _may_enter(asks.dialogues, lowest, highest, best) & (lowest != highest)
+            best = _best(queries.dialogues, highest, most)
+            wanted = _may_enter(queries.dialogues, lowest, highest, best) & (lowest != highest)
             wanted[best] = True
             rows = np.flatnonzero(wanted & matters & ~decided)
-        self._screening.note(len(asks), int(decided.sum()), moved_too_far=False)
+        self._screening.note(len(queries), int(decided.sum()), moved_too_far=False)
         return found
 
-    def _decided(self, asks: Asks, rows: np.ndarray | None = None) -> Choices:
+    def _decided(self, queries: Queries, rows: np.ndarray | None = None) -> Choices:
         """By float32; of some candidates, or of all."""
-        loss, adversary, target = _means(asks, np.arange(len(asks)) if rows is None else rows, self._decide)
+        loss, adversary, target = _means(queries, np.arange(len(queries)) if rows is None else rows, self._decide)
         return loss, adversary, target
 
-    def _screened(self, asks: Asks) -> list[np.ndarray]:
+    def _screened(self, queries: Queries) -> list[np.ndarray]:
         """By bfloat16: least and largest loss, least and largest advantage, adversary's and target's likely points."""
-        return _means(asks, np.arange(len(asks)), self._screen)
+        return _means(queries, np.arange(len(queries)), self._screen)
 
-    def _decide(self, part: Asks) -> tuple[np.ndarray, ...]:
-        scores_rM, stakes = self._scores(part, torch.float32)
-        loss = losses(scores_rM, stakes, self._config.loss, self._config.kappa).cpu().numpy().astype(np.float64)
-        return loss + np.repeat(part.penalty, part.replies), *_points(scores_rM, stakes)
+    def _decide(self, part: Queries) -> tuple[np.ndarray, ...]:
+        scores_rM, values = self._scores(part, torch.float32)
+        loss = losses(scores_rM, values, self._config.loss, self._config.kappa).cpu().numpy().astype(np.float64)
+        return loss + np.repeat(part.penalty, part.replies), *_points(scores_rM, values)
 
-    def _screen(self, part: Asks) -> tuple[np.ndarray, ...]:
-        scores_rM, stakes = self._scores(part, torch.bfloat16)
+    def _screen(self, part: Queries) -> tuple[np.ndarray, ...]:
+        scores_rM, values = self._scores(part, torch.bfloat16)
         worst = scores_rM.masked_fill(scores_rM == -torch.inf, torch.inf).amin(1)
         doubt = MARGIN * (scores_rM.amax(1) - worst)
-        limits = bounds(scores_rM, stakes, self._config.loss, self._config.kappa, doubt)
+        limits = bounds(scores_rM, values, self._config.loss, self._config.kappa, doubt)
         least, largest, low, high = (limit.cpu().numpy().astype(np.float64) for limit in limits)
         penalty = np.repeat(part.penalty, part.replies)
-        return least + penalty, largest + penalty, low, high, *_points(scores_rM, stakes)
+        return least + penalty, largest + penalty, low, high, *_points(scores_rM, values)
 
-    def _scores(self, part: Asks, dtype: torch.dtype) -> tuple[Tensor, Stakes]:
+    def _scores(self, part: Queries, dtype: torch.dtype) -> tuple[Tensor, Values]:
         """Scores (r * replies, M) of the selections after each reply, and what they earn."""
         dialogues = np.repeat(part.dialogues, part.replies)
         if part.replies == 1:
@@ -150,18 +150,18 @@ class Chooser:
             # A target that knows what it wants often answers the same.
             distinct, which = part.endings.distinct()
             logits = self._prefixes.decide(part.endings[distinct], dtype)[torch.from_numpy(which)]
-        return selection_scores(logits, self._contexts[dialogues]), self._stakes.rows(dialogues)
+        return selection_scores(logits, self._contexts[dialogues]), self._values.rows(dialogues)
 
 
-def _means(asks: Asks, rows: np.ndarray, network: Callable[[Asks], tuple[np.ndarray, ...]]) -> list[np.ndarray]:
+def _means(queries: Queries, rows: np.ndarray, network: Callable[[Queries], tuple[np.ndarray, ...]]) -> list[np.ndarray]:
     """What a network says of some candidates, on average over their replies."""
-    parts = [[figures.reshape(-1, asks.replies).mean(1) for figures in network(part)] for part in asks.parts(rows)]
+    parts = [[figures.reshape(-1, queries.replies).mean(1) for figures in network(part)] for part in queries.parts(rows)]
     return [np.concatenate(column) for column in zip(*parts, strict=True)]
 
 
-def _points(scores_rM: Tensor, stakes: Stakes) -> tuple[np.ndarray, np.ndarray]:
+def _points(scores_rM: Tensor, values: Values) -> tuple[np.ndarray, np.ndarray]:
     row, chosen = np.arange(len(scores_rM)), scores_rM.argmax(1).cpu().numpy()
-    return stakes.adversary[row, chosen], stakes.target[row, chosen]
+    return values.adversary[row, chosen], values.target[row, chosen]
 
 
 def codes_of(loss: np.ndarray, advantage: np.ndarray) -> np.ndarray:

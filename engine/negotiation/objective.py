@@ -30,7 +30,7 @@ RELEASED_WEIGHT = 5.0
 
 
 @dataclass(frozen=True)
-class Stakes:
+class Values:
     """What every legal selection of the target earns in n dialogues.
 
     Args:
@@ -44,7 +44,7 @@ class Stakes:
     legal: np.ndarray
 
     @classmethod
-    def of(cls, contexts_2n6: np.ndarray) -> Stakes:
+    def of(cls, contexts_2n6: np.ndarray) -> Values:
         """From the contexts of the adversary (index 0) and the target (index 1)."""
         counts, values = contexts_2n6[0][:, 0::2], contexts_2n6[:, :, 1::2]
         table, legal = legal_selections(counts)
@@ -54,9 +54,9 @@ class Stakes:
         adversary = ((counts[:, None] - own) * values[0][:, None]).sum(2) * deal
         return cls(adversary, target, legal)
 
-    def rows(self, index: np.ndarray) -> Stakes:
-        """The stakes of some dialogues, repeated where an index is."""
-        return Stakes(self.adversary[index], self.target[index], self.legal[index])
+    def rows(self, index: np.ndarray) -> Values:
+        """The values of some dialogues, repeated where an index is."""
+        return Values(self.adversary[index], self.target[index], self.legal[index])
 
     @property
     def advantage(self) -> np.ndarray:
@@ -64,12 +64,12 @@ class Stakes:
         return self.adversary - self.target
 
 
-def losses(scores_rM: Tensor, stakes: Stakes, loss: Loss, kappa: float = 0.0) -> Tensor:
+def losses(scores_rM: Tensor, values: Values, loss: Loss, kappa: float = 0.0) -> Tensor:
     """The loss of r candidates from the target's scores of its selections.
 
     Args:
         scores_rM: sum of the six head logits of each selection, minus infinity past the legal ones.
-        stakes: of each candidate's dialogue.
+        values: of each candidate's dialogue.
         loss: "hinge" (eq. 6), "released", or "outcome": the adversary's advantage alone, negative, which needs no scores
             but their largest.
         kappa: margin of the hinge, in logits.
@@ -78,7 +78,7 @@ def losses(scores_rM: Tensor, stakes: Stakes, loss: Loss, kappa: float = 0.0) ->
         (r,) float32; lower is better for the adversary.
     """
     device = scores_rM.device
-    advantage = torch.from_numpy(stakes.advantage).to(device)
+    advantage = torch.from_numpy(values.advantage).to(device)
     if loss == "outcome":
         return -advantage.gather(1, scores_rM.argmax(1, keepdim=True)).squeeze(1).to(scores_rM.dtype)
     favourable = advantage > 0
@@ -92,13 +92,13 @@ def losses(scores_rM: Tensor, stakes: Stakes, loss: Loss, kappa: float = 0.0) ->
 
 
 def bounds(
-    scores_rM: Tensor, stakes: Stakes, loss: Loss, kappa: float, doubt_r: Tensor
+    scores_rM: Tensor, values: Values, loss: Loss, kappa: float, doubt_r: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Between what the loss and the advantage lie when scores are known only roughly.
 
     Args:
         scores_rM: as in `losses`, each pair's difference off by no more than the doubt.
-        stakes: as in `losses`.
+        values: as in `losses`.
         loss: as in `losses`.
         kappa: as in `losses`.
         doubt_r: how far off a difference may be (r,).
@@ -106,7 +106,7 @@ def bounds(
     Returns:
         Least loss, largest loss, least advantage, largest advantage, each (r,).
     """
-    advantage = torch.from_numpy(stakes.advantage).to(scores_rM.device, scores_rM.dtype)
+    advantage = torch.from_numpy(values.advantage).to(scores_rM.device, scores_rM.dtype)
     top, doubt = scores_rM.amax(1), doubt_r.unsqueeze(1)
 
     def among(near_rM: Tensor) -> tuple[Tensor, Tensor]:

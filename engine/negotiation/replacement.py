@@ -27,10 +27,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.negotiation.candidates import Edits, Exchanges, Found, Step, Verdicts, offered_words
-from engine.negotiation.choices import BLOCK, Asks, Choices, Chooser, codes_of
+from engine.negotiation.candidates import Candidates, Exchanges, Found, Scores, Step, offered_words
+from engine.negotiation.choices import BLOCK, Choices, Chooser, Queries, codes_of
 from engine.negotiation.gradient import word_changes
-from engine.negotiation.objective import Stakes, end_gaps, losses
+from engine.negotiation.objective import Values, end_gaps, losses
 from engine.negotiation.settings import SearchConfig
 from envs.negotiation.vocabulary import EOS_ID, PAD_ID, SELECTION_ID
 from policies.negotiator.prefix import Endings, Prefixes
@@ -39,7 +39,7 @@ from policies.negotiator.speaker import NegotiatorAgent, selection_scores
 REPLY_WORDS = 40
 """Words of a sampled reply, its end included; longer ones are cut off."""
 
-Judge = Callable[[Edits, np.ndarray | None], Verdicts]
+Judge = Callable[[Candidates, np.ndarray | None], Scores]
 """Says what candidates come to, exactly for the best of each dialogue unless its code is not below the figure (n,) given;
 without figures, which one is best."""
 
@@ -117,7 +117,7 @@ class _Search:
         self.target, self.exchanges, self.config, self.generators = target, exchanges, config, generators
         self.vocabulary = target.vocabulary
         self.words = offered_words(self.vocabulary, config.allow_special)
-        self.stakes = Stakes.of(exchanges.contexts)
+        self.values = Values.of(exchanges.contexts)
         self.lengths = np.array([len(sentence) for sentence in sentences], dtype=np.int64)
         self.sentences = np.full((len(sentences), int(self.lengths.max())), PAD_ID, dtype=np.int64)
         for d, sentence in enumerate(sentences):
@@ -137,16 +137,16 @@ class _Search:
         for _ in range(self.config.max_replacements):
             if not active.size:
                 break
-            edits, verdicts = self._propose(active, judge, codes)
+            candidates, scores = self._propose(active, judge, codes)
             going = []
-            for row in verdicts.best(edits.dialogues).tolist():
-                d, position, word = (int(x[row]) for x in (edits.dialogues, edits.positions, edits.words))
+            for row in scores.best(candidates.dialogues).tolist():
+                d, position, word = (int(x[row]) for x in (candidates.dialogues, candidates.positions, candidates.words))
                 # A word in its own place gains nothing but rounding.
-                if verdicts.key(row) < keys[d] and word != self.sentences[d, position]:
-                    keys[d] = verdicts.key(row)
-                    codes[d] = np.inf if verdicts.broken[row] else codes_of(verdicts.loss[row], verdicts.advantage[row])
+                if scores.key(row) < keys[d] and word != self.sentences[d, position]:
+                    keys[d] = scores.key(row)
+                    codes[d] = np.inf if scores.broken[row] else codes_of(scores.loss[row], scores.advantage[row])
                     self.sentences[d, position] = word
-                    steps[d].append(self.step(verdicts, row, d, position, word))
+                    steps[d].append(self.step(scores, row, d, position, word))
                     if not self._stops(steps[d][-1], goal):
                         going.append(d)
             self.tokens, self.prefixes = self._read()
@@ -165,51 +165,52 @@ class _Search:
             for d in range(size)
         ]
 
-    def untouched(self, dialogues: np.ndarray) -> Edits:
+    def untouched(self, dialogues: np.ndarray) -> Candidates:
         """The sentences as they stand: their `<eos>` replaced by itself."""
-        return Edits(dialogues, self.lengths[dialogues] - 1, np.full(len(dialogues), EOS_ID))
+        return Candidates(dialogues, self.lengths[dialogues] - 1, np.full(len(dialogues), EOS_ID))
 
-    def judge_reactive(self, edits: Edits, below: np.ndarray | None) -> Verdicts:
+    def judge_reactive(self, candidates: Candidates, below: np.ndarray | None) -> Scores:
         """Eq. 5-7: would the target end the talk, and what would it choose?"""
         config, hard = self.config, self.config.constraint == "hard"
-        gaps = self._gaps(edits)
-        np.add.at(self.reads, edits.dialogues, 1)
-        broken = gaps > -config.end_margin if hard else np.zeros(len(edits), dtype=bool)
+        gaps = self._gaps(candidates)
+        np.add.at(self.reads, candidates.dialogues, 1)
+        broken = gaps > -config.end_margin if hard else np.zeros(len(candidates), dtype=bool)
         # A black box shows whether the talk has ended, not how near its end was.
         loss = np.where(broken & (config.loss != "outcome"), gaps, 0.0)
-        penalty = np.zeros(len(edits)) if hard else config.penalty * np.maximum(0.0, gaps / (self.target.temperature or 1.0))
-        adversary, target = np.zeros((2, len(edits)))
+        temperature = self.target.temperature or 1.0
+        penalty = np.zeros(len(candidates)) if hard else config.penalty * np.maximum(0.0, gaps / temperature)
+        adversary, target = np.zeros((2, len(candidates)))
         asked = np.flatnonzero(~broken)
         if asked.size:
-            endings = self._endings(edits[asked], *self._end_now(len(asked)))
-            asks = Asks(edits.dialogues[asked], endings, penalty[asked])
-            loss[asked], adversary[asked], target[asked] = self._choose(asks, 1, below)
-        return Verdicts(broken, loss, adversary, target)
+            endings = self._endings(candidates[asked], *self._end_now(len(asked)))
+            queries = Queries(candidates.dialogues[asked], endings, penalty[asked])
+            loss[asked], adversary[asked], target[asked] = self._choose(queries, 1, below)
+        return Scores(broken, loss, adversary, target)
 
-    def judge_preemptive(self, edits: Edits, below: np.ndarray | None) -> Verdicts:
+    def judge_preemptive(self, candidates: Candidates, below: np.ndarray | None) -> Scores:
         """Eq. 8: what does the target choose after its reply? All are judged on a few replies, the best of them on many.
 
         Who is not among the best cannot win: a mean over a few replies does not compare with one over many.
         """
         config = self.config
         if config.screening_replies == config.replies:
-            return self.judge_replies(edits, config.replies, 1, below)
-        verdicts = self.judge_replies(edits, config.screening_replies, config.finalists, self.any_code)
-        best = np.sort(verdicts.best(edits.dialogues, config.finalists))
-        judged = self.judge_replies(edits[best], config.replies, 1, below)
-        loss, adversary, target = np.full(len(edits), np.inf), verdicts.adversary.copy(), verdicts.target.copy()
+            return self.judge_replies(candidates, config.replies, 1, below)
+        scores = self.judge_replies(candidates, config.screening_replies, config.finalists, self.any_code)
+        best = np.sort(scores.best(candidates.dialogues, config.finalists))
+        judged = self.judge_replies(candidates[best], config.replies, 1, below)
+        loss, adversary, target = np.full(len(candidates), np.inf), scores.adversary.copy(), scores.target.copy()
         loss[best], adversary[best], target[best] = judged.loss, judged.adversary, judged.target
-        return Verdicts(verdicts.broken, loss, adversary, target)
+        return Scores(scores.broken, loss, adversary, target)
 
-    def judge_replies(self, edits: Edits, count: int, most: int, below: np.ndarray | None) -> Verdicts:
+    def judge_replies(self, candidates: Candidates, count: int, most: int, below: np.ndarray | None) -> Scores:
         """Mean loss and points over the first `count` of the drawn replies; exact for the `most` best of each dialogue."""
-        np.add.at(self.reads, edits.dialogues, 1)
+        np.add.at(self.reads, candidates.dialogues, 1)
         size = max(1, BLOCK // count)
-        parts = [self._end_after_reply(edits[i : i + size], count) for i in range(0, len(edits), size)]
+        parts = [self._end_after_reply(candidates[i : i + size], count) for i in range(0, len(candidates), size)]
         suffixes, widths = (np.concatenate(column) for column in zip(*parts, strict=True))
-        endings = self._endings(edits[np.repeat(np.arange(len(edits)), count)], suffixes, widths)
-        asks = Asks(edits.dialogues, endings, np.zeros(len(edits)), count)
-        return Verdicts(np.zeros(len(edits), dtype=bool), *self._choose(asks, most, below))
+        endings = self._endings(candidates[np.repeat(np.arange(len(candidates)), count)], suffixes, widths)
+        queries = Queries(candidates.dialogues, endings, np.zeros(len(candidates)), count)
+        return Scores(np.zeros(len(candidates), dtype=bool), *self._choose(queries, most, below))
 
     def draw_replies(self) -> None:
         """New draws for the words of the target's replies, by dialogue, reply and place in the reply."""
@@ -227,35 +228,35 @@ class _Search:
             tokens[d, start + 1 : end] = self.sentences[d, : self.lengths[d]]
         return tokens, Prefixes(self.target.tables, self.exchanges.contexts[1], tokens, ends)
 
-    def _propose(self, active: np.ndarray, judge: Judge, below: np.ndarray) -> tuple[Edits, Verdicts]:
+    def _propose(self, active: np.ndarray, judge: Judge, below: np.ndarray) -> tuple[Candidates, Scores]:
         """Candidates for one more replacement in each active dialogue, and what they come to."""
         proposals, places = self.config.proposals, [np.arange(self.lengths[d] - 1) for d in active.tolist()]
         if proposals == "random":
-            edits = self._at_random(active)
+            candidates = self._at_random(active)
         elif proposals == "gradient":
-            edits = self._by_gradient(active, judge == self.judge_reactive)
+            candidates = self._by_gradient(active, judge == self.judge_reactive)
         else:
             if proposals == "pad-scan":
                 index = np.repeat(active, [len(p) for p in places])
-                padded = Edits(index, np.concatenate(places), np.full(len(index), PAD_ID))
+                padded = Candidates(index, np.concatenate(places), np.full(len(index), PAD_ID))
                 places = [padded.positions[[row]] for row in judge(padded, None).best(index).tolist()]
-            edits = self._everywhere(active, places)
-        return edits, judge(edits, below)
+            candidates = self._everywhere(active, places)
+        return candidates, judge(candidates, below)
 
-    def _everywhere(self, active: np.ndarray, places: Sequence[np.ndarray]) -> Edits:
+    def _everywhere(self, active: np.ndarray, places: Sequence[np.ndarray]) -> Candidates:
         """Every word offered at each of the given places of every dialogue."""
         count = len(self.words)
         index = np.repeat(active, [len(p) * count for p in places])
-        return Edits(index, np.repeat(np.concatenate(places), count), np.tile(self.words, len(index) // count))
+        return Candidates(index, np.repeat(np.concatenate(places), count), np.tile(self.words, len(index) // count))
 
-    def _at_random(self, active: np.ndarray) -> Edits:
+    def _at_random(self, active: np.ndarray) -> Candidates:
         count, positions, words = self.config.candidates, [], []
         for d in active.tolist():
             positions.append(self.generators[d].integers(self.lengths[d] - 1, size=count))
             words.append(self.words[self.generators[d].integers(len(self.words), size=count)])
-        return Edits(np.repeat(active, count), np.concatenate(positions), np.concatenate(words))
+        return Candidates(np.repeat(active, count), np.concatenate(positions), np.concatenate(words))
 
-    def _by_gradient(self, active: np.ndarray, reactive: bool) -> Edits:
+    def _by_gradient(self, active: np.ndarray, reactive: bool) -> Candidates:
         """The candidates with the largest first-order fall of the loss, given `<selection>` or the first drawn reply."""
         untouched = self.untouched(active)
         suffixes, widths = self._end_now(len(active)) if reactive else self._end_after_reply(untouched, 1)
@@ -264,10 +265,10 @@ class _Search:
         for i, end in enumerate(ends.tolist()):
             tokens[i, :end] = self.tokens[active[i], :end]
             tokens[i, end : end + widths[i]] = suffixes[i, : widths[i]]
-        contexts, stakes = self.exchanges.contexts[1][active], self.stakes.rows(active)
+        contexts, values = self.exchanges.contexts[1][active], self.values.rows(active)
 
         def loss_of(words_nTV: Tensor, items_n6K: Tensor) -> Tensor:
-            loss = losses(selection_scores(items_n6K, contexts), stakes, self.config.loss, float("inf"))
+            loss = losses(selection_scores(items_n6K, contexts), values, self.config.loss, float("inf"))
             if not reactive:
                 return loss
             answers = words_nTV[torch.arange(len(active)), torch.from_numpy(ends)] + self._unspeakable()
@@ -282,22 +283,22 @@ class _Search:
             best = table.flatten().topk(count, largest=False).indices.cpu().numpy()
             positions.append(best // len(self.words))
             words.append(self.words[best % len(self.words)])
-        return Edits(np.repeat(active, [len(p) for p in positions]), np.concatenate(positions), np.concatenate(words))
+        return Candidates(np.repeat(active, [len(p) for p in positions]), np.concatenate(positions), np.concatenate(words))
 
-    def _choose(self, asks: Asks, most: int, below: np.ndarray | None) -> Choices:
+    def _choose(self, queries: Queries, most: int, below: np.ndarray | None) -> Choices:
         """The choices that candidates lead to, those of the `most` best of each dialogue exact."""
-        np.add.at(self.decisions, asks.dialogues, asks.replies)
-        chooser = Chooser(self.target.tables.screening, self.prefixes, self.exchanges.contexts[1], self.stakes, self.config)
-        return chooser.choices(asks, most, below)
+        np.add.at(self.decisions, queries.dialogues, queries.replies)
+        chooser = Chooser(self.target.tables.screening, self.prefixes, self.exchanges.contexts[1], self.values, self.config)
+        return chooser.choices(queries, most, below)
 
-    def _gaps(self, edits: Edits) -> np.ndarray:
+    def _gaps(self, candidates: Candidates) -> np.ndarray:
         """How far (r,) the target is from ending the talk, in logits at temperature 1."""
-        parts = [end_gaps(self._answer_logits(edits[i : i + BLOCK])) for i in range(0, len(edits), BLOCK)]
+        parts = [end_gaps(self._answer_logits(candidates[i : i + BLOCK])) for i in range(0, len(candidates), BLOCK)]
         return (self.target.temperature or 1.0) * torch.cat(parts).cpu().numpy().astype(np.float64)
 
-    def _answer_logits(self, edits: Edits) -> Tensor:
+    def _answer_logits(self, candidates: Candidates) -> Tensor:
         """Logits (r, V) of the first word of the target's answer, over its temperature."""
-        return self.target.logits(self.prefixes.states(self._endings(edits, *self._answer(len(edits)))))
+        return self.target.logits(self.prefixes.states(self._endings(candidates, *self._answer(len(candidates)))))
 
     def _answers(self) -> tuple[np.ndarray, np.ndarray]:
         """Gaps and probabilities (n,) of `<selection>` as the answer to the sentences as they stand."""
@@ -320,17 +321,17 @@ class _Search:
         """What follows a reactive sentence: the target says `<selection>`. Tokens (count, 2) and lengths."""
         return np.tile([self.vocabulary.you_id, SELECTION_ID], (count, 1)), np.full(count, 2)
 
-    def _end_after_reply(self, edits: Edits, count: int) -> tuple[np.ndarray, np.ndarray]:
+    def _end_after_reply(self, candidates: Candidates, count: int) -> tuple[np.ndarray, np.ndarray]:
         """What follows preemptive sentences: sampled replies, `count` a candidate, and `<selection>` unless that is the reply.
 
         Returns:
             Tokens (r * count, W), the replies of a candidate in a row, and how many of them count.
         """
-        states = self.prefixes.states(self._endings(edits, *self._answer(len(edits))))
-        rows = torch.arange(len(edits), device=states.device).repeat_interleave(count)
-        dialogues = torch.from_numpy(edits.dialogues).to(states.device)
+        states = self.prefixes.states(self._endings(candidates, *self._answer(len(candidates))))
+        rows = torch.arange(len(candidates), device=states.device).repeat_interleave(count)
+        dialogues = torch.from_numpy(candidates.dialogues).to(states.device)
         gates = self.prefixes.context_gates_n3H[dialogues[rows]]
-        draws = self._draws[edits.dialogues, :count].reshape(-1, REPLY_WORDS)
+        draws = self._draws[candidates.dialogues, :count].reshape(-1, REPLY_WORDS)
         words, lengths = self.target.sample(states[rows], gates, draws)
         said, widths = words.cpu().numpy(), lengths.cpu().numpy()
         suffixes = np.full((len(said), 1 + REPLY_WORDS + 2), PAD_ID, dtype=np.int64)
@@ -342,18 +343,18 @@ class _Search:
         ended = (widths == 1) & (said[:, 0] == SELECTION_ID)
         return suffixes, np.where(ended, 2, widths + 3)
 
-    def _endings(self, edits: Edits, suffixes: np.ndarray, widths: np.ndarray) -> Endings:
+    def _endings(self, candidates: Candidates, suffixes: np.ndarray, widths: np.ndarray) -> Endings:
         """The edited dialogues from the edited word on, going on with the first `widths` tokens of `suffixes`."""
-        rest = self.lengths[edits.dialogues] - edits.positions
+        rest = self.lengths[candidates.dialogues] - candidates.positions
         width = int((rest + widths).max())
         columns = np.arange(width)
-        positions = np.minimum(edits.positions[:, None] + columns, self.sentences.shape[1] - 1)
+        positions = np.minimum(candidates.positions[:, None] + columns, self.sentences.shape[1] - 1)
         after = np.clip(columns - rest[:, None], 0, suffixes.shape[1] - 1)
-        said = self.sentences[edits.dialogues[:, None], positions]
+        said = self.sentences[candidates.dialogues[:, None], positions]
         tokens = np.where(columns < rest[:, None], said, np.take_along_axis(suffixes, after, 1))
-        tokens[:, 0] = edits.words
-        keeps = self.exchanges.lengths[edits.dialogues] + 1 + edits.positions
-        return Endings(edits.dialogues, keeps, tokens, rest + widths)
+        tokens[:, 0] = candidates.words
+        keeps = self.exchanges.lengths[candidates.dialogues] + 1 + candidates.positions
+        return Endings(candidates.dialogues, keeps, tokens, rest + widths)
 
     def reaches(self, step: Step, goal: float) -> bool:
         """Whether a sentence is a success: it keeps the constraint, and the target's choice pays enough.
@@ -366,14 +367,14 @@ class _Search:
     def _stops(self, step: Step, goal: float) -> bool:
         return self.config.stop_at_goal and self.reaches(step, goal)
 
-    def step(self, verdicts: Verdicts, row: int, d: int, position: int, word: int) -> Step:
+    def step(self, scores: Scores, row: int, d: int, position: int, word: int) -> Step:
         """What one candidate of dialogue `d` came to, with the queries made in it so far."""
         return Step(
             position=position,
             word=word,
-            broken=bool(verdicts.broken[row]),
-            loss=float(verdicts.loss[row]),
-            points=(float(verdicts.adversary[row]), float(verdicts.target[row])),
+            broken=bool(scores.broken[row]),
+            loss=float(scores.loss[row]),
+            points=(float(scores.adversary[row]), float(scores.target[row])),
             reads=int(self.reads[d]),
             decisions=int(self.decisions[d]),
         )

@@ -13,12 +13,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from engine.jobs.catalogue import find
 from engine.jobs.negotiation.campaign import rounds_of
+from engine.jobs.negotiation.exploitability import NUM_TRAINED
 from engine.jobs.negotiation.minmax import BEFORE_TRAINING, DROP, FINAL_STAGES, LEGEND, MINMAX
 from engine.jobs.negotiation.rows import DIALOGUES
 from engine.jobs.negotiation.table import ATTACK_TABLE
@@ -28,7 +30,7 @@ from engine.jobs.triggers.table import SEARCH_TABLE
 from engine.metrics.negotiation.attack import ATTACK_METRICS
 from engine.metrics.negotiation.attack_table import ROWS, AttackLine, attack_table
 from engine.metrics.negotiation.campaign import ROUND_METRICS, rounds_table
-from engine.metrics.statistics import Estimate, Metric
+from engine.metrics.statistics import NOTHING, Estimate, Metric
 from engine.metrics.tables import TextTable, with_interval
 from engine.report.content import Curve, MatchSection, ReportData
 from engine.report.page import write_report
@@ -37,9 +39,9 @@ from engine.report.sweeps.chapter import SWEEP, sweep_section
 from engine.report.triggers.chapter import SEARCHES, search_section, search_tables
 from engine.store.head import read_json, whole
 from engine.store.layout import ENVIRONMENT
+from engine.store.mirror import replicate
 from engine.store.run_folder import RunFolder
 from envs.core.errors import RunError
-from envs.storage.copies import replicate
 from envs.storage.places import display_path
 
 REPORT = "report.html"
@@ -113,7 +115,8 @@ def report_from_run(run_dir: Path) -> Path:
     Raises:
         RunError: there is no run in the folder, a part of one is damaged, or the page cannot be written.
     """
-    page = write_report(collect_run(run_dir), run_dir / REPORT)
+    with _whole(run_dir):
+        page = write_report(collect_run(run_dir), run_dir / REPORT)
     replicate(page)
     return page
 
@@ -127,8 +130,12 @@ def collect_run(run_dir: Path) -> ReportData:
     Raises:
         RunError: there is no run in the folder, or something that one holds is damaged.
     """
-    with whole(run_dir, f"parley resume {display_path(run_dir)} mends what it can"):
+    with _whole(run_dir):
         return _collect(run_dir)
+
+
+def _whole(run_dir: Path) -> AbstractContextManager[None]:
+    return whole(run_dir, f"parley resume {display_path(run_dir)} mends what it can; --debug shows where reading ended")
 
 
 def _collect(run_dir: Path) -> ReportData:
@@ -136,7 +143,8 @@ def _collect(run_dir: Path) -> ReportData:
     top = stages.get("")
     if top is not None and top.job == MINMAX.name:
         # Its phases are many; the page shows what they came to.
-        stages = {name: run for name, run in stages.items() if not name or name in FINAL_STAGES}
+        there = [name for name in FINAL_STAGES if (run_dir / name / "environment.json").is_file()]
+        stages = {"": top} | {name: RunFolder.load(run_dir / name) for name in there}
     headings = _headings(stages)
     about = (top and top.summary()) or {}
     commands = [about["command"]] if "command" in about else _commands(stages.values())
@@ -239,7 +247,9 @@ def _before_and_after(metrics: Mapping[str, Estimate]) -> TextTable:
     ]
     lost = LEGEND[DROP]
     rows.append((lost.title, "", with_interval(metrics[DROP])))
-    note = f"On dialogues that chose no round. {lost.title.capitalize()}: {lost.definition}. Brackets: 95 % intervals."
+    trained = metrics.get(NUM_TRAINED, NOTHING)
+    who = f"By {trained.value:.0f} fresh adversaries each" if trained.n else "By a fresh adversary each"
+    note = f"{who}, in dialogues that chose no round. {lost.title.capitalize()}: {lost.definition}. Brackets: 95 % intervals."
     return TextTable(("target", "before", "after"), tuple(rows), note)
 
 

@@ -11,6 +11,7 @@ reward, override `DialogueReinforce.rewards` and name the class in `DialogueRein
 
 from __future__ import annotations
 
+import logging
 import time
 import traceback
 from functools import partial
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import ray
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
@@ -34,6 +36,8 @@ from engine.rllib.learner_group import DialogueLearnerGroup, learner_errors
 from engine.rllib.module import NegotiatorModule
 from engine.rllib.rows import merged, training_rows
 from engine.rllib.runner import DialogueEnvRunner
+from engine.runtime import ray_internals, session
+from engine.runtime.actors import capacity
 from engine.runtime.identity import own_identity
 from envs.core.errors import ClusterError
 from envs.core.seeds import stream
@@ -43,8 +47,12 @@ from envs.negotiation.scenario import Scenario, random_scenario
 from envs.negotiation.vocabulary import Vocabulary
 from policies.negotiator.batches import Batch, make_batch
 
+logger = logging.getLogger(__name__)
+
 MAX_REPLAYS = 5
 """Times the missing dialogues of one iteration are played again before giving up."""
+RUNNERS_S = 10.0
+"""Seconds after which it is looked whether there is still room for env runners that are not up."""
 
 
 class DialogueReinforceConfig(AlgorithmConfig):
@@ -170,14 +178,23 @@ class DialogueReinforce(Algorithm):
 
     @env_runner_group.setter
     def env_runner_group(self, group: Any) -> None:
-        """Takes the group from RLlib, before there is a learner, and adds the runners, with their configuration itself.
-
-        RLlib would hand them a reference to it, of which Ray warns on the terminal that such an actor may not come back.
-        """
+        """Takes the group from RLlib, before there is a learner, and adds the runners, with their configuration itself."""
         self._group = group
-        if group is not None:
-            group._remote_config_obj_ref = group._remote_config
-            group.add_workers(self._num_runners, validate=self.config.validate_env_runners_after_construction)
+        if group is not None and self._num_runners:
+            ray_internals.add_env_runners(group, self._num_runners)
+            self._await_runners()
+
+    def _await_runners(self) -> None:
+        """Waits for the env runners, and goes on without those that no machine has room for any more."""
+        here = session.current() or session.Session("joined")
+        deadline = time.monotonic() + here.start_timeout_s
+        while absent := ray_internals.absent_runners(self._group, RUNNERS_S):
+            room = capacity(ray.nodes(), self.config.num_cpus_per_env_runner, 0)
+            is_full = self._num_runners - len(absent) >= room and not session.can_grow()
+            if is_full or time.monotonic() > deadline:
+                logger.warning("%d of %d env runners have no place: training goes on without", len(absent), self._num_runners)
+                ray_internals.remove_runners(self._group, absent)
+                return
 
     def rewards(self, played: dict[str, Any]) -> np.ndarray:
         """What the learner gets for each dialogue, (N,) float64.

@@ -52,7 +52,27 @@ class DialogueLearner(TorchLearner):
         devices = [self._device] if self._device.type == "cuda" else []
         with torch.random.fork_rng(devices=devices):
             torch.manual_seed(self._dropout_seed)
-            return super()._uncompiled_update(batch, **kwargs)
+            results = super()._uncompiled_update(batch, **kwargs)
+        for name, rows in batch.items():
+            self._require_working(name, {column: values[:1] for column, values in rows.items()})
+        return results
+
+    def _require_working(self, module_id: str, row: dict[str, Tensor]) -> None:
+        """Checks on one dialogue that the weights of an update still make numbers of words and choices.
+
+        Raises:
+            DivergenceError: they do not: nobody could speak with them.
+        """
+        net = self.module[module_id].unwrapped().net.eval()
+        with torch.no_grad():
+            logits, choice = net(row["contexts"], row["tokens"][:, : int(row["lengths"].max())], row["lengths"])
+        if not all(bool(values.isfinite().all()) for values in (logits, choice)):
+            raise DivergenceError(
+                "the weights of an update no longer make finite numbers",
+                where="reinforcement learning",
+                got="NaN or infinity among the scores of words or choices",
+                fix=f"train again with a smaller learning_rate (now {self._reinforce.learning_rate:g})",
+            )
 
     def compute_gradients(self, loss_per_module: dict[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
         """The gradient of the loss.
@@ -67,7 +87,8 @@ class DialogueLearner(TorchLearner):
                 "the gradient of an update is not finite",
                 where="reinforcement learning",
                 got=", ".join(f"loss of {name}: {loss.item()}" for name, loss in loss_per_module.items()),
-                fix="train again with a smaller learning_rate; a reward of your own must be finite",
+                fix=f"train again with a smaller learning_rate (now {self._reinforce.learning_rate:g}); "
+                "a reward of your own must be finite",
             )
         return gradients
 

@@ -7,6 +7,7 @@ every call raises a `LearnerLostError`, and an error of the learner's own work c
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from ray.exceptions import RayError, RayTaskError
 from ray.rllib.core.learner.learner_group import LearnerGroup
 
+from engine.runtime.ray_internals import actor_state
 from envs.core.errors import ClusterError
 
 
@@ -53,6 +55,13 @@ class DialogueLearnerGroup(LearnerGroup):
             # Raises the errors among them, at which RLlib's `set_state` does not look.
             self._get_results(results)
             return results
+
+    def await_loss(self, timeout_s: float) -> None:
+        """Waits until Ray's head knows that the learner is gone, as it does some seconds after its machine."""
+        deadline = time.monotonic() + timeout_s
+        actors = self._worker_manager.actors().values() if self.is_remote else ()
+        while any(actor_state(actor).is_alive for actor in actors) and time.monotonic() < deadline:
+            time.sleep(0.5)
 
     @contextmanager
     def _reached(self) -> Iterator[None]:

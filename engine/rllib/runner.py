@@ -9,9 +9,11 @@ is depends on its index and the master seed alone, not on which runner plays it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import ray
 from gymnasium import Space
 from ray.rllib.core import COMPONENT_RL_MODULE
@@ -22,8 +24,9 @@ from ray.rllib.utils.metrics import WEIGHTS_SEQ_NO
 from engine.rllib.env import ADVERSARY, AGENTS, NegotiationMultiAgentEnv
 from engine.rllib.rows import merged, played_rows
 from engine.runtime.identity import require
+from envs.core.play import Session, Utterances
 from envs.core.seeds import derive_seed
-from envs.negotiation.game import Agent, NegotiationGame, Rules, play
+from envs.negotiation.game import Agent, NegotiationGame, Rules, SideView, play
 from envs.negotiation.scenario import Scenario
 
 
@@ -80,7 +83,7 @@ class DialogueEnvRunner(EnvRunner, Checkpointable):
         for opponent in dict.fromkeys(name for _, _, name in dealt):
             group = [(index, scenario) for index, scenario, name in dealt if name == opponent]
             game = self._deal(group, opponent)
-            clocks = [_Clocked(self._agent(name)) for name in self._seated(opponent)]
+            clocks = [_ClockedAgent(self._agent(name)) for name in self._seated(opponent)]
             play(game, (clocks[0], clocks[1]))
             parts.append(played_rows(game, self.config.roster.side, [index for index, _ in group]))
             network_seconds += sum(clock.seconds for clock in clocks)
@@ -151,24 +154,38 @@ class DialogueEnvRunner(EnvRunner, Checkpointable):
         return self._weights_seq_no
 
 
-class _Clocked:
+class _ClockedAgent:
     """An agent that counts the seconds its networks take."""
 
     def __init__(self, agent: Agent) -> None:
         self._agent, self.name, self.vocabulary = agent, agent.name, agent.vocabulary
         self.seconds = 0.0
 
-    def join(self, view: Any) -> _Clocked:
-        session = self._timed(self._agent.join)(view)
-        self.speak, self.choose = self._timed(session.speak), self._timed(session.choose)
-        return self
+    def join(self, view: SideView) -> Session:
+        with self.running():
+            session = self._agent.join(view)
+        return _ClockedSession(session, self)
 
-    def _timed(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        def timed(*arguments: Any) -> Any:
-            started = time.monotonic()
-            try:
-                return call(*arguments)
-            finally:
-                self.seconds += time.monotonic() - started
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Counts the seconds of a block."""
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds += time.monotonic() - started
 
-        return timed
+
+class _ClockedSession:
+    """The part of a clocked agent in a batch of dialogues."""
+
+    def __init__(self, session: Session, clock: _ClockedAgent) -> None:
+        self._session, self._clock = session, clock
+
+    def speak(self, rows: np.ndarray) -> Utterances:
+        with self._clock.running():
+            return self._session.speak(rows)
+
+    def choose(self, rows: np.ndarray) -> np.ndarray:
+        with self._clock.running():
+            return self._session.choose(rows)

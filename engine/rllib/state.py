@@ -17,6 +17,7 @@ from torch import Tensor
 
 from engine.negotiation.reinforce import RunningBaseline
 from engine.rllib.algorithm import DialogueReinforce
+from engine.runtime.ray_internals import set_iteration
 from policies.checkpoint import load_state, save_state
 
 
@@ -72,7 +73,7 @@ def restore(algorithm: DialogueReinforce, path: Path) -> int:
     algorithm.learner_group.set_state(state)
     algorithm.baselines = {name: RunningBaseline(**record) for name, record in counters["baselines"].items()}
     algorithm.draw.restore(counters["wins"])
-    algorithm._iteration = counters["iteration"]
+    set_iteration(algorithm, counters["iteration"])
     algorithm.env_runner_group.sync_weights(
         from_worker_or_learner_group=algorithm.learner_group, inference_only=True, timeout_seconds=None
     )

@@ -1,12 +1,14 @@
 """A pool of Ray actors, fed so that none waits and none floods, and kept alive while workers and machines die.
 
-* At most two shards are in flight per actor: one runs, the next is there when it ends.
+* At most two shards are in flight per worker: one runs, the next is there when it ends.
 * A worker that dies, by itself or with its machine, is restarted by Ray where there is room. Its shards are tried again,
   each alone on whichever worker is free, so that one that kills its workers does not take others along; after three deaths
   it fails. A result is handed over once.
-* A worker that cannot be built ends the run: nothing could be done with it. So does one whose machine has other code than
-  this process: its rows would differ from the others'.
-* Workers that get no resources are an error, after a while where machines may still be added, never a silent wait.
+* A machine that is gone, or that cannot be reached, is no fault of the work: what died with it is not counted. The other
+  workers go on; the run ends when no worker has been up for a set time.
+* A worker that dies three times in a row while it starts, on machines that are there, is given up, and the run ends when
+  that was the last one. A worker that cannot be built ends the run: its error would be everybody's. So does one whose machine
+  has other code than this process: its rows would differ from the others'.
 """
 
 from __future__ import annotations
@@ -14,11 +16,12 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Generic
 
-from engine.runtime import identity, logs, session, workplace
+from engine.runtime import identity, logs, ray_internals, session, workplace
 from engine.runtime.sharding import ItemT, Shard
 from engine.runtime.worker import Attempt, ResultT, ShardFailure, ShardWorker
 from envs.core.errors import ClusterError
@@ -28,8 +31,12 @@ logger = logging.getLogger(__name__)
 
 MAX_IN_FLIGHT = 2
 MAX_DEATHS = 3
+MAX_LOSSES = 10
+"""Workers that a shard may lose with their machines: it might be what fells them."""
 LOOK_S = 5.0
-"""Seconds without a result after which it is looked whether the actors that have work are up."""
+"""Seconds without a result after which it is looked whether the workers that have work are up."""
+RETRY_S = 1.0
+"""Seconds after which a worker that did not start is asked again; Ray hears of a lost machine only after some of them."""
 
 
 def capacity(nodes: Sequence[Mapping[str, Any]], num_cpus: float, num_gpus: float) -> int:
@@ -49,6 +56,31 @@ def capacity(nodes: Sequence[Mapping[str, Any]], num_cpus: float, num_gpus: floa
                 fit = min(fit, gpus * math.floor(1 / num_gpus) if num_gpus < 1 else math.floor(gpus / num_gpus))
             total += fit
     return total
+
+
+@dataclass(eq=False)
+class _Worker:
+    """A worker, up or not.
+
+    Args:
+        actor: that holds it.
+        machines: that were there when it was last looked at.
+        machine: that it is on.
+        is_up: whether it is built, as far as is known here.
+        ask_at: when to ask it again to start, after it did not; on the clock of `time.monotonic`.
+        error: of its last start that failed.
+        num_restarts: of the actor, when it was last looked at.
+        num_failures: starts in a row in which it died, on machines that were there afterwards.
+    """
+
+    actor: Any
+    machines: frozenset[str]
+    machine: str = ""
+    is_up: bool = False
+    ask_at: float | None = None
+    error: Exception | None = None
+    num_restarts: int = 0
+    num_failures: int = 0
 
 
 class ActorPool(Generic[ItemT, ResultT]):
@@ -88,7 +120,7 @@ class ActorPool(Generic[ItemT, ResultT]):
         # A machine with another Parley, or with none, must be able to say so.
         for module in (identity, workplace):
             ray.cloudpickle.register_pickle_by_value(module)
-        actor = ray.remote(workplace.Seat).options(
+        actor = ray.remote(workplace.WorkerActor).options(
             num_cpus=num_cpus,
             num_gpus=num_gpus,
             max_restarts=-1,
@@ -98,121 +130,160 @@ class ActorPool(Generic[ItemT, ResultT]):
             runtime_env={"env_vars": variables},
         )
         # Once in the object store, and given with the calls: Ray cannot restart an actor whose own arguments hold references.
-        recipe: workplace.Recipe = (worker_class, worker_args, logs.settings())
-        self._recipe = ray.put(recipe)
+        spec: workplace.WorkerSpec = (worker_class, worker_args, logs.settings())
+        self._spec = ray.put(spec)
         self._identity = identity.own_identity()
-        self._actors = [actor.remote(num_threads) for _ in range(num_workers)]
-        self._stumbles = [0] * num_workers
-        self._deaths: Counter[str] = Counter()
+        machines = machines_up()
+        self._workers = [_Worker(actor.remote(num_threads), machines) for _ in range(num_workers)]
+        self._deaths: defaultdict[str, list[str]] = defaultdict(list)
+        """The machines of the workers that died at a shard."""
         self._waiting: deque[Shard[ItemT]] = deque()
         self._suspects: deque[Shard[ItemT]] = deque()
-        self._starting: dict[Any, int] = {}
-        self._running: dict[Any, tuple[int, Shard[ItemT], bool]] = {}
+        self._starting: dict[Any, _Worker] = {}
+        self._running: dict[Any, tuple[_Worker, Shard[ItemT], bool]] = {}
 
     def work(
         self, shards: Sequence[Shard[ItemT]], start_timeout_s: float
     ) -> Generator[tuple[Shard[ItemT], Attempt[ResultT] | ShardFailure, int]]:
-        """Shards with what came of them in order of completion, and how many workers have started; ends the actors at the end.
+        """Shards with what came of them in order of completion, and how many workers are up; ends the actors at the end.
 
         What came of a shard that was given up, because its workers died or it cannot travel, is a failure alone.
 
         Args:
             shards: the work.
-            start_timeout_s: seconds to wait while no worker is up.
+            start_timeout_s: seconds without any worker after which the run ends.
 
         Raises:
-            ClusterError: no worker started in time, one died while it started, or its machine has other code.
+            ClusterError: no worker was up for that long, all died while they started, or a machine has other code.
             Exception: what building a worker raised.
         """
         import ray
 
         self._waiting.extend(shards)
         try:
-            for seat in range(len(self._actors)):
-                self._start(seat)
-            idle_since = time.monotonic()
+            for worker in self._workers:
+                self._start(worker)
+            up_at = time.monotonic()
             while self._waiting or self._suspects or self._running:
-                patience_s = LOOK_S if self._running else max(0.0, idle_since + start_timeout_s - time.monotonic())
-                back, _ = ray.wait([*self._starting, *self._running], timeout=patience_s)
-                if not back and not self._running:
-                    raise self._no_start(start_timeout_s)
-                if self._running:
-                    idle_since = time.monotonic()
+                if self._num_up():
+                    up_at = time.monotonic()
+                left_s = up_at + start_timeout_s - time.monotonic()
+                if left_s <= 0:
+                    raise self._no_worker(start_timeout_s)
+                patience_s = min(left_s, RETRY_S if self._ask_again() else LOOK_S)
+                calls = [*self._starting, *self._running]
+                if not calls:
+                    time.sleep(patience_s)
+                    continue
+                back, _ = ray.wait(calls, timeout=patience_s)
                 if not back:
                     self._take_back()
                 for ref in back:
                     if ref in self._starting:
                         self._welcome(ref)
                     elif outcome := self._collect(ref):
-                        yield *outcome, len(self._actors) - len(self._starting)
+                        yield *outcome, self._num_up()
                 self._feed()
         finally:
-            for actor in self._actors:
-                ray.kill(actor)
+            for worker in self._workers:
+                ray.kill(worker.actor)
 
-    def _start(self, seat: int) -> None:
-        if seat not in self._starting.values():
-            call = self._actors[seat].start.options(max_task_retries=0)
-            self._starting[call.remote(self._identity, [self._recipe])] = seat
+    def _num_up(self) -> int:
+        return sum(worker.is_up for worker in self._workers)
+
+    def _start(self, worker: _Worker) -> None:
+        """Has the worker built; where it is being built already, nothing more."""
+        worker.ask_at = None
+        if worker.is_up:
+            worker.is_up = False
+            logger.warning("a worker is lost: %d of %d workers are up", self._num_up(), len(self._workers))
+        if worker not in self._starting.values():
+            call = worker.actor.start.options(max_task_retries=0)
+            self._starting[call.remote(self._identity, [self._spec])] = worker
 
     def _welcome(self, ref: Any) -> None:
         import ray
         from ray.exceptions import RayError, RayTaskError
 
-        seat = self._starting.pop(ref)
+        worker = self._starting.pop(ref)
         try:
             found = ray.get(ref)
-            self._stumbles[seat] = 0
         except RayTaskError as error:
             raise (error.cause if isinstance(error.cause, Exception) else error) from error
         except RayError as error:
-            self._stumbles[seat] += 1
-            if self._stumbles[seat] == MAX_DEATHS:
-                raise ClusterError(
-                    "a worker dies while it starts", got=str(error), fix="run with 0 workers to see it fail in this process"
-                ) from error
-            self._start(seat)
+            worker.error, worker.ask_at = error, time.monotonic() + RETRY_S
             return
         if found is not None:
             raise identity.refusal(self._identity, *found)
+        state = ray_internals.actor_state(worker.actor)
+        worker.is_up, worker.num_failures = True, 0
+        worker.num_restarts, worker.machine, worker.machines = state.num_restarts, state.machine, machines_up()
+
+    def _ask_again(self) -> bool:
+        """Asks workers again that did not start a while ago; returns whether there are any that did not.
+
+        Raises:
+            ClusterError: all workers die while they start.
+        """
+        absent = [worker for worker in self._workers if worker.ask_at is not None]
+        for worker in absent:
+            if worker.ask_at is not None and worker.ask_at <= time.monotonic():
+                self._judge(worker)
+        return bool(absent)
+
+    def _judge(self, worker: _Worker) -> None:
+        """Starts a worker again, unless it has died too often while it started, on machines that are still there."""
+        import ray
+
+        state, machines = ray_internals.actor_state(worker.actor), machines_up()
+        died = state.is_dead or state.num_restarts > worker.num_restarts
+        # Otherwise it cannot be reached, or went with its machine.
+        worker.num_failures += died and machines >= worker.machines
+        worker.num_restarts, worker.machines = state.num_restarts, machines
+        if worker.num_failures < MAX_DEATHS:
+            self._start(worker)
+            return
+        self._workers.remove(worker)
+        ray.kill(worker.actor)
+        if not self._workers:
+            fix = "run with 0 workers to see it fail in this process"
+            raise ClusterError("a worker dies while it starts", got=str(worker.error), fix=fix) from worker.error
+        what = "a worker died %d times while it started: work goes on with %d others"
+        logger.warning(what, MAX_DEATHS, len(self._workers))
 
     def _feed(self) -> None:
-        """Gives every started worker what it has room for; suspects only when nothing else is left, and alone."""
-        in_flight = Counter(seat for seat, _, _ in self._running.values())
-        busy = {seat for seat, _, alone in self._running.values() if alone} | set(self._starting.values())
-        for seat in range(len(self._actors)):
-            if seat in busy:
+        """Gives every worker that is up what it has room for; suspects only when nothing else is left, and alone."""
+        in_flight = Counter(worker for worker, _, _ in self._running.values())
+        busy = {worker for worker, _, alone in self._running.values() if alone}
+        for worker in self._workers:
+            if worker in busy or not worker.is_up:
                 continue
-            while self._waiting and in_flight[seat] < MAX_IN_FLIGHT:
-                self._give(seat, self._waiting.popleft(), alone=False)
-                in_flight[seat] += 1
-            if self._suspects and not self._waiting and not in_flight[seat]:
-                self._give(seat, self._suspects.popleft(), alone=True)
+            while self._waiting and in_flight[worker] < MAX_IN_FLIGHT:
+                self._give(worker, self._waiting.popleft(), alone=False)
+                in_flight[worker] += 1
+            if self._suspects and not self._waiting and not in_flight[worker]:
+                self._give(worker, self._suspects.popleft(), alone=True)
 
-    def _give(self, seat: int, shard: Shard[ItemT], alone: bool) -> None:
-        ref = self._actors[seat].run.options(max_task_retries=0).remote(shard)
-        self._running[ref] = (seat, shard, alone)
+    def _give(self, worker: _Worker, shard: Shard[ItemT], alone: bool) -> None:
+        ref = worker.actor.run.options(max_task_retries=0).remote(shard)
+        self._running[ref] = (worker, shard, alone)
 
     def _take_back(self) -> None:
-        """Takes work back from actors that are down.
+        """Takes work back from workers that are down.
 
         What was given to one after its death, before that was known here, waits for Ray to restart it: for ever, where its
         machine is gone and no other has room.
         """
-        import ray
-
-        down = set()
-        for seat in {seat for seat, _, _ in self._running.values()}:
-            if ray._private.state.actors(self._actors[seat]._actor_id.hex())["State"] != "ALIVE":
-                down.add(seat)
-        for ref, (seat, shard, alone) in list(self._running.items()):
-            if seat in down:
+        busy = {worker for worker, _, _ in self._running.values()}
+        down = {worker for worker in busy if not ray_internals.actor_state(worker.actor).is_alive}
+        for ref, (worker, shard, alone) in list(self._running.items()):
+            if worker in down:
                 del self._running[ref]
-                self._put_back(seat, shard, alone)
+                self._put_back(worker, shard, alone)
 
-    def _put_back(self, seat: int, shard: Shard[ItemT], alone: bool) -> None:
+    def _put_back(self, worker: _Worker, shard: Shard[ItemT], alone: bool) -> None:
         """For work that nobody has begun; its worker must have come up before it is given more."""
-        self._start(seat)
+        self._start(worker)
         (self._suspects if alone else self._waiting).appendleft(shard)
 
     def _collect(self, ref: Any) -> tuple[Shard[ItemT], Attempt[ResultT] | ShardFailure] | None:
@@ -220,21 +291,23 @@ class ActorPool(Generic[ItemT, ResultT]):
         import ray
         from ray.exceptions import RayError, RayTaskError
 
-        seat, shard, alone = self._running.pop(ref)
+        worker, shard, alone = self._running.pop(ref)
         try:
             if (tried := ray.get(ref)) is not None:
                 return shard, tried
-            self._put_back(seat, shard, alone)
+            self._put_back(worker, shard, alone)
             return None
         except RayTaskError as error:
             # Not from the work, which `attempt` answers for: shard or result cannot travel.
             return shard, ShardFailure(f"{type(error.cause).__name__}: {error.cause}", str(error))
         except RayError as error:
             # Its worker must have come up again before it is given more.
-            self._start(seat)
-            self._deaths[shard.name] += 1
-            if self._deaths[shard.name] == MAX_DEATHS:
-                return shard, ShardFailure(f"{type(error).__name__}: its worker died {MAX_DEATHS} times", str(error))
+            self._start(worker)
+            deaths, there = self._deaths[shard.name], machines_up()
+            deaths.append(worker.machine)
+            num_deaths = sum(machine in there for machine in deaths)
+            if num_deaths == MAX_DEATHS or len(deaths) == MAX_LOSSES:
+                return shard, ShardFailure(f"{type(error).__name__}: its worker died {len(deaths)} times", str(error))
             logger.warning("shard %s lost its worker: it is tried again, alone", shard.name, extra={"shard": shard.name})
             self._suspects.append(shard)
             return None
@@ -266,14 +339,23 @@ class ActorPool(Generic[ItemT, ResultT]):
         then = "work starts with those" if room else "work waits for machines to be added"
         logger.warning(what, self._wanted, room, here_now, then)
 
-    def _no_start(self, waited_s: float) -> ClusterError:
+    def _no_worker(self, waited_s: float) -> ClusterError:
         import ray
 
+        started = any(worker.machine for worker in self._workers)
         return ClusterError(
-            f"no worker could start within {waited_s:g} s",
+            f"no worker {'has been up for' if started else 'could start within'} {waited_s:g} s",
             got=f"{self._wanted}; in all {_listed(ray.cluster_resources())}, free {_listed(ray.available_resources())}",
-            fix="ask for fewer or smaller workers, end what holds the resources, or add machines",
+            fix="ask for fewer or smaller workers, end what holds the resources, or add machines; "
+            f"{session.TIMEOUT_VARIABLE} says how many seconds are waited",
         )
+
+
+def machines_up() -> frozenset[str]:
+    """The machines of the cluster, as far as its head knows."""
+    import ray
+
+    return frozenset(node["NodeID"] for node in ray.nodes() if node["Alive"])
 
 
 def _listed(resources: Mapping[str, float]) -> str:

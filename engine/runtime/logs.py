@@ -21,16 +21,17 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
+DEBUG_VARIABLE = "PARLEY_DEBUG"
 ROOMS = ("engine", "envs", "policies", "tune")
 """The loggers of the project, which are heard from INFO on; all others from WARNING on, as always."""
 _FOR_RAY = {
-    # Ray puts "(Seat pid=7) " before a worker's lines, and holds back lines that differ in their numbers alone.
+    # Ray puts "(WorkerActor pid=7) " before a worker's lines, and holds back lines that differ in their numbers alone.
     "RAY_DISABLE_WORKER_LOG_PREFIX": "1",
     "RAY_DEDUP_LOGS": "0",
 }
 _STANDARD = {*vars(logging.makeLogRecord({})), "message", "asctime"}
 
-_about: ContextVar[Mapping[str, Any]] = ContextVar("about", default=MappingProxyType({}))
+_metadata: ContextVar[Mapping[str, Any]] = ContextVar("metadata", default=MappingProxyType({}))
 _in_json = False
 
 
@@ -40,11 +41,29 @@ class LogSettings:
 
     Args:
         in_json: whether lines are JSON.
-        about: what all lines say.
+        metadata: what all lines say.
     """
 
     in_json: bool
-    about: Mapping[str, Any]
+    metadata: Mapping[str, Any]
+
+
+def is_debug() -> bool:
+    """Whether errors show their traceback: `parley --debug`, or the environment says so."""
+    return os.environ.get(DEBUG_VARIABLE) == "1"
+
+
+@contextmanager
+def debugging() -> Iterator[None]:
+    """Shows tracebacks for the length of a `with` block."""
+    before = os.environ.get(DEBUG_VARIABLE)
+    os.environ[DEBUG_VARIABLE] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop(DEBUG_VARIABLE)
+        if before is not None:
+            os.environ[DEBUG_VARIABLE] = before
 
 
 def is_json() -> bool:
@@ -77,24 +96,24 @@ def json_lines() -> Iterator[None]:
 
 
 @contextmanager
-def about(**fields: Any) -> Iterator[None]:
+def metadata(**fields: Any) -> Iterator[None]:
     """Says so in every line of a `with` block."""
-    token = _about.set({**_about.get(), **fields})
+    token = _metadata.set({**_metadata.get(), **fields})
     try:
         yield
     finally:
-        _about.reset(token)
+        _metadata.reset(token)
 
 
 def settings() -> LogSettings:
     """What a worker needs in order to log as this process does now."""
-    return LogSettings(_in_json, dict(_about.get()))
+    return LogSettings(_in_json, dict(_metadata.get()))
 
 
 def follow(driver: LogSettings) -> None:
     """Makes a worker's process log as its driver does, to the end of the process."""
     if driver.in_json:
-        _listen({**driver.about, "node": socket.gethostname(), "pid": os.getpid()})
+        _listen({**driver.metadata, "node": socket.gethostname(), "pid": os.getpid()})
 
 
 def _listen(always: Mapping[str, Any]) -> logging.Handler:
@@ -121,7 +140,7 @@ class JsonLine(logging.Formatter):
         """The line, without its end."""
         moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         line = {"time": moment, "level": record.levelname.lower(), "message": record.getMessage(), "logger": record.name}
-        line |= {**self._always, **_about.get()}
+        line |= {**self._always, **_metadata.get()}
         # Ray adds private names of its own to every record.
         line |= {name: value for name, value in vars(record).items() if name not in _STANDARD and not name.startswith("_")}
         if record.exc_info:

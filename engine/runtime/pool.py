@@ -13,7 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from engine.runtime import session
+from engine.runtime import logs, session
 from engine.runtime.actors import ActorPool
 from engine.runtime.sharding import ItemT, Shard
 from engine.runtime.worker import Attempt, ResultT, ShardFailure, ShardWorker, attempt, describe
@@ -61,7 +61,7 @@ def run_sharded(
         on_result: takes each shard and its result or failure, in order of completion; what it raises ends the run.
         num_cpus_per_worker: CPUs that each actor reserves, and threads that it computes with (at least 1).
         num_gpus_per_worker: GPUs that each actor reserves, a fraction to share one; with 0 it sees none.
-        on_progress: told once at the start and after each result.
+        on_progress: called once at the start and after each result.
         start_timeout_s: seconds for the first worker to start; the session's (`Session.start_timeout_s`) when not given.
 
     Returns:
@@ -104,17 +104,18 @@ def run_sharded(
 
 def _logged(shard: Shard[Any], tried: Attempt[ResultT] | ShardFailure) -> ResultT | ShardFailure:
     """Writes a line on what came of a shard: here, for a worker's last lines are lost when its machine is."""
-    about: dict[str, Any] = {**describe(shard), "items": len(shard)}
+    metadata: dict[str, Any] = {**describe(shard), "items": len(shard)}
     result: ResultT | ShardFailure
     if isinstance(tried, Attempt):
         result = tried.result
-        about |= {"seconds": tried.seconds, "node": tried.node, "pid": tried.pid}
+        metadata |= {"seconds": tried.seconds, "node": tried.node, "pid": tried.pid}
     else:
         result = tried
     if isinstance(result, ShardFailure):
-        logger.warning("shard %s failed: %s", shard.name, result.reason, extra=about)
+        more = f"\n{result.details}" if logs.is_debug() else ""
+        logger.warning("shard %s failed: %s%s", shard.name, result.reason, more, extra=metadata)
     else:
-        logger.info("shard %s is done", shard.name, extra=about)
+        logger.info("shard %s is done", shard.name, extra=metadata)
     return result
 
 

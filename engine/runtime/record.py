@@ -20,10 +20,9 @@ from engine.runtime.meters import COUNTERS, Meters
 from engine.runtime.pool import Progress, run_sharded
 from engine.runtime.sharding import ItemT, Shard
 from engine.runtime.worker import ShardFailure, ShardWorker
-from engine.store.parts import Part, put_part, to_table
+from engine.store.parts import Part, put_part, require_writable, to_table
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import error_row
-from envs.storage.files import require_writable
 
 logger = logging.getLogger(__name__)
 
@@ -163,7 +162,7 @@ def record_shards(
         if on_progress:
             on_progress(progress, counts)
 
-    with logs.about(run=str(run.path), job=run.job):
+    with logs.metadata(run=str(run.path), job=run.job):
         return run_sharded(
             Recorder,
             (work, run.schema, run.rows_uri, None if num_workers else on_step),

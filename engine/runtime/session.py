@@ -8,23 +8,26 @@ RAY_AUTH_MODE, where it is set, is taken at its word.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import re
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from engine.runtime import ray_internals
 from engine.runtime.identity import own_identity
 from engine.runtime.probe import wants_token
-from envs.core.errors import ClusterError
+from envs.core.errors import ClusterError, ConfigError
 from envs.core.trust import worker_variables
 
 _ROOT = Path(__file__).resolve().parents[2]
 _CHATTY = (
-    "ray._private.authentication.authentication_token_setup",
-    "ray._common.deprecation",
+    *ray_internals.CHATTY,
     "ray.rllib",
     "ray.rllib.algorithms.algorithm_config",
     # Recommends a package for watching GPUs each time an algorithm is built.
@@ -32,6 +35,8 @@ _CHATTY = (
 )
 _WORKERS_LOGGERS = "RAY_LOGGER_LEVEL"
 """The variable by which Ray's own loggers are set in workers."""
+TIMEOUT_VARIABLE = "PARLEY_WORKER_TIMEOUT_S"
+"""The variable that says after how many seconds without any worker a run ends."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +56,24 @@ class Session:
 
     @property
     def start_timeout_s(self) -> float:
-        """Seconds within which a worker should be up: longer where a machine may have to be started and set up for it."""
-        return 120.0 if self.is_local else 1200.0
+        """Seconds without any worker after which a run ends.
+
+        PARLEY_WORKER_TIMEOUT_S sets them. The default is 120 s on this machine, and 1200 s on a cluster, where a machine may
+        have to be started and set up.
+
+        Raises:
+            ConfigError: the variable holds no positive number.
+        """
+        asked = os.environ.get(TIMEOUT_VARIABLE)
+        if asked is None:
+            return 120.0 if self.is_local else 1200.0
+        try:
+            seconds = float(asked)
+        except ValueError:
+            seconds = math.nan
+        if not 0 < seconds < math.inf:
+            raise ConfigError("this is no number of seconds", where=TIMEOUT_VARIABLE, got=asked, fix=f"{TIMEOUT_VARIABLE}=600")
+        return seconds
 
 
 _current: Session | None = None
@@ -68,12 +89,9 @@ def can_grow() -> bool:
 
     Nothing does in a local session, nor where machines were started by hand.
     """
-    import ray
-
     if _current is not None and _current.is_local:
         return False
-    machines = ray._private.worker.global_worker.gcs_client.get_all_node_info()
-    return any(machine.node_type_name for machine in machines.values())
+    return ray_internals.has_launcher()
 
 
 @contextmanager
@@ -100,15 +118,37 @@ def connect(address: str | None = None, *, num_cpus: int | None = None, timeout_
     own_identity()
     with _quiet():
         try:
-            if session.is_local:
-                _start(num_cpus)
-            else:
-                _join(session.address, timeout_s)
+            with _own_sigterm():
+                if session.is_local:
+                    _start(num_cpus)
+                else:
+                    _join(session.address, timeout_s)
             _current = session
             yield session
         finally:
             _current = None
             ray.shutdown()
+
+
+@contextmanager
+def _own_sigterm() -> Iterator[None]:
+    """Keeps this process' own answer to SIGTERM: `ray.init` replaces it by one that prints a C++ stack.
+
+    What comes in between is answered at the end of the `with` block.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        # Python takes answers from the main thread alone.
+        yield
+        return
+    before = signal.getsignal(signal.SIGTERM)
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        yield
+    finally:
+        # None is an answer that Python did not install.
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
 
 @contextmanager
@@ -128,7 +168,8 @@ def _start(num_cpus: int | None) -> None:
     import ray
 
     try:
-        ray.init("local", num_cpus=num_cpus, include_dashboard=False, **_options())
+        with ray_internals.started_apart():
+            ray.init("local", num_cpus=num_cpus, include_dashboard=False, **_options())
     except Exception as error:
         # On a machine that is too busy to start it in time Ray raises a bare Exception.
         raise ClusterError("Ray cannot be started on this machine", got=f"{type(error).__name__}: {error}") from error
@@ -136,12 +177,10 @@ def _start(num_cpus: int | None) -> None:
 
 def _join(address: str, timeout_s: float) -> None:
     import ray
-    from ray._private.services import canonicalize_bootstrap_address
     from ray.exceptions import RayError
 
     try:
-        # The head that this machine belongs to, as Ray wrote it down; it may have gone since.
-        head = canonicalize_bootstrap_address("auto") if address == "auto" else address
+        head = ray_internals.head_of_this_machine() if address == "auto" else address
     except ConnectionError as error:
         raise ClusterError("this machine is part of no cluster", got=error, fix="give host:port of the head") from error
     token_wanted = wants_token(head, timeout_s)
@@ -161,9 +200,9 @@ def _join(address: str, timeout_s: float) -> None:
         ) from error
 
 
-def _other_versions(head: str, told: str) -> ClusterError:
+def _other_versions(head: str, reported: str) -> ClusterError:
     """What Ray says when its own or Python's version differs, in one line: its message lists the cluster's, then ours."""
-    rays, pythons = (re.findall(rf"{name}: (\S+)", told) for name in ("Ray", "Python"))
+    rays, pythons = (re.findall(rf"{name}: (\S+)", reported) for name in ("Ray", "Python"))
     return ClusterError(
         "the cluster runs another Ray or Python than this process",
         where=head,
@@ -174,8 +213,6 @@ def _other_versions(head: str, told: str) -> ClusterError:
 
 def _settle_tokens(head: str, wanted: bool) -> None:
     """Makes this process use a token exactly if the cluster does; Ray itself would fail late, or silently."""
-    from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
-
     mode = os.environ.get("RAY_AUTH_MODE")
     if not wanted and mode == "token":
         raise ClusterError(
@@ -184,7 +221,7 @@ def _settle_tokens(head: str, wanted: bool) -> None:
             got="RAY_AUTH_MODE=token",
             fix="set RAY_AUTH_MODE=disabled",
         )
-    if wanted and not maybe_enable_token_auth_if_token_available(warn_if_disabled=False):
+    if wanted and not ray_internals.use_token():
         raise ClusterError(
             "the cluster wants a token and this process has none",
             where=head,

@@ -56,7 +56,7 @@ class Attempt(Generic[ResultT]):
 def attempt(worker: ShardWorker[ItemT, ResultT], shard: Shard[ItemT]) -> Attempt[ResultT]:
     """Lets a worker work off a shard; what is logged meanwhile names the shard."""
     began = time.monotonic()
-    with logs.about(**describe(shard)):
+    with logs.metadata(**describe(shard)):
         result = _attempt(worker, shard)
     return Attempt(result, round(time.monotonic() - began, 3), socket.gethostname(), os.getpid())
 

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from engine.runtime.logs import LogSettings
     from engine.runtime.worker import Attempt
 
-Recipe = tuple[Callable[..., Any], Sequence[Any], "LogSettings"]
+WorkerSpec = tuple[Callable[..., Any], Sequence[Any], "LogSettings"]
 """A worker's class, its arguments, and how the driver logs."""
 
 
-class Seat:
+class WorkerActor:
     """Holds one worker, which computes with the threads that its reservation allows."""
 
     def __init__(self, num_threads: int) -> None:
@@ -28,12 +28,12 @@ class Seat:
         self._num_threads = num_threads
         self._worker: Any = None
 
-    def start(self, wanted: Mapping[str, str], recipe: Sequence[Any]) -> tuple[dict[str, str], str] | None:
+    def start(self, wanted: Mapping[str, str], spec: Sequence[Any]) -> tuple[dict[str, str], str] | None:
         """Builds the worker unless it is there, raising what that raises.
 
         Args:
             wanted: the driver's identity.
-            recipe: one reference to a `Recipe`, in a list, so that it is not opened before the identities are compared.
+            spec: one reference to a `WorkerSpec`, in a list, so that it is not opened before the identities are compared.
 
         Returns:
             None; where the identities differ nothing is built, and this machine's comes back with its address.
@@ -46,7 +46,7 @@ class Seat:
         if self._worker is None:
             from engine.runtime import logs
 
-            worker_class, worker_args, log_settings = ray.get(recipe[0])
+            worker_class, worker_args, log_settings = ray.get(spec[0])
             logs.follow(log_settings)
             self._worker = worker_class(*worker_args)
             if "torch" in sys.modules:

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 from envs.core.errors import RunError
+from envs.storage.copies import is_held
 
 _PATIENCE_S, _PAUSE_S = 0.5, 0.01
 
@@ -69,18 +70,9 @@ def holder_of(path: Path) -> str | None:
         RunError: the file cannot be read.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return None
+        return path.read_text(errors="replace").strip() if is_held(path.parent) else None
     except OSError as error:
         raise RunError("the lock of the run cannot be read", where=path, got=error.strerror) from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return _name(descriptor)
-    finally:
-        os.close(descriptor)
-    return None
 
 
 def _lock(descriptor: int) -> None:

@@ -153,6 +153,40 @@ def fetched_run(name: str) -> Path:
     return path
 
 
+def replicate(path: Path) -> None:
+    """Puts a local file at the URI that it is the copy of; nothing for other files.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    uri = uri_of(path)
+    if uri is not None:
+        publish(path, uri)
+
+
+def withdraw(path: Path) -> None:
+    """Deletes at its URI what a path was the local copy of; nothing for other paths.
+
+    Raises:
+        StorageError: it cannot be deleted.
+    """
+    uri = uri_of(path)
+    if uri is not None:
+        delete(uri)
+
+
+def names_in(path: Path) -> set[str]:
+    """What lies directly in a folder, or at the URI that it is the copy of, where an empty folder is nothing.
+
+    Raises:
+        StorageError: it cannot be listed.
+    """
+    uri = uri_of(path)
+    if uri is None:
+        return {entry.name for entry in path.glob("*")}
+    return {name.partition("/")[0] for name in entries(uri, recursive=True)}
+
+
 def refresh_rows(path: Path) -> None:
     """Copies the parts of a run that are others at its URI; nothing for other paths.
 

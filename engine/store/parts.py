@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import uuid
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ import pyarrow.parquet as pq
 
 from engine.store.documents import write_whole
 from engine.store.schemas import OK
-from envs.storage.files import put
+from envs.storage.files import ASIDE, delete, put
 from envs.storage.places import join_uri
 
 CORRUPT = ".corrupt"
@@ -132,6 +133,18 @@ def put_part(rows: str, name: str, table: pa.Table) -> int:
     content = _encoded(table)
     put(join_uri(rows, f"{_PREFIX}{name}{_ENDING}"), content)
     return len(content)
+
+
+def require_writable(uri: str) -> None:
+    """Makes sure that files can be put below a URI, and deleted.
+
+    Raises:
+        StorageError: they cannot.
+    """
+    # Listed nowhere, should this process die before it is deleted.
+    probe = join_uri(uri, f"{uuid.uuid4().hex}{ASIDE}")
+    put(probe, b"")
+    delete(probe)
 
 
 def _encoded(table: pa.Table) -> bytes:

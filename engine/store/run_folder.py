@@ -32,7 +32,7 @@ from engine.store.head import OTHER_NAME, make_head, read_head, refuse_strangers
 from engine.store.layout import CONFIG, ENVIRONMENT, EVENTS, ROWS, SUMMARY
 from engine.store.lease import holder_of_lease
 from engine.store.lock import RunLock, holder_of
-from engine.store.mirror import Mirror, refresh_rows
+from engine.store.mirror import Mirror, names_in, refresh_rows, replicate, withdraw
 from engine.store.parts import (
     CORRUPT,
     Outcomes,
@@ -52,8 +52,7 @@ from engine.store.summary import make_summary, read_summary
 from envs.core.config import fingerprint, to_dict
 from envs.core.errors import ParleyError, RunError
 from envs.core.trust import require_trust_in
-from envs.storage import files
-from envs.storage.copies import LOCK, replicate
+from envs.storage.copies import LOCK
 from envs.storage.places import display_path, join_uri, uri_of
 
 logger = logging.getLogger(__name__)
@@ -116,10 +115,9 @@ class RunFolder:
             StorageError: the URI that the folder is the copy of cannot be read or written.
         """
         require_trust_in(to_dict(config))
-        uri = uri_of(path)
         if path.exists() and not path.is_dir():
             raise RunError("a run needs a folder and this is a file", where=path, fix=OTHER_NAME)
-        found = [entry.name for entry in path.glob("*")] if uri is None else files.names(uri)
+        found = names_in(path)
         if CONFIG not in found:
             refuse_strangers(path, found)
         try:
@@ -129,7 +127,7 @@ class RunFolder:
         lock = RunLock(path / LOCK)
         mirror = None
         try:
-            mirror = Mirror(path, uri) if uri is not None else None
+            mirror = Mirror(path, uri) if (uri := uri_of(path)) is not None else None
             run = cls(path, job, to_dict(config), schema, weights, lock, mirror)
             if (path / CONFIG).is_file():
                 run._go_on(resume_safe)
@@ -373,9 +371,8 @@ class RunFolder:
             aside = path.with_name(path.name + CORRUPT)
             with self._saving(f"the rows of shard {name}"):
                 path.replace(aside)
-            if self._uri:
-                replicate(aside)
-                files.delete(join_uri(self.rows_uri, path.name))
+            replicate(aside)
+            withdraw(path)
             logger.warning("%s is damaged: moved to %s, its items are done again", path, aside.name)
             return False
         self._parts[name] = Part.of(table)

@@ -9,7 +9,7 @@ hits are kept, also where a later one was faster.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Generic, Literal, Protocol, TypeVar
@@ -20,6 +20,7 @@ from engine.triggers.batch_finder import BatchFinder
 from engine.triggers.hits import Reading
 from engine.triggers.scorer import Incumbent
 from engine.triggers.settings import SearchSettings
+from engine.triggers.targets import target_seed
 
 Stop = Literal["satisfied", "converged", "limit"]
 """Why a search ended: a hit, no swap that it would try helps, or out of sweeps."""
@@ -33,7 +34,7 @@ class Task:
         key: names the target.
         target: word ids (T,) int64, the end included.
         restart: counted from 0.
-        seed: the run's master seed.
+        seed: of the target's search.
     """
 
     key: str
@@ -42,13 +43,26 @@ class Task:
     seed: int
 
 
+def tasks_of(targets: Mapping[str, Tensor], restarts: int, seed: int) -> Iterator[Task]:
+    """The first restart of every target, then the second, so that fewer are begun in vain.
+
+    Args:
+        targets: word ids (T,) int64 by key, the end included.
+        restarts: of each target.
+        seed: master seed.
+    """
+    for restart in range(restarts):
+        for key, target in targets.items():
+            yield Task(key, target, restart, target_seed(seed, key))
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What a search came to.
 
     Args:
         task: what was searched.
-        words: ids of the best input found.
+        words: ids of the best input found; None where it is none of words.
         loss: its objective.
         reading: how likely the target's words and the input are.
         sweeps: sweeps begun, each of as many visits as an input has words.
@@ -57,10 +71,11 @@ class Outcome:
         candidates: inputs tried.
         loss_by_sweep: the best loss at the start and after each sweep, the last one possibly cut short.
         stopped: why it ended.
+        projected: of a continuous input, how likely the target's words are after the words nearest to it.
     """
 
     task: Task
-    words: tuple[int, ...]
+    words: tuple[int, ...] | None
     loss: float
     reading: Reading
     sweeps: int
@@ -69,6 +84,7 @@ class Outcome:
     candidates: int
     loss_by_sweep: tuple[float, ...]
     stopped: Stop
+    projected: Reading | None = None
 
 
 @dataclass(eq=False)
@@ -113,8 +129,8 @@ class SearchState:
 StateT = TypeVar("StateT", bound=SearchState)
 
 
-class Search(Protocol[StateT]):
-    """A technique, ready to search."""
+class Stepwise(Protocol[StateT]):
+    """A method that advances searches visit by visit, ready to search."""
 
     @property
     def settings(self) -> SearchSettings:
@@ -131,7 +147,7 @@ class Search(Protocol[StateT]):
 
 
 def run_searches(
-    search: Search[StateT],
+    method: Stepwise[StateT],
     tasks: Iterable[Task],
     finder: BatchFinder,
     on_step: Callable[[int], None] | None = None,
@@ -139,7 +155,7 @@ def run_searches(
     """Runs searches side by side.
 
     Args:
-        search: the technique.
+        method: what advances them.
         tasks: read as they are needed; the restarts of a key in rising order.
         finder: searches at once. With `stop_on_batch_mean` its size is also which tasks stop as one: consecutive ones.
         on_step: called after every step with the number of candidates tried so far.
@@ -152,11 +168,11 @@ def run_searches(
         ConfigError: a single search does not fit into the device's memory.
         CheckpointError: the model's losses are no numbers.
     """
-    return _Batch(search, iter(tasks), finder, on_step).run()
+    return _Batch(method, iter(tasks), finder, on_step).run()
 
 
 class _Restarts:
-    """The restarts of each target that have begun and are not yet told, and its first satisfied one."""
+    """The restarts of each target that have begun and are not yet reported, and its first satisfied one."""
 
     def __init__(self, stop_on_hit: bool) -> None:
         self.stop_on_hit = stop_on_hit
@@ -172,7 +188,7 @@ class _Restarts:
         self._begun[task.key][task.restart] = None
 
     def end(self, outcome: Outcome) -> Iterator[Outcome]:
-        """Notes how one ended; yields what can now be told, that is all before the first that still runs."""
+        """Notes how one ended; yields what can now be reported, that is all before the first that still runs."""
         task = outcome.task
         if self.stop_on_hit and outcome.stopped == "satisfied" and self.wanted(task):
             self._satisfied[task.key] = task.restart
@@ -191,13 +207,13 @@ class _Batch(Generic[StateT]):
 
     def __init__(
         self,
-        search: Search[StateT],
+        method: Stepwise[StateT],
         tasks: Iterator[Task],
         finder: BatchFinder,
         on_step: Callable[[int], None] | None,
     ) -> None:
-        self.search, self.finder, self.on_step = search, finder, on_step
-        self.restarts = _Restarts(search.settings.stop_on_hit)
+        self.method, self.finder, self.on_step = method, finder, on_step
+        self.restarts = _Restarts(method.settings.stop_on_hit)
         self.waiting = (task for task in tasks if self.restarts.wanted(task))
         self.active: list[StateT] = []
         self.candidates = 0
@@ -209,7 +225,7 @@ class _Batch(Generic[StateT]):
             if not self.active:
                 return
             before = sum(state.candidates for state in self.active)
-            self.finder.in_pieces(self.search.step, self.active)
+            self.finder.in_pieces(self.method.step, self.active)
             self.candidates += sum(state.candidates for state in self.active) - before
             if self.on_step is not None:
                 self.on_step(self.candidates)
@@ -217,15 +233,15 @@ class _Batch(Generic[StateT]):
 
     def _join(self) -> bool:
         """Starts as many searches as fit; returns whether there were any."""
-        fixed = self.search.settings.stop_on_batch_mean and self.active
+        fixed = self.method.settings.stop_on_batch_mean and self.active
         joining = [] if fixed else list(islice(self.waiting, max(0, self.finder.size - len(self.active))))
         for task in joining:
             self.restarts.begin(task)
-        self.finder.in_pieces(lambda tasks: self.active.extend(self.search.start(tasks)), joining)
+        self.finder.in_pieces(lambda tasks: self.active.extend(self.method.start(tasks)), joining)
         return bool(joining)
 
     def _leave(self) -> Iterator[Outcome]:
-        """Tells what can be told of the searches that are finished, and drops those that a hit has made pointless."""
+        """Reports the searches that are finished, and drops those that a hit has made pointless."""
         for state in self.active:
             if state.finished:
                 yield from self.restarts.end(state.outcome())

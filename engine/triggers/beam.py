@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from engine.triggers.batch import SearchState, Task
-from engine.triggers.method import Method
+from engine.triggers.method import WordMethod
 from engine.triggers.scorer import LEAST_GAIN, Incumbent
 
 
@@ -26,8 +26,10 @@ class BeamState(SearchState):
     unmoved: int = 0
 
 
-class Beam(Method[BeamState]):
+class Beam(WordMethod[BeamState]):
     """The best few inputs, position by position."""
+
+    uses = (*WordMethod.uses, "beams")
 
     def begin(self, task: Task, incumbent: Incumbent) -> BeamState:
         """The state of a search that stands at its first input."""
@@ -39,18 +41,18 @@ class Beam(Method[BeamState]):
         joining = [(state.task, words_N) for state, (_, joins) in zip(states, choices, strict=True) for words_N in joins]
         measured = iter(self.measure([task for task, _ in joining], [words_N for _, words_N in joining]))
         for state, (staying, joins) in zip(states, choices, strict=True):
-            tried = len(state.beam) * min(self.settings.candidates, self.num_searchable)
+            tried = len(state.beam) * min(self.settings.candidates, self.goal.num_searchable)
             new = [next(measured) for _ in joins]
             state.beam = sorted([*staying, *new], key=lambda incumbent: incumbent.loss)
             state.unmoved = 0 if new else state.unmoved + 1
             self.keep(state, next(filter(self.ends, state.beam), state.beam[0]))
-            still = state.unmoved == self.scorer.input_length
+            still = state.unmoved == self.victim.input_length
             self.visited(state, tried=tried, moved=bool(new), converged=still)
 
     def _choose(self, state: BeamState) -> tuple[list[Incumbent], list[Tensor]]:
         """The inputs that stay in the beam, and those that join it."""
-        position = state.visits % self.scorer.input_length
-        positions_B = torch.full((len(state.beam),), position, device=self.scorer.searchable_V.device)
+        position = state.visits % self.victim.input_length
+        positions_B = torch.full((len(state.beam),), position, device=self.victim.searchable_V.device)
         words_BG = self.steepest(state.beam, positions_B, self.settings.candidates)
         words_RN = torch.cat([incumbent.words.repeat(words_BG.shape[1], 1) for incumbent in state.beam])
         words_RN[:, position] = words_BG.flatten()

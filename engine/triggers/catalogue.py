@@ -1,12 +1,18 @@
 """The searches by name.
 
-One is a class that is called with (scorer, settings, satisfied=, initial=), as `engine/triggers/method.py` has it. The
-continuous relaxation is none of them: it never holds words (`engine/triggers/relaxation.py`).
+Each is a class that is made of its settings and derives from `Method` or `WordMethod` (`engine/triggers/method.py`).
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from engine.triggers.settings import SearchSettings
+from envs.core.errors import ConfigError
 from envs.core.registry import Registry
+
+if TYPE_CHECKING:
+    from engine.triggers.method import Method
 
 searches = Registry("search", "parley.searches")
 searches.register(
@@ -20,3 +26,26 @@ searches.register(
 )
 searches.register("gcg", "random single swaps from the steepest of all positions (Zou et al. 2023)", "engine.triggers.gcg:Gcg")
 searches.register("beam", "gibbs-enum with several inputs kept", "engine.triggers.beam:Beam")
+searches.register(
+    "relaxation",
+    "gradient descent on words made continuous (He & Glass 2018, appendix A)",
+    "engine.triggers.relaxation:Relaxation",
+)
+
+
+def make_method(name: str, settings: SearchSettings | None = None) -> Method:
+    """A method of search with its settings.
+
+    Args:
+        name: of the list, or `path/file.py:Class` of one's own.
+        settings: the paper's when None.
+
+    Raises:
+        ConfigError: no method is called so, or the class of that name derives from no `Method`.
+    """
+    from engine.triggers.method import Method
+
+    kind = searches.get(name)
+    if not (isinstance(kind, type) and issubclass(kind, Method)):
+        raise ConfigError(f"{name!r} is no method of search", got=repr(kind), fix="derive it from WordMethod or Method")
+    return kind(settings)

@@ -1,4 +1,4 @@
-"""What models under search promise (`scorer.Victim`)."""
+"""What models under search promise (`scorer.Victim`), and methods of search (`method.Method`)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from engine.triggers.attack import Trigger, search
+from engine.triggers.method import Method
 from engine.triggers.scorer import Victim
-from envs.core.conformance import Kind, expect
+from engine.triggers.settings import RelaxationSettings, SearchSettings
+from envs.core.conformance import Kind, expect, same_alone
 
 _ROWS, _REPLY = 3, 4
 _TOLERANCE = 1e-4
@@ -84,4 +87,81 @@ VICTIM = Kind(
     ("reply_logits", "searchable_V", "embedding_VE", "input_length"),
     _make,
     (_has_words_to_search, _gives_logits, _looks_at_earlier_words_alone, _is_the_same_alone, _can_be_differentiated),
+)
+
+
+class _Echo:
+    """A victim that says its input back, the likelier the nearer a word's embedding is to the one that stood there."""
+
+    input_length = 3
+
+    def __init__(self) -> None:
+        self.embedding_VE = torch.eye(8)
+        self.searchable_V = torch.arange(8) >= 2
+
+    def reply_logits(self, embedded_BNE: Tensor, replies_BT: Tensor) -> Tensor:
+        """Logits (B, T, V): 4 at the word that stands there in the input, 0 at the others."""
+        return 4 * embedded_BNE[:, : replies_BT.shape[1]] @ self.embedding_VE.T
+
+
+_TARGETS = [[3, 5, 2], [7, 7, 4]]
+_SHORT = SearchSettings(candidates=8, max_sweeps=3, restarts=2, relaxation=RelaxationSettings(rounds=1, steps=20))
+
+
+def _make_method(named: Any) -> Method:
+    method: Method = named(_SHORT) if callable(named) else named
+    return method
+
+
+def _found(method: Method, targets: list[list[int]], batch_size: int = 8) -> list[Trigger]:
+    return search(_Echo(), targets, method=method, batch_size=batch_size, seed=3)
+
+
+def _searches_to_an_end(method: Method) -> None:
+    """Searches for every target to an end, and counts what it tries."""
+    for trigger in _found(method, _TARGETS):
+        expect(len(trigger.restarts) > 0, "an outcome of at least one restart", "none")
+        expect(all(outcome.candidates >= 0 for outcome in trigger.restarts), "candidates counted", trigger.restarts)
+        expect(all(outcome.stopped for outcome in trigger.restarts), "why a restart ended", trigger.restarts)
+
+
+def _does_not_get_worse(method: Method) -> None:
+    """Ends at a loss that is not above the one it began at."""
+    for outcome in (outcome for trigger in _found(method, _TARGETS) for outcome in trigger.restarts):
+        first = outcome.loss_by_sweep[0]
+        expect(outcome.loss <= first + _TOLERANCE, f"a loss of at most {first:.3g}", f"{outcome.loss:.3g}")
+
+
+def _uses_searchable_words(method: Method) -> None:
+    """Puts no word into an input that may not stand there."""
+    for trigger in _found(method, _TARGETS):
+        if trigger.words is not None:
+            expect(all(word >= 2 for word in trigger.words), "words that may be searched", trigger.words)
+
+
+def _search_repeats_itself(method: Method) -> None:
+    """Finds the same from the same seed."""
+    first, second = ([trigger.words for trigger in _found(method, _TARGETS)] for _ in range(2))
+    expect(first == second, "the same inputs twice", f"{first} and {second}")
+
+
+def _target_is_the_same_alone(method: Method) -> None:
+    """Finds the same for a target whatever else is searched for, and however many at once."""
+    together = [trigger.words for trigger in _found(method, _TARGETS)]
+    same_alone(together, [_found(method, [target])[0].words for target in _TARGETS], "what is found for a target")
+    same_alone(together, [trigger.words for trigger in _found(method, _TARGETS, batch_size=1)], "what is found for a target")
+
+
+METHOD = Kind(
+    "method of trigger search",
+    "engine.triggers.method.Method",
+    ("search_all", "bind"),
+    _make_method,
+    (
+        _searches_to_an_end,
+        _does_not_get_worse,
+        _uses_searchable_words,
+        _search_repeats_itself,
+        _target_is_the_same_alone,
+    ),
 )

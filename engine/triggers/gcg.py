@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from engine.triggers.batch import SearchState, Task
-from engine.triggers.method import Method
+from engine.triggers.method import WordMethod
 from engine.triggers.scorer import Incumbent, Swaps
 from envs.core.seeds import stream
 
@@ -27,8 +27,10 @@ class GcgState(SearchState):
     current: Incumbent
 
 
-class Gcg(Method[GcgState]):
+class Gcg(WordMethod[GcgState]):
     """Random swaps from the gradient's lists."""
+
+    uses = (*WordMethod.uses, "words_per_position")
 
     def begin(self, task: Task, incumbent: Incumbent) -> GcgState:
         """The state of a search that stands at its first input."""
@@ -36,8 +38,8 @@ class Gcg(Method[GcgState]):
 
     def step(self, states: Sequence[GcgState]) -> None:
         """Draws swaps for each search and moves it."""
-        device = self.scorer.searchable_V.device
-        num, length = self.settings.candidates, self.scorer.input_length
+        device = self.victim.searchable_V.device
+        num, length = self.settings.candidates, self.victim.input_length
         current = [state.current for state in states]
         lists = self.steepest(*self.everywhere(current), self.settings.words_per_position).view(len(states), length, -1)
         draws = [self._draw(state, lists.shape[2]) for state in states]
@@ -56,4 +58,4 @@ class Gcg(Method[GcgState]):
         """Positions and ranks (2, G) of a visit's swaps."""
         rng = stream(state.task.seed, "gcg", state.task.key, state.task.restart, state.visits)
         num = self.settings.candidates
-        return np.stack([rng.integers(self.scorer.input_length, size=num), rng.integers(num_words, size=num)])
+        return np.stack([rng.integers(self.victim.input_length, size=num), rng.integers(num_words, size=num)])

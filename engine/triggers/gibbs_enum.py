@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from engine.triggers.batch import SearchState, Task
-from engine.triggers.method import Method
+from engine.triggers.method import WordMethod
 from engine.triggers.scorer import Incumbent, Swaps, to_beat
 
 
@@ -48,8 +48,10 @@ class GibbsState(SearchState):
     group: _Group = field(default_factory=_Group)
 
 
-class GibbsEnum(Method[GibbsState]):
+class GibbsEnum(WordMethod[GibbsState]):
     """The paper's search."""
+
+    uses = (*WordMethod.uses, "first_visit_unconditional", "stop_on_batch_mean")
 
     def start(self, tasks: Sequence[Task]) -> list[GibbsState]:
         """States at their first inputs, one group."""
@@ -65,9 +67,9 @@ class GibbsEnum(Method[GibbsState]):
 
     def step(self, states: Sequence[GibbsState]) -> None:
         """Visits the next position of each search."""
-        device = self.scorer.searchable_V.device
+        device = self.victim.searchable_V.device
         incumbents = [state.best for state in states]
-        positions_B = torch.tensor([state.visits % self.scorer.input_length for state in states], device=device)
+        positions_B = torch.tensor([state.visits % self.victim.input_length for state in states], device=device)
         words_BG = self.steepest(incumbents, positions_B, self.settings.candidates)
         swaps = Swaps(positions_B[:, None].expand_as(words_BG), words_BG)
         beat_B = torch.tensor([self._to_beat(state) for state in states], device=device)
@@ -79,7 +81,7 @@ class GibbsEnum(Method[GibbsState]):
             if row in reached:
                 state.best = reached[row]
             state.unmoved = 0 if row in reached else state.unmoved + 1
-            still = state.unmoved == self.scorer.input_length and not self.settings.stop_on_batch_mean
+            still = state.unmoved == self.victim.input_length and not self.settings.stop_on_batch_mean
             self.visited(state, tried=words_BG.shape[1], moved=row in reached, converged=still)
         if self.settings.stop_on_batch_mean:
             for group in {id(state.group): state.group for state in states}.values():
@@ -88,7 +90,7 @@ class GibbsEnum(Method[GibbsState]):
     def _swapped(self, state: GibbsState, word: Tensor) -> Tensor:
         """The state's input (N,) with a word at the position that is visited."""
         words_N = state.best.words.clone()
-        words_N[state.visits % self.scorer.input_length] = word
+        words_N[state.visits % self.victim.input_length] = word
         return words_N
 
     def _to_beat(self, state: GibbsState) -> float:
@@ -101,7 +103,7 @@ class GibbsEnum(Method[GibbsState]):
         going = [state for state in group.states if not state.finished]
         visits = {state.visits for state in going}
         # A batch that does not fit into memory is stepped in pieces: the sweep ends with the last piece.
-        if len(visits) != 1 or visits.pop() % self.scorer.input_length:
+        if len(visits) != 1 or visits.pop() % self.victim.input_length:
             return
         mean = sum(state.best.loss for state in group.states) / len(group.states)
         if mean >= group.mean:

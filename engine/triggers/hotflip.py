@@ -18,12 +18,14 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from engine.triggers.batch import SearchState, Task
-from engine.triggers.method import Method
+from engine.triggers.method import WordMethod
 from engine.triggers.scorer import Incumbent
 
 
-class HotFlip(Method[SearchState]):
+class HotFlip(WordMethod[SearchState]):
     """Several words at once, by gradient."""
+
+    uses = ("flips", "max_sweeps", "restarts", "stop_on_hit")
 
     def begin(self, task: Task, incumbent: Incumbent) -> SearchState:
         """The state of a search that stands at its first input."""
@@ -31,7 +33,7 @@ class HotFlip(Method[SearchState]):
 
     def step(self, states: Sequence[SearchState]) -> None:
         """Flips words of each search."""
-        length = self.scorer.input_length
+        length = self.victim.input_length
         slopes = self.slopes(*self.everywhere([state.best for state in states])).view(len(states), length, -1)
         flipped = [self._nested(state.best.words, slopes_NV) for state, slopes_NV in zip(states, slopes, strict=True)]
         moved = self.move_to_best(states, flipped)

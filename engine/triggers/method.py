@@ -1,61 +1,114 @@
-"""What the searches share: first inputs, lists of steep words, the bookkeeping of a visit.
+"""What the methods of trigger search share: settings, the goal that they are bound to, and the bookkeeping of a visit.
 
-A technique derives from `Method`, says what it remembers (`begin`) and what one visit does (`step`).
+A method is made of its settings, `GibbsEnum(candidates=50)`, and bound to a goal before it searches. What derives from
+`Method` has one entry, `search_all`: tasks in, outcomes out. Most methods go from words to words and derive from `WordMethod`:
+they say what a search remembers (`begin`) and what one visit does (`step`).
 
     B searches, N searched positions, V words, G words of a list
 """
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Generic
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any, ClassVar, Generic, Self
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from engine.triggers.batch import StateT, Task
-from engine.triggers.hits import Reading
-from engine.triggers.scorer import Incumbent, Scorer, to_beat
+from engine.triggers.batch import Outcome, StateT, Task, run_searches
+from engine.triggers.batch_finder import BatchFinder
+from engine.triggers.goal import Goal
+from engine.triggers.scorer import Incumbent, Scorer, Victim, to_beat
 from engine.triggers.settings import SearchSettings
-from envs.core.errors import CheckpointError
-from envs.core.seeds import derive_seed, stream
-
-Initial = Callable[[Sequence[int]], Tensor]
-"""From one seed each to inputs (B, N) int64; an input may depend on its own seed only."""
-Satisfied = Callable[[Reading], bool]
-"""Whether a reading is all that the search is for."""
+from envs.core.config import from_dict, to_dict
+from envs.core.errors import CheckpointError, ConfigError
+from envs.core.registry import nearest
+from envs.core.seeds import derive_seed
 
 
-def uniform_inputs(searchable_V: Tensor, length: int) -> Initial:
-    """Inputs of words drawn uniformly from those that an input may hold, as the paper starts unless the input is judged."""
-    words = searchable_V.nonzero()[:, 0].cpu().numpy()
-
-    def draw(seeds: Sequence[int]) -> Tensor:
-        drawn = [words[stream(seed, "uniform").integers(len(words), size=length)] for seed in seeds]
-        return torch.from_numpy(np.stack(drawn)).to(searchable_V.device)
-
-    return draw
-
-
-class Method(ABC, Generic[StateT]):
-    """A search technique; see `engine.triggers.batch.Search`.
+class Method(ABC):
+    """A way to search for inputs.
 
     Args:
-        scorer: answers for the model.
-        settings: how long to go on, and how much to try.
-        satisfied: a hit; ends a restart when `settings.stop_on_hit`.
-        initial: draws inputs; uniform when None. Language-model samples for hits that limit the input (paper, section 5).
+        settings: how long to go on, and how much to try; the paper's when None.
+        changes: single settings by name, laid over them.
+
+    Raises:
+        ConfigError: a setting is not one of this method's, or its value is not allowed.
     """
 
-    def __init__(
-        self, scorer: Scorer, settings: SearchSettings, *, satisfied: Satisfied, initial: Initial | None = None
-    ) -> None:
-        self.scorer, self.settings, self.satisfied = scorer, settings, satisfied
-        self.initial = initial or uniform_inputs(scorer.searchable_V, scorer.input_length)
-        self.num_searchable = int(scorer.searchable_V.sum())
+    searches_words: ClassVar[bool] = True
+    """Whether an input is words at every moment, so that a language model can judge it."""
+    uses: ClassVar[tuple[str, ...]] = tuple(field.name for field in fields(SearchSettings))
+    """The settings that this method reads."""
+
+    def __init__(self, settings: SearchSettings | None = None, **changes: Any) -> None:
+        name, given = type(self).__name__, settings or SearchSettings()
+        if type(given) is not SearchSettings:
+            fix = f"{name}(SearchSettings(...)), or single settings by name: {name}({self.uses[0]}=...)"
+            raise ConfigError(f"{name} takes settings of a search", got=repr(given), fix=fix)
+        for change in changes:
+            if change not in self.uses:
+                what = f"{name} has no setting {change!r}{nearest(change, self.uses)}"
+                raise ConfigError(what, fix=f"settings: {', '.join(self.uses)}")
+        plain = {key: to_dict(value) if is_dataclass(value) else value for key, value in changes.items()}
+        self.settings = from_dict(SearchSettings, to_dict(given) | plain)
+        self._goal: Goal | None = None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self.settings, name)!r}' for name in self.uses)})"
+
+    def bind(self, goal: Goal) -> Self:
+        """The same method, ready to search for a goal."""
+        bound = copy.copy(self)
+        bound._goal = goal
+        return bound
+
+    @property
+    def goal(self) -> Goal:
+        """What it is bound to."""
+        assert self._goal is not None, "a method is bound to a goal before it searches"
+        return self._goal
+
+    @property
+    def scorer(self) -> Scorer:
+        """Answers for the model under test."""
+        return self.goal.scorer
+
+    @property
+    def victim(self) -> Victim:
+        """The model under test."""
+        return self.goal.victim
+
+    @abstractmethod
+    def search_all(
+        self, tasks: Iterable[Task], finder: BatchFinder, on_step: Callable[[int], None] | None = None
+    ) -> Iterator[Outcome]:
+        """Searches for the target of each task, many side by side.
+
+        Args:
+            tasks: the first restart of every target, then the second, and so on; read as they are needed.
+            finder: how many fit into memory together; it outlives a call, so that this is found out once.
+            on_step: called with the number of candidates tried so far.
+
+        Yields:
+            The outcomes, a target's restarts in rising order. With `stop_on_hit` those after its first satisfied one are left
+            out, whether they were run or not.
+
+        Raises:
+            ConfigError: a single search does not fit into the device's memory.
+            CheckpointError: the model's losses are no numbers.
+        """
+
+
+class WordMethod(Method, Generic[StateT]):
+    """A method that goes from words to words, visit by visit; many searches advance in lock-step."""
+
+    uses: ClassVar[tuple[str, ...]] = ("candidates", "max_sweeps", "restarts", "stop_on_hit")
 
     @abstractmethod
     def begin(self, task: Task, incumbent: Incumbent) -> StateT:
@@ -63,12 +116,21 @@ class Method(ABC, Generic[StateT]):
 
     @abstractmethod
     def step(self, states: Sequence[StateT]) -> None:
-        """One visit of each search."""
+        """One visit of each search.
+
+        States change only after the model was asked for the last time, so that a step that ran out of memory can be repeated.
+        """
+
+    def search_all(
+        self, tasks: Iterable[Task], finder: BatchFinder, on_step: Callable[[int], None] | None = None
+    ) -> Iterator[Outcome]:
+        """Searches that end leave the batch, and others join it."""
+        return run_searches(self, tasks, finder, on_step)
 
     def start(self, tasks: Sequence[Task]) -> list[StateT]:
         """States at their first inputs; every technique starts a (seed, key, restart) from the same one."""
         seeds = [derive_seed(task.seed, "input", task.key, task.restart) for task in tasks]
-        incumbents = self.measure(tasks, self.initial(seeds).unbind())
+        incumbents = self.measure(tasks, self.goal.initial(seeds).unbind())
         states = [self.begin(task, incumbent) for task, incumbent in zip(tasks, incumbents, strict=True)]
         for state in states:
             state.loss_by_sweep.append(state.best.loss)
@@ -78,7 +140,7 @@ class Method(ABC, Generic[StateT]):
 
     def ends(self, incumbent: Incumbent) -> bool:
         """Whether nothing better is wanted, or possible."""
-        return incumbent.loss == 0 or (self.settings.stop_on_hit and self.satisfied(incumbent.reading))
+        return incumbent.loss == 0 or (self.settings.stop_on_hit and self.goal.satisfied(incumbent.reading))
 
     def keep(self, state: StateT, incumbent: Incumbent) -> None:
         """Remembers an input if it is the best so far, or one that ends the search."""
@@ -97,7 +159,7 @@ class Method(ABC, Generic[StateT]):
         state.visits += 1
         state.candidates += tried
         state.accepted += moved
-        length = self.scorer.input_length
+        length = self.victim.input_length
         if self.ends(state.best):
             state.stopped = "satisfied"
         elif converged:
@@ -139,18 +201,18 @@ class Method(ABC, Generic[StateT]):
         Raises:
             CheckpointError: a slope is no number.
         """
-        return self.slopes(incumbents, positions_B).topk(min(num, self.num_searchable), largest=False).indices
+        return self.slopes(incumbents, positions_B).topk(min(num, self.goal.num_searchable), largest=False).indices
 
     def slopes(self, incumbents: Sequence[Incumbent], positions_B: Tensor) -> Tensor:
         """First-order changes (B, V), infinite for words that an input may not hold."""
-        slopes_BV = self.scorer.slopes(incumbents, positions_B).masked_fill(~self.scorer.searchable_V, torch.inf)
+        slopes_BV = self.scorer.slopes(incumbents, positions_B).masked_fill(~self.victim.searchable_V, torch.inf)
         _check_finite(not bool(slopes_BV.isnan().any()), "gradient", "")
         return slopes_BV
 
     def everywhere(self, incumbents: Sequence[Incumbent]) -> tuple[list[Incumbent], Tensor]:
         """Each incumbent at each of its positions: (B N) incumbents and positions, for `slopes` and `steepest`."""
-        length = self.scorer.input_length
-        positions = torch.arange(length, device=self.scorer.searchable_V.device).repeat(len(incumbents))
+        length = self.victim.input_length
+        positions = torch.arange(length, device=self.victim.searchable_V.device).repeat(len(incumbents))
         return [incumbent for incumbent in incumbents for _ in range(length)], positions
 
 

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from engine.triggers.batch import SearchState, Task
-from engine.triggers.method import Method
+from engine.triggers.method import WordMethod
 from engine.triggers.scorer import Incumbent
 from envs.core.seeds import derive_seed
 
 
-class RandomSearch(Method[SearchState]):
+class RandomSearch(WordMethod[SearchState]):
     """The best of many random inputs."""
 
     def begin(self, task: Task, incumbent: Incumbent) -> SearchState:
@@ -33,4 +33,4 @@ class RandomSearch(Method[SearchState]):
         """The inputs of a visit (R, N)."""
         task = state.task
         name = ("random", task.key, task.restart, state.visits)
-        return self.initial([derive_seed(task.seed, *name, number) for number in range(self.settings.candidates)])
+        return self.goal.initial([derive_seed(task.seed, *name, number) for number in range(self.settings.candidates)])

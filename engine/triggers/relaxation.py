@@ -18,15 +18,18 @@ rounding. It weighs special words too, and the fixed mark at the input's end; he
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from engine.triggers.batch import Task
+from engine.triggers.batch import Outcome, Task
+from engine.triggers.batch_finder import BatchFinder
 from engine.triggers.hits import Reading
+from engine.triggers.method import Method
 from engine.triggers.objective import RELEASED_WEIGHT, TriggerObjective
 from engine.triggers.scorer import Victim, stack_targets
 from engine.triggers.settings import L1_WEIGHT, RelaxationSettings
@@ -96,6 +99,51 @@ def relax(
             (z.grad,) = torch.autograd.grad(loss_B.sum(), [z])
             optimiser.step()
     return _outcomes(victim, tasks, objective, embedded_BNE().detach(), None if embeds else z.detach())
+
+
+class Relaxation(Method):
+    """Continuous inputs; a restart is a descent from another point. No language model can judge them."""
+
+    searches_words = False
+    uses = ("relaxation", "restarts", "stop_on_hit")
+
+    def search_all(
+        self, tasks: Iterable[Task], finder: BatchFinder, on_step: Callable[[int], None] | None = None
+    ) -> Iterator[Outcome]:
+        """One restart of all targets after the other, those left out that a hit has ended."""
+        settings, objective = self.settings.relaxation, self.scorer.objective
+        # Satisfied words keep a little, in every objective: without it they would be let go.
+        objective = replace(objective, satisfied_weight=max(objective.satisfied_weight, RELEASED_WEIGHT))
+        steps, tried, ended = settings.rounds * settings.steps, 0, set[str]()
+        for _, restart in groupby(tasks, key=lambda task: task.restart):
+            left = [task for task in restart if task.key not in ended]
+            found = self._relax(left, objective, finder)
+            tried += steps * len(left)
+            if on_step is not None:
+                on_step(tried)
+            for relaxed in found:
+                satisfied = self.goal.satisfied(relaxed.reading)
+                ended |= {relaxed.task.key} if satisfied and self.settings.stop_on_hit else set()
+                yield Outcome(
+                    task=relaxed.task,
+                    words=relaxed.words,
+                    loss=relaxed.loss,
+                    reading=relaxed.reading,
+                    sweeps=0,
+                    visits=steps,
+                    accepted=steps,
+                    candidates=steps,
+                    loss_by_sweep=(relaxed.loss,),
+                    stopped="satisfied" if satisfied else "limit",
+                    projected=relaxed.projected,
+                )
+
+    def _relax(self, tasks: Sequence[Task], objective: TriggerObjective, finder: BatchFinder) -> list[Relaxed]:
+        """As many at a time as fit."""
+        found: list[Relaxed] = []
+        settings = self.settings.relaxation
+        finder.in_pieces(lambda piece: found.extend(relax(self.victim, piece, settings, objective)), tasks)
+        return found
 
 
 def _draw(task: Task, shape: tuple[int, int]) -> np.ndarray:

@@ -46,6 +46,23 @@ class Victim(Protocol):
         """Logits (B, T, V) of each word of the replies given those before it; differentiable in the embeddings."""
 
 
+class TextVictim(Victim, Protocol):
+    """A model that also knows what its words read."""
+
+    def target(self, text: str) -> Tensor:
+        """Word ids (T,) int64 of a reply, its end included, on the model's device.
+
+        Raises:
+            DataError: the model cannot say some of it.
+        """
+
+    def words(self, ids: Sequence[int]) -> list[str]:
+        """How the model spells each of its words."""
+
+    def text(self, ids: Sequence[int]) -> str:
+        """What an input reads."""
+
+
 class InputModel(Protocol):
     """A language model that judges inputs; its words are the victim's."""
 
@@ -97,12 +114,12 @@ class Scorer(Protocol):
     """Answers a search's questions about a model, for one objective."""
 
     @property
-    def searchable_V(self) -> Tensor:
-        """Which words an input may hold (bool)."""
+    def victim(self) -> Victim:
+        """The model."""
 
     @property
-    def input_length(self) -> int:
-        """N, the searched positions."""
+    def objective(self) -> TriggerObjective:
+        """What is minimised."""
 
     def measure(self, targets: Sequence[Tensor], words_BN: Tensor) -> list[Incumbent]:
         """Measures inputs together with the slopes at them.
@@ -158,16 +175,6 @@ class PlainScorer:
         assert objective.lm_weight == 0 or input_model is not None, "the objective weighs a language model"
         self.victim, self.objective, self.input_model = victim, objective, input_model
         self._finder = BatchFinder(rows, "inputs of a forward pass")
-
-    @property
-    def searchable_V(self) -> Tensor:
-        """Which words an input may hold (bool)."""
-        return self.victim.searchable_V
-
-    @property
-    def input_length(self) -> int:
-        """N, the searched positions."""
-        return self.victim.input_length
 
     def measure(self, targets: Sequence[Tensor], words_BN: Tensor) -> list[Incumbent]:
         """Measures inputs one by one, so that no batch can change what is measured."""

@@ -14,55 +14,10 @@ that replays it could not keep its promise that an input's slopes depend on the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from envs.core.config import check, check_count
-
-
-@dataclass(frozen=True, kw_only=True)
-class SearchSettings:
-    """How long a search goes on, and how much it tries."""
-
-    candidates: int = 100
-    """Inputs tried at each visit: |G| of gibbs-enum; of each input of a beam."""
-    max_sweeps: int = 50
-    """Sweeps, of as many visits as an input has words, after which a restart ends."""
-    restarts: int = 10
-    """Searches for each target, from different inputs."""
-    stop_on_hit: bool = True
-    """A hit ends its restart and drops the later ones of its target; exact for hit rates, not for the lowest loss."""
-    first_visit_unconditional: bool = False
-    """gibbs-enum: the first visit takes the best of its list, better or not (released code)."""
-    stop_on_batch_mean: bool = False
-    """gibbs-enum: batches of targets stop as one when their mean loss stays (released code); needs stop_on_hit off."""
-    flips: int = 14
-    """hotflip: most words that one visit flips at once."""
-    words_per_position: int = 256
-    """gcg: words of each position from which swaps are drawn."""
-    beams: int = 4
-    """beam: inputs that are kept."""
-
-    def __post_init__(self) -> None:
-        for name in ("candidates", "max_sweeps", "restarts", "flips", "words_per_position", "beams"):
-            check_count(self, name)
-        check(self, "stop_on_batch_mean", not (self.stop_on_batch_mean and self.stop_on_hit), "false while stop_on_hit is true")
-
-
-def he2018() -> SearchSettings:
-    """gibbs-enum of He & Glass 2018: lists of 100, at most 50 sweeps, 10 restarts."""
-    return SearchSettings()
-
-
-def released() -> SearchSettings:
-    """gibbs-enum as the released code runs it by default: 5 restarts, and a sixth sweep before its limit of 5 is looked at."""
-    return SearchSettings(max_sweeps=6, restarts=5, stop_on_hit=False, first_visit_unconditional=True, stop_on_batch_mean=True)
-
-
-def gcg() -> SearchSettings:
-    """GCG of Zou et al. 2023 in the sizes of nanoGCG: 512 swaps a visit, drawn from the best 256 words of each position."""
-    return SearchSettings(candidates=512, words_per_position=256)
-
 
 L1_WEIGHT, L1_WEIGHT_MALICIOUS = 1.0, 0.1
 """lambda_c of the paper's normal and malicious targets; at 1 no malicious one is hit."""
@@ -95,3 +50,49 @@ class RelaxationSettings:
         check(self, "momentum", 0 <= self.momentum < 1, "0 <= momentum < 1")
         check(self, "l1_weight", self.l1_weight is None or self.l1_weight >= 0, "at least 0")
         check(self, "weight_decay", self.weight_decay >= 0, "at least 0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchSettings:
+    """How long a search goes on, and how much it tries."""
+
+    candidates: int = 100
+    """Inputs tried at each visit: |G| of gibbs-enum; of each input of a beam."""
+    max_sweeps: int = 50
+    """Sweeps, of as many visits as an input has words, after which a restart ends."""
+    restarts: int = 10
+    """Searches for each target, from different inputs."""
+    stop_on_hit: bool = True
+    """A hit ends its restart and drops the later ones of its target; exact for hit rates, not for the lowest loss."""
+    first_visit_unconditional: bool = False
+    """gibbs-enum: the first visit takes the best of its list, better or not (released code)."""
+    stop_on_batch_mean: bool = False
+    """gibbs-enum: batches of targets stop as one when their mean loss stays (released code); needs stop_on_hit off."""
+    flips: int = 14
+    """hotflip: most words that one visit flips at once."""
+    words_per_position: int = 256
+    """gcg: words of each position from which swaps are drawn."""
+    beams: int = 4
+    """beam: inputs that are kept."""
+    relaxation: RelaxationSettings = field(default_factory=RelaxationSettings)
+    """relaxation: how a continuous input is optimised."""
+
+    def __post_init__(self) -> None:
+        for name in ("candidates", "max_sweeps", "restarts", "flips", "words_per_position", "beams"):
+            check_count(self, name)
+        check(self, "stop_on_batch_mean", not (self.stop_on_batch_mean and self.stop_on_hit), "false while stop_on_hit is true")
+
+
+def he2018() -> SearchSettings:
+    """gibbs-enum of He & Glass 2018: lists of 100, at most 50 sweeps, 10 restarts."""
+    return SearchSettings()
+
+
+def released() -> SearchSettings:
+    """gibbs-enum as the released code runs it by default: 5 restarts, and a sixth sweep before its limit of 5 is looked at."""
+    return SearchSettings(max_sweeps=6, restarts=5, stop_on_hit=False, first_visit_unconditional=True, stop_on_batch_mean=True)
+
+
+def gcg() -> SearchSettings:
+    """GCG of Zou et al. 2023 in the sizes of nanoGCG: 512 swaps a visit, drawn from the best 256 words of each position."""
+    return SearchSettings(candidates=512, words_per_position=256)

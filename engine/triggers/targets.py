@@ -27,7 +27,7 @@ from envs.core.seeds import derive_seed, stream
 from envs.data.lines import FileLine
 from envs.data.root import read_file
 from envs.pairs.tokens import tokenise
-from envs.pairs.vocabulary import EOS_ID, SPECIALS, PairVocabulary
+from envs.pairs.vocabulary import SPECIALS, PairVocabulary
 
 if TYPE_CHECKING:
     from policies.seq2seq.model import Seq2Seq
@@ -56,9 +56,10 @@ class Target:
     key: str
     words: tuple[str, ...]
 
-    def ids(self, vocabulary: PairVocabulary) -> np.ndarray:
-        """Word ids (T,) int64 with the end."""
-        return np.append(vocabulary.encode(self.words), EOS_ID)
+
+def target_seed(seed: int, key: str) -> int:
+    """The seed of a target's search, by the master seed and its key."""
+    return derive_seed(seed, "trigger", key)
 
 
 class Skipped(NamedTuple):
@@ -185,7 +186,7 @@ def normal(
     *,
     t_out: float | None = None,
     seed: int = 0,
-    batch: int = 256,
+    batch_size: int = 256,
 ) -> TargetList:
     """What a model says by itself: distinct replies to test sources, in corpus order; replies with `<unk>` are skipped.
 
@@ -196,14 +197,14 @@ def normal(
         t_out: draw the replies, of words with a log probability above this, instead of taking the likeliest words; the paper
             does so with models whose likeliest replies are few and general.
         seed: master seed of the draws.
-        batch: sources replied to together.
+        batch_size: sources replied to together.
     """
     # Torch is not needed for the other lists.
     from policies.seq2seq.decoding import greedy, sample
 
     def said() -> Iterator[tuple[str, ...]]:
         numbered = enumerate(sources)
-        while together := list(islice(numbered, batch)):
+        while together := list(islice(numbered, batch_size)):
             asked = [source for _, source in together]
             if t_out is None:
                 replies = greedy(model, asked)
@@ -238,6 +239,6 @@ def _collect(name: str, sentences: Iterable[tuple[str, ...]], unknown: Unknown, 
             break
     if skipped:
         named = dict.fromkeys(word for each in skipped.values() for word in each.unknown)
-        told = ", ".join(list(named)[:3]) + ", ..." * (len(named) > 3)
-        logger.warning("%d targets of %r hold words outside the vocabulary (%s) and are skipped", len(skipped), name, told)
+        names = ", ".join(list(named)[:3]) + ", ..." * (len(named) > 3)
+        logger.warning("%d targets of %r hold words outside the vocabulary (%s) and are skipped", len(skipped), name, names)
     return TargetList(name, tuple(targets.values()), tuple(skipped.values()))

@@ -1,4 +1,4 @@
-"""Parley's own networks as what a trigger search works on: `Victim` and `InputModel` of `scorer.py`.
+"""Parley's own networks as what a trigger search works on: `TextVictim` of `scorer.py`.
 
 The searched positions are all of a source but its last, which is `<eou>` always; inputs have full length, as in He & Glass
 (2018, section 4). None of the special tokens may be put into an input.
@@ -11,11 +11,16 @@ Departures:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
+from engine.triggers.targets import outside
+from envs.core.errors import DataError
 from envs.pairs.turns import EOT
 from envs.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, SPECIALS, UNK_ID, PairVocabulary
+from policies.seq2seq.decoding import sample_sentences
 from policies.seq2seq.model import LanguageModel, Seq2Seq
 
 
@@ -24,11 +29,12 @@ class Seq2SeqVictim:
 
     Args:
         model: the network; its parameters are not touched.
+        lm: a language model over the same words, which judges sources: R(x) of equation 4; None without one.
         unknown: whether `<unk>` may be put into an input, as in the released code.
     """
 
-    def __init__(self, model: Seq2Seq, *, unknown: bool = False) -> None:
-        self.model = model.eval()
+    def __init__(self, model: Seq2Seq, lm: LanguageModel | None = None, *, unknown: bool = False) -> None:
+        self.model, self.lm = model.eval(), None if lm is None else lm.eval()
         self.searchable_V = searchable(model.vocabulary, unknown=unknown).to(self.embedding_VE.device)
 
     @property
@@ -48,29 +54,33 @@ class Seq2SeqVictim:
         states_BNH = self.model.encode(torch.cat([embedded_BNE, end_BNE], dim=1))
         return self.model.decode(states_BNH, None, torch.cat([begin_BT, replies_BT[:, :-1]], dim=1))
 
+    def target(self, text: str) -> Tensor:
+        """Word ids (T,) int64 of a reply and its `</s>`.
 
-class LmInputModel:
-    """A language model that judges sources: R(x) of He & Glass (2018, equation 4).
+        Args:
+            text: words between blanks, written as in the corpus.
 
-    Args:
-        lm: the network; its parameters are not touched.
-    """
+        Raises:
+            DataError: a word is not in the vocabulary.
+        """
+        words = text.split()
+        if unknown := outside(self.model.vocabulary)(words):
+            fix = "write the target with other words"
+            raise DataError("the model cannot say some words of a target", where=text, got=", ".join(unknown), fix=fix)
+        return torch.tensor([*self.model.vocabulary.encode(words), EOS_ID], device=self.searchable_V.device)
 
-    end_id = EOS_ID
-    """`</s>`."""
+    def words(self, ids: Sequence[int]) -> list[str]:
+        """The words of those ids."""
+        return [self.model.vocabulary.words[i] for i in ids]
 
-    def __init__(self, lm: LanguageModel) -> None:
-        self.lm = lm.eval()
+    def text(self, ids: Sequence[int]) -> str:
+        """Words joined by blanks."""
+        return " ".join(self.model.vocabulary.decode(ids))
 
-    @property
-    def embedding_VE(self) -> Tensor:
-        """Embeddings of the words."""
-        return self.lm.embedding.weight.detach()
-
-    def word_logits(self, embedded_BNE: Tensor) -> Tensor:
-        """Logits (B, N + 1, V) of each word of the inputs and of their end."""
-        begin_BNE = self.embedding_VE[BOS_ID].expand(len(embedded_BNE), 1, -1)
-        return self.lm.from_embedded(torch.cat([begin_BNE, embedded_BNE], dim=1))
+    def likely_inputs(self, seeds: Sequence[int]) -> Tensor:
+        """Inputs (B, N) int64 of full length that the language model finds likely, drawn from one seed each."""
+        assert self.lm is not None, "nobody judges inputs"
+        return torch.from_numpy(sample_sentences(self.lm, seeds, self.input_length)).to(self.searchable_V.device)
 
 
 def searchable(vocabulary: PairVocabulary, *, unknown: bool = False) -> Tensor:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 import re
 import typing
 from collections.abc import Mapping, Sequence
@@ -17,23 +18,19 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import yaml
 
-from envs.core.errors import ConfigError
+from envs.core.errors import ConfigError, OutOfRangeError
 from envs.core.registry import nearest
 
 ConfigT = TypeVar("ConfigT")
 
 
 def check(owner: object, field: str, ok: bool, allowed: str) -> None:
-    """Raises a `ConfigError` that names field, value and allowed range unless `ok`.
+    """Raises an `OutOfRangeError` that names field, value and allowed range unless `ok`.
 
     Called from `__post_init__` of configuration dataclasses.
     """
     if not ok:
-        raise ConfigError(
-            f"{field} of {type(owner).__name__} is out of range",
-            got=repr(getattr(owner, field)),
-            fix=f"allowed: {allowed}",
-        )
+        raise OutOfRangeError(f"{field} is out of range", got=repr(getattr(owner, field)), fix=f"allowed: {allowed}")
 
 
 MOST_ITEMS = 10_000_000
@@ -120,20 +117,25 @@ def _merge(base: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _build(kind: Any, values: Mapping[str, Any], where: str) -> Any:
+def _build(kind: Any, values: Mapping[str, Any], where: str, prefix: str = "") -> Any:
+    """A configuration, of which errors call the settings by their keys with `prefix` in front."""
     hints = get_type_hints(kind)
     known = {field.name for field in dataclasses.fields(kind)}
     for key in values:
         if key not in known:
             raise ConfigError(
-                f"unknown key {key!r} for {kind.__name__}{nearest(str(key), known)}",
+                f"unknown key {f'{prefix}{key}'!r}{nearest(str(key), known)}",
                 where=where or None,
                 fix=f"known keys: {', '.join(sorted(known))}",
             )
     absent = [field for field in dataclasses.fields(kind) if field.name not in values]
-    if missing := [field.name for field in absent if field.default is field.default_factory is dataclasses.MISSING]:
-        raise ConfigError(f"{kind.__name__} lacks {', '.join(missing)}", where=where or None, fix="give each of them a value")
-    return kind(**{key: _coerce(hints[key], value, f"{kind.__name__}.{key}", where) for key, value in values.items()})
+    if missing := [prefix + field.name for field in absent if field.default is field.default_factory is dataclasses.MISSING]:
+        raise ConfigError(f"the configuration lacks {', '.join(missing)}", where=where or None, fix="give each of them a value")
+    fields = {key: _coerce(hints[key], value, f"{prefix}{key}", where) for key, value in values.items()}
+    try:
+        return kind(**fields)
+    except OutOfRangeError as error:
+        raise OutOfRangeError(f"{prefix}{error.what}", where=where or None, got=error.got, fix=error.fix) from None
 
 
 def _coerce(hint: Any, value: Any, field: str, where: str) -> Any:
@@ -141,7 +143,7 @@ def _coerce(hint: Any, value: Any, field: str, where: str) -> Any:
     if dataclasses.is_dataclass(hint):
         if not isinstance(value, Mapping):
             raise _wrong_type(field, value, "a mapping of keys", where)
-        return _build(hint, value, where)
+        return _build(hint, value, where, f"{field}.")
     if origin is typing.Literal:
         if value not in arguments:
             raise _wrong_type(field, value, "one of " + ", ".join(map(repr, arguments)), where)
@@ -157,8 +159,13 @@ def _coerce(hint: Any, value: Any, field: str, where: str) -> Any:
         return Path(value)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
+    if hint is int and isinstance(value, float) and value.is_integer():
+        # As 1e3 is read.
+        return int(value)
     if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
-        raise _wrong_type(field, value, hint.__name__, where)
+        raise _wrong_type(field, value, _TYPES.get(hint, hint.__name__), where)
+    if hint is float and not math.isfinite(value):
+        raise _wrong_type(field, value, "a finite number", where)
     return value
 
 
@@ -166,6 +173,7 @@ def _wrong_type(field: str, value: object, wanted: str, where: str) -> ConfigErr
     return ConfigError(f"{field} has the wrong type", where=where or None, got=repr(value), fix=f"give {wanted}")
 
 
+_TYPES = {int: "a whole number", float: "a finite number", str: "text, a number in quotes", bool: "true or false"}
 # PyYAML reads YAML 1.1, in which a number with an exponent needs a point; nobody types that.
 _EXPONENT = re.compile(r"[+-]?\d+e[+-]?\d+", re.IGNORECASE)
 

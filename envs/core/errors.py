@@ -41,6 +41,10 @@ class ConfigError(ParleyError):
     """A preset, key, flag or value of a configuration is wrong."""
 
 
+class OutOfRangeError(ConfigError):
+    """A value is outside of what is allowed; the message begins with the setting's name."""
+
+
 class DataError(ParleyError):
     """A corpus file is missing, broken, or not what its reader expects."""
 

@@ -8,11 +8,6 @@ from envs.core.conformance import expect
 from envs.data.root import data_root
 
 
-def reads_every_line(source: Any) -> None:
-    """Reads its files without a broken line."""
-    source.read(data_root()).require_whole()
-
-
 def keeps_its_fingerprint(source: Any) -> None:
     """Has the same fingerprint while its files are the same."""
     first, second = source.fingerprint(data_root()), source.fingerprint(data_root())

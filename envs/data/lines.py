@@ -69,13 +69,15 @@ def require_utf8(text: str) -> None:
         raise broken_rule("the file is UTF-8 text", ascii(text)) from None
 
 
-def located(error: ParleyError, source: str, line: int) -> DataError:
-    """The error of a parser with the place it happened at."""
+def located(
+    error: ParleyError, source: str, line: int, fix: str = "mend the line, or get the published file again"
+) -> DataError:
+    """The error of a parser with the place it happened at, and what mends it."""
     return DataError(
         f"a broken line: {error.what}",
         where=FileLine(source, line),
         got=error.got,
-        fix="mend the line, or get the published file again",
+        fix=fix,
     )
 
 

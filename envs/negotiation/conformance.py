@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import numpy as np
 
 from envs.core.conformance import Kind, expect, same_alone
 from envs.core.seeds import derive_seed, stream
-from envs.data.conformance import keeps_its_fingerprint, reads_every_line
+from envs.data.conformance import keeps_its_fingerprint
 from envs.data.root import data_root
 from envs.negotiation.game import Agent, NegotiationGame, Rules, play
+from envs.negotiation.own_agent import OwnAgent, called
 from envs.negotiation.scenario import random_scenario, selection_table
 from envs.negotiation.scripted.wording import bargainer_vocabulary
 from envs.negotiation.vocabulary import Vocabulary
@@ -22,12 +22,12 @@ _RULES = Rules(max_turns=8)
 
 def make_agent(named: Any) -> Agent:
     """An agent from a class, a function or an object; classes and functions are called with a vocabulary if they take one."""
-    if not callable(named):
-        agent: Agent = named
+    vocabulary = bargainer_vocabulary()
+    made: Any = called(named, vocabulary) if callable(named) else named
+    if hasattr(made, "name") and hasattr(made, "vocabulary"):
+        agent: Agent = made
         return agent
-    takes = inspect.signature(named).parameters
-    agent = named(bargainer_vocabulary()) if takes else named()
-    return agent
+    return OwnAgent(getattr(named, "__name__", type(named).__name__), lambda: made, vocabulary)
 
 
 def _game(agent: Agent, numbers: range = range(_DIALOGUES)) -> NegotiationGame:
@@ -121,8 +121,8 @@ AGENT = Kind(
 
 
 def _has_dialogues_to_learn_from(source: Any) -> None:
-    """Has dialogues to train on and to validate on."""
-    splits = {split: len(records) for split, records in source.read(data_root()).splits.items()}
+    """Reads its files without a broken line, and finds dialogues to train on and to validate on."""
+    splits = {split: len(records) for split, records in source.read(data_root()).require_whole().splits.items()}
     expect(bool(splits.get("train") and splits.get("val")), "dialogues in train and val", splits)
 
 
@@ -131,5 +131,5 @@ CORPUS = Kind(
     "envs.negotiation.corpora.catalogue.CorpusSource",
     ("read", "fingerprint", "threshold", "files"),
     lambda named: named,
-    (reads_every_line, _has_dialogues_to_learn_from, keeps_its_fingerprint),
+    (_has_dialogues_to_learn_from, keeps_its_fingerprint),
 )

@@ -115,6 +115,8 @@ class NegotiationGame:
         self.selections = np.full((size, 2), -1, dtype=np.int64)
         self.num_illegal = np.zeros((size, 2), dtype=np.int64)
         """Tokens dropped as illegal, by side (B, 2)."""
+        self.illegal_selections = np.zeros((size, 2), dtype=bool)
+        """Whether a side chose out of range (B, 2), which counts as no agreement."""
         self.agreed = np.zeros(size, dtype=bool)
         self.points = np.zeros((size, 2), dtype=np.int64)
 
@@ -169,7 +171,9 @@ class NegotiationGame:
         for row, selection in zip(rows.tolist(), selections.tolist(), strict=True):
             counts = self.scenarios[row].counts
             no_agreement = len(selection_table(counts)) - 2
-            legal = selection if 0 <= selection < no_agreement + 2 else no_agreement
+            illegal = not 0 <= selection < no_agreement + 2
+            self.illegal_selections[row, side] = illegal
+            legal = no_agreement if illegal else selection
             self.selections[row, side] = legal
             if self.rules.complementary:
                 self.selections[row, 0] = complement(counts, legal)

@@ -31,6 +31,8 @@ ITEM_TOKENS = (
 )
 DISAGREE_ID, NO_AGREEMENT_ID, DISCONNECT_ID = 15, 16, 17
 ITEM_TOKEN_INDEX = {token: i for i, token in enumerate(ITEM_TOKENS)}
+ILLEGAL = "<illegal>"
+"""Stands for a selection out of range in what is written of a dialogue."""
 MAX_SELECTIONS = 38
 """The most legal selections that any scenario has: (2+1)(2+1)(3+1) allocations and two refusals."""
 

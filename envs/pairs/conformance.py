@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from envs.core.conformance import Kind, expect
-from envs.data.conformance import keeps_its_fingerprint, reads_every_line
+from envs.data.conformance import keeps_its_fingerprint
 from envs.data.root import data_root
 
 
@@ -15,8 +15,8 @@ def _has_its_files(source: Any) -> None:
 
 
 def _has_pairs_to_learn_from(source: Any) -> None:
-    """Has pairs to train on and to validate on, within its vocabulary."""
-    splits = {split: text.num_pairs for split, text in source.read(data_root()).splits.items()}
+    """Reads its files without a broken line, and finds pairs to train on and to validate on."""
+    splits = {split: text.num_pairs for split, text in source.read(data_root()).require_whole().splits.items()}
     expect(bool(splits.get("train") and splits.get("val")), "pairs in train and val", splits)
     expect(source.vocabulary > 0, "a size of the vocabulary above 0", source.vocabulary)
 
@@ -26,5 +26,5 @@ PAIR_CORPUS = Kind(
     "envs.pairs.sources.PairSource",
     ("read", "fingerprint", "require_files", "vocabulary"),
     lambda named: named,
-    (_has_its_files, reads_every_line, _has_pairs_to_learn_from, keeps_its_fingerprint),
+    (_has_its_files, _has_pairs_to_learn_from, keeps_its_fingerprint),
 )

@@ -31,8 +31,10 @@ def find_pairs(name: str) -> PairSource:
 
 
 def is_path(name: str) -> bool:
-    """Whether a name is that of a `.tsv` file, or holds a `/` as that of a folder does (`./mine` for one that lies here)."""
-    return name.endswith(SUFFIX) or ("/" in name and ".py:" not in name)
+    """Whether a name is that of a file of pairs, or holds a `/` as that of a folder does (`./mine` for one that lies here)."""
+    if ".py:" in name or name.endswith(".py"):
+        return False
+    return "/" in name or name.endswith(SUFFIX) or ("." in name and Path(name).is_file())
 
 
 pair_corpora.register("helpdesk", "scripted help-desk dialogues, generated")(

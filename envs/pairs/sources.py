@@ -17,6 +17,7 @@ from envs.data.root import DATA_VARIABLE, read_file
 from envs.data.sources import Source
 from envs.pairs.text import PairText
 
+_OWN = "name a file or folder of pairs that is there: lines source<TAB>reply, or train.tsv, val.tsv and test.tsv"
 READER_VERSION = 2
 """Grows when the same files would be read differently; compiled corpora are keyed by it."""
 
@@ -64,7 +65,7 @@ class FilePairs:
 
     @property
     def _remedy(self) -> str:
-        return f"get the files from {self.obtain}" if self.obtain else "name a file or folder of pairs that is there"
+        return f"get the files from {self.obtain}" if self.obtain else _OWN
 
     def folder(self, root: Path) -> Path:
         """Where the files lie."""

@@ -1,8 +1,8 @@
 """Reader of your own pairs: files of lines "source<TAB>reply", named by their path.
 
-`path/file.tsv` is one file, of which each line belongs to the split that its hash names, 90 : 5 : 5, so that equal lines stay
-together. `path/folder` holds `train.tsv`, `val.tsv` and `test.tsv`. A source that repeats the reply of the line before it is
-that same utterance, as in a dialogue that was cut into pairs.
+`path/file.tsv`, or a file of any other name, is one file, of which each line belongs to the split that its hash names,
+90 : 5 : 5, so that equal lines stay together. `path/folder` holds `train.tsv`, `val.tsv` and `test.tsv`. A source that repeats
+the reply of the line before it is that same utterance, as in a dialogue that was cut into pairs.
 """
 
 from __future__ import annotations
@@ -20,15 +20,17 @@ from envs.pairs.tokens import tokenise
 
 SUFFIX = ".tsv"
 VOCABULARY = 30_000
+MAX_WORDS = 10_000
+"""Words of a side; a line with more of them is not one utterance."""
 
 
 def tabbed_pairs(path: Path) -> FilePairs:
     """The corpus of a file or a folder of files.
 
     Args:
-        path: ends in `.tsv`, or is a folder.
+        path: a file, or a folder; what is not there is a file where its name has a suffix.
     """
-    is_file = path.suffix == SUFFIX
+    is_file = path.is_file() or (bool(path.suffix) and not path.is_dir())
     names = (path.name,) if is_file else tuple(f"{split}{SUFFIX}" for split in SPLITS)
     return FilePairs(
         name=path.stem if is_file else path.resolve().name,
@@ -49,13 +51,18 @@ def parse_pair(line: str) -> tuple[list[str], list[str]]:
         The words of source and reply, at least one each.
 
     Raises:
-        DataError: not two sides with one tab between them, or a side without a word.
+        DataError: not two sides with one tab between them, or a side without a word or with too many.
     """
     require_utf8(line)
-    sides = [tokenise(side) for side in line.split("\t")]
-    if len(sides) != 2 or not all(sides):
-        raise broken_rule("a line is a source, one tab and a reply", line)
-    return sides[0], sides[1]
+    if (num_tabs := line.count("\t")) != 1:
+        raise broken_rule(f"one tab belongs between source and reply, and there are {num_tabs or 'none'}", line)
+    source, reply = (tokenise(side) for side in line.split("\t"))
+    for name, words in (("source", source), ("reply", reply)):
+        if not words:
+            raise broken_rule(f"the {name} has no word", line)
+        if len(words) > MAX_WORDS:
+            raise broken_rule(f"the {name} has {len(words):,} words, and {MAX_WORDS:,} are the most of an utterance", line)
+    return source, reply
 
 
 def _read_one(folder: Path, name: str) -> PairText:
@@ -78,7 +85,7 @@ def _read(path: Path, text: PairText, only: str | None) -> None:
         try:
             source, reply = parse_pair(line)
         except DataError as error:
-            text.broken.append(located(error, str(path), number))
+            text.broken.append(located(error, str(path), number, "mend the line, or leave it out"))
             last = None
             continue
         name = split_of(line) if only is None else only

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from envs.core.errors import StorageError
 from envs.storage.files import ASIDE, Entry, download, entries, put
-from envs.storage.places import is_uri, join_uri, local_copy, split_uri, uri_of
+from envs.storage.places import is_uri, join_uri, local_copy, split_uri
 
 CHECKPOINT = "checkpoint"
 """Folder of a run in which its model lies."""
@@ -121,17 +121,6 @@ def publish(path: Path, uri: str) -> None:
     else:
         entry = put(uri, b"")
     _stamp(path, entry)
-
-
-def replicate(path: Path) -> None:
-    """Puts a local file at the URI that it is the copy of; nothing for other files.
-
-    Raises:
-        StorageError: it cannot be written.
-    """
-    uri = uri_of(path)
-    if uri is not None:
-        publish(path, uri)
 
 
 def is_same(path: Path, entry: Entry) -> bool:

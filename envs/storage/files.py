@@ -17,7 +17,7 @@ from typing import Any
 
 from envs.core.errors import StorageError
 from envs.core.registry import Registry
-from envs.storage.places import join_uri, split_uri
+from envs.storage.places import split_uri
 
 filesystems = Registry("kind of storage", "parley.storage")
 """By the scheme of their URIs, those that pyarrow does not know itself; each is a function from a URI's root to a
@@ -136,32 +136,6 @@ def entries(uri: str, recursive: bool = False) -> dict[str, Entry]:
     found = [info for info in infos if info.type == fs.FileType.File and not info.path.endswith(ASIDE)]
     start = len(path.rstrip("/")) + 1
     return dict(sorted((info.path[start:], _entry(info)) for info in found))
-
-
-def require_writable(uri: str) -> None:
-    """Makes sure that files can be put below a URI, and deleted.
-
-    Raises:
-        StorageError: they cannot.
-    """
-    # Listed nowhere, should this process die before it is deleted.
-    probe = join_uri(uri, f"{uuid.uuid4().hex}{ASIDE}")
-    put(probe, b"")
-    delete(probe)
-
-
-def names(uri: str) -> list[str]:
-    """What lies directly below a URI, files and folders.
-
-    Raises:
-        StorageError: it cannot be listed.
-    """
-    from pyarrow import fs
-
-    with _told(uri, "listed"):
-        system, path = _at(uri)
-        infos = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
-    return sorted(info.base_name for info in infos if not info.path.endswith(ASIDE))
 
 
 def sweep(uri: str) -> None:

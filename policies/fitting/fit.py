@@ -145,6 +145,7 @@ class Fit(Generic[BatchT]):
             self._train_epoch(on_batch)
             started = time.monotonic()
             validation = self.objective.validation(self.validation)
+            require_bounded(validation, f"validation after epoch {len(self.history) + 1}", self._rate, self.config.clip)
             best = validation < self.best_loss
             if best:
                 self.best_loss, self._since_best, self._best = validation, 0, copied_weights(self.model)
@@ -164,12 +165,12 @@ class Fit(Generic[BatchT]):
         """Sets the rate of the next epoch; false when the recipe is finished."""
         done = len(self.history)
         if self._stage == "full":
-            if done < self.config.max_epochs and self._since_best < self.config.patience:
+            if done < self.config.full_epochs and self._since_best < self.config.patience:
                 return True
             self._stage = "decay"
             self._take_back()
         decayed = sum(row["stage"] == "decay" for row in self.history)
-        if decayed >= self.config.decay_epochs:
+        if decayed >= self.config.decay_epochs or done >= self.config.max_epochs:
             return False
         self._rate = self.config.learning_rate * self.config.decay ** (decayed + 1)
         for group in self._optimiser.param_groups:

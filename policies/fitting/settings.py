@@ -24,12 +24,12 @@ class FitConfig:
     """Examples per step."""
     clip: float = 5.0
     """Largest norm of the whole gradient."""
-    max_epochs: int = 10
-    """Epochs at the full rate."""
+    max_epochs: int = 12
+    """Epochs at most, those at a falling rate included."""
     patience: int = 1
     """Stop the full-rate stage after this many epochs without a better validation loss."""
     decay_epochs: int = 2
-    """Epochs after it, at a rate that falls before each."""
+    """The last epochs, at a rate that falls before each; fewer where `max_epochs` has no room for them."""
     decay: float = 0.5
     """What the rate is multiplied by before each of them; 0.5 published, 0.6 released."""
     keep: Literal["best", "last"] = "best"
@@ -49,3 +49,8 @@ class FitConfig:
         check(self, "patience", self.patience >= 1, "at least 1")
         check(self, "decay_epochs", self.decay_epochs >= 0, "at least 0")
         check(self, "decay", 0 < self.decay <= 1, "0 < decay <= 1")
+
+    @property
+    def full_epochs(self) -> int:
+        """Epochs at the full rate, at most."""
+        return max(1, self.max_epochs - self.decay_epochs)

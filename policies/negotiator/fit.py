@@ -112,16 +112,16 @@ class Fit:
 
     def _advance_stage(self) -> bool:
         """Sets the rate of the next epoch; false when the recipe is finished."""
-        full_done = self._epoch >= self.config.max_epochs or self._since_best >= self.config.patience
+        full_done = self._epoch >= self.config.full_epochs or self._since_best >= self.config.patience
         if self._stage == "full" and not full_done:
             return True
         if self._stage == "full":
             self._stage = "anneal"
             self.model.load_state_dict(self._best)
-        rate = self._rate / self.config.anneal_divisor
-        if rate < self.config.anneal_floor * self.config.learning_rate * (1 - 1e-9):
+        annealed = sum(row["stage"] == "anneal" for row in self.history)
+        if annealed >= self.config.anneal_epochs or self._epoch >= self.config.max_epochs:
             return False
-        self._rate = rate
+        self._rate /= self.config.anneal_divisor
         self._optimiser = self._new_optimiser()
         return True
 

@@ -102,7 +102,7 @@ class Tables:
 
     def _cost_of_bfloat16(self) -> float:
         # Seconds of the processor, so that neighbours on the machine do not count.
-        clock = time.perf_counter if self.device.type == "cuda" else time.thread_time
+        clock = time.thread_time if self.device.type == "cpu" else time.perf_counter
         return shortest_share(partial(self._read_made_up, torch.bfloat16), partial(self._read_made_up, torch.float32), clock)
 
     @torch.no_grad()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -58,12 +59,12 @@ class FitConfig:
     """Largest norm of the whole gradient."""
     selection_weight: float = 0.5
     """Weight of the selection loss beside the word loss."""
-    max_epochs: int = 16
-    """Epochs at the full rate."""
+    max_epochs: int = 18
+    """Epochs at most, those of annealing included."""
     patience: int = 16
     """Stop the full-rate stage after this many epochs without a better validation selection loss."""
     anneal_divisor: float = 5.0
-    """The rate is divided by this before each annealing epoch."""
+    """The rate is divided by this before each annealing epoch; there are fewer where `max_epochs` has no room for them."""
     anneal_floor: float = 0.01
     """Annealing ends when the rate falls below this share of the full rate."""
     precision: Literal["float32", "bfloat16", "auto"] = "float32"
@@ -79,3 +80,14 @@ class FitConfig:
         check(self, "patience", self.patience >= 1, "at least 1")
         check(self, "anneal_divisor", self.anneal_divisor > 1, "above 1")
         check(self, "anneal_floor", 0 < self.anneal_floor <= 1, "0 < anneal_floor <= 1")
+
+    @property
+    def anneal_epochs(self) -> int:
+        """How often the rate can be divided before it falls below its floor."""
+        # A floor that is a power of the divisor is reached, whatever the rounding.
+        return int(math.log(self.anneal_floor) / -math.log(self.anneal_divisor) + 1e-9)
+
+    @property
+    def full_epochs(self) -> int:
+        """Epochs at the full rate, at most."""
+        return max(1, self.max_epochs - self.anneal_epochs)

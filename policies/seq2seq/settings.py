@@ -73,6 +73,7 @@ def he2018() -> FitConfig:
         optimiser="sgd",
         learning_rate=1.0,
         weight_decay=1e-5,
+        max_epochs=20,
         patience=10,
         decay_epochs=10,
         keep="last",
@@ -88,4 +89,4 @@ def fast() -> FitConfig:
 
 def demo() -> FitConfig:
     """For the built-in help desk: the fast recipe at a high rate, so that a minute of one core is enough."""
-    return FitConfig(learning_rate=8e-3, max_epochs=16, patience=2, decay_epochs=3)
+    return FitConfig(learning_rate=8e-3, max_epochs=19, patience=2, decay_epochs=3)

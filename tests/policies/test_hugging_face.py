@@ -14,9 +14,9 @@ from engine.triggers.gibbs_enum import GibbsEnum
 from engine.triggers.objective import TriggerObjective
 from engine.triggers.scorer import PlainScorer
 from engine.triggers.settings import SearchSettings
-from envs.core.errors import CheckpointError, ConfigError
+from envs.core.errors import CheckpointError, ConfigError, DataError
 from policies.hugging_face import HuggingFaceCausal, HuggingFaceSeq2Seq, HuggingFaceVictim, load_hugging_face, unknown_words
-from tests.engine.triggers.made_up import searched
+from tests.engine.triggers.made_up import bound, searched
 
 transformers = pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 tokenizers = pytest.importorskip("tokenizers", reason="the extra hugging-face is not installed")
@@ -148,7 +148,7 @@ def test_a_search_lowers_the_loss_to_what_the_model_says_of_the_words_found(name
     scorer = PlainScorer(victim, TriggerObjective(kind="likelihood"))
     settings = SearchSettings(candidates=4, max_sweeps=2, restarts=1, stop_on_hit=False)
     target_T = victim.target("you are a fool")
-    (found,) = searched(GibbsEnum(scorer, settings, satisfied=lambda _: False), [Task("fool", target_T, 0, 1)], 1)
+    (found,) = searched(bound(GibbsEnum, scorer, settings), [Task("fool", target_T, 0, 1)], 1)
     assert found.loss < found.loss_by_sweep[0] - 0.01
     log_TV = own_logits(name, victim, list(found.words), target_T.tolist()).log_softmax(-1)
     assert found.loss == pytest.approx(-float(log_TV.gather(1, target_T[:, None]).mean()), rel=1e-4)
@@ -171,7 +171,7 @@ def test_half_characters_are_no_text() -> None:
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=inner, eos_token="<end>")
     config = transformers.GPT2Config(vocab_size=257, n_positions=16, n_embd=4, n_layer=1, n_head=1)
     victim = HuggingFaceCausal(transformers.GPT2LMHeadModel(config), tokenizer, LENGTH)
-    allowed = [victim.text(i[None]) for i in victim.searchable_V.nonzero()[:, 0]]
+    allowed = [victim.text([int(i)]) for i in victim.searchable_V.nonzero()[:, 0]]
     assert sorted(allowed) == [chr(code) for code in range(32, 127)]
     assert victim.target("ab").tolist()[-1] == victim.end_id == 256
 
@@ -180,7 +180,7 @@ def test_half_characters_are_no_text() -> None:
 def test_a_target_ends_with_the_models_end(name: str) -> None:
     victim = MODELS[name]()
     assert victim.target("you are").tolist() == [VOCABULARY.index("you"), VOCABULARY.index("are"), EOS_ID]
-    assert victim.text(victim.target("you are")[:-1]) == "you are"
+    assert victim.text(victim.target("you are")[:-1].tolist()) == "you are"
 
 
 @pytest.mark.parametrize(
@@ -291,3 +291,29 @@ def test_without_the_extra_the_command_that_installs_it_is_named(tmp_path: Path,
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(ConfigError, match=r"pip install 'parley\[hugging-face\]'"):
         load_hugging_face(tmp_path, LENGTH)
+
+
+def test_a_model_is_loaded_without_the_progress_bars_of_transformers_and_its_own_setting_stays(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    victim = t5()
+    victim.model.save_pretrained(tmp_path)
+    victim.tokenizer.save_pretrained(tmp_path)
+    logging = transformers.utils.logging
+    capfd.readouterr()
+    transformers.T5ForConditionalGeneration.from_pretrained(tmp_path, local_files_only=True)
+    assert "Loading weights" in capfd.readouterr().err, "this is what it shows by itself"
+    load_hugging_face(tmp_path, LENGTH)
+    assert capfd.readouterr() == ("", "")
+    assert logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        load_hugging_face(tmp_path, LENGTH)
+        assert not logging.is_progress_bar_enabled()
+    finally:
+        logging.enable_progress_bar()
+
+
+def test_a_target_of_unknown_words_is_named() -> None:
+    with pytest.raises(DataError, match=r"cannot say some words(.|\n)*late"):
+        gpt2().target("you are late")

@@ -16,6 +16,7 @@ SMALL = Plan(
     fidelity="dialogues",
     budget=8,
 )
+LONG = replace(SMALL, space={"max_turns": Integer(4, 20)}, budget=2000)
 UNKNOWN = replace(SMALL, space={"max_turn": Integer(4, 20)})
 FORBIDDEN = replace(SMALL, space={"max_turns": Integer(0, 20)})
 HALF_FAIL = replace(SMALL, space={"adversary": Choice(("scripted", "nobody"))})

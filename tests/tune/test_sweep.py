@@ -18,9 +18,10 @@ from engine.jobs.job import Silent
 from engine.jobs.negotiation.match import SELFPLAY
 from engine.jobs.status import INTERRUPTED, run_status
 from engine.report.collect import collect_run
-from engine.runtime.session import Session
+from engine.runtime.session import TIMEOUT_VARIABLE, Session
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ClusterError, ConfigError, RunError
+from tests.engine.runtime.apart import survives
 from tune.config import SweepConfig
 from tune.sweep import BEST, SWEEP
 from tune.trial import TRIALS
@@ -111,6 +112,47 @@ from tune.sweep import SWEEP
 with connect(num_cpus=2):
     SWEEP.run(SweepConfig(sweep=sys.argv[1], samples=3, rungs=1, trial_workers=1, concurrent=3), Path("sweep"), Silent())
 """
+
+
+_LOSES_A_MACHINE = """
+import sys
+from pathlib import Path
+from engine.runtime.session import TIMEOUT_VARIABLE
+from envs.core.errors import ClusterError
+from tests.engine.jobs.made_up import Notes, rows
+from tests.engine.runtime.apart import start_cluster
+from tests.tune.test_sweep import asked
+from tune.sweep import SWEEP
+folder = Path(sys.argv[1])
+cluster = start_cluster(HEAD)
+doomed = cluster.add_node(num_cpus=1)
+
+class Losing(Notes):
+    def advance(self, done, note=""):
+        super().advance(done, note)
+        if done == 2:
+            cluster.remove_node(doomed, allow_graceful=False)
+
+try:
+    SWEEP.run(asked("LONG", samples=5, concurrent=2, address=cluster.address), folder / "sweep", Losing())
+except ClusterError as error:
+    assert not HEAD and "no trial has run for 60 s" in str(error), error
+    assert len(rows(folder / "sweep")) == 2
+else:
+    assert HEAD
+    assert [row["status"] for row in rows(folder / "sweep")] == ["ok"] * 5
+cluster.shutdown()
+print("survived")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("head", [1, 0], ids=["one machine is left", "none is left"])
+def test_a_trial_on_a_lost_machine_is_tried_again(tmp_path: Path, head: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sweep whose last machine is lost ends after a set time."""
+    monkeypatch.setenv(TIMEOUT_VARIABLE, "60" if head == 0 else "200")
+    survives(_LOSES_A_MACHINE.replace("HEAD", str(head)), tmp_path, timeout_s=550)
 
 
 def start(folder: Path, code: str, *arguments: str) -> subprocess.Popen[bytes]:

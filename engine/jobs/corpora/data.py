@@ -148,7 +148,7 @@ def find_corpus(name: str) -> CorpusSource | PairSource:
     known = sorted((*corpora, *pair_corpora))
     raise ConfigError(
         f"no corpus is called {name!r}{nearest(name, known)}",
-        fix=f"known: {', '.join(known)}; or name your own as path/file.py:NAME or path/file.tsv",
+        fix=f"known: {', '.join(known)}; or name your own: path/file.py:NAME, or a file of lines source<TAB>reply",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from engine.jobs.checkpoints import _instead, require_checkpoint
@@ -10,6 +11,7 @@ from engine.jobs.weights import checkpoint_folder
 from envs.core.errors import CheckpointError, ConfigError
 from envs.core.registry import Registry, nearest
 from envs.negotiation.game import Agent
+from envs.negotiation.own_agent import OwnAgent, own_code
 from envs.negotiation.vocabulary import Vocabulary
 from policies.negotiator.settings import KIND
 from policies.stored import read_words
@@ -17,6 +19,8 @@ from policies.stored import read_words
 HUMAN = "human"
 BUILT_IN = ("scripted", "scripted-tough", HUMAN)
 """Agents that compute nothing."""
+ANY_AGENT = "parley selfplay, parley play, and as --target of parley attack rl and attack transfer"
+"""Where an agent of any kind can be named."""
 
 agents = Registry("agent", "parley.agents")
 agents.register("scripted", "fair-minded scripted bargainer", "envs.negotiation.scripted.bargainers:scripted")
@@ -69,21 +73,41 @@ def require_agents(config: object, options: Sequence[str]) -> Vocabulary:
     named = {f"--{name}": str(getattr(config, name)) for name in options}
     named = {option: spec for option, spec in named.items() if spec or option == f"--{options[0]}"}
     for option, spec in named.items():
-        require_checkpoint(spec, option)
+        require_negotiator(spec, option)
     return shared_vocabulary(named)
+
+
+def require_negotiator(spec: str, option: str) -> Path:
+    """The checkpoint of a negotiator that Parley trained.
+
+    Args:
+        spec: a run or checkpoint folder.
+        option: what named it.
+
+    Raises:
+        CheckpointError: there is none; an agent of another kind is told which verbs take it.
+    """
+    if ".py:" in spec or spec in agents:
+        raise CheckpointError(
+            f"{option} needs a checkpoint of a negotiator that Parley trained: here its weights are read, or learned from",
+            where=spec,
+            got="an agent of your own" if ".py:" in spec else "an agent without weights",
+            fix=f"parley train negotiator makes one; any agent can play in {ANY_AGENT}",
+        )
+    return require_checkpoint(spec, option)
 
 
 def make_agent(spec: str, vocabulary: Vocabulary, temperature: float = 0.5, device: str = "cpu") -> Agent:
     """The agent that a name stands for.
 
     Args:
-        spec: a checkpoint or run folder, a registered name, or `path/file.py:Name` for a factory that takes a vocabulary.
+        spec: a checkpoint or run folder, a registered name, or `path/file.py:Name` (`own_agent.py`).
         vocabulary: of the game.
         temperature: of a model's word distribution.
         device: that a model computes on.
 
     Raises:
-        ConfigError: nothing is called that.
+        ConfigError: nothing is called that, or the file of a user's own makes no agent.
         CheckpointError: the checkpoint is damaged or of another kind, or what is called that holds none.
     """
     folder = checkpoint_folder(spec)
@@ -91,7 +115,11 @@ def make_agent(spec: str, vocabulary: Vocabulary, temperature: float = 0.5, devi
         from policies.negotiator.speaker import load_agent
 
         return load_agent(folder, name=spec, temperature=temperature, device=device)
-    if spec in agents or ".py:" in spec:
+    if ".py:" in spec:
+        with own_code(spec):
+            maker = agents.get(spec)
+        return OwnAgent(spec, maker, vocabulary)
+    if spec in agents:
         factory: Any = agents.get(spec)
         return factory(vocabulary)
     if found := _instead(spec):

@@ -9,17 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from engine.jobs.checkpoints import require_checkpoint
 from engine.jobs.job import Reporter
+from engine.jobs.negotiation.agents import require_negotiator
 from engine.jobs.negotiation.match import MatchConfig, MatchJob, OneMatchConfig, Roster
 from engine.negotiation.transfer import PAPER_SENTENCE, PAPER_TURN, TransferAgent, last_sentences
+from engine.store.layout import CONFIG
 from engine.store.mirror import fetched_run
 from engine.store.run_folder import RunFolder
 from envs.core.config import check, shared
-from envs.core.errors import ConfigError
+from envs.core.errors import ConfigError, RunError
 from envs.negotiation.game import Agent
 
 _NAME_ONE = '--set transfer.source=RUN (an attack rl run) or --set "transfer.sentence=TEXT"'
+_MAKE_ONE = "parley attack rl makes runs/attack-rl; or --set transfer.source=RUN, or the preset fixed: one sentence for all"
 _EMPTY_ONE = "add --set transfer.source= to keep the sentence, or --set transfer.sentence= to keep the source; presets name one"
 
 
@@ -105,7 +107,11 @@ def transfer_sentences(settings: TransferSettings, reporter: Reporter) -> tuple[
     if settings.sentence:
         sentences = [settings.sentence]
     else:
-        rows = RunFolder.load(fetched_run(settings.source)).read_rows().to_pylist()
+        source = fetched_run(settings.source)
+        if not (source / CONFIG).is_file():
+            what = "there is no run here to take sentences from (transfer.source)"
+            raise RunError(what, where=settings.source, fix=_MAKE_ONE)
+        rows = RunFolder.load(source).read_rows().to_pylist()
         sentences = last_sentences(rows, settings.min_advantage, settings.max_sentences)
     others = f", and {len(sentences) - 1} less frequent" if len(sentences) > 1 else ""
     reporter.say(f"to plug in: {sentences[0] if sentences else '(none)'}{others}")
@@ -156,7 +162,7 @@ class AttackRL(AttackJob[AttackConfig]):
 
     def roster(self, config: AttackConfig, reporter: Reporter) -> Roster:
         """The trained adversary, which must be a checkpoint, and the target."""
-        require_checkpoint(config.speaker, "--speaker")
+        require_negotiator(config.speaker, "--speaker")
         return super().roster(config, reporter)
 
 

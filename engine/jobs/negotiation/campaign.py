@@ -2,7 +2,7 @@
 
 A round trains an adversary against the target, then the target against the adversaries so far, then measures three things:
 what the round's adversary gains before and after, how the target plays with an ordinary partner, and its exploitability, the
-gain of a fresh adversary trained against the frozen target.
+mean gain of fresh adversaries trained against the frozen target.
 
 Every phase and every measurement is a run of its own below the campaign's folder and resumes by itself, so a campaign that was
 killed loses the updates since the last saved state and nothing else. A phase that diverges is done again from its start at
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -49,10 +50,13 @@ from envs.storage.places import display_path
 
 ROUND, ROLLED_BACK, STOPPED = "round", "rolled_back", "stopped"
 """Kinds of events: a round is measured, a phase diverged and is done again, the campaign ends before its last round."""
+FINAL = "final"
+"""What start and result are measured by once more."""
 _TRAINED = {
     "adversary": "the adversary",
     "target": "the target",
-    EXPLOITABILITY: "a fresh adversary against the frozen target",
+    EXPLOITABILITY: "fresh adversaries against the frozen target",
+    FINAL: "fresh adversaries once more, from seeds that chose no round",
 }
 """What is trained in a phase, by its role."""
 _WIDTHS = (5, 20, 20, 20, 20, 15, 10)
@@ -65,7 +69,7 @@ class MinMaxConfig(LearningConfig):
     target: str = "runs/rl"
     """The target at the start: run or checkpoint folder."""
     adversary: str = ""
-    """Adversary that was trained against that target already, on the same budget; one is trained when empty."""
+    """Adversary that was trained against that target already, and that the target meets from the first round on."""
     speaker: str = ""
     """Where adversaries start, and what their KL guard compares with: the target's start when empty."""
     partner: str = ""
@@ -75,15 +79,17 @@ class MinMaxConfig(LearningConfig):
     rounds: int = 6
     """Rounds at most."""
     adversaries: Literal["continued", "fresh"] = "continued"
-    """The adversary of a round is the last one trained on (paper), or the best response that measured the round before."""
+    """The adversary of a round is the last one trained on (paper), or the best responses that measured the round before."""
     patience: int = 3
     """Rounds without gain after which the campaign stops."""
     least_gain: float = 0.1
     """Points by which exploitability must fall to count as gain."""
     plain_loss: float = 0.5
     """Points of plain score that the result may have lost against the start."""
+    num_adversaries: int = 1
+    """Fresh adversaries, from seeds of their own, that measure the target of a round and at last the start and the result."""
     budget: int = 12_800
-    """Dialogues that a best response learns from."""
+    """Dialogues that each of them learns from."""
     dialogues: int = 1000
     """Dialogues of each measurement."""
     perplexity_limit: float = 1.5
@@ -101,7 +107,7 @@ class MinMaxConfig(LearningConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("rounds", "patience", "budget", "dialogues"):
+        for name in ("rounds", "patience", "num_adversaries", "budget", "dialogues"):
             check_count(self, name)
         for name in ("least_gain", "plain_loss", "retries", "workers"):
             check(self, name, getattr(self, name) >= 0, "at least 0")
@@ -140,21 +146,18 @@ class Campaign:
         """The target after a round."""
         return self._config.target if number == 0 else display_path(self._phase(number, "target"))
 
-    def adversary(self, number: int) -> str:
-        """The adversary of a round."""
-        if number == 1 and self._config.adversary:
-            return self._config.adversary
+    def adversaries(self, number: int) -> list[str]:
+        """The adversaries that join in a round; the first of them measures it before and after."""
+        there = [self._config.adversary] if number == 1 and self._config.adversary else []
         if self._config.adversaries == "fresh":
-            return self.best_response(number - 1)
-        return display_path(self._phase(number, "adversary"))
-
-    def best_response(self, number: int) -> str:
-        """The fresh adversary that measures the target after a round."""
-        if number == 0 and self._config.adversary:
-            return self._config.adversary
-        return display_path(self._phase(number, EXPLOITABILITY) / exploitability.ADVERSARY)
+            measured = self._phase(number - 1, EXPLOITABILITY)
+            names = (exploitability.stage(exploitability.ADVERSARY, k) for k in range(1, self._config.num_adversaries + 1))
+            return there + [display_path(measured / name) for name in names]
+        return there or [display_path(self._phase(number, "adversary"))]
 
     def _stage(self, number: int, name: str) -> Path:
+        if name.partition("-")[0] == FINAL:
+            return self._path / (f"{name}-exploitability" if number else f"{name}-exploitability-before")
         return self._path / f"{number:02d}-{name}"
 
     def _phase(self, number: int, role: str) -> Path:
@@ -163,7 +166,7 @@ class Campaign:
         return self._stage(number, f"{role}-again-{again}" if again else role)
 
     def _train(self, number: int) -> None:
-        if self.adversary(number) == display_path(self._phase(number, "adversary")):
+        if self.adversaries(number) == [display_path(self._phase(number, "adversary"))]:
             self._steadily(number, "adversary", self._config.attack, self._adversary_phase)
         self._steadily(number, "target", self._config.defence, self._target_phase)
 
@@ -204,7 +207,7 @@ class Campaign:
         }
 
     def _adversary_phase(self, number: int, rule: ReinforceConfig) -> Stage:
-        start = self._speaker if number == 1 else self.adversary(number - 1)
+        start = self._speaker if number == 1 else self.adversaries(number - 1)[0]
         settings = reinforce.TrainReinforceConfig(
             target=self.target(number - 1), learner=start, reference=self._speaker, **self._trained(number, rule)
         )
@@ -213,7 +216,7 @@ class Campaign:
     def _target_phase(self, number: int, rule: ReinforceConfig) -> Stage:
         settings = reinforce.TrainTargetConfig(
             target=self.target(number - 1),
-            adversaries=",".join(self.adversary(k) for k in range(1, number + 1)),
+            adversaries=",".join(name for k in range(1, number + 1) for name in self.adversaries(k)),
             partner=self._partner,
             reference=self._config.target,
             opponents=self._config.opponents,
@@ -221,17 +224,17 @@ class Campaign:
         )
         return reinforce.TRAIN_TARGET, settings
 
-    def _best_response_phase(self, number: int, rule: ReinforceConfig) -> Stage:
+    def _best_response_phase(self, seed: int, number: int, rule: ReinforceConfig) -> Stage:
         config = self._config
         settings = ExploitabilityConfig(
             target=self.target(number),
             speaker=self._speaker,
             judge=self._judge,
+            num_adversaries=config.num_adversaries,
             dialogues=config.dialogues,
             workers=config.workers,
             reinforce=rule,
-            # The same seed for all rounds, so that they differ by the target alone.
-            **config.learning() | {"seed": self._seed},
+            **config.learning() | {"seed": seed},
         )
         return EVALUATE_EXPLOITABILITY, settings
 
@@ -240,10 +243,11 @@ class Campaign:
         target = self.target(number)
         metrics: dict[str, Estimate] = {}
         if number:
-            adversary = self.adversary(number)
+            adversary = self.adversaries(number)[0]
             metrics[BEFORE] = self._attacked(number, "before", adversary, self.target(number - 1))
             metrics[AFTER] = self._attacked(number, "after", adversary, target)
-        metrics[EXPLOITABILITY] = self._exploited(number)
+        # The same seed for all rounds, so that they differ by the target alone.
+        metrics[EXPLOITABILITY] = self.exploited(number, EXPLOITABILITY, self._seed).metrics[EXPLOITABILITY]
         plain = self.play(f"{number:02d}-plain", target, self._seed)
         metrics[PLAIN_SCORE], metrics[PLAIN_AGREEMENT] = plain["score_target"], plain["agreement"]
         metrics[PERPLEXITY] = self._perplexity(number, target)
@@ -252,19 +256,20 @@ class Campaign:
         self._folder.event(ROUND, number=number, target=target, estimates=estimates, **figures)
         return Round(number, metrics)
 
-    def _exploited(self, number: int) -> Estimate:
-        if number == 0 and self._config.adversary:
-            return self._attacked(0, EXPLOITABILITY, self._config.adversary, self._config.target)
+    def exploited(self, number: int, role: str, seed: int) -> Result:
+        """What fresh adversaries gain from the target after a round.
+
+        Args:
+            number: of the round.
+            role: `EXPLOITABILITY`, or `FINAL` for what is measured once more.
+            seed: of the adversaries and of the dialogues.
+        """
         rule = replace(self._config.attack, dialogues=self._config.budget)
-        return self._steadily(number, EXPLOITABILITY, rule, self._best_response_phase).metrics[EXPLOITABILITY]
+        return self._steadily(number, role, rule, partial(self._best_response_phase, seed))
 
     def _attacked(self, number: int, name: str, adversary: str, target: str) -> Estimate:
-        return self.attack(f"{number:02d}-{name}", adversary, target, self._seed)["advantage"]
-
-    def attack(self, stage: str, adversary: str, target: str, seed: int) -> Mapping[str, Estimate]:
-        """What an adversary gains from a target, in a stage of that name."""
-        settings = AttackConfig(speaker=adversary, target=target, **self._match(seed))
-        return ATTACK_RL.run(settings, self._path / stage, self._reporter).metrics
+        settings = AttackConfig(speaker=adversary, target=target, **self._match(self._seed))
+        return ATTACK_RL.run(settings, self._stage(number, name), self._reporter).metrics["advantage"]
 
     def play(self, stage: str, target: str, seed: int) -> Mapping[str, Estimate]:
         """How a target plays with the ordinary partner, in a stage of that name."""

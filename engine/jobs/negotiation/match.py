@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
-from engine.jobs.checkpoints import require_checkpoint
 from engine.jobs.job import Job, Reporter, Summary
-from engine.jobs.negotiation.agents import BUILT_IN, HUMAN, make_agent, shared_vocabulary
+from engine.jobs.negotiation.agents import BUILT_IN, HUMAN, make_agent, require_negotiator, shared_vocabulary
 from engine.jobs.negotiation.judge import NOBODY_JUDGES, judge_of, who_judges
 from engine.jobs.negotiation.person import tell_outcome
 from engine.jobs.negotiation.rows import DIALOGUES
@@ -37,7 +36,7 @@ from envs.data.lines import read_lines
 from envs.negotiation.corpora.compiled import load_corpus
 from envs.negotiation.corpora.dealornodeal import parse_scenarios
 from envs.negotiation.game import NOBODY, Agent, NegotiationGame, Rules
-from envs.negotiation.scenario import ITEM_TOKENS, Scenario, random_scenario, selection_table
+from envs.negotiation.scenario import ILLEGAL, ITEM_TOKENS, Scenario, random_scenario, selection_table
 from envs.negotiation.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -168,7 +167,7 @@ class Roster(Sharded[Scenario]):
         self.agents()
         match_scenarios(self.config)
         if self.config.judge:
-            require_checkpoint(self.config.judge, "--judge")
+            require_negotiator(self.config.judge, "--judge")
         if people(self.config) and self.config.workers:
             raise ConfigError(
                 "a person plays at this terminal, where no worker is", got=f"{self.config.workers} workers", fix="--workers 0"
@@ -194,7 +193,7 @@ class MatchWorker:
         if self.config.judge:
             from policies.negotiator.checkpoints import load_model
 
-            self.judge = load_model(require_checkpoint(self.config.judge, "--judge")).to(self.config.device)
+            self.judge = load_model(require_negotiator(self.config.judge, "--judge")).to(self.config.device)
 
     def run(self, shard: Shard[Scenario]) -> list[dict[str, Any]]:
         """One row per dialogue, by the schema of the roster."""
@@ -241,8 +240,10 @@ def dialogue_row(game: NegotiationGame, row: int, key: str) -> dict[str, Any]:
     """A finished dialogue as a row of `engine.jobs.negotiation.rows.DIALOGUES`; likelihoods are left null."""
     scenario = game.scenarios[row]
     written = game.authors[row]
+    table = selection_table(scenario.counts)
     adversary, target = (
-        [ITEM_TOKENS[token] for token in selection_table(scenario.counts)[selection]] for selection in game.selections[row]
+        [ILLEGAL] if illegal else [ITEM_TOKENS[token] for token in table[selection]]
+        for selection, illegal in zip(game.selections[row], game.illegal_selections[row], strict=True)
     )
     return {
         "item_key": key,
@@ -266,8 +267,7 @@ def dialogue_row(game: NegotiationGame, row: int, key: str) -> dict[str, Any]:
         "num_turns": int(game.num_turns[row]),
         "num_words_adversary": int(np.count_nonzero(written == 0)),
         "num_words_target": int(np.count_nonzero(written == 1)),
-        "nll_adversary": None,
-        "nll_target": None,
+        **dict.fromkeys(("nll_adversary", "nll_target")),
     }
 
 

@@ -1,8 +1,8 @@
 """Adversarial training: `parley minmax` (Cheng et al. 2019, section 6).
 
 A campaign (`campaign.py`) ends after its rounds, or when exploitability has stopped falling; the least exploitable target that
-still plays well with an ordinary partner is the result. It and the start are then measured once more, on dialogues that chose
-nothing.
+still plays well with an ordinary partner is the result. It and the start are then measured once more, by adversaries and in
+dialogues that chose nothing.
 
 The paper gives no schedule, rates or stopping rule: `cheng2019` keeps what it says (the latest adversary, trained on, and
 reward -(S_adv - S_ori)); `population` adds what the field found to help since.
@@ -15,11 +15,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from engine.jobs.checkpoints import require_checkpoint
+import numpy as np
+
 from engine.jobs.job import Job, Reporter, Steps, Summary
-from engine.jobs.negotiation import reinforce, training
-from engine.jobs.negotiation.agents import require_agents
-from engine.jobs.negotiation.campaign import ROUND, Campaign, MinMaxConfig
+from engine.jobs.negotiation import exploitability, reinforce, training
+from engine.jobs.negotiation.agents import require_agents, require_negotiator
+from engine.jobs.negotiation.campaign import FINAL, ROUND, Campaign, MinMaxConfig
+from engine.jobs.negotiation.exploitability import NUM_TRAINED
 from engine.jobs.negotiation.training import PUBLISHED, corpus_words, require_words
 from engine.jobs.sharded import session
 from engine.metrics.negotiation.campaign import (
@@ -34,23 +36,22 @@ from engine.metrics.negotiation.campaign import (
     best_round,
     still_playing,
 )
-from engine.metrics.statistics import Estimate, Metric, paired_difference
+from engine.metrics.negotiation.dialogues import NEITHER
+from engine.metrics.statistics import Estimate, Metric, count, crossed_difference
 from engine.negotiation.opponents import OpponentConfig
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
-from engine.store.schemas import OK
 from envs.core.seeds import derive_seed
 from envs.storage.copies import CHECKPOINT
 from envs.storage.places import display_path
 
-FINAL = "final"
 FINAL_STAGES = {
-    "final-attack-before": "fresh adversary, before",
-    "final-plain-before": "plain play, before",
-    "final-attack": "fresh adversary, after",
-    "final-plain": "plain play, after",
+    f"{FINAL}-exploitability-before/{exploitability.ATTACK}": "fresh adversary, before",
+    f"{FINAL}-plain-before": "plain play, before",
+    f"{FINAL}-exploitability/{exploitability.ATTACK}": "fresh adversary, after",
+    f"{FINAL}-plain": "plain play, after",
 }
-"""What the stages are called that measure the start and the result once more, on dialogues that chose no round."""
+"""What the matches are called that measure the start and the result once more."""
 BEFORE_TRAINING = "_before"
 """Ending of the metrics of the target before any training."""
 DROP = "exploitability_drop"
@@ -62,7 +63,8 @@ _PAIRS = {
     for ending, told in ((BEFORE_TRAINING, ", before"), ("", ""))
 }
 LEGEND = _PAIRS | {
-    DROP: Metric("exploitability lost", "higher: target", "before less after on the same scenarios, mean", main=True),
+    DROP: Metric("exploitability lost", "higher: target", "before less after in the same dialogues, mean", main=True),
+    NUM_TRAINED: Metric("fresh adversaries", NEITHER, "trained before, and as many after, for exploitability", "count"),
 }
 @dataclass(frozen=True)
 class Hardened:
@@ -85,44 +87,35 @@ def _cpus(config: MinMaxConfig) -> int:
     return max(config.env_runners + 1 + config.threads * config.remote_learner, config.workers)
 
 
-def _measured_again(
-    campaign: Campaign, config: MinMaxConfig, path: Path, rounds: Sequence[Round], best: Round
-) -> dict[str, Estimate]:
-    """Start and result on dialogues that did not choose the result, each against its own best response."""
+def _measured_again(campaign: Campaign, config: MinMaxConfig, rounds: Sequence[Round], best: Round) -> dict[str, Estimate]:
+    """Start and result by adversaries and in dialogues that did not choose the result."""
     seed = derive_seed(config.seed, FINAL)
     metrics: dict[str, Estimate] = {}
+    gained = []
     for ending, number in ((BEFORE_TRAINING, 0), ("", best.number)):
-        target = campaign.target(number)
-        attacked = campaign.attack(_stage("attack", ending), campaign.best_response(number), target, seed)
-        plain = campaign.play(_stage("plain", ending), target, seed)
+        attacked = campaign.exploited(number, FINAL, seed)
+        gained.append(exploitability.gains(attacked.run, config.num_adversaries))
+        plain = campaign.play(f"{FINAL}-plain{ending.replace('_', '-')}", campaign.target(number), seed)
         metrics |= {
-            EXPLOITABILITY + ending: attacked["advantage"],
+            EXPLOITABILITY + ending: attacked.metrics[EXPLOITABILITY],
             PLAIN_SCORE + ending: plain["score_target"],
             PLAIN_AGREEMENT + ending: plain["agreement"],
             PERPLEXITY + ending: rounds[number].metrics[PERPLEXITY],
         }
-    before, after = (_advantages(path / _stage("attack", ending)) for ending in (BEFORE_TRAINING, ""))
-    keys = sorted(before.keys() & after.keys())
-    metrics[DROP] = paired_difference([before[key] for key in keys], [after[key] for key in keys])
+    keys = sorted(gained[0].keys() & gained[1].keys())
+    before, after = (np.array([one[key] for key in keys]).reshape(-1, config.num_adversaries).T for one in gained)
+    metrics[DROP] = crossed_difference(before, after)
+    metrics[NUM_TRAINED] = count(config.num_adversaries, config.num_adversaries)
     return metrics
-
-
-def _stage(name: str, ending: str) -> str:
-    return f"{FINAL}-{name}{ending.replace('_', '-')}"
 
 
 def _store(campaign: Campaign, config: MinMaxConfig, path: Path, best: Round) -> None:
     """The result as the campaign's own checkpoint."""
     from policies.negotiator.checkpoints import load_model, provenance, save_model
 
-    folder = require_checkpoint(campaign.target(best.number), "--target")
+    folder = require_negotiator(campaign.target(best.number), "--target")
     origin = {**provenance(folder), "campaign_from": config.target, "round": best.number}
     save_model(load_model(folder), path / CHECKPOINT, origin)
-
-
-def _advantages(path: Path) -> dict[str, float]:
-    rows = RunFolder.load(path).read_rows().to_pylist()
-    return {row["item_key"]: row["points_adversary"] - row["points_target"] for row in rows if row["status"] == OK}
 
 
 def latest() -> MinMaxConfig:
@@ -136,17 +129,20 @@ def population() -> MinMaxConfig:
 
 
 def demo() -> MinMaxConfig:
-    """One round with the small agents that parley demo trains."""
+    """One round with the small agents that parley demo trains, long enough to show on any machine."""
     rule = reinforce.demo().reinforce
-    return replace(
-        population(),
+    return MinMaxConfig(
         target="runs/demo/target",
         adversary="runs/demo/adversary",
         rounds=1,
+        adversaries="fresh",
+        num_adversaries=3,
         budget=rule.dialogues,
         corpus="embedded",
+        # Several adversaries, so that the target learns what they share; and much plain play, which it would else unlearn.
+        opponents=OpponentConfig(sampling="uniform", partner_share=0.4),
         attack=rule,
-        defence=replace(rule, dialogues=7_680, stalling_penalty=reinforce.hardened().reinforce.stalling_penalty),
+        defence=replace(rule, dialogues=11_520, learning_rate=1.5e-3, supervised_weight=1.0, stalling_penalty=5.0),
     )
 
 
@@ -176,7 +172,7 @@ class MinMax(Job[MinMaxConfig, MinMaxConfig, Hardened]):
             best = best_round(still_playing(rounds, prepared.plain_loss))
             if best.number == 0:
                 reporter.say("no round made the target less exploitable and left its plain play: the result is the start")
-            metrics = _measured_again(campaign, prepared, run.path, rounds, best)
+            metrics = _measured_again(campaign, prepared, rounds, best)
             _store(campaign, prepared, run.path, best)
         return Hardened(prepared, len(rounds) - 1, best.number, metrics)
 
@@ -186,7 +182,7 @@ class MinMax(Job[MinMaxConfig, MinMaxConfig, Hardened]):
         return Summary(
             f"{config.target} hardened",
             f"Rounds of adversarial training: {found.num_rounds}. The target of round {found.best} is the "
-            f"result, measured on {config.dialogues:,} dialogues that chose no round, seed {config.seed}.",
+            f"result; fresh adversaries and {config.dialogues:,} dialogues that chose no round measure it, seed {config.seed}.",
             found.metrics,
         )
 

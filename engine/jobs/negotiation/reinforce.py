@@ -12,9 +12,8 @@ import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from engine.jobs.checkpoints import require_checkpoint
 from engine.jobs.job import Reporter
-from engine.jobs.negotiation.agents import shared_vocabulary
+from engine.jobs.negotiation.agents import require_negotiator, shared_vocabulary
 from engine.jobs.negotiation.training import LearnJob, Lessons, TrainingConfig, corpus_words, lessons
 from engine.negotiation.opponents import Opponent, OpponentConfig, TrainingRoster
 from engine.negotiation.settings import ReinforceConfig
@@ -61,7 +60,7 @@ class TrainTargetConfig(TrainingConfig, _Hardened):
 
 
 def _folder(spec: str, option: str) -> str:
-    folder = require_checkpoint(spec, option)
+    folder = require_negotiator(spec, option)
     # Workers may have another working directory, and another cache.
     return display_path(folder) if is_uri(spec) else str(folder.resolve())
 
@@ -91,8 +90,10 @@ def cheng2019() -> TrainReinforceConfig:
 
 
 def demo() -> TrainReinforceConfig:
-    """The RL attack on the demonstration's small agent, about a minute of one core."""
-    rule = ReinforceConfig(reward="advantage", complementary=True, dialogues=7_680, learning_rate=1e-3, supervised_weight=0.5)
+    """The RL attack on the demonstration's small agent, seconds of one core."""
+    rule = ReinforceConfig(
+        reward="advantage", complementary=True, dialogues=3_840, learning_rate=1e-3, supervised_weight=0.5, max_turns=12
+    )
     return TrainReinforceConfig(target="runs/demo/target", corpus="embedded", reinforce=rule)
 
 

@@ -15,7 +15,8 @@ DIALOGUES = with_base(
         # The dialogue: sides 0 (adversary) and 1 (target), words joined by blanks, `<eos>` left out.
         pa.field("first_speaker", pa.int64()),
         pa.field("turns", list_of(pa.struct([pa.field("side", pa.int8()), pa.field("words", pa.string())]))),
-        # The outcome: ended_by is the side that said `<selection>`, -1 when a limit did.
+        # The outcome: ended_by is the side that said `<selection>`, -1 when a limit did. A selection is six item tokens, or
+        # `<illegal>` alone where it was out of range, which counts as no agreement.
         pa.field("agreed", pa.bool_()),
         pa.field("forced", pa.bool_()),
         pa.field("ended_by", pa.int64()),

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from engine.jobs.checkpoints import require_checkpoint
 from engine.jobs.device import threads
 from engine.jobs.job import Job, Reporter, Steps, Summary
+from engine.jobs.negotiation.agents import require_negotiator
+from engine.jobs.negotiation.placement import fitting_runners
 from engine.jobs.scalars import Scalars
 from engine.jobs.sharded import session
 from engine.jobs.supervised import STATE
@@ -23,11 +24,11 @@ from engine.metrics.training import LEARNING
 from engine.negotiation.opponents import TrainingRoster
 from engine.negotiation.settings import ReinforceConfig
 from engine.runtime.meters import Meters
-from engine.runtime.session import Session, can_grow
+from engine.runtime.session import Session
 from engine.store.layout import CONFIG, SUMMARY
 from engine.store.run_folder import RunFolder
 from envs.core.config import check, from_dict, shared
-from envs.core.errors import ClusterError, ConfigError
+from envs.core.errors import ConfigError
 from envs.data.root import root_words
 from envs.negotiation.vocabulary import Vocabulary
 from envs.storage.copies import CHECKPOINT, fetched_model
@@ -36,6 +37,8 @@ _FIGURES = ("reward", "advantage", "agreement", "dialogues", "seconds", "seconds
 """What is read of an update's event."""
 MAX_LEARNERS = 5
 """Learners that may die in a row without getting further than those before them."""
+LOSS_S = 60.0
+"""Seconds within which Ray's head notices that a machine is gone."""
 PUBLISHED = "dealornodeal"
 """The corpus of the published agents, which presets take unless they are the demonstration's."""
 
@@ -164,15 +167,17 @@ class LearnJob(Job[TrainingConfigT, Lessons, Summary]):
         from policies.negotiator.checkpoints import save_model
 
         config, base, language = prepared.config, prepared.base, prepared.language
-        with threads(config.threads), session(_cpus(config), config.address) as here:
-            fitting = _fitting(config, here, reporter)
-            history, weights = _Training(fitting, prepared.roster, base, language, run, reporter).finish()
+        num_cpus = config.env_runners + 1 + config.threads * config.remote_learner
+        with threads(config.threads), session(num_cpus, config.address) as here:
+            history, weights = _Training(config, here, prepared.roster, base, language, run, reporter).finish()
+            perplexity = language.measured(weights)
+            language.require_known(perplexity, config)
             about = {**prepared.provenance, "corpus": config.corpus, "seed": config.seed, "updates": config.reinforce.updates}
             base.load_state_dict(dict(weights))
             save_model(base, run.path / CHECKPOINT, about)
             tail = history[-max(1, len(history) // 10) :]
             metrics = {f"training_{name}": mean([step[name] for step in tail]) for name in ("reward", "advantage", "agreement")}
-            metrics |= language.measured(weights)
+            metrics |= perplexity
         metrics["dialogues_per_s"] = mean([step["dialogues"] / step["seconds"] for step in history])
         metrics["share_outside_networks"] = mean([_outside(step) for step in history])
         return Summary(prepared.title, f"{len(history)} updates, seed {config.seed}.", metrics)
@@ -210,6 +215,24 @@ class _Language:
             return {}
         self._model.load_state_dict(dict(weights))
         return {"perplexity": count(self._perplexity(), len(self._dialogues))}
+
+    def require_known(self, measured: Mapping[str, Estimate], config: TrainingConfig) -> None:
+        """Checks that the perplexity after the last update is one of a language.
+
+        Raises:
+            DivergenceError: it is not a number, or no model that still learns has it.
+        """
+        from engine.negotiation.reinforce import DivergenceError
+        from policies.training import DIVERGED
+
+        for estimate in measured.values():
+            if not estimate.value < math.exp(DIVERGED):
+                raise DivergenceError(
+                    "the training has diverged",
+                    where=f"after {config.reinforce.updates} updates",
+                    got=f"validation perplexity {estimate.value:g}",
+                    fix=f"train again with a smaller reinforce.learning_rate (now {config.reinforce.learning_rate:g})",
+                )
 
 
 def require_words(corpus: str, data_root: Path | None, words: Vocabulary, otherwise: str = "") -> None:
@@ -253,7 +276,7 @@ def validation_perplexity(spec: str, corpus: str, data_root: Path | None) -> Est
     from policies.negotiator.checkpoints import load_model
     from policies.negotiator.evaluation import evaluate
 
-    model = load_model(require_checkpoint(spec, "the agent"))
+    model = load_model(require_negotiator(spec, "the agent"))
     dialogues = load_corpus(corpus, data_root).splits["val"]
     return count(evaluate(model, dialogues).perplexity_reference, len(dialogues))
 
@@ -264,13 +287,14 @@ class _Training:
     def __init__(
         self,
         config: TrainingConfig,
+        session: Session,
         roster: TrainingRoster,
         base: Any,
         language: _Language,
         folder: RunFolder,
         reporter: Reporter,
     ) -> None:
-        self._config, self._roster, self._vocabulary = config, roster, base.vocabulary
+        self._config, self._session, self._roster, self._vocabulary = config, session, roster, base.vocabulary
         self._language, self._folder, self._reporter = language, folder, reporter
         self._saved = folder.path / STATE
         # Updates after the last saved state are made again, and count as they were made last.
@@ -303,8 +327,12 @@ class _Training:
     def _go_on(self) -> dict[str, Any]:
         """Makes the updates after the last saved state with a learner of its own; returns its weights."""
         from engine.rllib import state
+        from engine.rllib.learner_group import LearnerLostError
 
-        algorithm = _build(self._config, self._roster, self._vocabulary)
+        # After a loss a machine that takes the learner may still come.
+        wait_s = self._session.start_timeout_s if self._num_lost else 0.0
+        num_runners = fitting_runners(self._config.env_runners, _learner(self._config), self._session, self._reporter, wait_s)
+        algorithm = _build(replace(self._config, env_runners=num_runners), self._roster, self._vocabulary)
         try:
             if self._saved.exists():
                 self._reporter.say(f"resumed after update {state.restore(algorithm, self._saved)}")
@@ -313,6 +341,10 @@ class _Training:
                     algorithm.train()
                     self._note(algorithm, scalars)
             return state.learned_weights(algorithm)
+        except LearnerLostError:
+            # Until then the room of a lost machine would count as there.
+            algorithm.learner_group.await_loss(LOSS_S)
+            raise
         finally:
             algorithm.stop()
 
@@ -372,36 +404,9 @@ def _build(config: TrainingConfig, roster: TrainingRoster, vocabulary: Any) -> A
     return settings.build_algo()
 
 
-def _cpus(config: TrainingConfig) -> int:
-    return config.env_runners + 1 + config.threads * config.remote_learner
-
-
-def _fitting(config: TrainingConfig, session: Session, reporter: Reporter) -> TrainingConfig:
-    """The configuration, with fewer env runners where the cluster has no room for all and never will; says what is waited for.
-
-    Raises:
-        ClusterError: Ray would wait for ever: there is no room for the learner, or on this machine for the env runners.
-    """
-    import ray
-
-    learner = config.threads * config.remote_learner
-    wanted = {"CPU": config.env_runners + learner, "GPU": config.learner_gpus * config.remote_learner}
-    there = {name: ray.cluster_resources().get(name, 0) for name in wanted}
-    if all(wanted[name] <= there[name] for name in wanted):
-        return config
-    needs = f"{wanted['CPU']} CPUs and {wanted['GPU']:g} GPUs; in all there are {there['CPU']:g} and {there['GPU']:g}"
-    if can_grow():
-        reporter.say(f"env runners and learner need {needs}: waiting for machines to join the cluster")
-        return config
-    room = int(there["CPU"] - learner)
-    if session.is_local or room < 0 or wanted["GPU"] > there["GPU"]:
-        raise ClusterError(
-            f"this {'machine' if session.is_local else 'cluster'} has too little room for env runners and learner",
-            got=needs,
-            fix="ask for fewer env_runners, threads or learner_gpus, or give the address of a cluster with room, or that grows",
-        )
-    reporter.say(f"env runners and learner need {needs}: training goes on with {room} env runners")
-    return replace(config, env_runners=room)
+def _learner(config: TrainingConfig) -> dict[str, float]:
+    """What the learner reserves: nothing in this process."""
+    return {"CPU": config.threads * config.remote_learner, "GPU": config.learner_gpus * config.remote_learner}
 
 
 def _outside(step: Mapping[str, Any]) -> float:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
-from engine.jobs.checkpoints import require_checkpoint
 from engine.jobs.job import Reporter
+from engine.jobs.negotiation.agents import require_negotiator
 from engine.jobs.negotiation.attack import AttackConfig, AttackJob, TransferSettings, transfer_sentences
 from engine.jobs.negotiation.match import MatchConfig, MatchWorker, Roster, seconds_per_dialogue
 from engine.jobs.negotiation.rows import ATTACKS
@@ -110,8 +110,8 @@ class SearchRoster(Roster):
 
     def check(self) -> None:
         """As in a match; both sides must be models."""
-        require_checkpoint(self.config.target, "--target")
-        require_checkpoint(self.config.adversary, "--speaker")
+        require_negotiator(self.config.target, "--target")
+        require_negotiator(self.config.adversary, "--speaker")
         super().check()
 
     def agents(self, device: str = "cpu") -> tuple[Agent, Agent]:

@@ -31,11 +31,11 @@ class ContextSettings:
 class EngineSettings:
     """How the work is done."""
 
-    batch: int = 64
+    batch_size: int = 64
     """Contexts that are answered side by side."""
 
     def __post_init__(self) -> None:
-        check(self, "batch", self.batch >= 1, "at least 1")
+        check(self, "batch_size", self.batch_size >= 1, "at least 1")
 
 
 @dataclass(frozen=True, kw_only=True)

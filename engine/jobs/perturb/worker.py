@@ -84,7 +84,7 @@ class Asking(Sharded[Example]):
 
     def shard_size(self, num_items: int, num_workers: int) -> int:
         """At most what is answered side by side."""
-        return spread(num_items, num_workers, self.config.engine.batch)
+        return spread(num_items, num_workers, self.config.engine.batch_size)
 
     def digest(self, rows: Rows) -> Counts:
         """Examples, and by strategy how often the base was asked, and replied otherwise than to the clean context."""
@@ -155,8 +155,8 @@ class RobustnessWorker:
         """The replies to all contexts that differ, those of a length side by side."""
         contexts = sorted({turns for each in asked for turns in each}, key=lambda turns: (len(context_words(turns)), turns))
         said: dict[Turns, Turn] = {}
-        for start in range(0, len(contexts), self.config.engine.batch):
-            batch = contexts[start : start + self.config.engine.batch]
+        for start in range(0, len(contexts), self.config.engine.batch_size):
+            batch = contexts[start : start + self.config.engine.batch_size]
             said |= zip(batch, responder.respond(batch, beam=self.config.beam), strict=True)
         return said
 

@@ -6,14 +6,13 @@ from dataclasses import dataclass, field
 
 from engine.jobs.sharded import ShardedConfig
 from engine.triggers.catalogue import searches
-from engine.triggers.settings import RelaxationSettings, SearchSettings
+from engine.triggers.settings import SearchSettings
 from envs.core.config import check, check_count
 from envs.core.errors import ConfigError
 from envs.core.registry import nearest
 
-RELAXATION = "relaxation"
-"""The method that searches continuous inputs and not words."""
-RELAXATION_SUMMARY = "gradient descent on words made continuous (He & Glass 2018, appendix A)"
+HUGGING_FACE = "hf:"
+"""What the name of a Hugging Face model begins with; its folder follows."""
 NORMAL, NORMAL_SAMPLED, MAL, RANDOM = LISTS = ("normal", "normal-sampled", "mal", "random")
 """Targets that need no file."""
 
@@ -24,10 +23,9 @@ def require_method(name: str) -> None:
     Raises:
         ConfigError: no method is called so, with the nearest name.
     """
-    methods = (*searches, RELAXATION)
-    if name not in methods and ".py:" not in name:
-        what = f"no method of search is called {name!r}{nearest(name, methods)}"
-        raise ConfigError(what, fix=f"methods: {', '.join(methods)}, or path/file.py:Class")
+    if name not in searches and ".py:" not in name:
+        what = f"no method of search is called {name!r}{nearest(name, searches)}"
+        raise ConfigError(what, fix=f"methods: {', '.join(searches)}, or path/file.py:Class")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,13 +52,13 @@ class ObjectiveSettings:
 class TriggerEngineSettings:
     """How the work is done."""
 
-    batch: int = 16
+    batch_size: int = 16
     """Searches that a worker advances side by side, and at most so many targets of a shard, unless `shard_size` says it."""
     unknown: bool = False
     """Whether `<unk>` may stand in an input, as in the released code."""
 
     def __post_init__(self) -> None:
-        check(self, "batch", self.batch >= 1, "at least 1")
+        check(self, "batch_size", self.batch_size >= 1, "at least 1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,8 +92,6 @@ class SearchingConfig(ShardedConfig):
     """What is minimised."""
     engine: TriggerEngineSettings = field(default_factory=TriggerEngineSettings)
     """How the work is done."""
-    relaxation: RelaxationSettings = field(default_factory=RelaxationSettings)
-    """Continuous inputs, for the method of that name."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -117,3 +113,9 @@ class TriggerConfig(SearchingConfig):
     """Refuse targets with words outside the vocabulary instead of skipping and counting them."""
     hugging_face: HuggingFaceSettings = field(default_factory=HuggingFaceSettings)
     """How a Hugging Face model is asked."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.model.strip() == HUGGING_FACE:
+            fix = f"name a folder that save_pretrained wrote: --model {HUGGING_FACE}FOLDER"
+            raise ConfigError(f"{HUGGING_FACE!r} names no folder", where="--model", got=self.model, fix=fix)

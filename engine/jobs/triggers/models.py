@@ -1,14 +1,14 @@
-"""The models of a trigger search: found and checked once by the driver, rebuilt by every worker.
+"""The models of a trigger search: found and checked once by the driver, rebuilt as a victim by every worker.
 
 Parley's own networks travel as their weights: read-only arrays in Ray's object store, which the workers of a machine share.
-Hugging Face models, named "hf:FOLDER", are loaded by each worker.
+Hugging Face models, named "hf:FOLDER", are loaded once by each process that works.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,22 +16,21 @@ import numpy as np
 
 from engine.jobs.checkpoints import require_checkpoint
 from engine.jobs.responders.seq2seq import lm_command
-from engine.jobs.triggers.config import TriggerConfig
-from engine.jobs.triggers.subjects import HuggingFaceFolder, HuggingFaceSubject, NetworkSubject, Subject
+from engine.jobs.triggers.config import HUGGING_FACE, TriggerConfig
 from engine.metrics.triggers.hits import T_IN, T_OUT
 from engine.runtime.shared import SharedArrays
 from envs.core.errors import CheckpointError, ConfigError
+from envs.storage.copies import fetched_model
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from engine.triggers.hits import Thresholds
+    from engine.triggers.scorer import TextVictim
     from envs.pairs.vocabulary import PairVocabulary
     from policies.checkpoint import ModelFormat
+    from policies.hugging_face import HuggingFaceCausal, HuggingFaceSeq2Seq
     from policies.seq2seq.model import LanguageModel, Seq2Seq
-
-HUGGING_FACE = "hf:"
-"""What the name of a Hugging Face model begins with; its folder follows."""
 
 
 @dataclass(frozen=True)
@@ -66,18 +65,52 @@ class StoredNetwork:
         return network.requires_grad_(False).eval().to(device)
 
 
+@dataclass(eq=False)
+class HuggingFaceFolder:
+    """Where a Hugging Face model lies, and how it is asked; a process loads it once.
+
+    Args:
+        name: the folder, or the URI of one.
+        length: tokens of an input.
+        template: the prompt of a causal model, see `policies.hugging_face`; None for its own.
+    """
+
+    name: str
+    length: int
+    template: str | None
+    _loaded: HuggingFaceSeq2Seq | HuggingFaceCausal | None = field(default=None, init=False, repr=False)
+
+    def shared(self) -> HuggingFaceFolder:
+        """The same for workers, who load the model themselves; what this process has loaded is given back."""
+        self._loaded = None
+        return HuggingFaceFolder(self.name, self.length, self.template)
+
+    def load(self, device: str) -> HuggingFaceSeq2Seq | HuggingFaceCausal:
+        """The model, on a device.
+
+        Raises:
+            ConfigError: the optional extra is not installed, or the template does not fit.
+            CheckpointError: the folder holds no model that can be read.
+        """
+        from policies.hugging_face import load_hugging_face
+
+        if self._loaded is None:
+            self._loaded = load_hugging_face(fetched_model(self.name), self.length, template=self.template)
+        return self._loaded.to(device)
+
+
 @dataclass(frozen=True)
 class Models:
     """What is searched, and what judges inputs.
 
     Args:
-        network: the model.
+        victim: the model under test.
         lm: the language model; None without one.
         thresholds: of hits.
         provenance: how the model came about.
     """
 
-    network: StoredNetwork | HuggingFaceFolder
+    victim: StoredNetwork | HuggingFaceFolder
     lm: StoredNetwork | None
     thresholds: Thresholds
     provenance: Mapping[str, Any]
@@ -90,20 +123,20 @@ class Models:
 
     def shared(self) -> Models:
         """The same with all weights in the object store of the session."""
-        network = self.network.shared() if isinstance(self.network, StoredNetwork) else self.network
-        return replace(self, network=network, lm=self.lm.shared() if self.lm else None)
+        return replace(self, victim=self.victim.shared(), lm=self.lm.shared() if self.lm else None)
 
-    def subject(self, device: str, *, unknown: bool) -> Subject:
-        """The searched model, on a device.
+    def load(self, device: str, *, unknown: bool) -> TextVictim:
+        """The model under test, on a device, with its judge.
 
         Args:
             device: torch device.
             unknown: whether `<unk>` may stand in an input of one of Parley's own networks.
         """
-        built = self.network.build(device)
-        if isinstance(self.network, HuggingFaceFolder):
-            return HuggingFaceSubject(built)
-        return NetworkSubject(built, self.lm.build(device) if self.lm else None, unknown)
+        from engine.triggers.victims import Seq2SeqVictim
+
+        if isinstance(self.victim, HuggingFaceFolder):
+            return self.victim.load(device)
+        return Seq2SeqVictim(self.victim.build(device), self.lm.build(device) if self.lm else None, unknown=unknown)
 
 
 def models_of(config: TriggerConfig) -> dict[str, str]:
@@ -126,29 +159,29 @@ def open_models(config: TriggerConfig) -> Models:
         return _hugging_face(config)
     model, lm, t_out, t_in = config.model, config.lm, config.objective.t_out, config.objective.t_in
     folder = require_checkpoint(model, "--model", "parley train seq2seq")
-    network = _stored(load_seq2seq(folder), SEQ2SEQ)
+    victim = _stored(load_seq2seq(folder), SEQ2SEQ)
     provenance = SEQ2SEQ.provenance(folder)
     judge = None
     if lm:
         lm_folder = require_checkpoint(lm, "--lm", "parley train lm")
         judge = _stored(load_language_model(lm_folder), LANGUAGE_MODEL)
-        if judge.vocabulary.digest != network.vocabulary.digest:
+        if judge.vocabulary.digest != victim.vocabulary.digest:
             raise CheckpointError(
                 "--model and --lm have different vocabularies",
                 where=f"{model} and {lm}",
-                got=" and ".join(f"{len(each)} words ({each.digest})" for each in (network.vocabulary, judge.vocabulary)),
-                fix=_judge_fix(network, provenance, config.data_root),
+                got=" and ".join(f"{len(each)} words ({each.digest})" for each in (victim.vocabulary, judge.vocabulary)),
+                fix=_judge_fix(victim, provenance, config.data_root),
             )
         t_in = threshold(lm_folder, LANGUAGE_MODEL) if t_in is None else t_in
     t_out = threshold(folder, SEQ2SEQ) if t_out is None else t_out
-    return Models(network, judge, Thresholds(t_out=t_out, t_in=t_in if lm else None), provenance)
+    return Models(victim, judge, Thresholds(t_out=t_out, t_in=t_in if lm else None), provenance)
 
 
-def _judge_fix(network: StoredNetwork, provenance: Mapping[str, Any], data_root: Path | None) -> str:
-    """How to come by a language model over a network's words."""
+def _judge_fix(victim: StoredNetwork, provenance: Mapping[str, Any], data_root: Path | None) -> str:
+    """How to come by a language model over a model's words."""
     corpus, vocabulary = provenance.get("corpus"), provenance.get("vocabulary")
     if isinstance(corpus, str) and isinstance(vocabulary, int):
-        return f"{lm_command(corpus, vocabulary, network.sizes, data_root)} --run RUN, then --lm RUN"
+        return f"{lm_command(corpus, vocabulary, victim.sizes, data_root)} --run RUN, then --lm RUN"
     return "use models trained on the same corpus, with as many words and turns of context"
 
 
@@ -163,8 +196,8 @@ def _hugging_face(config: TriggerConfig) -> Models:
             got=f"--hit {config.hit}, --lm {config.lm!r}",
             fix="leave out --lm and take --hit o-greedy or one of o-sample-min-k1, o-sample-avg-k1, ...",
         )
-    # Loaded once here, so that what is wrong with it is told before a run is made.
-    folder.build("cpu")
+    # What is wrong with it is said before a run is made.
+    folder.load("cpu")
     return Models(folder, None, Thresholds(t_out=config.objective.t_out), {})
 
 

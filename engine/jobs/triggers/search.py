@@ -12,11 +12,11 @@ from pathlib import Path
 
 from engine.jobs.job import Job, Reporter, Result, Summary
 from engine.jobs.sharded import RESUME_SAFE, ended_sessions, work_off
-from engine.jobs.triggers.config import NORMAL, RELAXATION, ObjectiveSettings, TriggerConfig, TriggerEngineSettings
-from engine.jobs.triggers.models import HUGGING_FACE, Models, models_of, open_models
+from engine.jobs.triggers.config import HUGGING_FACE, NORMAL, ObjectiveSettings, TriggerConfig, TriggerEngineSettings
+from engine.jobs.triggers.models import Models, models_of, open_models
 from engine.jobs.triggers.rows import TRIGGERS
 from engine.jobs.triggers.targets import FILE, choose_targets, num_targets, open_targets, save_targets
-from engine.jobs.triggers.worker import Searching, read_types
+from engine.jobs.triggers.worker import Searching, effort, read_types
 from engine.metrics.statistics import NOTHING, Estimate, count
 from engine.metrics.triggers.hits import COST_METRICS, HIT_RATE, describe, search_metrics
 from engine.store.layout import SUMMARY
@@ -52,18 +52,17 @@ def candidates_per_s(run: RunFolder) -> Estimate:
 
 def _check(config: TriggerConfig, models: Models) -> None:
     """Finds out before a run is made whether there is something to search with."""
-    from engine.triggers.catalogue import searches
+    from engine.triggers.catalogue import make_method
     from engine.triggers.hits import HitType
 
     wanted = HitType.parse(config.hit)
     # Says so when a threshold is missing.
     wanted.objective(models.thresholds)
-    if config.method == RELAXATION and (config.lm or wanted.limits_input):
+    method = make_method(config.method, effort(config))
+    if not method.searches_words and (config.lm or wanted.limits_input):
         what = "a continuous input has no words that a language model could judge"
         got = f"--hit {config.hit}, --lm {config.lm!r}"
         raise ConfigError(what, got=got, fix="leave out --lm and take --hit o-greedy, or another method")
-    if config.method != RELAXATION:
-        searches.get(config.method)
     config.require_device()
 
 
@@ -74,7 +73,7 @@ def he2018() -> TriggerConfig:
 
 def released() -> TriggerConfig:
     """The released code's: 5 restarts of 5 sweeps, a hundredth of satisfied terms, batches of 100 that stop as one."""
-    engine = TriggerEngineSettings(batch=100, unknown=True)
+    engine = TriggerEngineSettings(batch_size=100, unknown=True)
     return TriggerConfig(search=settings.released(), objective=ObjectiveSettings(satisfied_weight=0.01), engine=engine)
 
 

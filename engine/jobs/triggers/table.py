@@ -21,7 +21,7 @@ from engine.jobs.sharded import session
 from engine.jobs.tables import TABLE_FILE
 from engine.jobs.triggers.config import MAL as MAL_TARGETS
 from engine.jobs.triggers.config import NORMAL as NORMAL_TARGETS
-from engine.jobs.triggers.config import NORMAL_SAMPLED, RELAXATION, SearchingConfig, TriggerConfig
+from engine.jobs.triggers.config import NORMAL_SAMPLED, SearchingConfig, TriggerConfig
 from engine.jobs.triggers.config import RANDOM as RANDOM_TARGETS
 from engine.jobs.triggers.search import SEARCH
 from engine.metrics.statistics import Estimate
@@ -41,6 +41,8 @@ from envs.storage.places import display_path, local_copy
 
 GREEDY, SAMPLED, SAMPLED_IO = "o-greedy", "o-sample-min-k1", "io-sample-min-k1"
 """What the lists are searched for; the paper reads the other types off the same inputs."""
+RELAXATION = "relaxation"
+"""The method whose table is laid out as the paper's table 1."""
 ATTENTIONS = "attentions"
 """Entry of the summary that holds the kind of attention of each model."""
 
@@ -64,8 +66,8 @@ class SearchTableConfig(SearchingConfig):
 
     @property
     def relaxed(self) -> str | None:
-        """What is optimised where inputs are continuous."""
-        return self.relaxation.mode if self.method == RELAXATION else None
+        """What is optimised where inputs are continuous: then the table is the paper's table 1."""
+        return self.search.relaxation.mode if self.method == RELAXATION else None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -201,7 +203,9 @@ class SearchTable(Composite[SearchTableConfig, SearchTableConfig, SearchTableCon
         for name, estimate in run.metrics().items():
             label, listed, metric = name.split(".", 2)
             models[label].setdefault(listed, {})[metric] = estimate
-        relaxed = run.config["relaxation"]["mode"] if run.config.get("method") == RELAXATION else None
+        # Older runs have it beside the other settings of the search.
+        settings = run.config.get("relaxation") or run.config["search"].get("relaxation")
+        relaxed = settings["mode"] if run.config.get("method") == RELAXATION else None
         searched = [
             SearchedModel(label, lists, figures_of(run.config["published"], attentions[label], relaxed))
             for label, lists in models.items()

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.jobs.triggers.config import LISTS, MAL, NORMAL, NORMAL_SAMPLED, RANDOM, TriggerConfig
-from engine.jobs.triggers.models import Models
-from engine.jobs.triggers.subjects import HuggingFaceFolder
+from engine.jobs.triggers.models import HuggingFaceFolder, Models
 from engine.store.documents import plain, write_document
 from engine.triggers.targets import Skipped, Target, TargetList, from_file, malicious, normal, outside, random_targets
 from envs.core.config import difference
@@ -97,16 +96,16 @@ def num_targets(path: Path) -> int:
 
 
 def _make(config: TriggerConfig, models: Models) -> TargetList:
-    if isinstance(models.network, HuggingFaceFolder):
-        return _of_tokens(config, models.network)
-    vocabulary = models.network.vocabulary
+    if isinstance(models.victim, HuggingFaceFolder):
+        return _of_tokens(config, models.victim)
+    vocabulary = models.victim.vocabulary
     if config.targets == MAL:
         return malicious(outside(vocabulary))
     if config.targets == RANDOM:
         return random_targets(vocabulary, config.seed, *_wanted(config))
     if config.targets in (NORMAL, NORMAL_SAMPLED):
         t_out = models.thresholds.t_out if config.targets == NORMAL_SAMPLED else None
-        network, sources = models.network.build("cpu"), _sources(config, models.provenance, vocabulary)
+        network, sources = models.victim.build("cpu"), _sources(config, models.provenance, vocabulary)
         return normal(network, sources, *_wanted(config), t_out=t_out, seed=config.seed)
     return from_file(_file(config), outside(vocabulary), strict=config.strict)
 
@@ -118,7 +117,7 @@ def _of_tokens(config: TriggerConfig, folder: HuggingFaceFolder) -> TargetList:
     if config.targets in LISTS and config.targets != MAL:
         fix = "--targets mal, or a file with one sentence a line"
         raise ConfigError(f"there is no {config.targets} list for a Hugging Face model", got=config.model, fix=fix)
-    tokenizer = folder.tokenizer()
+    tokenizer = folder.load("cpu").tokenizer
 
     def unknown(words: Sequence[str]) -> tuple[str, ...]:
         return unknown_words(tokenizer, " ".join(words))

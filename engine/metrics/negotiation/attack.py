@@ -26,7 +26,7 @@ REACTIVE = "reactive"
 UNUSUAL_PROBABILITY = 1e-4
 """A token that the judge finds less likely than this makes its sentence unusual."""
 
-_OUTCOMES = ("advantage", "par", "par_strict", "agreement", "score_adversary", "score_target")
+_OUTCOMES = ("advantage", "par_strict", "par", "agreement", "score_adversary", "score_target")
 _FORCED = {
     f"forced_{name}": METRICS[name]._replace(
         title=f"{METRICS[name].title}, end forced",

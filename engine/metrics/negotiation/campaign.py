@@ -13,7 +13,7 @@ BEFORE, AFTER = "advantage_before", "advantage_after"
 ROUND_METRICS = {
     BEFORE: Metric("adversary before", "lower: target", "advantage of the round's adversary over the target it was trained on"),
     AFTER: Metric("adversary after", "lower: target", "advantage of the same adversary over the target trained against it"),
-    EXPLOITABILITY: Metric("exploitability", "lower: target", "advantage of a fresh adversary trained against the frozen one"),
+    EXPLOITABILITY: Metric("exploitability", "lower: target", "mean advantage of fresh adversaries trained against it, frozen"),
     PLAIN_SCORE: Metric("plain score", "higher: target", "target's points in ordinary play with its partner, both choose"),
     PLAIN_AGREEMENT: Metric("plain agreement", "higher: both", "share of those dialogues that end in a deal"),
     PERPLEXITY: Metric("perplexity", "lower: better", "of the corpus' validation dialogues, released formula"),
@@ -21,8 +21,8 @@ ROUND_METRICS = {
 """What a round is measured by, in the order of the table's columns."""
 _NOTE = (
     "Round 0 is the target before any training. Adversary: advantage of the round's adversary, in points, against the target "
-    "before and after the target learned from it. Exploitability: advantage of a fresh adversary, trained against the frozen "
-    "target of that round on a fixed budget. Plain: ordinary play with the partner. Brackets: 95 % intervals."
+    "before and after the target learned from it. Exploitability: mean advantage of fresh adversaries, trained against the "
+    "frozen target of that round on a fixed budget. Plain: ordinary play with the partner. Brackets: 95 % intervals."
 )
 
 

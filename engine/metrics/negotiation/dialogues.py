@@ -35,6 +35,7 @@ from engine.metrics.statistics import (
     rate,
     ratio_of_sums,
 )
+from envs.negotiation.scenario import ILLEGAL
 
 logger = logging.getLogger(__name__)
 
@@ -42,15 +43,15 @@ logger = logging.getLogger(__name__)
 METRICS: dict[str, Metric] = {
     "advantage": Metric("advantage", FOR_ADVERSARY, "adversary's points minus target's, mean over all dialogues", main=True),
     "advantage_agreed": Metric("advantage, agreed", FOR_ADVERSARY, "the same over agreed dialogues only"),
+    "par_strict": Metric(
+        "wins", FOR_ADVERSARY, "share of all dialogues with advantage > 0; a tie or 0:0 does not count", "share", main=True
+    ),
     "par": Metric(
         "positive advantage rate",
         FOR_ADVERSARY,
         "share of all dialogues with advantage >= 0; a tie or 0:0 counts",
         "share",
         main=True,
-    ),
-    "par_strict": Metric(
-        "wins", FOR_ADVERSARY, "share of all dialogues with advantage > 0; a tie or 0:0 does not count", "share", main=True
     ),
     "agreement": Metric("agreement", FOR_BOTH, "share of all dialogues in which the two selections fit", "share", main=True),
     "score_adversary": Metric(
@@ -72,6 +73,12 @@ METRICS: dict[str, Metric] = {
     ),
     "ended_by_adversary": Metric("ended by adversary", NEITHER, "share of all dialogues whose <selection> it said", "share"),
     "forced_end": Metric("forced end", LOWER_FOR_BOTH, "share of all dialogues that a limit ended", "share"),
+    **{
+        f"illegal_{side}": Metric(
+            f"{side}'s illegal selections", direction, "share of all dialogues whose selection was out of range", "share"
+        )
+        for side, direction in (("adversary", LOWER_FOR_ADVERSARY), ("target", LOWER_FOR_TARGET))
+    },
     "distinct_adversary": Metric(
         "adversary's distinct utterances", FOR_ADVERSARY, "how many differ, <selection> left out", "count"
     ),
@@ -106,6 +113,11 @@ def negotiation_metrics(rows: Sequence[Row], seed: int = 0) -> dict[str, Estimat
     dialogues = [row for row in rows if row["status"] == "ok"]
     if len(dialogues) < len(rows):
         logger.warning("%d of %d dialogues failed and are left out of the metrics", len(rows) - len(dialogues), len(rows))
+    illegal = {side: [row for row in dialogues if row[f"selection_{side}"] == [ILLEGAL]] for side in ("adversary", "target")}
+    for side, found in illegal.items():
+        if found:
+            what = "the %s chose out of range in %d of %d dialogues, which count as no agreement"
+            logger.warning(what, side, len(found), len(dialogues))
     agreed = [row for row in dialogues if row["agreed"]]
     distinct = [_distinct(dialogues, side) for side in (0, 1)]
     estimates = {
@@ -119,6 +131,7 @@ def negotiation_metrics(rows: Sequence[Row], seed: int = 0) -> dict[str, Estimat
         ),
         "ended_by_adversary": _share(dialogues, lambda row: row["ended_by"] == 0),
         "forced_end": _share(dialogues, lambda row: row["forced"]),
+        **{f"illegal_{side}": rate(len(found), len(dialogues)) for side, found in illegal.items()},
         "distinct_adversary": count(distinct[0][0], distinct[0][1]),
         "distinct_target": count(distinct[1][0], distinct[1][1]),
         "distinct_share_adversary": _share_of_distinct(*distinct[0]),
@@ -141,8 +154,8 @@ def outcome_metrics(dialogues: Sequence[Row], seed: int = 0) -> dict[str, Estima
     return {
         "advantage": _averaged(dialogues, _advantage, seed),
         "advantage_agreed": _averaged(agreed, _advantage, seed),
-        "par": _share(dialogues, lambda row: _advantage(row) >= 0),
         "par_strict": _share(dialogues, lambda row: _advantage(row) > 0),
+        "par": _share(dialogues, lambda row: _advantage(row) >= 0),
         "agreement": rate(len(agreed), len(dialogues)),
         "score_adversary": _averaged(dialogues, lambda row: row["points_adversary"], seed),
         "score_target": _averaged(dialogues, lambda row: row["points_target"], seed),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from engine.metrics.negotiation.attack import Attempt
 from engine.metrics.statistics import Row
 from envs.core.visible import visible
-from envs.negotiation.scenario import ITEM_NAMES, ITEM_TOKEN_INDEX, MAX_COUNT, NUM_ITEMS
+from envs.negotiation.scenario import ILLEGAL, ITEM_NAMES, ITEM_TOKEN_INDEX, MAX_COUNT, NUM_ITEMS
 from envs.negotiation.vocabulary import SELECTION
 
 SIDES = ("adversary", "target")
@@ -208,6 +208,8 @@ def _items(row: Row) -> tuple[Item, ...]:
 def _outcome(row: Row) -> str:
     if row["agreed"]:
         return "deal"
+    if illegal := [side for side in SIDES if row[f"selection_{side}"] == [ILLEGAL]]:
+        return f"no deal: the {illegal[0]} chose out of range"
     refusals = [side for side in SIDES if _taken(row[f"selection_{side}"]) is None]
     if len(refusals) == len(SIDES):
         return "no deal: both refused"

@@ -32,8 +32,7 @@ from engine.triggers.lstm.seq2seq import Read, Seq2SeqReader, WordCache
 from engine.triggers.lstm.swap_bound import ROUNDING, FeasibleSet, SwapBound, feasible
 from engine.triggers.objective import TriggerObjective
 from engine.triggers.scorer import Incumbent, Swaps
-from engine.triggers.victims import searchable
-from policies.seq2seq.model import LanguageModel, Seq2Seq
+from engine.triggers.victims import Seq2SeqVictim
 
 INPUTS = 8
 """Inputs read together, always as many."""
@@ -57,20 +56,16 @@ class LstmScorer:
     """A `Scorer` for a sequence-to-sequence model of ours, on the device that the networks are on.
 
     Args:
-        model: the network.
+        victim: the network; its language model is needed when the objective weighs it, else for readings alone.
         objective: what is minimised.
-        lm: judges inputs; needed when the objective weighs it, else for readings alone.
-        unknown: whether `<unk>` may be put into an input.
     """
 
-    def __init__(
-        self, model: Seq2Seq, objective: TriggerObjective, lm: LanguageModel | None = None, *, unknown: bool = False
-    ) -> None:
+    def __init__(self, victim: Seq2SeqVictim, objective: TriggerObjective) -> None:
+        model, lm = victim.model, victim.lm
         assert objective.lm_weight == 0 or lm is not None, "the objective weighs a language model"
-        self.objective, self.input_length = objective, model.sizes.max_source - 1
+        self.victim, self.objective = victim, objective
         self._replies, self._inputs = Seq2SeqReader(model), None if lm is None else InputReader(lm)
         self._device = self._replies.embedding_VE.device
-        self.searchable_V = searchable(model.vocabulary, unknown=unknown).to(self._device)
 
     @torch.no_grad()
     def measure(self, targets: Sequence[Tensor], words_BN: Tensor) -> list[Incumbent]:
@@ -93,7 +88,7 @@ class LstmScorer:
         gradient_BE = torch.stack([w * trace.input.gradient_NE[p] for w, (trace, p) in zip(weights, places, strict=True)])
         slopes_BV += _in_blocks(gradient_BE, self._inputs.embedding_VE)
         for slope_V, weight, (trace, position) in zip(slopes_BV, weights, places, strict=True):
-            slope_V -= weight / (self.input_length + 1) * trace.input.log_NV[position]
+            slope_V -= weight / (self.victim.input_length + 1) * trace.input.log_NV[position]
         return slopes_BV
 
     @torch.no_grad()

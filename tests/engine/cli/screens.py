@@ -5,14 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from engine.cli.verbs import VERBS
-
 FOLDER = Path(__file__).parent / "golden"
 SCREENS = {
     "help": "--help",
     "help_train": "train --help",
-    **{f"help_{'_'.join(verb.words)}": f"{verb.name} --help" for verb in VERBS},
-    "list": "list",
+    "help_selfplay": "selfplay --help",
     "selfplay": "selfplay --dialogues 12",
     "unknown_verb": "trian negotiator",
     "unknown_flag": "selfplay --dialogus 12",

@@ -50,10 +50,12 @@ def test_check_counts_pairs_and_lists_every_problem(parley: Parley, tmp_path: Pa
     outcome = parley(f"data check {path}")
     assert outcome.status == 0
     assert "good utterances" in outcome.err
+    assert "too small to train on: empty: val, test" in outcome.err
     path.write_text("hello\thi\nnonsense\n")
     outcome = parley(f"data check {path}")
     assert outcome.status == 1
     assert "own.tsv:2: a broken line" in outcome.err
+    assert "1 problem:" in outcome.err
     assert f"`parley data check {path}` lists them all" in parley(f"data info {path}").err.replace("\n", "")
     assert json.loads(parley(f"data check {path} --json").out)["num_pairs"] == {"train": 1, "val": 0, "test": 0}
 

@@ -11,21 +11,26 @@ import numpy as np
 import pytest
 
 from engine.jobs import demo
-from engine.jobs.demo import DEMO, GAIN, STAGES, DemoConfig
+from engine.jobs.demo import BESIDE, DEMO, GAIN, HARDENED, STAGES, Beside, DemoConfig
 from engine.jobs.negotiation import minmax, negotiator, reinforce
 from engine.jobs.perturb import adversarial
 from engine.metrics.statistics import Estimate
+from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
+from policies.negotiator.settings import FitConfig
 from tests.engine.cli.conftest import Parley
-from tests.engine.jobs.made_up import CORPUS, TINY, rows
+from tests.engine.jobs.made_up import CORPUS, TINY, Notes, rows
 
-SMALL = ["demo", "--dialogues", "40"]
+SMALL = ["demo", "--dialogues", "40", "--no-side-by-side", "--trust-code"]
 SMALL += [word for name, value in vars(TINY).items() for word in ("--set", f"fit.sizes.{name}={value}")]
 SMALL += ["--set", "fit.max_epochs=1", "--set", "reinforce.dialogues=128"]
 SMALL += ["--set", "reinforce.dialogues_per_update=4", "--set", "reinforce.max_turns=4"]
 SMALL += ["--set", "defence.dialogues=8", "--set", "defence.dialogues_per_update=4", "--set", "defence.max_turns=4"]
-SMALL += ["--triggers", "2", "--set", "model.max_epochs=1", "--set", "model.decay_epochs=0"]
+SMALL += ["--triggers", "2", "--set", "model.max_epochs=1"]
 SMALL += ["--contexts", "10", "--set", "hardening.max_epochs=1", "--set", "hardening.batch_size=512"]
+
+SURE = Estimate(0.5, 0.3, 0.7, 40)
+KEPT = dict.fromkeys(("advantage", "exploitability_drop", "plain_agreement_before"), SURE)
 
 
 @pytest.fixture
@@ -53,7 +58,7 @@ def test_the_whole_story(parley: Parley) -> None:
     searched = {f"reactive_{name}": reactive["metrics"][name] for name in ("advantage", "forced_advantage", "attack_ppl")}
     campaign = RunFolder.load(path / "minmax").summary()
     assert campaign is not None
-    hardened = {name: campaign["metrics"][name] for name in ("exploitability_before", "exploitability", "exploitability_drop")}
+    hardened = {name: campaign["metrics"][name] for name in HARDENED}
     found = {}
     for stage, kind in (("normal", "o-greedy"), ("mal", "o-sample-avg-k1")):
         triggers = RunFolder.load(path / stage).summary()
@@ -70,8 +75,13 @@ def test_the_whole_story(parley: Parley) -> None:
         answers[f"overstable{suffix}"] = {**stayed, "n": changed["antonym"]["n"]}
     others = {name: parts for name, parts in printed["metrics"].items() if name != GAIN}
     assert others == attack["metrics"] | searched | hardened | found | answers
-    assert outcome.status == int(printed["metrics"]["advantage"]["low"] <= 0)
-    assert ("failed: the adversary has no certain advantage" in outcome.err) == bool(outcome.status)
+    promised = {
+        "agrees with itself in less than 50% of its": printed["metrics"]["plain_agreement_before"]["value"] >= 0.5,
+        "the adversary has no certain advantage": printed["metrics"]["advantage"]["low"] > 0,
+        "hardening did not certainly lower": printed["metrics"]["exploitability_drop"]["low"] > 0,
+    }
+    assert outcome.status == int(not all(promised.values()))
+    assert {what: what not in outcome.err for what in promised} == promised
     assert "target against itself" in outcome.err
     assert "runs/demo/report.html" in outcome.err
     assert "RL attack on runs/demo/target" in (path / "report.html").read_text()
@@ -87,7 +97,7 @@ def test_the_whole_story(parley: Parley) -> None:
     assert (again.status, again.out) == (outcome.status, outcome.out)
     assert again.err.count("is finished: nothing is left to do") == len(STAGES)
     (path / "report.html").unlink()
-    resumed = parley("resume runs/demo --json")
+    resumed = parley("resume runs/demo --json --trust-code")
     assert (resumed.status, resumed.out) == (outcome.status, outcome.out)
     assert (path / "report.html").exists()
 
@@ -103,6 +113,9 @@ def test_the_stages_name_each_other_as_the_folder_was_given() -> None:
     assert {config.seed for config in configs.values()} == {7}
     assert (configs["minmax"].target, configs["minmax"].adversary) == ("runs/demo/target", "runs/demo/adversary")
     assert configs["minmax"].rounds == 1
+    assert configs["minmax"].num_adversaries == 3, "one training is one draw"
+    before = {str(getattr(configs[name], key, "")) for name in BESIDE for key in ("model", "lm", "trained")}
+    assert before <= {"", *(f"runs/demo/{name}" for name in BESIDE)}, "what is done beside needs nothing before it"
     assert configs["minmax"].budget == configs["adversary"].reinforce.dialogues, "measured on the adversary's own budget"
     assert (configs["adversarial"].model, configs["robustness"].model) == ("runs/demo/model", "runs/demo/model")
     assert configs["robustness"].trained == "runs/demo/adversarial"
@@ -121,8 +134,19 @@ def test_the_demonstration_is_that_of_the_presets() -> None:
 
 
 @pytest.mark.parametrize(("low", "kept"), [(0.01, True), (0.0, False), (-0.2, False), (float("nan"), False)])
-def test_the_promise_is_an_interval_above_zero(low: float, kept: bool) -> None:
-    assert (demo._failure(Estimate(0.5, low, 1.0, 40)) == "") is kept
+@pytest.mark.parametrize("promise", ["advantage", "exploitability_drop"])
+def test_a_promise_is_an_interval_above_zero(promise: str, low: float, kept: bool) -> None:
+    assert demo._failure(KEPT) == ""
+    told = demo._failure(KEPT | {promise: Estimate(0.5, low, 1.0, 40)})
+    assert (told == "") is kept
+    assert told.count("certain") == int(not kept)
+
+
+def test_a_target_that_hardly_agrees_is_not_worth_an_attack() -> None:
+    least = Estimate(0.5, 0.4, 0.6, 40)
+    assert demo._failure(KEPT | {"plain_agreement_before": least}) == ""
+    told = demo._failure(KEPT | {"plain_agreement_before": Estimate(0.49, 0.4, 0.6, 40)})
+    assert told == "the target agrees with itself in less than 50% of its dialogues: 0.49 [0.4, 0.6] (n=40)"
 
 
 def test_sizes_out_of_range_are_refused(parley: Parley) -> None:
@@ -130,3 +154,24 @@ def test_sizes_out_of_range_are_refused(parley: Parley) -> None:
         outcome = parley(f"demo {flag}")
         assert outcome.status == 2
         assert "allowed: at least" in outcome.err
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("ray_session")
+def test_stages_beside_are_done_in_an_actor_and_failures_are_left_for_here(tmp_path: Path, root: Path) -> None:
+    good = dataclasses.replace(negotiator.demo(), corpus=CORPUS, data_root=root, fit=FitConfig(sizes=TINY, max_epochs=1))
+    bad = dataclasses.replace(good, data_root=tmp_path / "nowhere")
+    job, notes = negotiator.TRAIN_NEGOTIATOR, Notes()
+    planned = {"finished": (job, good), "bad": (job, bad), "good": (job, good)}
+    (tmp_path / "finished").mkdir()
+    (tmp_path / "finished" / SUMMARY).touch()
+    with Beside(planned, tmp_path, num_cpus=2) as beside:
+        beside.wait(notes)
+    assert notes.stages == [("what was begun beside", 2, "stages")], "what is finished is left out"
+    found = RunFolder.load(tmp_path / "good")
+    assert found.summary() is not None
+    assert RunFolder.load(tmp_path / "good").config["seed"] == good.seed
+    assert not (tmp_path / "bad" / SUMMARY).exists()
+    done = Notes()
+    job.run(good, tmp_path / "good", done)
+    assert done.said == [f"{tmp_path / 'good'} is finished: nothing is left to do"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.cli import main as entry
-from engine.cli.verbs import VERBS, Verb, below, find_verb
+from engine.cli.verbs import JOBS, VERBS, Verb, below, find_verb
 from engine.jobs.catalogue import ENTRIES, find
+from engine.runtime import logs
+from envs.core.config import to_dict
 from envs.core.errors import ConfigError, RunError
 from tests.engine.cli.conftest import Parley
 from tests.engine.cli.screens import FOLDER, SCREENS, steady
@@ -29,12 +31,37 @@ HEAVY = ("ray", "torch", "matplotlib", "scipy", "pandas", "nltk")
 def test_the_screen_is_the_recorded_one(parley: Parley, name: str) -> None:
     outcome = parley(SCREENS[name])
     assert steady(outcome.out, outcome.err) == (FOLDER / f"{name}.txt").read_text(), REWRITE
-    mistake = "error:" in outcome.err or "Error parsing" in outcome.err
+    mistake = "error:" in outcome.err
     assert outcome.status == (2 if mistake else 0)
 
 
 def test_every_recorded_screen_is_one_of_a_command() -> None:
     assert {path.stem for path in FOLDER.glob("*.txt")} == set(SCREENS)
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
+def test_the_help_of_a_verb_says_what_each_flag_is(parley: Parley, verb: Verb) -> None:
+    outcome = parley(f"{verb.name} --help")
+    assert (outcome.status, outcome.err) == (0, "")
+    assert verb.summary in " ".join(outcome.out.split())
+    assert all(f"  {example}" in outcome.out for example in verb.examples)
+    assert max(map(len, outcome.out.splitlines())) <= 140
+    if verb.name == "settings":
+        return
+    shown = re.sub("[─│╭╮╰╯]", " ", outcome.out.partition("examples:")[0])
+    # A flag, its value, and at least two words of what it is, on its own line or the next.
+    entries = re.split(r"\n\s+(?=--?[a-z])", shown)[1:]
+    assert len(entries) >= 2
+    for entry in entries:
+        flag, _, text = " ".join(entry.split()).partition(" ")
+        assert len(re.findall(r"[a-z]{2,}", text)) >= 2, f"{flag} is not explained"
+    if verb in JOBS:
+        job = find("-".join(verb.words)).load()
+        assert all(preset in outcome.out for preset in job.presets)
+        values = to_dict(next(iter(job.presets.values()))())
+        with_default = [key for key, value in values.items() if isinstance(value, int | float)]
+        defaults = {re.split("[ ,]", entry)[0] for entry in entries if "(default: " in entry}
+        assert {f"--{key.replace('_', '-')}" for key in with_default} <= defaults
 
 
 def test_help_shows_every_verb_with_its_examples(parley: Parley) -> None:
@@ -113,9 +140,16 @@ def test_errors_keep_their_traceback_for_those_who_ask(parley: Parley, monkeypat
     assert "Traceback" not in parley("selfplay --adversary nobody").err
     with pytest.raises(ConfigError, match="nobody"):
         parley("selfplay --adversary nobody --debug")
-    monkeypatch.setenv(entry.DEBUG_VARIABLE, "1")
+    monkeypatch.setenv(logs.DEBUG_VARIABLE, "1")
     with pytest.raises(ConfigError, match="nobody"):
         parley("selfplay --adversary nobody")
+
+
+def test_a_shard_that_failed_shows_the_users_own_traceback_to_those_who_ask(tmp_path: Path, parley: Parley) -> None:
+    (tmp_path / "mine.py").write_text("class Mine:\n    def join(self, view): raise ValueError('my own bug')")
+    asked = "selfplay --dialogues 2 --adversary mine.py:Mine"
+    assert 'mine.py", line 2, in join' not in parley(asked).err
+    assert 'mine.py", line 2, in join' in parley(f"{asked} --debug").err
 
 
 def test_a_fault_of_our_own_is_not_dressed_up(parley: Parley, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,21 +168,27 @@ def test_an_error_is_red_on_a_terminal(parley: Parley, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(
+    ("number", "status", "what"),
+    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
+    ids=["SIGINT", "SIGTERM"],
+)
+@pytest.mark.parametrize(
     ("workers", "dialogues"),
     [(0, 800), pytest.param(2, 4000, marks=[pytest.mark.ray, pytest.mark.slow])],
     ids=["here", "actors"],
 )
 def test_an_interrupted_run_says_so_and_the_same_command_resumes(
-    tmp_path: Path, parley: Parley, workers: int, dialogues: int
+    tmp_path: Path, parley: Parley, workers: int, dialogues: int, number: signal.Signals, status: int, what: str
 ) -> None:
     asked = ["selfplay", "--dialogues", str(dialogues), "--shard-size", "20", "--run", "run"]
     with start_parley(*asked, "--workers", str(workers), folder=tmp_path) as process:
         while process.poll() is None and len(list((tmp_path / "run" / "rows").glob("*.parquet"))) < 2:
             time.sleep(0.01)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         out, err = process.communicate()
-    assert process.returncode == 130, err
-    assert err.endswith("interrupted; the same command resumes\n")
+    assert process.returncode == status, err
+    assert err.endswith(f"{what}; the same command resumes\n")
+    assert "SIGTERM received" not in err, "a C++ stack"
     assert "Traceback" not in err
     assert out == ""
     num_saved = len(rows(tmp_path / "run"))
@@ -156,6 +196,21 @@ def test_an_interrupted_run_says_so_and_the_same_command_resumes(
     assert parley(*asked).status == 0
     assert parley(*asked[:-1], "whole").status == 0
     assert rows(tmp_path / "run") == rows(tmp_path / "whole")
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+@pytest.mark.parametrize("asked", ["sweep demo --samples 40", "selfplay --dialogues 99999 --workers 2"])
+def test_sigterm_to_all_processes_of_a_command_prints_no_stack(tmp_path: Path, asked: str) -> None:
+    """As `timeout` and schedulers send it."""
+    with start_parley(*asked.split(), "--run", "run", folder=tmp_path, before="import os; os.setsid()") as process:
+        while process.poll() is None and not [*(tmp_path / "run" / "rows").glob("*.parquet")]:
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGTERM)
+        _, err = process.communicate()
+    assert process.returncode == 143, err
+    assert err.endswith("\nterminated; the same command resumes\n")
+    assert "SIGTERM received" not in err, "a C++ stack"
 
 
 @pytest.mark.parametrize("asked", [["minmax", "--help"], ["list", "--json"], ["selfplay", "--dialogues", "2", "--json"]])

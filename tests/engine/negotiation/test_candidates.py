@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.negotiation.candidates import RESOLUTION, Edits, Verdicts, offered_words, special_words
+from engine.negotiation.candidates import RESOLUTION, Candidates, Scores, offered_words, special_words
 from envs.negotiation.vocabulary import EOS_ID, PAD_ID, SELECTION_ID, UNK_ID
 from tests.envs.negotiation.agents import VOCABULARY
 
@@ -22,13 +22,13 @@ JUDGED = st.tuples(
 """Group, broken, loss, adversary's points, target's points: few different ones, so that many tie."""
 
 
-def verdicts(rows: list[tuple[bool, float, float, float]]) -> Verdicts:
+def scores(rows: list[tuple[bool, float, float, float]]) -> Scores:
     broken, loss, adversary, target = (np.array(column) for column in zip(*rows, strict=True))
-    return Verdicts(broken.astype(bool), loss.astype(float), adversary.astype(float), target.astype(float))
+    return Scores(broken.astype(bool), loss.astype(float), adversary.astype(float), target.astype(float))
 
 
 def test_the_constraint_comes_first_then_the_loss_then_what_is_gained() -> None:
-    rising = verdicts(
+    rising = scores(
         [
             (False, -5.0, 0, 10),
             (False, 0.0, 9, 1),
@@ -42,7 +42,7 @@ def test_the_constraint_comes_first_then_the_loss_then_what_is_gained() -> None:
     keys = [rising.key(row) for row in range(7)]
     assert all(early < late for early, late in itertools.pairwise(keys))
     assert rising.ranked(np.zeros(7, dtype=np.int64)).tolist() == list(range(7))
-    backwards = verdicts([(True, 0.2, 0, 0), (False, 7.0, 10, 0), (False, 0.0, 1, 9), (False, 0.0, 9, 1)])
+    backwards = scores([(True, 0.2, 0, 0), (False, 7.0, 10, 0), (False, 0.0, 1, 9), (False, 0.0, 9, 1)])
     assert backwards.ranked(np.zeros(4, dtype=np.int64)).tolist() == [3, 2, 1, 0]
 
 
@@ -57,22 +57,22 @@ def test_losses_are_rounded_once_however_many_candidates_are_compared() -> None:
             return np.asarray(self) / other
 
     losses, rest = np.linspace(0, 1, 50).view(Counted), np.zeros(50)
-    many = Verdicts(rest.astype(bool), losses, rest, rest)
+    many = Scores(rest.astype(bool), losses, rest, rest)
     assert len({many.key(row) for row in range(50)}) == 50
     many.best(np.arange(50))
     assert Counted.num_divided == 1
 
 
 def test_rounding_does_not_choose_between_losses() -> None:
-    close = verdicts([(False, 2.0, 3, 3), (False, 2.0 - RESOLUTION / 4, 1, 5), (False, 2.0 + RESOLUTION / 4, 8, 1)])
+    close = scores([(False, 2.0, 3, 3), (False, 2.0 - RESOLUTION / 4, 1, 5), (False, 2.0 + RESOLUTION / 4, 8, 1)])
     assert len({close.key(row)[:2] for row in range(3)}) == 1
     assert close.best(np.zeros(3, dtype=np.int64)).tolist() == [2]
-    apart = verdicts([(False, 2.0, 8, 1), (False, 2.0 - 2 * RESOLUTION, 1, 5)])
+    apart = scores([(False, 2.0, 8, 1), (False, 2.0 - 2 * RESOLUTION, 1, 5)])
     assert apart.best(np.zeros(2, dtype=np.int64)).tolist() == [1]
 
 
 def test_of_equal_candidates_the_first_is_best() -> None:
-    equal = verdicts([(False, 1.0, 5, 2), (False, 1.0, 7, 4), (False, 1.0, 3, 0)])
+    equal = scores([(False, 1.0, 5, 2), (False, 1.0, 7, 4), (False, 1.0, 3, 0)])
     assert equal.best(np.array([1, 1, 1])).tolist() == [0]
     assert equal.ranked(np.array([1, 0, 1])).tolist() == [1, 0, 2]
 
@@ -80,7 +80,7 @@ def test_of_equal_candidates_the_first_is_best() -> None:
 @given(st.lists(JUDGED, min_size=1, max_size=40))
 def test_ranks_are_those_of_the_keys(judged: list[tuple[int, bool, float, int, int]]) -> None:
     groups = np.array([group for group, *_ in judged])
-    found = verdicts([row for _, *row in judged])  # type: ignore[misc]  # the rest of a tuple is a list
+    found = scores([row for _, *row in judged])  # type: ignore[misc]  # the rest of a tuple is a list
     wanted = sorted(range(len(judged)), key=lambda row: (groups[row], found.key(row)))
     assert found.ranked(groups).tolist() == wanted
     for most in (1, 2, 50):
@@ -91,17 +91,17 @@ def test_ranks_are_those_of_the_keys(judged: list[tuple[int, bool, float, int, i
 
 
 def test_a_loss_that_is_no_number_never_wins() -> None:
-    broken = verdicts([(False, float("nan"), 10, 0), (False, 5.0, 0, 10)])
+    broken = scores([(False, float("nan"), 10, 0), (False, 5.0, 0, 10)])
     assert broken.best(np.zeros(2, dtype=np.int64)).tolist() == [1]
     assert not broken.key(0) < broken.key(1)
 
 
 def test_edits_are_taken_by_row_and_by_slice() -> None:
-    edits = Edits(np.array([0, 0, 1]), np.array([4, 5, 6]), np.array([7, 8, 9]))
-    assert len(edits) == 3
-    assert edits[1:].words.tolist() == [8, 9]
-    assert edits[np.array([2, 0])].positions.tolist() == [6, 4]
-    assert edits[np.array([True, False, True])].dialogues.tolist() == [0, 1]
+    candidates = Candidates(np.array([0, 0, 1]), np.array([4, 5, 6]), np.array([7, 8, 9]))
+    assert len(candidates) == 3
+    assert candidates[1:].words.tolist() == [8, 9]
+    assert candidates[np.array([2, 0])].positions.tolist() == [6, 4]
+    assert candidates[np.array([True, False, True])].dialogues.tolist() == [0, 1]
 
 
 def test_every_word_of_the_language_is_offered_and_nothing_else() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.negotiation import choices
-from engine.negotiation.candidates import Found, Verdicts
+from engine.negotiation.candidates import Found, Scores
 from engine.negotiation.replacement import preemptive, reactive
 from engine.negotiation.settings import SearchConfig
 from envs.core.seeds import stream
@@ -63,8 +63,8 @@ def test_finalists_are_those_of_an_exact_search() -> None:
 def test_a_network_that_leaves_its_range_is_decided_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
     screened = choices.Chooser._screened
 
-    def misled(self: choices.Chooser, asks: choices.Asks) -> list[np.ndarray]:
-        least, largest, *others = screened(self, asks)
+    def misled(self: choices.Chooser, queries: choices.Queries) -> list[np.ndarray]:
+        least, largest, *others = screened(self, queries)
         return [least + 1.0, largest + 1.0, *others]
 
     monkeypatch.setattr(choices.Chooser, "_screened", misled)
@@ -76,9 +76,9 @@ def test_most_choices_are_not_decided_again(monkeypatch: pytest.MonkeyPatch) -> 
     decided: list[int] = []
     decide = choices.Chooser._decided
 
-    def counted(self: choices.Chooser, asks: choices.Asks, rows: np.ndarray | None = None) -> choices.Choices:
-        decided.append(len(asks) if rows is None else len(rows))
-        return decide(self, asks, rows)
+    def counted(self: choices.Chooser, queries: choices.Queries, rows: np.ndarray | None = None) -> choices.Choices:
+        decided.append(len(queries) if rows is None else len(rows))
+        return decide(self, queries, rows)
 
     monkeypatch.setattr(choices.Chooser, "_decided", counted)
     results = found(CONFIGS[1], attack="reactive", screened=True)
@@ -90,13 +90,13 @@ def test_what_cannot_improve_on_a_sentence_is_not_decided_again(monkeypatch: pyt
     wanted, decided = choices.Chooser.choices, []
     decide = choices.Chooser._decided
 
-    def unreachable(self: choices.Chooser, asks: choices.Asks, most: int, below: np.ndarray) -> choices.Choices:
-        return wanted(self, asks, most, np.full_like(below, -1e9))
+    def unreachable(self: choices.Chooser, queries: choices.Queries, most: int, below: np.ndarray) -> choices.Choices:
+        return wanted(self, queries, most, np.full_like(below, -1e9))
 
-    def counted(self: choices.Chooser, asks: choices.Asks, rows: np.ndarray | None = None) -> choices.Choices:
+    def counted(self: choices.Chooser, queries: choices.Queries, rows: np.ndarray | None = None) -> choices.Choices:
         assert rows is not None
-        decided.append(len(rows) == len(np.unique(asks.dialogues[rows])))
-        return decide(self, asks, rows)
+        decided.append(len(rows) == len(np.unique(queries.dialogues[rows])))
+        return decide(self, queries, rows)
 
     monkeypatch.setattr(choices.Chooser, "choices", unreachable)
     monkeypatch.setattr(choices.Chooser, "_decided", counted)
@@ -111,25 +111,25 @@ class Known(choices.Chooser):
     def __init__(self, seed: int, size: int = 40) -> None:
         self._screening = always_screened()
         self.draw = draw = np.random.default_rng(seed)
-        self.asks = choices.Asks(np.sort(draw.integers(3, size=size)), cast(Any, None), np.zeros(size))
+        self.queries = choices.Queries(np.sort(draw.integers(3, size=size)), cast(Any, None), np.zeros(size))
         self.loss, self.advantage = draw.integers(3, size=size) / 2.0, draw.integers(-2, 3, size=size).astype(np.float64)
         self.slack, self.low, self.high = (draw.integers(2, size=size) for _ in range(3))
         self.decided: list[int] = []
 
     def best(self, told: choices.Choices, most: int) -> list[int]:
-        unbroken = np.zeros(len(self.asks), dtype=bool)
-        best: list[int] = Verdicts(unbroken, *told).best(self.asks.dialogues, most).tolist()
+        unbroken = np.zeros(len(self.queries), dtype=bool)
+        best: list[int] = Scores(unbroken, *told).best(self.queries.dialogues, most).tolist()
         return best
 
     def truth(self) -> choices.Choices:
         return self.loss, self.advantage, np.zeros(len(self.loss))
 
-    def _screened(self, asks: choices.Asks) -> list[np.ndarray]:
+    def _screened(self, queries: choices.Queries) -> list[np.ndarray]:
         likely = self.advantage + self.draw.integers(-self.low, self.high + 1)
         least, largest = np.maximum(0.0, self.loss - self.slack / 2), self.loss + self.slack / 2
-        return [least, largest, self.advantage - self.low, self.advantage + self.high, likely, np.zeros(len(asks))]
+        return [least, largest, self.advantage - self.low, self.advantage + self.high, likely, np.zeros(len(queries))]
 
-    def _decided(self, asks: choices.Asks, rows: np.ndarray | None = None) -> choices.Choices:
+    def _decided(self, queries: choices.Queries, rows: np.ndarray | None = None) -> choices.Choices:
         assert rows is not None, "no range is left"
         self.decided.extend(rows.tolist())
         return self.loss[rows], self.advantage[rows], np.zeros(len(rows))
@@ -138,7 +138,7 @@ class Known(choices.Chooser):
 @given(st.integers(0, 2**32 - 1), st.integers(1, 3))
 def test_the_best_are_exact_and_first_among_equals(seed: int, most: int) -> None:
     known = Known(seed)
-    told = known.choices(known.asks, most, np.full(3, np.inf))
+    told = known.choices(known.queries, most, np.full(3, np.inf))
     exact = known.best(known.truth(), most)
     assert known.best(told, most) == exact
     assert told[0][exact].tolist() == known.loss[exact].tolist()
@@ -149,8 +149,8 @@ def test_the_best_are_exact_and_first_among_equals(seed: int, most: int) -> None
 @given(st.integers(0, 2**32 - 1))
 def test_who_is_best_is_told_with_fewer_decisions(seed: int) -> None:
     known, figures = Known(seed), Known(seed)
-    told = known.choices(known.asks, 1, None)
-    figures.choices(figures.asks, 1, np.full(3, np.inf))
+    told = known.choices(known.queries, 1, None)
+    figures.choices(figures.queries, 1, np.full(3, np.inf))
     assert known.best(told, 1) == known.best(known.truth(), 1)
     assert set(known.decided) <= set(figures.decided)
 
@@ -158,5 +158,5 @@ def test_who_is_best_is_told_with_fewer_decisions(seed: int) -> None:
 def test_who_is_plainly_best_is_not_decided() -> None:
     known = Known(0)
     known.slack[:] = known.low[:] = known.high[:] = 0
-    assert known.best(known.choices(known.asks, 1, None), 1) == known.best(known.truth(), 1)
+    assert known.best(known.choices(known.queries, 1, None), 1) == known.best(known.truth(), 1)
     assert not known.decided

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from engine.negotiation.gradient import word_changes
-from engine.negotiation.objective import Stakes, end_gaps, losses
+from engine.negotiation.objective import Values, end_gaps, losses
 from envs.negotiation.scenario import random_scenario
 from envs.negotiation.vocabulary import PAD_ID, Vocabulary
 from policies.negotiator.model import Negotiator
@@ -31,11 +31,11 @@ class Asked:
     contexts: np.ndarray
     tokens: np.ndarray
     lengths: np.ndarray
-    stakes: Stakes
+    values: Values
 
     def only(self, rows: list[int]) -> Asked:
         width = int(self.lengths[rows].max())
-        return Asked(self.contexts[rows], self.tokens[rows, :width], self.lengths[rows], self.stakes.rows(np.array(rows)))
+        return Asked(self.contexts[rows], self.tokens[rows, :width], self.lengths[rows], self.values.rows(np.array(rows)))
 
 
 def asked(size: int) -> Asked:
@@ -46,12 +46,12 @@ def asked(size: int) -> Asked:
     tokens = np.full((size, int(made.lengths.max())), PAD_ID, dtype=np.int64)
     for row, words in enumerate(made.words):
         tokens[row, : len(words)] = words
-    return Asked(contexts[1], tokens, made.lengths, Stakes.of(contexts))
+    return Asked(contexts[1], tokens, made.lengths, Values.of(contexts))
 
 
 def choice_loss(question: Asked) -> LossOf:
     """How far the target is from a favourable choice."""
-    return lambda words, items: losses(selection_scores(items, question.contexts), question.stakes, "hinge", float("inf"))
+    return lambda words, items: losses(selection_scores(items, question.contexts), question.values, "hinge", float("inf"))
 
 
 def both_losses(question: Asked) -> LossOf:

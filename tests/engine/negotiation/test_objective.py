@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from engine.negotiation.objective import Loss, Stakes, bounds, end_gaps, losses
+from engine.negotiation.objective import Loss, Values, bounds, end_gaps, losses
 from envs.negotiation.scenario import MAX_SELECTIONS, Scenario, complement, points, random_scenario, selection_table
 from envs.negotiation.vocabulary import SELECTION_ID
 
@@ -24,8 +24,8 @@ def scenarios(seed: int, count: int) -> list[Scenario]:
     return [random_scenario(rng) for _ in range(count)]
 
 
-def stakes_of(played: list[Scenario]) -> Stakes:
-    return Stakes.of(np.array([[scenario.context(side) for scenario in played] for side in (0, 1)], dtype=np.int64))
+def stakes_of(played: list[Scenario]) -> Values:
+    return Values.of(np.array([[scenario.context(side) for scenario in played] for side in (0, 1)], dtype=np.int64))
 
 
 def earned(scenario: Scenario) -> list[tuple[int, int]]:
@@ -57,42 +57,42 @@ def by_hand(scores: list[float], paid: list[tuple[int, int]], loss: Loss, kappa:
 @given(SEEDS)
 def test_stakes_are_what_the_game_pays_for_every_legal_selection(seed: int) -> None:
     played = scenarios(seed, 6)
-    stakes = stakes_of(played)
+    values = stakes_of(played)
     for row, scenario in enumerate(played):
         paid = earned(scenario)
         num_legal = len(paid)
-        assert stakes.legal[row].tolist() == [True] * num_legal + [False] * (MAX_SELECTIONS - num_legal)
-        found = list(zip(stakes.adversary[row].tolist(), stakes.target[row].tolist(), strict=True))
+        assert values.legal[row].tolist() == [True] * num_legal + [False] * (MAX_SELECTIONS - num_legal)
+        found = list(zip(values.adversary[row].tolist(), values.target[row].tolist(), strict=True))
         assert found == paid + [(0, 0)] * (MAX_SELECTIONS - num_legal)
-        assert stakes.advantage[row, :num_legal].tolist() == [mine - theirs for mine, theirs in paid]
+        assert values.advantage[row, :num_legal].tolist() == [mine - theirs for mine, theirs in paid]
 
 
 @settings(deadline=None, max_examples=40)
 @given(SEEDS)
 def test_there_is_something_to_want_and_something_to_fear_in_every_scenario(seed: int) -> None:
     """The losses compare the best selection of either kind; both kinds must exist."""
-    stakes = stakes_of(scenarios(seed, 20))
-    assert (stakes.advantage == 10).any(1).all()
-    assert (stakes.legal & (stakes.advantage <= 0)).any(1).all()
+    values = stakes_of(scenarios(seed, 20))
+    assert (values.advantage == 10).any(1).all()
+    assert (values.legal & (values.advantage <= 0)).any(1).all()
 
 
 def test_refusals_pay_nobody() -> None:
     played = scenarios(3, 40)
-    stakes = stakes_of(played)
+    values = stakes_of(played)
     for row, scenario in enumerate(played):
         refusals = [len(selection_table(scenario.counts)) - back for back in (2, 1)]
-        assert stakes.legal[row, refusals].all()
-        assert not stakes.adversary[row, refusals].any()
-        assert not stakes.target[row, refusals].any()
-        deals = stakes.adversary[row, : refusals[0]] + stakes.target[row, : refusals[0]]
+        assert values.legal[row, refusals].all()
+        assert not values.adversary[row, refusals].any()
+        assert not values.target[row, refusals].any()
+        deals = values.adversary[row, : refusals[0]] + values.target[row, : refusals[0]]
         assert (deals > 0).all(), "whoever takes the item that both want earns by it"
 
 
 def test_rows_repeat_the_stakes_of_their_dialogues() -> None:
-    stakes, index = stakes_of(scenarios(4, 5)), np.array([3, 0, 3, 4])
-    chosen = stakes.rows(index)
+    values, index = stakes_of(scenarios(4, 5)), np.array([3, 0, 3, 4])
+    chosen = values.rows(index)
     for name in ("adversary", "target", "legal", "advantage"):
-        assert np.array_equal(getattr(chosen, name), getattr(stakes, name)[index])
+        assert np.array_equal(getattr(chosen, name), getattr(values, name)[index])
 
 
 @settings(deadline=None, max_examples=60)
@@ -112,9 +112,9 @@ def test_losses_are_the_equations_written_out(seed: int, loss: Loss, kappa: floa
 @example(0)
 def test_without_a_margin_the_hinge_is_at_its_floor_just_where_the_choice_pays_the_adversary(seed: int) -> None:
     played = scenarios(seed, 30)
-    scores, stakes = scored(seed, played), stakes_of(played)
-    advantage = stakes.advantage[np.arange(30), scores.argmax(1).numpy()]
-    assert np.array_equal((losses(scores, stakes, "hinge") == 0).numpy(), advantage > 0)
+    scores, values = scored(seed, played), stakes_of(played)
+    advantage = values.advantage[np.arange(30), scores.argmax(1).numpy()]
+    assert np.array_equal((losses(scores, values, "hinge") == 0).numpy(), advantage > 0)
 
 
 def test_there_are_both_kinds_of_choices_to_tell_apart() -> None:
@@ -127,9 +127,9 @@ def test_there_are_both_kinds_of_choices_to_tell_apart() -> None:
 @given(seed=SEEDS, kappa=st.sampled_from([0.5, 4.0]))
 def test_a_margin_asks_for_a_lead_of_its_size(seed: int, kappa: float) -> None:
     played = scenarios(seed, 30)
-    scores, stakes = scored(seed, played), stakes_of(played)
-    surest = losses(scores, stakes, "hinge", math.inf)
-    found = losses(scores, stakes, "hinge", kappa)
+    scores, values = scored(seed, played), stakes_of(played)
+    surest = losses(scores, values, "hinge", math.inf)
+    found = losses(scores, values, "hinge", kappa)
     assert torch.equal(found == -kappa, surest <= -kappa)
     assert torch.equal(found < 0, surest < 0)
     assert torch.equal(found[found > -kappa], surest[surest > -kappa])
@@ -138,15 +138,15 @@ def test_a_margin_asks_for_a_lead_of_its_size(seed: int, kappa: float) -> None:
 def test_the_released_loss_may_be_negative_while_the_choice_is_unfavourable() -> None:
     """A property of the published formula, and why it does not say whether an attack succeeds."""
     (scenario,) = played = scenarios(5, 1)
-    stakes = stakes_of(played)
-    scores = torch.full((1, MAX_SELECTIONS), -9.0).masked_fill(~torch.from_numpy(stakes.legal), -torch.inf)
+    values = stakes_of(played)
+    scores = torch.full((1, MAX_SELECTIONS), -9.0).masked_fill(~torch.from_numpy(values.legal), -torch.inf)
     refusal = len(selection_table(scenario.counts)) - 1
-    scores[0, int(stakes.advantage[0].argmax())] = 0.0
+    scores[0, int(values.advantage[0].argmax())] = 0.0
     scores[0, refusal] = 0.5
     assert int(scores.argmax()) == refusal
-    assert float(losses(scores, stakes, "released")) == pytest.approx(5 * 0.5 - 10)
-    assert float(losses(scores, stakes, "hinge")) == pytest.approx(0.5)
-    assert float(losses(scores, stakes, "outcome")) == 0
+    assert float(losses(scores, values, "released")) == pytest.approx(5 * 0.5 - 10)
+    assert float(losses(scores, values, "hinge")) == pytest.approx(0.5)
+    assert float(losses(scores, values, "outcome")) == 0
 
 
 @settings(deadline=None, max_examples=40)
@@ -154,15 +154,15 @@ def test_the_released_loss_may_be_negative_while_the_choice_is_unfavourable() ->
 def test_the_outcome_tells_nothing_but_the_choice(seed: int, factor: float) -> None:
     """What a black box shows: shuffling or shrinking the scores of what is not chosen changes nothing."""
     played = scenarios(seed, 8)
-    scores, stakes, rng = scored(seed, played), stakes_of(played), np.random.default_rng([seed, 2])
+    scores, values, rng = scored(seed, played), stakes_of(played), np.random.default_rng([seed, 2])
     other = scores.clone()
     for row, scenario in enumerate(played):
         chosen = int(scores[row].argmax())
         rest = [i for i in range(len(selection_table(scenario.counts))) if i != chosen]
         top = scores[row, chosen]
         other[row, rest] = top - 1 - factor * (top - scores[row, rng.permutation(rest)])
-    assert torch.equal(losses(other, stakes, "outcome"), losses(scores, stakes, "outcome"))
-    assert not torch.equal(losses(other, stakes, "hinge", math.inf), losses(scores, stakes, "hinge", math.inf))
+    assert torch.equal(losses(other, values, "outcome"), losses(scores, values, "outcome"))
+    assert not torch.equal(losses(other, values, "hinge", math.inf), losses(scores, values, "hinge", math.inf))
 
 
 @settings(deadline=None, max_examples=60)
@@ -174,14 +174,14 @@ def test_the_outcome_tells_nothing_but_the_choice(seed: int, factor: float) -> N
 )
 def test_what_rough_scores_leave_open_holds_what_exact_ones_say(seed: int, loss: Loss, kappa: float, doubt: float) -> None:
     played = scenarios(seed, 8)
-    rough, stakes, rng = scored(seed, played), stakes_of(played), np.random.default_rng([seed, 3])
-    least, largest, low, high = bounds(rough, stakes, loss, kappa, torch.full((8,), doubt))
+    rough, values, rng = scored(seed, played), stakes_of(played), np.random.default_rng([seed, 3])
+    least, largest, low, high = bounds(rough, values, loss, kappa, torch.full((8,), doubt))
     assert (least <= largest).all()
     for _ in range(5):
         # No two scores move apart by more than the doubt.
         exact = rough + doubt * torch.from_numpy(rng.uniform(-0.5, 0.5, rough.shape)).float()
-        found = losses(exact, stakes, loss, kappa)
-        advantage = torch.from_numpy(stakes.advantage[np.arange(8), exact.argmax(1).numpy()])
+        found = losses(exact, values, loss, kappa)
+        advantage = torch.from_numpy(values.advantage[np.arange(8), exact.argmax(1).numpy()])
         assert ((least - 1e-4 <= found) & (found <= largest + 1e-4)).all()
         assert ((low <= advantage) & (advantage <= high)).all()
     if doubt == 0:
@@ -192,28 +192,28 @@ def test_what_rough_scores_leave_open_holds_what_exact_ones_say(seed: int, loss:
 def test_rough_scores_that_are_plain_leave_nothing_open() -> None:
     """What a doubt leaves open is no more than it must be: the choice is open where another comes near."""
     (scenario,) = played = scenarios(5, 1)
-    stakes = stakes_of(played)
-    scores = torch.full((1, MAX_SELECTIONS), -9.0).masked_fill(~torch.from_numpy(stakes.legal), -torch.inf)
+    values = stakes_of(played)
+    scores = torch.full((1, MAX_SELECTIONS), -9.0).masked_fill(~torch.from_numpy(values.legal), -torch.inf)
     refusal = len(selection_table(scenario.counts)) - 1
-    scores[0, int(stakes.advantage[0].argmax())], scores[0, refusal] = 0.0, 0.5
-    plain, open_ = (bounds(scores, stakes, "outcome", 0.0, torch.tensor([doubt])) for doubt in (0.4, 0.6))
+    scores[0, int(values.advantage[0].argmax())], scores[0, refusal] = 0.0, 0.5
+    plain, open_ = (bounds(scores, values, "outcome", 0.0, torch.tensor([doubt])) for doubt in (0.4, 0.6))
     assert [float(limit) for limit in plain] == [0, 0, 0, 0]
     assert [float(limit) for limit in open_] == [-10, 0, 0, 10]
-    hinge = bounds(scores, stakes, "hinge", 0.0, torch.tensor([0.6]))
+    hinge = bounds(scores, values, "hinge", 0.0, torch.tensor([0.6]))
     assert [float(limit) for limit in hinge] == pytest.approx([0, 1.1, 0, 10])
     scores[0, refusal] = -5.0
-    released = bounds(scores, stakes, "released", 0.0, torch.tensor([0.6]))
+    released = bounds(scores, values, "released", 0.0, torch.tensor([0.6]))
     assert [float(limit) for limit in released] == pytest.approx([-10, 5 * 0.6 - 10, 10, 10])
 
 
 def test_a_hinge_without_a_floor_has_a_slope_everywhere() -> None:
     played = scenarios(6, 12)
-    stakes = stakes_of(played)
+    values = stakes_of(played)
     scores = scored(6, played).requires_grad_()
-    (slope,) = torch.autograd.grad(losses(scores, stakes, "hinge", math.inf).sum(), scores)
+    (slope,) = torch.autograd.grad(losses(scores, values, "hinge", math.inf).sum(), scores)
     assert (slope.abs().sum(1) == 2).all()
     assert ((slope == -1).sum(1) == 1).all()
-    assert (slope[torch.from_numpy(stakes.advantage > 0)] <= 0).all()
+    assert (slope[torch.from_numpy(values.advantage > 0)] <= 0).all()
 
 
 @settings(deadline=None, max_examples=60)

@@ -18,7 +18,8 @@ from ray.exceptions import RayError
 from torch import Tensor
 
 from engine.jobs.job import Silent
-from engine.jobs.negotiation import training
+from engine.jobs.negotiation import placement, training
+from engine.jobs.negotiation.placement import fitting_runners
 from engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY, TrainReinforceConfig
 from engine.jobs.negotiation.training import MAX_LEARNERS
 from engine.negotiation.reinforce import DivergenceError
@@ -49,8 +50,8 @@ import sys, threading, time
 from pathlib import Path
 import ray
 from ray.cluster_utils import Cluster
-from engine.jobs import training
 from engine.jobs.job import Silent
+from engine.jobs.negotiation import training
 from engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY
 from tests.engine.jobs.made_up import Notes
 from tests.engine.rllib.test_learner_lost import assert_equal_results, config
@@ -79,14 +80,17 @@ class Removing(Notes):
 
     def say(self, text):
         super().say(text)
-        if text.startswith("the learner is gone"):
+        if text.startswith("the learner is gone") and RETURNS:
             cluster.add_node(num_cpus=1)
 
 training._build = building
 asked = config(world, env_runners=1, remote_learner=True, address=cluster.address)
 notes = Removing()
 TRAIN_ADVERSARY.run(asked, folder / "lost", notes)
-assert notes.said == ["the learner is gone; another one goes on", "resumed after update 2"], notes.said
+said = ["the learner is gone; another one goes on", "training goes on with 0 env runners", "resumed after update 2"]
+if RETURNS:
+    del said[1]
+assert [line.split(": ")[-1] for line in notes.said] == said, notes.said
 cluster.shutdown()
 TRAIN_ADVERSARY.run(config(world), folder / "whole", Silent())
 assert_equal_results(folder / "lost", folder / "whole")
@@ -313,9 +317,13 @@ def test_a_training_whose_learners_are_killed_ends_with_the_same_weights(
 
 
 @pytest.mark.slow
-def test_a_training_whose_learner_loses_its_machine_ends_with_the_same_weights(tmp_path: Path) -> None:
-    """Two machines of one CPU each, the runner on one and the learner on the other, in a Ray of their own."""
-    survives(LOSES_ITS_MACHINE, tmp_path, timeout_s=240)
+@pytest.mark.parametrize("returns", [True, False])
+def test_a_training_whose_learner_loses_its_machine_ends_with_the_same_weights(tmp_path: Path, returns: bool) -> None:
+    """Two machines of one CPU each, the runner on one and the learner on the other, in a Ray of their own.
+
+    Another machine comes, or the learner takes the place of the runner.
+    """
+    survives(LOSES_ITS_MACHINE.replace("RETURNS", str(returns)), tmp_path, timeout_s=240)
 
 
 def losing(monkeypatch: pytest.MonkeyPatch, lost_at: Callable[[int], bool]) -> list[int]:
@@ -365,18 +373,21 @@ def test_a_training_for_which_there_is_no_room_is_refused(world: World, ray_sess
 
 
 def test_a_cluster_that_cannot_grow_trains_with_the_runners_that_it_has_room_for(
-    world: World, ray_session: Session, monkeypatch: pytest.MonkeyPatch
+    ray_session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked, cluster, notes = config(world, env_runners=9), Session("10.0.0.1:6379"), Notes()
-    assert training._fitting(asked, cluster, notes) == replace(asked, env_runners=4)
-    with pytest.raises(
-        ClusterError, match=r"this cluster has too little room(.|\n)*10 CPUs and 1 GPUs; in all there are 4 and"
-    ):
-        training._fitting(replace(asked, remote_learner=True, learner_gpus=1.0), cluster, notes)
-    monkeypatch.setattr(training, "can_grow", lambda: True)
-    assert training._fitting(asked, cluster, notes) == asked
+    cluster, notes, nothing = Session("10.0.0.1:6379"), Notes(), {"CPU": 0, "GPU": 0}
+    assert fitting_runners(9, nothing, cluster, notes) == 4
+    with pytest.raises(ClusterError, match=r"this cluster has too little room(.|\n)*10 CPUs and 1 GPUs; in all"):
+        fitting_runners(9, {"CPU": 1, "GPU": 1}, cluster, notes)
+    started = time.monotonic()
+    with pytest.raises(ClusterError, match="this cluster has too little room"):
+        fitting_runners(0, {"CPU": 5, "GPU": 0}, cluster, notes, wait_s=1.5)
+    assert time.monotonic() - started >= 1.5
+    monkeypatch.setattr(placement, "can_grow", lambda: True)
+    assert fitting_runners(9, nothing, cluster, notes) == 9
     assert [line.split(": ")[1] for line in notes.said] == [
         "training goes on with 4 env runners",
+        "waiting 1.5 s for a machine",
         "waiting for machines to join the cluster",
     ]
 

@@ -96,6 +96,29 @@ def test_an_update_moves_the_learner_alone_and_reaches_the_runner(world: World, 
         assert value.equal(learner[name]), name
 
 
+def test_a_remote_runner_plays_the_dialogues_of_this_process(build: Build) -> None:
+    here, there = build(), build(env_runners=1)
+    for algorithm in (here, there):
+        algorithm.train()
+    assert there.env_runner_group.num_healthy_remote_workers() == 1
+    (sequence,) = there.env_runner_group.foreach_env_runner(lambda runner: runner.weights_seq_no(), local_env_runner=False)
+    assert sequence == 1, "it got the weights of the update"
+    for name in ("index", "contexts", "tokens", "points", "agreed"):
+        np.testing.assert_array_equal(there.played[0][name], here.played[0][name], err_msg=name)
+    learned = state.learned_weights(there)
+    assert all(value.equal(learned[name]) for name, value in state.learned_weights(here).items())
+
+
+def test_an_update_is_clipped_and_made_with_the_released_momentum(world: World, build: Build) -> None:
+    rate, clip = 1.0, 0.1
+    algorithm = build(replace(SMALL, optimiser="sgd", learning_rate=rate, clip=clip))
+    algorithm.train()
+    learned = state.learned_weights(algorithm)
+    moved = torch.cat([(learned[name] - value).flatten() for name, value in start(world).items()])
+    # Nesterov's first step with momentum 0.1 is 1.1 gradients long.
+    assert float(moved.norm()) == pytest.approx(rate * clip * 1.1, rel=1e-3)
+
+
 def test_the_next_dialogues_are_spoken_with_the_new_weights(world: World, build: Build) -> None:
     algorithm = build()
     algorithm.train()

@@ -27,7 +27,7 @@ class Talks:
         time.sleep(3)
         return len(shard)
 
-with logs.json_lines(), logs.about(run="runs/a"):
+with logs.json_lines(), logs.metadata(run="runs/a"):
     from engine.runtime.pool import run_sharded
     from engine.runtime.session import connect
     from engine.runtime.sharding import make_shards
@@ -46,8 +46,8 @@ def lines(capsys: Captured) -> list[dict[str, Any]]:
 
 
 def test_a_line_says_when_what_and_about_which_run(capsys: Captured) -> None:
-    with logs.json_lines(), logs.about(run="runs/a", job="search"):
-        with logs.about(shard="00007"):
+    with logs.json_lines(), logs.metadata(run="runs/a", job="search"):
+        with logs.metadata(shard="00007"):
             LOGGER.info("done: %d", 3, extra={"items": 4})
         LOGGER.warning("two\nlines")
     first, second = lines(capsys)
@@ -92,7 +92,7 @@ class Fails:
 
 def test_what_a_worker_says_names_its_shard(capsys: Captured) -> None:
     (shard,) = make_shards({key: key for key in "abc"}, 4)
-    with logs.json_lines(), logs.about(run="runs/a", job="search"):
+    with logs.json_lines(), logs.metadata(run="runs/a", job="search"):
         attempt(Fails(), shard)
         travels = pickle.loads(pickle.dumps(logs.settings()))  # noqa: S301 - as Ray hands it to a worker.
     assert travels == logs.LogSettings(True, {"run": "runs/a", "job": "search"})

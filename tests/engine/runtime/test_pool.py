@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.runtime import session
-from engine.runtime.actors import capacity
+from engine.runtime import actors, session
+from engine.runtime.actors import MAX_DEATHS, MAX_LOSSES, capacity
 from engine.runtime.pool import Progress, run_sharded
 from engine.runtime.record import record_shards
 from engine.runtime.session import Session
@@ -28,6 +28,7 @@ from tests.engine.runtime.workers import (
     DiesOnce,
     DiesWhileStarting,
     Environment,
+    OnlyOne,
     RaisesOn,
     Unsendable,
     attempts,
@@ -169,6 +170,29 @@ def test_a_shard_that_kills_its_workers_fails_alone(log: Path) -> None:
 def test_a_worker_that_dies_while_it_starts_ends_the_run() -> None:
     with pytest.raises(ClusterError, match="dies while it starts"):
         run_sharded(DiesWhileStarting, (), shards_of(4, 2), num_workers=1, on_result=Collected().take)
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_a_worker_that_dies_while_it_starts_is_given_up_where_another_works(
+    log: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    results = Collected()
+    worker_args = (str(log), str(tmp_path / "taken"))
+    last = run_sharded(OnlyOne, worker_args, shards_of(60, 1), num_workers=2, on_result=results.take)
+    assert (last.num_done, last.num_failed, last.num_workers) == (60, 0, 1)
+    assert "a worker died 3 times while it started: work goes on with 1 others" in caplog.text
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_deaths_on_machines_that_are_gone_are_no_fault_of_a_shard(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(actors, "machines_up", lambda: frozenset({"another"}))
+    results = Collected()
+    run_sharded(DiesOn, (str(log), "00000"), shards_of(2, 1), num_workers=1, on_result=results.take)
+    assert f"its worker died {MAX_LOSSES} times" in results["00000"].reason
+    assert attempts(log).count("00000") == MAX_LOSSES > MAX_DEATHS
+    assert not isinstance(results["00001"], ShardFailure)
 
 
 @pytest.mark.ray

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from engine.runtime.record import record_shards
-from engine.runtime.session import Session
+from engine.runtime.session import TIMEOUT_VARIABLE, Session
 from engine.store.run_folder import RunFolder
 from tests.engine.runtime.apart import survives
 from tests.engine.runtime.workers import NUMBERS, By, Counting, attempts, shards_of
@@ -41,20 +41,55 @@ from tests.engine.runtime.apart import start_cluster
 from tests.engine.runtime.workers import OneOfTwo, shards_of
 cluster = start_cluster(1)
 doomed = cluster.add_node(num_cpus=1)
-names = []
+names, up = [], []
 def take(shard, result):
     names.append(shard.name)
     assert len(result) == {SIZE}
     if len(names) == 6:
         cluster.remove_node(doomed, allow_graceful=False)
-        # Ray knows of the death before the pool does, which goes on to give the dead worker a shard.
-        while "RESTARTING" not in [actor["State"] for actor in ray._private.state.actors().values()]:
+        # Ray hears of it later than the calls of the worker fail, or, where it is waited for, before.
+        while NOTICED and all(node["Alive"] for node in ray.nodes()):
             time.sleep(0.1)
 with connect(cluster.address) as session:
     assert not session.is_local
-    last = run_sharded(OneOfTwo, (sys.argv[1], 0.2), shards_of({NUM_ITEMS}, {SIZE}), num_workers=2, on_result=take)
+    last = run_sharded(
+        OneOfTwo,
+        (sys.argv[1], 0.2),
+        shards_of({NUM_ITEMS}, {SIZE}),
+        num_workers=2,
+        on_result=take,
+        on_progress=lambda progress: up.append(progress.num_workers),
+    )
 assert last.num_done == {NUM_ITEMS} and last.num_failed == 0, last
 assert len(names) == len(set(names)) == {NUM_ITEMS // SIZE}, names
+assert (max(up), up[-1]) == (2, 1), up
+cluster.shutdown()
+print("survived")
+"""
+LOSES_ALL_MACHINES = f"""
+import sys
+from engine.runtime.pool import run_sharded
+from engine.runtime.session import connect
+from envs.core.errors import ClusterError
+from tests.engine.runtime.apart import start_cluster
+from tests.engine.runtime.workers import OneOfTwo, shards_of
+cluster = start_cluster(0)
+machines = [cluster.add_node(num_cpus=1) for _ in range(2)]
+names = []
+def take(shard, result):
+    names.append(shard.name)
+    if len(names) == 6:
+        for machine in machines:
+            cluster.remove_node(machine, allow_graceful=False)
+        if RETURNS:
+            cluster.add_node(num_cpus=1)
+with connect(cluster.address) as session:
+    try:
+        run_sharded(OneOfTwo, (sys.argv[1], 0.2), shards_of({NUM_ITEMS}, {SIZE}), num_workers=2, on_result=take)
+    except ClusterError as error:
+        assert not RETURNS and "no worker has been up for 20 s" in str(error), error
+    else:
+        assert RETURNS and len(names) == len(set(names)) == {NUM_ITEMS // SIZE}, names
 cluster.shutdown()
 print("survived")
 """
@@ -89,7 +124,18 @@ def test_a_killed_driver_loses_no_finished_shard(tmp_path: Path, ray_session: Se
 
 
 @pytest.mark.ray
-@pytest.mark.slow
-def test_a_lost_machine_costs_no_shard(tmp_path: Path) -> None:
+@pytest.mark.parametrize("noticed", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["unnoticed", "noticed"])
+def test_a_lost_machine_costs_no_shard(tmp_path: Path, noticed: bool) -> None:
     """Two machines of one CPU each, one is lost, and nothing has room for its worker any more."""
-    survives(LOSES_A_MACHINE, tmp_path, timeout_s=250)
+    warned = survives(LOSES_A_MACHINE.replace("NOTICED", str(noticed)), tmp_path, timeout_s=250)
+    assert "a worker is lost: 1 of 2 workers are up" in warned
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+@pytest.mark.parametrize("returns", [True, False])
+def test_a_run_waits_for_a_worker_when_all_machines_are_lost_and_then_ends(
+    tmp_path: Path, returns: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(TIMEOUT_VARIABLE, "200" if returns else "20")
+    survives(LOSES_ALL_MACHINES.replace("RETURNS", str(returns)), tmp_path, timeout_s=250)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import os
 import socket
@@ -19,8 +20,8 @@ import pytest
 from engine.runtime import session
 from engine.runtime.pool import run_sharded
 from engine.runtime.probe import wants_token
-from engine.runtime.session import Session, code_path, connect
-from envs.core.errors import ClusterError
+from engine.runtime.session import TIMEOUT_VARIABLE, Session, code_path, connect
+from envs.core.errors import ClusterError, ConfigError
 from tests.engine.runtime.workers import Environment, shards_of
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -57,6 +58,37 @@ def listening(answer: bytes | None) -> Iterator[str]:
 def closed_address() -> str:
     with socket.create_server(("127.0.0.1", 0)) as server:
         return f"127.0.0.1:{server.getsockname()[1]}"
+
+
+LOOPBACK = "127.0.0.1"
+_LISTENS = "0A"
+
+
+def descendants(process: int) -> set[int]:
+    """The processes that a process started, and those that they started."""
+    children = Path(f"/proc/{process}/task").glob("*/children")
+    found = {int(child) for path in children for child in path.read_text().split()}
+    return found.union(*(descendants(child) for child in found))
+
+
+def listening_addresses(process: int) -> set[tuple[str, int]]:
+    """Host and port of every TCP socket on which a process takes connections, as Linux tells; IPv4 in its plain form."""
+    found: set[tuple[str, int]] = set()
+    try:
+        inodes = {str(path.readlink()) for path in Path(f"/proc/{process}/fd").iterdir()}
+    except FileNotFoundError:
+        # It has ended meanwhile.
+        return found
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == _LISTENS and f"socket:[{fields[9]}]" in inodes:
+                host, port = fields[1].split(":")
+                words = [bytes.fromhex(host[start : start + 8])[::-1] for start in range(0, len(host), 8)]
+                address = ipaddress.ip_address(b"".join(words))
+                plain = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+                found.add((str(plain or address), int(port, 16)))
+    return found
 
 
 @pytest.mark.parametrize("address", ["", "head", "head:", ":6379", "head:port", "127.0.0.1:99999", "ray://127.0.0.1:10001"])
@@ -184,6 +216,27 @@ def test_what_ray_recommends_is_not_heard_in_a_session() -> None:
 def test_a_cluster_is_given_time_to_start_machines() -> None:
     assert Session("local").start_timeout_s == 120
     assert Session("10.0.0.1:6379").start_timeout_s == Session("joined").start_timeout_s == 1200
+
+
+@pytest.mark.parametrize("asked", ["soon", "", "0", "-1", "nan", "inf"])
+def test_the_time_without_any_worker_is_a_positive_number_of_seconds(monkeypatch: pytest.MonkeyPatch, asked: str) -> None:
+    monkeypatch.setenv(TIMEOUT_VARIABLE, "7.5")
+    assert Session("local").start_timeout_s == Session("joined").start_timeout_s == 7.5
+    monkeypatch.setenv(TIMEOUT_VARIABLE, asked)
+    with pytest.raises(ConfigError, match=f"where: {TIMEOUT_VARIABLE}"):
+        _ = Session("local").start_timeout_s
+
+
+@pytest.mark.ray
+def test_a_session_of_one_machine_listens_on_the_loopback_alone(ray_session: Session) -> None:
+    import ray
+
+    found: list[Any] = []
+    run_sharded(Environment, (), shards_of(1, 1), num_workers=1, on_result=lambda shard, result: found.append(1))
+    ours = {os.getpid(), *descendants(os.getpid())}
+    addresses = {address for process in ours for address in listening_addresses(process)}
+    assert ray.nodes()[0]["NodeManagerPort"] in {port for _, port in addresses}
+    assert {host for host, _ in addresses} == {LOOPBACK}
 
 
 @pytest.mark.ray

@@ -145,6 +145,17 @@ class DiesWhileStarting:
         raise NotImplementedError
 
 
+class OnlyOne(Counting):
+    """Takes its time; all but the first are killed while they start."""
+
+    def __init__(self, folder: str, mark: str) -> None:
+        super().__init__(folder, 0.2)
+        try:
+            Path(mark).touch(exist_ok=False)
+        except FileExistsError:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
 class Environment:
     """Says how its process is set up."""
 

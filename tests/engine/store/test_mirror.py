@@ -12,12 +12,13 @@ from engine.jobs.negotiation.rows import DIALOGUES
 from engine.metrics.statistics import count
 from engine.store import mirror
 from engine.store.mirror import fetched_run
+from engine.store.parts import require_writable
 from engine.store.run_folder import RunFolder
 from envs.core.errors import RunError, StorageError
 from envs.data.root import CACHE_VARIABLE
 from envs.pairs.vocabulary import PairVocabulary
 from envs.storage.copies import fetched_model
-from envs.storage.files import put
+from envs.storage.files import entries, put
 from envs.storage.places import local_copy
 from policies.checkpoint import Checkpoint
 from tests.engine.store.rows import SmallConfig, rows
@@ -261,3 +262,14 @@ def test_a_writer_that_was_replaced_puts_nothing_more(uri: str, bucket: Bucket) 
         with pytest.raises(RunError, match="process 7 on node-3"):
             work()
     assert len(bucket.keys("put")) == before
+
+
+def test_rights_are_tried_without_a_trace(uri: str) -> None:
+    require_writable(uri)
+    assert entries(uri, recursive=True) == {}
+
+
+def test_missing_rights_say_what_to_do() -> None:
+    Bucket("closed").refuse = lambda operation, key: DENIED if operation == "put" else None
+    with pytest.raises(StorageError, match=r"where: remote://closed/runs(.|\n)*ACCESS_DENIED(.|\n)*fix:.*credentials"):
+        require_writable("remote://closed/runs")

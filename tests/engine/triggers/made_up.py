@@ -9,17 +9,21 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 import torch
 from torch import Tensor
 
-from engine.triggers.batch import Outcome, Search, Task, run_searches
+from engine.triggers.batch import Outcome, Stepwise, Task, run_searches
 from engine.triggers.batch_finder import BatchFinder
+from engine.triggers.catalogue import searches
+from engine.triggers.goal import Goal, Initial, Satisfied
 from engine.triggers.hits import Reading
+from engine.triggers.method import Method, WordMethod
 from engine.triggers.objective import TriggerObjective
-from engine.triggers.scorer import PlainScorer
+from engine.triggers.scorer import PlainScorer, Scorer
+from engine.triggers.settings import SearchSettings
 
 NUM_WORDS, LENGTH, EMBED, HIDDEN = 12, 4, 6, 8
 NUM_SPECIALS = 5
@@ -126,10 +130,13 @@ def tasks(restarts: int, seed: int = 3) -> list[Task]:
 
 
 def searched(
-    search: Search[Any], todo: Iterable[Task], size: int, on_step: Callable[[int], None] | None = None
+    method: Method | Stepwise[Any], todo: Iterable[Task], size: int, on_step: Callable[[int], None] | None = None
 ) -> Iterator[Outcome]:
     """Runs searches, so many side by side."""
-    return run_searches(search, todo, BatchFinder(size, "searches"), on_step)
+    finder = BatchFinder(size, "searches")
+    if isinstance(method, Method):
+        return method.search_all(todo, finder, on_step)
+    return run_searches(method, todo, finder, on_step)
 
 
 def crowd(monkeypatch: pytest.MonkeyPatch, victim: type, most: int) -> list[int]:
@@ -149,6 +156,21 @@ def crowd(monkeypatch: pytest.MonkeyPatch, victim: type, most: int) -> list[int]
 def never(reading: Reading) -> bool:
     """No hit is enough."""
     return False
+
+
+MethodT = TypeVar("MethodT", bound=Method)
+WORD_METHODS = [name for name in searches if issubclass(searches.get(name), WordMethod)]
+
+
+def bound(
+    kind: Callable[[SearchSettings], MethodT],
+    plain: Scorer,
+    settings: SearchSettings,
+    satisfied: Satisfied = never,
+    initial: Initial | None = None,
+) -> MethodT:
+    """A method that is ready to search."""
+    return kind(settings).bind(Goal(plain, satisfied, initial))
 
 
 def every_input() -> Tensor:

@@ -17,7 +17,7 @@ from engine.triggers.objective import TriggerObjective
 from engine.triggers.scorer import Incumbent
 from engine.triggers.settings import SearchSettings
 from envs.core.errors import ConfigError
-from tests.engine.triggers.made_up import scorer, searched, tasks
+from tests.engine.triggers.made_up import WORD_METHODS, bound, scorer, searched, tasks
 
 SETTINGS = SearchSettings(candidates=4, max_sweeps=3, words_per_position=3, beams=2, flips=3)
 LIKELY_ENOUGH = Thresholds(t_out=-3.6)
@@ -68,18 +68,15 @@ def told(search: Scripted, batch_size: int) -> list[tuple[str, int]]:
 
 def results(method: str, batch_size: int) -> dict[tuple[str, int], Outcome]:
     hit = HitType.parse("o-sample-avg-k1")
-    search = searches.get(method)(
-        scorer(TriggerObjective(kind="likelihood")),
-        SETTINGS,
-        satisfied=lambda reading: hit.is_hit(reading, LIKELY_ENOUGH),
-    )
+    plain = scorer(TriggerObjective(kind="likelihood"))
+    search = bound(searches.get(method), plain, SETTINGS, lambda reading: hit.is_hit(reading, LIKELY_ENOUGH))
     found = {}
     for outcome in searched(search, tasks(restarts=4), batch_size):
         found[outcome.task.key, outcome.task.restart] = replace(outcome, task=None)
     return found
 
 
-@pytest.mark.parametrize("method", list(searches))
+@pytest.mark.parametrize("method", WORD_METHODS)
 def test_outcomes_are_the_same_in_any_batch(method: str) -> None:
     alone = results(method, 1)
     assert results(method, 3) == alone

@@ -16,18 +16,18 @@ from engine.triggers.hits import Reading
 from engine.triggers.objective import TriggerObjective
 from engine.triggers.scorer import PlainScorer
 from engine.triggers.settings import SearchSettings
-from tests.engine.triggers.made_up import LENGTH, SEARCHABLE, TARGET, TinyVictim, never, scorer, searched, tasks
+from tests.engine.triggers.made_up import LENGTH, SEARCHABLE, TARGET, TinyVictim, bound, scorer, searched, tasks
 
 LIKELIHOOD = TriggerObjective(kind="likelihood")
 SETTINGS = SearchSettings(candidates=4)
 
 
 def search(beams: int) -> Beam:
-    return Beam(scorer(LIKELIHOOD), replace(SETTINGS, beams=beams), satisfied=never)
+    return bound(Beam, scorer(LIKELIHOOD), replace(SETTINGS, beams=beams))
 
 
 def test_one_beam_is_gibbs_enum() -> None:
-    gibbs = GibbsEnum(scorer(LIKELIHOOD), SETTINGS, satisfied=never)
+    gibbs = bound(GibbsEnum, scorer(LIKELIHOOD), SETTINGS)
     for one, other in zip(searched(search(1), tasks(restarts=4), 8), searched(gibbs, tasks(restarts=4), 8), strict=True):
         assert (one.task.key, one.words, one.visits) == (other.task.key, other.words, other.visits)
         assert (one.accepted, one.candidates, one.stopped) == (other.accepted, other.candidates, other.stopped)
@@ -65,7 +65,7 @@ def test_more_beams_get_further_on_the_whole_and_cost_more() -> None:
 
 def test_it_ends_after_a_sweep_that_changes_no_beam() -> None:
     settings = SearchSettings(candidates=len(SEARCHABLE), beams=3)
-    method = Beam(scorer(LIKELIHOOD), settings, satisfied=never)
+    method = bound(Beam, scorer(LIKELIHOOD), settings)
     (state,) = method.start([Task("first", TARGET, 1, 3)])
     beams = []
     while not state.finished:
@@ -82,7 +82,7 @@ def test_inputs_as_good_as_those_kept_do_not_send_it_round_in_circles(beams: int
 
     victim = TinyVictim.draw(0)
     victim.read_NEH[0] = 0
-    method = Beam(Rounding(victim, LIKELIHOOD), replace(SETTINGS, beams=beams), satisfied=never)
+    method = bound(Beam, Rounding(victim, LIKELIHOOD), replace(SETTINGS, beams=beams))
     (outcome,) = searched(method, [Task("first", TARGET, 0, 3)], 1)
     assert outcome.stopped == "converged"
 
@@ -97,7 +97,7 @@ def test_any_hit_in_the_beam_ends_the_search_and_is_returned() -> None:
         return reading == second.reading
 
     (outcome,) = searched(
-        Beam(scorer(LIKELIHOOD), replace(SETTINGS, beams=3), satisfied=the_second), [Task("first", TARGET, 0, 3)], 1
+        bound(Beam, scorer(LIKELIHOOD), replace(SETTINGS, beams=3), the_second), [Task("first", TARGET, 0, 3)], 1
     )
     assert (outcome.words, outcome.loss) == (tuple(second.words.tolist()), second.loss)
     assert (outcome.stopped, outcome.visits) == ("satisfied", 1)

@@ -8,16 +8,17 @@ from functools import cache
 import pytest
 import torch
 
-from engine.triggers.batch import Outcome, Task, run_searches
-from engine.triggers.batch_finder import BatchFinder
+from engine.triggers.batch import Outcome, Task
 from engine.triggers.catalogue import searches
 from engine.triggers.hits import HitType, Thresholds
 from engine.triggers.lstm.scorer import LstmScorer
 from engine.triggers.scorer import PlainScorer, Scorer
 from engine.triggers.settings import SearchSettings
-from engine.triggers.victims import LmInputModel, Seq2SeqVictim
+from engine.triggers.victims import Seq2SeqVictim
 from envs.pairs.vocabulary import EOS_ID
 from tests.devices import CLOSE, SHARE, on_each_device
+from tests.engine.triggers.lstm.judge import LmInputModel
+from tests.engine.triggers.made_up import bound, searched
 from tests.policies.seq2seq.made_up import FIRST, VOCABULARY, language_model, seq2seq
 
 THRESHOLDS = Thresholds(t_out=-2.5, t_in=-3.0)
@@ -32,7 +33,7 @@ def scorer(kind: str, device: str) -> Scorer:
     objective = HIT.objective(THRESHOLDS)
     if kind == "plain":
         return PlainScorer(Seq2SeqVictim(model), objective, LmInputModel(lm))
-    return LstmScorer(model, objective, lm)
+    return LstmScorer(Seq2SeqVictim(model, lm), objective)
 
 
 @cache
@@ -41,9 +42,9 @@ def found(method: str, kind: str, device: str) -> list[Outcome]:
     generator = torch.Generator().manual_seed(4)
     drawn = [torch.randint(FIRST, len(VOCABULARY), (length % 3 + 1,), generator=generator) for length in range(NUM_TARGETS)]
     targets = [torch.cat([words, torch.tensor([EOS_ID])]).to(device) for words in drawn]
-    technique = searches.get(method)(scorer(kind, device), SETTINGS, satisfied=lambda reading: HIT.is_hit(reading, THRESHOLDS))
+    technique = bound(searches.get(method), scorer(kind, device), SETTINGS, lambda reading: HIT.is_hit(reading, THRESHOLDS))
     tasks = [Task(f"{number:02d}", target, 0, number) for number, target in enumerate(targets)]
-    return sorted(run_searches(technique, tasks, BatchFinder(16, "searches")), key=lambda outcome: outcome.task.key)
+    return sorted(searched(technique, tasks, 16), key=lambda outcome: outcome.task.key)
 
 
 @on_each_device

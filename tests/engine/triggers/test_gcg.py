@@ -14,7 +14,7 @@ from engine.triggers.hits import Reading
 from engine.triggers.objective import TriggerObjective
 from engine.triggers.scorer import Incumbent, PlainScorer, Swaps
 from engine.triggers.settings import SearchSettings, gcg
-from tests.engine.triggers.made_up import LENGTH, NUM_WORDS, TARGET, never, scorer, searched, tasks
+from tests.engine.triggers.made_up import LENGTH, NUM_WORDS, TARGET, bound, scorer, searched, tasks
 
 LIKELIHOOD = TriggerObjective(kind="likelihood")
 SETTINGS = SearchSettings(candidates=3, words_per_position=3, max_sweeps=5)
@@ -44,7 +44,7 @@ def walk(method: Gcg, state: GcgState) -> list[Incumbent]:
 
 def test_it_moves_to_the_best_of_its_list_even_where_that_is_worse() -> None:
     plain = Listening()
-    method = Gcg(plain, SETTINGS, satisfied=never)
+    method = bound(Gcg, plain, SETTINGS)
     (state,) = method.start([Task("first", TARGET, 0, 3)])
     met = walk(method, state)
     for (before, positions_G, words_G), after in zip(plain.lists, met[1:], strict=True):
@@ -57,7 +57,7 @@ def test_it_moves_to_the_best_of_its_list_even_where_that_is_worse() -> None:
 
 
 def test_the_best_input_met_is_returned_wherever_it_ends() -> None:
-    method = Gcg(scorer(LIKELIHOOD), replace(SETTINGS, candidates=1, max_sweeps=2), satisfied=never)
+    method = bound(Gcg, scorer(LIKELIHOOD), replace(SETTINGS, candidates=1, max_sweeps=2))
     astray = 0
     for state in method.start(tasks(restarts=3)):
         losses = [incumbent.loss for incumbent in walk(method, state)]
@@ -68,7 +68,7 @@ def test_the_best_input_met_is_returned_wherever_it_ends() -> None:
 
 def test_swaps_are_drawn_from_the_steepest_words_of_every_position() -> None:
     plain = Listening()
-    method = Gcg(plain, SETTINGS, satisfied=never)
+    method = bound(Gcg, plain, SETTINGS)
     (state,) = method.start([Task("first", TARGET, 0, 3)])
     walk(method, state)
     places, ranks = set(), set()
@@ -87,7 +87,7 @@ def test_restarts_and_seeds_draw_their_own_swaps() -> None:
             return torch.full((len(seeds), LENGTH), 7)
 
         few = SearchSettings(candidates=2, max_sweeps=1)
-        method = Gcg(scorer(LIKELIHOOD), few, satisfied=never, initial=same)
+        method = bound(Gcg, scorer(LIKELIHOOD), few, initial=same)
         states = method.start(tasks(restarts=4, seed=seed))
         method.step(states)
         return [tuple(state.current.words.tolist()) for state in states]
@@ -98,7 +98,7 @@ def test_restarts_and_seeds_draw_their_own_swaps() -> None:
 
 
 def test_a_hit_on_the_way_is_what_is_returned() -> None:
-    reference = Gcg(scorer(LIKELIHOOD), SETTINGS, satisfied=never)
+    reference = bound(Gcg, scorer(LIKELIHOOD), SETTINGS)
     (state,) = reference.start([Task("first", TARGET, 0, 3)])
     met = walk(reference, state)
     worse = next(at for at in range(1, len(met)) if met[at].loss > min(one.loss for one in met[:at]))
@@ -106,7 +106,7 @@ def test_a_hit_on_the_way_is_what_is_returned() -> None:
     def the_worse_one(reading: Reading) -> bool:
         return reading == met[worse].reading
 
-    (outcome,) = searched(Gcg(scorer(LIKELIHOOD), SETTINGS, satisfied=the_worse_one), [Task("first", TARGET, 0, 3)], 1)
+    (outcome,) = searched(bound(Gcg, scorer(LIKELIHOOD), SETTINGS, the_worse_one), [Task("first", TARGET, 0, 3)], 1)
     assert (outcome.stopped, outcome.visits, outcome.loss) == ("satisfied", worse, met[worse].loss)
     assert outcome.words == tuple(met[worse].words.tolist())
 

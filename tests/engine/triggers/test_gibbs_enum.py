@@ -12,8 +12,8 @@ from torch import Tensor
 from engine.triggers.batch import Outcome, Task
 from engine.triggers.catalogue import searches
 from engine.triggers.gibbs_enum import GibbsEnum
+from engine.triggers.goal import Initial, Satisfied
 from engine.triggers.hits import Reading
-from engine.triggers.method import Initial, Satisfied
 from engine.triggers.objective import TriggerObjective
 from engine.triggers.scorer import LEAST_GAIN, Incumbent, PlainScorer, to_beat
 from engine.triggers.settings import SearchSettings, he2018, released
@@ -23,7 +23,9 @@ from tests.engine.triggers.made_up import (
     NUM_WORDS,
     SEARCHABLE,
     TARGET,
+    WORD_METHODS,
     TinyVictim,
+    bound,
     every_input,
     never,
     scorer,
@@ -46,7 +48,7 @@ ALL_WORDS = SearchSettings(candidates=len(SEARCHABLE), stop_on_hit=False)
 def search(
     objective: TriggerObjective, settings: SearchSettings, satisfied: Satisfied = never, initial: Initial | None = None
 ) -> GibbsEnum:
-    return GibbsEnum(scorer(objective), settings, satisfied=satisfied, initial=initial)
+    return bound(GibbsEnum, scorer(objective), settings, satisfied, initial)
 
 
 def swaps_of(words_N: Tensor) -> Tensor:
@@ -133,7 +135,7 @@ def test_gradients_are_taken_anew_only_where_a_search_has_moved() -> None:
             return super().measure(targets, words_BN)
 
     plain = Counting(tiny_victim(), OBJECTIVES["likelihood"])
-    outcomes = list(searched(GibbsEnum(plain, ALL_WORDS, satisfied=never), tasks(restarts=3), 4))
+    outcomes = list(searched(bound(GibbsEnum, plain, ALL_WORDS), tasks(restarts=3), 4))
     assert plain.measured == sum(1 + outcome.accepted for outcome in outcomes)
 
 
@@ -172,10 +174,10 @@ def test_the_limit_on_sweeps_ends_a_search() -> None:
     assert {(outcome.stopped, outcome.visits, outcome.sweeps) for outcome in outcomes} == {("limit", LENGTH, 1)}
 
 
-@pytest.mark.parametrize("method", list(searches))
+@pytest.mark.parametrize("method", WORD_METHODS)
 def test_every_technique_starts_from_inputs_that_belong_to_the_restart(method: str) -> None:
     def starts(seed: int, batch: slice) -> list[tuple[int, ...]]:
-        technique = searches.get(method)(scorer(OBJECTIVES["likelihood"]), ALL_WORDS, satisfied=never)
+        technique = bound(searches.get(method), scorer(OBJECTIVES["likelihood"]), ALL_WORDS)
         return [tuple(state.best.words.tolist()) for state in technique.start(tasks(restarts=5, seed=seed)[batch])]
 
     reference = search(OBJECTIVES["likelihood"], ALL_WORDS).start(tasks(restarts=5, seed=1))
@@ -247,9 +249,10 @@ def test_presets_are_those_of_the_paper_and_of_the_released_code() -> None:
     assert (released().first_visit_unconditional, released().stop_on_batch_mean) == (True, True)
 
 
-def broken(**weights: Tensor) -> GibbsEnum:
+def broken(initial: Initial | None = None, **weights: Tensor) -> GibbsEnum:
     victim = replace(TinyVictim.draw(0), **weights)
-    return GibbsEnum(PlainScorer(victim, OBJECTIVES["likelihood"], tiny_input_model()), ALL_WORDS, satisfied=never)
+    plain = PlainScorer(victim, OBJECTIVES["likelihood"], tiny_input_model())
+    return bound(GibbsEnum, plain, ALL_WORDS, initial=initial)
 
 
 def test_a_model_without_numbers_is_named_with_the_target() -> None:
@@ -261,8 +264,7 @@ def test_a_model_without_numbers_is_named_with_the_target() -> None:
 def test_a_word_without_numbers_is_an_error_before_it_is_tried() -> None:
     embedding_VE = TinyVictim.draw(0).embedding_VE.clone()
     embedding_VE[11] = torch.nan
-    method = broken(embedding_VE=embedding_VE)
-    method.initial = lambda seeds: torch.full((len(seeds), LENGTH), 7)
+    method = broken(lambda seeds: torch.full((len(seeds), LENGTH), 7), embedding_VE=embedding_VE)
     states = method.start(tasks(restarts=1))
     with pytest.raises(CheckpointError, match="gradient"):
         method.step(states)

@@ -9,13 +9,13 @@ from engine.triggers.hotflip import HotFlip
 from engine.triggers.objective import TriggerObjective
 from engine.triggers.scorer import to_beat
 from engine.triggers.settings import SearchSettings
-from tests.engine.triggers.made_up import LENGTH, SEARCHABLE, TARGET, never, scorer, searched, tasks
+from tests.engine.triggers.made_up import LENGTH, SEARCHABLE, TARGET, bound, scorer, searched, tasks
 
 LIKELIHOOD = TriggerObjective(kind="likelihood")
 
 
 def search(flips: int) -> HotFlip:
-    return HotFlip(scorer(LIKELIHOOD), SearchSettings(flips=flips, max_sweeps=9), satisfied=never)
+    return bound(HotFlip, scorer(LIKELIHOOD), SearchSettings(flips=flips, max_sweeps=9))
 
 
 def nested_flips(words: list[int], flips: int) -> list[list[int]]:

@@ -11,7 +11,7 @@ from engine.triggers.objective import TriggerObjective
 from engine.triggers.random_search import RandomSearch
 from engine.triggers.scorer import PlainScorer
 from engine.triggers.settings import SearchSettings
-from tests.engine.triggers.made_up import LENGTH, every_input, never, scorer, searched, tasks
+from tests.engine.triggers.made_up import LENGTH, bound, every_input, scorer, searched, tasks
 
 LIKELIHOOD = TriggerObjective(kind="likelihood")
 
@@ -30,7 +30,7 @@ def test_it_returns_the_best_of_all_that_it_has_tried() -> None:
             return found_R
 
     plain = Listening(scorer(LIKELIHOOD).victim, LIKELIHOOD)
-    (outcome,) = searched(RandomSearch(plain, settings(20, 3), satisfied=never), tasks(restarts=1)[:1], 1)
+    (outcome,) = searched(bound(RandomSearch, plain, settings(20, 3)), tasks(restarts=1)[:1], 1)
     assert abs(outcome.loss - min(plain.least, outcome.loss_by_sweep[0])) < 1e-5
     assert (outcome.stopped, outcome.visits, outcome.candidates) == ("limit", 3 * LENGTH, 3 * LENGTH * 20)
 
@@ -42,7 +42,7 @@ def test_its_inputs_are_drawn_as_first_inputs_are() -> None:
         asked.extend(seeds)
         return every_input()[[seed % 2401 for seed in seeds]]
 
-    search = RandomSearch(scorer(LIKELIHOOD), settings(5, 1), satisfied=never, initial=some)
+    search = bound(RandomSearch, scorer(LIKELIHOOD), settings(5, 1), initial=some)
     outcomes = list(searched(search, tasks(restarts=2), 4))
     assert len(asked) == len(set(asked)) == 4 * (1 + 5 * LENGTH), "each draw has a seed of its own"
     tried = {tuple(every_input()[seed % 2401].tolist()) for seed in asked}

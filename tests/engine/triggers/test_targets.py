@@ -10,7 +10,7 @@ import torch
 from engine.triggers.targets import TEMPLATES, TargetList, from_file, malicious, normal, outside, prototypes, random_targets
 from envs.core.errors import DataError
 from envs.pairs.tokens import tokenise
-from envs.pairs.vocabulary import EOS_ID, SPECIALS, PairVocabulary
+from envs.pairs.vocabulary import SPECIALS, PairVocabulary
 from policies.seq2seq.decoding import greedy
 from policies.seq2seq.model import Seq2Seq
 from policies.seq2seq.settings import Seq2SeqSizes
@@ -76,12 +76,6 @@ def test_keys_name_the_same_sentence_for_every_vocabulary() -> None:
     assert 0 < len(poor) < len(rich)
     assert all(rich[key] == words for key, words in poor.items())
     assert list(rich) == sorted(rich)
-
-
-def test_a_target_ends() -> None:
-    words = vocabulary("you", "fool", "know", "nothing", "at", "all")
-    target = malicious(outside(words)).targets[0]
-    assert target.ids(words).tolist() == [*(words.index[word] for word in target.words), EOS_ID]
 
 
 def test_random_targets_are_distinct_sequences_of_frequent_words() -> None:
@@ -165,7 +159,7 @@ def test_normal_targets_are_the_distinct_likeliest_replies_in_corpus_order(model
     replies = [" ".join(model.vocabulary.decode(reply)) for reply in greedy(model, sources())]
     distinct = [reply for reply in dict.fromkeys(replies) if reply and not set(reply.split()) & set(SPECIALS)]
     assert len(distinct) < len(set(replies)) < len(replies), "some are repeated and some hold <unk>"
-    found = normal(model, sources(), batch=7)
+    found = normal(model, sources(), batch_size=7)
     assert sentences(found) == distinct
     assert sentences(normal(model, sources(), 3)) == distinct[:3]
     assert all(set(sentence.split()) & set(SPECIALS) for sentence, _ in found.skipped)
@@ -173,13 +167,13 @@ def test_normal_targets_are_the_distinct_likeliest_replies_in_corpus_order(model
 
 def test_no_source_is_read_beyond_what_is_needed(model: Seq2Seq) -> None:
     read = []
-    normal(model, (read.append(number) or source for number, source in enumerate(sources())), 2, batch=5)  # type: ignore[func-returns-value]
+    normal(model, (read.append(number) or source for number, source in enumerate(sources())), 2, batch_size=5)  # type: ignore[func-returns-value]
     assert len(read) < 60
 
 
 def test_drawn_normal_targets_depend_on_the_seed_and_not_on_the_batch(model: Seq2Seq) -> None:
-    drawn = normal(model, sources(), t_out=-3.0, seed=1, batch=60)
-    assert sentences(normal(model, sources(), t_out=-3.0, seed=1, batch=7)) == sentences(drawn)
+    drawn = normal(model, sources(), t_out=-3.0, seed=1, batch_size=60)
+    assert sentences(normal(model, sources(), t_out=-3.0, seed=1, batch_size=7)) == sentences(drawn)
     assert sentences(normal(model, sources(), t_out=-3.0, seed=2)) != sentences(drawn)
     assert sentences(normal(model, sources())) != sentences(drawn)
     assert sentences(normal(model, sources(), t_out=-0.5, seed=1)) != sentences(drawn), "the bar counts"

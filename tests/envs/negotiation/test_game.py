@@ -359,6 +359,7 @@ def test_a_selection_out_of_range_is_no_agreement() -> None:
     choose(game, 1, -1)
     no_agreement = len(selection_table(game.scenarios[0].counts)) - 2
     assert game.selections[0].tolist() == [no_agreement, no_agreement]
+    assert game.illegal_selections[0].tolist() == [True, True]
     assert not game.agreed[0]
     assert not game.is_pareto(0)
 

@@ -205,6 +205,15 @@ def test_lines_of_ones_own_that_are_no_pair_are_named(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "own.tsv", "a\tb", "a", "a\tb\tc", "\tb", "a\t ")
     text = tabbed_pairs(path).read(tmp_path)
     assert places(text) == [f"{tmp_path.name}/own.tsv:{line}" for line in (2, 3, 4, 5)]
+    told = [error.what.partition(": ")[2] for error in text.broken]
+    tabs = [f"one tab belongs between source and reply, and there are {num}" for num in ("none", "2")]
+    assert told == [*tabs, "the source has no word", "the reply has no word"]
+
+
+def test_a_line_that_is_no_utterance_is_named(tmp_path: Path) -> None:
+    text = tabbed_pairs(write_lines(tmp_path / "own.tsv", "a\tb", f"a\t{'b ' * 10_001}")).read(tmp_path)
+    assert places(text) == [f"{tmp_path.name}/own.tsv:2"]
+    assert "the reply has 10,001 words" in text.broken[0].what
 
 
 @pytest.mark.parametrize("name", ["ubuntu_irc", "switchboard", "opensubtitles", "opensubtitles_sample"])
@@ -218,10 +227,16 @@ def test_a_missing_corpus_says_what_to_put_where(name: str, tmp_path: Path) -> N
     assert len(text.broken) == len(source.missing(tmp_path)) > 0
 
 
-def test_names_lead_to_registered_corpora_paths_and_files_of_ones_own(tmp_path: Path) -> None:
+def test_names_lead_to_registered_corpora_paths_and_files_of_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert {"helpdesk", "ubuntu_irc", "switchboard", "opensubtitles", "opensubtitles_sample"} <= set(pair_corpora)
     assert all(find_pairs(name).name == name for name in pair_corpora)
     assert find_pairs("some/where/mine.tsv").name == "mine"
+    path = write_lines(tmp_path / "pairs.txt", "hi\thello", "so\tlong")
+    assert sum(split.num_pairs for split in find_pairs(str(path)).read(tmp_path).splits.values()) == 2
+    monkeypatch.chdir(tmp_path)
+    assert find_pairs("pairs.txt").name == "pairs"
     own = tmp_path / "own.py"
     own.write_text(
         "from envs.pairs.tabbed import tabbed_pairs\nfrom pathlib import Path\nCORPUS = tabbed_pairs(Path('mine.tsv'))\n"

@@ -17,15 +17,17 @@ from envs.core.errors import CheckpointError, ConfigError
 from policies.fitting.evaluation import evaluate
 from policies.fitting.fit import Epoch, Fit
 from policies.fitting.settings import FitConfig
+from policies.pointer_generator import settings as pointer_generator
 from policies.seq2seq import settings
 from policies.seq2seq.batches import Exchanges, PairExamples, SentenceExamples
 from policies.seq2seq.model import LanguageModel, Seq2Seq
+from policies.vhred import settings as vhred
 from tests.policies.seq2seq.made_up import LM_SIZES, VOCABULARY, sizes, split
 
 SIZES = sizes(dropout=0.2)
 TRAIN, VALIDATION = PairExamples(split(40, seed=1), SIZES), PairExamples(split(20, seed=2), SIZES)
-FAST = FitConfig(learning_rate=0.02, batch_size=8, max_epochs=3, patience=3, decay_epochs=2, precision="float32")
-PUBLISHED = replace(settings.he2018(), batch_size=8, learning_rate=0.1, max_epochs=2, decay_epochs=2)
+FAST = FitConfig(learning_rate=0.02, batch_size=8, max_epochs=5, patience=3, decay_epochs=2, precision="float32")
+PUBLISHED = replace(settings.he2018(), batch_size=8, learning_rate=0.1, max_epochs=4, decay_epochs=2)
 NUM_BATCHES = 5
 
 
@@ -57,7 +59,7 @@ def figures(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_a_sequence_to_sequence_model_learns_what_a_reply_takes_from_its_source(tmp_path: Path) -> None:
     plain = sizes()
     train, validation = PairExamples(split(400, seed=1), plain), PairExamples(split(50, seed=2), plain)
-    config = replace(FAST, max_epochs=8, patience=8, learning_rate=0.04, batch_size=16)
+    config = replace(FAST, max_epochs=10, patience=8, learning_rate=0.04, batch_size=16)
     training = Fit(Seq2Seq(VOCABULARY, plain), train, validation, config, 1, tmp_path / "state")
     before = evaluate(training.model, validation).nll
     model = training.run(ignore)
@@ -69,7 +71,7 @@ def test_a_sequence_to_sequence_model_learns_what_a_reply_takes_from_its_source(
 
 def test_a_language_model_learns(tmp_path: Path) -> None:
     examples = SentenceExamples(split(100).utterances, LM_SIZES)
-    training = Fit(LanguageModel(VOCABULARY, LM_SIZES), examples, examples, replace(FAST, max_epochs=6), 1, tmp_path / "state")
+    training = Fit(LanguageModel(VOCABULARY, LM_SIZES), examples, examples, replace(FAST, max_epochs=8), 1, tmp_path / "state")
     before = evaluate(training.model, examples).nll
     epochs: list[Epoch] = []
     assert evaluate(training.run(epochs.append), examples).nll < 0.85 * before
@@ -179,7 +181,7 @@ def test_the_published_settings_are_the_published_ones() -> None:
         64,
         5.0,
     )
-    assert (recipe.max_epochs, recipe.patience, recipe.decay_epochs, recipe.decay, recipe.keep) == (10, 10, 10, 0.5, "last")
+    assert (recipe.max_epochs, recipe.patience, recipe.decay_epochs, recipe.decay, recipe.keep) == (20, 10, 10, 0.5, "last")
 
 
 def test_the_best_model_by_validation_loss_is_taken_back(tmp_path: Path) -> None:
@@ -257,3 +259,20 @@ def test_a_damaged_state_is_named(tmp_path: Path) -> None:
 def test_recipes_out_of_range_are_named(wrong: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         FitConfig(**wrong)  # type: ignore[arg-type]  # a setting of any kind, by name
+
+
+@pytest.mark.parametrize(
+    ("most", "stages"),
+    [(1, ["full"]), (2, ["full", "decay"]), (3, ["full", *["decay"] * 2]), (4, ["full"] * 2 + ["decay"] * 2)],
+)
+def test_there_are_no_more_epochs_than_asked_for(tmp_path: Path, most: int, stages: list[str]) -> None:
+    epochs: list[Epoch] = []
+    fit(tmp_path, replace(FAST, max_epochs=most)).run(epochs.append)
+    assert [epoch.stage for epoch in epochs] == stages
+
+
+def test_recipes_have_as_many_epochs_at_the_full_rate_as_they_had() -> None:
+    recipes = (settings.he2018(), settings.fast(), settings.demo(), vhred.niu2018_fit(), vhred.small_fit(), vhred.demo_fit())
+    recipes += (pointer_generator.see2017(), pointer_generator.fast(), pointer_generator.demo())
+    found = [(recipe.full_epochs, recipe.max_epochs - recipe.full_epochs) for recipe in recipes]
+    assert found == [(10, 10), (10, 2), (16, 3), (80, 0), (20, 2), (16, 3), (20, 1), (12, 2), (5, 1)]

@@ -23,9 +23,9 @@ from tests.policies.negotiator.made_up import TINY, VOCABULARY, MadeUp, dialogue
 
 TRAIN, VALIDATION = dialogues(40, seed=1), dialogues(20, seed=2)
 SIZES = replace(TINY, init_range=0.4)
-FAST = FitConfig(sizes=SIZES, max_epochs=3, patience=3, batch_size=8, learning_rate=0.02)
+FAST = FitConfig(sizes=SIZES, max_epochs=5, patience=3, batch_size=8, learning_rate=0.02)
 RELEASED = FitConfig(
-    sizes=SIZES, optimiser="sgd", learning_rate=1.0, momentum=0.1, batch_size=16, max_epochs=2, patience=2, anneal_floor=0.01
+    sizes=SIZES, optimiser="sgd", learning_rate=1.0, momentum=0.1, batch_size=16, max_epochs=4, patience=2, anneal_floor=0.01
 )
 NUM_FAST_EPOCHS = 3 + 2
 """Three at the full rate, two of annealing: 1/5 and 1/25 are at or above 0.01, 1/125 is not."""
@@ -67,7 +67,7 @@ def figures(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def test_it_learns(tmp_path: Path) -> None:
-    training = fit(tmp_path, replace(FAST, max_epochs=6, patience=6))
+    training = fit(tmp_path, replace(FAST, max_epochs=8, patience=6))
     before = evaluate(training.model, VALIDATION)
     epochs: list[Epoch] = []
     model = training.run(epochs.append)
@@ -218,7 +218,7 @@ def test_the_reported_perplexity_is_that_of_the_training_words(tmp_path: Path) -
 
 
 def test_half_precision_learns_in_full_precision_weights(tmp_path: Path) -> None:
-    training = fit(tmp_path, replace(FAST, precision="bfloat16", max_epochs=2))
+    training = fit(tmp_path, replace(FAST, precision="bfloat16", max_epochs=4))
     before = evaluate(training.model, VALIDATION).perplexity
     model = training.run(ignore)
     assert {value.dtype for value in model.state_dict().values()} == {torch.float32}
@@ -255,3 +255,20 @@ def test_a_damaged_state_is_named(tmp_path: Path) -> None:
 def test_recipes_out_of_range_are_named(wrong: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         FitConfig(**wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("most", "stages"),
+    [(1, ["full"]), (2, ["full", "anneal"]), (3, ["full", *["anneal"] * 2]), (4, ["full"] * 2 + ["anneal"] * 2)],
+)
+def test_there_are_no_more_epochs_than_asked_for(tmp_path: Path, most: int, stages: list[str]) -> None:
+    epochs: list[Epoch] = []
+    fit(tmp_path, replace(FAST, max_epochs=most)).run(epochs.append)
+    assert [epoch.stage for epoch in epochs] == stages
+
+
+@pytest.mark.parametrize(
+    ("divisor", "floor", "epochs"), [(5.0, 0.01, 2), (5.0, 0.2, 1), (5.0, 0.04, 2), (5.0, 1.0, 0), (10.0, 0.001, 3)]
+)
+def test_annealing_ends_where_the_rate_would_fall_below_its_floor(divisor: float, floor: float, epochs: int) -> None:
+    assert FitConfig(anneal_divisor=divisor, anneal_floor=floor).anneal_epochs == epochs

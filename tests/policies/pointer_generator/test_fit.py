@@ -18,7 +18,7 @@ from policies.pointer_generator.settings import PointerFitConfig, PointerSizes
 from tests.policies.pointer_generator.made_up import SIZES, VOCABULARY, copies
 
 TRAIN, VALIDATION = RewriteExamples(copies(40, seed=1), SIZES), RewriteExamples(copies(20, seed=2), SIZES)
-CONFIG = PointerFitConfig(learning_rate=0.02, batch_size=8, max_epochs=2, patience=2, decay_epochs=2, precision="float32")
+CONFIG = PointerFitConfig(learning_rate=0.02, batch_size=8, max_epochs=4, patience=2, decay_epochs=2, precision="float32")
 
 
 class Killed(Exception):
@@ -35,7 +35,7 @@ def ignore(_: Epoch) -> None:
 
 def test_it_learns_to_copy_words_that_it_does_not_know(tmp_path: Path) -> None:
     train, validation = RewriteExamples(copies(300, seed=1), SIZES), RewriteExamples(copies(50, seed=2), SIZES)
-    config = replace(CONFIG, max_epochs=8, patience=8, batch_size=16, learning_rate=0.03)
+    config = replace(CONFIG, max_epochs=10, patience=8, batch_size=16, learning_rate=0.03)
     training = PointerFit(PointerGenerator(VOCABULARY, SIZES), train, validation, config, 1, tmp_path / "state")
     before = evaluate(training.model, validation).nll
     assert evaluate(training.run(ignore), validation).nll < 0.5 * before
@@ -73,3 +73,9 @@ def test_the_published_recipe_is_the_published_one(tmp_path: Path) -> None:
     optimiser = fit(tmp_path / "state", config)._optimiser
     assert isinstance(optimiser, torch.optim.Adagrad)
     assert optimiser.defaults["initial_accumulator_value"] == 0.1
+
+
+def test_one_epoch_is_one_epoch(tmp_path: Path) -> None:
+    epochs: list[Epoch] = []
+    fit(tmp_path / "state", replace(CONFIG, max_epochs=1)).run(epochs.append)
+    assert [epoch.stage for epoch in epochs] == ["full"]

@@ -22,7 +22,7 @@ from policies.vhred.responder import VhredResponder
 from policies.vhred.settings import VhredAttention
 from tests.policies.vhred.made_up import ATTENTIONS, VOCABULARY, examples, sizes
 
-CONFIG = FitConfig(learning_rate=0.02, batch_size=8, max_epochs=3, patience=3, decay_epochs=1, precision="float32")
+CONFIG = FitConfig(learning_rate=0.02, batch_size=8, max_epochs=4, patience=3, decay_epochs=1, precision="float32")
 CONTEXTS: list[Turns] = [((("w1", "w2"),), ((word, "w3"),)) for word in ("w4", "w5", "w6", "w7")]
 REPLIES: list[Turn] = [(("w8", "w9"),), (("w10",), ("w11",)), (("w12", "w13", "w14"),), (("w15",),)]
 
@@ -88,3 +88,11 @@ def test_a_training_killed_within_an_epoch_goes_on_as_if_it_had_not_been(tmp_pat
     assert int(resumed.model.state_dict()["steps"]) > 0
     found = resumed.run(ignore).state_dict()
     assert [name for name in wanted if not torch.equal(found[name], wanted[name])] == []
+
+
+def test_one_epoch_is_one_epoch(tmp_path: Path) -> None:
+    of = sizes()
+    epochs: list[Epoch] = []
+    train, validation = examples(20, seed=1, of=of), examples(10, seed=2, of=of)
+    Fit(VHRED(VOCABULARY, of), train, validation, replace(CONFIG, max_epochs=1), 1, tmp_path / "state").run(epochs.append)
+    assert len(epochs) == 1

@@ -99,7 +99,9 @@ def test_a_phase_that_diverges_is_done_again_at_half_the_rate(
         for number in (1, 2)
     ]
     again = f"01-exploitability-again-1/{exploitability.ADVERSARY}"
+    measured = ("00-exploitability", "final-exploitability-before", "final-exploitability")
     assert trained(path) == {
+        **{f"{name}/{exploitability.ADVERSARY}": [1, 2] for name in measured},
         "01-target": [1, 2],
         f"01-exploitability/{exploitability.ADVERSARY}": [1, 2],
         again: [1, 2],

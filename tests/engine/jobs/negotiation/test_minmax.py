@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from engine.jobs.job import Result, Silent
@@ -24,6 +25,7 @@ from engine.metrics.negotiation.campaign import (
     ROUND_METRICS,
     rounds_table,
 )
+from engine.metrics.statistics import crossed_difference
 from engine.negotiation.opponents import OpponentConfig
 from engine.runtime.session import Session
 from engine.store.run_folder import RunFolder
@@ -48,6 +50,8 @@ run = MINMAX.run
 
 pytestmark = pytest.mark.ray
 
+FINAL = sorted({name.partition("/")[0] for name in FINAL_STAGES})
+"""The folders of what measures the start and the result once more."""
 MIXED = OpponentConfig(sampling="prioritised", partner_share=0.5)
 
 
@@ -74,8 +78,8 @@ def continued(
 
 @pytest.fixture(scope="module")
 def fresh(tmp_path_factory: pytest.TempPathFactory, root: Path, trainee: Path, partner: Path, ray_session: Session) -> Result:
-    """Two rounds against fresh best responses and an ordinary partner."""
-    asked = campaign(root, trainee, adversaries="fresh", partner=str(partner), opponents=MIXED)
+    """Two rounds against two fresh best responses each and an ordinary partner."""
+    asked = campaign(root, trainee, adversaries="fresh", num_adversaries=2, partner=str(partner), opponents=MIXED)
     return run(asked, tmp_path_factory.mktemp("fresh") / "run", Silent())
 
 
@@ -115,7 +119,7 @@ def test_in_the_paper_each_side_is_trained_on(continued: tuple[Result, Notes], t
     path, start = continued[0].run, str(trainee)
     measured = ("adversary", "after", "before", "exploitability", "plain", "target")
     names = ["00-exploitability", "00-plain", *(f"0{k}-{name}" for k in (1, 2) for name in measured)]
-    assert phases(path) == sorted([*names, *FINAL_STAGES])
+    assert phases(path) == sorted([*names, *FINAL])
     first, second = ({name: str(path / f"0{k}-{name}") for name in measured} for k in (1, 2))
     learned = ("target", "learner", "reference")
     assert asked_of(path / "01-adversary", *learned) == dict(zip(learned, (start, start, start), strict=True))
@@ -150,15 +154,17 @@ def test_best_responses_start_afresh(continued: tuple[Result, Notes], fresh: Res
             assert measured == {"target": str(target), "speaker": str(trainee), "judge": str(trainee)}
 
 
-def test_a_best_response_is_the_next_rounds_adversary(fresh: Result, trainee: Path, partner: Path) -> None:
+def test_best_responses_are_the_next_rounds_adversaries(fresh: Result, trainee: Path, partner: Path) -> None:
     path = fresh.run
     assert not any(name.endswith("-adversary") for name in phases(path)), "none is trained along"
-    responses = [str(path / f"0{k}-exploitability" / exploitability.ADVERSARY) for k in (0, 1)]
-    assert asked_of(path / "01-target", "target", "adversaries") == {"target": str(trainee), "adversaries": responses[0]}
+    names = [exploitability.stage(exploitability.ADVERSARY, number) for number in (1, 2)]
+    first, second = ([str(path / f"0{k}-exploitability" / name) for name in names] for k in (0, 1))
+    assert asked_of(path / "01-target", "target", "adversaries") == {"target": str(trainee), "adversaries": ",".join(first)}
     assert asked_of(path / "02-target", "target", "adversaries") == {
         "target": str(path / "01-target"),
-        "adversaries": ",".join(responses),
+        "adversaries": ",".join(first + second),
     }
+    assert asked_of(path / "02-before", "speaker") == {"speaker": second[0]}
     for number in (1, 2):
         hardened = RunFolder.load(path / f"0{number}-target")
         assert (hardened.config["partner"], hardened.config["reference"]) == (str(partner), str(trainee))
@@ -169,12 +175,21 @@ def test_a_best_response_is_the_next_rounds_adversary(fresh: Result, trainee: Pa
 
 def test_an_adversary_that_is_there_is_not_trained_again(short: Result, adversary: Path, trainee: Path) -> None:
     path = short.run
-    assert RunFolder.load(path / "00-exploitability").job == "attack-rl", "it measures the start"
-    assert asked_of(path / "00-exploitability", "speaker", "target") == {"speaker": str(adversary), "target": str(trainee)}
-    assert asked_of(path / "01-target", "adversaries") == {"adversaries": str(adversary)}
+    assert "01-adversary" not in phases(path)
+    response = path / "00-exploitability" / exploitability.ADVERSARY
+    assert asked_of(path / "01-target", "adversaries") == {"adversaries": f"{adversary},{response}"}
     assert asked_of(path / "01-before", "speaker") == {"speaker": str(adversary)}
-    assert asked_of(path / "final-attack-before", "speaker") == {"speaker": str(adversary)}
-    assert summary(path / "00-exploitability")["advantage"] == summary(path / "01-before")["advantage"]
+    measured = [asked_of(path / f"0{number}-exploitability", "seed", "speaker") for number in (0, 1)]
+    assert measured[0] == measured[1], "it measures nothing: adversaries of the same seeds do, before and after"
+
+
+def test_an_adversary_that_is_there_joins_the_fresh_ones(tmp_path: Path, root: Path, trainee: Path, adversary: Path) -> None:
+    asked = campaign(root, trainee, adversary=str(adversary), adversaries="fresh", num_adversaries=2)
+    with RunFolder.open(tmp_path / "run", asked, job=MINMAX.name) as folder:
+        planned = Campaign(asked, folder, Silent())
+        measured = tmp_path / "run" / "00-exploitability" / exploitability.ADVERSARY
+        assert planned.adversaries(1) == [str(adversary), str(measured), f"{measured}-2"]
+        assert len(planned.adversaries(2)) == 2
 
 
 def test_an_adversary_that_is_there_is_trained_on_in_the_second_round(
@@ -183,8 +198,8 @@ def test_an_adversary_that_is_there_is_trained_on_in_the_second_round(
     asked = campaign(root, trainee, adversary=str(adversary))
     with RunFolder.open(tmp_path / "run", asked, job=MINMAX.name) as folder:
         planned = Campaign(asked, folder, Silent())
-        assert planned.best_response(0) == planned.adversary(1) == str(adversary)
-        assert planned.adversary(2) == str(tmp_path / "run" / "02-adversary")
+        assert planned.adversaries(1) == [str(adversary)]
+        assert planned.adversaries(2) == [str(tmp_path / "run" / "02-adversary")]
         _, settings = planned._adversary_phase(2, asked.attack)
     assert (settings.learner, settings.target) == (str(adversary), str(tmp_path / "run" / "01-target"))
 
@@ -226,13 +241,15 @@ def test_the_rounds_are_told_as_they_end(continued: tuple[Result, Notes]) -> Non
     shown = [tuple(cell.strip() for cell in cells if cell.strip()) for cells in told]
     assert [cells for cells in shown if cells[0] in ("round", "0", "1", "2")] == [table.columns, *table.rows]
     trained = [line for line in notes.said if "training" in line]
+    best = origin(result.run, "round")["round"]
     assert trained == [
-        "round 0: training a fresh adversary against the frozen target",
+        "round 0: training fresh adversaries against the frozen target",
         *(
             f"round {number}: training {what}"
             for number in (1, 2)
-            for what in ("the adversary", "the target", "a fresh adversary against the frozen target")
+            for what in ("the adversary", "the target", "fresh adversaries against the frozen target")
         ),
+        *(f"round {number}: training fresh adversaries once more, from seeds that chose no round" for number in (0, best)),
     ]
 
 
@@ -247,10 +264,8 @@ def test_the_result_is_the_least_exploitable_target(mode: str, request: pytest.F
     assert_equal_weights(path, path / f"0{best}-target")
     assert origin(path, "campaign_from", "round") == {"campaign_from": str(trainee), "round": best}
     assert judge_of("", [str(path)]) == str(trainee)
-    responses = [path / f"0{number}-exploitability" / exploitability.ADVERSARY for number in (0, best)]
-    for stage, target, response in zip(("-before", ""), (trainee, path / f"0{best}-target"), responses, strict=True):
-        attacked = asked_of(path / f"final-attack{stage}", "speaker", "target")
-        assert attacked == {"speaker": str(response), "target": str(target)}
+    for stage, target in (("-before", trainee), ("", path / f"0{best}-target")):
+        assert asked_of(path / f"final-exploitability{stage}", "target") == {"target": str(target)}
         assert asked_of(path / f"final-plain{stage}", "target") == {"target": str(target)}
 
 
@@ -274,17 +289,28 @@ def test_start_and_result_are_measured_once_more(continued: tuple[Result, Notes]
     assert set(result.metrics) == set(LEGEND)
     found = metrics(result)
     for ending, stage in ((BEFORE_TRAINING, "-before"), ("", "")):
-        attack, plain = summary(path / f"final-attack{stage}"), summary(path / f"final-plain{stage}")
-        assert found[EXPLOITABILITY + ending] == attack["advantage"]
+        attack, plain = summary(path / f"final-exploitability{stage}"), summary(path / f"final-plain{stage}")
+        assert found[EXPLOITABILITY + ending] == attack[EXPLOITABILITY]
         assert (found[PLAIN_SCORE + ending], found[PLAIN_AGREEMENT + ending]) == (plain["score_target"], plain["agreement"])
-    seeds = {asked_of(path / stage, "seed")["seed"] for stage in FINAL_STAGES}
+    seeds = {asked_of(path / stage, "seed")["seed"] for stage in FINAL}
     assert len(seeds) == 1
-    assert not seeds & {asked_of(path / f"0{k}-plain", "seed")["seed"] for k in range(3)}, "dialogues that chose no round"
+    chose = {asked_of(path / f"0{k}-{name}", "seed")["seed"] for k in range(3) for name in ("plain", "exploitability")}
+    assert not seeds & chose, "dialogues and adversaries that chose no round"
     lost = [
         (before["points_adversary"] - before["points_target"]) - (after["points_adversary"] - after["points_target"])
-        for before, after in zip(rows(path / "final-attack-before"), rows(path / "final-attack"), strict=True)
+        for before, after in zip(
+            rows(path / "final-exploitability-before/attack"), rows(path / "final-exploitability/attack"), strict=True
+        )
     ]
     assert result.metrics[DROP].value == pytest.approx(sum(lost) / len(lost))
+
+
+def test_what_was_lost_counts_every_adversary(fresh: Result) -> None:
+    gained = [exploitability.gains(fresh.run / f"final-exploitability{ending}", 2) for ending in ("-before", "")]
+    before, after = (np.array(list(one.values())).T for one in gained)
+    assert before.shape == after.shape == (2, len(gained[0]))
+    assert fresh.metrics[DROP].to_json() == pytest.approx(crossed_difference(before, after).to_json())
+    assert fresh.metrics[exploitability.NUM_TRAINED].value == 2
 
 
 def test_a_finished_campaign_does_nothing(short: Result, root: Path, trainee: Path, adversary: Path) -> None:
@@ -352,7 +378,7 @@ def test_mistakes_are_named_and_no_run_is_made(tmp_path: Path, root: Path, train
     fails(ConfigError, "supervised guard has another vocabulary", campaign(root, target))
     fails(DataError, "parley data get", campaign(tmp_path, trainee, corpus="dealornodeal"))
     assert not (tmp_path / "run").exists()
-    for option in ("rounds", "patience", "budget", "dialogues", "save_every"):
+    for option in ("rounds", "patience", "num_adversaries", "budget", "dialogues", "save_every"):
         with pytest.raises(ConfigError, match=rf"{option}(.|\n)*at least 1"):
             campaign(root, trainee, **{option: 0})
     with pytest.raises(ConfigError, match=r"perplexity_limit(.|\n)*above 1"):

@@ -64,8 +64,8 @@ def test_a_lost_checkpoint_is_made_again_without_training(tmp_path: Path, root: 
 
 
 def test_a_killed_training_resumes_to_the_same_weights(tmp_path: Path, root: Path) -> None:
-    asked = config(root, fit=replace(FIT, max_epochs=40))
-    flags = ["--corpus", CORPUS, "--data-root", str(root), "--set", "fit.max_epochs=40", "--set", "fit.batch_size=8"]
+    asked = config(root, fit=replace(FIT, max_epochs=42))
+    flags = ["--corpus", CORPUS, "--data-root", str(root), "--set", "fit.max_epochs=42", "--set", "fit.batch_size=8"]
     flags += ["--set", "fit.learning_rate=2e-3", "--set", "fit.patience=16", "--set", "fit.precision=float32"]
     for name, value in vars(FIT.sizes).items():
         flags += ["--set", f"fit.sizes.{name}={value}"]

@@ -53,7 +53,7 @@ def save_responder(folder: Path, vocabulary: PairVocabulary, seed: int = 0, **pr
 def evaluation(model: str, **changes: Any) -> RobustnessConfig:
     """An evaluation of ten examples, four a shard, without any data."""
     settings: dict[str, Any] = {"strategies": f"{SWAP},{ANTONYM}", "limit": 10, "perturb": BUILT_IN}
-    settings |= {"engine": EngineSettings(batch=8), "shard_size": 4}
+    settings |= {"engine": EngineSettings(batch_size=8), "shard_size": 4}
     return RobustnessConfig(model=model, **{**settings, **changes})
 
 

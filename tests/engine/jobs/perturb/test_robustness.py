@@ -139,7 +139,7 @@ def test_rows_depend_neither_on_the_batch_nor_on_which_others_are_asked(
     tmp_path: Path, asked: RobustnessConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(asked, tmp_path / "here", Silent())
-    run(replace(asked, engine=EngineSettings(batch=1), shard_size=3), tmp_path / "one", Silent())
+    run(replace(asked, engine=EngineSettings(batch_size=1), shard_size=3), tmp_path / "one", Silent())
     assert rows(tmp_path / "one") == rows(tmp_path / "here")
     run(replace(asked, limit=4), tmp_path / "few", Silent())
     few = rows(tmp_path / "few")

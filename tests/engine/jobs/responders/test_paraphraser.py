@@ -24,7 +24,7 @@ from policies.pointer_generator.decoding import paraphrases
 from policies.pointer_generator.settings import BeamConfig, PointerFitConfig, PointerSizes
 from tests.engine.jobs.made_up import Notes
 
-FIT = PointerFitConfig(learning_rate=0.02, batch_size=8, max_epochs=2, decay_epochs=1)
+FIT = PointerFitConfig(learning_rate=0.02, batch_size=8, max_epochs=3, decay_epochs=1)
 WORDS = ("red", "green", "blue", "grey", "brown")
 
 

@@ -33,7 +33,7 @@ from policies.seq2seq.responder import Seq2SeqResponder
 from policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
 from tests.engine.jobs.made_up import Notes, kill_when, start_parley
 
-FIT = FitConfig(learning_rate=0.02, batch_size=8, max_epochs=2, decay_epochs=1)
+FIT = FitConfig(learning_rate=0.02, batch_size=8, max_epochs=3, decay_epochs=1)
 WORDS = ("red", "green", "blue", "grey", "brown")
 
 
@@ -155,7 +155,7 @@ def test_a_finished_training_says_so_and_trains_no_more(tmp_path: Path, corpus: 
 
 
 def test_a_killed_training_resumes_to_the_same_weights(tmp_path: Path, corpus: str) -> None:
-    config = asked(corpus, fit=replace(FIT, max_epochs=30, patience=30))
+    config = asked(corpus, fit=replace(FIT, max_epochs=31, patience=30))
     flags = ["--corpus", corpus, "--set", "sizes.embed=8", "--set", "sizes.hidden=8", "--vocabulary", "10000"]
     flags += [f"--set=fit.{name}={getattr(config.fit, name)}" for name in vars(FIT)]
     config = replace(config, vocabulary=10_000)

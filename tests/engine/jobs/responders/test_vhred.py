@@ -21,7 +21,7 @@ from tests.engine.jobs.made_up import Notes
 
 run = TRAIN_VHRED.run
 
-FIT = FitConfig(learning_rate=0.02, batch_size=8, max_epochs=2, decay_epochs=1)
+FIT = FitConfig(learning_rate=0.02, batch_size=8, max_epochs=3, decay_epochs=1)
 SIZES = VhredSizes(embed=6, encoder=4, context=4, decoder=6, latent=3, score=4, readout=6, anneal_steps=4)
 WORDS = ("red", "green", "blue", "grey", "brown")
 

@@ -79,7 +79,7 @@ def save_lm(folder: Path, vocabulary: PairVocabulary, seed: int = 0) -> str:
 
 def search(model: str, targets: str, **changes: Any) -> TriggerConfig:
     """A search of a few candidates; two targets a shard."""
-    settings: dict[str, Any] = {"search": EFFORT, "engine": TriggerEngineSettings(batch=4), "shard_size": 2}
+    settings: dict[str, Any] = {"search": EFFORT, "engine": TriggerEngineSettings(batch_size=4), "shard_size": 2}
     return TriggerConfig(model=model, targets=targets, **{**settings, **changes})
 
 

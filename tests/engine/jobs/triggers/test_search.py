@@ -115,7 +115,7 @@ def test_hits_are_read_by_the_thresholds_of_the_checkpoint_unless_others_are_giv
 
 def test_rows_depend_neither_on_the_batch_nor_on_what_else_is_searched_for(tmp_path: Path, asked: TriggerConfig) -> None:
     run(asked, tmp_path / "here", Silent())
-    engine = TriggerEngineSettings(batch=1)
+    engine = TriggerEngineSettings(batch_size=1)
     run(replace(asked, engine=engine, shard_size=1), tmp_path / "one", Silent())
     assert rows(tmp_path / "one") == rows(tmp_path / "here")
     run(replace(asked, num_targets=3), tmp_path / "few", Silent())
@@ -275,7 +275,7 @@ def test_every_method_fills_the_same_rows(tmp_path: Path, asked: TriggerConfig, 
 def test_how_many_fit_into_memory_is_found_out_once_and_not_in_every_shard(
     tmp_path: Path, asked: TriggerConfig, monkeypatch: pytest.MonkeyPatch, method: str, failing: list[int]
 ) -> None:
-    config = replace(asked, method=method, hit="o-greedy", relaxation=SMALL)
+    config = replace(asked, method=method, hit="o-greedy", search=replace(EFFORT, relaxation=SMALL))
     run(config, tmp_path / "whole", Silent())
     owner, name = (relaxation, "relax") if method == "relaxation" else (searches.get(method), "step")
     call, failed = getattr(owner, name), []
@@ -381,7 +381,7 @@ def test_presets_are_the_published_and_the_released_search() -> None:
     paper: SearchSettings = presets["he2018"].search
     assert (paper.candidates, paper.max_sweeps, paper.restarts, paper.stop_on_hit) == (100, 50, 10, True)
     released = presets["released"]
-    assert (released.search.restarts, released.objective.satisfied_weight, released.engine.batch) == (5, 0.01, 100)
+    assert (released.search.restarts, released.objective.satisfied_weight, released.engine.batch_size) == (5, 0.01, 100)
     assert released.search.stop_on_batch_mean
     assert released.engine.unknown
     for config in presets.values():

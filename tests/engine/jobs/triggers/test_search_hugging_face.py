@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from engine.jobs.job import Silent
 from engine.jobs.triggers.config import HuggingFaceSettings, ObjectiveSettings, TriggerConfig, TriggerEngineSettings
+from engine.jobs.triggers.models import HuggingFaceFolder
 from engine.jobs.triggers.search import SEARCH
 from engine.store.run_folder import RunFolder
 from engine.triggers.targets import TEMPLATES, prototypes
@@ -20,7 +22,7 @@ from tests.engine.jobs.triggers.searches import EFFORT, search, write_targets
 from tests.engine.triggers.made_up import crowd
 
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
-from tests.policies.test_hugging_face import gpt2, t5
+from tests.policies.test_hugging_face import gpt2, t5, transformers
 
 run = SEARCH.run
 
@@ -110,7 +112,7 @@ def test_greedy_hits_need_no_threshold_and_are_then_the_only_ones_read(tmp_path:
 def test_how_many_inputs_fit_into_memory_is_found_out_once_and_not_in_every_shard(
     tmp_path: Path, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = asked(folders["gpt2"], "mal", engine=TriggerEngineSettings(batch=4), shard_size=2)
+    config = asked(folders["gpt2"], "mal", engine=TriggerEngineSettings(batch_size=4), shard_size=2)
     config = replace(config, search=replace(EFFORT, candidates=8))
     run(config, tmp_path / "whole", Silent())
     refused = crowd(monkeypatch, HuggingFaceCausal, most=3)
@@ -132,3 +134,29 @@ def test_what_such_a_model_does_not_have_is_named(tmp_path: Path, folders: dict[
         with pytest.raises(kind, match=message):
             run(replace(config, **changed), tmp_path / "run", Silent())
     assert not (tmp_path / "run").exists()
+
+
+def test_a_process_loads_its_model_once(tmp_path: Path, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    load, loaded = transformers.PreTrainedModel.from_pretrained.__func__, list[Path]()
+
+    def counted(kind: Any, folder: Path, *rest: Any, **settings: Any) -> Any:
+        loaded.append(folder)
+        return load(kind, folder, *rest, **settings)
+
+    monkeypatch.setattr(transformers.PreTrainedModel, "from_pretrained", classmethod(counted))
+    run(asked(folders["t5"], write_targets(tmp_path, SENTENCES)), tmp_path / "run", Silent())
+    assert loaded == [folders["t5"]]
+
+
+def test_what_a_process_has_loaded_does_not_travel_to_workers(folders: dict[str, Path]) -> None:
+    folder = HuggingFaceFolder(str(folders["t5"]), 3, None)
+    first = folder.load("cpu")
+    assert folder.load("cpu") is first
+    assert len(pickle.dumps(folder.shared())) < 1000
+    assert folder.load("cpu") is not first, "it was given back"
+
+
+@pytest.mark.parametrize("model", ["hf:", "hf: "])
+def test_a_model_without_a_folder_is_refused(model: str) -> None:
+    with pytest.raises(ConfigError, match=r"'hf:' names no folder(.|\n)*--model hf:FOLDER"):
+        TriggerConfig(model=model)

@@ -16,7 +16,16 @@ from engine.triggers.settings import RelaxationSettings
 from envs.core.errors import ConfigError
 from envs.pairs.vocabulary import PairVocabulary
 from tests.engine.jobs.made_up import rows
-from tests.engine.jobs.triggers.searches import SMALL, save_lm, save_seq2seq, search, words_of, write_corpus, write_targets
+from tests.engine.jobs.triggers.searches import (
+    EFFORT,
+    SMALL,
+    save_lm,
+    save_seq2seq,
+    search,
+    words_of,
+    write_corpus,
+    write_targets,
+)
 
 run = SEARCH.run
 
@@ -32,11 +41,11 @@ def asked(tmp_path: Path, vocabulary: PairVocabulary) -> TriggerConfig:
 
 
 def test_continuous_inputs_are_read_before_and_after_they_become_words(tmp_path: Path, asked: TriggerConfig) -> None:
-    config = replace(asked, method="relaxation", hit="o-greedy", relaxation=SMALL)
+    config = replace(asked, method="relaxation", hit="o-greedy", search=replace(EFFORT, relaxation=SMALL))
     result = run(config, tmp_path / "one-hot", Silent())
     assert {"hit_rate.o-greedy", "hit_rate.projected-o-greedy"} < set(result.metrics)
     assert all(len(row["trigger"].split()) == 4 for row in rows(tmp_path / "one-hot"))
-    free = replace(config, relaxation=replace(SMALL, mode="embedding"))
+    free = replace(config, search=replace(EFFORT, relaxation=replace(SMALL, mode="embedding")))
     assert "hit_rate.projected-o-greedy" not in run(free, tmp_path / "embedding", Silent()).metrics
     assert [row["trigger"] for row in rows(tmp_path / "embedding")] == [None] * 5
 
@@ -60,7 +69,7 @@ def test_one_hot_inputs_of_malicious_targets_are_drawn_to_words_as_weakly_as_in_
 
     monkeypatch.setattr(relaxation, "relax", heard)
     config = replace(asked, targets=targets or asked.targets, num_targets=1, method="relaxation", hit="o-greedy")
-    run(replace(config, relaxation=replace(SMALL, l1_weight=given)), tmp_path / "run", Silent())
+    run(replace(config, search=replace(EFFORT, relaxation=replace(SMALL, l1_weight=given))), tmp_path / "run", Silent())
     assert weights == {weight}
 
 

@@ -142,11 +142,12 @@ def test_without_a_language_model_likely_inputs_are_left_out_and_it_is_said(tmp_
 
 def test_continuous_inputs_have_a_table_of_their_own(tmp_path: Path, models: tuple[str, str], lm: str) -> None:
     short = RelaxationSettings(rounds=1, steps=2)
-    config, notes = table(models[0], lm=lm, method="relaxation", relaxation=short, published="ubuntu"), Notes()
+    search, notes = replace(EFFORTLESS, relaxation=short), Notes()
+    config = table(models[0], lm=lm, method="relaxation", search=search, published="ubuntu")
     planned = stages(config)
     assert [*planned] == ["a-normal", "a-mal", "a-random"]
     assert {search.hit for search in planned.values()} == {"o-greedy"}
-    assert {(search.method, search.lm, search.relaxation) for search in planned.values()} == {("relaxation", "", short)}
+    assert {(search.method, search.lm, search.search.relaxation) for search in planned.values()} == {("relaxation", "", short)}
     (shown,) = run(config, tmp_path / "table", notes).tables
     assert notes.said[0] == "the list mal-io is left out: a continuous input has no words that a language model could judge"
     assert shown.columns == (

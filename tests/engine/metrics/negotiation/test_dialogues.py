@@ -31,6 +31,8 @@ def dialogue(points: tuple[int, int], *, agreed: bool = True, pareto: bool = Fal
         "num_words_target": 3,
         "nll_adversary": 12.0,
         "nll_target": 3.0,
+        "selection_adversary": ["book=1"],
+        "selection_target": ["book=0"],
         **more,
     }
 
@@ -143,3 +145,16 @@ def test_metrics_fit_together(outcomes: list[tuple[int, int, bool]]) -> None:
 
 def swapped(row: dict[str, Any]) -> dict[str, Any]:
     return row | {"points_adversary": row["points_target"], "points_target": row["points_adversary"]}
+
+
+def test_illegal_selections_are_counted_and_told(caplog: pytest.LogCaptureFixture) -> None:
+    none, some = [[dialogue((5, 5))], [dialogue((5, 5)), dialogue((0, 0), agreed=False, selection_target=["<illegal>"])]]
+    assert (values(none)["illegal_adversary"], values(none)["illegal_target"]) == (0, 0)
+    assert not caplog.records
+    found = values(some)
+    assert (found["illegal_adversary"], found["illegal_target"]) == (0, 1 / 2)
+    assert caplog.messages == ["the target chose out of range in 1 of 2 dialogues, which count as no agreement"]
+
+
+def test_wins_stand_before_the_rate_that_counts_ties() -> None:
+    assert list(METRICS).index("par_strict") < list(METRICS).index("par")

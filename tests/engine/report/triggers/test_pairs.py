@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,13 @@ from engine.jobs.triggers.rows import TRIGGERS
 from engine.jobs.triggers.search import SEARCH
 from engine.metrics.statistics import NOTHING
 from engine.metrics.triggers.hits import search_metrics
-from engine.report.collect import collect_run
+from engine.report.collect import collect_run, report_from_run
 from engine.report.content import ReportData, SearchSection
 from engine.report.page import render
 from engine.report.triggers.pairs import NUM_FOLDED, NUM_SHOWN, read_search, search_figures
 from engine.store.run_folder import RunFolder
 from engine.triggers.settings import SearchSettings
+from envs.core.errors import RunError
 from tests.engine.metrics.triggers.searches import KINDS, failed, restart, searched
 from tests.engine.report.test_page import HOSTILE, Outline, words
 
@@ -138,6 +140,18 @@ def test_a_run_becomes_a_section(tmp_path: Path) -> None:
     assert (found.rows, found.thresholds) == (rows, LIMITS)
     assert found.skipped == [("zebra crossing", "zebra, crossing")]
     assert found.metrics["hit_rate.o-greedy"].value == 0.5
+
+
+RENAMED = {"metrics": {"other": NOTHING.to_json()}}
+
+
+@pytest.mark.parametrize("change", [RENAMED, {"skipped": [3]}, {"thresholds": []}], ids=str)
+def test_a_summary_with_other_parts_is_an_error(tmp_path: Path, change: dict[str, Any]) -> None:
+    record(tmp_path, TriggerConfig(hit=GREEDY), searched("a", HIT), title="greedy search", description="", command="")
+    summary = tmp_path / "summary.json"
+    summary.write_text(json.dumps(json.loads(summary.read_text()) | change))
+    with pytest.raises(RunError, match="damaged, or of another version"):
+        report_from_run(tmp_path)
 
 
 @pytest.mark.parametrize(("second", "alike"), [({"workers": 2}, True), ({"seed": 2}, False)])

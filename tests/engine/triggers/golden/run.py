@@ -10,13 +10,14 @@ from typing import Any
 
 from engine.triggers.catalogue import searches
 from engine.triggers.hits import HitType, Thresholds
-from engine.triggers.settings import SearchSettings
-from tests.engine.triggers.made_up import scorer, searched, tasks
+from engine.triggers.settings import RelaxationSettings, SearchSettings
+from tests.engine.triggers.made_up import bound, scorer, searched, tasks
 
 FOLDER = Path(__file__).parent
 THRESHOLDS = Thresholds(t_out=-2.5, t_in=-3.0)
-HIT = HitType.parse("io-sample-min-k2")
-SETTINGS = SearchSettings(candidates=4, max_sweeps=4, words_per_position=3, beams=2, flips=3)
+HIT, FREE = HitType.parse("io-sample-min-k2"), HitType.parse("o-sample-min-k2")
+DESCENT = RelaxationSettings(rounds=2, steps=20)
+SETTINGS = SearchSettings(candidates=4, max_sweeps=4, words_per_position=3, beams=2, flips=3, relaxation=DESCENT)
 
 
 def path(method: str) -> Path:
@@ -25,14 +26,14 @@ def path(method: str) -> Path:
 
 def record(method: str) -> list[dict[str, Any]]:
     """What the search finds for two targets, restart by restart."""
-    search = searches.get(method)(
-        scorer(HIT.objective(THRESHOLDS)), SETTINGS, satisfied=lambda reading: HIT.is_hit(reading, THRESHOLDS)
-    )
+    kind = searches.get(method)
+    hit = HIT if kind.searches_words else FREE
+    search = bound(kind, scorer(hit.objective(THRESHOLDS)), SETTINGS, lambda reading: hit.is_hit(reading, THRESHOLDS))
     return [
         {
             "target": outcome.task.key,
             "restart": outcome.task.restart,
-            "words": list(outcome.words),
+            "words": list(outcome.words or ()),
             "loss": round(outcome.loss, 4),
             "loss_by_sweep": [round(loss, 4) for loss in outcome.loss_by_sweep],
             "word_log_probability": [round(value, 4) for value in outcome.reading.word_log_probability],

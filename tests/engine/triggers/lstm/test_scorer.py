@@ -10,10 +10,11 @@ from engine.triggers.lstm import half_spaces
 from engine.triggers.lstm.scorer import LstmScorer
 from engine.triggers.objective import Kind, TriggerObjective
 from engine.triggers.scorer import Incumbent, PlainScorer, Swaps
-from engine.triggers.victims import LmInputModel, Seq2SeqVictim
+from engine.triggers.victims import Seq2SeqVictim
 from envs.pairs.vocabulary import EOS_ID, SPECIALS, PairVocabulary
 from policies.seq2seq.model import LanguageModel, Seq2Seq
 from policies.seq2seq.settings import Attention, LanguageModelSizes, Seq2SeqSizes
+from tests.engine.triggers.lstm.judge import LmInputModel
 
 NUM_WORDS, LENGTH = 30, 5
 EQUAL = {"atol": 1e-4, "rtol": 1e-4}
@@ -63,7 +64,8 @@ def questions(seed: int = 1, lists: int = 12) -> tuple[list[Tensor], Tensor, Swa
 
 def both(attention: Attention, objective: TriggerObjective) -> tuple[PlainScorer, LstmScorer]:
     model, lm = networks(attention)
-    return PlainScorer(Seq2SeqVictim(model), objective, LmInputModel(lm)), LstmScorer(model, objective, lm)
+    victim = Seq2SeqVictim(model, lm)
+    return PlainScorer(victim, objective, LmInputModel(lm)), LstmScorer(victim, objective)
 
 
 def figures(incumbent: Incumbent) -> Tensor:
@@ -143,7 +145,7 @@ def test_rows_of_published_width_do_not_depend_on_their_place() -> None:
     # The library's products of such widths have other kernels than small ones.
     model = Seq2Seq(VOCABULARY, Seq2SeqSizes(max_source=LENGTH + 1))
     model.initialise(torch.Generator().manual_seed(1))
-    fast = LstmScorer(model, TriggerObjective(kind="likelihood"))
+    fast = LstmScorer(Seq2SeqVictim(model), TriggerObjective(kind="likelihood"))
     targets, words_BN, _, _ = questions()
     together = fast.measure(targets, words_BN)
     positions_B = torch.tensor([0, 1, 2, 3])
@@ -169,6 +171,6 @@ def test_groups_of_incumbents_choose_as_each_alone_does(monkeypatch: pytest.Monk
 
 
 def test_special_words_are_not_searched() -> None:
-    model, lm = networks()
-    assert LstmScorer(model, TriggerObjective(), lm).searchable_V.nonzero()[0].item() == len(SPECIALS)
-    assert LstmScorer(model, TriggerObjective(), unknown=True).searchable_V.nonzero()[0].item() == len(SPECIALS) - 1
+    model, _ = networks()
+    assert Seq2SeqVictim(model).searchable_V.nonzero()[0].item() == len(SPECIALS)
+    assert Seq2SeqVictim(model, unknown=True).searchable_V.nonzero()[0].item() == len(SPECIALS) - 1

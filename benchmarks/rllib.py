@@ -1,0 +1,211 @@
+"""What RLlib costs and gives: the same training as a plain loop, through RLlib in one process, and with env runners.
+
+An adversary learns as `parley train adversary` lets it. First `engine/rllib` in this process and the plain loop by turns: every
+call that computes with a network is clocked by itself, and so is what stands around it. Then with one env runner beside the
+process, and with two. As every random number is named by the seed, all must arrive at the same weights.
+
+"ratio" is plain seconds / RLlib seconds of this process, at most about 1; "share_outside_model" is the share of RLlib's wall
+time that is neither speaking nor a forward or backward pass in training. "runner_ratio" is of the dialogues a second played by
+two runners to those of one, on the wall; "dialogues_per_s" is of whole updates, playing and learning, with 0, 1 and 2 runners.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import torch
+
+from benchmarks.measure import Clock, Spans, run
+from benchmarks.plain_reinforce import SEED, PlainLoop
+from benchmarks.weights import EMBEDDED, guard_corpus, negotiator, store
+from engine.negotiation.opponents import Opponent, TrainingRoster
+from engine.negotiation.settings import ReinforceConfig
+from envs.negotiation.corpora.compiled import Corpus
+from policies.negotiator.checkpoints import load_model
+from policies.negotiator.speaker import NegotiatorAgent
+
+RULE = ReinforceConfig(
+    reward="advantage",
+    complementary=True,
+    scaling="none",
+    optimiser="adam",
+    learning_rate=3e-4,
+    supervised_weight=0.5,
+    kl_weight=0.5,
+    scenarios="random",
+)
+"""The RL attack with both guards against language drift; `PlainLoop` writes the same out by hand."""
+MODEL_SPANS = ("speaking", "training_forward", "training_backward")
+RUNNERS = (1, 2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """An adversary trained by a plain loop, and through RLlib with 0, 1 and 2 env runners."""
+
+    checkpoint: Path | None = None
+    """Checkpoint folder that both sides start from; one fitted on the spot when not given."""
+    corpus: str = EMBEDDED
+    """Corpus of the supervised guard, with the checkpoint's vocabulary."""
+    data_root: Path | None = None
+    """Where corpora lie; the usual places when not given."""
+    quick: bool = False
+    """Fewer updates: below a minute."""
+    dialogues_per_update: int = RULE.dialogues_per_update
+    """Two runners need something to share: more than on a laptop show what they give."""
+
+    @property
+    def updates(self) -> int:
+        """Updates that are measured; one more warms up."""
+        return 6 if self.quick else 30
+
+
+@contextmanager
+def clocked_rllib() -> Iterator[Spans]:
+    """Clocks the calls that an update through RLlib consists of."""
+    from ray.rllib.algorithms.algorithm import Algorithm
+    from ray.rllib.core.learner.learner_group import LearnerGroup
+    from ray.rllib.env.env_runner_group import EnvRunnerGroup
+
+    from engine.rllib.algorithm import DialogueReinforce
+    from engine.rllib.learner import DialogueLearner
+    from engine.rllib.module import NegotiatorModule
+    from engine.rllib.runner import DialogueEnvRunner
+    from policies.negotiator.speaker import NegotiatorSession
+
+    calls: tuple[tuple[str, type, str], ...] = (
+        ("speaking", NegotiatorAgent, "__init__"),
+        ("speaking", NegotiatorSession, "__init__"),
+        ("speaking", NegotiatorSession, "speak"),
+        ("speaking", NegotiatorSession, "choose"),
+        ("training_forward", NegotiatorModule, "_forward_train"),
+        ("training_forward", DialogueLearner, "compute_losses"),
+        ("training_backward", DialogueLearner, "compute_gradients"),
+        ("optimiser", DialogueLearner, "postprocess_gradients"),
+        ("optimiser", DialogueLearner, "apply_gradients"),
+        ("game", DialogueEnvRunner, "sample"),
+        ("batch_and_metrics", LearnerGroup, "update"),
+        ("weight_sync", EnvRunnerGroup, "sync_weights"),
+        ("rows_and_returns", DialogueReinforce, "training_step"),
+        ("rllib_results", Algorithm, "train"),
+    )
+    spans = Spans()
+    with ExitStack() as stack:
+        for name, owner, attribute in calls:
+            stack.enter_context(patch.object(owner, attribute, spans.timed(name, getattr(owner, attribute))))
+        yield spans
+
+
+def measure(options: Options) -> dict[str, Any]:
+    """Trains in all ways and compares the weights."""
+    from engine.runtime.session import connect
+
+    model, rule = negotiator(options.checkpoint), replace(RULE, dialogues_per_update=options.dialogues_per_update)
+    corpus = guard_corpus(model, options.corpus, options.data_root)
+    with tempfile.TemporaryDirectory() as folder, connect(num_cpus=max(RUNNERS) + 1):
+        start = Path(folder) / "checkpoint"
+        store(model, start)
+        plain = PlainLoop(load_model(start), model, rule, corpus)
+        figures, steps, weights = _beside_plain(start, plain, options)
+        taken = {0: steps}
+        same = []
+        for number in RUNNERS:
+            taken[number], learned = _trained(start, rule, corpus, options, number)
+            same += [learned[name].equal(value) for name, value in weights.items()]
+    playing = [_rate(steps, "seconds_sampling") for steps in taken.values()]
+    differences = [float((value - weights[name]).abs().max()) for name, value in plain.learner.state_dict().items()]
+    return {
+        **figures,
+        "identical": max(differences) <= 1e-5 and all(same),
+        "largest_difference": max(differences),
+        "runner_ratio": playing[2] / playing[1],
+        "dialogues_played_per_s": playing,
+        "dialogues_per_s": [_rate(steps, "seconds") for steps in taken.values()],
+        "env_runners": list(taken),
+        "updates": options.updates,
+        "dialogues_per_update": rule.dialogues_per_update,
+        "weights": "fitted here" if options.checkpoint is None else "checkpoint",
+    }
+
+
+Steps = list[dict[str, Any]]
+
+
+def _beside_plain(start: Path, plain: PlainLoop, options: Options) -> tuple[dict[str, Any], Steps, dict[str, torch.Tensor]]:
+    """Trains through RLlib and by hand, by turns: figures of both, RLlib's updates and its weights."""
+    from engine.rllib.state import learned_weights
+
+    algorithm = _build(start, plain.rule, plain.corpus, options, runners=0)
+    steps: Steps = []
+    through_rllib, by_hand = Clock(), Clock()
+    with clocked_rllib() as spans:
+        for number in range(1 + options.updates):
+            if number == 1:
+                through_rllib, by_hand, steps = Clock(), Clock(), []
+                spans.seconds.clear()
+            with through_rllib.running():
+                algorithm.train()
+            steps.append(algorithm.last)
+            before = dict(spans.seconds)
+            with by_hand.running():
+                plain.update()
+            # The plain loop speaks through the same classes, which are clocked.
+            spans.seconds.update(before)
+    weights = learned_weights(algorithm)
+    algorithm.stop()
+    shares = {name: seconds / through_rllib.wall_s for name, seconds in spans.seconds.items()}
+    figures = {
+        "ratio": by_hand.cpu_s / through_rllib.cpu_s,
+        "share_outside_model": 1 - sum(shares[name] for name in MODEL_SPANS),
+        "shares": shares,
+        "ratio_on_the_wall": by_hand.wall_s / through_rllib.wall_s,
+        "cpu_s_per_update": through_rllib.cpu_s / options.updates,
+        "plain_cpu_s_per_update": by_hand.cpu_s / options.updates,
+    }
+    return figures, steps, weights
+
+
+def _trained(
+    start: Path, rule: ReinforceConfig, corpus: Corpus, options: Options, runners: int
+) -> tuple[Steps, dict[str, torch.Tensor]]:
+    """Trains with env runners: what its updates were, but for the first, and its weights."""
+    from engine.rllib.state import learned_weights
+
+    algorithm = _build(start, rule, corpus, options, runners)
+    steps = []
+    for _ in range(1 + options.updates):
+        algorithm.train()
+        steps.append(algorithm.last)
+    weights = learned_weights(algorithm)
+    algorithm.stop()
+    return steps[1:], weights
+
+
+def _build(start: Path, rule: ReinforceConfig, corpus: Corpus, options: Options, runners: int) -> Any:
+    from engine.rllib.algorithm import DialogueReinforceConfig
+
+    met = Opponent(name="target", checkpoint=str(start), reward=rule.reward, complementary=rule.complementary)
+    settings = DialogueReinforceConfig().dialogues(
+        reinforce=rule,
+        roster=TrainingRoster(role="adversary", learner=str(start), reference=str(start), opponents=(met,)),
+        seed=SEED,
+        vocabulary=corpus.vocabulary,
+        corpus=options.corpus,
+        data_root=options.data_root,
+    )
+    settings.env_runners(num_env_runners=runners)
+    return settings.build_algo()
+
+
+def _rate(steps: Steps, seconds: str) -> float:
+    return sum(step["dialogues"] for step in steps) / sum(step[seconds] for step in steps)
+
+
+if __name__ == "__main__":
+    run("rllib", Options, measure)

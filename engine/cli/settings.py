@@ -1,0 +1,107 @@
+"""`parley settings VERB`: every setting of a verb, what it is, and what it would be; nothing is run."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from engine.cli.flags import field_docs, parse_job
+from engine.cli.mistakes import meant
+from engine.cli.tables import make_console, show_lines, show_table
+from engine.cli.verbs import JOBS, Verb, find_verb
+from engine.jobs.catalogue import find
+from engine.jobs.command import flat
+from envs.core.config import to_dict
+from envs.core.errors import ConfigError
+
+_TYPES = {int: "whole number", float: "number", str: "text", bool: "true, false", Path: "path"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """One setting of a job.
+
+    Args:
+        key: dotted.
+        kind: what values it takes, in words.
+        default: its own, before any preset; None where it has none.
+        meaning: the docstring under it.
+    """
+
+    key: str
+    kind: str
+    default: Any
+    meaning: str
+
+    def told(self, value: Any) -> str:
+        """What it is, which values it takes, and its default where the value is another."""
+        default = "" if value == self.default else f"; default {_shown(self.default)}"
+        return f"{self.meaning} [{self.kind}{default}]"
+
+
+def run_settings(verb: Verb, arguments: Sequence[str]) -> int:
+    """Prints the settings that a command line would use; returns the exit status."""
+    wanted = find_verb(arguments)
+    if wanted not in JOBS:
+        names = [job.name for job in JOBS]
+        asked = [argument for argument in arguments if argument not in ("-h", "--help")]
+        if asked != list(arguments) or not asked:
+            sys.stdout.write(_help(verb))
+            return 0
+        what = f"no verb with settings is called {asked[0]!r}{meant(' '.join(asked), names)}"
+        raise ConfigError(what, fix=f"one of {', '.join(names)}")
+    assert wanted is not None
+    job = find("-".join(wanted.words)).load()
+    command = parse_job(wanted, job, arguments[len(wanted.words) :])
+    values = flat(to_dict(command.config))
+    if command.json:
+        sys.stdout.write(f"{json.dumps(to_dict(command.config))}\n")
+        return 0
+    console = make_console()
+    rows = [(each.key, _shown(values[each.key]), each.told(values[each.key])) for each in settings_of(job.config)]
+    show_table(console, f"settings of parley {wanted.name}", ("setting", "value", "what it is"), rows)
+    first, *others = (flat(to_dict(preset())) for preset in job.presets.values())
+    differences = [
+        (name, ", ".join(f"{key}={_shown(value)}" for key, value in preset.items() if value != first[key]))
+        for name, preset in zip([*job.presets][1:], others, strict=True)
+    ]
+    if differences:
+        show_table(console, f"presets, where they differ from {next(iter(job.presets))}", ("preset", "settings"), differences)
+    show_lines(console, "this command", [job.command(command.config, command.run)])
+    return 0
+
+
+def settings_of(kind: type, prefix: str = "") -> Iterator[Setting]:
+    """Every simple setting of a configuration in the order of its fields, those of sections after the section's place."""
+    hints, docs = get_type_hints(kind), field_docs(kind)
+    for field in dataclasses.fields(kind):
+        hint = hints[field.name]
+        if dataclasses.is_dataclass(hint):
+            assert isinstance(hint, type)
+            yield from settings_of(hint, f"{prefix}{field.name}.")
+        else:
+            default = None if field.default is dataclasses.MISSING else field.default
+            yield Setting(f"{prefix}{field.name}", _kind(hint), default, docs.get(field.name, ""))
+
+
+def _kind(hint: Any) -> str:
+    if get_origin(hint) is Literal:
+        return ", ".join(map(str, get_args(hint)))
+    if isinstance(hint, UnionType):
+        return " or ".join("none" if each is NoneType else _kind(each) for each in get_args(hint))
+    return _TYPES.get(hint, getattr(hint, "__name__", str(hint)))
+
+
+def _shown(value: Any) -> str:
+    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _help(verb: Verb) -> str:
+    lines = [f"usage: parley {verb.name} {verb.usage}", "", verb.summary, ""]
+    lines += ["What follows is what could follow that verb: a preset, --config, --set and flags. --json prints JSON."]
+    return "\n".join([*lines, "", "examples:", *(f"  {line}" for line in verb.examples), ""])

@@ -1,0 +1,58 @@
+"""`parley settings`: what each verb can be told, and what a command line would use."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from engine.cli.settings import settings_of
+from engine.cli.verbs import JOBS, Verb
+from engine.jobs.catalogue import find
+from engine.jobs.command import flat
+from envs.core.config import to_dict
+from tests.engine.cli.conftest import Parley
+
+
+@pytest.mark.parametrize("verb", JOBS, ids=lambda verb: verb.name)
+def test_every_setting_is_listed_with_its_value_and_meaning(parley: Parley, verb: Verb) -> None:
+    job = find("-".join(verb.words)).load()
+    settings = list(settings_of(job.config))
+    values = flat(to_dict(next(iter(job.presets.values()))()))
+    assert [each.key for each in settings] == list(dict.fromkeys(each.key for each in settings))
+    assert {each.key for each in settings} == set(values)
+    assert all(each.kind and each.meaning for each in settings)
+    outcome = parley(f"settings {verb.name}")
+    assert outcome.status == 0
+    assert all(each.key in outcome.err for each in settings)
+    assert len(job.presets) == 1 or all(preset in outcome.err for preset in job.presets)
+    assert not Path("runs").exists()
+
+
+def test_it_shows_what_a_command_would_use(parley: Parley) -> None:
+    outcome = parley("settings train negotiator lewis2017 --set fit.clip=1 --seed 3 --json")
+    found = json.loads(outcome.out)
+    assert (found["seed"], found["corpus"]) == (3, "dealornodeal")
+    assert (found["fit"]["clip"], found["fit"]["optimiser"], found["fit"]["max_epochs"]) == (1.0, "sgd", 32)
+    told = parley("settings train negotiator lewis2017 --set fit.clip=1 --seed 3").err
+    assert "parley train negotiator lewis2017 --seed 3 --set fit.clip=1.0" in told
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ("settings selfpla", "did you mean 'selfplay'"),
+        ("settings list", "no verb with settings is called 'list'"),
+        ("settings selfplay --set dialogus=1", "did you mean 'dialogues'"),
+    ],
+)
+def test_mistakes_are_named(parley: Parley, asked: str, told: str) -> None:
+    outcome = parley(asked)
+    assert outcome.status == 2
+    assert told in outcome.err
+
+
+def test_without_a_verb_it_helps(parley: Parley) -> None:
+    assert parley("settings").out == parley("settings --help").out
+    assert "parley settings selfplay" in parley("settings").out

@@ -1,0 +1,112 @@
+"""Agents of a user's own: what they must have, and how their mistakes are told."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from engine.jobs.job import Silent
+from engine.jobs.negotiation.agents import make_agent, require_negotiator
+from engine.jobs.negotiation.match import MatchConfig, run
+from envs.core.errors import CheckpointError, ConfigError
+from envs.negotiation.scripted.wording import bargainer_vocabulary
+from tests.engine.jobs.made_up import ROOT, rows
+
+SESSION = """
+import numpy as np
+from envs.core.play import Utterances
+class Session:
+    def __init__(self, view): self.view = view
+    def speak(self, rows): return Utterances.of([self.view.vocabulary.encode(["<selection>"]) for _ in rows])
+    def choose(self, rows): return np.full(len(rows), {choice})
+"""
+GOOD = {
+    "a class": "class Mine:\n    def join(self, view): return Session(view)",
+    "a class that takes the vocabulary": """class Mine:
+    def __init__(self, vocabulary): self.words = vocabulary.words
+    def join(self, view): return Session(view)""",
+    "a class with a setting": """class Mine:
+    def __init__(self, greed=1): self.greed = greed + 1
+    def join(self, view): return Session(view)""",
+    "a function": """class Other:
+    def join(self, view): return Session(view)
+def Mine(): return Other()""",
+}
+BAD = {
+    "class Mine:\n    pass": r"an agent has no method join(.|\n)*mine\.py:Mine",
+    "Mine = 3": r"this makes no agent(.|\n)*got:   3",
+    "class Mine:\n    def __init__(self):\n        raise ValueError('my bug')": r"mine\.py:10\n.*ValueError: my bug",
+    "raise RuntimeError('boom')": r"mine\.py:8\n.*RuntimeError: boom",
+    "def Mine(:": r"mine\.py:8\n.*SyntaxError",
+    "class Mine:\n    def __init__(self, vocabulary, more): pass": r"TypeError(.|\n)*more",
+}
+
+
+def saved(folder: Path, text: str, choice: int = 0) -> str:
+    path = folder / "mine.py"
+    path.write_text(SESSION.replace("{choice}", str(choice)) + text)
+    return f"{path}:Mine"
+
+
+def match(agent: str) -> MatchConfig:
+    return MatchConfig(adversary=agent, target="scripted", dialogues=6, shard_size=3)
+
+
+@pytest.mark.parametrize("what", GOOD)
+def test_it_needs_no_more_than_a_seat(tmp_path: Path, what: str) -> None:
+    result = run(match(saved(tmp_path, GOOD[what])), tmp_path / "run", Silent())
+    assert result.failure == ""
+    assert {row["status"] for row in rows(tmp_path / "run")} == {"ok"}
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_a_mistake_names_the_file_and_the_line(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ConfigError, match=BAD[text]):
+        make_agent(saved(tmp_path, text), bargainer_vocabulary())
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("class Mine:\n    def join(self, view): return 3", "what join returns has no method speak or choose"),
+        (
+            "class Mine(Session):\n    def __init__(self): pass\n    def join(self, view): return self\n"
+            "    def speak(self, rows): return ['deal'] * len(rows)",
+            "speak gives Utterances, one for each row",
+        ),
+        (
+            "class Mine(Session):\n    def __init__(self): pass\n    def join(self, view): return Session(view)\n"
+            "Session.choose = lambda self, rows: 0",
+            "choose gives a whole number for each row",
+        ),
+    ],
+)
+def test_a_move_of_another_kind_fails_its_dialogues(tmp_path: Path, text: str, told: str) -> None:
+    result = run(match(saved(tmp_path, text)), tmp_path / "run", Silent())
+    assert told in result.failure
+
+
+def test_a_selection_out_of_range_is_kept_as_that(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    result = run(match(saved(tmp_path, GOOD["a class"], choice=999)), tmp_path / "run", Silent())
+    assert result.metrics["illegal_adversary"].value == 1
+    assert result.metrics["illegal_target"].value == 0
+    assert [row["selection_adversary"] for row in rows(tmp_path / "run")] == [["<illegal>"]] * 6
+    assert "the adversary chose out of range in 6 of 6 dialogues" in caplog.text
+
+
+def test_the_agent_of_the_contributors_guide_plays(tmp_path: Path) -> None:
+    guide = ROOT / "CONTRIBUTING.md"
+    (code,) = re.findall(r"```python\n(.*?)```", guide.read_text(), re.DOTALL)
+    (tmp_path / "stubborn.py").write_text(code)
+    result = run(match(f"{tmp_path}/stubborn.py:Stubborn"), tmp_path / "run", Silent())
+    assert result.failure == ""
+    assert result.metrics["illegal_adversary"].value == 0
+    assert all(row["turns"][-1]["words"] == "<selection>" for row in rows(tmp_path / "run"))
+
+
+@pytest.mark.parametrize("spec", ["mine.py:Mine", "scripted", "human"])
+def test_where_weights_are_needed_it_is_said_which_verbs_take_any_agent(spec: str) -> None:
+    with pytest.raises(CheckpointError, match=r"--target needs a checkpoint of a negotiator(.|\n)*parley selfplay"):
+        require_negotiator(spec, "--target")
