@@ -41,6 +41,8 @@ class SupervisedConfig:
 
     seed: int = 1
     """Master seed."""
+    limit: int = 0
+    """Examples of each split at most, the first ones, so that a large corpus can be tried; 0 for all."""
     threads: int = 1
     """CPU threads that the training computes with."""
     device: str = "cpu"
@@ -50,6 +52,7 @@ class SupervisedConfig:
 
     def __post_init__(self) -> None:
         check(self, "seed", self.seed >= 0, "at least 0")
+        check(self, "limit", self.limit >= 0, "at least 0")
         check(self, "threads", self.threads >= 1, "at least 1")
 
 
@@ -134,7 +137,7 @@ def open_pairs(config: PairFitConfig, **options: Any) -> PairCorpus:
         DataError: the corpus is missing or broken, or a split is empty.
     """
     require_device(config.device, "--device")
-    corpus = load_pairs(config.corpus, config.data_root, **options)
+    corpus = load_pairs(config.corpus, config.data_root, **options).first(config.limit)
     require_splits(corpus.name, corpus.splits)
     return corpus
 

@@ -330,13 +330,13 @@ class MatchJob(Job[OneMatchConfigT, Roster, Roster]):
         """Agents, judge and scenarios."""
         roster = self.roster(config, reporter)
         roster.check()
-        if not roster.config.judge:
-            reporter.say(NOBODY_JUDGES)
         return roster
 
     def work(self, run: RunFolder, prepared: Roster, reporter: Reporter) -> Roster:
         """Plays what the run does not hold yet."""
         match = prepared.config
+        if not match.judge:
+            reporter.say(NOBODY_JUDGES)
         work_off(run, prepared, match_scenarios(match), match, reporter, self.title(match))
         return prepared
 
