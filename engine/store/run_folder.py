@@ -338,11 +338,7 @@ class RunFolder:
         return read_summary(self.path)
 
     def metrics(self) -> dict[str, Estimate]:
-        """The metrics of the summary; none before there is one.
-
-        Raises:
-            RunError: the file is damaged.
-        """
+        """The metrics of the summary, none before there is one. A `RunError` says that it is damaged."""
         return {name: Estimate.from_json(parts) for name, parts in (self.summary() or {}).get("metrics", {}).items()}
 
     def _start(self, config_fingerprint: str) -> None:

@@ -23,8 +23,9 @@ from engine.jobs.negotiation import exploitability, reinforce
 from engine.jobs.negotiation.attack import ATTACK_RL, AttackConfig
 from engine.jobs.negotiation.exploitability import EVALUATE_EXPLOITABILITY, ExploitabilityConfig
 from engine.jobs.negotiation.judge import judge_of
+from engine.jobs.negotiation.language import validation_perplexity
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
-from engine.jobs.negotiation.training import LearningConfig, validation_perplexity
+from engine.jobs.negotiation.training import LearningConfig
 from engine.jobs.scalars import Scalars
 from engine.metrics.negotiation.campaign import (
     AFTER,

@@ -22,7 +22,7 @@ from engine.jobs.negotiation import exploitability, reinforce, training
 from engine.jobs.negotiation.agents import require_agents, require_negotiator
 from engine.jobs.negotiation.campaign import FINAL, ROUND, Campaign, MinMaxConfig
 from engine.jobs.negotiation.exploitability import NUM_TRAINED
-from engine.jobs.negotiation.training import PUBLISHED, corpus_words, require_words
+from engine.jobs.negotiation.language import PUBLISHED, corpus_words, require_words
 from engine.jobs.sharded import session
 from engine.metrics.negotiation.campaign import (
     AFTER,

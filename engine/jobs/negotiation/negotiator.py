@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from engine.jobs.device import require_device, threads
 from engine.jobs.job import Job, Reporter, Summary
-from engine.jobs.negotiation.training import corpus_words
+from engine.jobs.negotiation.language import corpus_words
 from engine.jobs.supervised import EPOCHS, RESUME_SAFE, STATE, SupervisedConfig
 from engine.metrics.statistics import count
 from engine.metrics.training import NEGOTIATOR

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from engine.jobs.job import Reporter
 from engine.jobs.negotiation.agents import require_negotiator, shared_vocabulary
-from engine.jobs.negotiation.training import LearnJob, Lessons, TrainingConfig, corpus_words, lessons
+from engine.jobs.negotiation.language import corpus_words
+from engine.jobs.negotiation.training import LearnJob, Lessons, TrainingConfig, lessons
 from engine.negotiation.opponents import Opponent, OpponentConfig, TrainingRoster
 from engine.negotiation.settings import ReinforceConfig
 from envs.core.errors import ConfigError

@@ -19,8 +19,8 @@ from engine.jobs.negotiation import reinforce, whitebox
 from engine.jobs.negotiation.agents import require_agents
 from engine.jobs.negotiation.attack import ATTACK_RL, ATTACK_TRANSFER, AttackConfig, TransferConfig, TransferSettings
 from engine.jobs.negotiation.judge import judge_of, who_judges
+from engine.jobs.negotiation.language import require_words
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig, PlayedConfig, seconds_per_dialogue
-from engine.jobs.negotiation.training import require_words
 from engine.jobs.tables import TABLE_FILE
 from engine.jobs.weights import checkpoint_folder
 from engine.metrics.negotiation.attack import ATTACK_METRICS

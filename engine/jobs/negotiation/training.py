@@ -14,12 +14,12 @@ from typing import Any, TypeVar
 
 from engine.jobs.device import threads
 from engine.jobs.job import Job, Reporter, Steps, Summary
-from engine.jobs.negotiation.agents import require_negotiator
+from engine.jobs.negotiation.language import PUBLISHED, Language
 from engine.jobs.negotiation.placement import fitting_runners
 from engine.jobs.scalars import Scalars
 from engine.jobs.sharded import session
 from engine.jobs.supervised import STATE
-from engine.metrics.statistics import Estimate, count, mean
+from engine.metrics.statistics import mean
 from engine.metrics.training import LEARNING
 from engine.negotiation.opponents import TrainingRoster
 from engine.negotiation.settings import ReinforceConfig
@@ -29,8 +29,6 @@ from engine.store.layout import CONFIG, SUMMARY
 from engine.store.run_folder import RunFolder
 from envs.core.config import check, from_dict, shared
 from envs.core.errors import ConfigError
-from envs.data.root import root_words
-from envs.negotiation.vocabulary import Vocabulary
 from envs.storage.copies import CHECKPOINT, fetched_model
 
 _FIGURES = ("reward", "advantage", "agreement", "dialogues", "seconds", "seconds_networks_speaking", "seconds_learning")
@@ -39,9 +37,6 @@ MAX_LEARNERS = 5
 """Learners that may die in a row without getting further than those before them."""
 LOSS_S = 60.0
 """Seconds within which Ray's head notices that a machine is gone."""
-PUBLISHED = "dealornodeal"
-"""The corpus of the published agents, which presets take unless they are the demonstration's."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class LearningConfig:
@@ -117,7 +112,7 @@ class Lessons:
     title: str
     provenance: Mapping[str, Any]
     base: Any
-    language: _Language
+    language: Language
 
 
 def lessons(config: TrainingConfig, roster: TrainingRoster, title: str, provenance: Mapping[str, Any]) -> Lessons:
@@ -138,7 +133,7 @@ def lessons(config: TrainingConfig, roster: TrainingRoster, title: str, provenan
     base = load_model(fetched_model(roster.learner))
     for other in {roster.reference, *(opponent.checkpoint for opponent in roster.met)} - {roster.learner}:
         load_model(fetched_model(other))
-    return Lessons(config, roster, title, provenance, base, _Language(config, base))
+    return Lessons(config, roster, title, provenance, base, Language(config, base))
 
 
 def _updates(config: Mapping[str, Any]) -> int | None:
@@ -187,100 +182,6 @@ class LearnJob(Job[TrainingConfigT, Lessons, Summary]):
         return found
 
 
-class _Language:
-    """The perplexity of a learner's words, and how far it may go."""
-
-    def __init__(self, config: TrainingConfig, base: Any) -> None:
-        from envs.negotiation.corpora.compiled import load_corpus
-        from policies.negotiator.evaluation import evaluate
-
-        corpus = load_corpus(config.corpus, config.data_root)
-        fits = corpus.vocabulary.digest == base.vocabulary.digest
-        if config.reinforce.supervised_weight > 0 or config.perplexity_limit > 0:
-            without = "or set reinforce.supervised_weight=0 and perplexity_limit=0"
-            require_words(config.corpus, config.data_root, base.vocabulary, without)
-        self._dialogues: Any = corpus.splits["val"] if fits else None
-        self._model, self._evaluate = base, evaluate
-        self.limit = config.perplexity_limit * self._perplexity() if config.perplexity_limit else math.inf
-
-    def _perplexity(self) -> float:
-        try:
-            return float(self._evaluate(self._model, self._dialogues).perplexity_reference)
-        except OverflowError:
-            return math.inf
-
-    def measured(self, weights: Mapping[str, Any]) -> dict[str, Estimate]:
-        """The perplexity under those weights; nothing where the corpus has other words."""
-        if self._dialogues is None:
-            return {}
-        self._model.load_state_dict(dict(weights))
-        return {"perplexity": count(self._perplexity(), len(self._dialogues))}
-
-    def require_known(self, measured: Mapping[str, Estimate], config: TrainingConfig) -> None:
-        """Checks that the perplexity after the last update is one of a language.
-
-        Raises:
-            DivergenceError: it is not a number, or no model that still learns has it.
-        """
-        from engine.negotiation.reinforce import DivergenceError
-        from policies.training import DIVERGED
-
-        for estimate in measured.values():
-            if not estimate.value < math.exp(DIVERGED):
-                raise DivergenceError(
-                    "the training has diverged",
-                    where=f"after {config.reinforce.updates} updates",
-                    got=f"validation perplexity {estimate.value:g}",
-                    fix=f"train again with a smaller reinforce.learning_rate (now {config.reinforce.learning_rate:g})",
-                )
-
-
-def require_words(corpus: str, data_root: Path | None, words: Vocabulary, otherwise: str = "") -> None:
-    """Checks that a corpus can guard the language of agents.
-
-    Args:
-        corpus: its name.
-        data_root: where corpora lie; the usual places when not given.
-        words: the agents'.
-        otherwise: what else a user can do where it cannot.
-
-    Raises:
-        ConfigError: it has other words than they.
-        DataError: the corpus is missing or broken.
-    """
-    from envs.negotiation.corpora.compiled import load_corpus
-
-    found = load_corpus(corpus, data_root).vocabulary
-    if found.digest != words.digest:
-        raise ConfigError(
-            "the corpus of the supervised guard has another vocabulary than the agents",
-            where=f"corpus {corpus}",
-            got=f"{len(found)} words, digest {found.digest}; the agents {len(words)}, digest {words.digest}",
-            fix=", ".join(filter(None, ("name the corpus that the agents were trained on with --corpus", otherwise))),
-        )
-
-
-def corpus_words(corpus: str, data_root: Path | None) -> list[str]:
-    """The words of a command that name a corpus, where it is not the one that presets take, and say where corpora lie."""
-    return [*([] if corpus == PUBLISHED else ["--corpus", corpus]), *root_words(data_root)]
-
-
-def validation_perplexity(spec: str, corpus: str, data_root: Path | None) -> Estimate:
-    """Perplexity of an agent on a corpus' validation dialogues, by the released formula.
-
-    Raises:
-        CheckpointError: there is no checkpoint, or it is damaged.
-        DataError: the corpus is missing or broken.
-    """
-    from envs.negotiation.corpora.compiled import load_corpus
-    from policies.negotiator.checkpoints import load_model
-    from policies.negotiator.evaluation import evaluate
-
-    model = load_model(require_negotiator(spec, "the agent"))
-    dialogues = load_corpus(corpus, data_root).splits["val"]
-    return count(evaluate(model, dialogues).perplexity_reference, len(dialogues))
-
-
 class _Training:
     """A training in a run folder, from where it stands to its end."""
 
@@ -290,7 +191,7 @@ class _Training:
         session: Session,
         roster: TrainingRoster,
         base: Any,
-        language: _Language,
+        language: Language,
         folder: RunFolder,
         reporter: Reporter,
     ) -> None:
