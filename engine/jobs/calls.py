@@ -52,5 +52,5 @@ def run_verb(
     for name, value in settings.items():
         if "__" in name:
             config = assign(config, [f"{name.replace('__', '.')}={value}"], f"run_verb({verb!r})")
-    return job.run(config, local_copy(str(run) or f"runs/{entry.run_name}"), reporter or Silent())
+    return job.run(config, local_copy(str(run) or f"runs/{job.run_name}"), reporter or Silent())
 
