@@ -59,12 +59,13 @@ async function look(width) {
     };
     const none = { search: "", kind: "", group: "", tag: "", order: "" };
     found.viewer = ASKED.map((values) => set({ ...none, ...values }));
-    found.offered = [...controls.querySelectorAll("select")].map((each) => [each.name, [...each.options].map((one) => one.value)]);
+    const selects = [...controls.querySelectorAll("select")];
+    found.offered = selects.map((each) => [each.name, [...each.options].map((one) => one.value)]);
     shown.querySelector(".chosen a").click();
     for (const each of shown.querySelectorAll(".item")) each.open = false;
     view.location.hash = "#" + shown.querySelectorAll(".item .body")[1].id;
     await new Promise((done) => setTimeout(done, 100));
-    found.opened = [...shown.querySelectorAll(".item")].filter((each) => each.open).map((each) => each.querySelector(".body").id);
+    found.opened = [...shown.querySelectorAll(".item[open] .body")].map((each) => each.id);
   }
   return found;
 }
