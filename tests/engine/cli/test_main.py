@@ -96,6 +96,7 @@ LIGHT = (
     "list",
     "list --json",
     "selfplay --help",
+    "settings search",
     "attack transfer --help",
     "attack reactive --help",
     "attack ra-pa-ta --help",
