@@ -45,7 +45,8 @@ class OwnAgent:
 
     def join(self, view: SideView) -> Session:
         """Takes a seat on one side of a batch of dialogues."""
-        session = self._agent.join(view)
+        with own_code(self.name):
+            session = self._agent.join(view)
         _require(session, ("speak", "choose"), "what join returns", self.name)
         return _OwnSession(session, self.name)
 
@@ -57,14 +58,16 @@ class _OwnSession:
         self._session, self._spec = session, spec
 
     def speak(self, rows: np.ndarray) -> Utterances:
-        said = self._session.speak(rows)
+        with own_code(self._spec):
+            said = self._session.speak(rows)
         if not isinstance(said, Utterances) or len(said.lengths) != len(rows):
             fix = "return Utterances.of([word ids of each row])"
             raise ConfigError("speak gives Utterances, one for each row", where=self._spec, got=_shown(said), fix=fix)
         return said
 
     def choose(self, rows: np.ndarray) -> np.ndarray:
-        chosen = np.asarray(self._session.choose(rows))
+        with own_code(self._spec):
+            chosen = np.asarray(self._session.choose(rows))
         if chosen.shape != rows.shape or not np.issubdtype(chosen.dtype, np.integer):
             fix = "return an array of whole numbers, each an index into view.selections(row)"
             raise ConfigError("choose gives a whole number for each row", where=self._spec, got=_shown(chosen), fix=fix)
@@ -94,7 +97,7 @@ def own_code(spec: str) -> Iterator[None]:
             "the Python file raised an error",
             where=":".join(map(str, [path, *lines[-1:]])),
             got=f"{type(error).__name__}: {error}",
-            fix="parley --debug shows the traceback",
+            fix="mend it; --debug shows the traceback",
         ) from error
 
 
