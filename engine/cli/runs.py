@@ -28,8 +28,8 @@ class ReportArguments:
 
     run: Annotated[conf.Positional[str], conf.arg(metavar="RUN")]
     """Folder or URI of a run, or of a folder that holds runs."""
-    picture: Annotated[str, conf.arg(metavar="FILE.png", help_behavior_hint="")] = ""
-    """Also draw outcomes and the newest curve into one PNG, for a slide or a README."""
+    picture: Annotated[str, conf.arg(metavar="FILE", help_behavior_hint="")] = ""
+    """Also draw the verdicts into one .png, .svg or .pdf, for a slide or a README."""
     json: Annotated[conf.FlagCreatePairsOff[bool], conf.arg(help_behavior_hint="")] = False
     """Print where the page is as one JSON object on standard output."""
 
@@ -47,15 +47,18 @@ class ResumeArguments:
 def run_report(verb: Verb, arguments: Sequence[str]) -> int:
     """Writes report.html into a run folder; returns the exit status."""
     asked = parse(ReportArguments, verb, arguments)
+    from engine.report.chapters import CHAPTERS
     from engine.report.collect import collect_run, report_from_run
-    from engine.report.plots import write_picture
+    from engine.report.picture import require_suffix, write_picture
 
+    if asked.picture:
+        require_suffix(asked.picture)
     with watching():
         run = fetched_run(asked.run)
         files = [report_from_run(run)]
         if asked.picture:
             picture = local_copy(asked.picture)
-            files.append(write_picture(collect_run(run), picture))
+            files.append(write_picture(collect_run(run), CHAPTERS, picture))
             replicate(picture)
     # Of a URI the copy too, for the browser.
     names = [name for file in files for name in dict.fromkeys((display_path(file), str(file)))]

@@ -1,91 +1,31 @@
 """From a run folder to what its report shows.
 
-A folder may be a run, hold runs, or both: the stages of a demonstration lie below it, and its report shows them together in
-the order in which they were started.
-
 What a job can tell the report, beyond its metrics and rows:
   * `write_summary(metrics, extra)` with `title` (a short heading), `description` (one sentence) and `command` (what to type);
-  * events, as `CURVES` lists them.
+  * events, as the curves of the chapters list them.
 """
 
 from __future__ import annotations
 
-import math
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.jobs.catalogue import find
-from engine.jobs.negotiation.campaign import rounds_of
-from engine.jobs.negotiation.exploitability import NUM_TRAINED
-from engine.jobs.negotiation.minmax import BEFORE_TRAINING, DROP, FINAL_STAGES, LEGEND, MINMAX
-from engine.jobs.negotiation.rows import DIALOGUES
-from engine.jobs.negotiation.table import ATTACK_TABLE, BESIDE
-from engine.jobs.negotiation.whitebox import ATTACK_RA_PA_DA, ATTACK_RA_PA_TA
-from engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS
-from engine.jobs.triggers.table import SEARCH_TABLE
-from engine.metrics.negotiation.attack import ATTACK_METRICS
-from engine.metrics.negotiation.attack_table import ROWS, AttackLine, attack_table, table_lines
-from engine.metrics.negotiation.campaign import ROUND_METRICS, rounds_table
-from engine.metrics.statistics import NOTHING, Estimate, Metric
-from engine.metrics.tables import TextTable, with_interval
-from engine.report.content import Curve, MatchSection, ReportData
+from engine.jobs.status import FINISHED, run_status
+from engine.report.chapters import CHAPTERS
+from engine.report.content import Chapter, Report, RunLine, Stages
 from engine.report.page import write_report
-from engine.report.perturb.chapter import robustness_section
-from engine.report.sweeps.chapter import SWEEP, sweep_section
-from engine.report.triggers.chapter import SEARCHES, search_section, search_tables
+from engine.report.runs import Run, find_runs, short_paths
 from engine.store.head import read_json, whole
 from engine.store.layout import ENVIRONMENT
 from engine.store.mirror import replicate
 from engine.store.run_folder import RunFolder
-from envs.core.errors import RunError
 from envs.storage.places import display_path
 
 REPORT = "report.html"
-STEP = "number"
-"""The field of an event that says which epoch or iteration it was."""
-
-
-@dataclass(frozen=True)
-class CurveSource:
-    """Which fields of which events make a curve.
-
-    Args:
-        kind: the kind of event, which is also the name of the step.
-        title: what is shown.
-        y_label: the quantity and its unit.
-        fields: fields of the event by name of the series.
-        smoothed: as in `Curve`.
-    """
-
-    kind: str
-    title: str
-    y_label: str
-    fields: Mapping[str, str]
-    smoothed: bool = False
-
-
-CURVES = (
-    CurveSource("epoch", "words", "perplexity", {"training": "train_perplexity", "validation": "perplexity_reference"}),
-    CurveSource("epoch", "selections", "selection perplexity", {"validation": "selection_perplexity"}),
-    CurveSource("iteration", "reward", "mean reward", {"reward": "reward"}, smoothed=True),
-    CurveSource("iteration", "agreement", "share of dialogues", {"agreement": "agreement"}, smoothed=True),
-    # Last, because it says most: the picture of a run shows the newest curve.
-    CurveSource(
-        "iteration", "points", "points per dialogue", {"adversary": "score_adversary", "target": "score_target"}, smoothed=True
-    ),
-    CurveSource("round", "language", "perplexity", {"validation": "perplexity"}),
-    CurveSource("round", "plain play", "points", {"target": "plain_score"}),
-    CurveSource(
-        "round",
-        "exploitability",
-        "advantage in points",
-        {"fresh adversary": "exploitability", "trained along, before": "advantage_before", "after": "advantage_after"},
-    ),
-)
 
 _FILES = {
     "config.json": "what was asked for",
@@ -96,11 +36,10 @@ _FILES = {
     "targets.json": "what was searched for",
     "best.yaml": "the best settings, for --config",
     "table.md": "the table, as Markdown",
+    "tensorboard": "training as TensorBoard shows it: tensorboard --logdir of the run",
 }
-_ATTACK = "attack-"
-_COMBINED = (ATTACK_RA_PA_DA.name, ATTACK_RA_PA_TA.name)
-"""Attacks that have only the searches on record that succeeded."""
 _WEIGHTS = ".safetensors"
+_ALL_FAILED = "every item failed"
 
 
 def report_from_run(run_dir: Path) -> Path:
@@ -116,12 +55,12 @@ def report_from_run(run_dir: Path) -> Path:
         RunError: there is no run in the folder, a part of one is damaged, or the page cannot be written.
     """
     with _whole(run_dir):
-        page = write_report(collect_run(run_dir), run_dir / REPORT)
+        page = write_report(collect_run(run_dir), CHAPTERS, run_dir / REPORT)
     replicate(page)
     return page
 
 
-def collect_run(run_dir: Path) -> ReportData:
+def collect_run(run_dir: Path) -> Report:
     """What the report of a run folder shows.
 
     Args:
@@ -138,199 +77,103 @@ def _whole(run_dir: Path) -> AbstractContextManager[None]:
     return whole(run_dir, f"parley resume {display_path(run_dir)} mends what it can; --debug shows where reading ended")
 
 
-def _collect(run_dir: Path) -> ReportData:
-    stages = _stages(run_dir)
-    top = stages.get("")
-    if top is not None and top.job == MINMAX.name:
+def _collect(run_dir: Path) -> Report:
+    found = find_runs(run_dir)
+    top = found.get("")
+    stages = _stages(top)
+    if top and stages.others == "hidden":
         # Its phases are many; the page shows what they came to.
-        there = [name for name in FINAL_STAGES if (run_dir / name / "environment.json").is_file()]
-        stages = {"": top} | {name: RunFolder.load(run_dir / name) for name in there}
-    headings = _headings(stages)
-    about = (top and top.summary()) or {}
-    commands = [about["command"]] if "command" in about else _commands(stages.values())
+        there = [name for name in stages.names if (run_dir / name / ENVIRONMENT).is_file()]
+        found = {"": top} | {name: RunFolder.load(run_dir / name) for name in there}
+    summaries = {name: folder.summary() or {} for name, folder in found.items()}
+    about = summaries.get("", {})
+    titles = {name: str(summaries[name].get("title") or name or folder.path.resolve().name) for name, folder in found.items()}
+    headings = _headings(found, titles, stages)
+    runs = [
+        # What a run of several stages measured is in its stages; shown twice it would look like one more.
+        Run(name=name, heading=headings[name], shown=bool(name) or len(found) == 1, folder=folder)
+        for name, folder in found.items()
+    ]
+    overview = [] if top else [_line(run) for run in runs]
+    failed = {line.name for line in overview if line.state.startswith(_ALL_FAILED)}
     config: dict[str, str] = {}
     files: list[tuple[str, str]] = []
-    for name, run in stages.items():
-        prefix = f"{name}/" if name else ""
-        config |= _flat(run.config, f"{name}." if name else "")
-        files += [(prefix + path, what) for path, what in _files(run.path)]
-    # What a run of several stages measured is in its stages; shown twice it would look like one more match.
-    shown = {name: run for name, run in stages.items() if name or len(stages) == 1}
-    return ReportData(
-        title=about.get("title", run_dir.resolve().name),
+    for run in runs:
+        prefix = f"{run.name}/" if run.name else ""
+        config |= _flat(run.config, f"{run.name}." if run.name else "")
+        files += [(prefix + path, what) for path, what in _files(run.folder.path)]
+    commands = [str(summary["command"]) for summary in summaries.values() if "command" in summary]
+    return Report(
+        title=f"{len(runs)} runs in {display_path(run_dir)}" if overview else short_paths([titles[""]])[titles[""]],
         lead=about.get("description", ""),
-        attack_tables=_attack_tables(stages, headings),
-        sections=[
-            section
-            for name, run in shown.items()
-            # The heading of the page already carries the description of its own run.
-            if (section := _section(headings[name], run, described=bool(name), large=not _is_table(top)))
-        ],
-        searches=[
-            search for name, run in shown.items() if (search := search_section(headings[name], run, described=bool(name)))
-        ],
-        robustness=[
-            evaluated
-            for name, run in shown.items()
-            if (evaluated := robustness_section(headings[name], run, described=bool(name)))
-        ],
-        sweeps=[swept for name, run in shown.items() if (swept := sweep_section(headings[name], run))],
-        curves=[curve for name, run in stages.items() for curve in _curves(headings[name], run)],
-        commands=commands,
+        state=_state(runs[0]) if top else "",
+        found=_read([run for run in runs if run.name not in failed]),
+        overview=overview,
+        commands=commands[:1] if "command" in about else commands,
+        runs=[(name or ".", title) for name, title in titles.items()],
         files=files,
         config=config,
-        environment=_environment(next(iter(stages.values())).path),
+        environment=_environment(next(iter(found.values())).path),
     )
 
 
-def _stages(run_dir: Path) -> dict[str, RunFolder]:
-    """The runs of a folder by name, the folder's own first under the empty name, then those below it by start."""
-    # A checkpoint has a configuration too, and no environment that it was measured in.
-    found = [path.parent for path in run_dir.glob("*/config.json") if (path.parent / "environment.json").is_file()]
-    below = sorted([RunFolder.load(path) for path in found], key=lambda run: (_started(run), run.path.name))
-    if not below or (run_dir / "config.json").is_file():
-        return {"": RunFolder.load(run_dir), **{run.path.name: run for run in below}}
-    return {run.path.name: run for run in below}
+def _stages(top: RunFolder | None) -> Stages:
+    known = {job: stages for chapter in CHAPTERS for job, stages in chapter.stages.items()}
+    return known.get(top.job, Stages()) if top else Stages()
 
 
-def _headings(stages: Mapping[str, RunFolder]) -> dict[str, str]:
+def _headings(found: Mapping[str, RunFolder], titles: Mapping[str, str], stages: Stages) -> dict[str, str]:
     """What each run is called: by its title, or short where the title of the page says the rest; equal titles by folder too."""
-    folders = {name: name or run.path.resolve().name for name, run in stages.items()}
-    titles = {name: (run.summary() or {}).get("title", folders[name]) for name, run in stages.items()}
-    if (top := stages.get("")) is not None:
-        short = {ATTACK_TABLE.name: ROWS, MINMAX.name: FINAL_STAGES, SEARCH_TABLE.name: {name: name for name in stages if name}}
-        titles |= short.get(top.job, {})
-    times = Counter(titles[name] for name in stages)
-    return {name: f"{titles[name]} ({folders[name]})" if times[titles[name]] > 1 else titles[name] for name in stages}
+    short = short_paths(titles.values())
+    named = {
+        name: stages.names.get(name) or (name if name and stages.others == "by folder" else short[title])
+        for name, title in titles.items()
+    }
+    folders = {name: name or folder.path.resolve().name for name, folder in found.items()}
+    times = Counter(named.values())
+    return {name: f"{heading} ({folders[name]})" if times[heading] > 1 else heading for name, heading in named.items()}
 
 
-def _is_table(run: RunFolder | None) -> bool:
-    return run is not None and run.job == ATTACK_TABLE.name
+def _shared_out(runs: Iterable[Run]) -> list[tuple[Chapter[Any], list[Run]]]:
+    """The chapters that have runs, each with its own."""
+    shares: dict[str, list[Run]] = {}
+    for run in runs:
+        owner = next(chapter for chapter in CHAPTERS if chapter.owns(run.job))
+        shares.setdefault(owner.name, []).append(run)
+    return [(chapter, shares[chapter.name]) for chapter in CHAPTERS if chapter.name in shares]
 
 
-def _attack_tables(stages: Mapping[str, RunFolder], headings: Mapping[str, str]) -> list[tuple[str, TextTable]]:
-    """The tables of a folder, each with its heading: those that were measured as such, and one of its other attacks."""
-    tables: list[tuple[str, TextTable]] = []
-    lines = []
-    for name, run in stages.items():
-        metrics = _metrics(run)
-        tables += search_tables(headings[name] if name else "", run)
-        if run.job == MINMAX.name:
-            found = _campaign_tables(run)
-            if not name:
-                return found
-            tables += [(f"{headings[name]}: {title.lower()}", table) for title, table in found]
-        if not metrics or not run.job.startswith(_ATTACK):
-            continue
-        if _is_table(run):
-            beside = _estimates((run.summary() or {}).get(BESIDE, {}))
-            table = attack_table(table_lines(metrics, run.config["published"], beside))
-            if not name:
-                # The attacks below it are its rows, and the page bears its title.
-                return [("", table)]
-            tables.append((headings[name], table))
-        else:
-            lines.append(AttackLine(headings[name], metrics))
-    return [*tables, *([("Attacks side by side", attack_table(lines))] if len(lines) > 1 else [])]
+def _read(runs: Iterable[Run]) -> dict[str, Any]:
+    """What the chapters find in their runs, by chapter."""
+    found = {chapter.name: chapter.collect(own) for chapter, own in _shared_out(runs)}
+    return {name: read for name, read in found.items() if read is not None}
 
 
-def _campaign_tables(campaign: RunFolder) -> list[tuple[str, TextTable]]:
-    """What a campaign came to, and the table of its rounds."""
-    metrics, rounds = _metrics(campaign), rounds_of(campaign)
-    outcome = [("Before and after", _before_and_after(metrics))] if metrics else []
-    return [*outcome, *([("Rounds", rounds_table(rounds))] if rounds else [])]
+def _line(run: Run) -> RunLine:
+    """A run among others: how it stands and what its own chapter says of it."""
+    state = _state(run)
+    page = f"{run.name}/{REPORT}" if (run.folder.path / REPORT).is_file() else ""
+    outcome = ""
+    if not state.startswith(_ALL_FAILED):
+        for chapter, own in _shared_out([run]):
+            read = chapter.collect(own)
+            verdict = None if read is None else chapter.verdict(read)
+            outcome = verdict.sentence if verdict else ""
+    return RunLine(name=run.name, job=run.job, state=state or FINISHED, outcome=outcome, page=page)
 
 
-def _before_and_after(metrics: Mapping[str, Estimate]) -> TextTable:
-    pairs = {name: metric.title for name, metric in ROUND_METRICS.items() if name in metrics}
-    rows = [
-        (title, with_interval(metrics[name + BEFORE_TRAINING]), with_interval(metrics[name])) for name, title in pairs.items()
-    ]
-    lost = LEGEND[DROP]
-    rows.append((lost.title, "", with_interval(metrics[DROP])))
-    trained = metrics.get(NUM_TRAINED, NOTHING)
-    who = f"By {trained.value:.0f} fresh adversaries each" if trained.n else "By a fresh adversary each"
-    note = f"{who}, in dialogues that chose no round. {lost.title.capitalize()}: {lost.definition}. Brackets: 95 % intervals."
-    return TextTable(("target", "before", "after"), tuple(rows), note)
-
-
-def _started(run: RunFolder) -> str:
-    events = run.events()
-    return str(events[0]["time"]) if events else ""
-
-
-def _section(heading: str, run: RunFolder, described: bool, large: bool) -> MatchSection | None:
-    if _is_table(run) or run.job in (MINMAX.name, EVALUATE_ROBUSTNESS.name, SWEEP, *SEARCHES):
-        # Its figures stand in a place of their own.
-        return None
-    metrics = _metrics(run)
-    table = run.read_rows()
-    rows = table.to_pylist() if set(DIALOGUES.names) <= set(table.schema.names) else []
-    if not metrics and not rows:
-        return None
-    description = (run.summary() or {}).get("description", "") if described else ""
-    return MatchSection(
-        name=heading,
-        description=description,
-        metrics=metrics,
-        legend=_legend(run),
-        rows=rows,
-        large=large,
-        only_successes=run.job in _COMBINED,
-    )
-
-
-def _legend(run: RunFolder) -> Mapping[str, Metric]:
-    """What the job of a run says of its figures; of a job that this version does not have, as of an attack."""
-    try:
-        return find(run.job).load().legend
-    except RunError:
-        return ATTACK_METRICS
-
-
-def _metrics(run: RunFolder) -> dict[str, Estimate]:
-    return _estimates((run.summary() or {}).get("metrics", {}))
-
-
-def _estimates(parts: Mapping[str, Any]) -> dict[str, Estimate]:
-    return {name: Estimate.from_json(estimate) for name, estimate in parts.items()}
-
-
-def _curves(heading: str, run: RunFolder) -> list[Curve]:
-    events = run.events({source.kind: {STEP: float} for source in CURVES})
-    curves = []
-    for source in CURVES:
-        steps = {event[STEP]: event for event in events if event["kind"] == source.kind}
-        series = {label: points for label, field in source.fields.items() if (points := _series(steps, field))}
-        if series:
-            curves.append(
-                Curve(
-                    title=f"{heading}: {source.title}",
-                    x_label=source.kind,
-                    y_label=source.y_label,
-                    series=series,
-                    smoothed=source.smoothed,
-                    bands={label: band for label, field in source.fields.items() if (band := _band(steps, field))},
-                )
-            )
-    return curves
-
-
-def _series(steps: Mapping[float, Mapping[str, Any]], field: str) -> list[tuple[float, float]]:
-    """The points of one field; a step that a resumed run did twice counts as it was done last."""
-    points = [(float(step), event[field]) for step, event in sorted(steps.items()) if field in event]
-    return [(step, math.nan if value is None else float(value)) for step, value in points]
-
-
-def _band(steps: Mapping[float, Mapping[str, Any]], field: str) -> list[tuple[float, float, float]]:
-    """The intervals of one field, where events hold estimates."""
-    found = [(step, event.get("estimates", {}).get(field)) for step, event in sorted(steps.items())]
-    return [(float(step), parts["low"], parts["high"]) for step, parts in found if parts and parts["low"] is not None]
-
-
-def _commands(runs: Iterable[RunFolder]) -> list[str]:
-    summaries = [run.summary() or {} for run in runs]
-    return [summary["command"] for summary in summaries if "command" in summary]
+def _state(run: Run) -> str:
+    """How a run stands that is not whole, in one line; empty for one that is."""
+    outcomes = run.folder.outcomes()
+    if outcomes.failed and not outcomes.done:
+        ((reason, times),) = outcomes.errors.most_common(1)
+        return f"{_ALL_FAILED}, {times:,} of {outcomes.failed:,} with: {reason}"
+    if run.summary:
+        return ""
+    status = run_status(run.folder.path)
+    resume = "" if status.writer else f"; go on with: {shlex.join(['parley', 'resume', display_path(status.run)])}"
+    total = f" of {status.pace.total:,}" if status.pace.total is not None else ""
+    return f"{status.state}: {status.pace.done:,}{total} {status.pace.unit} are done{resume}"
 
 
 def _files(path: Path) -> Sequence[tuple[str, str]]:

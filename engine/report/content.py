@@ -1,211 +1,190 @@
-"""What a report shows, as plain values: matches with their metrics and dialogues, curves, commands and files.
+"""What a report shows, as plain values that know no system: verdicts, figures, items, and the chapters that make them.
 
-Anything that can fill a `ReportData` can be shown: `collect.py` fills it from a run folder, a notebook may fill it by hand.
+A chapter says which jobs are its own, reads their runs (`collect`) and shows what it read (`render`). `chapters.py` lists them;
+`collect.py` makes a `Report` of a run folder, and `page.py` and `picture.py` show it.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
-from engine.metrics.negotiation.attack import ATTACK_METRICS
+from markupsafe import Markup
+
 from engine.metrics.statistics import Estimate, Metric, Row
 from engine.metrics.tables import TextTable
-from engine.metrics.triggers import hits as search
-from engine.store.schemas import OK
+from engine.report.figure import Figure
+from engine.report.runs import Run
+
+_MAX_REASONS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class MatchSection:
-    """One match, or one stage of training: what was measured in it.
+class Verdict:
+    """What a chapter comes to.
+
+    Args:
+        sentence: the answer, with its numbers.
+        metric: what the marks measure.
+        marks: the estimates behind the sentence, by label; drawn on one axis.
+        minor: whether it is worth a reader's first look only where no other chapter has one.
+    """
+
+    sentence: str
+    metric: Metric
+    marks: Mapping[str, Estimate]
+    minor: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """The metrics of one run.
 
     Args:
         name: a short heading, such as "adversary vs target".
-        description: one sentence for a reader who does not know the run.
         metrics: estimates by metric name.
-        legend: what the names mean, by its own job; names that it lacks are shown as they are.
-        rows: its dialogues, in any order; empty for a stage that holds none.
-        large: whether its advantage is worth large figures; not where a table of attacks says it.
-        only_successes: whether only those searches are on record that succeeded, which say nothing of a budget.
+        legend: what the names mean; names that it lacks are shown as they are.
+        description: one sentence for a reader who does not know the run.
     """
 
     name: str
+    metrics: Mapping[str, Estimate]
+    legend: Mapping[str, Metric] = field(default_factory=dict)
     description: str = ""
-    metrics: Mapping[str, Estimate] = field(default_factory=dict)
-    legend: Mapping[str, Metric] = field(default_factory=lambda: ATTACK_METRICS)
-    rows: Sequence[Row] = ()
-    large: bool = True
-    only_successes: bool = False
-
-    @property
-    def dialogues(self) -> list[Row]:
-        """The rows that hold a finished dialogue."""
-        return [row for row in self.rows if row["status"] == OK]
-
-    @property
-    def kinds(self) -> set[str]:
-        """Of the attack sentences in its dialogues."""
-        return {attempt["kind"] for row in self.dialogues for attempt in row.get("attempts", ())}
-
-    @property
-    def failures(self) -> list[Row]:
-        """The rows of dialogues that ended in an error."""
-        return [row for row in self.rows if row["status"] != OK]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchSection:
-    """One trigger search.
+class Item:
+    """One dialogue, trigger or example of the viewer.
 
     Args:
-        name: a short heading.
-        description: one sentence for a reader who does not know the run.
-        metrics: estimates by metric name; `engine.metrics.triggers.hits.describe` says what the names mean.
-        rows: its targets, columns of `engine.jobs.triggers.rows.TRIGGERS`.
-        hit: the type of hit that was searched for.
-        thresholds: what separates usual words from unusual ones, in nats, by name.
-        skipped: sentences that no target could be made of, each with its unknown words.
-        candidates: inputs tried at each visit.
-        alike: equal for searches that differ in `candidates` alone.
+        kind: what it is, in one word.
+        key: its key in the run; the address on the page is made of it.
+        group: the run that it comes from, and more where that holds several sorts of items.
+        summary: one line.
+        tags: what the viewer filters by.
+        values: what the viewer sorts by, by name.
+        body: all of it, as HTML.
     """
 
-    name: str
-    description: str = ""
-    metrics: Mapping[str, Estimate] = field(default_factory=dict)
-    rows: Sequence[Row] = ()
-    hit: str
-    thresholds: Mapping[str, float] = field(default_factory=dict)
-    skipped: Sequence[tuple[str, str]] = ()
-    candidates: int = 0
-    alike: str = ""
-
-    @property
-    def legend(self) -> dict[str, Metric]:
-        """What the names of its metrics mean."""
-        return {name: search.describe(name) for name in self.metrics}
-
-    @property
-    def targets(self) -> list[Row]:
-        """The rows that hold a finished search."""
-        return [row for row in self.rows if row["status"] == OK]
-
-    @property
-    def failures(self) -> list[Row]:
-        """The rows of searches that ended in an error."""
-        return [row for row in self.rows if row["status"] != OK]
-
-
-@dataclass(frozen=True, kw_only=True)
-class RobustnessSection:
-    """One evaluation under perturbations.
-
-    Args:
-        name: a short heading.
-        description: one sentence for a reader who does not know the run.
-        metrics: estimates by metric name; `engine.metrics.perturb.robustness.describe` says what the names mean.
-        rows: its examples, columns of `engine.jobs.perturb.rows.ROBUSTNESS`.
-        tables: what was measured, in the layout of the paper, by heading.
-        strategies: what a good model does with the contexts of each strategy, "should-not-change" or "should-change".
-        unscored: why activities and entities were not scored; empty if they were.
-    """
-
-    name: str
-    description: str = ""
-    metrics: Mapping[str, Estimate] = field(default_factory=dict)
-    rows: Sequence[Row] = ()
-    tables: Mapping[str, TextTable] = field(default_factory=dict)
-    strategies: Mapping[str, str] = field(default_factory=dict)
-    unscored: str = ""
-
-    @property
-    def examples(self) -> list[Row]:
-        """The rows of examples that were answered."""
-        return [row for row in self.rows if row["status"] == OK]
-
-    @property
-    def failures(self) -> list[Row]:
-        """The rows of examples that ended in an error."""
-        return [row for row in self.rows if row["status"] != OK]
+    kind: str
+    key: str
+    group: str
+    summary: Markup
+    tags: Sequence[str]
+    values: Mapping[str, float]
+    body: Markup
 
 
 @dataclass(frozen=True)
-class SweepTrial:
-    """One trial.
-
-    Args:
-        number: of the trial, from 0, in the order in which they were started.
-        parameters: its settings by dotted key.
-        value: what it was worth at its largest budget.
-        whole: whether that was the whole one.
-        by_budget: what it was worth at every budget that it was given.
-    """
-
-    number: int
-    parameters: Mapping[str, str | float]
-    value: Estimate
-    whole: bool
-    by_budget: Mapping[int, float]
-
-
-@dataclass(frozen=True, kw_only=True)
-class SweepSection:
-    """One sweep.
-
-    Args:
-        name: a short heading.
-        objective: what trials were measured by.
-        direction: "max" or "min".
-        trials: those that worked, in the order in which they were started.
-        failures: how many others failed.
-    """
+class Failures:
+    """Items of a run that ended in an error, and the most frequent reasons."""
 
     name: str
-    objective: str
-    direction: str
-    trials: Sequence[SweepTrial]
-    failures: int = 0
-
-    def ranked(self) -> list[SweepTrial]:
-        """The trials, whole ones first, of these the best first; of two alike the earlier one, as the sweep itself has it."""
-        sign = -1 if self.direction == "max" else 1
-        return sorted(self.trials, key=lambda trial: (not trial.whole, sign * trial.value.value, trial.number))
+    what: str
+    failed: int
+    total: int
+    reasons: Sequence[tuple[str, int]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Curve:
-    """Some series over the same steps of training.
+class Section:
+    """A chapter as the page shows it: a dozen numbers at first sight, the rest folded away.
 
     Args:
-        title: what is shown.
-        x_label: the step, such as "epoch".
-        y_label: the quantity and its unit.
-        series: (step, value) points by name, each in the order of its steps.
-        smoothed: draws a moving average in front of the single points, for quantities that jump from step to step.
-        bands: (step, low, high) 95 % intervals of some series, by name.
+        notes: sentences below the heading.
+        tables: tables with their headings.
+        measured: metrics, run by run.
+        figures: drawings.
+        lists: longer lists of (what, remark), by heading; always folded.
+        items: for the viewer.
+        chosen: items worth a look, by what they are; each an element of `items`.
+        failures: what is in no figure.
     """
 
-    title: str
-    x_label: str
-    y_label: str
-    series: Mapping[str, Sequence[tuple[float, float]]]
-    smoothed: bool = False
-    bands: Mapping[str, Sequence[tuple[float, float, float]]] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+    tables: Sequence[tuple[str, TextTable]] = ()
+    measured: Sequence[Measured] = ()
+    figures: Sequence[Figure] = ()
+    lists: Mapping[str, Sequence[tuple[str, str]]] = field(default_factory=dict)
+    items: Sequence[Item] = ()
+    chosen: Mapping[str, Item] = field(default_factory=dict)
+    failures: Sequence[Failures] = ()
+
+
+@dataclass(frozen=True)
+class Stages:
+    """How the stages of a run that holds others are shown.
+
+    Args:
+        names: short headings by stage, or by path of a stage of a stage; the title of the whole run says the rest.
+        others: what becomes of stages without one.
+    """
+
+    names: Mapping[str, str] = field(default_factory=dict)
+    others: Literal["by title", "by folder", "hidden"] = "by title"
+
+
+Found = TypeVar("Found")
+
+
+class Chapter(Generic[Found]):
+    """One system on the page; a subclass says all of it.
+
+    Attributes:
+        name: the address of the chapter on the page.
+        title: its heading.
+        stages: how the stages of its composite runs are shown, by job.
+        terms: the glossary: what a word of the chapter means, by a regular expression that finds it in any case.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    stages: ClassVar[Mapping[str, Stages]] = {}
+    terms: ClassVar[Mapping[str, tuple[str, str]]] = {}
+
+    def owns(self, job: str) -> bool:
+        """Whether runs of a job are this chapter's; a run goes to the first chapter that says so."""
+        raise NotImplementedError
+
+    def collect(self, runs: Sequence[Run]) -> Found | None:
+        """What its runs hold; None where that is nothing."""
+        raise NotImplementedError
+
+    def verdict(self, found: Found) -> Verdict | None:
+        """What it comes to; None where nothing was measured."""
+        raise NotImplementedError
+
+    def render(self, found: Found) -> Section:
+        """What the page shows of it, drawings and all."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class RunLine:
+    """One run of a folder of runs: its short name, job and state, what came of it, and its own page if there is one."""
+
+    name: str
+    job: str
+    state: str
+    outcome: str
+    page: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReportData:
+class Report:
     """A whole report.
 
     Args:
         title: the heading of the page.
         lead: one or two sentences under it.
-        attack_tables: attacks beside each other, each table with its heading, which may be empty.
-        sections: matches and stages, in the order in which they are shown.
-        searches: trigger searches, in the order in which they are shown.
-        robustness: evaluations under perturbations, in the order in which they are shown.
-        sweeps: sweeps of settings, in the order in which they are shown.
-        curves: training curves.
+        state: how a run stands that is not finished; empty for others.
+        found: what each chapter has read, by its name, in the order of the page.
+        overview: the runs of a folder that is no run itself.
         commands: what to type to get the same figures again.
+        runs: (folder, title) of the runs shown.
         files: (path, what it is) of the files beside the report.
         config: settings by dotted name.
         environment: versions, device and the like by name.
@@ -213,13 +192,25 @@ class ReportData:
 
     title: str
     lead: str = ""
-    attack_tables: Sequence[tuple[str, TextTable]] = ()
-    sections: Sequence[MatchSection] = ()
-    searches: Sequence[SearchSection] = ()
-    robustness: Sequence[RobustnessSection] = ()
-    sweeps: Sequence[SweepSection] = ()
-    curves: Sequence[Curve] = ()
+    state: str = ""
+    found: Mapping[str, Any] = field(default_factory=dict)
+    overview: Sequence[RunLine] = ()
     commands: Sequence[str] = ()
+    runs: Sequence[tuple[str, str]] = ()
     files: Sequence[tuple[str, str]] = ()
     config: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def failures(name: str, what: str, failed: Sequence[Row], total: int) -> list[Failures]:
+    """The failures of a run, none where nothing failed.
+
+    Args:
+        name: of the run.
+        what: its items, in the plural.
+        failed: their rows.
+        total: how many items there are.
+    """
+    reasons = Counter(str(row["error"]).splitlines()[0] for row in failed)
+    frequent = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))[:_MAX_REASONS]
+    return [Failures(name, what, len(failed), total, frequent)] if failed else []

@@ -1,52 +1,49 @@
-"""The report as one self-contained HTML page: no script, nothing loaded from elsewhere, every text escaped.
+"""The report as one self-contained HTML page: nothing is loaded from elsewhere, every text is escaped.
 
 What speakers say is hostile text. Three lines of defence: jinja2 escapes everything that is not a figure drawn here, the page's
-content policy forbids scripts and foreign resources, and invisible characters are written out (`envs/core/visible.py`).
+content policy forbids foreign resources and every script but the viewer's own, known by its hash, and invisible characters are
+written out (`envs/core/visible.py`). Without the script the page stands as it is, its items folded.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 import math
-from collections import Counter
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-import jinja2
 from markupsafe import Markup
 
-from engine.metrics.negotiation.attack import ATTACK_METRICS, REACTIVE, budget_curves
-from engine.metrics.statistics import NEITHER, Estimate, Metric, Points
-from engine.report.content import MatchSection, ReportData, RobustnessSection, SearchSection
-from engine.report.figure import Figure, told_apart
-from engine.report.negotiation.dialogues import Dialogue, extremes
-from engine.report.perturb.examples import read_robustness
-from engine.report.sweeps.trials import read_sweep
-from engine.report.triggers.pairs import read_search, search_figures
+from engine.metrics.statistics import NEITHER, Estimate, Metric
+from engine.metrics.tables import ABSENT, TextTable
+from engine.report.content import Chapter, Item, Measured, Report, Section, Verdict
+from engine.report.figure import Figure
+from engine.report.markup import fill
+from engine.report.verdicts import interval, number
 from engine.store.documents import write_whole
 from envs.core.errors import RunError
 
-_BUDGETS = {
-    "replaced": ("Advantage by replaced words", "words that may be replaced", "a word that is replaced twice counts twice"),
-    "queries": (
-        "Advantage by queries of the target",
-        "queries that may be made",
-        "a query asks whether a sentence makes the target end the talk, or what it would then choose; gradients do not count",
-    ),
-}
-"""Title, budget and what is counted in it, by name in `budget_curves`."""
-_WITHOUT_CURVE = "preemptive attacks record no steps, combined ones only those that succeeded, so neither has a curve"
+MOST_NUMBERS = 12
+"""Numbers of a chapter that are not folded away."""
+MOST_FIGURES = 3
+"""Drawings of a chapter that are not."""
+_MOST_COLUMNS = 8
+"""Columns of a table that a page of 1,200 pixels has room for."""
 _RAIL = 120.0
-_MAX_REASONS = 5
-_ITEMS = {MatchSection: "dialogues", SearchSection: "targets", RobustnessSection: "examples"}
+_TAG = re.compile(r"<[^>]*>")
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One estimate of the table; `dot`, `span` (start, width) and `zero` are places on a rail of 120 units."""
+class Line:
+    """One estimate of a metric; `dot`, `span` (start, width) and `zero` are places on a rail of 120 units."""
 
+    name: str
     value: str
     interval: str
     n: int
@@ -57,63 +54,78 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class MetricRow:
-    """One metric over the columns of its table; None where a column lacks it."""
+class MetricBlock:
+    """One metric of all runs that have it, drawn to one scale."""
 
     title: str
     direction: str
     definition: str
-    cells: tuple[Cell | None, ...]
+    lines: tuple[Line, ...]
 
 
 @dataclass(frozen=True)
-class MetricTable:
-    """Metrics of the matches that share some: those that a reader looks for first, and the others."""
+class Sheet:
+    """A table as it fits a page: with as few columns as its two sides allow, or row by row where neither is few."""
 
-    columns: tuple[str, ...]
-    rows: tuple[MetricRow, ...]
-    more: tuple[MetricRow, ...]
-
-
-@dataclass(frozen=True)
-class Headline:
-    """The result of one match in figures that a reader takes away; `forced` is empty where no end was forced."""
-
-    name: str
-    description: str
-    advantage: str
-    interval: str
-    forced: str
-    num_dialogues: int
-    small: bool
-    scores: tuple[float, float]
+    heading: str
+    table: TextTable
+    form: Literal["wide", "stacked"]
 
 
 @dataclass(frozen=True)
-class Examples:
-    """Dialogues of one match."""
+class ShownVerdict:
+    """A verdict with its picture."""
 
-    name: str
-    best: list[Dialogue]
-    worst: list[Dialogue]
+    chapter: Chapter[Any]
+    sentence: str
+    picture: MetricBlock
 
 
 @dataclass(frozen=True)
-class Failures:
-    """Dialogues of a match, targets or examples that ended in an error, and the most frequent reasons."""
+class ShownItem:
+    """An item with its address."""
 
-    name: str
-    what: str
-    failed: int
-    total: int
-    reasons: list[tuple[str, int]]
+    anchor: str
+    item: Item
+
+    @property
+    def values(self) -> str:
+        """As the viewer reads them."""
+        return json.dumps({name: value for name, value in self.item.values.items() if math.isfinite(value)})
+
+    @property
+    def tags(self) -> str:
+        """As the viewer reads them."""
+        return json.dumps([*self.item.tags])
 
 
-def write_report(data: ReportData, path: Path) -> Path:
+@dataclass(frozen=True)
+class ShownChapter:
+    """A chapter as the page has it: what stands open, what is folded, links to items, and the words that it uses."""
+
+    chapter: Chapter[Any]
+    section: Section
+    sheets: Sequence[Sheet]
+    blocks: Sequence[MetricBlock]
+    folded_sheets: Sequence[Sheet]
+    folded_blocks: Sequence[MetricBlock]
+    figures: Sequence[Figure]
+    folded_figures: Sequence[Figure]
+    chosen: Mapping[str, str]
+
+    @property
+    def notes(self) -> list[str]:
+        """How each run was made, and what more the chapter has to say."""
+        described = [f"{each.name}: {each.description}" for each in self.section.measured if each.description]
+        return [*described, *self.section.notes]
+
+
+def write_report(report: Report, chapters: Sequence[Chapter[Any]], path: Path) -> Path:
     """Writes the page.
 
     Args:
-        data: what to show.
+        report: what to show.
+        chapters: those that have found it.
         path: the file to write; a page that stands there is replaced only when the new one is complete.
 
     Returns:
@@ -122,7 +134,7 @@ def write_report(data: ReportData, path: Path) -> Path:
     Raises:
         RunError: the file cannot be written.
     """
-    page = render(data).encode("utf-8", "backslashreplace")
+    page = render(report, chapters).encode("utf-8", "backslashreplace")
     try:
         write_whole(path, page)
     except OSError as error:
@@ -131,131 +143,135 @@ def write_report(data: ReportData, path: Path) -> Path:
     return path
 
 
-def render(data: ReportData) -> str:
-    """The page as text; the same data give the same text."""
-    # matplotlib costs a second, which readers of this module's tables need not pay.
-    from engine.report import plots
-
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("engine.report", "templates"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+def render(report: Report, chapters: Sequence[Chapter[Any]]) -> str:
+    """The page as text; the same report gives the same text."""
+    parts = [(chapter, chapter.render(report.found[chapter.name])) for chapter in chapters if chapter.name in report.found]
+    items = _addressed([item for _, section in parts for item in section.items])
+    shown = [_shown(chapter, section, items) for chapter, section in parts]
+    script = files("engine.report").joinpath("templates/viewer.js").read_text() if items else ""
+    return str(
+        fill(
+            "templates/page.html",
+            report=report,
+            verdicts=[] if report.overview else shown_verdicts(report, chapters),
+            chapters=[(each, fill("templates/chapter.html", part=each, terms=_terms(each))) for each in shown],
+            items=items,
+            kinds=list(dict.fromkeys(each.item.kind for each in items)),
+            style=Markup(files("engine.report").joinpath("templates/report.css").read_text()),
+            script=Markup(script),
+            script_hash=_hash(script),
+        )
     )
-    played = [section for section in data.sections if section.dialogues]
-    parts: dict[str, Sequence[Any]] = {
-        "headlines": [headline for section in data.sections if section.large and (headline := _headline(section))],
-        "attack_tables": data.attack_tables,
-        "tables": metric_tables([*data.sections, *data.searches]),
-        "budgets": _budgets([s for s in played if s.kinds == {REACTIVE} and not s.only_successes]),
-        "outcomes": [Figure(s.name, _outcome_caption(s), Markup(plots.scatter_svg(s))) for s in played],
-        "curves": [
-            Figure(curve.title, _curve_caption(curve.smoothed, curve.x_label, curve.y_label), Markup(plots.curve_svg(curve)))
-            for curve in data.curves
-            if any(curve.series.values())
-        ],
-        "searches": [read_search(section) for section in data.searches if section.targets],
-        "search_figures": search_figures(data.searches),
-        "robustness": [read_robustness(section) for section in data.robustness if section.examples],
-        "sweeps": [read_sweep(section) for section in data.sweeps if section.trials],
-        "examples": [Examples(section.name, *extremes(section.dialogues)) for section in played],
-        "failures": [_failures(section) for section in _all(data) if section.failures],
-    }
-    anchors = {
-        "attacks": ("attack_tables", "Attacks"),
-        "matches": ("headlines", "Matches"),
-        "metrics": ("tables", "Metrics"),
-        "budget": ("budgets", "Budget"),
-        "outcomes": ("outcomes", "Outcomes"),
-        "training": ("curves", "Training"),
-        "triggers": ("searches", "Triggers"),
-        "robustness": ("robustness", "Robustness"),
-        "sweeps": ("sweeps", "Sweeps"),
-        "dialogues": ("examples", "Dialogues"),
-        "failures": ("failures", "Failures"),
-    }
-    contents = [(anchor, name) for anchor, (part, name) in anchors.items() if parts[part]]
-    if contents and (data.commands or data.files or data.config or data.environment):
-        contents.append(("run", "The run"))
-    style = Markup(files("engine.report").joinpath("templates/report.css").read_text())
-    return environment.get_template("report.html").render(data=data, contents=contents, style=style, **parts)
 
 
-def _all(data: ReportData) -> list[MatchSection | SearchSection | RobustnessSection]:
-    return [*data.sections, *data.searches, *data.robustness]
+def verdicts(report: Report, chapters: Sequence[Chapter[Any]]) -> list[tuple[Chapter[Any], Verdict]]:
+    """What the chapters of a report come to; minor verdicts only where there is no other."""
+    said = [(each, each.verdict(report.found[each.name])) for each in chapters if each.name in report.found]
+    found = [(each, verdict) for each, verdict in said if verdict is not None]
+    return [pair for pair in found if not pair[1].minor] or found
 
 
-def metric_tables(sections: Sequence[MatchSection | SearchSection]) -> list[MetricTable]:
-    """One table for each group of sections that have a metric in common, so that comparable figures stand side by side.
+def shown_verdicts(report: Report, chapters: Sequence[Chapter[Any]]) -> list[ShownVerdict]:
+    """The same with their pictures."""
+    return [
+        ShownVerdict(chapter, verdict.sentence, _block(verdict.metric, verdict.marks))
+        for chapter, verdict in verdicts(report, chapters)
+    ]
 
-    Metrics of one name that mean different things are not comparable: they have rows of their own.
+
+def metric_blocks(measured: Sequence[Measured]) -> list[tuple[Metric, MetricBlock]]:
+    """The metrics of some runs, each over all runs that have it; those that a reader looks for first come first.
+
+    Metrics of one name that mean different things are not comparable: they have blocks of their own.
     """
-    groups: list[tuple[set[tuple[str, Metric]], list[MatchSection | SearchSection]]] = []
-    for section in sections:
-        if not section.metrics:
-            continue
-        measured, members = set(_measured(section)), [section]
-        met = set(measured)
-        apart = []
-        for known, others in groups:
-            if known & measured:
-                met |= known
-                members = [*others, *members]
-            else:
-                apart.append((known, others))
-        groups = [*apart, (met, members)]
-    order = {id(section): i for i, section in enumerate(sections)}
-    ordered = [sorted(members, key=lambda section: order[id(section)]) for _, members in groups]
-    return [_table(members) for members in sorted(ordered, key=lambda members: order[id(members[0])])]
+    legends = [metric for each in measured for metric in {**each.legend, **each.metrics}]
+    places = {name: place for place, name in reversed(list(enumerate(legends)))}
+    found: dict[tuple[str, Metric], dict[str, Estimate]] = {}
+    for each in measured:
+        for name, estimate in each.metrics.items():
+            metric = each.legend.get(name) or Metric(name.replace("_", " "), NEITHER, "")
+            found.setdefault((name, metric), {})[each.name] = estimate
+    keys = sorted(found, key=lambda key: (not key[1].main, places[key[0]]))
+    return [(key[1], _block(key[1], found[key])) for key in keys]
 
 
-def _table(sections: Sequence[MatchSection | SearchSection]) -> MetricTable:
-    columns = [_measured(section) for section in sections]
-    places = {name: place for place, name in enumerate(ATTACK_METRICS)}
-    present = dict.fromkeys(key for column in columns for key in column)
-    keys = sorted(present, key=lambda key: places.get(key[0], len(places)))
-    rows = {}
-    for key in keys:
-        _, metric = key
-        direction = "" if metric.direction == NEITHER else metric.direction
-        cells = _cells(metric, [column.get(key) for column in columns])
-        rows[key] = MetricRow(metric.title[:1].upper() + metric.title[1:], direction, metric.definition, cells)
-    first = [key for key in keys if key[1].main] or keys
-    return MetricTable(
-        columns=tuple(section.name for section in sections),
-        rows=tuple(rows[key] for key in first),
-        more=tuple(rows[key] for key in keys if key not in first),
+def fitted(heading: str, table: TextTable) -> Sheet:
+    """A table as a page has room for: turned round where it has many columns and few rows, stacked where both are many."""
+    if len(table.columns) <= _MOST_COLUMNS:
+        return Sheet(heading, table, "wide")
+    if len(table.rows) < _MOST_COLUMNS:
+        first, *others = zip(table.columns, *table.rows, strict=True)
+        return Sheet(heading, TextTable(first, tuple(others), table.note), "wide")
+    return Sheet(heading, table, "stacked")
+
+
+def _shown(chapter: Chapter[Any], section: Section, items: Sequence[ShownItem]) -> ShownChapter:
+    """Opens a dozen numbers, tables first, and folds the rest."""
+    room = MOST_NUMBERS
+    open_sheets: list[Sheet] = []
+    folded_sheets: list[Sheet] = []
+    open_blocks: list[MetricBlock] = []
+    folded_blocks: list[MetricBlock] = []
+    for heading, table in section.tables:
+        num = sum(cell not in ("", ABSENT) for row in table.rows for cell in row[1:])
+        (open_sheets if num <= room else folded_sheets).append(fitted(heading, table))
+        room -= num if num <= room else 0
+    for metric, block in metric_blocks(section.measured):
+        wanted = not folded_blocks and len(block.lines) <= room and (metric.main or not open_blocks)
+        (open_blocks if wanted else folded_blocks).append(block)
+        room -= len(block.lines) * wanted
+    addresses = {id(each.item): each.anchor for each in items}
+    return ShownChapter(
+        chapter,
+        section,
+        open_sheets,
+        open_blocks,
+        folded_sheets,
+        folded_blocks,
+        section.figures[:MOST_FIGURES],
+        section.figures[MOST_FIGURES:],
+        {title: addresses[id(item)] for title, item in section.chosen.items()},
     )
 
 
-def _measured(section: MatchSection | SearchSection) -> dict[tuple[str, Metric], Estimate]:
-    """The estimates of a section by name and meaning."""
-    legend = section.legend
-    return {
-        (name, legend.get(name) or Metric(name.replace("_", " "), NEITHER, "")): estimate
-        for name, estimate in section.metrics.items()
-    }
+def _terms(shown: ShownChapter) -> list[tuple[str, str]]:
+    """The words of the glossary that stand in a chapter."""
+    text = _TAG.sub(" ", fill("templates/chapter.html", part=shown, terms=[]))
+    return [term for pattern, term in shown.chapter.terms.items() if re.search(pattern, text, re.IGNORECASE)]
 
 
-def _cells(metric: Metric, estimates: Sequence[Estimate | None]) -> tuple[Cell | None, ...]:
-    bounds = [x for e in estimates if e for x in (e.low, e.value, e.high) if math.isfinite(x)]
+def _addressed(items: Sequence[Item]) -> list[ShownItem]:
+    """The items, each with an address of its own, made of its kind, run and key."""
+    times: dict[str, int] = {}
+    shown = []
+    for item in items:
+        slug = re.sub(r"[^a-z0-9]+", "-", f"{item.kind} {item.group} {item.key}".lower()).strip("-")[:80]
+        times[slug] = times.get(slug, 0) + 1
+        shown.append(ShownItem(slug if times[slug] == 1 else f"{slug}--{times[slug]}", item))
+    return shown
+
+
+def _hash(script: str) -> str:
+    """What the content policy knows the script by; empty for none."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" if script else ""
+
+
+def _block(metric: Metric, estimates: Mapping[str, Estimate]) -> MetricBlock:
+    bounds = [x for e in estimates.values() for x in (e.low, e.value, e.high) if math.isfinite(x)]
     low, high = (0.0, 1.0) if metric.form == "share" else (min(0.0, *bounds, 0.0), max(0.0, *bounds, 0.0))
     width = (high - low) or 1.0
 
     def place(x: float) -> float:
         return round(4 + (_RAIL - 8) * (x - low) / width, 2)
 
-    cells: list[Cell | None] = []
-    for estimate in estimates:
-        if estimate is None:
-            cells.append(None)
-            continue
+    lines = []
+    for name, estimate in estimates.items():
         known = all(map(math.isfinite, (estimate.low, estimate.high)))
-        cells.append(
-            Cell(
-                value=_number(metric, estimate.value),
-                interval=f"{_number(metric, estimate.low)} to {_number(metric, estimate.high)}" if known else "",
+        lines.append(
+            Line(
+                name=name,
+                value=number(metric, estimate.value),
+                interval=interval(metric, estimate),
                 n=estimate.n,
                 small=estimate.flagged,
                 dot=place(estimate.value) if known else None,
@@ -263,80 +279,5 @@ def _cells(metric: Metric, estimates: Sequence[Estimate | None]) -> tuple[Cell |
                 zero=place(0.0) if known and low < 0 < high else None,
             )
         )
-    return tuple(cells)
-
-
-def _number(metric: Metric, value: float) -> str:
-    if not math.isfinite(value):
-        return "none"
-    if metric.form == "share":
-        return f"{100 * value:.1f} %"
-    whole = metric.form == "count" or abs(value) >= 1000
-    return f"{value:,.{0 if whole else 2}f}".replace("-", "\N{MINUS SIGN}")
-
-
-def _headline(section: MatchSection) -> Headline | None:
-    wanted = [section.metrics.get(name) for name in ("advantage", "score_adversary", "score_target")]
-    if any(estimate is None or not math.isfinite(estimate.value) for estimate in wanted):
-        return None
-    advantage, adversary, target = (estimate for estimate in wanted if estimate)
-    forced = section.metrics.get("forced_advantage")
-    return Headline(
-        name=section.name,
-        description=section.description,
-        advantage=_signed(advantage.value),
-        interval=_interval(advantage),
-        forced=f"{_signed(forced.value)} where the end is forced, {_interval(forced)}" if forced else "",
-        num_dialogues=advantage.n,
-        small=advantage.flagged,
-        scores=(adversary.value, target.value),
-    )
-
-
-def _signed(advantage: float) -> str:
-    return ("+" if advantage > 0 else "") + _number(ATTACK_METRICS["advantage"], advantage)
-
-
-def _interval(advantage: Estimate) -> str:
-    low, high = (_number(ATTACK_METRICS["advantage"], end) for end in (advantage.low, advantage.high))
-    return f"95 % interval {low} to {high}"
-
-
-def _budgets(sections: Sequence[MatchSection]) -> list[Figure]:
-    """What searches gain within a budget, all attacks in one drawing; none for searches that never went a step.
-
-    Args:
-        sections: reactive attacks with all their searches on record.
-    """
-    from engine.report import plots
-
-    by_budget: dict[str, dict[str, Points]] = {name: {} for name in _BUDGETS}
-    for heading, section in zip(told_apart([section.name for section in sections]), sections, strict=True):
-        for name, points in budget_curves(section.dialogues).items():
-            by_budget[name][heading] = points
-    figures = []
-    for name, (title, label, counted) in _BUDGETS.items():
-        series = {section: points for section, points in by_budget[name].items() if len(points) > 1}
-        if series:
-            nums = ", ".join(f"{points[0][1].n:,}" for points in series.values())
-            mean = f"mean over {nums} dialogues with a reactive attack; bands are 95 % intervals"
-            caption = f"{mean}; {counted}; {_WITHOUT_CURVE}"
-            figures.append(Figure(title, caption, Markup(plots.budget_svg(title, label, series))))
-    return figures
-
-
-def _outcome_caption(section: MatchSection) -> str:
-    rows = section.dialogues
-    agreed = sum(bool(row["agreed"]) for row in rows)
-    optimal = sum(bool(row["pareto"]) for row in rows)
-    return f"{len(rows)} dialogues: {agreed} deals, {optimal} of them Pareto optimal, {len(rows) - agreed} without a deal"
-
-
-def _curve_caption(smoothed: bool, x_label: str, y_label: str) -> str:
-    return f"{y_label} per {x_label}" + (", moving average in front of the single values" if smoothed else "")
-
-
-def _failures(section: MatchSection | SearchSection | RobustnessSection) -> Failures:
-    reasons: Mapping[str, int] = Counter(str(row["error"]).splitlines()[0] for row in section.failures)
-    frequent = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))[:_MAX_REASONS]
-    return Failures(section.name, _ITEMS[type(section)], len(section.failures), len(section.rows), frequent)
+    direction = "" if metric.direction == NEITHER else metric.direction
+    return MetricBlock(metric.title[:1].upper() + metric.title[1:], direction, metric.definition, tuple(lines))

@@ -1,4 +1,4 @@
-"""Figures of the report: who earned what, and how training went.
+"""How the report draws: one style, and the drawings that every chapter has a use for.
 
 Every figure is drawn once, in the colours of the light page. The SVG form then exchanges each colour for a variable of
 the page's style sheet, so that the same drawing follows a reader's dark mode.
@@ -11,39 +11,34 @@ import io
 import itertools
 import math
 import re
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, NullLocator
 
-from engine.metrics.statistics import Estimate, Points, Row
-from engine.report.content import Curve, MatchSection, ReportData
-from envs.core.errors import RunError
-from envs.storage.places import display_path
+from engine.metrics.statistics import Estimate, Points
+from engine.report.curves import Curve
 
 INK, MUTED, GRID, PAPER = "#1c2430", "#5c6878", "#d8dee6", "#fefefe"
 SERIES = ("#b8460e", "#1f5fbf", "#0f7b6c", "#8a3ffc")
 """Colours of series in order; the adversary takes the first and the target the second wherever both are shown."""
-DEALS, PARETO, NO_DEAL = "#9db4d6", "#0f7b6d", "#b9a6a0"
+TINT, GOOD, DULL = "#9db4d6", "#0f7b6d", "#b9a6a0"
 VARIABLES = {
     INK: "--ink",
     MUTED: "--muted",
     GRID: "--line",
     PAPER: "--card",
     **{colour: f"--series-{i}" for i, colour in enumerate(SERIES)},
-    DEALS: "--deals",
-    PARETO: "--pareto",
-    NO_DEAL: "--no-deal",
+    TINT: "--tint",
+    GOOD: "--good",
+    DULL: "--dull",
 }
 
-_STYLE: dict[Any, Any] = {
+STYLE: dict[Any, Any] = {
     "axes.edgecolor": GRID,
     "axes.labelcolor": MUTED,
     "axes.labelsize": 9.5,
@@ -69,17 +64,10 @@ _STYLE: dict[Any, Any] = {
     "ytick.color": MUTED,
     "ytick.labelsize": 9,
 }
-_TOTAL = 10
-_LARGEST_BUBBLE = 900.0
 _LONGEST_LABEL = 36
 _MANY, _MOST_TICKS = 32, 9
 _LINES = ("-", "--")
 """Lines of series, so that twice as many can be told apart as there are colours."""
-
-
-def scatter_svg(section: MatchSection) -> str:
-    """The points of both sides in every dialogue of a match, as SVG text (see `draw_scatter`)."""
-    return svg((4.2, 4.2), f"Points of both sides, {section.name}", lambda axes: draw_scatter(axes, section.dialogues))
 
 
 def curve_svg(curve: Curve) -> str:
@@ -92,111 +80,12 @@ def budget_svg(title: str, x_label: str, series: Mapping[str, Points], y_label: 
     return svg((5.4, 3.2), title, lambda axes: draw_budget(axes, x_label, series, y_label))
 
 
-def words_svg(title: str, words: Sequence[str], log_probabilities: Sequence[float], threshold: float | None) -> str:
-    """How likely each word of a sentence is, as SVG text (see `draw_words`)."""
-    return svg((5.4, 3.2), title, lambda axes: draw_words(axes, words, log_probabilities, threshold))
-
-
-def strategies_svg(title: str, x_label: str, names: Sequence[str], series: Mapping[str, Mapping[str, Estimate]]) -> str:
-    """Shares by strategy as SVG text (see `draw_dots`)."""
+def dots_svg(
+    title: str, x_label: str, names: Sequence[str], series: Mapping[str, Mapping[str, Estimate]], unit: float = 1.0
+) -> str:
+    """Estimates by row and series as SVG text (see `draw_dots`)."""
     height = 1.2 + 0.2 * len(names) * (1 + len(series))
-    return svg((5.4, height), title, lambda axes: draw_dots(axes, x_label, names, series, 100.0))
-
-
-def write_picture(data: ReportData, path: Path) -> Path:
-    """Writes one PNG for a README or a slide: what each attack of a table gains, or the first two matches and the last curve.
-
-    Args:
-        data: a report with a table of attacks, or at least one match or curve.
-        path: the file to write.
-
-    Returns:
-        The path written.
-
-    Raises:
-        RunError: the report holds neither dialogues nor curves, or the file cannot be written.
-    """
-    attacks = [section for section in data.sections if not section.large and "advantage" in section.metrics]
-    if len(attacks) > 1:
-        return _save(path, (6.2, 1.6 + 0.45 * len(attacks)), lambda figure: _draw_attacks(figure, attacks))
-    matches = [section for section in data.sections if section.dialogues][:2]
-    curves = list(data.curves)[-1:]
-    if not matches and not curves:
-        raise RunError("there is nothing to draw", where=data.title, fix="draw a run that holds dialogues or training events")
-    widths = [3.7] * len(matches) + [4.9] * len(curves)
-
-    def draw(figure: Figure) -> None:
-        panels = figure.subplots(1, len(widths), squeeze=False, width_ratios=widths)[0]
-        for axes, section in zip(panels, matches, strict=False):
-            draw_scatter(axes, section.dialogues)
-            axes.set_title(short(section.name))
-        for axes, curve in zip(panels[len(matches) :], curves, strict=True):
-            draw_curve(axes, curve)
-            axes.set_title(f"training: {curve.title.rpartition(': ')[2]}")
-        if matches:
-            figure.legend(handles=_legend(), loc="outside lower left", ncols=4, handletextpad=0.3, columnspacing=1.4)
-
-    return _save(path, (sum(widths), 4.2), draw)
-
-
-def _draw_attacks(figure: Figure, attacks: Sequence[MatchSection]) -> None:
-    axes = figure.subplots()
-    series = {
-        label: {section.name: section.metrics[metric] for section in attacks if metric in section.metrics}
-        for label, metric in (("live", "advantage"), ("end forced", "forced_advantage"))
-    }
-    draw_dots(axes, "points that the adversary is ahead", [section.name for section in attacks], series)
-    axes.axvline(0, color=MUTED, linewidth=0.8, zorder=1)
-
-
-def _save(path: Path, size: tuple[float, float], draw: Callable[[Figure], None]) -> Path:
-    with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=size, layout="constrained", facecolor=PAPER)
-        draw(figure)
-        # Without its usual mark of software and date, the same run gives the same bytes.
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            figure.savefig(path, format="png", metadata={"Software": None})
-        except OSError as error:
-            raise RunError(
-                "the picture cannot be written",
-                where=display_path(path),
-                got=error.strerror,
-                fix="name a file that can be written",
-            ) from None
-    return path
-
-
-def draw_scatter(axes: Axes, rows: Sequence[Row]) -> None:
-    """Draws one bubble per outcome, its area the number of dialogues, the Pareto optimal deals as the core of the bubble.
-
-    Points are whole numbers, so single dots would hide each other; the mean of all dialogues is a cross.
-
-    Args:
-        axes: where to draw.
-        rows: finished dialogues, at least one.
-    """
-    points = [(int(row["points_adversary"]), int(row["points_target"])) for row in rows]
-    layers = {
-        DEALS: Counter(point for point, row in zip(points, rows, strict=True) if row["agreed"]),
-        PARETO: Counter(point for point, row in zip(points, rows, strict=True) if row["pareto"]),
-        NO_DEAL: Counter(point for point, row in zip(points, rows, strict=True) if not row["agreed"]),
-    }
-    scale = _LARGEST_BUBBLE / max(count for counts in layers.values() for count in counts.values())
-    axes.grid(True)
-    axes.set_axisbelow(True)
-    axes.plot([0, _TOTAL], [0, _TOTAL], color=MUTED, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
-    for order, (colour, counts) in enumerate(layers.items(), start=2):
-        cells = sorted(counts)
-        if cells:
-            x, y = np.array(cells).T
-            sizes = [scale * counts[cell] for cell in cells]
-            axes.scatter(x, y, s=sizes, color=colour, edgecolors=PAPER, linewidths=0.8, zorder=order)
-    mean_x, mean_y = np.mean(points, axis=0)
-    for colour, width, size in ((PAPER, 4.5, 13), (INK, 2.0, 11)):
-        axes.plot(mean_x, mean_y, marker="+", markersize=size, markeredgewidth=width, color=colour, zorder=5)
-    axes.set(xlim=(-1, _TOTAL + 1), ylim=(-1, _TOTAL + 1), xticks=range(0, 11, 2), yticks=range(0, 11, 2), aspect="equal")
-    axes.set(xlabel="points of the adversary", ylabel="points of the target")
+    return svg((5.4, height), title, lambda axes: draw_dots(axes, x_label, names, series, unit))
 
 
 def draw_curve(axes: Axes, curve: Curve) -> None:
@@ -230,6 +119,8 @@ def draw_curve(axes: Axes, curve: Curve) -> None:
 def draw_budget(axes: Axes, x_label: str, series: Mapping[str, Points], y_label: str) -> None:
     """Draws a mean against a budget with its 95 % interval as a band; budgets in the hundreds on a logarithmic axis.
 
+    A series over fewer units than `FEW` says so in its name.
+
     Args:
         axes: where to draw.
         x_label: the budget.
@@ -238,11 +129,15 @@ def draw_budget(axes: Axes, x_label: str, series: Mapping[str, Points], y_label:
     """
     axes.grid(True, axis="y")
     axes.set_axisbelow(True)
+    few = False
     for (name, points), (line, colour) in zip(series.items(), itertools.cycle(itertools.product(_LINES, SERIES))):
         budgets = [budget for budget, _ in points]
         low, value, high = np.array([[each.low, each.value, each.high] for _, each in points]).T
+        thin = points[0][1].flagged
+        few |= thin
+        label = short(name) + (f" (few: n = {points[0][1].n})" if thin else "")
         axes.fill_between(budgets, low, high, color=colour, alpha=0.16, linewidth=0)
-        axes.plot(budgets, value, color=colour, linestyle=line, linewidth=1.9, marker="o", markersize=3.6, label=short(name))
+        axes.plot(budgets, value, color=colour, linestyle=line, linewidth=1.9, marker="o", markersize=3.6, label=label)
     ticks = sorted({budget for points in series.values() for budget, _ in points})
     if ticks[-1] >= _MANY and ticks[0] > 0:
         axes.set_xscale("log", base=2)
@@ -251,27 +146,8 @@ def draw_budget(axes: Axes, x_label: str, series: Mapping[str, Points], y_label:
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set(xlabel=short(x_label), ylabel=short(y_label))
     axes.margins(x=0.04)
-    if len(series) > 1:
+    if len(series) > 1 or few:
         axes.legend()
-
-
-def draw_words(axes: Axes, words: Sequence[str], log_probabilities: Sequence[float], threshold: float | None) -> None:
-    """Draws the log-probability of each word of a sentence, and as a dashed line what a usual word has.
-
-    Args:
-        axes: where to draw.
-        words: the sentence.
-        log_probabilities: nats of each.
-        threshold: nats of a usual word; None draws no line.
-    """
-    axes.grid(True, axis="y")
-    axes.set_axisbelow(True)
-    axes.plot(range(len(words)), log_probabilities, color=SERIES[0], linewidth=1.9, marker="o", markersize=3.6)
-    if threshold is not None:
-        axes.axhline(threshold, color=MUTED, linewidth=1.2, linestyle=(0, (4, 3)))
-    axes.set_xticks(range(len(words)), [short(word) for word in words], rotation=30, ha="right")
-    axes.set(ylabel="log probability in nats")
-    axes.margins(x=0.06)
 
 
 def draw_dots(
@@ -301,7 +177,8 @@ def draw_dots(
     axes.set_yticks(range(len(names)), [short(name) for name in names])
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set(xlabel=x_label)
-    axes.figure.legend(loc="outside upper left", ncols=2, handletextpad=0.3, columnspacing=1.4)
+    if len(drawn) > 1:
+        axes.figure.legend(loc="outside upper left", ncols=2, handletextpad=0.3, columnspacing=1.4)
 
 
 def moving_average(values: np.ndarray, share: float = 0.1) -> np.ndarray:
@@ -331,12 +208,6 @@ def short(label: str) -> str:
     return label if len(label) <= _LONGEST_LABEL else f"{label[: half - 1]}\N{HORIZONTAL ELLIPSIS}{label[-half:]}"
 
 
-def _legend() -> list[Line2D]:
-    names = {DEALS: "deals", PARETO: "of them Pareto optimal", NO_DEAL: "no deal"}
-    dots = [Line2D([], [], linestyle="", marker="o", markersize=8, color=colour, label=name) for colour, name in names.items()]
-    return [*dots, Line2D([], [], linestyle="", marker="+", markersize=9, markeredgewidth=2, color=INK, label="mean")]
-
-
 def svg(size: tuple[float, float], label: str, draw: Callable[[Axes], None]) -> str:
     """A drawing as SVG text in the colours of the page.
 
@@ -346,7 +217,7 @@ def svg(size: tuple[float, float], label: str, draw: Callable[[Axes], None]) -> 
         draw: draws it.
     """
     # The salt names clip paths and markers: different figures on one page must not share those names.
-    with matplotlib.rc_context({**_STYLE, "svg.hashsalt": label}):
+    with matplotlib.rc_context({**STYLE, "svg.hashsalt": label}):
         figure = Figure(figsize=size, layout="constrained")
         draw(figure.subplots())
         buffer = io.StringIO()

@@ -1,7 +1,8 @@
 """Greedy coordinate gradient: random single swaps among the steepest words of all positions (Zou et al. 2023, algorithm 1).
 
 A visit draws `candidates` swaps, each a uniform position and a uniform one of its `words_per_position` steepest words, and
-moves to the best of them even where that is worse, as nanoGCG does without a buffer. What is returned is the best input met.
+moves to the best of them even where that is worse, as nanoGCG does without a buffer. What is returned is the best input seen.
+In the sizes of nanoGCG: `Gcg(candidates=512, words_per_position=256)`.
 
     B searches, N searched positions, G candidates
 """

@@ -91,8 +91,3 @@ def he2018() -> SearchSettings:
 def released() -> SearchSettings:
     """gibbs-enum as the released code runs it by default: 5 restarts, and a sixth sweep before its limit of 5 is looked at."""
     return SearchSettings(max_sweeps=6, restarts=5, stop_on_hit=False, first_visit_unconditional=True, stop_on_batch_mean=True)
-
-
-def gcg() -> SearchSettings:
-    """GCG of Zou et al. 2023 in the sizes of nanoGCG: 512 swaps a visit, drawn from the best 256 words of each position."""
-    return SearchSettings(candidates=512, words_per_position=256)

@@ -173,7 +173,8 @@ def demo() -> MinMaxConfig:
         # Several adversaries, so that the target learns what they share; and much plain play, which it would else unlearn.
         opponents=OpponentConfig(sampling="uniform", partner_share=0.4),
         attack=rule,
-        defence=replace(rule, dialogues=11_520, learning_rate=1.5e-3, supervised_weight=1.0, stalling_penalty=5.0),
+        # Half as fast again, or without the KL guard, some trainings lose their language.
+        defence=replace(rule, dialogues=11_520, supervised_weight=1.0, kl_weight=0.1, stalling_penalty=5.0),
     )
 
 

@@ -10,11 +10,17 @@ from dataclasses import dataclass
 
 from engine.metrics.negotiation.attack import Attempt
 from engine.metrics.statistics import Row
+from engine.report.content import Item
+from engine.report.markup import fill, line
+from engine.report.negotiation.sections import Match
+from envs.core.seeds import stable_hash
 from envs.core.visible import visible
 from envs.negotiation.scenario import ILLEGAL, ITEM_NAMES, ITEM_TOKEN_INDEX, MAX_COUNT, NUM_ITEMS
 from envs.negotiation.vocabulary import SELECTION
 
 SIDES = ("adversary", "target")
+BEST_AND_WORST = 20
+"""Dialogues of a match that the viewer holds of each kind: the adversary's best, its worst, and others drawn by chance."""
 _PLUGGED_IN = "transfer"
 _NUM_ALLOCATED = NUM_ITEMS * (MAX_COUNT + 1)
 
@@ -54,7 +60,7 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Item:
+class ItemType:
     """One item type: how many there are, its value to each side, and how many each side took (None: no allocation)."""
 
     name: str
@@ -86,11 +92,11 @@ class Dialogue:
     outcome: str
     agreed: bool
     notes: tuple[str, ...]
-    items: tuple[Item, ...]
+    items: tuple[ItemType, ...]
     turns: tuple[Turn, ...]
 
 
-def extremes(rows: Sequence[Row], limit: int = 2) -> tuple[list[Dialogue], list[Dialogue]]:
+def extremes(rows: Sequence[Row], limit: int = BEST_AND_WORST) -> tuple[list[Row], list[Row]]:
     """The best and the worst dialogues for the adversary.
 
     Ordered by the adversary's lead, then by its points; of equal ones those with an attack sentence come first, then it goes
@@ -106,10 +112,40 @@ def extremes(rows: Sequence[Row], limit: int = 2) -> tuple[list[Dialogue], list[
     order = sorted(rows, key=lambda row: (_lead(row), -int(row["points_adversary"]), *_rank(row)))
     best = order[: min(limit, (len(order) + 1) // 2)]
     left = order[len(best) :]
-    worst = sorted(left, key=lambda row: (-_lead(row), int(row["points_adversary"]), *_rank(row)))[
-        : min(limit, len(order) // 2)
-    ]
-    return [read_dialogue(row) for row in best], [read_dialogue(row) for row in worst]
+    worst = sorted(left, key=lambda row: (-_lead(row), int(row["points_adversary"]), *_rank(row)))
+    return best, worst[: min(limit, len(order) // 2)]
+
+
+def dialogue_items(match: Match) -> list[Item]:
+    """The dialogues of a match that the viewer holds: the best first, the worst second, then the others of `BEST_AND_WORST`.
+
+    Args:
+        match: with at least one finished dialogue.
+    """
+    best, worst = extremes(match.dialogues)
+    taken = {str(row["item_key"]) for row in (*best, *worst)}
+    others = [row for row in match.dialogues if str(row["item_key"]) not in taken]
+    others.sort(key=lambda row: stable_hash("report", str(row["item_key"])))
+    chosen = [*best[:1], *worst[:1], *best[1:], *worst[1:], *others[:BEST_AND_WORST]]
+    return [_item(match.name, row) for row in chosen]
+
+
+def _item(group: str, row: Row) -> Item:
+    dialogue = read_dialogue(row)
+    said = next((turn for turn in dialogue.turns if turn.attempt), dialogue.turns[0] if dialogue.turns else None)
+    words = " ".join(part.text for part in said.words) if said else ""
+    adversary, target = dialogue.points
+    return Item(
+        kind="dialogue",
+        key=dialogue.key,
+        group=group,
+        summary=line(
+            '<b class="adversary">{}</b> : <b class="target">{}</b> {} <q>{}</q>', adversary, target, dialogue.outcome, words
+        ),
+        tags=("deal" if dialogue.agreed else "no deal", *dialogue.notes[: -1], *(["attacked"] if row.get("attempts") else [])),
+        values={"points ahead": adversary - target, "turns": int(row["num_turns"])},
+        body=fill("negotiation/dialogue.html", item=dialogue),
+    )
 
 
 def read_dialogue(row: Row) -> Dialogue:
@@ -137,7 +173,6 @@ def read_dialogue(row: Row) -> Dialogue:
         items=_items(row),
         turns=turns,
     )
-
 
 
 
@@ -192,10 +227,10 @@ def _taken(selection: Sequence[str]) -> tuple[int, ...] | None:
     return tuple(token % (MAX_COUNT + 1) for token in own)
 
 
-def _items(row: Row) -> tuple[Item, ...]:
+def _items(row: Row) -> tuple[ItemType, ...]:
     taken = [_taken(row["selection_adversary"]), _taken(row["selection_target"])]
     return tuple(
-        Item(
+        ItemType(
             name=name,
             count=int(row["counts"][i]),
             values=(int(row["values_adversary"][i]), int(row["values_target"][i])),

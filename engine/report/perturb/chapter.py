@@ -1,33 +1,154 @@
-"""From the run folders of evaluations under perturbations to what their report shows."""
+"""Evaluations under perturbations, from run folders to what their report shows."""
 
 from __future__ import annotations
 
-from engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS, STRATEGIES, UNSCORED, tables_of
+from collections.abc import Sequence
+from typing import ClassVar
+
+from engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS, STRATEGIES, UNSCORED, describe_for, tables_of
+from engine.metrics.perturb.robustness import BASE, CHANGE_RATE, GAIN, TOUCHED_CHANGE_RATE
 from engine.metrics.statistics import Estimate
-from engine.report.content import RobustnessSection
-from engine.store.run_folder import RunFolder
+from engine.perturb.catalogue import strategies
+from engine.perturb.strategy import Expectation
+from engine.report.content import Chapter, Measured, Section, Verdict, failures
+from engine.report.perturb.examples import example_items, figures_of, note_of, strategy_names
+from engine.report.perturb.sections import Evaluation
+from engine.report.runs import Run
+from engine.report.verdicts import SHARE, caveat, certain_sign, listed, number
+from envs.core.visible import visible
+
+_CHANGED = SHARE._replace(
+    title="Replies that change", definition="share of the contexts that a strategy changed whose reply is another than before"
+)
+_WANTED = {Expectation.SHOULD_NOT_CHANGE.value: "stay", Expectation.SHOULD_CHANGE.value: "change"}
+_MOST_MARKS = 12
 
 
-def robustness_section(heading: str, run: RunFolder, described: bool) -> RobustnessSection | None:
-    """The section of a run; None for one that is no such evaluation, or has asked nothing yet.
+class Perturbations(Chapter[list[Evaluation]]):
+    """The chapter of evaluations under perturbations."""
 
-    Args:
-        heading: what the run is called.
-        run: any run.
-        described: whether its description is wanted.
-    """
-    if run.job != EVALUATE_ROBUSTNESS.name:
-        return None
-    rows = run.read_rows().to_pylist()
-    if not rows:
-        return None
-    summary = run.summary() or {}
-    return RobustnessSection(
-        name=heading,
-        description=summary.get("description", "") if described else "",
-        metrics={name: Estimate.from_json(parts) for name, parts in summary.get("metrics", {}).items()},
-        rows=rows,
-        tables=tables_of(run),
-        strategies=summary.get(STRATEGIES, {}),
-        unscored=summary.get(UNSCORED, ""),
+    name, title = "robustness", "Perturbations"
+    terms: ClassVar = {
+        r"\bF1\b": ("F1", "how many of the true reply's activities (or entities) are in the model's, and how few others."),
+        r"touched": ("Touched", "contexts in which a strategy found something to change."),
+        r"N-train|A-train": ("N-train, A-train", "the model as it is; the model trained against the strategy."),
+        r"should-not-change|should not|replies that should stay": ("Should stay", "the context means the same as before."),
+        r"BLEU": ("BLEU", "how many short runs of words two replies share, 0 to 1."),
+    }
+
+    def owns(self, job: str) -> bool:
+        """Evaluations of robustness."""
+        return job == EVALUATE_ROBUSTNESS.name
+
+    def collect(self, runs: Sequence[Run]) -> list[Evaluation] | None:
+        """Those that have asked something."""
+        return [_evaluation(run) for run in runs if run.rows] or None
+
+    def verdict(self, found: list[Evaluation]) -> Verdict | None:
+        """Which replies change that should not, and the reverse."""
+        return _verdict([each for each in found if each.examples])
+
+    def render(self, found: list[Evaluation]) -> Section:
+        """Tables, plots, examples."""
+        done = [each for each in found if each.examples]
+        items = {
+            f"{each.name}, {visible(name)}": example_items(each, name) for each in done for name in strategy_names(each)
+        }
+        unscored = [f"{each.name}: activities and entities are not scored: {each.unscored}." for each in found if each.unscored]
+        return Section(
+            notes=[*unscored, *(note_of(each, name) for each in done for name in strategy_names(each))],
+            measured=[
+                Measured(
+                    name=each.name,
+                    metrics=each.metrics,
+                    legend={name: describe_for(name, each.strategies) for name in each.metrics},
+                    description=each.description,
+                )
+                for each in found
+                if each.metrics
+            ],
+            tables=[
+                (f"{title}, {each.name}" if len(found) > 1 else title, table)
+                for each in found
+                for title, table in each.tables.items()
+            ],
+            figures=[figure for each in done for figure in figures_of(each)],
+            items=[item for shown in items.values() for item in shown],
+            chosen={f"{name}: an example": shown[0] for name, shown in items.items() if shown},
+            failures=[
+                failed for each in found for failed in failures(each.name, "examples", each.failures, len(each.rows))
+            ],
+        )
+
+
+def _evaluation(run: Run) -> Evaluation:
+    return Evaluation(
+        name=run.heading,
+        description=run.description,
+        metrics=run.metrics,
+        rows=run.rows,
+        tables=tables_of(run.folder),
+        strategies=run.summary.get(STRATEGIES, {}),
+        unscored=run.summary.get(UNSCORED, ""),
     )
+
+
+def _verdict(evaluations: Sequence[Evaluation]) -> Verdict | None:
+    """On the first evaluation: the strategies that go worst, and what training against them did."""
+    measured = [each for each in evaluations if each.metrics]
+    if not measured:
+        return None
+    first = measured[0]
+    rates = {name: first.metrics.get(f"{TOUCHED_CHANGE_RATE}.{BASE}.{name}") for name in first.strategies}
+    known = {name: rate for name, rate in rates.items() if rate and rate.n}
+    sentences, worst = [], []
+    for expectation, wanted in _WANTED.items():
+        asked = [name for name in known if first.strategies[name] == expectation]
+        if asked:
+            sign = 1 if wanted == "stay" else -1
+            worst.append(max(asked, key=lambda name: sign * known[name].value))
+            changed = number(SHARE, known[worst[-1]].value)
+            sentences.append(f"{_explained(worst[-1])} changes {changed} of the replies that should {wanted}")
+    if not sentences:
+        return None
+    marks: dict[str, Estimate] = {}
+    for name, rate in known.items():
+        marks[f"{visible(name)} (should {_WANTED.get(first.strategies[name], 'either')})"] = rate
+        for model in _trained(first, name):
+            after = first.metrics[f"{TOUCHED_CHANGE_RATE}.{model}.{name}"]
+            marks[f"{visible(name)}, trained against {'it' if model == name else visible(model)}"] = after
+    told = [_training(first, name, model) for name in worst for model in _trained(first, name)[:1]]
+    training = f" Training against it brings that to {listed(told)}." if told else ""
+    more = f" {len(measured) - 1} more evaluations are below." if len(measured) > 1 else ""
+    said = "; ".join(sentences)
+    rest = caveat(*(known[name] for name in worst), unit="contexts")
+    return Verdict(
+        sentence=f"{said[:1].upper()}{said[1:]}.{rest}{training}{more}",
+        metric=_CHANGED,
+        marks=dict(list(marks.items())[:_MOST_MARKS]),
+    )
+
+
+def _explained(strategy: str) -> str:
+    """A strategy with what it does, where it is one of the catalogue's."""
+    return f"{strategy} ({strategies.summary(strategy)})" if strategy in set(strategies) else visible(strategy)
+
+
+def _trained(evaluation: Evaluation, strategy: str) -> list[str]:
+    """The trained models that were asked about a strategy."""
+    models = [name.split(".")[1] for name in evaluation.metrics if name.startswith(f"{TOUCHED_CHANGE_RATE}.")]
+    return [
+        model
+        for model in dict.fromkeys(models)
+        if model != BASE and f"{TOUCHED_CHANGE_RATE}.{model}.{strategy}" in evaluation.metrics
+    ]
+
+
+def _training(evaluation: Evaluation, strategy: str, model: str) -> str:
+    """Whether training helped with a strategy, by the paired difference over all contexts."""
+    after = evaluation.metrics[f"{TOUCHED_CHANGE_RATE}.{model}.{strategy}"]
+    gain = evaluation.metrics.get(f"{CHANGE_RATE}{GAIN}.{model}.{strategy}")
+    better = 1 if evaluation.strategies[strategy] == Expectation.SHOULD_CHANGE else -1
+    helped = 0 if gain is None else better * certain_sign(gain)
+    told = {1: "it helped", 0: "no certain gain", -1: "it is worse"}[helped]
+    return f"{number(SHARE, after.value)} ({told})"

@@ -1,4 +1,4 @@
-"""Evaluations under perturbations for people to read: the tables, a plot by strategy, and examples side by side.
+"""Evaluations under perturbations for people to read: a plot by strategy, and examples side by side.
 
 Source of the layout: Niu & Bansal 2018 (arXiv 1809.02079), tables 2, 4 and 11. Contexts and replies are hostile text: it
 is made visible before it is shown, and the page escapes it.
@@ -14,17 +14,19 @@ from markupsafe import Markup
 from engine.jobs.perturb.worker import CLEAN
 from engine.metrics.perturb.robustness import ACTIVITY, BASE, CHANGE_RATE, ENTITY
 from engine.metrics.statistics import Estimate, Row
-from engine.metrics.tables import TextTable
 from engine.perturb.changes import Kind, spans
 from engine.perturb.strategy import Expectation
-from engine.report.content import RobustnessSection
+from engine.report.content import Item
 from engine.report.figure import Figure
+from engine.report.markup import fill, line
+from engine.report.perturb.sections import Evaluation
 from envs.core.seeds import stable_hash
 from envs.core.visible import visible
 from envs.pairs.turns import EOT, Turns, turn_of
 from envs.pairs.vocabulary import EOU
 
-NUM_SHOWN, NUM_FOLDED = 2, 18
+NUM_SHOWN = 20
+"""Examples of a strategy that the viewer holds."""
 _NOTHING_SAID = "(says nothing)"
 _UTTERANCE_END = " \N{PILCROW SIGN} "
 _MEASURES = {
@@ -66,63 +68,48 @@ class Perturbed:
     replies: list[Reply]
     truth: str
     changed: str
+    num_changed: int
     good: bool
     verdict: str
 
 
-@dataclass(frozen=True)
-class Group:
-    """Examples of one strategy: those that stand open, and those that are folded away."""
-
-    strategy: str
-    expectation: str
-    counted: str
-    shown: list[Perturbed]
-    more: list[Perturbed]
+def strategy_names(evaluation: Evaluation) -> list[str]:
+    """The strategies, in the order in which they were asked for; of an evaluation with at least one answered example."""
+    return [str(entry["strategy"]) for entry in evaluation.examples[0]["perturbations"]]
 
 
-@dataclass(frozen=True)
-class Robustness:
-    """One evaluation as the page shows it."""
-
-    name: str
-    description: str
-    unscored: str
-    tables: Mapping[str, TextTable]
-    figures: list[Figure]
-    groups: list[Group]
+def touched(evaluation: Evaluation, strategy: str) -> list[Row]:
+    """The examples that a strategy could do something to."""
+    return [row for row in evaluation.examples if _of(row["perturbations"], strategy)["changed"]]
 
 
-def read_robustness(section: RobustnessSection) -> Robustness:
-    """One evaluation, ready to be shown.
-
-    Args:
-        section: with at least one answered example.
-    """
-    names = [str(entry["strategy"]) for entry in section.examples[0]["perturbations"]]
-    groups = [_group(section.examples, name, section.strategies.get(name, "")) for name in names]
-    return Robustness(
-        name=section.name,
-        description=section.description,
-        unscored=section.unscored,
-        tables=section.tables,
-        figures=_figures(section, names),
-        groups=[group for group in groups if group.shown],
-    )
+def note_of(evaluation: Evaluation, strategy: str) -> str:
+    """What a good model does, and how often the base did otherwise."""
+    rows, expectation = touched(evaluation, strategy), evaluation.strategies.get(strategy, "")
+    otherwise = sum(not _reply(row, BASE, strategy)["same"] for row in rows)
+    wanted = f"a good model {_ANSWERS[expectation]}; " if expectation in _ANSWERS else ""
+    counted = f"{len(rows):,} of {len(evaluation.examples):,} contexts were changed"
+    return f"{visible(strategy)}: {wanted}{counted}; the base answers {otherwise:,} of these otherwise."
 
 
-def _group(rows: Sequence[Row], strategy: str, expectation: str) -> Group:
-    """The examples of a strategy that it could do something to: those where the base failed first, then in a fixed shuffle."""
-    touched = [row for row in rows if _of(row["perturbations"], strategy)["changed"]]
-    found = [_perturbed(row, strategy, expectation) for row in touched]
-    otherwise = sum(not _reply(row, BASE, strategy)["same"] for row in touched)
+def example_items(evaluation: Evaluation, strategy: str) -> list[Item]:
+    """Examples of a strategy that it could do something to: those where the base failed first, then in a fixed shuffle."""
+    expectation = evaluation.strategies.get(strategy, "")
+    found = [read_example(row, strategy, expectation) for row in touched(evaluation, strategy)]
     found.sort(key=lambda each: (each.good, stable_hash("report", each.key)))
-    return Group(
-        strategy=visible(strategy),
-        expectation=f"a good model {_ANSWERS[expectation]}" if expectation in _ANSWERS else "",
-        counted=f"{len(touched):,} of {len(rows):,} contexts were changed; the base answers {otherwise:,} of these otherwise.",
-        shown=found[:NUM_SHOWN],
-        more=found[NUM_SHOWN : NUM_SHOWN + NUM_FOLDED],
+    return [_item(f"{evaluation.name}, {visible(strategy)}", each) for each in found[:NUM_SHOWN]]
+
+
+def _item(group: str, example: Perturbed) -> Item:
+    reply = example.replies[0]
+    return Item(
+        kind="example",
+        key=example.key,
+        group=group,
+        summary=line("{}: <q>{}</q> \N{RIGHTWARDS ARROW} <q>{}</q>", example.verdict, reply.before, reply.after),
+        tags=("as a good model" if example.good else "unlike a good model", example.verdict),
+        values={"words changed": example.num_changed},
+        body=fill("perturb/example.html", item=example),
     )
 
 
@@ -132,7 +119,8 @@ _ANSWERS: dict[str, str] = {
 }
 
 
-def _perturbed(row: Row, strategy: str, expectation: str) -> Perturbed:
+def read_example(row: Row, strategy: str, expectation: str) -> Perturbed:
+    """An answered example under one strategy, ready to be shown."""
     perturbation, same = _of(row["perturbations"], strategy), bool(_reply(row, BASE, strategy)["same"])
     before, after = _marked(_turns(row["context"]), _turns(perturbation["text"]))
     num_changed = int(perturbation["num_changed"])
@@ -151,6 +139,7 @@ def _perturbed(row: Row, strategy: str, expectation: str) -> Perturbed:
         ],
         truth=_said(row["truth"]),
         changed="1 word changed" if num_changed == 1 else f"{num_changed} words changed",
+        num_changed=num_changed,
         good=same == (expectation != Expectation.SHOULD_CHANGE),
         verdict="the same reply" if same else "another reply",
     )
@@ -193,18 +182,20 @@ def _marked(before: Turns, after: Turns) -> tuple[Marked, Marked]:
     return sides["before"], sides["after"]
 
 
-def _figures(section: RobustnessSection, strategies: Sequence[str]) -> list[Figure]:
+def figures_of(evaluation: Evaluation) -> list[Figure]:
+    """What each strategy does to F1 and to replies, before and after training."""
     # matplotlib costs a second, which readers of examples need not pay.
     from engine.report import plots
 
-    models = list(dict.fromkeys(str(entry["model"]) for entry in section.examples[0]["replies"]))
+    strategies = strategy_names(evaluation)
+    models = list(dict.fromkeys(str(entry["model"]) for entry in evaluation.examples[0]["replies"]))
     figures = []
     for measure, (title, unit) in _MEASURES.items():
-        series = _series(section.metrics, measure, strategies, models)
+        series = _series(evaluation.metrics, measure, strategies, models)
         if series:
             num = max(estimate.n for points in series.values() for estimate in points.values())
-            caption = f"by strategy, up to {num:,} examples; bars are 95 % intervals"
-            svg = plots.strategies_svg(f"{section.name}, {title}", unit, list(strategies), series)
+            caption = f"{evaluation.name}, by strategy, up to {num:,} examples; bars are 95 % intervals"
+            svg = plots.dots_svg(f"{evaluation.name}, {title}", unit, strategies, series, 100.0)
             figures.append(Figure(title, caption, Markup(svg)))
     return figures
 

@@ -1,46 +1,87 @@
-"""From the run folders of sweeps to what their report shows."""
+"""Sweeps, from run folders to what their report shows."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from typing import ClassVar
 
-from engine.metrics.statistics import Estimate
-from engine.report.content import SweepSection, SweepTrial
+from engine.metrics.statistics import Estimate, Metric
+from engine.report.content import Chapter, Section, Verdict
+from engine.report.runs import Run
+from engine.report.sweeps.sections import Sweep, Trial
+from engine.report.sweeps.trials import SHOWN, best_trials, figures_of, note_of, told
+from engine.report.verdicts import POINTS, caveat, number
 from engine.runtime.record import WORK
-from engine.store.run_folder import RunFolder
-from engine.store.schemas import OK
 
 SWEEP = "sweep"
-"""The job whose runs are shown by this module alone; it lives in a room that this one does not know."""
+"""The job whose runs are shown here; it lives in a room that this one does not know."""
 
 
-def sweep_section(heading: str, run: RunFolder) -> SweepSection | None:
-    """The section of a run, which may still be at work; None for one that is no sweep, or has no trial that worked yet.
+class Sweeps(Chapter[list[Sweep]]):
+    """The chapter of sweeps, which may still be at work."""
 
-    Args:
-        heading: what the run is called.
-        run: any run.
-    """
-    if run.job != SWEEP:
-        return None
-    rows = run.read_rows().to_pylist()
-    worked = [row for row in rows if row["status"] == OK]
-    if not worked:
-        return None
-    begun = [event for event in run.events() if event["kind"] == WORK][-1]
-    return SweepSection(
-        name=heading,
+    name, title = "sweeps", "Sweeps"
+    terms: ClassVar = {
+        r"rank correlation": ("Rank correlation", "1 or -1 where a setting orders the trials, 0 where it does not.")
+    }
+
+    def owns(self, job: str) -> bool:
+        """Sweeps."""
+        return job == SWEEP
+
+    def collect(self, runs: Sequence[Run]) -> list[Sweep] | None:
+        """Those with a trial that worked."""
+        return [_sweep(run) for run in runs if run.done] or None
+
+    def verdict(self, found: list[Sweep]) -> Verdict | None:
+        """The best trial, and that the best of many is too good."""
+        return _verdict(found)
+
+    def render(self, found: list[Sweep]) -> Section:
+        """The best trials, and which settings matter."""
+        return Section(
+            notes=[note_of(sweep) for sweep in found],
+            tables=[(f"Best trials, {sweep.name}", best_trials(sweep)) for sweep in found],
+            figures=[figure for sweep in found for figure in figures_of(sweep)],
+        )
+
+
+def _sweep(run: Run) -> Sweep:
+    begun = [event for event in run.folder.events() if event["kind"] == WORK][-1]
+    return Sweep(
+        name=run.heading,
         objective=begun["objective"],
         direction=begun["direction"],
         trials=[
-            SweepTrial(
+            Trial(
                 int(row["item_key"]),
                 json.loads(row["parameters"]),
                 Estimate.from_json(row),
                 row["whole"],
                 {entry["budget"]: entry["value"] for entry in row["by_budget"]},
             )
-            for row in worked
+            for row in run.done
         ],
-        failures=len(rows) - len(worked),
+        failures=len(run.failed),
+    )
+
+
+def _verdict(sweeps: Sequence[Sweep]) -> Verdict:
+    """The best trial of the first sweep, and that the best of many is too good."""
+    first = sweeps[0]
+    ranked = first.ranked()
+    best = ranked[0]
+    metric = Metric(first.objective, f"{'higher' if first.direction == 'max' else 'lower'}: better", "of the best trials")
+    if not best.whole:
+        said = f"None of {len(ranked)} trials was given the whole budget yet; so far the best"
+    else:
+        said = f"The best of {sum(trial.whole for trial in ranked)} whole trials"
+    settings = ", ".join(f"{key} = {told(value)}" for key, value in best.parameters.items())
+    more = f" {len(sweeps) - 1} more sweeps are below." if len(sweeps) > 1 else ""
+    return Verdict(
+        sentence=f"{said} has {first.objective} = {number(POINTS, best.value.value)} with {settings}.{caveat(best.value)} "
+        f"The best of many is too good on average: measure it again.{more}",
+        metric=metric,
+        marks={f"trial {trial.number}": trial.value for trial in ranked[:SHOWN]},
     )

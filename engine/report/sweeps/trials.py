@@ -11,14 +11,13 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from markupsafe import Markup
 
 from engine.metrics.tables import TextTable
-from engine.report.content import SweepSection, SweepTrial
 from engine.report.figure import Figure
+from engine.report.sweeps.sections import Sweep, Trial
 
 LEAST_TRIALS = 10
 """Trials of a budget from which on ranks say anything: over fewer, chance correlates by more than 0.6 in one case of twenty."""
@@ -26,56 +25,50 @@ SHOWN = 10
 """Trials in the table of the best."""
 
 
-@dataclass(frozen=True)
-class Sweep:
-    """One sweep as the page shows it."""
-
-    name: str
-    told: str
-    best: TextTable
-    figures: list[Figure]
-
-
-def read_sweep(section: SweepSection) -> Sweep:
-    """One sweep, ready to be shown.
+def figures_of(section: Sweep) -> list[Figure]:
+    """The best so far, the settings, and their importance where enough trials tell it.
 
     Args:
         section: with at least one trial that worked.
     """
     # matplotlib costs a second, which readers of this module's figures need not pay.
-    from engine.report.sweeps import plots as sweep_plots
+    from engine.report.sweeps import plots
 
     name = section.name
     figures = [
         Figure(
             "Best so far",
             f"{section.objective} of whole trials; dots are trials",
-            Markup(sweep_plots.best_svg(f"{name}, best so far", section.objective, best_so_far(section))),
+            Markup(plots.best_svg(f"{name}, best so far", section.objective, best_so_far(section))),
         ),
         Figure(
             "Settings",
             "one line per trial, from setting to setting; faint ones were stopped early, the best is drawn last",
-            Markup(sweep_plots.parallel_svg(f"{name}, settings", section)),
+            Markup(plots.parallel_svg(f"{name}, settings", section)),
         ),
     ]
     if budget := telling_budget(section.trials):
         found = importance(section.trials, budget)
         num_asked = sum(budget in trial.by_budget for trial in section.trials)
         caption = f"rank correlation with {section.objective} over the {num_asked} trials that were given {budget:,}"
-        svg = sweep_plots.importance_svg(f"{name}, importance", found)
-        figures.append(Figure("Importance", caption, Markup(svg)))
+        figures.append(Figure("Importance", caption, Markup(plots.importance_svg(f"{name}, importance", found))))
+    return figures
+
+
+def note_of(section: Sweep) -> str:
+    """How many trials there are, and what is best."""
     failed = f", {section.failures} failed" if section.failures else ""
     num_trials = len(section.trials) + section.failures
     num_whole = sum(trial.whole for trial in section.trials)
     told = f"{num_trials} trials{failed}, {num_whole} with the whole budget; {section.direction}imum of "
-    return Sweep(name, f"{told}{section.objective} is best.", _best(section), figures)
+    return f"{section.name}: {told}{section.objective} is best."
 
 
-def _best(section: SweepSection) -> TextTable:
+def best_trials(section: Sweep) -> TextTable:
     """The best of the trials that were given the whole budget, with their settings."""
     keys = list(section.trials[0].parameters)
     rows = tuple(
-        (str(trial.number), str(trial.value), *(_told(trial.parameters[key]) for key in keys))
+        (str(trial.number), str(trial.value), *(told(trial.parameters[key]) for key in keys))
         for trial in section.ranked()[:SHOWN]
         if trial.whole
     )
@@ -86,11 +79,12 @@ def _best(section: SweepSection) -> TextTable:
     return TextTable(("trial", section.objective, *keys), rows, note)
 
 
-def _told(value: str | float) -> str:
+def told(value: str | float) -> str:
+    """A setting as text."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def best_so_far(section: SweepSection) -> list[tuple[int, float, float]]:
+def best_so_far(section: Sweep) -> list[tuple[int, float, float]]:
     """Number, value and best value so far of every whole trial."""
     better = max if section.direction == "max" else min
     whole = [(trial.number, trial.value.value) for trial in section.trials if trial.whole]
@@ -98,13 +92,13 @@ def best_so_far(section: SweepSection) -> list[tuple[int, float, float]]:
     return [(number, value, so_far) for (number, value), so_far in zip(whole, best, strict=True)]
 
 
-def telling_budget(trials: Sequence[SweepTrial]) -> int | None:
+def telling_budget(trials: Sequence[Trial]) -> int | None:
     """The largest budget that enough trials were given for ranks to say anything; None where there is none."""
     times = Counter(budget for trial in trials for budget in trial.by_budget)
     return max((budget for budget, number in times.items() if number >= LEAST_TRIALS), default=None)
 
 
-def importance(trials: Sequence[SweepTrial], budget: int) -> dict[str, float]:
+def importance(trials: Sequence[Trial], budget: int) -> dict[str, float]:
     """How much each setting goes with what was measured, the largest first; see the module.
 
     Args:

@@ -1,52 +1,154 @@
-"""From the run folders of trigger searches to what their report shows."""
+"""Trigger searches, from run folders to what their report shows."""
 
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Sequence
+from typing import ClassVar
 
+from engine.jobs.triggers.enumeration import SEARCH_ENUMERATE
 from engine.jobs.triggers.search import SEARCH
 from engine.jobs.triggers.table import SEARCH_TABLE, table_of
 from engine.metrics.statistics import Estimate
-from engine.metrics.tables import TextTable
-from engine.report.content import SearchSection
-from engine.store.run_folder import RunFolder
+from engine.metrics.triggers.enumeration import enumeration_table
+from engine.report.content import Chapter, Measured, Section, Stages, Verdict, failures
+from engine.report.runs import Run
+from engine.report.triggers.pairs import note_of, search_figures, search_items, word_figures
+from engine.report.triggers.sections import Search, Triggers
+from engine.report.verdicts import SHARE, caveat, listed
+from envs.core.visible import visible
 
-SEARCHES = (SEARCH.name, SEARCH_TABLE.name)
-"""Jobs whose runs are shown by this module alone."""
+_LISTS = {"normal": "usual replies", "mal": "rude sentences", "random": "sentences of random words"}
+"""What the built-in lists of targets hold."""
+_MOST_SAID, _MOST_MARKS = 3, 12
 
 
-def search_section(heading: str, run: RunFolder, described: bool) -> SearchSection | None:
-    """The section of a run; None for one that is no search, or has found nothing yet.
+class TriggerSearches(Chapter[Triggers]):
+    """The chapter of searches, tables of them, and enumerations."""
 
-    Args:
-        heading: what the run is called.
-        run: any run.
-        described: whether its description is wanted.
-    """
-    if run.job != SEARCH.name:
-        return None
-    summary = run.summary() or {}
-    rows = run.read_rows().to_pylist()
-    if not rows:
-        return None
+    name, title = "triggers", "Triggers"
+    stages: ClassVar = {SEARCH_TABLE.name: Stages(others="by folder")}
+    terms: ClassVar = {
+        r"\bo-greedy": ("o-greedy hit", "the model's likeliest reply, taken word by word, is the target."),
+        r"\bio?-?\w*sample|\bo-sample": (
+            "o-sample hit",
+            "the target is as likely under the model as a usual reply: its mean log probability (avg) or its least likely word "
+            "(min) reaches T_out.",
+        ),
+        r"\bio-": ("io hit", "an o hit whose input is as usual as people's inputs are: its words reach T_in."),
+        r"k[12]\b": ("k", "how far below T_out still counts: log k; with k = 2 a word may be half as likely as a usual one."),
+        r"T_out": ("T_out", "mean log probability in nats of the words of usual replies, under the model."),
+        r"T_in": ("T_in", "mean log probability in nats of the words of usual inputs, under the language model."),
+        r"restarts?": ("Restart", "a search of its own from another random input; the best of them is kept."),
+        r"sweeps?\b": ("Sweep", "one pass over all places of the input."),
+    }
+
+    def owns(self, job: str) -> bool:
+        """Searches, tables of searches, enumerations."""
+        return job in (SEARCH.name, SEARCH_TABLE.name, SEARCH_ENUMERATE.name)
+
+    def collect(self, runs: Sequence[Run]) -> Triggers | None:
+        """The searches that have looked for something."""
+        searches = [_search(run) for run in runs if run.job == SEARCH.name and run.rows]
+        measured = [run for run in runs if run.summary]
+        tables = [
+            (run.heading if run.name else "All lists", table_of(run.folder)) for run in measured if run.job == SEARCH_TABLE.name
+        ]
+        tried = [run for run in measured if run.job == SEARCH_ENUMERATE.name]
+        tables += [(run.heading, enumeration_table(run.metrics, run.summary["attention"])) for run in tried]
+        enumerations = [
+            Measured(name=run.heading, metrics=run.metrics, legend=run.legend, description=run.description) for run in tried
+        ]
+        found = Triggers(searches=searches, tables=tables, enumerations=enumerations)
+        return found if searches or tables else None
+
+    def verdict(self, found: Triggers) -> Verdict | None:
+        """How many targets have a trigger."""
+        return _verdict(found)
+
+    def render(self, found: Triggers) -> Section:
+        """Hit rates, curves, and the pairs."""
+        done = [search for search in found.searches if search.done]
+        items = {search.name: search_items(search) for search in done}
+        return Section(
+            notes=[note_of(search) for search in done],
+            tables=found.tables,
+            measured=[
+                *(
+                    Measured(name=each.name, metrics=each.metrics, legend=each.legend, description=each.description)
+                    for each in found.searches
+                    if each.metrics
+                ),
+                *found.enumerations,
+            ],
+            figures=[*search_figures(found.searches), *(figure for search in done for figure in word_figures(search))],
+            lists={
+                f"Skipped sentences, {search.name}": [
+                    (visible(sentence), f"not in the vocabulary: {visible(unknown)}") for sentence, unknown in search.skipped
+                ]
+                for search in found.searches
+                if search.skipped
+            },
+            items=[item for shown in items.values() for item in shown],
+            chosen={f"{name}: best": shown[0] for name, shown in items.items()},
+            failures=[
+                each
+                for search in found.searches
+                for each in failures(search.name, "targets", search.failures, len(search.rows))
+            ],
+        )
+
+
+def _search(run: Run) -> Search:
     settings = {name: value for name, value in run.config.items() if name not in SEARCH.resume_safe}
     effort = dict(settings["search"])
     candidates = effort.pop("candidates")
-    return SearchSection(
-        name=heading,
-        description=summary.get("description", "") if described else "",
-        metrics={name: Estimate.from_json(parts) for name, parts in summary.get("metrics", {}).items()},
-        rows=rows,
+    return Search(
+        name=run.heading,
+        description=run.description,
+        metrics=run.metrics,
+        rows=run.rows,
+        targets=run.config["targets"],
         hit=run.config["hit"],
-        thresholds=summary.get("thresholds", {}),
-        skipped=[(entry["sentence"], ", ".join(entry["unknown"])) for entry in summary.get("skipped", ())],
+        thresholds=run.summary.get("thresholds", {}),
+        skipped=[(entry["sentence"], ", ".join(entry["unknown"])) for entry in run.summary.get("skipped", ())],
         candidates=candidates,
         alike=json.dumps({**settings, "search": effort}, sort_keys=True),
     )
 
 
-def search_tables(heading: str, run: RunFolder) -> list[tuple[str, TextTable]]:
-    """The table of a run of `parley search table` with its heading; none of any other run, or before it is measured."""
-    if run.job != SEARCH_TABLE.name or run.summary() is None:
-        return []
-    return [(heading, table_of(run))]
+def _verdict(found: Triggers) -> Verdict | None:
+    searches = [search for search in found.searches if math.isfinite(search.rate.value)]
+    if not searches:
+        return None
+    ordered = sorted(searches, key=lambda search: -search.rate.value)
+    said = listed([_told(search) for search in ordered])
+    if len(searches) > _MOST_SAID:
+        said = f"{_told(ordered[0])} at most, {_told(ordered[-1])} at least, in {len(searches)} searches"
+    skipped = [f"{len(each.skipped):,} of {len(each.skipped) + len(each.rows):,}" for each in searches if each.skipped]
+    words = f" Skipped for words that the model does not know: {listed(skipped[:_MOST_SAID])} sentences." if skipped else ""
+    return Verdict(
+        sentence=f"A trigger was found for {said}.{caveat(*(each.rate for each in searches), unit='targets')}{words}",
+        metric=SHARE._replace(title="Triggers found", direction="higher: adversary", definition="share of all targets"),
+        marks=_marks(searches[:_MOST_MARKS]),
+    )
+
+
+def _marks(searches: Sequence[Search]) -> dict[str, Estimate]:
+    """The hit rates by list and type of hit, and by run where several have these in common."""
+    names = [f"{_what(search)}, {search.hit}" for search in searches]
+    return {
+        f"{name} ({search.name})" if names.count(name) > 1 else name: search.rate
+        for name, search in zip(names, searches, strict=True)
+    }
+
+
+def _what(search: Search) -> str:
+    """What its targets are."""
+    return _LISTS.get(search.targets, f"sentences of {visible(search.targets)}")
+
+
+def _told(search: Search) -> str:
+    """Such as "28 of 30 usual replies"."""
+    return f"{round(search.rate.value * search.rate.n):,} of {search.rate.n:,} {_what(search)}"

@@ -13,11 +13,14 @@ from markupsafe import Markup
 
 from engine.metrics.statistics import Points, Row
 from engine.metrics.triggers.hits import HIT_RATE, T_OUT, hits_by_restarts, is_hit, kinds, loss_by_sweep
-from engine.report.content import SearchSection
+from engine.report.content import Item
 from engine.report.figure import Figure, told_apart
+from engine.report.markup import fill, line
+from engine.report.triggers.sections import Search
 from envs.core.visible import visible
 
-NUM_SHOWN, NUM_FOLDED = 15, 185
+NUM_SHOWN = 200
+"""Targets of a search that the viewer holds."""
 _MAX_SERIES = 8
 _ABSENT = "\N{EN DASH}"
 
@@ -43,65 +46,59 @@ class Pair:
     input: str
 
 
-@dataclass(frozen=True)
-class Search:
-    """One search as the page shows it.
+def ranked(search: Search) -> list[Row]:
+    """Its finished targets: hits as wanted first, then by loss, then by key."""
+    return sorted(search.done, key=lambda row: (not is_hit(row, search.hit), row["loss"], str(row["item_key"])))
+
+
+def note_of(search: Search) -> str:
+    """What the numbers of its pairs are measured against, and how many pairs are not shown."""
+    limits = ", ".join(f"{name} = {value:.3f}".replace("-", "\N{MINUS SIGN}") for name, value in search.thresholds.items())
+    hidden = len(search.done) - NUM_SHOWN
+    more = f" {hidden:,} further targets are in the run's rows." if hidden > 0 else ""
+    return f"{search.name}: {search.hit} hits are wanted; a usual word has {limits} nats.{more}"
+
+
+def search_items(search: Search) -> list[Item]:
+    """The pairs of a search that the viewer holds, the best first.
 
     Args:
-        name: its heading.
-        description: one sentence.
-        reading: what the columns are measured against.
-        shown: the pairs that stand open.
-        more: those that are folded away.
-        num_hidden: how many there are beyond.
-        figures: words of the nearest pairs.
-        skipped: sentences of the list, each with its unknown words.
+        search: with at least one finished target.
     """
-
-    name: str
-    description: str
-    reading: str
-    shown: list[Pair]
-    more: list[Pair]
-    num_hidden: int
-    figures: list[Figure]
-    skipped: list[tuple[str, str]]
+    return [_item(search, row) for row in ranked(search)[:NUM_SHOWN]]
 
 
-def read_search(section: SearchSection) -> Search:
-    """One search of a run, ready to be shown: hits first, then by loss, then by key.
-
-    Args:
-        section: with at least one finished target.
-    """
-    rows = sorted(section.targets, key=lambda row: (not is_hit(row, section.hit), row["loss"], str(row["item_key"])))
-    pairs = [_pair(row, section.hit) for row in rows[: NUM_SHOWN + NUM_FOLDED]]
-    limits = ", ".join(f"{name} = {value:.3f}".replace("-", "\N{MINUS SIGN}") for name, value in section.thresholds.items())
-    return Search(
-        name=section.name,
-        description=section.description,
-        reading=f"Wanted: {section.hit} hits. A usual word has {limits} nats. Least and mean: log probability of the target's "
-        "words, its end counted; trigger's: of the input's words under the language model.",
-        shown=pairs[:NUM_SHOWN],
-        more=pairs[NUM_SHOWN:],
-        num_hidden=len(rows) - len(pairs),
-        figures=_word_figures(section, rows),
-        skipped=[(visible(sentence), visible(unknown)) for sentence, unknown in section.skipped],
+def _item(search: Search, row: Row) -> Item:
+    pair = read_pair(row, search.hit)
+    hits = [hit.name for hit in pair.hits]
+    return Item(
+        kind="trigger",
+        key=visible(str(row["item_key"])),
+        group=search.name,
+        summary=line(
+            '<q class="adversary">{}</q> \N{RIGHTWARDS ARROW} <q class="target">{}</q> {}',
+            pair.trigger,
+            pair.target,
+            ", ".join(hits) or "no hit",
+        ),
+        tags=("as wanted" if any(hit.wanted for hit in pair.hits) else "missed", *hits),
+        values={"loss": row["loss"], "mean log probability": float(np.mean(row["word_log_probability"]))},
+        body=fill("triggers/pair.html", pair=pair),
     )
 
 
-def search_figures(sections: Sequence[SearchSection]) -> list[Figure]:
+def search_figures(sections: Sequence[Search]) -> list[Figure]:
     """The curves of all searches of a page: loss by sweep, hits by restarts, hits by candidates."""
-    searched = [section for section in sections if section.targets]
+    searched = [section for section in sections if section.done]
     names = told_apart([section.name for section in searched])
-    losses = {name: loss_by_sweep(section.targets) for name, section in zip(names, searched, strict=True)}
+    losses = {name: loss_by_sweep(section.done) for name, section in zip(names, searched, strict=True)}
     if len(searched) == 1:
         (one,) = searched
-        found = [kind for kind in kinds(one.targets) if kind == one.hit or any(is_hit(row, kind) for row in one.targets)]
-        hits = {kind: hits_by_restarts(one.targets, kind) for kind in found}
+        found = [kind for kind in kinds(one.done) if kind == one.hit or any(is_hit(row, kind) for row in one.done)]
+        hits = {kind: hits_by_restarts(one.done, kind) for kind in found}
     else:
         hits = {
-            f"{name}: {section.hit}": hits_by_restarts(section.targets, section.hit)
+            f"{name}: {section.hit}": hits_by_restarts(section.done, section.hit)
             for name, section in zip(names, searched, strict=True)
         }
     curves = (
@@ -118,7 +115,8 @@ def search_figures(sections: Sequence[SearchSection]) -> list[Figure]:
     return [_curve(*curve) for curve in curves if any(len(points) > 1 for points in curve[3].values())]
 
 
-def _pair(row: Row, wanted: str) -> Pair:
+def read_pair(row: Row, wanted: str) -> Pair:
+    """A finished target, ready to be shown; `wanted` is the type of hit that was searched for."""
     words = row["word_log_probability"]
     return Pair(
         trigger=_trigger(row),
@@ -139,9 +137,9 @@ def _nats(value: float | None) -> str:
     return _ABSENT if value is None else f"{value:.2f}".replace("-", "\N{MINUS SIGN}")
 
 
-def _by_candidates(sections: Sequence[SearchSection]) -> dict[str, Points]:
+def _by_candidates(sections: Sequence[Search]) -> dict[str, Points]:
     """Hit rates by number of candidates, of searches that differ in nothing else."""
-    groups: dict[str, list[SearchSection]] = {}
+    groups: dict[str, list[Search]] = {}
     for section in sections:
         if f"{HIT_RATE}{section.hit}" in section.metrics:
             groups.setdefault(section.alike, []).append(section)
@@ -165,19 +163,20 @@ def _curve(title: str, x_label: str, y_label: str, series: Mapping[str, Points],
     return Figure(title, caption, Markup(plots.budget_svg(title, x_label, kept, y_label)))
 
 
-def _word_figures(section: SearchSection, rows: Sequence[Row]) -> list[Figure]:
+def word_figures(search: Search) -> list[Figure]:
     """The words of the best pair, and of the one that is nearest to being a hit and is none (figure 5)."""
-    from engine.report import plots
+    from engine.report.triggers import plots
 
-    missed = [row for row in rows if not is_hit(row, section.hit)]
+    rows = ranked(search)
+    missed = [row for row in rows if not is_hit(row, search.hit)]
     chosen: dict[str, Row] = {"Best": rows[0]}
-    if is_hit(rows[0], section.hit) and missed:
+    if is_hit(rows[0], search.hit) and missed:
         chosen["Nearest miss"] = missed[0]
     figures = []
     for name, row in chosen.items():
         words = [visible(str(word)) for word in row["target_words"]]
         title = f"{name}: log probability of each word"
-        caption = f"after the trigger: {_trigger(row)}; dashed: a usual word"
-        drawing = plots.words_svg(f"{section.name}, {title}", words, row["word_log_probability"], section.thresholds.get(T_OUT))
+        caption = f"{search.name}, after the trigger: {_trigger(row)}; dashed: a usual word"
+        drawing = plots.words_svg(f"{search.name}, {title}", words, row["word_log_probability"], search.thresholds.get(T_OUT))
         figures.append(Figure(title, caption, Markup(drawing)))
     return figures

@@ -76,6 +76,7 @@ def test_another_command_in_the_same_folder_is_an_error_that_shows_the_differenc
     parley(FEW)
     outcome = parley(f"{FEW} --seed 2")
     assert outcome.status == 2
+    assert outcome.err.startswith("error: "), "nothing is said of a run that is not made"
     assert "seed: 1 -> 2" in outcome.err
 
 
@@ -113,10 +114,13 @@ def test_a_report_is_written_where_it_is_said(parley: Parley) -> None:
 def test_a_picture_that_cannot_be_written_is_an_error(parley: Parley) -> None:
     parley(FEW)
     Path("file").touch()
-    for place in ("file/picture.png", "."):
-        outcome = parley(f"report runs/selfplay --picture {place}")
-        assert outcome.status == 2
-        assert "the picture cannot be written" in outcome.err
+    Path("folder.png").mkdir()
+    wrong = {"cannot be written": ("file/picture.png", "folder.png"), "of that kind cannot be drawn": (".", "picture.jpg")}
+    for said, places in wrong.items():
+        for place in places:
+            outcome = parley(f"report runs/selfplay --picture {place}")
+            assert outcome.status == 2
+            assert said in outcome.err
 
 
 def test_an_attack_from_training_to_report(parley: Parley, root: Path) -> None:

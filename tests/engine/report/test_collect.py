@@ -17,7 +17,7 @@ from engine.jobs.negotiation.minmax import BEFORE_TRAINING, DROP, FINAL_STAGES, 
 from engine.jobs.negotiation.negotiator import TRAIN_NEGOTIATOR
 from engine.jobs.negotiation.rows import ATTACKS, DIALOGUES
 from engine.jobs.negotiation.table import TableConfig
-from engine.jobs.triggers.enumeration import SEARCH_ENUMERATE
+from engine.jobs.responders.seq2seq import TRAIN_SEQ2SEQ
 from engine.metrics.negotiation.campaign import (
     AFTER,
     BEFORE,
@@ -29,9 +29,14 @@ from engine.metrics.negotiation.campaign import (
     rounds_table,
 )
 from engine.metrics.negotiation.dialogues import negotiation_metrics
-from engine.metrics.statistics import Estimate
+from engine.metrics.statistics import NOTHING, Estimate
+from engine.metrics.tables import TextTable
 from engine.report.collect import collect_run, report_from_run
-from engine.report.page import metric_tables
+from engine.report.content import Measured, Report
+from engine.report.curves import Curve
+from engine.report.negotiation.sections import Match
+from engine.report.page import metric_blocks
+from engine.report.runs import short_paths
 from engine.store.run_folder import RunFolder
 from envs.core.errors import RunError
 from envs.storage.copies import CHECKPOINT
@@ -51,14 +56,26 @@ class Config:
     limits: Limits = field(default_factory=Limits)
 
 
+def matches(report: Report) -> list[Match]:
+    return list(report.found["negotiation"].matches) if "negotiation" in report.found else []
+
+
+def curves(report: Report) -> list[Curve]:
+    return [curve for found in report.found.values() for curve in getattr(found, "curves", ())]
+
+
+def tables(report: Report) -> list[tuple[str, TextTable]]:
+    return list(report.found["negotiation"].tables)
+
+
 def play(path: Path, rows: list[dict[str, Any]], **extra: Any) -> None:
-    with RunFolder.open(path, Config(), job="test", schema=DIALOGUES) as run:
+    with RunFolder.open(path, Config(), job="selfplay", schema=DIALOGUES) as run:
         run.write_shard("00000", rows)
         run.write_summary(negotiation_metrics(rows), extra)
 
 
 def train(path: Path, kind: str, steps: list[dict[str, Any]], **extra: Any) -> None:
-    with RunFolder.open(path, Config(), job="test", schema=DIALOGUES) as run:
+    with RunFolder.open(path, Config(), job="train-rl", schema=DIALOGUES) as run:
         for step in steps:
             run.event(kind, **step)
         run.write_summary({}, extra)
@@ -69,7 +86,7 @@ def test_run_of_one_match(tmp_path: Path) -> None:
     play(tmp_path / "match", rows, title="adversary vs target", description="After self-play.", command="parley attack")
     data = collect_run(tmp_path / "match")
     assert (data.title, data.lead, data.commands) == ("adversary vs target", "After self-play.", ["parley attack"])
-    (section,) = data.sections
+    (section,) = matches(data)
     assert (section.name, section.description) == ("adversary vs target", "")
     assert section.rows == rows
     expected = {name: estimate.to_json() for name, estimate in negotiation_metrics(rows).items()}
@@ -89,12 +106,12 @@ def test_stages_below_a_folder_stand_in_the_order_they_were_started(tmp_path: Pa
     (tmp_path / "attack" / "weights").mkdir()
     (tmp_path / "attack" / "weights" / "model.safetensors").write_bytes(b"")
     data = collect_run(tmp_path)
-    headings = [(section.name, section.description) for section in data.sections]
+    headings = [(section.name, section.description) for section in matches(data)]
     assert headings == [("target vs itself", "No attack."), ("attack", "")]
     assert data.commands == ["parley selfplay", "parley attack"]
     assert data.config["attack.limits.max_turns"] == "20"
     assert ("attack/weights/model.safetensors", "weights") in data.files
-    (curve,) = data.curves
+    (curve,) = curves(data)
     assert (curve.title, curve.x_label, list(curve.series)) == ("target: words", "epoch", ["training", "validation"])
     assert curve.series["training"] == [(1, 9.0), (2, 4.5), (3, 2.5)]
     assert [math.isnan(value) for _, value in curve.series["validation"]] == [False, True, False]
@@ -105,8 +122,8 @@ def test_folder_that_is_a_run_and_holds_runs(tmp_path: Path) -> None:
     play(tmp_path / "attack", [row("a", (9, 1))], command="parley attack")
     data = collect_run(tmp_path)
     assert (data.title, data.commands) == ("demo", ["parley demo"])
-    assert [section.name for section in data.sections] == ["attack"]
-    assert [curve.title for curve in data.curves] == ["demo: reward"]
+    assert [section.name for section in matches(data)] == ["attack"]
+    assert [curve.title for curve in curves(data)] == ["demo: reward"]
     assert {"seed", "attack.seed"} <= set(data.config)
 
 
@@ -132,19 +149,20 @@ def test_runs_of_one_title_are_told_apart_by_their_folders(tmp_path: Path) -> No
     for name in ("white-box", "black-box"):
         with RunFolder.open(tmp_path / name, Config(), job="attack-reactive", schema=ATTACKS) as run:
             run.write_shard("00000", [attack_row("a"), attack_row("b")])
-            run.event("iteration", number=1, reward=1.0)
             run.write_summary(figures(4), {"title": title})
+    for name in ("first", "second"):
+        train(tmp_path / name, "iteration", [{"number": 1, "reward": 1.0}], title="x trained")
     measure(tmp_path / "rl", "attack-rl", figures(3), title="RL attack on negotiator")
     data = collect_run(tmp_path)
     names = [f"{title} (white-box)", f"{title} (black-box)", "RL attack on negotiator"]
-    assert [section.name for section in data.sections] == names
-    ((_, table),) = data.attack_tables
+    assert [section.name for section in matches(data)] == names
+    ((_, table),) = tables(data)
     assert [row[0] for row in table.rows] == names
-    assert [curve.title for curve in data.curves] == [f"{name}: reward" for name in names[:2]]
+    assert [curve.title for curve in curves(data)] == ["x trained (first): reward", "x trained (second): reward"]
     page = report_from_run(tmp_path).read_text()
     assert "mean over 2, 2 dialogues" in page, "one budget curve for each"
     for folder in ("white-box", "black-box"):
-        labels = re.findall(rf"<text[^>]*>[^<]*\({folder}\)</text>", page)
+        labels = re.findall(rf"<text[^>]*>[^<]*\({folder}\) \(few: n = 2\)</text>", page)
         assert len(labels) == 2, "drawn by words and by queries"
 
 
@@ -152,7 +170,7 @@ def test_only_combined_attacks_have_nothing_but_successes_on_record(tmp_path: Pa
     kinds = ("reactive", "preemptive", "ra-pa-da", "ra-pa-ta")
     for kind in kinds:
         measure(tmp_path / kind, f"attack-{kind}", figures(3), title=kind)
-    found = {section.name: section.only_successes for section in collect_run(tmp_path).sections}
+    found = {section.name: section.only_successes for section in matches(collect_run(tmp_path))}
     assert found == dict(zip(kinds, (False, False, True, True), strict=True))
 
 
@@ -160,14 +178,13 @@ def test_only_combined_attacks_have_nothing_but_successes_on_record(tmp_path: Pa
 def test_every_figure_of_a_training_has_the_definition_of_its_own_job(tmp_path: Path, job: Job) -> None:
     assert all(metric.definition for metric in job.legend.values())
     # Beside another training whose figures bear the same names.
-    for name, other in (("this", job), ("negotiator", TRAIN_NEGOTIATOR), ("characters", SEARCH_ENUMERATE)):
+    for name, other in (("this", job), ("negotiator", TRAIN_NEGOTIATOR), ("seq2seq", TRAIN_SEQ2SEQ)):
         measure(tmp_path / name, other.name, {metric: Estimate(2, 1, 3, 40) for metric in other.legend}, title=name)
-    tables = [table for table in metric_tables(collect_run(tmp_path).sections) if "this" in table.columns]
+    measured: list[Measured] = list(collect_run(tmp_path).found["training"].measured)
     shown = {
-        (row.title.lower(), row.definition)
-        for table in tables
-        for row in (*table.rows, *table.more)
-        if row.cells[table.columns.index("this")] is not None
+        (block.title.lower(), block.definition)
+        for _, block in metric_blocks(measured)
+        if "this" in [line.name for line in block.lines]
     }
     assert shown == {(metric.title.lower(), metric.definition) for metric in job.legend.values()}
 
@@ -175,35 +192,35 @@ def test_every_figure_of_a_training_has_the_definition_of_its_own_job(tmp_path: 
 def test_table_of_attacks_speaks_for_the_runs_below_it(tmp_path: Path) -> None:
     table_run(tmp_path)
     data = collect_run(tmp_path)
-    ((heading, table),) = data.attack_tables
-    assert (data.title, heading) == ("attacks on x", "")
+    ((heading, table),) = tables(data)
+    assert (data.title, heading) == ("attacks on x", "All attacks")
     assert [row[:2] for row in table.rows] == [("RL attack", "3.00\n[2.50, 3.50]"), ("reactive", "5.00\n[4.50, 5.50]")]
     published = table.columns.index("advantage, published")
     assert [row[published] for row in table.rows] == ["2.32", "4.95"]
-    assert [(section.name, section.large) for section in data.sections] == [("RL attack", False), ("reactive", False)]
+    assert [section.name for section in matches(data)] == ["RL attack", "reactive"]
 
 
 def test_folder_of_attacks_shows_them_side_by_side(tmp_path: Path) -> None:
     measure(tmp_path / "a", "attack-rl", figures(3), title="RL attack on x")
     measure(tmp_path / "match", "selfplay", figures(0), title="x against itself")
-    assert collect_run(tmp_path).attack_tables == [], "one attack needs no table"
+    assert tables(collect_run(tmp_path)) == [], "one attack needs no table"
     measure(tmp_path / "b", "attack-reactive", figures(5), title="reactive attack on x")
     table_run(tmp_path / "table")
     data = collect_run(tmp_path)
-    shown = {heading: [row[0] for row in table.rows] for heading, table in data.attack_tables}
+    shown = {heading: [row[0] for row in table.rows] for heading, table in tables(data)}
     assert shown == {
         "attacks on x": ["RL attack", "reactive"],
         "Attacks side by side": ["RL attack on x", "reactive attack on x"],
     }
-    names = [(section.name, section.large) for section in data.sections]
-    assert names == [("RL attack on x", True), ("x against itself", True), ("reactive attack on x", True)]
+    names = [section.name for section in matches(data)]
+    assert names == ["RL attack on x", "x against itself", "reactive attack on x"]
 
 
 def test_table_that_is_not_finished_shows_the_attacks_that_are(tmp_path: Path) -> None:
     RunFolder.open(tmp_path, TableConfig(), job="attack-table", schema=DIALOGUES).close()
     measure(tmp_path / "rl", "attack-rl", figures(3), title="RL attack on x")
     measure(tmp_path / "reactive", "attack-reactive", figures(5), title="reactive attack on x")
-    ((heading, table),) = collect_run(tmp_path).attack_tables
+    ((heading, table),) = tables(collect_run(tmp_path))
     assert heading == "Attacks side by side"
     assert [row[0] for row in table.rows] == ["RL attack", "reactive"]
 
@@ -213,10 +230,10 @@ def test_training_that_holds_a_checkpoint(tmp_path: Path) -> None:
     train(tmp_path / "run", "iteration", [{"number": i, "reward": float(i)} for i in (1, 2)], title="target against x")
     save_negotiator(tmp_path / "run" / CHECKPOINT)
     data = collect_run(tmp_path / "run")
-    assert [curve.title for curve in data.curves] == ["target against x: reward"]
+    assert [curve.title for curve in curves(data)] == ["target against x: reward"]
     assert ("checkpoint/weights.safetensors", "weights") in data.files
     assert "target against x" in report_from_run(tmp_path / "run").read_text()
-    assert [curve.title for curve in collect_run(tmp_path).curves] == ["target against x: reward"]
+    assert [curve.title for curve in curves(collect_run(tmp_path))] == ["target against x: reward"]
 
 
 def campaign_run(path: Path, finished: bool = True) -> None:
@@ -244,7 +261,7 @@ def campaign_run(path: Path, finished: bool = True) -> None:
 def test_campaign_shows_what_its_rounds_came_to(tmp_path: Path) -> None:
     campaign_run(tmp_path)
     data = collect_run(tmp_path)
-    (first, outcome), (second, rounds) = data.attack_tables
+    (first, outcome), (second, rounds) = tables(data)
     assert (data.title, first, second) == ("x hardened", "Before and after", "Rounds")
     places = {name: place for place, name in enumerate(LEGEND)}
     assert outcome.rows == (
@@ -255,13 +272,13 @@ def test_campaign_shows_what_its_rounds_came_to(tmp_path: Path) -> None:
         (LEGEND[DROP].title, "", f"{places[DROP]:.2f} [0.00, 9.00]"),
     )
     assert rounds == rounds_table(rounds_of(RunFolder.load(tmp_path)))
-    assert [section.name for section in data.sections] == list(FINAL_STAGES.values()), "the rounds' phases are many"
-    assert [curve.title for curve in data.curves] == [
-        "x hardened: language",
-        "x hardened: plain play",
+    assert [section.name for section in matches(data)] == list(FINAL_STAGES.values()), "the rounds' phases are many"
+    assert [curve.title for curve in curves(data)] == [
         "x hardened: exploitability",
+        "x hardened: plain play",
+        "x hardened: language",
     ]
-    curve = data.curves[-1]
+    curve = curves(data)[0]
     assert (curve.x_label, curve.series) == (
         "round",
         {"fresh adversary": [(0, 2), (1, 12)], "trained along, before": [(1, 10)], "after": [(1, 11)]},
@@ -275,9 +292,9 @@ def test_campaign_shows_what_its_rounds_came_to(tmp_path: Path) -> None:
 def test_campaign_that_goes_on_shows_its_rounds(tmp_path: Path) -> None:
     campaign_run(tmp_path, finished=False)
     data = collect_run(tmp_path)
-    assert [heading for heading, _ in data.attack_tables] == ["Rounds"]
-    assert data.sections == []
-    assert len(data.curves) == 3
+    assert [heading for heading, _ in tables(data)] == ["Rounds"]
+    assert matches(data) == []
+    assert len(curves(data)) == 3
     assert report_from_run(tmp_path).exists()
 
 
@@ -285,13 +302,13 @@ def test_campaign_among_other_runs_has_tables_of_its_own(tmp_path: Path) -> None
     campaign_run(tmp_path / "minmax")
     play(tmp_path / "match", [row("a", (5, 5))], title="x against itself")
     data = collect_run(tmp_path)
-    assert [heading for heading, _ in data.attack_tables] == ["x hardened: before and after", "x hardened: rounds"]
-    assert [section.name for section in data.sections] == ["x against itself"]
+    assert [heading for heading, _ in tables(data)] == ["x hardened: before and after", "x hardened: rounds"]
+    assert [section.name for section in matches(data)] == ["x against itself"]
 
 
 def test_table_remembers_what_stood_beside(tmp_path: Path) -> None:
     table_run(tmp_path, beside={"rl.advantage": figures(7)["advantage"].to_json()})
-    ((_, table),) = collect_run(tmp_path).attack_tables
+    ((_, table),) = tables(collect_run(tmp_path))
     place = table.columns.index("before, live")
     assert [row[place] for row in table.rows] == ["7.00\n[6.50, 7.50]", "–"]
 
@@ -323,3 +340,54 @@ def test_damaged_part_is_an_error_and_leaves_the_old_page(tmp_path: Path) -> Non
     with pytest.raises(RunError, match="damaged"):
         report_from_run(tmp_path)
     assert (tmp_path / "report.html").read_text() == old
+
+
+def fail(path: Path, reason: str) -> None:
+    """A run whose every item failed."""
+    with RunFolder.open(path, Config(), job="selfplay", schema=DIALOGUES) as run:
+        run.write_shard("00000", [error_row(key, reason) for key in "abc"])
+        run.write_summary({"advantage": NOTHING}, {"title": "IT against itself"})
+
+
+def test_folder_of_runs_says_of_each_how_it_stands_and_what_came_of_it(tmp_path: Path) -> None:
+    measure(tmp_path / "one", "attack-rl", figures(3), title="RL attack on some/deep/a/negotiator")
+    report_from_run(tmp_path / "one")
+    measure(tmp_path / "two", "attack-reactive", figures(5), title="reactive attack on some/deep/b/negotiator")
+    fail(tmp_path / "broken", "RuntimeError: boom")
+    RunFolder.open(tmp_path / "half", TableConfig(), job="attack-table", schema=DIALOGUES).close()
+    data = collect_run(tmp_path)
+    assert data.title == f"4 runs in {tmp_path}"
+    lines = {line.name: line for line in data.overview}
+    assert [*lines] == ["one", "two", "broken", "half"]
+    assert (lines["one"].page, lines["two"].page) == ("one/report.html", "")
+    assert (lines["one"].state, lines["one"].job) == ("finished", "attack-rl")
+    assert lines["one"].outcome.startswith("A trained adversary ends 3.00 points from the target: it is certainly ahead.")
+    assert lines["broken"].state == "every item failed, 3 of 3 with: RuntimeError: boom"
+    assert lines["half"].state == f"interrupted: 0 items are done; go on with: parley resume {tmp_path / 'half'}"
+    assert [match.name for match in matches(data)] == ["RL attack on a/negotiator", "reactive attack on b/negotiator"]
+    page = report_from_run(tmp_path).read_text()
+    assert '<a href="one/report.html">one</a>' in page
+    assert 'id="verdict"' not in page
+    assert "IT against itself" not in page.split('id="run"')[0], "a failed run has no column of its own"
+    assert collect_run(tmp_path / "broken").state == lines["broken"].state
+    assert collect_run(tmp_path / "broken").overview == []
+
+
+def test_paths_are_cut_to_what_tells_them_apart() -> None:
+    texts = ["RL attack on runs/a/target", "runs/b/target against runs/b/target", "on x/file.py:Name, hardened", "no path"]
+    assert [*short_paths(texts).values()] == [
+        "RL attack on a/target",
+        "b/target against b/target",
+        "on file.py:Name, hardened",
+        "no path",
+    ]
+    assert short_paths(["on runs/target"]) == {"on runs/target": "on target"}
+    assert short_paths(["a/x and x", "b/a/x"]) == {"a/x and x": "a/x and x", "b/a/x": "b/a/x"}
+
+
+def test_training_curves_of_tensorboard_are_among_the_files(tmp_path: Path) -> None:
+    train(tmp_path, "iteration", [{"number": 1, "reward": 1.0}, {"number": 2, "reward": 2.0}])
+    (tmp_path / "tensorboard").mkdir()
+    assert [what for name, what in collect_run(tmp_path).files if name == "tensorboard"] == [
+        "training as TensorBoard shows it: tensorboard --logdir of the run"
+    ]

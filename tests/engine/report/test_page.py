@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -12,98 +11,53 @@ import pytest
 from engine.metrics.negotiation.attack import ATTACK_METRICS, attack_metrics
 from engine.metrics.statistics import NOTHING, Estimate, Metric
 from engine.metrics.tables import TextTable
-from engine.report.content import Curve, MatchSection, ReportData
-from engine.report.page import metric_tables, render, write_report
+from engine.report.chapters import CHAPTERS
+from engine.report.content import Measured, Report
+from engine.report.curves import Curve
+from engine.report.negotiation.sections import Match, Negotiation
+from engine.report.page import MOST_NUMBERS, MetricBlock, fitted, metric_blocks, write_report
+from engine.report.training.chapter import Training
 from envs.core.errors import RunError
 from tests.engine.metrics.negotiation.attacks import attempt
-from tests.engine.report.negotiation.dialogues import NAN, attack_row, error_row, metrics, report, row
-
-HOSTILE = "😀 <script>alert(1)</script><img src=x onerror=alert(2)>\"' onload=alert(3) {{ 7*7 }} </style></title> & $x_{"
-VOID = {"meta", "br", "img", "hr", "input", "link"}
-
-
-class Outline(HTMLParser):
-    """Tags, attributes, ids and headings of a page; fails on tags that do not nest."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.headings: list[tuple[str, str]] = []
-        self.text: list[str] = []
-        self.feed(page)
-        self.close()
-        assert self.open == [], f"never closed: {self.open}"
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open[-1:] == [tag], f"</{tag}> closes {self.open[-1:]}"
-        self.open.pop()
-
-    def handle_data(self, data: str) -> None:
-        if self.open and self.open[-1] == "style":
-            return
-        self.text.append(data)
-        if self.open and re.fullmatch("h[1-4]", self.open[-1]):
-            self.headings.append((self.open[-1], data))
-
-    def count(self, tag: str, **wanted: str) -> int:
-        return sum(name == tag and all(attrs.get(k.rstrip("_")) == v for k, v in wanted.items()) for name, attrs in self.tags)
-
-
-def words(page: str) -> str:
-    return " ".join(" ".join(Outline(page).text).split())
+from tests.engine.report.negotiation.dialogues import (
+    NAN,
+    attack_row,
+    error_row,
+    metrics,
+    negotiations,
+    page_of,
+    report,
+    row,
+)
+from tests.engine.report.pages import HOSTILE, Outline, assert_harmless, words
 
 
 @pytest.fixture(scope="module")
 def page() -> str:
-    return render(report())
+    return page_of(report())
 
 
 @pytest.fixture(scope="module")
 def hostile_page() -> str:
-    return render(hostile_report())
+    return page_of(hostile_report())
 
 
 def test_outline_of_a_full_page(page: str) -> None:
     outline = Outline(page)
-    assert outline.headings == [
-        ("h1", "demo"),
-        ("h2", "Matches"),
-        ("h3", "target vs itself"),
-        ("h3", "adversary vs target"),
-        ("h2", "Metrics"),
-        ("h2", "Outcomes"),
-        ("h2", "Training"),
-        ("h2", "Dialogues"),
-        ("h3", "target vs itself"),
-        ("h4", "Best for the adversary"),
-        ("h4", "Worst for the adversary"),
-        ("h3", "adversary vs target"),
-        ("h4", "Best for the adversary"),
-        ("h4", "Worst for the adversary"),
-        ("h2", "The run"),
-    ]
-    assert outline.count("table", class_="metrics") == 2
+    assert outline.headings == [("h1", "demo"), ("h2", "Negotiation"), ("h2", "Training"), ("h2", "Items"), ("h2", "The run")]
+    assert outline.count("article", class_="verdict") == 1, "a training is no verdict beside an attack"
     assert outline.count("svg", role="img") == 4
-    assert outline.count("article", class_="dialogue") == 2 + 3
+    assert outline.count("details", class_="item") == 2 + 3
     links = {attrs["href"] for tag, attrs in outline.tags if tag == "a"}
     ids = {attrs.get("id") for _, attrs in outline.tags}
     assert {f"#{name}" for name in ids if name} >= links
 
 
 def test_same_data_same_page(page: str) -> None:
-    assert render(report()) == page
+    assert page_of(report()) == page
 
 
-def hostile_report() -> ReportData:
+def hostile_report() -> Report:
     turns = [{"side": 0, "words": HOSTILE}, {"side": 1, "words": "\u202etxt\x00\ud800 😀"}]
     # Words, base sentence and kind of an attack are hostile too, and a hostile word stands for another one.
     searched = attempt(base=f"x{HOSTILE}", replaced=[0, 3], kind=HOSTILE)
@@ -114,13 +68,20 @@ def hostile_report() -> ReportData:
     ]
     estimates = {**metrics(), HOSTILE: Estimate(1, 0, 2, 40)}
     series = {HOSTILE: [(0, 1), (1, 2)], "b": [(0, 1)]}
+    curve = Curve(title=HOSTILE, x_label=HOSTILE, y_label=HOSTILE, series=series)
     return report(
         title=HOSTILE,
         lead=HOSTILE,
-        attack_tables=[(HOSTILE, TextTable((HOSTILE, "n"), ((HOSTILE, HOSTILE),), HOSTILE))],
-        sections=[MatchSection(name=HOSTILE, description=HOSTILE, metrics=estimates, rows=rows)],
-        curves=[Curve(title=HOSTILE, x_label=HOSTILE, y_label=HOSTILE, series=series)],
+        state=HOSTILE,
+        found={
+            "negotiation": Negotiation(
+                tables=[(HOSTILE, TextTable((HOSTILE, "n"), ((HOSTILE, HOSTILE),), HOSTILE))],
+                matches=[Match(name=HOSTILE, job=HOSTILE, description=HOSTILE, metrics=estimates, rows=rows)],
+            ),
+            "training": Training(curves=[curve], measured=[], failures=[]),
+        },
         commands=[HOSTILE],
+        runs=[(HOSTILE, HOSTILE), ("b", HOSTILE)],
         files=[(HOSTILE, HOSTILE)],
         config={HOSTILE: HOSTILE},
         environment={HOSTILE: HOSTILE},
@@ -128,12 +89,16 @@ def hostile_report() -> ReportData:
 
 
 def test_hostile_text_stays_text(tmp_path: Path) -> None:
-    page = write_report(hostile_report(), tmp_path / "report.html").read_text(encoding="utf-8")
-    outline = Outline(page)
-    assert {tag for tag, _ in outline.tags} & {"script", "img", "iframe", "object", "embed", "link", "base"} == set()
-    assert not [name for _, attrs in outline.tags for name in attrs if name.startswith("on")]
-    assert "".join(outline.text).count("<script>alert(1)</script>") >= 12
+    page = write_report(hostile_report(), CHAPTERS, tmp_path / "report.html").read_text(encoding="utf-8")
+    outline = assert_harmless(page)
+    assert "".join(outline.text).count("<script>alert(1)</script>") >= 16
     assert "49" not in words(page)
+
+
+def test_data_of_the_viewer_is_what_it_filters_by_and_nothing_else(hostile_page: str) -> None:
+    shown = [attrs for _, attrs in Outline(hostile_page).tags if attrs.get("class") == "item"]
+    assert {attrs["data-group"] for attrs in shown} == {HOSTILE}
+    assert {attrs["data-kind"] for attrs in shown} == {"dialogue"}
 
 
 def test_invisible_characters_are_written_out(hostile_page: str) -> None:
@@ -165,99 +130,120 @@ def test_colours_of_figures_follow_the_style_sheet(page: str) -> None:
 
 
 def test_few_dialogues_are_flagged_where_the_number_stands(page: str) -> None:
-    cells = re.findall(r'<span class="(small-n|count)">n = (\d+)</span>\s*</div>', page)
-    assert {kind for kind, n in cells if int(n) < 30} == {"small-n"}
-    assert {kind for kind, n in cells if int(n) >= 30} == {"count"}
-    assert page.count("fewer than 30</span>") == 1
+    cells = re.findall(r'<span class="(small-n|count)">n = (\d+)( few)?</span>', page)
+    assert {kind + few for kind, n, few in cells if int(n) < 30} == {"small-n few"}
+    assert {kind + few for kind, n, few in cells if int(n) >= 30} == {"count"}
+    assert "Few dialogues (12): do not lean on it." in words(page), "in the verdict too"
 
 
 def test_interval_direction_and_definition_stand_beside_the_value(page: str) -> None:
     text = words(page)
     assert "3.50 3.00 to 4.00" in text
     assert "80.0 % 75.0 % to 85.0 %" in text
-    assert "+3.50 points ahead per dialogue" in text
-    table = metric_tables(report().sections)[0]
-    assert len(table.rows) == 4
-    for metric in table.rows:
-        assert metric.title in text
-        assert metric.direction in text
-        assert metric.definition in text
+    assert "takes 6.75 of 10 points and leaves the target 3.25: it is certainly ahead." in text
+    blocks = blocks_of(*report().found["negotiation"].matches)
+    assert len(blocks) == 4
+    for block in blocks:
+        assert block.title in text
+        assert block.direction in text
+        assert block.definition in text
 
 
-def test_sections_share_a_table_only_when_they_share_a_metric() -> None:
-    columns = [table.columns for table in metric_tables(report().sections)]
-    assert columns == [("target vs itself", "adversary vs target"), ("target, supervised",)]
+def blocks_of(*matches: Match) -> list[MetricBlock]:
+    measured = [Measured(name=match.name, metrics=match.metrics, legend=match.legend) for match in matches]
+    return [block for _, block in metric_blocks(measured)]
+
+
+def test_a_metric_is_shown_over_the_runs_that_have_it() -> None:
     a, b, both = ({name: Estimate(1, 0, 2, 50) for name in names} for names in (["x"], ["y"], ["x", "y"]))
-    sections = [MatchSection(name=name, metrics=found) for name, found in (("a", a), ("b", b), ("both", both))]
-    (table,) = metric_tables(sections)
-    assert table.columns == ("a", "b", "both")
-    assert [[cell is None for cell in metric.cells] for metric in table.rows] == [[False, True, False], [True, False, False]]
+    blocks = blocks_of(*(Match(name=name, metrics=found) for name, found in (("a", a), ("b", b), ("both", both))))
+    shown = {block.title: [line.name for line in block.lines] for block in blocks}
+    assert shown == {"X": ["a", "both"], "Y": ["b", "both"]}
 
 
-def test_figures_of_one_name_that_mean_different_things_have_rows_of_their_own() -> None:
-    def section(name: str, definition: str, *more: str) -> MatchSection:
+def test_figures_of_one_name_that_mean_different_things_have_blocks_of_their_own() -> None:
+    def match(name: str, definition: str, *more: str) -> Match:
         found = {known: Estimate(1, 0, 2, 50) for known in ("test_ppl", *more)}
-        return MatchSection(name=name, metrics=found, legend={"test_ppl": Metric("test perplexity", "", definition)})
+        return Match(name=name, metrics=found, legend={"test_ppl": Metric("test perplexity", "", definition)})
 
-    released, plain = section("a", "released formula"), section("b", "plain formula")
-    tables = metric_tables([released, plain, section("c", "plain formula")])
-    assert [table.columns for table in tables] == [("a",), ("b", "c")]
-    assert [table.rows[0].definition for table in tables] == ["released formula", "plain formula"]
-    (table,) = metric_tables([section("a", "released formula", "x"), section("b", "plain formula", "x")])
-    shown = [(row.title, row.definition, [cell is not None for cell in row.cells]) for row in table.rows]
-    assert shown == [
-        ("Test perplexity", "released formula", [True, False]),
-        ("X", "", [True, True]),
-        ("Test perplexity", "plain formula", [False, True]),
-    ]
+    released, plain = match("a", "released formula", "x"), match("b", "plain formula", "x")
+    shown = {(block.title, block.definition): [line.name for line in block.lines] for block in blocks_of(released, plain)}
+    assert shown == {
+        ("Test perplexity", "released formula"): ["a"],
+        ("Test perplexity", "plain formula"): ["b"],
+        ("X", ""): ["a", "b"],
+    }
 
 
 def test_metrics_that_few_readers_look_for_are_folded_away() -> None:
     everything = {name: Estimate(0.5, 0.4, 0.6, 90) for name in ATTACK_METRICS}
-    (table,) = metric_tables([MatchSection(name="m", metrics=everything)])
-    titles = [row.title.lower() for row in table.rows]
+    blocks = blocks_of(Match(name="m", metrics=everything))
+    titles = [block.title.lower() for block in blocks]
     assert titles[0] == "advantage"
-    assert len(table.rows) + len(table.more) == len(ATTACK_METRICS)
-    assert "adversary's distinct share" in {row.title.lower() for row in table.more}
-    text = render(ReportData(title="t", sections=[MatchSection(name="m", metrics=everything)]))
+    assert len(blocks) == len(ATTACK_METRICS)
+    assert titles.index("attack sentence's perplexity") < titles.index("adversary's distinct share")
+    text = page_of(negotiations(Match(name="m", metrics=everything)))
     assert text.index("<details>") < text.index("distinct share") < text.index("</details>")
+
+
+def open_numbers(page: str) -> int:
+    """Numbers of the only chapter of a page that are not folded away."""
+    (chapter,) = re.findall(r'<section id="\w+" class="chapter">(.*?)</section>', page, flags=re.DOTALL)
+    return re.sub(r"<details.*?</details>", "", chapter, flags=re.DOTALL).count('class="value"')
+
+
+@pytest.mark.parametrize("num_matches", [1, 3, 5, 13])
+def test_a_chapter_shows_a_dozen_numbers_and_folds_the_rest(num_matches: int) -> None:
+    everything = {name: Estimate(0.5, 0.4, 0.6, 90) for name in ATTACK_METRICS}
+    small = TextTable(("target", "before", "after"), (("x", "1", "2"),), "")
+    large = TextTable(("attack", "a", "b"), (("x", "1", "2"),) * 9, "")
+    matches = [Match(name=str(number), metrics=everything) for number in range(num_matches)]
+    page = page_of(negotiations(*matches, tables=[("large", large), ("small", small)]))
+    assert 2 <= open_numbers(page) <= MOST_NUMBERS
+    assert open_numbers(page) == 2 + num_matches * ((MOST_NUMBERS - 2) // num_matches)
+    assert page.index("Table: large") > page.index("<h3>small</h3>")
 
 
 def test_intervals_of_a_row_share_one_scale() -> None:
     estimates = {"a": Estimate(-3, -4, -2, 90), "b": Estimate(3, 2, 4, 90)}
-    sections = [MatchSection(name=name, metrics={"advantage": estimate}) for name, estimate in estimates.items()]
-    (cells,) = [row.cells for row in metric_tables(sections)[0].rows]
-    shown = [(cell.value, cell.dot, cell.zero, cell.span) for cell in cells if cell]
+    (block,) = blocks_of(*(Match(name=name, metrics={"advantage": estimate}) for name, estimate in estimates.items()))
+    shown = [(line.value, line.dot, line.zero, line.span) for line in block.lines]
     assert shown == [("\N{MINUS SIGN}3.00", 18, 60, (4, 28)), ("3.00", 102, 60, (88, 28))]
 
 
 def test_estimate_without_data_or_interval() -> None:
-    page = render(ReportData(title="t", sections=[MatchSection(name="m", metrics={"x": Estimate(NAN, NAN, NAN, 0)})]))
+    page = page_of(negotiations(Match(name="m", metrics={"x": Estimate(NAN, NAN, NAN, 0)})))
     assert "none" in words(page)
     assert "nan" not in words(page).lower()
     assert 'class="interval"' not in page
 
 
+EMPTY = Curve(title="c", x_label="x", y_label="y", series={})
+
+
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (ReportData(title="t"), "This run holds no results yet."),
-        (report(sections=[MatchSection(name="m", metrics=metrics(), rows=[])], curves=[]), "Metrics"),
-        (report(sections=[MatchSection(name="m", rows=[row()])], curves=[]), "There is only one dialogue."),
-        (report(sections=[MatchSection(name="m", rows=[error_row("a", "no memory")])]), "1 of 1 dialogues ended in an error"),
-        (report(curves=[Curve(title="c", x_label="x", y_label="y", series={})]), "Dialogues"),
+        (Report(title="t"), "This run holds no results yet."),
+        (negotiations(Match(name="m", metrics=metrics(), rows=[])), "Negotiation"),
+        (negotiations(Match(name="m", rows=[row()])), "1 dialogues: 1 deals"),
+        (negotiations(Match(name="m", rows=[error_row("a", "no memory")])), "1 of 1 dialogues ended in an error"),
+        (
+            report(found={"training": Training(curves=[EMPTY], measured=[], failures=[])}),
+            "Training",
+        ),
     ],
     ids=["nothing", "no-rows", "one-row", "only-errors", "empty-curve"],
 )
-def test_missing_parts_leave_a_page_that_says_so(data: ReportData, said: str) -> None:
-    assert said in words(render(data))
+def test_missing_parts_leave_a_page_that_says_so(data: Report, said: str) -> None:
+    assert said in words(page_of(data))
 
 
 def test_failures_are_counted_by_reason() -> None:
     rows = [row(), *(error_row(str(i), "CheckpointError: NaN\n  where: here") for i in range(3)), error_row("x", "other")]
-    text = words(render(report(sections=[MatchSection(name="m", rows=rows)])))
+    text = words(page_of(negotiations(Match(name="m", rows=rows))))
     assert "m: 4 of 5 dialogues ended in an error" in text
-    assert "3 × CheckpointError: NaN 1 × other" in text
+    assert "3 × CheckpointError: NaN , 1 × other" in text
 
 
 def test_no_page_is_better_than_half_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -269,20 +255,20 @@ def test_no_page_is_better_than_half_a_page(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr("engine.store.documents.os.fsync", full)
     with pytest.raises(RunError, match="No space left on device"):
-        write_report(report(), path)
+        write_report(report(), CHAPTERS, path)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
 
 
 def test_dialogue_shows_the_scenario_the_talk_and_the_deal() -> None:
-    text = words(render(report(sections=[MatchSection(name="m", rows=[row(points=(6, 8))])])))
+    text = words(page_of(negotiations(Match(name="m", rows=[row(points=(6, 8))]))))
     assert "adversary 6 : 8 target deal Pareto optimal ended by the adversary 3 turns" in text
     assert "book 1 0 0 4 1 hat 2 2 2 0 0 ball 3 2 1 2 2" in text
     assert "adversary i would like the hats target fine , the rest for me the adversary ends the talk" in text
 
 
 def refusal(**changes: Any) -> str:
-    return words(render(report(sections=[MatchSection(name="m", rows=[row(points=(0, 0), **changes)])])))
+    return words(page_of(negotiations(Match(name="m", rows=[row(points=(0, 0), **changes)]))))
 
 
 def test_dialogue_without_a_deal_says_why() -> None:
@@ -293,13 +279,13 @@ def test_dialogue_without_a_deal_says_why() -> None:
     assert "book 1 0 – 4 1" in refusal(selection_adversary=no)
 
 
-def searched(**changes: Any) -> MatchSection:
+def searched(**changes: Any) -> Match:
     rows = [attack_row("a", (8, 2)), attack_row("b", (5, 5), **changes)]
-    return MatchSection(name="reactive", metrics=attack_metrics(rows, NOTHING), rows=rows)
+    return Match(name="reactive", job="attack-reactive", metrics=attack_metrics(rows, NOTHING), rows=rows)
 
 
 def test_replaced_words_are_marked_and_can_be_told_without_colour() -> None:
-    page = render(report(sections=[searched()]))
+    page = page_of(negotiations(searched()))
     assert 'the <mark>hats</mark> <del><span class="unseen">instead of </span>ball</del></span>' in page
     assert page.count("<mark>") == page.count("<del>") == 2
     text = words(page)
@@ -307,20 +293,20 @@ def test_replaced_words_are_marked_and_can_be_told_without_colour() -> None:
 
 
 def test_both_protocols_stand_over_a_dialogue() -> None:
-    text = words(render(report(sections=[searched()])))
+    text = words(page_of(negotiations(searched())))
     assert "adversary 8 : 2 target as played; with the end forced, 9 : 1 deal" in text
-    assert "+8.00 where the end is forced, 95 % interval 8.00 to 8.00" in text
-    plain = words(render(report(sections=[MatchSection(name="m", metrics=metrics(), rows=[row()])])))
-    assert "forced" not in plain
+    assert "Advantage, end forced higher: adversary" in text
+    plain = words(page_of(negotiations(Match(name="m", metrics=metrics(), rows=[row()]))))
+    assert "end forced" not in plain
 
 
 def test_a_sentence_plugged_in_stands_beside_what_it_replaced() -> None:
-    page = render(report(sections=[searched(attempts=[attempt(base="ok deal", replaced=[], kind="transfer")])]))
+    page = page_of(negotiations(searched(attempts=[attempt(base="ok deal", replaced=[], kind="transfer")])))
     assert 'like the hats <del><span class="unseen">instead of </span>ok deal</del></span>' in page
 
 
 def test_budget_curves_of_reactive_attacks_have_figures() -> None:
-    page = render(report(sections=[searched()]))
+    page = page_of(negotiations(searched()))
     assert "Advantage by replaced words" in words(page)
     text = words(page)
     assert text.count("mean over 2 dialogues with a reactive attack; bands are 95 % intervals; ") == 2
@@ -338,9 +324,10 @@ def test_budget_curves_of_reactive_attacks_have_figures() -> None:
 
 
 def test_every_attack_has_a_budget_curve_of_its_own_even_under_an_equal_name() -> None:
-    page = render(report(sections=[searched(), searched(attempts=[attempt(accepted=False)])]))
+    page = page_of(negotiations(searched(), searched(attempts=[attempt(accepted=False)])))
     assert words(page).count("mean over 2, 2 dialogues with a reactive attack") == 2
-    assert page.count(">reactive (1)</text>") == page.count(">reactive (2)</text>") == 2
+    few = " \\(few: n = 2\\)</text>"
+    assert [len(re.findall(rf">reactive \({number}\){few}", page)) for number in (1, 2)] == [2, 2]
 
 
 @pytest.mark.parametrize(
@@ -353,39 +340,61 @@ def test_every_attack_has_a_budget_curve_of_its_own_even_under_an_equal_name() -
 )
 def test_other_attacks_have_no_budget_curve(attempts: list[dict[str, Any]]) -> None:
     rows = [attack_row(key, attempts=attempts) for key in "ab"]
-    assert "Advantage by" not in render(report(sections=[MatchSection(name="m", rows=rows)]))
+    assert "Advantage by" not in page_of(negotiations(Match(name="m", rows=rows)))
 
 
 def test_attacks_that_record_only_successes_have_no_budget_curve_even_when_all_were_reactive() -> None:
-    section = MatchSection(name="m", rows=[attack_row(key) for key in "ab"], only_successes=True)
-    assert "Advantage by" not in render(report(sections=[section]))
+    match = Match(name="m", rows=[attack_row(key) for key in "ab"], only_successes=True)
+    assert "Advantage by" not in page_of(negotiations(match))
 
 
 def test_a_search_that_never_went_a_step_has_no_curve() -> None:
     rows = [attack_row(attempts=[attempt(steps=attempt()["steps"][:1])])]
-    assert "Advantage by" not in render(report(sections=[MatchSection(name="m", rows=rows)]))
+    assert "Advantage by" not in page_of(negotiations(Match(name="m", rows=rows)))
 
 
-def test_the_table_of_attacks_comes_first() -> None:
+def test_small_tables_of_attacks_come_first() -> None:
     table = TextTable(("attack", "n"), (("reactive", "200"), ("transfer", "12 few")), "How to read it.")
-    outline = Outline(render(report(attack_tables=[("", table), ("others", table)])))
-    assert outline.headings[:4] == [("h1", "demo"), ("h2", "Attacks"), ("h3", "others"), ("h2", "Matches")]
-    assert outline.count("table", class_="attacks") == 2
+    outline = Outline(page_of(negotiations(Match(name="m", metrics=metrics()), tables=[("some", table), ("others", table)])))
+    assert outline.headings[:4] == [("h1", "t"), ("h2", "Negotiation"), ("h3", "some"), ("h3", "others")]
+    assert outline.count("table", class_="sheet wide") == 2
     assert "attack n reactive 200 transfer 12 few How to read it." in " ".join(" ".join(outline.text).split())
 
 
 def test_what_stands_below_a_figure_is_marked_as_such() -> None:
     table = TextTable(("attack", "PAR"), (("reactive", "80.2 %\n[76.5, <83.5>]"), ("transfer", "–")), "note")
-    page = render(report(attack_tables=[("", table)]))
-    assert '<td>80.2 % <span class="below">[76.5, &lt;83.5&gt;]</span></td>' in page
-    assert "<td>–</td>" in page
+    page = page_of(negotiations(tables=[("t", table)]))
+    assert '<td data-label="PAR"><span class="value">80.2 %</span> <span class="below">[76.5, &lt;83.5&gt;]</span></td>' in page
+    assert '<td data-label="PAR"><span class="value">–</span></td>' in page
 
 
-def test_a_match_that_a_table_speaks_of_has_no_large_figures() -> None:
-    sections = [MatchSection(name="reactive", metrics=metrics(), rows=[row()], large=False)]
-    headings = Outline(render(report(sections=sections))).headings
-    assert ("h2", "Matches") not in headings
-    assert ("h2", "Metrics") in headings
+def test_a_table_that_is_too_wide_is_turned_round_or_stacked() -> None:
+    def sheet(num_columns: int, num_rows: int) -> tuple[int, int, str]:
+        columns = tuple(map(str, range(num_columns)))
+        found = fitted("t", TextTable(columns, (columns,) * num_rows, ""))
+        return len(found.table.columns), len(found.table.rows), found.form
+
+    assert sheet(8, 20) == (8, 20, "wide")
+    assert sheet(18, 7) == (8, 17, "wide")
+    assert sheet(18, 8) == (18, 8, "stacked")
+
+
+def test_words_are_explained_where_they_occur_and_nowhere_else() -> None:
+    def glossary(page: str) -> list[str]:
+        return re.findall(r"<dt>(.*?)</dt>", "".join(re.findall(r'<dl class="glossary".*?</dl>', page, flags=re.DOTALL)))
+
+    assert glossary(page_of(negotiations(Match(name="m", metrics={"turns": Estimate(3, 2, 4, 40)})))) == []
+    assert "PAR" in glossary(page_of(negotiations(Match(name="m", metrics={"par": Estimate(0.5, 0.4, 0.6, 40)}))))
+    attacked = glossary(page_of(negotiations(searched())))
+    assert attacked == ["PAR", "Forced end", "Live", "Pareto optimal", "Reactive", "Preemptive", "Judge"]
+
+
+def test_every_item_has_an_address_and_the_chapter_leads_to_some() -> None:
+    twice = [Match(name="m", rows=[row("a", (8, 2)), row("b", (1, 9))])] * 2
+    outline = Outline(page_of(negotiations(*twice)))
+    bodies = [attrs["id"] for _, attrs in outline.tags if attrs.get("class") == "body"]
+    assert bodies == ["dialogue-m-a", "dialogue-m-b", "dialogue-m-a--2", "dialogue-m-b--2"]
+    assert {"#dialogue-m-a", "#dialogue-m-b"} <= {attrs["href"] for tag, attrs in outline.tags if tag == "a"}
 
 
 def test_forced_end_belongs_to_nobody() -> None:

@@ -1,48 +1,24 @@
-"""Figures: the picture for a README, and the moving average."""
+"""Drawings, and the moving average."""
 
 from __future__ import annotations
 
 import re
-import struct
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from engine.metrics.statistics import Estimate
-from engine.report.content import Curve, MatchSection, ReportData
-from engine.report.plots import budget_svg, curve_svg, moving_average, scatter_svg, write_picture
-from tests.engine.report.negotiation.dialogues import report, row
-
-
-def size(path: Path) -> tuple[int, int]:
-    data = path.read_bytes()
-    assert data.startswith(b"\x89PNG")
-    return struct.unpack(">II", data[16:24])
-
-
-def test_picture_is_wider_with_more_to_show_and_repeatable(tmp_path: Path) -> None:
-    full = write_picture(report(), tmp_path / "full.png")
-    again = write_picture(report(), tmp_path / "again.png")
-    less = write_picture(report(curves=[]), tmp_path / "less.png")
-    assert full.read_bytes() == again.read_bytes()
-    assert size(full)[0] > size(less)[0] > size(less)[1]
-
-
-def test_picture_of_a_table_has_a_row_for_each_attack(tmp_path: Path) -> None:
-    gains = {"advantage": Estimate(1.0, 0.5, 1.5, 40), "forced_advantage": Estimate(2.0, 1.5, 2.5, 40)}
-    attacks = [MatchSection(name=f"attack {i}", metrics=gains, rows=[row(str(i), (6, 4))], large=False) for i in range(7)]
-    pictures = [write_picture(ReportData(title="t", sections=attacks[:n]), tmp_path / f"{n}.png") for n in (2, 3, 7)]
-    heights = [size(picture)[1] for picture in pictures]
-    assert heights[1] - heights[0] > 0
-    assert (heights[2] - heights[0]) == pytest.approx(5 * (heights[1] - heights[0]), abs=5)
+from engine.report.curves import Curve
+from engine.report.negotiation.plots import scatter_svg
+from engine.report.plots import budget_svg, curve_svg, moving_average
+from tests.engine.report.negotiation.dialogues import row
 
 
 def test_bubbles_count_dialogues() -> None:
     rows = [row(str(i), (6, 4)) for i in range(8)] + [row("x", (2, 8)), row("y", (2, 8), pareto=False), row("z", (0, 0))]
-    svg = scatter_svg(MatchSection(name="m", rows=rows))
-    bubbles = {name: svg.count(f"fill: var(--{name})") for name in ("deals", "pareto", "no-deal")}
-    assert bubbles == {"deals": 2, "pareto": 2, "no-deal": 1}
+    svg = scatter_svg("m", rows)
+    bubbles = {name: svg.count(f"fill: var(--{name})") for name in ("tint", "good", "dull")}
+    assert bubbles == {"tint": 2, "good": 2, "dull": 1}
 
 
 def test_curve_leaves_gaps_at_missing_values() -> None:
@@ -59,21 +35,21 @@ def labels(svg: str) -> list[str]:
 
 
 def test_few_budgets_are_each_labelled_and_many_on_a_logarithmic_axis() -> None:
-    assert labels(budget_svg("t", "words", {"a": budget([0, 1, 2])}))[:3] == ["0", "1", "2"]
-    doubling = labels(budget_svg("t", "decisions", {"a": budget([2**i for i in range(13)])}))
+    assert labels(budget_svg("t", "words", {"a": budget([0, 1, 2])}, "y"))[:3] == ["0", "1", "2"]
+    doubling = labels(budget_svg("t", "decisions", {"a": budget([2**i for i in range(13)])}, "y"))
     assert doubling[:7] == ["1", "4", "16", "64", "256", "1,024", "4,096"]
 
 
 def test_every_budget_curve_has_a_band_and_a_name_where_there_are_several() -> None:
-    one = budget_svg("t", "words", {"a": budget([0, 1])})
-    two = budget_svg("t", "words", {"a": budget([0, 1]), "b": budget([0, 1, 2])})
+    one = budget_svg("t", "words", {"a": budget([0, 1])}, "y")
+    two = budget_svg("t", "words", {"a": budget([0, 1]), "b": budget([0, 1, 2])}, "y")
     assert [svg.count("fill-opacity: 0.16") for svg in (one, two)] == [1, 2]
     assert [">a</text>" in svg for svg in (one, two)] == [False, True]
 
 
 def test_an_interval_that_is_not_there_leaves_the_line() -> None:
     single = [(limit, Estimate(1.0, float("nan"), float("nan"), 1)) for limit in (0, 1)]
-    assert "nan" not in budget_svg("t", "words", {"a": single}).lower()
+    assert "nan" not in budget_svg("t", "words", {"a": single}, "y").lower()
 
 
 def test_moving_average_is_a_mean_over_the_window() -> None:
@@ -86,6 +62,7 @@ def test_moving_average_is_a_mean_over_the_window() -> None:
     assert moving_average(np.ones(7)).tolist() == [1.0] * 7
 
 
-def test_picture_of_nothing_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="nothing to draw"):
-        write_picture(ReportData(title="t"), tmp_path / "empty.png")
+def test_a_budget_curve_over_few_dialogues_says_so() -> None:
+    thin = [(limit, Estimate(1.0, 0.5, 1.5, 12)) for limit in (0, 1)]
+    assert "(few: n = 12)</text>" in budget_svg("t", "words", {"a": thin}, "y")
+    assert "few" not in budget_svg("t", "words", {"a": budget([0, 1])}, "y")

@@ -13,7 +13,7 @@ from engine.triggers.gcg import Gcg, GcgState
 from engine.triggers.hits import Reading
 from engine.triggers.objective import TriggerObjective
 from engine.triggers.scorer import Incumbent, PlainScorer, Swaps
-from engine.triggers.settings import SearchSettings, gcg
+from engine.triggers.settings import SearchSettings
 from tests.engine.triggers.made_up import LENGTH, NUM_WORDS, TARGET, bound, scorer, searched, tasks
 
 LIKELIHOOD = TriggerObjective(kind="likelihood")
@@ -109,7 +109,3 @@ def test_a_hit_on_the_way_is_what_is_returned() -> None:
     (outcome,) = searched(bound(Gcg, scorer(LIKELIHOOD), SETTINGS, the_worse_one), [Task("first", TARGET, 0, 3)], 1)
     assert (outcome.stopped, outcome.visits, outcome.loss) == ("satisfied", worse, met[worse].loss)
     assert outcome.words == tuple(met[worse].words.tolist())
-
-
-def test_the_preset_has_the_sizes_of_nanogcg() -> None:
-    assert (gcg().candidates, gcg().words_per_position) == (512, 256)

@@ -44,8 +44,8 @@ def figures(result: Result) -> list[tuple[str, ...]]:
 
 def on_page(path: Path) -> TextTable:
     """The table as the report shows it."""
-    ((heading, shown),) = collect_run(path).attack_tables
-    assert heading == ""
+    ((heading, shown),) = collect_run(path).found["negotiation"].tables
+    assert heading == "All attacks"
     return shown
 
 
@@ -209,7 +209,8 @@ def test_the_fixed_turns_are_rows_like_the_others(tmp_path: Path, target: Path) 
     assert {f"{name}.{metric}" for name in TURNS for metric in ATTACK_METRICS} == set(result.metrics) <= set(result.legend)
     more = run(dataclasses.replace(config, rows="none"), tmp_path, Silent())
     assert column(more, "attack") == [ROWS["none"], *column(result, "attack")]
-    assert [section.name for section in collect_run(tmp_path).sections] == [*column(result, "attack"), ROWS["none"]]
+    shown = collect_run(tmp_path).found["negotiation"].matches
+    assert [match.name for match in shown] == [*column(result, "attack"), ROWS["none"]]
 
 
 def column(result: Result, name: str) -> list[str]:

@@ -71,8 +71,9 @@ def test_every_list_of_every_model_is_a_search(tmp_path: Path, models: tuple[str
     assert shown.to_markdown() in text
     assert "parley search table" in text
     data = collect_run(tmp_path / "table")
-    assert data.attack_tables == [("", result.tables[0])]
-    assert [search.name for search in data.searches] == [f"{model}-{listed}" for model in "ab" for listed in lists]
+    found = data.found["triggers"]
+    assert found.tables == [("All lists", result.tables[0])]
+    assert [search.name for search in found.searches] == [f"{model}-{listed}" for model in "ab" for listed in lists]
 
 
 def test_the_same_again_searches_nothing(tmp_path: Path, models: tuple[str, str]) -> None:
@@ -147,7 +148,7 @@ def test_continuous_inputs_have_a_table_of_their_own(tmp_path: Path, models: tup
         *(f"{listed} {kind}" for listed in ("normal", "mal", "random") for kind in ("o-greedy", "projected-o-greedy")),
     )
     assert dict(zip(shown.columns, shown.rows[2], strict=True))["mal o-greedy"] == "1.7"
-    assert collect_run(tmp_path / "table").attack_tables == [("", shown)]
+    assert collect_run(tmp_path / "table").found["triggers"].tables == [("All lists", shown)]
 
 
 def test_another_method_of_searching_words_fills_the_same_table(models: tuple[str, str]) -> None:

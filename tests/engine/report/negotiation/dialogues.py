@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from engine.metrics.statistics import Estimate
-from engine.report.content import Curve, MatchSection, ReportData
+from engine.report.chapters import CHAPTERS
+from engine.report.content import Measured, Report
+from engine.report.curves import Curve
+from engine.report.negotiation.sections import Match, Negotiation
+from engine.report.page import render
+from engine.report.training.chapter import Training
 from tests.engine.metrics.negotiation.attacks import attempt
 
 NAN = float("nan")
@@ -73,29 +78,47 @@ def metrics(advantage: float = 2.0, n: int = 200) -> dict[str, Estimate]:
     return {**points, "agreement": Estimate(0.8, 0.75, 0.85, n)}
 
 
-def report(**changes: Any) -> ReportData:
+def page_of(report: Report) -> str:
+    """The page of a report."""
+    return render(report, CHAPTERS)
+
+
+def negotiations(*matches: Match, **changes: Any) -> Report:
+    """A report with nothing but matches, and what else their chapter has found."""
+    return Report(title="t", found={"negotiation": Negotiation(matches=matches, **changes)})
+
+
+def report(**changes: Any) -> Report:
     """A report with two matches, a stage of training and two curves."""
     steps = [(float(i), 8.0 - 0.1 * i) for i in range(12)]
     parts: dict[str, Any] = {
         "title": "demo",
         "lead": "An adversary against a target.",
-        "sections": [
-            MatchSection(name="target vs itself", metrics=metrics(0.1), rows=[row("a", (5, 5)), row("b", (0, 0))]),
-            MatchSection(
-                name="adversary vs target",
-                description="After self-play.",
-                metrics=metrics(3.5, n=12),
-                rows=[row("c", (8, 2)), row("d", (3, 7)), row("e", (6, 4))],
+        "found": {
+            "negotiation": Negotiation(
+                matches=[
+                    Match(name="target vs itself", metrics=metrics(0.1), rows=[row("a", (5, 5)), row("b", (0, 0))]),
+                    Match(
+                        name="adversary vs target",
+                        job="attack-rl",
+                        description="After self-play.",
+                        metrics=metrics(3.5, n=12),
+                        rows=[row("c", (8, 2)), row("d", (3, 7)), row("e", (6, 4))],
+                    ),
+                ]
             ),
-            MatchSection(name="target, supervised", metrics={"validation_loss": Estimate(1.7, NAN, NAN, 400)}),
-        ],
-        "curves": [
-            Curve(title="Perplexity", x_label="epoch", y_label="perplexity", series={"training": steps, "validation": steps}),
-            Curve(title="Reward", x_label="iteration", y_label="points", series={"advantage": steps}, smoothed=True),
-        ],
+            "training": Training(
+                measured=[Measured(name="target, supervised", metrics={"validation_loss": Estimate(1.7, NAN, NAN, 400)})],
+                curves=[
+                    Curve(title="Perplexity", x_label="epoch", y_label="y", series={"training": steps, "validation": steps}),
+                    Curve(title="Reward", x_label="iteration", y_label="points", series={"advantage": steps}, smoothed=True),
+                ],
+                failures=[],
+            ),
+        },
         "commands": ["parley demo --seed 1"],
         "files": [("rows/", "every dialogue")],
         "config": {"seed": "1"},
         "environment": {"python": "3.11"},
     }
-    return ReportData(**{**parts, **changes})
+    return Report(**{**parts, **changes})

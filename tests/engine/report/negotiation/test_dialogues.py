@@ -16,7 +16,7 @@ POINTS = st.lists(st.tuples(st.integers(0, 10), st.integers(0, 10)), max_size=12
 @given(POINTS, st.integers(1, 4))
 def test_best_and_worst_are_the_ends_of_one_order(points: list[tuple[int, int]], limit: int) -> None:
     rows = [row(f"{i:02d}", pair) for i, pair in enumerate(points)]
-    best, worst = extremes(rows, limit)
+    best, worst = ([read_dialogue(row) for row in ends] for ends in extremes(rows, limit))
     shown = [dialogue.key for dialogue in best + worst]
     assert len(set(shown)) == len(shown) == min(len(rows), 2 * limit)
     leads = sorted((a - b for a, b in points), reverse=True)
@@ -34,7 +34,7 @@ def test_among_equal_dialogues_those_with_an_attack_sentence_come_first() -> Non
     rows = [attack_row(key, points, attempts=[]) for key, points in (("a", (9, 1)), ("b", (1, 9)))]
     rows += [attack_row(key, points) for key, points in (("y", (9, 1)), ("z", (1, 9)))]
     best, worst = extremes(rows, 1)
-    assert [dialogue.key for dialogue in best + worst] == ["y", "z"]
+    assert [row["item_key"] for row in best + worst] == ["y", "z"]
 
 
 def first_turn(said: str, **changes: object) -> Turn:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +16,31 @@ from engine.jobs.triggers.search import SEARCH
 from engine.metrics.statistics import NOTHING
 from engine.metrics.triggers.hits import search_metrics
 from engine.report.collect import collect_run, report_from_run
-from engine.report.content import ReportData, SearchSection
-from engine.report.page import render
-from engine.report.triggers.pairs import NUM_FOLDED, NUM_SHOWN, read_search, search_figures
+from engine.report.content import Report
+from engine.report.triggers.chapter import TriggerSearches
+from engine.report.triggers.pairs import (
+    NUM_SHOWN,
+    note_of,
+    ranked,
+    read_pair,
+    search_figures,
+    search_items,
+    word_figures,
+)
+from engine.report.triggers.sections import Search, Triggers
 from engine.store.run_folder import RunFolder
 from engine.triggers.settings import SearchSettings
 from envs.core.errors import RunError
 from tests.engine.metrics.triggers.searches import KINDS, failed, restart, searched
-from tests.engine.report.test_page import HOSTILE, Outline, words
+from tests.engine.report.negotiation.dialogues import page_of
+from tests.engine.report.pages import HOSTILE, Outline, assert_harmless, words
 
 GREEDY, LIKELY = KINDS
 HIT = restart(0, 0.2, (GREEDY, LIKELY), stopped="satisfied")
 LIMITS = {"T_out": -3.9, "T_in": -4.1}
 
 
-def section(*rows: dict[str, Any], **changes: Any) -> SearchSection:
+def section(*rows: dict[str, Any], **changes: Any) -> Search:
     """A search whose rows are a hit and two misses."""
     found = rows or (
         searched("far", restart(0, 3.0), restart(1, 3.5)),
@@ -42,21 +53,21 @@ def section(*rows: dict[str, Any], **changes: Any) -> SearchSection:
         "thresholds": LIMITS,
         "metrics": search_metrics(found, NOTHING, 1),
     }
-    return SearchSection(rows=found, **{**settings, **changes})
+    return Search(rows=found, **{**settings, **changes})
 
 
-def page(*sections: SearchSection) -> str:
-    return render(ReportData(title="triggers", searches=sections))
+def page(*sections: Search) -> str:
+    return page_of(Report(title="triggers", found={"triggers": Triggers(searches=sections)}))
 
 
 def test_a_page_of_a_search() -> None:
     text = page(section(description="Three targets.", skipped=[("zebra crossing", "zebra")]))
     outline = Outline(text)
-    assert outline.headings == [("h1", "triggers"), ("h2", "Metrics"), ("h2", "Triggers"), ("h3", "mal")]
+    assert outline.headings == [("h1", "triggers"), ("h2", "Triggers"), ("h2", "Items"), ("h2", "The run")]
     shown = words(text)
     assert "Hits, o-greedy higher: adversary share of all targets that are o-greedy hits 33.3 %" in shown
-    assert "A usual word has T_out = −3.900, T_in = −4.100 nats." in shown
-    assert "Skipped targets (1) zebra crossing not in the vocabulary: zebra" in shown
+    assert "a usual word has T_out = −3.900, T_in = −4.100 nats." in shown
+    assert "Skipped sentences, mal (1) zebra crossing not in the vocabulary: zebra" in shown
     figures = re.findall(r"<figcaption><strong>(.*?)</strong>", text)
     assert figures == [
         "Loss by sweep",
@@ -68,20 +79,23 @@ def test_a_page_of_a_search() -> None:
 
 def test_hits_come_first_then_the_lower_loss() -> None:
     late = searched("late", restart(0, 5.0, (GREEDY,)))
-    found = read_search(section(*section().rows, late))
-    assert [pair.loss for pair in found.shown] == ["0.20", "5.00", "1.00", "3.00"]
-    best = found.shown[0]
+    search = section(*section().rows, late)
+    found = [read_pair(row, GREEDY) for row in ranked(search)]
+    assert [pair.loss for pair in found] == ["0.20", "5.00", "1.00", "3.00"]
+    best = found[0]
     assert [(hit.name, hit.wanted) for hit in best.hits] == [(GREEDY, True), (LIKELY, False)]
     assert (best.least, best.mean, best.input) == ("−3.00", "−1.50", "−4.25")
-    assert (found.shown[2].hits, found.shown[2].input) == ((), "–")
-    assert "after the trigger: trigger 0" in found.figures[0].caption
+    assert (found[2].hits, found[2].input) == ((), "–")
+    assert "after the trigger: trigger 0" in word_figures(search)[0].caption
+    tags = [item.tags for item in search_items(search)]
+    assert tags == [("as wanted", GREEDY, LIKELY), ("as wanted", GREEDY), ("missed",), ("missed",)]
 
 
-def test_long_lists_are_folded_and_the_rest_is_counted() -> None:
-    num = NUM_SHOWN + NUM_FOLDED + 3
-    found = read_search(section(*(searched(f"{i:04d}", restart(0, i)) for i in range(num))))
-    assert (len(found.shown), len(found.more), found.num_hidden) == (NUM_SHOWN, NUM_FOLDED, 3)
-    assert [figure.name for figure in found.figures] == ["Best: log probability of each word"], "nothing but misses"
+def test_long_lists_are_cut_and_the_rest_is_counted() -> None:
+    search = section(*(searched(f"{i:04d}", restart(0, i)) for i in range(NUM_SHOWN + 3)))
+    assert len(search_items(search)) == NUM_SHOWN
+    assert "3 further targets are in the run's rows." in note_of(search)
+    assert [figure.name for figure in word_figures(search)] == ["Best: log probability of each word"], "nothing but misses"
 
 
 def test_hostile_words_stay_text() -> None:
@@ -89,30 +103,29 @@ def test_hostile_words_stay_text() -> None:
     row = searched(HOSTILE, evil, target=HOSTILE, trigger=HOSTILE, target_words=[HOSTILE, "\u202ex", "</s>"])
     hostile = section(row, failed("f", HOSTILE), name=HOSTILE, description=HOSTILE, skipped=[(HOSTILE, HOSTILE)])
     text = page(hostile)
-    outline = Outline(text)
-    assert {tag for tag, _ in outline.tags} & {"script", "img", "iframe", "object", "embed", "link", "base"} == set()
-    assert not [name for _, attrs in outline.tags for name in attrs if name.startswith("on")]
+    outline = assert_harmless(text)
     assert "".join(outline.text).count("<script>alert(1)</script>") >= 7
     assert "\u202e" not in text
     assert "1 of 2 targets ended in an error" in words(text)
 
 
 def test_a_continuous_input_has_no_words() -> None:
-    found = read_search(section(searched("a", restart(0, 1.0, words=None))))
-    assert found.shown[0].trigger == "(a continuous input)"
+    (row,) = ranked(section(searched("a", restart(0, 1.0, words=None))))
+    assert read_pair(row, GREEDY).trigger == "(a continuous input)"
 
 
 def test_searches_side_by_side_share_their_curves() -> None:
     figures = search_figures([section(name="a"), section(name="b")])
     assert [figure.name for figure in figures] == ["Loss by sweep", "Hits by restarts"]
-    assert ">a: o-greedy</text>" in figures[1].svg
-    assert ">a (2)</text>" in search_figures([section(name="a"), section(name="a")])[0].svg, "equal names are told apart"
+    assert ">a: o-greedy (few: n = 3)</text>" in figures[1].svg
+    alike = search_figures([section(name="a"), section(name="a")])[0]
+    assert ">a (2) (few: n = 3)</text>" in alike.svg, "equal names are told apart"
     (alone,) = (figure for figure in search_figures([section()]) if figure.name == "Hits by restarts")
-    assert f">{LIKELY}</text>" in alone.svg, "of one search every type that occurs has a curve"
+    assert f">{LIKELY} (few: n = 3)</text>" in alone.svg, "of one search every type that occurs has a curve"
 
 
 def test_searches_that_differ_in_candidates_alone_make_a_curve() -> None:
-    def names(*sections: SearchSection) -> list[str]:
+    def names(*sections: Search) -> list[str]:
         return [figure.name for figure in search_figures(sections)]
 
     small, large = section(name="a", candidates=10, alike="x"), section(name="b", candidates=100, alike="x")
@@ -134,8 +147,9 @@ def test_a_run_becomes_a_section(tmp_path: Path) -> None:
         tmp_path, TriggerConfig(hit=GREEDY), *rows, title="greedy search", description="Two targets.", command="parley search"
     )
     data = collect_run(tmp_path)
-    assert (data.title, data.lead, data.sections, data.commands) == ("greedy search", "Two targets.", [], ["parley search"])
-    (found,) = data.searches
+    assert (data.title, data.lead, data.commands) == ("greedy search", "Two targets.", ["parley search"])
+    assert [*data.found] == ["triggers"]
+    (found,) = data.found["triggers"].searches
     assert (found.name, found.description, found.hit, found.candidates) == ("greedy search", "", GREEDY, 100)
     assert (found.rows, found.thresholds) == (rows, LIMITS)
     assert found.skipped == [("zebra crossing", "zebra, crossing")]
@@ -158,7 +172,7 @@ def test_a_summary_with_other_parts_is_an_error(tmp_path: Path, change: dict[str
 def test_runs_are_alike_when_their_rows_could_be(tmp_path: Path, second: dict[str, Any], alike: bool) -> None:
     record(tmp_path / "a", TriggerConfig(hit=GREEDY), searched("a", HIT))
     record(tmp_path / "b", TriggerConfig(hit=GREEDY, search=SearchSettings(candidates=7), **second), searched("a", HIT))
-    first, other = collect_run(tmp_path).searches
+    first, other = collect_run(tmp_path).found["triggers"].searches
     assert (first.candidates, other.candidates) == (100, 7)
     assert (first.alike == other.alike) == alike
 
@@ -166,5 +180,27 @@ def test_runs_are_alike_when_their_rows_could_be(tmp_path: Path, second: dict[st
 def test_a_run_without_rows_has_no_section(tmp_path: Path) -> None:
     RunFolder.open(tmp_path, TriggerConfig(), job=SEARCH.name, schema=TRIGGERS).close()
     data = collect_run(tmp_path)
-    assert (data.searches, data.sections) == ([], [])
-    assert "This run holds no results yet." in render(data)
+    assert data.found == {}
+    assert "This run holds no results yet." in page_of(data)
+
+
+def said(*searches: Search) -> str:
+    verdict = TriggerSearches().verdict(Triggers(searches=searches))
+    assert verdict is not None
+    assert list(verdict.marks.values()) == [search.rate for search in searches]
+    return verdict.sentence
+
+
+def test_the_verdict_counts_triggers_and_what_was_skipped() -> None:
+    usual, rude = section(targets="normal"), section(*section().rows[:2], targets="mal", skipped=[("zebra crossing", "zebra")])
+    few = "Few targets (3): do not lean on it."
+    assert said(usual) == f"A trigger was found for 1 of 3 usual replies. {few}"
+    told = "A trigger was found for 1 of 3 usual replies and 0 of 2 rude sentences."
+    skipped = "Skipped for words that the model does not know: 1 of 3 sentences."
+    assert said(rude, usual) == f"{told} {few.replace('3', '2')} {skipped}"
+    many = said(*(replace(usual, name=name) for name in "abc"), rude)
+    assert "1 of 3 usual replies at most, 0 of 2 rude sentences at least, in 4 searches" in many
+
+
+def test_nothing_measured_has_no_verdict() -> None:
+    assert TriggerSearches().verdict(Triggers(searches=[section(metrics={})])) is None

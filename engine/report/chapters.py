@@ -1,0 +1,23 @@
+"""The chapters of a report, in the order of the page: one line per system."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engine.report.content import Chapter
+from engine.report.measurements.chapter import Measurements
+from engine.report.negotiation.chapter import Negotiations
+from engine.report.perturb.chapter import Perturbations
+from engine.report.sweeps.chapter import Sweeps
+from engine.report.training.chapter import Trainings
+from engine.report.triggers.chapter import TriggerSearches
+
+CHAPTERS: tuple[Chapter[Any], ...] = (
+    Negotiations(),
+    TriggerSearches(),
+    Perturbations(),
+    Sweeps(),
+    Trainings(),
+    # Last: what no other chapter knows.
+    Measurements(),
+)

@@ -1,0 +1,1 @@
+"""What a page shows of a job that no other chapter knows."""

@@ -1,0 +1,230 @@
+"""Negotiations: matches, attacks and adversarial training, from run folders to what their report shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from markupsafe import Markup
+
+from engine.jobs.negotiation.campaign import rounds_of
+from engine.jobs.negotiation.exploitability import EVALUATE_EXPLOITABILITY, NUM_TRAINED
+from engine.jobs.negotiation.minmax import BEFORE_TRAINING, DROP, FINAL_STAGES, LEGEND, MINMAX
+from engine.jobs.negotiation.rows import DIALOGUES
+from engine.jobs.negotiation.table import ATTACK_TABLE, BESIDE
+from engine.jobs.negotiation.whitebox import ATTACK_RA_PA_DA, ATTACK_RA_PA_TA
+from engine.metrics.negotiation.attack import REACTIVE, budget_curves
+from engine.metrics.negotiation.attack_table import ROWS, AttackLine, attack_table, table_lines
+from engine.metrics.negotiation.campaign import ROUND_METRICS, rounds_table
+from engine.metrics.statistics import NOTHING, Estimate, Points
+from engine.metrics.tables import TextTable, with_interval
+from engine.report.content import Chapter, Item, Measured, Section, Stages, Verdict, failures
+from engine.report.curves import CurveSource, curve_figure, read_curves
+from engine.report.figure import Figure, told_apart
+from engine.report.negotiation.dialogues import BEST_AND_WORST, dialogue_items
+from engine.report.negotiation.sections import PLAIN, Hardening, Match, Negotiation
+from engine.report.negotiation.verdict import verdict_on
+from engine.report.runs import Run, estimates
+
+CURVES = (
+    CurveSource(
+        "round",
+        "exploitability",
+        "advantage in points",
+        {"fresh adversary": "exploitability", "trained along, before": "advantage_before", "after": "advantage_after"},
+    ),
+    CurveSource("round", "plain play", "points", {"target": "plain_score"}),
+    CurveSource("round", "language", "perplexity", {"validation": "perplexity"}),
+)
+"""What the rounds of a campaign tell."""
+_BUDGETS = {
+    "replaced": ("Advantage by replaced words", "words that may be replaced", "a word that is replaced twice counts twice"),
+    "queries": (
+        "Advantage by queries of the target",
+        "queries that may be made",
+        "a query asks whether a sentence makes the target end the talk, or what it would then choose; gradients do not count",
+    ),
+}
+"""Title, budget and what is counted in it, by name in `budget_curves`."""
+_WITHOUT_CURVE = "preemptive attacks record no steps, combined ones only those that succeeded, so neither has a curve"
+_COMBINED = (ATTACK_RA_PA_DA.name, ATTACK_RA_PA_TA.name)
+"""Attacks that have only the searches on record that succeeded."""
+_ATTACK = "attack-"
+_JOBS = (PLAIN, MINMAX.name, EVALUATE_EXPLOITABILITY.name)
+_KEY = Markup(
+    'one bubble per result, its area the number of dialogues: <span class="key tint">deals</span> <span class="key good">of '
+    'them Pareto optimal</span> <span class="key dull">no deal</span> <span class="key mean">mean</span>; below the dashed '
+    "line the adversary earned more"
+)
+
+
+class Negotiations(Chapter[Negotiation]):
+    """The chapter of matches, attacks and campaigns."""
+
+    name, title = "negotiation", "Negotiation"
+    stages: ClassVar = {ATTACK_TABLE.name: Stages(ROWS), MINMAX.name: Stages(FINAL_STAGES, others="hidden")}
+    terms: ClassVar = {
+        r"\bside [01]\b": ("Side", "0 is the adversary, 1 the target; each speaks in turn and chooses items for itself."),
+        r"\bPAR\b|positive advantage rate": (
+            "PAR",
+            "positive advantage rate: share of dialogues in which the adversary earns no less than the target; 0 : 0 counts.",
+        ),
+        r"forced": (
+            "Forced end",
+            "once an attack's sentence makes that likely, the target must end the talk, and what it would then choose counts.",
+        ),
+        r"\blive\b": ("Live", "the target answers and decides itself."),
+        r"exploitability": ("Exploitability", "points that a fresh adversary, trained against the target, is ahead."),
+        r"pareto": ("Pareto optimal", "no other deal gives one side more and the other no less."),
+        r"reactive": ("Reactive", "the attack wants the target to end the talk at once and to choose badly."),
+        r"preemptive": ("Preemptive", "the attack wants the target to ask for less in its next sentence."),
+        r"judge": ("Judge", "the model that says how likely, and so how usual, a sentence is."),
+    }
+
+    def owns(self, job: str) -> bool:
+        """Matches, attacks, campaigns and measurements of exploitability."""
+        return job in _JOBS or job.startswith(_ATTACK)
+
+    def collect(self, runs: Sequence[Run]) -> Negotiation | None:
+        """Matches, tables and campaigns."""
+        matches = [match for run in runs if run.shown and (match := _match(run))]
+        campaigns = [Hardening(name=run.heading, metrics=run.metrics, rounds=rounds_of(run.folder)) for run in _campaigns(runs)]
+        curves = read_curves(CURVES, _campaigns(runs))
+        tables = _tables(runs)
+        if not (matches or tables or curves):
+            return None
+        return Negotiation(matches=matches, campaigns=campaigns, tables=tables, curves=curves)
+
+    def verdict(self, found: Negotiation) -> Verdict | None:
+        """The strongest attack, and whether hardening helped."""
+        return verdict_on(found)
+
+    def render(self, found: Negotiation) -> Section:
+        """Tables, metrics, drawings and dialogues."""
+        from engine.report.negotiation import plots
+
+        played = [match for match in found.matches if match.dialogues]
+        items = [(match, dialogue_items(match)) for match in played]
+        outcomes = [
+            Figure(each.name, _outcome_caption(each, place == 0), Markup(plots.scatter_svg(each.name, each.dialogues)))
+            for place, each in enumerate(played)
+        ]
+        curves = [curve_figure(curve) for curve in found.curves if any(curve.series.values())]
+        chosen: dict[str, Item] = {}
+        for match, shown in items:
+            chosen[f"{match.name}: best for the adversary"] = shown[0]
+            if len(shown) > 1:
+                chosen[f"{match.name}: worst for the adversary"] = shown[1]
+        return Section(
+            notes=[_NOTE_CHOSEN] if any(len(match.dialogues) > len(shown) for match, shown in items) else [],
+            tables=found.tables,
+            measured=[
+                Measured(name=match.name, metrics=match.metrics, legend=match.legend, description=match.description)
+                for match in found.matches
+                if match.metrics
+            ],
+            figures=[*curves[:1], *outcomes, *_budgets(played), *curves[1:]],
+            items=[item for _, shown in items for item in shown],
+            chosen=chosen,
+            failures=[
+                each for match in found.matches for each in failures(match.name, "dialogues", match.failures, len(match.rows))
+            ],
+        )
+
+
+_NOTE_CHOSEN = (
+    f"Of each match the viewer holds the {BEST_AND_WORST} best and the {BEST_AND_WORST} worst dialogues for the adversary, and "
+    "as many drawn by chance; the others are in the run's rows."
+)
+
+
+def _campaigns(runs: Sequence[Run]) -> list[Run]:
+    return [run for run in runs if run.job == MINMAX.name]
+
+
+def _match(run: Run) -> Match | None:
+    if run.job in (ATTACK_TABLE.name, MINMAX.name):
+        # Their figures stand in tables.
+        return None
+    rows = run.rows if run.rows and set(DIALOGUES.names) <= set(run.rows[0]) else []
+    if not run.metrics and not rows:
+        return None
+    return Match(
+        name=run.heading,
+        job=run.job,
+        description=run.description,
+        metrics=run.metrics,
+        legend=run.legend,
+        rows=rows,
+        only_successes=run.job in _COMBINED,
+    )
+
+
+def _tables(runs: Sequence[Run]) -> list[tuple[str, TextTable]]:
+    """The tables of a folder, each with its heading: those that were measured as such, and one of its other attacks."""
+    tables: list[tuple[str, TextTable]] = []
+    lines = []
+    for run in runs:
+        if run.job == MINMAX.name:
+            found = _campaign_tables(run)
+            if not run.name:
+                return found
+            tables += [(f"{run.heading}: {title.lower()}", table) for title, table in found]
+        elif run.job == ATTACK_TABLE.name and run.metrics:
+            beside = estimates(run.summary.get(BESIDE, {}))
+            table = attack_table(table_lines(run.metrics, run.config["published"], beside))
+            if not run.name:
+                # The attacks below it are its rows, and the page bears its title.
+                return [("All attacks", table)]
+            tables.append((run.heading, table))
+        elif run.job.startswith(_ATTACK) and run.metrics:
+            lines.append(AttackLine(run.heading, run.metrics))
+    return [*tables, *([("Attacks side by side", attack_table(lines))] if len(lines) > 1 else [])]
+
+
+def _campaign_tables(campaign: Run) -> list[tuple[str, TextTable]]:
+    """What a campaign came to, and the table of its rounds."""
+    rounds = rounds_of(campaign.folder)
+    outcome = [("Before and after", _before_and_after(campaign.metrics))] if campaign.metrics else []
+    return [*outcome, *([("Rounds", rounds_table(rounds))] if rounds else [])]
+
+
+def _before_and_after(metrics: Mapping[str, Estimate]) -> TextTable:
+    pairs = {name: metric.title for name, metric in ROUND_METRICS.items() if name in metrics}
+    rows = [
+        (title, with_interval(metrics[name + BEFORE_TRAINING]), with_interval(metrics[name])) for name, title in pairs.items()
+    ]
+    lost = LEGEND[DROP]
+    rows.append((lost.title, "", with_interval(metrics[DROP])))
+    trained = metrics.get(NUM_TRAINED, NOTHING)
+    who = f"By {trained.value:.0f} fresh adversaries each" if trained.n else "By a fresh adversary each"
+    note = f"{who}, in dialogues that chose no round. {lost.title.capitalize()}: {lost.definition}. Brackets: 95 % intervals."
+    return TextTable(("target", "before", "after"), tuple(rows), note)
+
+
+def _budgets(matches: Sequence[Match]) -> list[Figure]:
+    """What searches gain within a budget, all attacks in one drawing; none for searches that never went a step."""
+    from engine.report import plots
+
+    reactive = [match for match in matches if match.kinds == {REACTIVE} and not match.only_successes]
+    by_budget: dict[str, dict[str, Points]] = {name: {} for name in _BUDGETS}
+    for heading, match in zip(told_apart([match.name for match in reactive]), reactive, strict=True):
+        for name, points in budget_curves(match.dialogues).items():
+            by_budget[name][heading] = points
+    figures = []
+    for name, (title, label, counted) in _BUDGETS.items():
+        series = {heading: points for heading, points in by_budget[name].items() if len(points) > 1}
+        if series:
+            nums = ", ".join(f"{points[0][1].n:,}" for points in series.values())
+            mean = f"end forced; mean over {nums} dialogues with a reactive attack; bands are 95 % intervals"
+            caption = f"{mean}; {counted}; {_WITHOUT_CURVE}"
+            figures.append(Figure(title, caption, Markup(plots.budget_svg(title, label, series, "adversary's points ahead"))))
+    return figures
+
+
+def _outcome_caption(match: Match, explained: bool) -> Markup:
+    rows = match.dialogues
+    agreed = sum(bool(row["agreed"]) for row in rows)
+    optimal = sum(bool(row["pareto"]) for row in rows)
+    counted = f"{len(rows)} dialogues: {agreed} deals, {optimal} of them Pareto optimal, {len(rows) - agreed} without a deal"
+    return Markup("{}; {}").format(counted, _KEY) if explained else Markup("{}").format(counted)

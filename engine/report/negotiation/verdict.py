@@ -1,0 +1,115 @@
+"""The verdict on a negotiator: what the strongest attack takes from it, and whether hardening helped."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from engine.jobs.negotiation.exploitability import NUM_TRAINED
+from engine.jobs.negotiation.minmax import BEFORE_TRAINING, DROP
+from engine.metrics.negotiation.campaign import EXPLOITABILITY
+from engine.metrics.statistics import NOTHING, Estimate, Metric
+from engine.report.content import Verdict
+from engine.report.negotiation.sections import PLAIN, TOTAL, Hardening, Match, Negotiation
+from engine.report.verdicts import MINUS, POINTS, caveat, certain_sign, listed, number
+
+_AHEAD = Metric("Points ahead", "higher: adversary", "the adversary's points less the target's, mean over all dialogues")
+_ATTACKERS = {
+    "attack-rl": "a trained adversary",
+    "attack-transfer": "a sentence that won elsewhere",
+    "attack-reactive": "a search for the last word (reactive)",
+    "attack-preemptive": "a search for words that make the target ask for less (preemptive)",
+    "evaluate-exploitability": "a fresh adversary",
+}
+_MOST_MARKS = 12
+
+
+def verdict_on(found: Negotiation) -> Verdict | None:
+    """The sentences of a page: on its attacks or, without any, its plain matches; then on each campaign."""
+    attacks = [match for match in found.matches if match.is_attack]
+    plain = [match for match in found.matches if match.job == PLAIN and math.isfinite(match.advantage.value)]
+    sentences = [_attacked(attacks)] if attacks else [_played(plain)] if plain and not found.campaigns else []
+    marks = {match.name: match.advantage for match in (*plain, *attacks)}
+    for campaign in found.campaigns:
+        sentence, measured = _hardened(campaign)
+        sentences.append(sentence)
+        marks |= measured
+    sentences += _without_effect(found.matches)
+    marks = dict(list(marks.items())[:_MOST_MARKS])
+    sentences = [sentence for sentence in sentences if sentence]
+    return Verdict(sentence=" ".join(sentences), metric=_AHEAD, marks=marks) if sentences else None
+
+
+def _attacked(attacks: Sequence[Match]) -> str:
+    best = max(attacks, key=lambda match: match.advantage.value)
+    who = _ATTACKERS.get(best.job, f"the attack {best.job.removeprefix('attack-')}")
+    won = {1: "is certainly ahead", 0: "is not certainly ahead", -1: "stays certainly behind"}[certain_sign(best.advantage)]
+    num_ahead = sum(certain_sign(match.advantage) > 0 for match in attacks)
+    others = f" ({num_ahead} of {len(attacks)} attacks are)" if len(attacks) > 1 and num_ahead else ""
+    return f"{who[:1].upper()}{who[1:]} {_points(best)}: it {won}{others}.{caveat(best.advantage, unit='dialogues')}"
+
+
+def _points(match: Match) -> str:
+    adversary, target = (match.metrics.get(f"score_{side}", NOTHING).value for side in ("adversary", "target"))
+    if math.isfinite(adversary) and math.isfinite(target):
+        return f"takes {number(POINTS, adversary)} of {TOTAL} points and leaves the target {number(POINTS, target)}"
+    return f"ends {number(POINTS, match.advantage.value)} points from the target"
+
+
+def _played(matches: Sequence[Match]) -> str:
+    first = matches[0]
+    sides = [first.metrics.get(f"score_{side}", NOTHING).value for side in ("adversary", "target")]
+    deals = first.metrics.get("agreement", NOTHING)
+    told = " to ".join(number(POINTS, side) for side in sides)
+    more = f" {len(matches) - 1} more matches are below." if len(matches) > 1 else ""
+    said = f"{first.name}: {told} of {TOTAL} points, a deal in {100 * deals.value:.1f} % of the dialogues."
+    return said + caveat(first.advantage, unit="dialogues") + more
+
+
+def _hardened(campaign: Hardening) -> tuple[str, dict[str, Estimate]]:
+    """Whether a fresh adversary gains less from the target than before, in either direction, and the figures behind it."""
+    if DROP not in campaign.metrics:
+        return _unfinished(campaign)
+    before, after = campaign.metrics[EXPLOITABILITY + BEFORE_TRAINING], campaign.metrics[EXPLOITABILITY]
+    drop = campaign.metrics[DROP]
+    then, now, lost = (number(POINTS, estimate.value) for estimate in (before, after, drop))
+    told = {
+        1: f"Hardening helped, by {lost} points",
+        0: "Hardening did not certainly help",
+        -1: f"Hardening made it worse, by {lost.lstrip(MINUS)} points",
+    }[certain_sign(drop)]
+    marks = {
+        "fresh adversary, before hardening": before,
+        "fresh adversary, after hardening": after,
+        "points that hardening takes off": drop,
+    }
+    trained = campaign.metrics.get(NUM_TRAINED, NOTHING)
+    was, now_is = "a fresh adversary was", "is"
+    if trained.n and trained.value > 1:
+        was, now_is = f"{trained.value:.0f} fresh adversaries were in the mean", "are"
+    said = f"{told}: {was} {then} points ahead before it and {now_is} {now} ahead after it."
+    return said + caveat(drop, unit="dialogues"), marks
+
+
+def _unfinished(campaign: Hardening) -> tuple[str, dict[str, Estimate]]:
+    measured = [one for one in campaign.rounds if EXPLOITABILITY in one.metrics]
+    if not measured:
+        return "", {}
+    last = measured[-1]
+    said = f"Round {last.number} is measured and the campaign is not finished: a fresh adversary is "
+    marks = {f"fresh adversary, round {one.number}": one.metrics[EXPLOITABILITY] for one in measured}
+    return f"{said}{number(POINTS, last.exploitability)} points ahead.{caveat(last.metrics[EXPLOITABILITY])}", marks
+
+
+def _without_effect(matches: Sequence[Match]) -> list[str]:
+    """Sentences on attacks that said no other word, and on those that came to the same points as others."""
+    attacks = [match for match in matches if match.job != PLAIN and match.dialogues]
+    unchanged = [match.name for match in attacks if not match.changed_words]
+    said = [f"No word was changed by: {listed(unchanged)}."] if unchanged else []
+    by_points: dict[tuple[tuple[str, int, int], ...], list[Match]] = {}
+    for match in matches:
+        by_points.setdefault(match.points, []).append(match)
+    for points, alike in by_points.items():
+        if points and len(alike) > 1 and any(match.job != PLAIN for match in alike):
+            said.append(f"The same points in every dialogue have: {listed([match.name for match in alike])}.")
+    return said

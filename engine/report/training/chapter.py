@@ -1,0 +1,90 @@
+"""Trainings of any model: their curves, and what was measured at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from engine.metrics.statistics import Metric
+from engine.report.content import Chapter, Failures, Measured, Section, Verdict, failures
+from engine.report.curves import Curve, CurveSource, curve_figure, read_curves
+from engine.report.runs import Run
+from engine.report.verdicts import caveat, number
+
+CURVES = (
+    CurveSource("epoch", "words", "perplexity", {"training": "train_perplexity", "validation": "perplexity_reference"}),
+    CurveSource("epoch", "selections", "selection perplexity", {"validation": "selection_perplexity"}),
+    CurveSource("iteration", "reward", "mean reward", {"reward": "reward"}, smoothed=True),
+    CurveSource("iteration", "agreement", "share of dialogues", {"agreement": "agreement"}, smoothed=True),
+    CurveSource(
+        "iteration", "points", "points per dialogue", {"adversary": "score_adversary", "target": "score_target"}, smoothed=True
+    ),
+)
+_NUM_SAID = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """Some trainings."""
+
+    curves: Sequence[Curve]
+    measured: Sequence[Measured]
+    failures: Sequence[Failures]
+
+
+class Trainings(Chapter[Training]):
+    """The chapter of all jobs that fit a model."""
+
+    name, title = "training", "Training"
+    terms: ClassVar = {
+        r"perplexity": ("Perplexity", "e to the mean loss in nats per token: how many words a model hesitates between."),
+        r"released formula": ("Released formula", "the perplexity as the paper's code computes it, over batches of its own."),
+    }
+
+    def owns(self, job: str) -> bool:
+        """Jobs called train-..."""
+        return job.startswith("train-")
+
+    def collect(self, runs: Sequence[Run]) -> Training | None:
+        """Curves and metrics."""
+        curves = read_curves(CURVES, runs)
+        shown = [run for run in runs if run.shown]
+        measured = [
+            Measured(name=run.heading, metrics=run.metrics, legend=run.legend, description=run.description)
+            for run in shown
+            if run.metrics
+        ]
+        failed = [each for run in shown for each in failures(run.heading, "items", run.failed, len(run.rows))]
+        return Training(curves=curves, measured=measured, failures=failed) if curves or measured or failed else None
+
+    def verdict(self, found: Training) -> Verdict | None:
+        """What the first training came to."""
+        return _verdict(found)
+
+    def render(self, found: Training) -> Section:
+        """Curves first."""
+        drawn = [curve for curve in found.curves if any(curve.series.values())]
+        return Section(
+            measured=found.measured,
+            figures=[curve_figure(curve) for curve in drawn],
+            failures=found.failures,
+        )
+
+
+def _verdict(found: Training) -> Verdict | None:
+    """What the first training came to, by the metrics that its job calls the main ones."""
+    if not found.measured:
+        return None
+    first = found.measured[0]
+    known = {name: first.legend.get(name) or Metric(name.replace("_", " "), "", "") for name in first.metrics}
+    main = [name for name in first.metrics if known[name].main] or list(first.metrics)
+    said = ", ".join(f"{known[name].title} {number(known[name], first.metrics[name].value)}" for name in main[:_NUM_SAID])
+    more = f" {len(found.measured) - 1} more trainings are below." if len(found.measured) > 1 else ""
+    metric = known[main[0]]
+    return Verdict(
+        sentence=f"{first.name}: {said}.{caveat(first.metrics[main[0]])}{more}",
+        metric=metric,
+        marks={each.name: each.metrics[main[0]] for each in found.measured if main[0] in each.metrics},
+        minor=True,
+    )

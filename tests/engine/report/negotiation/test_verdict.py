@@ -1,0 +1,124 @@
+"""The verdict on a negotiator: in both directions, with what is uncertain, few, unfinished or without effect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from engine.metrics.negotiation.campaign import Round
+from engine.metrics.statistics import NOTHING, Estimate, count
+from engine.report.content import Verdict
+from engine.report.negotiation.sections import Hardening, Match, Negotiation
+from engine.report.negotiation.verdict import verdict_on
+from tests.engine.metrics.negotiation.attacks import attempt
+from tests.engine.report.negotiation.dialogues import NAN, attack_row, metrics, row
+
+
+def verdict(*matches: Match, campaigns: tuple[Hardening, ...] = ()) -> Verdict:
+    found = verdict_on(Negotiation(matches=matches, campaigns=campaigns))
+    assert found is not None
+    return found
+
+
+def attack(advantage: float, **changes: Any) -> Match:
+    return Match(**{"name": "RL attack", "job": "attack-rl", "metrics": metrics(advantage), **changes})
+
+
+@pytest.mark.parametrize(
+    ("advantage", "told"),
+    [
+        (3.0, "takes 6.50 of 10 points and leaves the target 3.50: it is certainly ahead."),
+        (0.2, "takes 5.10 of 10 points and leaves the target 4.90: it is not certainly ahead."),
+        (-3.0, "takes 3.50 of 10 points and leaves the target 6.50: it stays certainly behind."),
+    ],
+)
+def test_one_attack(advantage: float, told: str) -> None:
+    found = verdict(attack(advantage))
+    assert found.sentence == f"A trained adversary {told}"
+    assert found.marks == {"RL attack": metrics(advantage)["advantage"]}
+
+
+def test_of_several_attacks_the_strongest_speaks() -> None:
+    others = [attack(1.0, name="reactive", job="attack-reactive"), attack(0.1, name="transfer", job="attack-transfer")]
+    found = verdict(Match(name="plain", metrics=metrics(-0.5)), attack(3.0), *others)
+    assert found.sentence.endswith("leaves the target 3.50: it is certainly ahead (2 of 3 attacks are).")
+    assert list(found.marks) == ["plain", "RL attack", "reactive", "transfer"]
+
+
+def test_few_dialogues_and_a_missing_interval_are_said() -> None:
+    assert verdict(attack(3.0, metrics=metrics(3.0, n=12))).sentence.endswith(" Few dialogues (12): do not lean on it.")
+    single = metrics(3.0) | {"advantage": Estimate(3.0, NAN, NAN, 40)}
+    assert verdict(attack(3.0, metrics=single)).sentence.endswith("it is not certainly ahead. There is no interval.")
+
+
+def test_plain_play_speaks_where_nobody_attacks() -> None:
+    found = verdict(Match(name="a against b", metrics=metrics(1.0)), Match(name="b against a", metrics=metrics(0.0)))
+    assert found.sentence == (
+        "a against b: 5.50 to 4.50 of 10 points, a deal in 80.0 % of the dialogues. 1 more matches are below."
+    )
+
+
+def campaign(drop: float, n: int = 1000) -> Hardening:
+    figures = {"exploitability_before": 3.0, "exploitability": 3.0 - drop, "exploitability_drop": drop}
+    return Hardening(
+        name="x hardened",
+        metrics={name: Estimate(value, value - 0.2, value + 0.2, n) for name, value in figures.items()},
+        rounds=[],
+    )
+
+
+@pytest.mark.parametrize(
+    ("drop", "told"),
+    [
+        (0.5, "Hardening helped, by 0.50 points: {} 2.50 ahead after it."),
+        (0.1, "Hardening did not certainly help: {} 2.90 ahead after it."),
+        (-0.5, "Hardening made it worse, by 0.50 points: {} 3.50 ahead after it."),
+    ],
+)
+def test_hardening_in_either_direction(drop: float, told: str) -> None:
+    told = told.format("a fresh adversary was 3.00 points ahead before it and is")
+    found = verdict(attack(3.0), campaigns=(campaign(drop),))
+    assert f". {told}" in found.sentence
+    assert [estimate.value for name, estimate in found.marks.items() if "hardening" in name] == [3.0, 3.0 - drop, drop]
+    assert verdict(campaigns=(campaign(drop),)).sentence.startswith(told)
+
+
+def test_hardening_over_few_dialogues_or_several_trainings_says_so() -> None:
+    assert "Few dialogues (5): do not lean on it." in verdict(campaigns=(campaign(0.5, n=5),)).sentence
+    once = campaign(0.5)
+    thrice = Hardening(name="x", metrics={**once.metrics, "adversaries_trained": count(3, 3)}, rounds=[])
+    told = ": 3 fresh adversaries were in the mean 3.00 points ahead before it and are 2.50 ahead after it."
+    assert verdict(campaigns=(thrice,)).sentence.endswith(told)
+
+
+def test_a_campaign_that_goes_on_says_how_far_it_is() -> None:
+    rounds = [Round(number, {"exploitability": Estimate(3.0 - number, 2.0, 4.0, 100)}) for number in (0, 1)]
+    found = verdict(campaigns=(Hardening(name="x", metrics={}, rounds=rounds),))
+    assert found.sentence == "Round 1 is measured and the campaign is not finished: a fresh adversary is 2.00 points ahead."
+    assert list(found.marks) == ["fresh adversary, round 0", "fresh adversary, round 1"]
+    assert verdict_on(Negotiation(campaigns=[Hardening(name="x", metrics={}, rounds=[])])) is None
+
+
+def searched(name: str, points: tuple[int, int], **changes: Any) -> Match:
+    said = {"base": "i would like the hats", "replaced": []} | changes
+    rows = [attack_row(key, points, attempts=[attempt(**said)]) for key in "ab"]
+    return attack(1.0, name=name, job=f"attack-{name}", rows=rows)
+
+
+def test_attacks_that_changed_nothing_say_so() -> None:
+    plain = Match(name="no attack", metrics=metrics(-1.0), rows=[row(key, (5, 5)) for key in "ab"])
+    idle, same, real = (
+        searched("reactive", (5, 5)),
+        searched("preemptive", (5, 5), base="i would like the ball"),
+        searched("ra-pa-da", (8, 2), base="i would like the ball"),
+    )
+    sentence = verdict(plain, idle, same, real, attack(1.0, rows=[row(key, (9, 1)) for key in "ab"])).sentence
+    assert "No word was changed by: reactive." in sentence
+    assert "The same points in every dialogue have: no attack, reactive and preemptive." in sentence
+    assert "No word" not in verdict(plain, real).sentence
+    assert "The same points" not in verdict(plain, real).sentence
+
+
+def test_what_was_not_measured_has_no_verdict() -> None:
+    assert verdict_on(Negotiation(matches=[attack(0.0, metrics={"advantage": NOTHING})])) is None
