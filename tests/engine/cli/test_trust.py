@@ -109,7 +109,7 @@ def test_on_a_terminal_the_user_is_asked_once(
 
 
 @pytest.mark.parametrize("flag", ["", "--trust-code"])
-@pytest.mark.parametrize("inside", ["evil.py", "rows/evil.py", "deep/in/evil.py"])
+@pytest.mark.parametrize("inside", ["own.py", "rows/own.py", "deep/in/own.py"])
 def test_a_file_inside_the_run_never_runs(parley: Parley, agent: Path, mark: Path, inside: str, flag: str) -> None:
     run = played(parley, agent.name, mark)
     unfinished(run)
@@ -123,8 +123,9 @@ def test_a_file_inside_the_run_never_runs(parley: Parley, agent: Path, mark: Pat
         outcome = parley("resume", str(run), *filter(None, [flag]))
         assert outcome.status == 2
         assert outcome.err.startswith("error: a Python file inside a run folder is not imported")
-    (Path("link.py")).symlink_to(evil)
-    head["config"]["adversary"] = "link.py:agent"
+    Path("links").mkdir()
+    Path("links/own.py").symlink_to(evil.absolute())
+    head["config"]["adversary"] = "links/own.py:agent"
     (run / "config.json").write_text(json.dumps(head))
     assert parley("resume", str(run), *filter(None, [flag])).status == 2
     assert not mark.exists()
