@@ -30,9 +30,9 @@ from envs.core.seeds import derive_seed, stream
 from envs.negotiation.corpora.compiled import Split, load_corpus
 from policies.negotiator.batches import Batch, make_batch, shuffled
 from policies.negotiator.evaluation import evaluate
-from policies.negotiator.fit import Epoch, Fit
+from policies.negotiator.fit import NegotiatorEpoch, NegotiatorFit
 from policies.negotiator.model import Negotiator, supervised_loss, word_nll
-from policies.negotiator.settings import FitConfig
+from policies.negotiator.settings import NegotiatorFitConfig
 
 SEED = 1
 MOST_DIFFERENCE = 1e-4
@@ -88,7 +88,7 @@ class PlainTraining:
         recipe: rate, momentum, batch size and clip are read.
     """
 
-    def __init__(self, model: Negotiator, train: Split, recipe: FitConfig) -> None:
+    def __init__(self, model: Negotiator, train: Split, recipe: NegotiatorFitConfig) -> None:
         self.model, self.train, self.recipe = model, train, recipe
         self.clock = Clock()
         self.num_dialogues = 0
@@ -111,7 +111,8 @@ class PlainTraining:
     def _endless(self) -> Iterator[Batch]:
         epoch = 0
         while True:
-            yield from shuffled(self.train, self.recipe.batch_size, stream(SEED, "order", epoch))
+            for group in shuffled(self.train, self.recipe.batch_size, stream(SEED, "order", epoch)):
+                yield make_batch(self.train, group)
             epoch += 1
 
 
@@ -135,7 +136,7 @@ def train_both(train: Split, validation: Split, ours: Negotiator, options: Optio
     recipe = replace(fast().fit, max_epochs=options.epochs, patience=options.epochs, anneal_floor=1.0)
     reference = Negotiator(ours.vocabulary, ours.sizes)
     with tempfile.TemporaryDirectory() as folder:
-        fit = Fit(ours, train, validation, recipe, SEED, Path(folder) / "state.safetensors")
+        fit = NegotiatorFit(ours, train, validation, recipe, SEED, Path(folder) / "state.safetensors")
         reference.load_state_dict(ours.state_dict())
         plain = PlainTraining(reference, train, lewis2017().fit)
         start = _validation_loss(ours, validation, recipe)
@@ -152,7 +153,7 @@ def train_both(train: Split, validation: Split, ours: Negotiator, options: Optio
             reference_curve.append((plain.clock.cpu_s, _validation_loss(reference, validation, recipe)))
             mark = time.process_time()
 
-        def on_epoch(_: Epoch) -> None:
+        def on_epoch(_: NegotiatorEpoch) -> None:
             nonlocal mark
             mark = time.process_time()
 
@@ -160,7 +161,7 @@ def train_both(train: Split, validation: Split, ours: Negotiator, options: Optio
     return curve, reference_curve
 
 
-def _validation_loss(model: Negotiator, validation: Split, recipe: FitConfig) -> float:
+def _validation_loss(model: Negotiator, validation: Split, recipe: NegotiatorFitConfig) -> float:
     fitness = evaluate(model, validation)
     return math.log(fitness.perplexity) + recipe.selection_weight * fitness.selection_loss
 

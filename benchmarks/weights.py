@@ -15,12 +15,12 @@ from envs.core.errors import ConfigError
 from envs.negotiation.corpora.compiled import Corpus, Split, load_corpus
 from policies.checkpoint import Checkpoint
 from policies.negotiator.checkpoints import load_model
-from policies.negotiator.fit import Epoch, Fit
+from policies.negotiator.fit import NegotiatorEpoch, NegotiatorFit
 from policies.negotiator.model import Negotiator
-from policies.negotiator.settings import KIND, FitConfig
+from policies.negotiator.settings import KIND, NegotiatorFitConfig
 
 EMBEDDED = "embedded"
-_RECIPE = FitConfig(max_epochs=1, patience=1, batch_size=16, learning_rate=3e-3)
+_RECIPE = NegotiatorFitConfig(max_epochs=1, patience=1, batch_size=16, learning_rate=3e-3)
 _NUM_DIALOGUES, _MOST_TOKENS = 1000, 60
 
 
@@ -46,7 +46,8 @@ def negotiator(checkpoint: Path | None) -> Negotiator:
     short = pick(train, np.flatnonzero(train.lengths <= _MOST_TOKENS)[:_NUM_DIALOGUES])
     model = Negotiator(corpus.vocabulary, _RECIPE.sizes)
     with tempfile.TemporaryDirectory() as folder:
-        fit = Fit(model, short, pick(corpus.splits["val"], np.arange(32)), _RECIPE, 1, Path(folder) / "state.safetensors")
+        few = pick(corpus.splits["val"], np.arange(32))
+        fit = NegotiatorFit(model, short, few, _RECIPE, 1, Path(folder) / "state.safetensors")
         return fit.run(_ignore)
 
 
@@ -71,5 +72,5 @@ def store(model: Negotiator, folder: Path) -> None:
     Checkpoint(KIND, asdict(model.sizes), {"role": "benchmark"}, model.vocabulary, model.state_dict()).save(folder)
 
 
-def _ignore(_: Epoch) -> None:
+def _ignore(_: NegotiatorEpoch) -> None:
     """Nobody watches this fit."""

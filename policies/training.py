@@ -1,6 +1,6 @@
 """What every supervised training shares: its precision, when it has diverged, and the state it goes on from.
 
-The loops themselves are beside their models (`policies/negotiator/fit.py`, `policies/fitting/fit.py`).
+The loop itself is `policies/fitting/loop.py`.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def parse_job(verb: Verb, job: Job, run_name: str, arguments: Sequence[str]) -> 
     try:
         base = assign(overlay(config, fetched_file(run.config), run.config) if run.config else config, run.set)
     except ConfigError as error:
-        fix = "; ".join(filter(None, (error.fix, f"parley settings {verb.name} lists every setting")))
+        fix = f"{error.fix}; parley settings {verb.name} lists every setting" if error.fix else None
         raise type(error)(error.what, where=error.where, got=error.got, fix=fix) from None
     flags = vars(getattr(read(base), title))
     try:

@@ -13,7 +13,7 @@ from engine.cli.tables import show_result
 from engine.cli.verbs import Verb
 from engine.jobs.catalogue import Entry, find
 from engine.jobs.command import flat
-from engine.jobs.job import Job
+from engine.jobs.job import Job, Result
 from engine.jobs.negotiation.agents import HUMAN
 from engine.runtime import logs
 from envs.core.config import to_dict
@@ -25,6 +25,14 @@ def run_job(verb: Verb, arguments: Sequence[str]) -> int:
     entry = find("-".join(verb.words))
     job = entry.load()
     return carry_out(entry, job, parse_job(verb, job, entry.run_name, arguments))
+
+
+def _without_figures(result: Result) -> Result:
+    """A result of which every item failed says so, and shows no table of nothing."""
+    if not result.failure or any(estimate.n for estimate in result.metrics.values()):
+        return result
+    failure = f"{result.failure}; the same command with --debug shows the traceback"
+    return replace(result, metrics={}, legend={}, tables=(), next_commands=(), failure=failure)
 
 
 def carry_out(entry: Entry, job: Job, command: JobCommand) -> int:
@@ -46,7 +54,7 @@ def carry_out(entry: Entry, job: Job, command: JobCommand) -> int:
                 from engine.report.collect import report_from_run
 
                 result = replace(result, files=(report_from_run(result.run), *result.files))
-        show_result(result)
+        show_result(_without_figures(result))
     if command.json:
         metrics = {name: estimate.to_json() for name, estimate in result.metrics.items()}
         sys.stdout.write(f"{json.dumps({'metrics': metrics, 'run': display_path(result.run)})}\n")

@@ -22,6 +22,7 @@ from rich.text import Text
 from tyro import conf
 
 from engine.cli.flags import parse
+from engine.cli.screen import PlainScreen, beating
 from engine.cli.tables import make_console, show_table
 from engine.cli.verbs import Verb
 from engine.jobs.checkpoints import require_checkpoint
@@ -31,8 +32,9 @@ from engine.perturb.changes import Kind, Span, bracketed, num_changed, spans
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings
 from engine.perturb.strategy import Strategy
+from engine.perturb.swap import RandomSwap
 from envs.core.config import assign, check, overlay
-from envs.core.errors import CheckpointError, ConfigError
+from envs.core.errors import CheckpointError, ConfigError, DataError
 from envs.core.visible import visible
 from envs.pairs.turns import Turns, format_turns, parse_turns
 from envs.pairs.vocabulary import SPECIALS, PairVocabulary
@@ -94,15 +96,15 @@ def run_perturb(verb: Verb, arguments: Sequence[str]) -> int:
     config = overlay(PerturbConfig(), fetched_file(asked.config), asked.config) if asked.config else PerturbConfig()
     settings = assign(config, asked.set).perturb
     console = make_console()
-    chosen = _chosen(asked.strategy, settings, console)
-    built = build(chosen, settings, _resources(asked, settings))
+    built = _built(asked, settings, console)
     if settings.lexicon == "built-in":
         from engine.perturb.built_in import ANNOUNCEMENT
 
         console.print(Text(ANNOUNCEMENT), soft_wrap=True)
     counts = Counts(perturbed=dict.fromkeys((strategy.name for strategy in built), 0))
     try:
-        with _opened(asked.input) as file:
+        # Where somebody types, there is nothing to wait for.
+        with _opened(asked.input) as file, nullcontext() if file.isatty() else _still_at_work(console, counts):
             _filter(file, built, asked, counts)
         sys.stdout.flush()
     except BrokenPipeError:
@@ -110,15 +112,43 @@ def run_perturb(verb: Verb, arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     _summarise(console, counts)
+    if settings.rule == "paper" and counts.perturbed.get(RandomSwap.name, counts.lines) < counts.lines:
+        short = f"{RandomSwap.name} leaves utterances of fewer than {settings.swap_every} words alone (perturb.swap_every)"
+        console.print(Text(short), soft_wrap=True)
     return 0
 
 
-def _chosen(strategy: str, settings: PerturbSettings, console: Console) -> list[str]:
-    """The strategies one by one; of a group without the one that needs a network, where none is named."""
-    absent = left_out(strategy, settings)
-    for name in absent:
-        console.print(Text(f"{name} is left out: name its network with --set perturb.paraphraser=RUN"), soft_wrap=True)
-    return [name for name in names(strategy) if name not in absent]
+def _built(asked: PerturbArguments, settings: PerturbSettings, console: Console) -> list[Strategy]:
+    """The strategies one by one; of a group without those whose network or data are not there."""
+    resources, absent = _resources(asked, settings), left_out(asked.strategy, settings)
+    named = [part.strip() for part in asked.strategy.split(",")]
+    built: list[Strategy] = []
+    missing: DataError | None = None
+    for name in names(asked.strategy):
+        why = "name its network with --set perturb.paraphraser=RUN"
+        if name not in absent:
+            try:
+                built += build([name], settings, resources)
+                continue
+            except DataError as error:
+                if name in named:
+                    raise
+                missing, why = error, "; ".join(filter(None, (error.what, error.fix)))
+        console.print(Text(f"{name} is left out: {why}"), soft_wrap=True)
+    if not built and missing is not None:
+        raise missing
+    return built
+
+
+def _still_at_work(console: Console, counts: Counts) -> AbstractContextManager[None]:
+    """A block in which the time that has gone by is said every few seconds, where lines may go into a file unseen."""
+    stage = PlainScreen(console)
+    stage.stage("perturbing", 0, "lines")
+
+    def beat() -> None:
+        stage.advance(counts.lines)
+
+    return beating(beat)
 
 
 def _resources(asked: PerturbArguments, settings: PerturbSettings) -> Resources:

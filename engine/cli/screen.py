@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout
@@ -19,13 +20,14 @@ from engine.runtime import logs
 
 logger = logging.getLogger(__name__)
 
-PLAIN_INTERVAL_S = 5.0
+PLAIN_INTERVAL_S, SILENCE_S = 5.0, 10.0
 
 
 class Stage:
     """A stage in words: how far, how fast, how long still.
 
-    The pace is counted from the first news, because a resumed stage does not begin at nothing.
+    The pace is counted from the first news, because a resumed stage does not begin at nothing; before there is any, the
+    time so far is told.
 
     Args:
         title: what is done.
@@ -37,6 +39,7 @@ class Stage:
     def __init__(self, title: str, total: int, unit: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._title, self._total, self._unit, self._clock = title, total, unit, clock
         self._first: tuple[float, int] | None = None
+        self._began = clock()
 
     def at(self, done: int, note: str = "") -> str:
         """Such as "learning: 40/100 updates, 3.5 updates/s, 0:17 left, reward +0.3"."""
@@ -50,11 +53,14 @@ class Stage:
             self._first = now, done
         began, at_first = self._first
         if done <= at_first or now <= began:
-            return ""
+            return f"{_minutes(now - self._began)} so far" if not done and now - self._began >= PLAIN_INTERVAL_S else ""
         rate = (done - at_first) / (now - began)
-        minutes, seconds = divmod(max(0, round((self._total - done) / rate)), 60)
         shown = f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
-        return f"{shown} {self._unit}/s" + (f", {minutes}:{seconds:02d} left" if self._total else "")
+        return f"{shown} {self._unit}/s" + (f", {_minutes(max(0.0, (self._total - done) / rate))} left" if self._total else "")
+
+
+def _minutes(seconds: float) -> str:
+    return "{}:{:02d}".format(*divmod(round(seconds), 60))
 
 
 class PlainScreen:
@@ -69,16 +75,23 @@ class PlainScreen:
         self._console, self._clock = console, clock
         self._spoke = clock()
         self._stage = Stage("", 0, "", clock)
+        self._news: tuple[int, str] | None = None
 
     def stage(self, title: str, total: int, unit: str) -> None:
         """Begins a stage in silence; a short one is never mentioned."""
-        self._stage = Stage(title, total, unit, self._clock)
+        self._stage, self._news = Stage(title, total, unit, self._clock), (0, "")
 
     def advance(self, done: int, note: str = "") -> None:
         """Writes a line when the last one is some seconds old."""
+        self._news = done, note
         line = self._stage.at(done, note)
         if self._clock() - self._spoke >= PLAIN_INTERVAL_S:
             self.say(line)
+
+    def beat(self) -> None:
+        """Says again how far the stage is when nothing has been said for long."""
+        if self._news is not None and self._clock() - self._spoke >= SILENCE_S:
+            self.say(self._stage.at(*self._news))
 
     def say(self, text: str) -> None:
         """Writes a line."""
@@ -124,6 +137,7 @@ class LiveScreen:
         self._progress = progress
         self._task: TaskID | None = None
         self._stage = Stage("", 0, "")
+        self._news = 0, ""
 
     def stage(self, title: str, total: int, unit: str) -> None:
         """Replaces the line by that of a new stage."""
@@ -132,12 +146,18 @@ class LiveScreen:
         else:
             self._progress.remove_task(self._task)
         self._task = self._progress.add_task(title, total=total or None)
-        self._stage = Stage(title, total, unit)
+        self._stage, self._news = Stage(title, total, unit), (0, "")
 
     def advance(self, done: int, note: str = "") -> None:
         """Moves the line."""
         assert self._task is not None, "a stage begins before it advances"
+        self._news = done, note
         self._progress.update(self._task, completed=done, description=self._stage.at(done, note))
+
+    def beat(self) -> None:
+        """Shows the time that has gone by."""
+        if self._task is not None:
+            self.advance(*self._news)
 
     def say(self, text: str) -> None:
         """Writes a line above the moving one."""
@@ -159,13 +179,39 @@ def watching(live: bool = True) -> Iterator[Reporter]:
             yield JsonScreen()
             return
         stack.enter_context(_warnings_on(console))
-        if not (live and console.is_terminal):
+        if not live:
+            # Somebody types.
             yield PlainScreen(console)
+            return
+        if not console.is_terminal:
+            plain = PlainScreen(console)
+            stack.enter_context(beating(plain.beat))
+            yield plain
             return
         columns = (BarColumn(bar_width=12), TextColumn("{task.description}", markup=False))
         progress = Progress(*columns, console=console, transient=True)
         stack.callback(progress.stop)
-        yield LiveScreen(progress)
+        screen = LiveScreen(progress)
+        stack.enter_context(beating(screen.beat))
+        yield screen
+
+
+@contextmanager
+def beating(beat: Callable[[], None], every_s: float = 1.0) -> Iterator[None]:
+    """Calls `beat` every second from a thread of its own, so that work which says nothing is seen to go on."""
+    over = threading.Event()
+
+    def run() -> None:
+        while not over.wait(every_s):
+            beat()
+
+    thread = threading.Thread(target=run, name="screen", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 class _WarningLines(logging.Handler):

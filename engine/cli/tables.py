@@ -69,7 +69,7 @@ def show_result(result: Result) -> None:
     for table in result.tables:
         show_table(console, result.title, table.columns, table.rows, right=table.columns[1:])
         console.print(Text(f"\n{table.note}"))
-    if not result.tables:
+    if result.metrics and not result.tables:
         columns, rows = _alone(result) if result.comparison is None else _compared(result, result.comparison)
         show_table(console, result.title, columns, rows, right=columns[2:])
         if any(estimate.flagged and estimate.n for estimate in result.metrics.values()):

@@ -52,7 +52,7 @@ from engine.store.schemas import OK
 from envs.core.config import check, check_count
 from envs.storage.places import display_path
 from policies.fitting import settings as fitting
-from policies.negotiator.settings import FitConfig
+from policies.negotiator.settings import NegotiatorFitConfig
 from policies.seq2seq import settings
 
 logger = logging.getLogger(__name__)
@@ -117,7 +117,7 @@ class DemoConfig:
     """Ray actors that play the matches, search and answer; 0 does all of it in the process that the stage is in."""
     seed: int = 1
     """Master seed of every stage."""
-    fit: FitConfig = field(default_factory=lambda: negotiator.demo().fit)
+    fit: NegotiatorFitConfig = field(default_factory=lambda: negotiator.demo().fit)
     """The target's recipe."""
     reinforce: ReinforceConfig = field(default_factory=lambda: reinforce.demo().reinforce)
     """The adversaries' learning rule."""

@@ -29,6 +29,8 @@ class SupervisedConfig:
 
     seed: int = 1
     """Master seed."""
+    limit: int = 0
+    """Examples of each split at most, the first ones, so that a large corpus can be tried; 0 for all."""
     threads: int = 1
     """CPU threads that the training computes with."""
     device: str = "cpu"
@@ -38,6 +40,7 @@ class SupervisedConfig:
 
     def __post_init__(self) -> None:
         check(self, "seed", self.seed >= 0, "at least 0")
+        check(self, "limit", self.limit >= 0, "at least 0")
         check(self, "threads", self.threads >= 1, "at least 1")
 
 

@@ -183,7 +183,7 @@ def search(
         raise ConfigError("seed is no seed", got=repr(seed), fix="give a whole number from 0 on")
     if isinstance(targets, str) or not isinstance(targets, Sequence):
         raise ConfigError("targets are a list", got=_kind(targets), fix="put a single target into a list")
-    wanted = [target if isinstance(target, str) else tuple(map(int, target)) for target in targets]
+    wanted = [_named(victim, target) for target in targets]
     ids = {_key(target): _ids(victim, target) for target in wanted}
     found: dict[str, list[Outcome]] = {key: [] for key in ids}
     for outcome in composed.run(tasks_of(ids, composed.method.settings.restarts, seed), on_step):
@@ -206,6 +206,21 @@ def _trigger(
 
 def _key(target: str | tuple[int, ...]) -> str:
     return target if isinstance(target, str) else " ".join(map(str, target))
+
+
+def _named(victim: Victim, target: Any) -> str | tuple[int, ...]:
+    """A target as it was asked for, a text or word ids that the victim has."""
+    if isinstance(target, str):
+        return target
+    try:
+        ids = tuple(map(int, target))
+    except (TypeError, ValueError):
+        fix = "give a list of targets, each a text or a list of word ids"
+        raise ConfigError("a target is neither a text nor word ids", where="targets", got=_kind(target), fix=fix) from None
+    if outside := [i for i in ids if not 0 <= i < len(victim.embedding_VE)]:
+        fix = f"give ids from 0 to {len(victim.embedding_VE) - 1}"
+        raise ConfigError("a target holds ids of no word", where="targets", got=", ".join(map(str, outside)), fix=fix)
+    return ids
 
 
 def _ids(victim: Victim, target: str | tuple[int, ...]) -> Tensor:

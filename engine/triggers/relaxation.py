@@ -31,7 +31,7 @@ from engine.triggers.batch_finder import BatchFinder
 from engine.triggers.hits import Reading
 from engine.triggers.method import Method
 from engine.triggers.objective import RELEASED_WEIGHT, TriggerObjective
-from engine.triggers.scorer import Victim, stack_targets
+from engine.triggers.scorer import Victim, read_replies, stack_targets
 from engine.triggers.settings import L1_WEIGHT, RelaxationSettings
 from envs.core.errors import CheckpointError
 from envs.core.seeds import stream
@@ -92,7 +92,7 @@ def relax(
             [z], lr=settings.learning_rate, momentum=settings.momentum, weight_decay=settings.weight_decay
         )
         for _ in range(settings.steps):
-            nll_BT, likeliest_BT = _read(victim, embedded_BNE(), replies_BT)
+            nll_BT, likeliest_BT = read_replies(victim, embedded_BNE(), replies_BT)
             loss_B = objective.loss(nll_BT, likeliest_BT, mask_BT, None)
             if not embeds:
                 loss_B = loss_B + l1_weight * _spread(z.sigmoid())
@@ -155,20 +155,13 @@ def _spread(x_BNS: Tensor) -> Tensor:
     return (x_BNS.sum(-1) - 2 * x_BNS.amax(-1)).mean(-1)
 
 
-def _read(victim: Victim, embedded_BNE: Tensor, replies_BT: Tensor) -> tuple[Tensor, Tensor]:
-    """Nats of the replies' words (B, T), and whether they are the likeliest."""
-    log_BTV = victim.reply_logits(embedded_BNE, replies_BT).float().log_softmax(-1)
-    said_BT = log_BTV.gather(-1, replies_BT[..., None])[..., 0]
-    return -said_BT, said_BT.detach() >= log_BTV.detach().amax(-1)
-
-
 @torch.no_grad()
 def _outcomes(
     victim: Victim, tasks: Sequence[Task], objective: TriggerObjective, embedded_BNE: Tensor, z_BNS: Tensor | None
 ) -> list[Relaxed]:
     targets = [task.target for task in tasks]
     replies_BT, mask_BT = stack_targets(targets)
-    nll_BT, likeliest_BT = _read(victim, embedded_BNE, replies_BT)
+    nll_BT, likeliest_BT = read_replies(victim, embedded_BNE, replies_BT)
     losses = objective.loss(nll_BT, likeliest_BT, mask_BT, None)
     if not bool(losses.isfinite().all()):
         broken = tasks[int((~losses.isfinite()).nonzero()[0])]
@@ -180,7 +173,7 @@ def _outcomes(
         found = zip(tasks, losses.tolist(), readings, strict=True)
         return [Relaxed(task, loss, reading, None, None) for task, loss, reading in found]
     words_BN = victim.searchable_V.nonzero()[:, 0][z_BNS.argmax(-1)]
-    projected = _readings(targets, *_read(victim, victim.embedding_VE[words_BN], replies_BT))
+    projected = _readings(targets, *read_replies(victim, victim.embedding_VE[words_BN], replies_BT))
     parts = zip(tasks, losses.tolist(), readings, words_BN.tolist(), projected, strict=True)
     return [Relaxed(task, loss, reading, tuple(words), after) for task, loss, reading, words, after in parts]
 

@@ -216,7 +216,7 @@ class PlainScorer:
         def score(rows: Sequence[int]) -> None:
             words_BN = words_RN[rows[0] : rows[-1] + 1]
             replies_BT, mask_BT = stack_targets([targets[row] for row in rows])
-            nll_BT, likeliest_BT = self._replies(self.victim.embedding_VE[words_BN], replies_BT)
+            nll_BT, likeliest_BT = read_replies(self.victim, self.victim.embedding_VE[words_BN], replies_BT)
             input_nll_B = None
             if self.objective.lm_weight > 0:
                 assert self.input_model is not None
@@ -229,7 +229,7 @@ class PlainScorer:
     def _measure(self, target_T: Tensor, words_N: Tensor) -> Incumbent:
         embedded_BNE = self.victim.embedding_VE[words_N][None].detach().requires_grad_()
         mask_BT = torch.ones(1, len(target_T), dtype=torch.bool, device=words_N.device)
-        nll_BT, likeliest_BT = self._replies(embedded_BNE, target_T[None])
+        nll_BT, likeliest_BT = read_replies(self.victim, embedded_BNE, target_T[None])
         self.objective.loss(nll_BT, likeliest_BT, mask_BT, None).sum().backward()
         assert embedded_BNE.grad is not None
         input_nll_B, slope = None, _Slope(embedded_BNE.grad[0], None, None)
@@ -255,18 +255,19 @@ class PlainScorer:
         assert embedded_BNE.grad is not None
         return nll_B.detach(), embedded_BNE.grad[0], weight_B * log_BNV.detach()[0] / (len(words_N) + 1)
 
-    def _replies(self, embedded_BNE: Tensor, replies_BT: Tensor) -> tuple[Tensor, Tensor]:
-        """Nats of the replies' words (B, T), and whether they are the likeliest."""
-        log_BTV = self.victim.reply_logits(embedded_BNE, replies_BT).float().log_softmax(-1)
-        said_BT = log_BTV.gather(-1, replies_BT[..., None])[..., 0]
-        return -said_BT, said_BT.detach() >= log_BTV.detach().amax(-1)
-
     def _inputs(self, embedded_BNE: Tensor, words_BN: Tensor) -> tuple[Tensor, Tensor]:
         """R(x) of each input (B,), and log P_LM (B, N, V) of every word in the place of each of theirs."""
         assert self.input_model is not None
         log_BNV = self.input_model.word_logits(embedded_BNE).float().log_softmax(-1)
         said_BN = log_BNV.gather(-1, pad(words_BN, (0, 1), value=self.input_model.end_id)[..., None])[..., 0]
         return -said_BN.mean(-1), log_BNV[:, :-1]
+
+
+def read_replies(victim: Victim, embedded_BNE: Tensor, replies_BT: Tensor) -> tuple[Tensor, Tensor]:
+    """Nats of the replies' words (B, T), differentiable in the embeddings, and whether they are the likeliest."""
+    log_BTV = victim.reply_logits(embedded_BNE, replies_BT).float().log_softmax(-1)
+    said_BT = log_BTV.gather(-1, replies_BT[..., None])[..., 0]
+    return -said_BT, said_BT.detach() >= log_BTV.detach().amax(-1)
 
 
 def stack_targets(targets: Sequence[Tensor]) -> tuple[Tensor, Tensor]:

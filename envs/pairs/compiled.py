@@ -12,7 +12,7 @@ its own: models are fitted to the other, text is recovered from this one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -59,6 +59,10 @@ class Ragged:
         """Row i (length,) int64, i from 0 to N - 1."""
         return self.values[self.offsets[i] : self.offsets[i + 1]].astype(np.int64)
 
+    def first(self, num: int) -> Ragged:
+        """The first rows."""
+        return Ragged(self.values[: self.offsets[num]], self.offsets[: num + 1])
+
     @cached_property
     def lengths(self) -> np.ndarray:
         """Length of each row (N,) int64."""
@@ -81,6 +85,13 @@ class PairSplit:
     def __len__(self) -> int:
         return len(self.pairs)
 
+    def first(self, limit: int) -> PairSplit:
+        """So many pairs at the beginning, and the utterances up to the last of them; all where the limit is 0."""
+        if not 0 < limit < len(self):
+            return self
+        pairs = self.pairs[:limit]
+        return PairSplit(self.utterances.first(int(pairs.max()) + 1), pairs)
+
 
 @dataclass(frozen=True, eq=False)
 class PairCorpus:
@@ -97,6 +108,10 @@ class PairCorpus:
     folder: Path
     vocabulary: PairVocabulary
     splits: dict[str, PairSplit]
+
+    def first(self, limit: int) -> PairCorpus:
+        """The same with so many pairs of each split at most; all of them where the limit is 0."""
+        return replace(self, splits={name: split.first(limit) for name, split in self.splits.items()})
 
 
 def load_pairs(

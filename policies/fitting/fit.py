@@ -16,35 +16,28 @@ Departures:
 A model may also go on from weights that it has, and bring down another objective than its own (`Objective`); adversarial
 training does both (`policies/margin.py`). The weights that it began with are then kept unless an epoch is better.
 
-Training resumes exactly: order and dropout depend on (seed, epoch, batch) alone, and the state is kept after every epoch
-and, in long epochs, every few minutes.
+The loop itself is `loop.py`.
 """
 
 from __future__ import annotations
 
-import logging
-import math
-import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+import numpy as np
 import torch
 
-from envs.core.seeds import derive_seed, stream
 from policies.fitting.batches import Batch, Examples, epoch_order
 from policies.fitting.evaluation import evaluate
+from policies.fitting.loop import SAVE_EVERY_S, FittingLoop, StepLoss
 from policies.fitting.loss import OutputLoss
 from policies.fitting.predictor import Loss, Predictor
 from policies.fitting.settings import FitConfig
-from policies.training import Progress, autocast, copied_weights, load_training, require_bounded, save_training
-
-log = logging.getLogger(__name__)
+from policies.training import autocast
 
 BatchT = TypeVar("BatchT", bound=Batch)
-SAVE_EVERY_S = 180.0
-"""How much work of a long epoch may be lost."""
 
 
 @dataclass(frozen=True)
@@ -87,8 +80,8 @@ class Objective(Generic[BatchT]):
         return evaluate(self.model, examples).nll
 
 
-class Fit(Generic[BatchT]):
-    """One supervised training, epoch by epoch.
+class Fit(FittingLoop[Predictor[Any], FitConfig, float, Epoch], Generic[BatchT]):
+    """One supervised training of a model that predicts words.
 
     Args:
         model: its weights are drawn here unless a saved state exists or `fresh` says otherwise.
@@ -101,6 +94,8 @@ class Fit(Generic[BatchT]):
         fresh: whether weights are drawn; otherwise training goes on from those that the model has.
         objective: what is brought down; the model's own loss when not given.
     """
+
+    falling = "decay"
 
     def __init__(
         self,
@@ -115,137 +110,62 @@ class Fit(Generic[BatchT]):
         fresh: bool = True,
         objective: Objective[BatchT] | None = None,
     ) -> None:
-        self.model, self.train, self.validation = model, train, validation
+        self.train, self.validation = train, validation
         self.objective = objective or Objective(model)
-        self.config, self.seed, self.state_path, self.save_every_s = config, seed, state_path, save_every_s
-        self.history: list[dict[str, Any]] = []
         self._loss = OutputLoss(model.output)
-        self._stage, self._rate = "full", config.learning_rate
-        self.best_loss, self._since_best = math.inf, 0
-        self.batches_done, self._nll, self._targets, self._seconds = 0, 0.0, 0, 0.0
         self._targets_per_batch = int(train.num_targets.sum()) * min(config.batch_size / len(train), 1.0)
-        if state_path.exists():
-            self._resume()
-        else:
-            if fresh:
-                model.initialise(torch.Generator().manual_seed(derive_seed(seed, "initialise")))
-            else:
-                self.best_loss = self.objective.validation(validation)
-            self._optimiser = self._new_optimiser()
-            self._best = copied_weights(model)
+        super().__init__(model, config, seed, state_path, save_every_s, fresh=fresh)
 
-    def run(self, on_epoch: Callable[[Epoch], None], on_batch: Progress | None = None) -> Predictor[Any]:
-        """Trains to the end of the recipe and returns the model, in evaluation mode.
+    def initialise(self, generator: torch.Generator) -> None:
+        """Draws the model's weights."""
+        self.model.initialise(generator)
 
-        Raises:
-            ConfigError: the loss has left all bounds; the last saved state is an earlier one.
-            CheckpointError: a state cannot be written.
-        """
-        while self.batches_done or self._advance_stage():
-            self._train_epoch(on_batch)
-            started = time.monotonic()
-            validation = self.objective.validation(self.validation)
-            require_bounded(validation, f"validation after epoch {len(self.history) + 1}", self._rate, self.config.clip)
-            best = validation < self.best_loss
-            if best:
-                self.best_loss, self._since_best, self._best = validation, 0, copied_weights(self.model)
-            else:
-                self._since_best += 1
-            seconds = self._seconds + time.monotonic() - started
-            train_nll = self._nll / self._targets
-            epoch = Epoch(len(self.history) + 1, self._stage, self._rate, train_nll, validation, seconds, best)
-            self.history.append(epoch.as_row())
-            self.batches_done, self._nll, self._targets, self._seconds = 0, 0.0, 0, 0.0
-            self._save()
-            on_epoch(epoch)
-        self._take_back()
-        return self.model.eval()
-
-    def _advance_stage(self) -> bool:
-        """Sets the rate of the next epoch; false when the recipe is finished."""
-        done = len(self.history)
-        if self._stage == "full":
-            if done < self.config.full_epochs and self._since_best < self.config.patience:
-                return True
-            self._stage = "decay"
-            self._take_back()
-        decayed = sum(row["stage"] == "decay" for row in self.history)
-        if decayed >= self.config.decay_epochs or done >= self.config.max_epochs:
-            return False
-        self._rate = self.config.learning_rate * self.config.decay ** (decayed + 1)
-        for group in self._optimiser.param_groups:
-            group["lr"] = self._rate
-        return True
-
-    def _take_back(self) -> None:
-        if self.config.keep == "best":
-            self.model.load_state_dict(self._best)
-
-    def _new_optimiser(self) -> torch.optim.Optimizer:
+    def new_optimiser(self, rate: float) -> torch.optim.Optimizer:
+        """One optimiser for both stages; the fused kernels read and write every weight once."""
         config, parameters = self.config, self.model.parameters()
-        # The fused kernels read and write every weight once.
         if config.optimiser == "adam":
-            return torch.optim.Adam(parameters, lr=self._rate, weight_decay=config.weight_decay, fused=True)
-        return torch.optim.SGD(
-            parameters, lr=self._rate, momentum=config.momentum, weight_decay=config.weight_decay, fused=True
-        )
+            return torch.optim.Adam(parameters, lr=rate, weight_decay=config.weight_decay, fused=True)
+        return torch.optim.SGD(parameters, lr=rate, momentum=config.momentum, weight_decay=config.weight_decay, fused=True)
 
-    def _train_epoch(self, on_batch: Progress | None) -> None:
-        """Makes the rest of an epoch."""
-        self.model.train()
-        device = next(self.model.parameters()).device
-        number = len(self.history)
-        groups = epoch_order(self.train, self.config.batch_size, stream(self.seed, "order", number), self.config.bucketed)
-        before, saved = self._seconds, time.monotonic()
-        started = saved
-        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-            for done, group in enumerate(groups[self.batches_done :], start=self.batches_done + 1):
-                torch.manual_seed(derive_seed(self.seed, "dropout", number, done))
-                batch = self.train.batch(group).to(device)
-                targets = int(self.train.num_targets[group].sum())
-                nll = self._step(batch)
-                where = f"epoch {number + 1}, batch {done} of {len(groups)}"
-                require_bounded(nll / targets, where, self._rate, self.config.clip)
-                self.batches_done, self._nll, self._targets = done, self._nll + nll, self._targets + targets
-                self._seconds = before + time.monotonic() - started
-                if on_batch is not None:
-                    on_batch(number + 1, done, len(groups))
-                if time.monotonic() - saved >= self.save_every_s and done < len(groups):
-                    self._save()
-                    saved = time.monotonic()
+    def groups(self, generator: np.random.Generator) -> Sequence[np.ndarray]:
+        """Indices of the examples of each batch of an epoch."""
+        return epoch_order(self.train, self.config.batch_size, generator, self.config.bucketed)
 
-    def _step(self, batch: BatchT) -> float:
-        """One update; the sum of the targets' losses before it, in nats."""
+    def step(self, group: np.ndarray) -> StepLoss:
+        """One update; the loss is the sum over the targets, before the update."""
+        batch = self.train.batch(group).to(next(self.model.parameters()).device)
+        targets = int(self.train.num_targets[group].sum())
         with autocast(batch.targets_BT.device, self.config.precision):
             loss = self.objective.loss(batch, self._loss)
-        self._optimiser.zero_grad(set_to_none=True)
-        (loss.total / self._targets_per_batch).backward()
-        torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip)
-        self._optimiser.step()
-        return float(loss.nll.detach())
+        self.descend(loss.total / self._targets_per_batch)
+        nll = float(loss.nll.detach())
+        return StepLoss(nll / targets, nll, targets)
 
-    def _save(self) -> None:
-        counters = {
-            "stage": self._stage,
-            "rate": self._rate,
-            "best_loss": self.best_loss,
-            "since_best": self._since_best,
-            "batches_done": self.batches_done,
-            "nll": self._nll,
-            "targets": self._targets,
-            "seconds": self._seconds,
-            "history": self.history,
-        }
-        save_training(self.state_path, self.model, self._best, self._optimiser, counters)
+    def validate(self) -> float:
+        """Nats per word on the validation examples."""
+        return self.objective.validation(self.validation)
 
-    def _resume(self) -> None:
-        saved = load_training(self.state_path, self.model)
-        counters, self._best = saved.counters, saved.best
-        self._rate = counters["rate"]
-        self._optimiser = self._new_optimiser()
-        saved.restore(self._optimiser)
-        self._stage, self.history = counters["stage"], counters["history"]
-        self.best_loss, self._since_best = counters["best_loss"], counters["since_best"]
-        self.batches_done, self._nll = counters["batches_done"], counters["nll"]
-        self._targets, self._seconds = counters["targets"], counters["seconds"]
-        log.info("resumed after epoch %d, batch %d from %s", len(self.history), self.batches_done, self.state_path)
+    def criterion(self, figures: float) -> float:
+        """The same."""
+        return figures
+
+    def epoch(self, number: int, loss: float, figures: float, seconds: float, best: bool) -> Epoch:
+        """What an epoch did."""
+        return Epoch(number, self._stage, self._rate, loss, figures, seconds, best)
+
+    @property
+    def falling_epochs(self) -> int:
+        """Epochs at a falling rate, at most."""
+        return self.config.decay_epochs
+
+    def fall(self, epochs: int) -> float:
+        """The full rate times `decay` once more than there were such epochs."""
+        rate = self.config.learning_rate * self.config.decay ** (epochs + 1)
+        for group in self._optimiser.param_groups:
+            group["lr"] = rate
+        return rate
+
+    def take_back(self, *, at_end: bool) -> None:
+        """Puts the best weights back where those are kept."""
+        if self.config.keep == "best":
+            super().take_back(at_end=at_end)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -68,8 +67,7 @@ def by_length(dialogues: Dialogues, batch_size: int) -> list[np.ndarray]:
     return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
 
 
-def shuffled(dialogues: Dialogues, batch_size: int, generator: np.random.Generator) -> Iterator[Batch]:
-    """One epoch: batches of like length in random order."""
+def shuffled(dialogues: Dialogues, batch_size: int, generator: np.random.Generator) -> list[np.ndarray]:
+    """Indices of the batches of one epoch: dialogues of like length, the batches in random order."""
     groups = by_length(dialogues, batch_size)
-    for index in generator.permutation(len(groups)):
-        yield make_batch(dialogues, groups[index])
+    return [groups[index] for index in generator.permutation(len(groups))]

@@ -42,7 +42,7 @@ class NegotiatorSizes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FitConfig:
+class NegotiatorFitConfig:
     """How a negotiator is fitted to a corpus."""
 
     sizes: NegotiatorSizes = field(default_factory=NegotiatorSizes)

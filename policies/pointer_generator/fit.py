@@ -36,8 +36,9 @@ class PointerFit(Fit[Rewrites]):
                 self.best_loss = math.inf
         return goes_on
 
-    def _new_optimiser(self) -> torch.optim.Optimizer:
+    def new_optimiser(self, rate: float) -> torch.optim.Optimizer:
+        """Adagrad where the recipe asks for it."""
         if not self.config.adagrad:
-            return super()._new_optimiser()
+            return super().new_optimiser(rate)
         start, decay = self.config.adagrad, self.config.weight_decay
-        return torch.optim.Adagrad(self.model.parameters(), lr=self._rate, initial_accumulator_value=start, weight_decay=decay)
+        return torch.optim.Adagrad(self.model.parameters(), lr=rate, initial_accumulator_value=start, weight_decay=decay)

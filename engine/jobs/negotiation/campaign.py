@@ -88,7 +88,7 @@ class MinMaxConfig(LearningConfig):
     num_adversaries: int = 1
     """Fresh adversaries, from seeds of their own, that measure the target of a round and at last the start and the result."""
     budget: int = 12_800
-    """Dialogues that each of them learns from."""
+    """Dialogues that each of them learns from; a round's own phases have attack.dialogues and defence.dialogues."""
     dialogues: int = 1000
     """Dialogues of each measurement."""
     perplexity_limit: float = 1.5
@@ -113,6 +113,18 @@ class MinMaxConfig(LearningConfig):
         check(self, "perplexity_limit", self.perplexity_limit == 0 or self.perplexity_limit > 1, "0, or above 1")
 
 
+def plan(config: MinMaxConfig) -> str:
+    """What a campaign is going to do, at most, in one line: the dialogues of each phase, and the settings that say so."""
+    phases = [
+        *([f"{config.attack.dialogues:,} for the adversary (attack.dialogues)"] if config.adversaries == "continued" else []),
+        f"{config.defence.dialogues:,} for the target (defence.dialogues)",
+        f"{config.num_adversaries:,} x {config.budget:,} for fresh adversaries (--num-adversaries, --budget)",
+        f"{3 + config.num_adversaries:,} x {config.dialogues:,} to measure (--dialogues)",
+    ]
+    rounds = f"{config.rounds:,} round{'s' * (config.rounds > 1)}"
+    return f"plan: the start is measured, then {rounds} at most; dialogues of a round: {', '.join(phases)}"
+
+
 class Campaign:
     """A campaign in its folder, from where it stands to its end."""
 
@@ -127,6 +139,7 @@ class Campaign:
     def rounds(self) -> list[Round]:
         """Makes what is left of the rounds; all of them, the start as number 0."""
         rounds = rounds_of(self._folder)
+        self._reporter.say(plan(self._config))
         if rounds:
             self._show(rounds)
         with Scalars(self._path, len(rounds) - 1) as scalars:

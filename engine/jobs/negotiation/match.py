@@ -342,11 +342,11 @@ def run_match(job: Job, config: Any, roster: Roster, path: Path, reporter: Repor
         return earlier
     roster = replace(roster, config=replace(roster.config, judge=_judge(roster.config)))
     roster.check()
-    if not roster.config.judge:
-        reporter.say(NOBODY_JUDGES)
     with RunFolder.open(
         path, config, job=job.name, schema=roster.schema(), resume_safe=job.resume_safe, weights=job.weights(config)
     ) as folder:
+        if not roster.config.judge:
+            reporter.say(NOBODY_JUDGES)
         play_match(folder, roster, reporter, title)
         match = roster.config
         chooses = "; the target alone chooses" if match.complementary else ""

@@ -20,7 +20,7 @@ from envs.data.root import root_words
 from envs.negotiation.corpora.compiled import load_corpus
 from envs.storage.copies import CHECKPOINT
 from envs.storage.places import display_path
-from policies.negotiator.settings import FitConfig, NegotiatorSizes
+from policies.negotiator.settings import NegotiatorFitConfig, NegotiatorSizes
 
 if TYPE_CHECKING:
     from policies.negotiator.evaluation import Fitness
@@ -34,7 +34,7 @@ class TrainNegotiatorConfig(SupervisedConfig):
 
     corpus: str = "embedded"
     """Registered corpus (parley data list) or path/file.py:NAME."""
-    fit: FitConfig = field(default_factory=FitConfig)
+    fit: NegotiatorFitConfig = field(default_factory=NegotiatorFitConfig)
     """The recipe."""
 
 
@@ -52,7 +52,7 @@ def demo() -> TrainNegotiatorConfig:
         init_range=0.3,
     )
     # Agreement waits for the choice to be learned, long after the words are: it weighs more, and annealing is where it is won.
-    recipe = FitConfig(
+    recipe = NegotiatorFitConfig(
         sizes=sizes,
         batch_size=32,
         learning_rate=4e-3,
@@ -67,13 +67,13 @@ def demo() -> TrainNegotiatorConfig:
 
 def lewis2017() -> TrainNegotiatorConfig:
     """The agent of Lewis et al. 2017 by their released recipe (SGD, 30 epochs and 2 of annealing), on Deal or No Deal."""
-    recipe = FitConfig(optimiser="sgd", learning_rate=1.0, momentum=0.1, batch_size=16, max_epochs=32, patience=30)
+    recipe = NegotiatorFitConfig(optimiser="sgd", learning_rate=1.0, momentum=0.1, batch_size=16, max_epochs=32, patience=30)
     return TrainNegotiatorConfig(corpus="dealornodeal", fit=recipe)
 
 
 def fast() -> TrainNegotiatorConfig:
     """The same agent on Deal or No Deal, fitted with Adam in half the epochs."""
-    recipe = FitConfig(max_epochs=16, patience=14, learning_rate=2e-3, precision="auto")
+    recipe = NegotiatorFitConfig(max_epochs=16, patience=14, learning_rate=2e-3, precision="auto")
     return TrainNegotiatorConfig(corpus="dealornodeal", fit=recipe)
 
 
@@ -83,22 +83,22 @@ def run(config: TrainNegotiatorConfig, path: Path, reporter: Reporter) -> Result
         return earlier
     from policies.negotiator.checkpoints import save_model
     from policies.negotiator.evaluation import evaluate
-    from policies.negotiator.fit import Epoch, Fit
+    from policies.negotiator.fit import NegotiatorEpoch, NegotiatorFit
     from policies.negotiator.model import Negotiator
 
     require_device(config.device, "--device")
-    corpus = load_corpus(config.corpus, config.data_root)
+    corpus = load_corpus(config.corpus, config.data_root).first(config.limit)
     train, validation, test = (corpus.splits[name] for name in ("train", "val", "test"))
     with (
         threads(config.threads),
         RunFolder.open(path, config, job=TRAIN_NEGOTIATOR.name, resume_safe=TRAIN_NEGOTIATOR.resume_safe) as folder,
     ):
         model = Negotiator(corpus.vocabulary, config.fit.sizes).to(config.device)
-        fit = Fit(model, train, validation, config.fit, config.seed, path / STATE)
+        fit = NegotiatorFit(model, train, validation, config.fit, config.seed, path / STATE)
         if fit.history:
             reporter.say(f"resumed after epoch {len(fit.history)}")
 
-        def on_epoch(epoch: Epoch) -> None:
+        def on_epoch(epoch: NegotiatorEpoch) -> None:
             folder.event("epoch", **epoch.as_row())
             fitness = epoch.validation
             reporter.say(

@@ -188,7 +188,7 @@ def _examples(config: TrainAdversarialConfig, corpus: str, turns: int) -> dict[s
     Raises:
         DataError: one of them holds no example.
     """
-    words = load_pairs(corpus, config.data_root, every_word=True)
+    words = load_pairs(corpus, config.data_root, every_word=True).first(config.limit)
     found: dict[str, Sequence[Example]] = {split: list(read_examples(words, name, turns)) for split, name in SPLITS.items()}
     require_splits(corpus, found)
     return found

@@ -73,7 +73,7 @@ def run_paraphraser(config: TrainParaphraserConfig, path: Path, reporter: Report
 
     require_device(config.device, "--device")
     # A network that copies must tell words apart that it does not know.
-    corpus = load_pairs(config.corpus, config.data_root, every_word=True)
+    corpus = load_pairs(config.corpus, config.data_root, every_word=True).first(config.limit)
     require_splits(corpus.name, corpus.splits)
     with (
         threads(config.threads),

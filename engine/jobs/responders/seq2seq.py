@@ -163,7 +163,7 @@ def _run(
     from policies.seq2seq.checkpoints import save_model
 
     require_device(config.device, "--device")
-    corpus = load_pairs(config.corpus, config.data_root, vocabulary=config.vocabulary)
+    corpus = load_pairs(config.corpus, config.data_root, vocabulary=config.vocabulary).first(config.limit)
     require_splits(corpus.name, corpus.splits)
     with (
         threads(config.threads),

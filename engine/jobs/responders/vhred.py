@@ -70,7 +70,7 @@ def run(config: TrainVhredConfig, path: Path, reporter: Reporter) -> Result:
     from policies.vhred.model import VHRED
 
     require_device(config.device, "--device")
-    corpus = load_pairs(config.corpus, config.data_root, vocabulary=config.vocabulary)
+    corpus = load_pairs(config.corpus, config.data_root, vocabulary=config.vocabulary).first(config.limit)
     require_splits(corpus.name, corpus.splits)
     with (
         threads(config.threads),

@@ -76,7 +76,7 @@ class SearchWorker:
     Args:
         config: the search.
         models: what is searched.
-        on_step: told how many candidates a shard has tried so far; for a worker in the driver's own process.
+        on_step: called with the candidates that a shard has tried so far; for a worker in the driver's own process.
     """
 
     def __init__(self, config: TriggerConfig, models: Models, on_step: Callable[[int], None] | None = None) -> None:

@@ -11,7 +11,7 @@ content of the source and the vocabulary's threshold.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -57,6 +57,13 @@ class Split:
     def __len__(self) -> int:
         return len(self.contexts)
 
+    def first(self, limit: int) -> Split:
+        """So many dialogues at the beginning; all where the limit is 0."""
+        if not 0 < limit < len(self):
+            return self
+        contexts, values, outputs = (each[:limit] for each in (self.contexts, self.partner_values, self.outputs))
+        return Split(contexts, values, outputs, self.token_values[: self.offsets[limit]], self.offsets[: limit + 1])
+
     @cached_property
     def lengths(self) -> np.ndarray:
         """Tokens of each dialogue (N,) int64."""
@@ -84,6 +91,10 @@ class Corpus:
     vocabulary: Vocabulary
     splits: dict[str, Split]
     selfplay: list[Scenario]
+
+    def first(self, limit: int) -> Corpus:
+        """The same with so many dialogues of each split at most; all of them where the limit is 0."""
+        return replace(self, splits={name: split.first(limit) for name, split in self.splits.items()})
 
 
 def load_corpus(name: str, data_root: Path | None = None, *, cache: Path | None = None, threshold: int | None = None) -> Corpus:

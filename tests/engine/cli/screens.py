@@ -21,7 +21,7 @@ SCREENS = {
     "status_no_run": "status",
 }
 """Commands by the name of their screen; each is run in an empty folder."""
-_PROGRESS = re.compile(r"#/# \w+, # \w+/s")
+_PROGRESS = re.compile(r"#/# \w+, # (\w+/s|so far)|#/# \w+, #:# so far")
 """Lines that appear when a machine is slow."""
 
 

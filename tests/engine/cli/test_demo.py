@@ -17,7 +17,7 @@ from engine.jobs.perturb import adversarial
 from engine.metrics.statistics import Estimate
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
-from policies.negotiator.settings import FitConfig
+from policies.negotiator.settings import NegotiatorFitConfig
 from tests.engine.cli.conftest import Parley
 from tests.engine.jobs.made_up import CORPUS, TINY, Notes, rows
 
@@ -159,7 +159,8 @@ def test_sizes_out_of_range_are_refused(parley: Parley) -> None:
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_session")
 def test_stages_beside_are_done_in_an_actor_and_failures_are_left_for_here(tmp_path: Path, root: Path) -> None:
-    good = dataclasses.replace(negotiator.demo(), corpus=CORPUS, data_root=root, fit=FitConfig(sizes=TINY, max_epochs=1))
+    recipe = NegotiatorFitConfig(sizes=TINY, max_epochs=1)
+    good = dataclasses.replace(negotiator.demo(), corpus=CORPUS, data_root=root, fit=recipe)
     bad = dataclasses.replace(good, data_root=tmp_path / "nowhere")
     job, notes = negotiator.TRAIN_NEGOTIATOR, Notes()
     planned = {"finished": (job, good), "bad": (job, bad), "good": (job, good)}

@@ -76,6 +76,7 @@ def test_another_command_in_the_same_folder_is_an_error_that_shows_the_differenc
     parley(FEW)
     outcome = parley(f"{FEW} --seed 2")
     assert outcome.status == 2
+    assert outcome.err.startswith("error: "), "nothing is said of a run that is not made"
     assert "seed: 1 -> 2" in outcome.err
 
 

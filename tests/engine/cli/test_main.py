@@ -148,7 +148,10 @@ def test_errors_keep_their_traceback_for_those_who_ask(parley: Parley, monkeypat
 def test_a_shard_that_failed_shows_the_users_own_traceback_to_those_who_ask(tmp_path: Path, parley: Parley) -> None:
     (tmp_path / "mine.py").write_text("class Mine:\n    def join(self, view): raise ValueError('my own bug')")
     asked = "selfplay --dialogues 2 --adversary mine.py:Mine"
-    assert 'mine.py", line 2, in join' not in parley(asked).err
+    quiet = parley(asked).err
+    assert 'mine.py", line 2, in join' not in quiet
+    assert "advantage" not in quiet, "there is nothing to show a table of"
+    assert "my own bug; the same command with --debug shows the traceback" in quiet
     assert 'mine.py", line 2, in join' in parley(f"{asked} --debug").err
 
 

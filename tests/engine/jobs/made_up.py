@@ -25,7 +25,7 @@ from envs.negotiation.scripted.wording import bargainer_vocabulary
 from envs.negotiation.vocabulary import Vocabulary
 from policies.checkpoint import Checkpoint
 from policies.negotiator.model import Negotiator
-from policies.negotiator.settings import KIND, FitConfig, NegotiatorSizes
+from policies.negotiator.settings import KIND, NegotiatorFitConfig, NegotiatorSizes
 from tests.envs.data import made_up
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -33,7 +33,7 @@ CORPUS = f"{made_up.__file__}:SOURCE"
 TINY = NegotiatorSizes(
     embed_word=8, embed_context=4, hidden_context=4, hidden_language=8, hidden_attention=4, hidden_selection=4, init_range=0.4
 )
-FIT = FitConfig(sizes=TINY, max_epochs=5, batch_size=8)
+FIT = NegotiatorFitConfig(sizes=TINY, max_epochs=5, batch_size=8)
 REINFORCE = ReinforceConfig(
     reward="advantage",
     complementary=True,

@@ -163,6 +163,8 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "a seed that is none": ({"seed": -1}, "seed is no seed"),
     "one target alone": ({"targets": "you fool"}, "put a single target into a list"),
     "a text for a victim without words": ({"targets": ["you fool"]}, "does not know which words a text is"),
+    "ids for a list of them": ({"targets": [7, 9]}, r"neither a text nor word ids(.|\n)*int 7"),
+    "ids of no word": ({"targets": [[7, 99, -1]]}, r"ids of no word(.|\n)*99, -1(.|\n)*0 to 11"),
     "an empty target": ({"targets": [[]]}, "a target is empty"),
     "a victim that is none": ({"victim": 3}, "the victim lacks embedding_VE, searchable_V, input_length, reply_logits"),
     "a victim's class": ({"victim": Seq2SeqVictim}, "the class Seq2SeqVictim"),

@@ -61,7 +61,7 @@ class Scripted:
             raise torch.OutOfMemoryError(f"{len(items)} do not fit\nand more")
 
 
-def told(search: Scripted, batch_size: int) -> list[tuple[str, int]]:
+def reported(search: Scripted, batch_size: int) -> list[tuple[str, int]]:
     todo = [Task(key, torch.tensor([1]), restart, 0) for key, restart in search.script]
     return [(outcome.task.key, outcome.task.restart) for outcome in searched(search, todo, batch_size)]
 
@@ -100,20 +100,20 @@ def test_of_each_target_the_restarts_up_to_the_first_hit_are_told_in_order(scrip
             expected.append((key, restart))
             if script[key, restart][1] == "satisfied":
                 break
-    found = told(Scripted(script), batch_size)
+    found = reported(Scripted(script), batch_size)
     assert [name for key in "abc" for name in found if name[0] == key] == expected
     assert len(found) == len(expected)
 
 
 @given(script=scripts, batch_size=st.integers(1, 8))
 def test_every_restart_is_told_when_hits_do_not_stop(script: Script, batch_size: int) -> None:
-    assert sorted(told(Scripted(script, stop_on_hit=False), batch_size)) == sorted(script)
+    assert sorted(reported(Scripted(script, stop_on_hit=False), batch_size)) == sorted(script)
 
 
 def test_a_hit_ends_later_restarts_and_lets_earlier_ones_finish() -> None:
     script: Script = {("a", 0): (6, "limit"), ("a", 1): (2, "satisfied"), ("a", 2): (9, "limit"), ("a", 3): (1, "limit")}
     search = Scripted(script)
-    assert told(search, 3) == [("a", 0), ("a", 1)]
+    assert reported(search, 3) == [("a", 0), ("a", 1)]
     assert search.started == [("a", 0), ("a", 1), ("a", 2)], "the fourth was never begun"
     assert search.together == [3, 3, 1, 1, 1, 1], "the third left with the hit"
 
@@ -121,20 +121,20 @@ def test_a_hit_ends_later_restarts_and_lets_earlier_ones_finish() -> None:
 def test_the_batch_is_filled_up_as_searches_end() -> None:
     script: Script = {("a", restart): (1 + restart % 3, "limit") for restart in range(9)}
     search = Scripted(script)
-    assert len(told(search, 4)) == 9
+    assert len(reported(search, 4)) == 9
     assert search.together == [4, 4, 4, 3, 2, 1], "full until none is left to begin"
 
 
 def test_searches_that_end_before_their_first_visit_make_room_at_once() -> None:
     search = Scripted({("a", 0): (0, "satisfied"), ("b", 0): (1, "limit"), ("c", 0): (1, "limit")})
-    assert told(search, 2) == [("a", 0), ("b", 0), ("c", 0)]
+    assert reported(search, 2) == [("a", 0), ("b", 0), ("c", 0)]
     assert search.together == [2]
 
 
 def test_a_batch_that_stops_as_one_is_joined_by_nobody() -> None:
     script: Script = {("a", restart): (1 + restart % 3, "limit") for restart in range(5)}
     search = Scripted(script, stop_on_hit=False, stop_on_batch_mean=True)
-    assert told(search, 3) == list(script)
+    assert reported(search, 3) == list(script)
     assert search.together == [3, 2, 1, 2, 1]
 
 
@@ -142,14 +142,14 @@ def test_a_batch_that_stops_as_one_is_joined_by_nobody() -> None:
 def test_running_out_of_memory_halves_the_batch_and_keeps_the_size(fits: int, caplog: pytest.LogCaptureFixture) -> None:
     script: Script = {("a", restart): (3, "limit") for restart in range(16)}
     search = Scripted(script, fits=fits)
-    assert told(search, 8) == list(script)
+    assert reported(search, 8) == list(script)
     assert max(search.together) == {1: 1, 2: 2, 3: 2, 7: 4}[fits]
     assert len(caplog.records) == {1: 3, 2: 2, 3: 2, 7: 1}[fits], "one warning for each halving, none for each step"
 
 
 def test_a_search_that_does_not_fit_alone_is_an_error() -> None:
     with pytest.raises(ConfigError, match="1 do not fit"):
-        told(Scripted({("a", 0): (1, "limit")}, fits=0), 4)
+        reported(Scripted({("a", 0): (1, "limit")}, fits=0), 4)
 
 
 def test_progress_counts_every_candidate_once() -> None:

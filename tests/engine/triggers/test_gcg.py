@@ -35,23 +35,23 @@ class Listening(PlainScorer):
 
 
 def walk(method: Gcg, state: GcgState) -> list[Incumbent]:
-    met = [state.current]
+    seen = [state.current]
     while not state.finished:
         method.step([state])
-        met.append(state.current)
-    return met
+        seen.append(state.current)
+    return seen
 
 
 def test_it_moves_to_the_best_of_its_list_even_where_that_is_worse() -> None:
     plain = Listening()
     method = bound(Gcg, plain, SETTINGS)
     (state,) = method.start([Task("first", TARGET, 0, 3)])
-    met = walk(method, state)
-    for (before, positions_G, words_G), after in zip(plain.lists, met[1:], strict=True):
+    seen = walk(method, state)
+    for (before, positions_G, words_G), after in zip(plain.lists, seen[1:], strict=True):
         tried = before.words.repeat(len(words_G), 1)
         tried[torch.arange(len(words_G)), positions_G] = words_G
         assert after.words.tolist() == tried[plain.losses([TARGET] * len(tried), tried).argmin()].tolist()
-    losses = [incumbent.loss for incumbent in met]
+    losses = [incumbent.loss for incumbent in seen]
     assert any(after > before for before, after in pairwise(losses))
     assert (state.outcome().accepted, state.outcome().stopped) == (5 * LENGTH, "limit")
 
@@ -100,12 +100,12 @@ def test_restarts_and_seeds_draw_their_own_swaps() -> None:
 def test_a_hit_on_the_way_is_what_is_returned() -> None:
     reference = bound(Gcg, scorer(LIKELIHOOD), SETTINGS)
     (state,) = reference.start([Task("first", TARGET, 0, 3)])
-    met = walk(reference, state)
-    worse = next(at for at in range(1, len(met)) if met[at].loss > min(one.loss for one in met[:at]))
+    seen = walk(reference, state)
+    worse = next(at for at in range(1, len(seen)) if seen[at].loss > min(one.loss for one in seen[:at]))
 
     def the_worse_one(reading: Reading) -> bool:
-        return reading == met[worse].reading
+        return reading == seen[worse].reading
 
     (outcome,) = searched(bound(Gcg, scorer(LIKELIHOOD), SETTINGS, the_worse_one), [Task("first", TARGET, 0, 3)], 1)
-    assert (outcome.stopped, outcome.visits, outcome.loss) == ("satisfied", worse, met[worse].loss)
-    assert outcome.words == tuple(met[worse].words.tolist())
+    assert (outcome.stopped, outcome.visits, outcome.loss) == ("satisfied", worse, seen[worse].loss)
+    assert outcome.words == tuple(seen[worse].words.tolist())

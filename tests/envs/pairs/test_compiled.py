@@ -45,6 +45,17 @@ def test_the_arrays_hold_what_the_lines_say(folder: Path, cache: Path) -> None:
     assert train.utterances.lengths.tolist() == [4, 1, 2, 1, 1]
 
 
+def test_the_first_pairs_bring_the_utterances_that_they_name(folder: Path, cache: Path) -> None:
+    corpus = load_pairs(str(folder), cache=cache)
+    few = corpus.first(2)
+    assert spoken(few, "train") == [("a a a b", "c"), ("c", "a b")]
+    assert len(few.splits["train"].utterances) == 3
+    assert spoken(few, "val") == spoken(corpus, "val")
+    assert spoken(few, "test") == []
+    assert few.vocabulary is corpus.vocabulary
+    assert spoken(corpus.first(0), "train") == spoken(corpus.first(9), "train") == spoken(corpus, "train")
+
+
 def test_the_arrays_are_read_only_views_of_the_file_with_the_promised_types(folder: Path, cache: Path) -> None:
     split = load_pairs(str(folder), cache=cache).splits["train"]
     for array in (split.utterances.values, split.utterances.offsets, split.pairs):

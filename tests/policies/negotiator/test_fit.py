@@ -16,15 +16,15 @@ from torch import Tensor
 from envs.core.errors import CheckpointError, ConfigError
 from policies.negotiator.batches import by_length, make_batch
 from policies.negotiator.evaluation import evaluate
-from policies.negotiator.fit import Epoch, Fit
+from policies.negotiator.fit import NegotiatorEpoch, NegotiatorFit
 from policies.negotiator.model import Negotiator, word_nll
-from policies.negotiator.settings import FitConfig
+from policies.negotiator.settings import NegotiatorFitConfig
 from tests.policies.negotiator.made_up import TINY, VOCABULARY, MadeUp, dialogues
 
 TRAIN, VALIDATION = dialogues(40, seed=1), dialogues(20, seed=2)
 SIZES = replace(TINY, init_range=0.4)
-FAST = FitConfig(sizes=SIZES, max_epochs=5, patience=3, batch_size=8, learning_rate=0.02)
-RELEASED = FitConfig(
+FAST = NegotiatorFitConfig(sizes=SIZES, max_epochs=5, patience=3, batch_size=8, learning_rate=0.02)
+RELEASED = NegotiatorFitConfig(
     sizes=SIZES, optimiser="sgd", learning_rate=1.0, momentum=0.1, batch_size=16, max_epochs=4, patience=2, anneal_floor=0.01
 )
 NUM_FAST_EPOCHS = 3 + 2
@@ -45,11 +45,11 @@ class Killed(Exception):
     """Stands for the process being killed: nothing after it runs."""
 
 
-def fit(path: Path, config: FitConfig = FAST, seed: int = 1) -> Fit:
-    return Fit(Negotiator(VOCABULARY, config.sizes), TRAIN, VALIDATION, config, seed, path / "state.safetensors")
+def fit(path: Path, config: NegotiatorFitConfig = FAST, seed: int = 1) -> NegotiatorFit:
+    return NegotiatorFit(Negotiator(VOCABULARY, config.sizes), TRAIN, VALIDATION, config, seed, path / "state.safetensors")
 
 
-def ignore(_: Epoch) -> None:
+def ignore(_: NegotiatorEpoch) -> None:
     """For trainings whose epochs nobody watches."""
 
 
@@ -69,7 +69,7 @@ def figures(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_it_learns(tmp_path: Path) -> None:
     training = fit(tmp_path, replace(FAST, max_epochs=8, patience=6))
     before = evaluate(training.model, VALIDATION)
-    epochs: list[Epoch] = []
+    epochs: list[NegotiatorEpoch] = []
     model = training.run(epochs.append)
     assert before.perplexity == pytest.approx(len(VOCABULARY), rel=0.2), "untrained, every word is about as likely"
     after = evaluate(model, VALIDATION)
@@ -97,7 +97,8 @@ def test_each_epoch_has_an_order_of_its_own_that_the_seed_names(tmp_path: Path) 
         train = Recorded(TRAIN.contexts, TRAIN.outputs, TRAIN.words)
         model = Negotiator(VOCABULARY, SIZES)
         Recorded.asked.clear()
-        Fit(model, train, VALIDATION, replace(FAST, max_epochs=2, anneal_floor=1.0), seed, tmp_path / str(number)).run(ignore)
+        recipe = replace(FAST, max_epochs=2, anneal_floor=1.0)
+        NegotiatorFit(model, train, VALIDATION, recipe, seed, tmp_path / str(number)).run(ignore)
         orders.append([Recorded.asked[start : start + len(train)] for start in (0, len(train))])
     assert all(sorted(epoch) == list(range(len(TRAIN))) for order in orders for epoch in order)
     assert orders[0] == orders[1]
@@ -105,8 +106,8 @@ def test_each_epoch_has_an_order_of_its_own_that_the_seed_names(tmp_path: Path) 
     assert orders[0][0] != orders[2][0]
 
 
-def killed_after(number: int) -> Callable[[Epoch], None]:
-    def on_epoch(epoch: Epoch) -> None:
+def killed_after(number: int) -> Callable[[NegotiatorEpoch], None]:
+    def on_epoch(epoch: NegotiatorEpoch) -> None:
         if epoch.number == number:
             raise Killed
 
@@ -122,7 +123,7 @@ def test_a_killed_training_goes_on_as_if_it_had_not_been(tmp_path: Path, after: 
         fit(tmp_path / "killed").run(killed_after(after))
     resumed = fit(tmp_path / "killed")
     assert len(resumed.history) == after
-    epochs: list[Epoch] = []
+    epochs: list[NegotiatorEpoch] = []
     assert_equal(weights(resumed.run(epochs.append)), weights(wanted))
     assert [epoch.number for epoch in epochs] == list(range(after + 1, NUM_FAST_EPOCHS + 1))
     assert figures(resumed.history) == figures(whole.history)
@@ -154,7 +155,7 @@ def test_a_training_killed_within_an_epoch_makes_it_again(tmp_path: Path) -> Non
 def test_a_finished_training_says_so_at_once(tmp_path: Path) -> None:
     wanted = fit(tmp_path).run(ignore)
     again = fit(tmp_path)
-    epochs: list[Epoch] = []
+    epochs: list[NegotiatorEpoch] = []
     assert_equal(weights(again.run(epochs.append)), weights(wanted))
     assert epochs == []
     assert len(again.history) == NUM_FAST_EPOCHS
@@ -164,7 +165,7 @@ def test_the_released_recipe_anneals_twice_without_momentum(tmp_path: Path) -> N
     training = fit(tmp_path, RELEASED)
     seen: list[tuple[str, float, float, bool]] = []
 
-    def on_epoch(epoch: Epoch) -> None:
+    def on_epoch(epoch: NegotiatorEpoch) -> None:
         group = training._optimiser.param_groups[0]
         assert group["lr"] == epoch.learning_rate
         seen.append((epoch.stage, epoch.learning_rate, group["momentum"], group["nesterov"]))
@@ -184,7 +185,7 @@ def test_the_best_model_by_selection_loss_is_taken_back(tmp_path: Path) -> None:
     kept: list[tuple[float, dict[str, Tensor]]] = []
     best: list[bool] = []
 
-    def on_epoch(epoch: Epoch) -> None:
+    def on_epoch(epoch: NegotiatorEpoch) -> None:
         kept.append((epoch.validation.selection_loss, weights(training.model)))
         best.append(epoch.best)
 
@@ -198,7 +199,7 @@ def test_the_best_model_by_selection_loss_is_taken_back(tmp_path: Path) -> None:
 
 def test_patience_ends_the_full_rate_early(tmp_path: Path) -> None:
     training = fit(tmp_path, replace(FAST, max_epochs=50, patience=2, learning_rate=0.3, anneal_floor=1.0))
-    epochs: list[Epoch] = []
+    epochs: list[NegotiatorEpoch] = []
     training.run(epochs.append)
     assert len(epochs) < 50
     assert [epoch.best for epoch in epochs[-3:]] == [True, False, False]
@@ -207,7 +208,7 @@ def test_patience_ends_the_full_rate_early(tmp_path: Path) -> None:
 def test_the_reported_perplexity_is_that_of_the_training_words(tmp_path: Path) -> None:
     # Without dropout and at a rate that moves nothing, the first epoch's figure is that of the initial weights.
     still = replace(FAST, sizes=replace(SIZES, dropout=0.0), learning_rate=1e-12, max_epochs=1, anneal_floor=1.0)
-    epochs: list[Epoch] = []
+    epochs: list[NegotiatorEpoch] = []
     model = fit(tmp_path, still).run(epochs.append)
     losses = []
     with torch.no_grad():
@@ -254,7 +255,7 @@ def test_a_damaged_state_is_named(tmp_path: Path) -> None:
 )
 def test_recipes_out_of_range_are_named(wrong: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):
-        FitConfig(**wrong)  # type: ignore[arg-type]
+        NegotiatorFitConfig(**wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -262,7 +263,7 @@ def test_recipes_out_of_range_are_named(wrong: dict[str, float]) -> None:
     [(1, ["full"]), (2, ["full", "anneal"]), (3, ["full", *["anneal"] * 2]), (4, ["full"] * 2 + ["anneal"] * 2)],
 )
 def test_there_are_no_more_epochs_than_asked_for(tmp_path: Path, most: int, stages: list[str]) -> None:
-    epochs: list[Epoch] = []
+    epochs: list[NegotiatorEpoch] = []
     fit(tmp_path, replace(FAST, max_epochs=most)).run(epochs.append)
     assert [epoch.stage for epoch in epochs] == stages
 
@@ -271,4 +272,4 @@ def test_there_are_no_more_epochs_than_asked_for(tmp_path: Path, most: int, stag
     ("divisor", "floor", "epochs"), [(5.0, 0.01, 2), (5.0, 0.2, 1), (5.0, 0.04, 2), (5.0, 1.0, 0), (10.0, 0.001, 3)]
 )
 def test_annealing_ends_where_the_rate_would_fall_below_its_floor(divisor: float, floor: float, epochs: int) -> None:
-    assert FitConfig(anneal_divisor=divisor, anneal_floor=floor).anneal_epochs == epochs
+    assert NegotiatorFitConfig(anneal_divisor=divisor, anneal_floor=floor).anneal_epochs == epochs

@@ -218,7 +218,8 @@ def test_an_epoch_sees_every_dialogue_once_in_an_order_of_its_own() -> None:
     made = dialogues(20)
 
     def epoch(seed: int) -> list[list[int]]:
-        return [tokens for batch in shuffled(made, 3, np.random.default_rng(seed)) for tokens in batch.contexts_B6.tolist()]
+        groups = shuffled(made, 3, np.random.default_rng(seed))
+        return [tokens for group in groups for tokens in make_batch(made, group).contexts_B6.tolist()]
 
     assert sorted(epoch(0)) == sorted(made.contexts.tolist())
     assert epoch(0) == epoch(0)

@@ -235,6 +235,8 @@ def test_the_rounds_are_told_as_they_end(continued: tuple[Result, Notes]) -> Non
     result, notes = continued
     table = rounds_table(rounds_of(RunFolder.load(result.run)))
     assert table.columns == ("round", *(metric.title for metric in ROUND_METRICS.values()))
+    assert notes.said[0].startswith("plan: the start is measured, then 2 rounds at most; dialogues of a round: ")
+    assert all(f"({key})" in notes.said[0] for key in ("attack.dialogues", "defence.dialogues", "--dialogues"))
     told = [line.split("  ") for line in notes.said]
     shown = [tuple(cell.strip() for cell in cells if cell.strip()) for cells in told]
     assert [cells for cells in shown if cells[0] in ("round", "0", "1", "2")] == [table.columns, *table.rows]

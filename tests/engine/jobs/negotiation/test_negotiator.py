@@ -40,6 +40,12 @@ def test_it_leaves_an_agent_and_its_figures(tmp_path: Path, root: Path) -> None:
     assert all(path.exists() for path in result.files)
 
 
+def test_a_limit_trains_on_the_first_dialogues(tmp_path: Path, root: Path) -> None:
+    notes = Notes()
+    run(config(root, limit=8, fit=replace(FIT, max_epochs=1)), tmp_path / "run", notes)
+    assert notes.stages == [("epoch 1", 1, "batches")]
+
+
 def test_a_finished_training_says_so_and_trains_no_more(tmp_path: Path, root: Path) -> None:
     first = run(config(root), tmp_path / "run", Silent())
     before, notes = (tmp_path / "run" / "events.jsonl").read_bytes(), Notes()

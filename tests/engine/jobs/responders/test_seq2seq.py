@@ -54,6 +54,13 @@ def asked(corpus: str, **changes: object) -> TrainSeq2SeqConfig:
     return TrainSeq2SeqConfig(**settings)  # type: ignore[arg-type]  # settings of any kind, by name
 
 
+def test_a_limit_trains_on_the_first_pairs(tmp_path: Path, corpus: str) -> None:
+    notes = Notes()
+    result = run_seq2seq(asked(corpus, limit=8, fit=replace(FIT, max_epochs=1)), tmp_path / "run", notes)
+    assert notes.stages == [("epoch 1", 1, "batches")]
+    assert result.metrics["test_nll"].n == 3
+
+
 def test_it_leaves_a_model_and_its_figures(tmp_path: Path, corpus: str) -> None:
     notes = Notes()
     result = run_seq2seq(asked(corpus), tmp_path / "run", notes)

@@ -30,6 +30,15 @@ def cache(tmp_path: Path) -> Path:
     return tmp_path / "cache"
 
 
+def test_the_first_dialogues_are_those_of_the_corpus(root: Path, cache: Path) -> None:
+    corpus = open_corpus(SOURCE, root, cache=cache)
+    few, whole = corpus.first(1).splits["train"], corpus.splits["train"]
+    assert (len(few), len(few.lengths)) == (1, 1)
+    assert few.tokens(0).tolist() == whole.tokens(0).tolist()
+    assert few.contexts.tolist() == whole.contexts[:1].tolist()
+    assert len(corpus.first(0).splits["train"]) == len(corpus.first(10**6).splits["train"]) == len(whole)
+
+
 def test_the_arrays_hold_what_the_lines_say(root: Path, cache: Path) -> None:
     corpus = open_corpus(SOURCE, root, cache=cache)
     assert list(corpus.splits) == ["train", "val", "test"]
