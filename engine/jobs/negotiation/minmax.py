@@ -113,8 +113,8 @@ def _measured_again(campaign: Campaign, config: MinMaxConfig, rounds: Sequence[R
     metrics: dict[str, Estimate] = {}
     gained = []
     for ending, number in ((BEFORE_TRAINING, 0), ("", best.number)):
-        attacked = campaign.exploited(number, FINAL, seed)
-        gained.append(exploitability.gains(attacked.run, config.num_adversaries))
+        attacked = campaign.measured_again(number, seed)
+        gained.append(exploitability.gains(attacked.run, config.num_final_adversaries))
         plain = campaign.play(f"{FINAL}-plain{ending.replace('_', '-')}", campaign.target(number), seed)
         metrics |= {
             EXPLOITABILITY + ending: attacked.metrics[EXPLOITABILITY],
@@ -123,9 +123,9 @@ def _measured_again(campaign: Campaign, config: MinMaxConfig, rounds: Sequence[R
             PERPLEXITY + ending: rounds[number].metrics[PERPLEXITY],
         }
     keys = sorted(gained[0].keys() & gained[1].keys())
-    before, after = (np.array([one[key] for key in keys]).reshape(-1, config.num_adversaries).T for one in gained)
+    before, after = (np.array([one[key] for key in keys]).reshape(-1, config.num_final_adversaries).T for one in gained)
     metrics[DROP] = crossed_difference(before, after)
-    metrics[NUM_TRAINED] = count(config.num_adversaries, config.num_adversaries)
+    metrics[NUM_TRAINED] = count(config.num_final_adversaries, config.num_final_adversaries)
     return metrics
 
 
@@ -168,6 +168,7 @@ def demo() -> MinMaxConfig:
         rounds=1,
         adversaries="fresh",
         num_adversaries=3,
+        num_final_adversaries=5,
         budget=rule.dialogues,
         corpus="embedded",
         # Several adversaries, so that the target learns what they share; and much plain play, which it would else unlearn.
