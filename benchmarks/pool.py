@@ -31,7 +31,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.measure import run
-from benchmarks.simulated import SEED, Computing, Simulated, target_seed, trigger_row
+from benchmarks.simulated import SEED, Computing, Simulated, SimulatedWork, trigger_row
 from engine.jobs.triggers.rows import TRIGGERS
 from engine.runtime.pool import Progress, run_sharded
 from engine.runtime.record import record_shards
@@ -164,15 +164,8 @@ def _dry_run(options: Options) -> tuple[dict[str, Any], bool]:
         path = Path(folder)
         with RunFolder.open(path, config, job="pool", schema=TRIGGERS) as target:
             began, cpu = time.perf_counter(), time.process_time()
-            record_shards(
-                target,
-                Simulated,
-                (options.restarts,),
-                shards,
-                seed_of=target_seed,
-                num_workers=options.workers,
-                on_progress=memory.look,
-            )
+            work = SimulatedWork(options.restarts)
+            record_shards(target, work, shards, num_workers=options.workers, on_progress=lambda seen, _: memory.look(seen))
             seconds, cpu_s = time.perf_counter() - began, time.process_time() - cpu
         began = time.perf_counter()
         RunFolder.open(path, config, job="pool", schema=TRIGGERS).close()
@@ -276,7 +269,7 @@ def _into_folder(shards: list[Shard[int]], restarts: int, warm: Warm) -> None:
     with tempfile.TemporaryDirectory() as folder:
         config = DryRun(items=len(shards), shard_size=len(shards[0]))
         with RunFolder.open(Path(folder), config, job="pool", schema=TRIGGERS) as target:
-            record_shards(target, Simulated, (restarts,), shards, seed_of=target_seed, num_workers=1, on_progress=warm.tick)
+            record_shards(target, SimulatedWork(restarts), shards, num_workers=1, on_progress=lambda seen, _: warm.tick(seen))
 
 
 def _in_flight_ms(number: int, rounds: int = 200) -> float:

@@ -6,12 +6,14 @@ with nothing beside it. Apart from `pool.py`, because Ray's workers import it by
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from engine.runtime.record import Counts, Rows
 from engine.runtime.sharding import Shard
 from engine.store.schemas import OK, SCHEMA_VERSION
 from envs.core.seeds import derive_seed, stream
@@ -36,6 +38,29 @@ class Simulated:
     def run(self, shard: Shard[int]) -> list[dict[str, Any]]:
         """One row per target."""
         return [trigger_row(key, self.restarts) for key in shard.keys]
+
+
+@dataclass(frozen=True)
+class SimulatedWork:
+    """The same as work that is recorded.
+
+    Args:
+        restarts: of the search for each target.
+    """
+
+    restarts: int
+
+    def seed(self, key: str) -> int:
+        """The seed of a target."""
+        return target_seed(key)
+
+    def worker(self, on_step: Callable[[Counts], None] | None = None) -> Simulated:
+        """One that answers at once."""
+        return Simulated(self.restarts)
+
+    def digest(self, rows: Rows) -> Counts:
+        """Nothing is counted."""
+        return Counter()
 
 
 @dataclass

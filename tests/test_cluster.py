@@ -192,7 +192,7 @@ def understood(command: str) -> Any:
     verb = find_verb(words)
     assert verb is not None, command
     entry = find("-".join(verb.words))
-    return parse_job(verb, entry.load(), entry.run_name, words[len(verb.words) :]).config
+    return parse_job(verb, entry.load(), words[len(verb.words) :]).config
 
 
 def test_image_holds_the_rooms_the_pins_and_no_root() -> None:

@@ -64,7 +64,7 @@ class Plan:
         """The signs of the metrics, 1 or -1, by their names."""
         return {name.removeprefix("-"): -1 if name.startswith("-") else 1 for name in self.metrics}
 
-    def load(self) -> Job:
+    def load(self) -> Job[Any, Any, Any]:
         """Imports the job."""
         return find(self.job).load()
 
@@ -122,7 +122,7 @@ class Plan:
             )
 
     def _check_metrics(self, config: Any, where: str) -> None:
-        known = self.load().measured(config)
+        known = self.load().metrics_of(config)
         if known is None:
             return
         for name in self.terms:

@@ -11,21 +11,20 @@ two trials never wait for each other's actors. A sweep that was killed goes on f
 from __future__ import annotations
 
 import json
-import os
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from operator import attrgetter
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from engine.jobs.catalogue import find
-from engine.jobs.command import command_line, flat
-from engine.jobs.job import Job, Reporter, Result
+from engine.jobs.command import flat
+from engine.jobs.job import Job, Reporter, Result, Summary
+from engine.jobs.sharded import session
 from engine.metrics.statistics import Estimate, Metric, count
-from engine.runtime.session import Session, connect
+from engine.runtime.session import Session
 from engine.store.documents import write_whole
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
@@ -50,66 +49,17 @@ LEGEND = {
 }
 
 
-def run(config: SweepConfig, path: Path, reporter: Reporter) -> Result:
-    """Runs what is left of the trials and stores the best settings.
+@dataclass(frozen=True)
+class Swept:
+    """A sweep that can be made.
 
-    Raises:
-        ConfigError: no such sweep, or a setting that its job does not have, before anything starts.
-        ClusterError: Ray cannot be reached, or has too little room for one trial.
-        RunError: no trial came to its end, or the disk refuses.
+    Args:
+        config: what was asked for.
+        setup: what all trials have in common.
     """
-    if earlier := SWEEP.finished(config, path, reporter):
-        return _with_legend(earlier)
-    plan = find_plan(config.sweep)
-    base = plan.base(config.base, config.trial_workers, config.gpus_per_worker)
-    budgets = config.budgets(plan.budget)
-    plan.check_budget(base, budgets[-1])
-    setup = Setup(
-        plan=plan,
-        base=base,
-        budgets=budgets,
-        repeats=config.repeats,
-        seed=config.seed,
-        run=display_path(path.absolute()),
-        folder=Path.cwd(),
-    )
-    from tune.driver import run_trials
 
-    num_cpus = max(1 + config.trial_workers, os.cpu_count() or 1)
-    with (
-        RunFolder.open(path, config, job=SWEEP.name, schema=SWEEP_TRIALS, resume_safe=RESUME_SAFE) as folder,
-        connect(config.address or None, num_cpus=None if config.address else num_cpus) as session,
-    ):
-        _check_room(config, session, reporter)
-        run_trials(config, setup, folder, reporter, session.start_timeout_s)
-        rows = folder.read_rows().to_pylist()
-        best = best_row(rows, plan.direction)
-        if best is None:
-            raise nothing_worked(folder, next((row["error"] for row in rows if row["status"] != OK), None))
-        parameters = json.loads(best["parameters"])
-        _write_best(path / BEST, config, plan, parameters)
-        settings = ", ".join(f"{key}={value}" for key, value in parameters.items())
-        reporter.say(f"best: {settings}")
-        better = "higher" if plan.direction == "max" else "lower"
-        runs = "one run each" if config.repeats == 1 else f"{config.repeats} runs each from different seeds"
-        metadata = {
-            "title": f"sweep of {plan.job}: {config.sweep}",
-            "description": f"{len(rows)} trials of up to {setup.budgets[-1]:,} ({plan.fidelity}), {runs}; {plan.objective}, "
-            f"{plan.direction}imum is best; seed {config.seed}.",
-            "command": command_line(SWEEP, config, path),
-            # What a finished sweep says of itself must not need the plan, which may be a Python file.
-            PLAN: {"verb": shlex.join([*find(plan.job).words, plan.preset]), "objective": plan.objective, "better": better},
-        }
-        folder.write_summary(_metrics(rows, best), metadata)
-    return _with_legend(SWEEP.result(config, path))
-
-
-def _with_legend(result: Result) -> Result:
-    with reading_summary(result.run) as summary:
-        if (plan := summary.get(PLAN)) is None:
-            return result
-        best = LEGEND["best"]._replace(title=f"best {plan['objective']}", direction=f"{plan['better']}: better")
-    return replace(result, legend={**LEGEND, "best": best})
+    config: SweepConfig
+    setup: Setup
 
 
 def _check_room(config: SweepConfig, session: Session, reporter: Reporter) -> None:
@@ -153,14 +103,6 @@ def _write_best(path: Path, config: SweepConfig, plan: Plan, parameters: Mapping
         raise RunError("the best settings cannot be written", where=path, got=error.strerror, fix=fix) from None
 
 
-def _next_commands(config: SweepConfig, path: Path) -> tuple[str, ...]:
-    with reading_summary(path) as summary:
-        report = shlex.join(["parley", "report", display_path(path)])
-        if PLAN not in summary:
-            return (report,)
-        return (report, shlex.join(["parley", *shlex.split(summary[PLAN]["verb"]), "--config", display_path(path / BEST)]))
-
-
 def _of(name: str, **changes: Any) -> SweepConfig:
     return SweepConfig(sweep=name, **changes)
 
@@ -202,14 +144,90 @@ def demo() -> SweepConfig:
 
 
 _PRESETS = (gibbs_enum, rl_attack, min_max, white_box, perturbation, adversarial_training, demo)
-SWEEP = Job(
-    "sweep",
-    SweepConfig,
-    {preset.__name__.replace("_", "-"): preset for preset in _PRESETS},
-    run,
-    LEGEND,
-    (SUMMARY, BEST, "rows"),
-    _next_commands,
-    RESUME_SAFE,
-    num_rows=attrgetter("samples"),
-)
+
+
+class Sweep(Job[SweepConfig, Swept, Swept]):
+    """`parley sweep`."""
+
+    words = ("sweep",)
+    run_name = "sweep"
+    config = SweepConfig
+    presets = {preset.__name__.replace("_", "-"): preset for preset in _PRESETS}
+    schema = SWEEP_TRIALS
+    legend = LEGEND
+    files = (SUMMARY, BEST, "rows")
+    resume_safe = RESUME_SAFE
+
+    def prepare(self, config: SweepConfig, path: Path, reporter: Reporter) -> Swept:
+        """The plan, and whether there is enough to work on."""
+        plan = find_plan(config.sweep)
+        base = plan.base(config.base, config.trial_workers, config.gpus_per_worker)
+        budgets = config.budgets(plan.budget)
+        plan.check_budget(base, budgets[-1])
+        setup = Setup(
+            plan=plan,
+            base=base,
+            budgets=budgets,
+            repeats=config.repeats,
+            seed=config.seed,
+            run=display_path(path.absolute()),
+            folder=Path.cwd(),
+        )
+        return Swept(config, setup)
+
+    def work(self, run: RunFolder, prepared: Swept, reporter: Reporter) -> Swept:
+        """Runs what is left of the trials and stores the best settings."""
+        from tune.driver import run_trials
+
+        config, plan = prepared.config, prepared.setup.plan
+        with session(1 + config.trial_workers, config.address) as here:
+            _check_room(config, here, reporter)
+            run_trials(config, prepared.setup, run, reporter, here.start_timeout_s)
+        rows = run.read_rows().to_pylist()
+        best = best_row(rows, plan.direction)
+        if best is None:
+            raise nothing_worked(run, next((row["error"] for row in rows if row["status"] != OK), None))
+        parameters = json.loads(best["parameters"])
+        _write_best(run.path / BEST, config, plan, parameters)
+        reporter.say(f"best: {', '.join(f'{key}={value}' for key, value in parameters.items())}")
+        return prepared
+
+    def measure(self, run: RunFolder, found: Swept) -> Summary:
+        """What the best trial is worth, and how many there were."""
+        config, plan, rows = found.config, found.setup.plan, run.read_rows().to_pylist()
+        best = best_row(rows, plan.direction)
+        assert best is not None, "work ends without one"
+        better = "higher" if plan.direction == "max" else "lower"
+        runs = "one run each" if config.repeats == 1 else f"{config.repeats} runs each from different seeds"
+        return Summary(
+            f"sweep of {plan.job}: {config.sweep}",
+            f"{len(rows)} trials of up to {found.setup.budgets[-1]:,} ({plan.fidelity}), {runs}; {plan.objective}, "
+            f"{plan.direction}imum is best; seed {config.seed}.",
+            _metrics(rows, best),
+            # What a finished sweep says of itself must not need the plan, which may be a Python file.
+            {PLAN: {"verb": shlex.join([*find(plan.job).words, plan.preset]), "objective": plan.objective, "better": better}},
+        )
+
+    def num_rows(self, config: SweepConfig, path: Path) -> int:
+        """One for each trial."""
+        return config.samples
+
+    def present(self, result: Result, run: RunFolder) -> Result:
+        """With what the plan says of its objective."""
+        plan = (run.summary() or {}).get(PLAN)
+        if plan is None:
+            return result
+        best = LEGEND["best"]._replace(title=f"best {plan['objective']}", direction=f"{plan['better']}: better")
+        return replace(result, legend={**LEGEND, "best": best})
+
+    def next_commands(self, config: SweepConfig, path: Path) -> tuple[str, ...]:
+        """The job itself with the best settings."""
+        report = super().next_commands(config, path)
+        with reading_summary(path) as summary:
+            if PLAN not in summary:
+                return report
+            again = ["parley", *shlex.split(summary[PLAN]["verb"]), "--config", display_path(path / BEST)]
+        return (*report, shlex.join(again))
+
+
+SWEEP = Sweep()

@@ -60,13 +60,12 @@ class JobCommand:
     json: bool
 
 
-def parse_job(verb: Verb, job: Job, run_name: str, arguments: Sequence[str]) -> JobCommand:
+def parse_job(verb: Verb, job: Job[Any, Any, Any], arguments: Sequence[str]) -> JobCommand:
     """Understands the arguments of a verb that runs a job.
 
     Args:
         verb: what was typed before them.
         job: the job.
-        run_name: the run is runs/RUN_NAME unless told otherwise.
         arguments: `[PRESET] [flags]`.
 
     Raises:
@@ -82,7 +81,7 @@ def parse_job(verb: Verb, job: Job, run_name: str, arguments: Sequence[str]) -> 
 
     def read(base: Any) -> Any:
         shown = {field.name: getattr(base, field.name) for field in dataclasses.fields(settings_type)}
-        line = line_type(settings_type(**shown), RunFlags(run=f"runs/{run_name}"))
+        line = line_type(settings_type(**shown), RunFlags(run=f"runs/{job.run_name}"))
         return _parse(line_type, verb, rest, _about(verb, job), _sections_help(verb, job.config), line, job.config)
 
     # Read twice: the first time for the settings that flags are laid over.
@@ -128,7 +127,7 @@ def field_docs(kind: type) -> dict[str, str]:
     return docs
 
 
-def _take_preset(job: Job, arguments: Sequence[str]) -> tuple[str, list[str]]:
+def _take_preset(job: Job[Any, Any, Any], arguments: Sequence[str]) -> tuple[str, list[str]]:
     if not arguments or arguments[0].startswith("-"):
         return next(iter(job.presets)), list(arguments)
     name = arguments[0]
@@ -217,7 +216,7 @@ def _default_hint(default: str) -> str:
     return "" if default in ("None", "''") else f"(default: {default})"
 
 
-def _about(verb: Verb, job: Job) -> str:
+def _about(verb: Verb, job: Job[Any, Any, Any]) -> str:
     lines = [verb.summary, "", "presets:"]
     for number, (name, preset) in enumerate(job.presets.items()):
         text = (inspect.getdoc(preset) or "").splitlines()[0]

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from engine.cli.flags import JobCommand, parse_job
 from engine.cli.screen import watching
@@ -24,7 +25,7 @@ def run_job(verb: Verb, arguments: Sequence[str]) -> int:
     """Runs the job of a verb; returns the exit status."""
     entry = find("-".join(verb.words))
     job = entry.load()
-    return carry_out(entry, job, parse_job(verb, job, entry.run_name, arguments))
+    return carry_out(entry, job, parse_job(verb, job, arguments))
 
 
 def _without_figures(result: Result) -> Result:
@@ -35,7 +36,7 @@ def _without_figures(result: Result) -> Result:
     return replace(result, metrics={}, legend={}, tables=(), next_commands=(), failure=failure)
 
 
-def carry_out(entry: Entry, job: Job, command: JobCommand) -> int:
+def carry_out(entry: Entry, job: Job[Any, Any, Any], command: JobCommand) -> int:
     """Runs a job and shows its result.
 
     Args:

@@ -59,7 +59,7 @@ def listing() -> dict[str, Any]:
         "agents": {name: agents.summary(name) for name in agents},
         "corpora": {name: corpora.summary(name) for name in corpora},
         "pair corpora": {name: pair_corpora.summary(name) for name in pair_corpora},
-        "presets": {" ".join(entry.words): list(entry.presets) for entry in ENTRIES},
+        "presets": {" ".join(entry.words): list(entry.load().presets) for entry in ENTRIES},
         "searches": {name: searches.summary(name) for name in searches},
         "strategies": {name: strategies.summary(name) for name in strategies},
         "environments": list(IDS),

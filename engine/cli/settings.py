@@ -15,7 +15,7 @@ from engine.cli.mistakes import meant
 from engine.cli.tables import make_console, show_lines, show_table
 from engine.cli.verbs import JOBS, Verb, find_verb
 from engine.jobs.catalogue import find
-from engine.jobs.command import command_line, flat
+from engine.jobs.command import flat
 from envs.core.config import to_dict
 from envs.core.errors import ConfigError
 
@@ -56,9 +56,8 @@ def run_settings(verb: Verb, arguments: Sequence[str]) -> int:
         what = f"no verb with settings is called {asked[0]!r}{meant(' '.join(asked), names)}"
         raise ConfigError(what, fix=f"one of {', '.join(names)}")
     assert wanted is not None
-    entry = find("-".join(wanted.words))
-    job = entry.load()
-    command = parse_job(wanted, job, entry.run_name, arguments[len(wanted.words) :])
+    job = find("-".join(wanted.words)).load()
+    command = parse_job(wanted, job, arguments[len(wanted.words) :])
     values = flat(to_dict(command.config))
     if command.json:
         sys.stdout.write(f"{json.dumps(to_dict(command.config))}\n")
@@ -73,7 +72,7 @@ def run_settings(verb: Verb, arguments: Sequence[str]) -> int:
     ]
     if differences:
         show_table(console, f"presets, where they differ from {next(iter(job.presets))}", ("preset", "settings"), differences)
-    show_lines(console, "this command", [command_line(job, command.config, command.run)])
+    show_lines(console, "this command", [job.command(command.config, command.run)])
     return 0
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from engine.jobs.job import Job
@@ -21,8 +21,6 @@ class Entry:
         words: what is typed, such as ("train", "negotiator").
         summary: one line of help.
         target: "module:ATTRIBUTE" of the `Job`.
-        run_name: the run is runs/RUN_NAME unless told otherwise.
-        presets: the names of the job's presets, the default first; the job itself says what they are.
         examples: copy-paste commands.
         reports: whether a finished run is shown as a page right away.
     """
@@ -30,15 +28,13 @@ class Entry:
     words: tuple[str, ...]
     summary: str
     target: str
-    run_name: str
-    presets: tuple[str, ...]
     examples: tuple[str, ...]
     reports: bool = False
 
-    def load(self) -> Job:
+    def load(self) -> Job[Any, Any, Any]:
         """Imports the job."""
         module, _, attribute = self.target.partition(":")
-        job: Job = getattr(importlib.import_module(module), attribute)
+        job: Job[Any, Any, Any] = getattr(importlib.import_module(module), attribute)
         return job
 
 
@@ -47,8 +43,6 @@ ENTRIES = (
         ("demo",),
         "the whole story on the built-in corpus, offline, in a few minutes",
         "engine.jobs.demo:DEMO",
-        "demo",
-        ("embedded",),
         (
             "parley demo                                   # goes on where it was interrupted",
             "parley demo --run runs/again --seed 2",
@@ -60,8 +54,6 @@ ENTRIES = (
         ("train", "negotiator"),
         "fit a negotiation agent to recorded dialogues",
         "engine.jobs.negotiation.negotiator:TRAIN_NEGOTIATOR",
-        "negotiator",
-        ("fast", "lewis2017", "demo"),
         (
             "parley train negotiator                       # Deal or No Deal, fast recipe",
             "parley train negotiator lewis2017             # the released recipe, 30 + 2 epochs",
@@ -72,8 +64,6 @@ ENTRIES = (
         ("train", "rl"),
         "train a goal-based agent by self-play against a frozen one (RLlib)",
         "engine.jobs.negotiation.reinforce:TRAIN_RL",
-        "rl",
-        ("lewis2017",),
         (
             "parley train rl --target runs/negotiator",
             "parley train rl --target runs/negotiator --env-runners 8 --address 10.0.0.1:6379",
@@ -84,8 +74,6 @@ ENTRIES = (
         ("train", "adversary"),
         "train an adversary against a frozen target (RLlib)",
         "engine.jobs.negotiation.reinforce:TRAIN_ADVERSARY",
-        "adversary",
-        ("cheng2019", "demo"),
         (
             "parley train adversary --target runs/negotiator",
             "parley train adversary --target runs/rl --learner runs/negotiator --run runs/adversary-rl",
@@ -96,8 +84,6 @@ ENTRIES = (
         ("train", "target"),
         "harden a target against frozen adversaries (RLlib)",
         "engine.jobs.negotiation.reinforce:TRAIN_TARGET",
-        "target",
-        ("cheng2019",),
         (
             "parley train target --target runs/rl --adversaries runs/adversary-rl --partner runs/negotiator",
             "parley train target --adversaries runs/a1,runs/a2,runs/a3 --set opponents.sampling=prioritised",
@@ -108,8 +94,6 @@ ENTRIES = (
         ("train", "seq2seq"),
         "fit a sequence-to-sequence dialogue model to pairs of utterance and reply",
         "engine.jobs.responders.seq2seq:TRAIN_SEQ2SEQ",
-        "seq2seq",
-        ("small", "he2018", "demo", "characters", "dialogue"),
         (
             "parley train seq2seq                          # the built-in help desk",
             "parley train seq2seq dialogue                 # two turns of context, the reply links of #ubuntu",
@@ -120,8 +104,6 @@ ENTRIES = (
         ("train", "lm"),
         "fit a language model to the utterances of a corpus of pairs",
         "engine.jobs.responders.seq2seq:TRAIN_LM",
-        "lm",
-        ("small", "he2018", "demo", "dialogue"),
         (
             "parley train lm                               # the built-in help desk",
             "parley train lm --corpus switchboard --set sizes.dropout=0.3",
@@ -132,8 +114,6 @@ ENTRIES = (
         ("train", "vhred"),
         "fit a response model with a latent variable to dialogues",
         "engine.jobs.responders.vhred:TRAIN_VHRED",
-        "vhred",
-        ("small", "niu2018", "demo"),
         (
             "parley train vhred                            # half the published widths, the conversations of #ubuntu",
             "parley train vhred demo                       # the built-in help desk",
@@ -144,8 +124,6 @@ ENTRIES = (
         ("train", "paraphraser"),
         "fit a paraphraser (pointer-generator network) to pairs of paraphrases",
         "engine.jobs.responders.paraphraser:TRAIN_PARAPHRASER",
-        "paraphraser",
-        ("small", "see2017", "demo"),
         (
             "parley train paraphraser                      # MSR pairs",
             "parley train paraphraser demo                 # the built-in help desk, in seconds",
@@ -156,8 +134,6 @@ ENTRIES = (
         ("train", "adversarial"),
         "train a response model against perturbations of its contexts",
         "engine.jobs.perturb.adversarial:TRAIN_ADVERSARIAL",
-        "adversarial",
-        ("niu2018", "demo"),
         (
             "parley train adversarial --model runs/seq2seq",
             "parley train adversarial --model runs/seq2seq --strategies antonym --run runs/adversarial-antonym",
@@ -168,8 +144,6 @@ ENTRIES = (
         ("selfplay",),
         "let two agents negotiate, and measure who gains what",
         "engine.jobs.negotiation.match:SELFPLAY",
-        "selfplay",
-        ("scripted",),
         (
             "parley selfplay --adversary scripted --target scripted-tough --dialogues 500",
             "parley selfplay --adversary runs/rl --target runs/negotiator --json",
@@ -180,8 +154,6 @@ ENTRIES = (
         ("attack", "rl"),
         "play a trained adversary against a target",
         "engine.jobs.negotiation.attack:ATTACK_RL",
-        "attack-rl",
-        ("cheng2019",),
         (
             "parley attack rl --target runs/negotiator --speaker runs/adversary",
             "parley attack rl --target runs/rl --speaker runs/adversary-rl --judge runs/negotiator",
@@ -192,8 +164,6 @@ ENTRIES = (
         ("attack", "transfer"),
         "plug sentences that won elsewhere into ordinary dialogues",
         "engine.jobs.negotiation.attack:ATTACK_TRANSFER",
-        "attack-transfer",
-        ("cheng2019", "fixed"),
         (
             "parley attack transfer --target runs/negotiator --speaker runs/negotiator --set transfer.source=runs/attack-rl",
             "parley attack transfer fixed --target runs/negotiator --speaker runs/negotiator",
@@ -204,8 +174,6 @@ ENTRIES = (
         ("attack", "reactive"),
         "replace words so that the target ends the talk and chooses badly",
         "engine.jobs.negotiation.whitebox:ATTACK_REACTIVE",
-        "attack-reactive",
-        ("cheng2019", "released", "decision-based"),
         (
             "parley attack reactive --target runs/negotiator --speaker runs/negotiator --workers 2",
             "parley attack reactive decision-based --target runs/rl --speaker runs/rl --judge runs/negotiator",
@@ -216,8 +184,6 @@ ENTRIES = (
         ("attack", "preemptive"),
         "replace words so that the target asks for less in its reply",
         "engine.jobs.negotiation.whitebox:ATTACK_PREEMPTIVE",
-        "attack-preemptive",
-        ("cheng2019",),
         (
             "parley attack preemptive --target runs/negotiator --speaker runs/negotiator --workers 2",
             "parley attack preemptive --target runs/rl --speaker runs/rl --judge runs/negotiator",
@@ -228,8 +194,6 @@ ENTRIES = (
         ("attack", "ra-pa-da"),
         "at every turn reactive, else preemptive, else wait",
         "engine.jobs.negotiation.whitebox:ATTACK_RA_PA_DA",
-        "attack-ra-pa-da",
-        ("cheng2019",),
         (
             "parley attack ra-pa-da --target runs/negotiator --speaker runs/negotiator --workers 2",
             "parley attack ra-pa-da --target runs/rl --speaker runs/rl --judge runs/negotiator",
@@ -240,8 +204,6 @@ ENTRIES = (
         ("attack", "ra-pa-ta"),
         "at every turn reactive, else preemptive, else a sentence that won elsewhere",
         "engine.jobs.negotiation.whitebox:ATTACK_RA_PA_TA",
-        "attack-ra-pa-ta",
-        ("cheng2019",),
         (
             "parley attack ra-pa-ta --target runs/negotiator --speaker runs/negotiator --workers 2",
             'parley attack ra-pa-ta --set transfer.sentence="" --set transfer.source=runs/attack-rl',
@@ -252,8 +214,6 @@ ENTRIES = (
         ("attack", "table"),
         "every attack on one target, beside the published figures",
         "engine.jobs.negotiation.table:ATTACK_TABLE",
-        "attack-table",
-        ("cheng2019", "cheng2019-rl", "cheng2019-hardened", "cheng2019-turns", "demo"),
         (
             "parley attack table --target runs/negotiator --adversary runs/adversary --workers 2",
             "parley attack table cheng2019-turns --dialogues 100 --run runs/attack-table-turns",
@@ -265,8 +225,6 @@ ENTRIES = (
         ("search",),
         "find inputs that make a dialogue model say given sentences (gibbs-enum and others)",
         "engine.jobs.triggers.search:SEARCH",
-        "search",
-        ("he2018", "released", "quick", "demo"),
         (
             "parley search --model runs/seq2seq --targets mal --hit o-sample-min-k1 --workers 2",
             "parley search quick --model runs/seq2seq --lm runs/lm --targets mal --hit io-sample-min-k1",
@@ -278,8 +236,6 @@ ENTRIES = (
         ("search", "table"),
         "every list of targets on one model or several, beside the published figures",
         "engine.jobs.triggers.table:SEARCH_TABLE",
-        "search-table",
-        ("he2018", "quick", "demo"),
         (
             "parley search table --model runs/seq2seq --lm runs/lm --published ubuntu --workers 2",
             "parley search table quick --model runs/attention,runs/last-h --lm runs/lm --lists normal,mal",
@@ -291,8 +247,6 @@ ENTRIES = (
         ("search", "enumerate"),
         "try every input of a small model of characters, and count which words it says",
         "engine.jobs.triggers.enumeration:SEARCH_ENUMERATE",
-        "enumeration",
-        ("he2018", "demo"),
         (
             "parley search enumerate --model runs/characters --workers 2",
             "parley search enumerate demo --model runs/characters",
@@ -303,8 +257,6 @@ ENTRIES = (
         ("minmax",),
         "adversarial training by rounds: adversary, target, and fresh adversaries as the measure (RLlib)",
         "engine.jobs.negotiation.minmax:MINMAX",
-        "minmax",
-        ("cheng2019", "population", "demo"),
         (
             "parley minmax --target runs/rl --partner runs/negotiator --judge runs/negotiator",
             "parley minmax population --target runs/rl --env-runners 8 --address 10.0.0.1:6379",
@@ -316,8 +268,6 @@ ENTRIES = (
         ("evaluate", "exploitability"),
         "train fresh adversaries against a frozen target and measure what they gain (RLlib)",
         "engine.jobs.negotiation.exploitability:EVALUATE_EXPLOITABILITY",
-        "exploitability",
-        ("cheng2019", "demo"),
         (
             "parley evaluate exploitability --target runs/rl --judge runs/negotiator --num-adversaries 3",
             "parley evaluate exploitability --target runs/minmax --speaker runs/rl --set reinforce.dialogues=32000",
@@ -328,8 +278,6 @@ ENTRIES = (
         ("evaluate", "robustness"),
         "what a response model answers to perturbed contexts, before and after training against them",
         "engine.jobs.perturb.robustness:EVALUATE_ROBUSTNESS",
-        "robustness",
-        ("niu2018", "quick", "demo"),
         (
             "parley evaluate robustness --model runs/seq2seq --published niu2018 --workers 2",
             "parley evaluate robustness quick --model runs/seq2seq --trained runs/adversarial --strategies random-swap",
@@ -341,8 +289,6 @@ ENTRIES = (
         ("sweep",),
         "turn the knobs of an attack or a training, many trials at a time (Ray Tune)",
         "tune.sweep:SWEEP",
-        "sweep",
-        ("gibbs-enum", "rl-attack", "min-max", "white-box", "perturbation", "adversarial-training", "demo"),
         (
             "parley sweep demo                             # seconds, without a model",
             'parley sweep gibbs-enum --samples 50 --base "model=runs/seq2seq lm=runs/lm" --trial-workers 1',

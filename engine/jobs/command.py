@@ -8,39 +8,37 @@ from __future__ import annotations
 import json
 import math
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from engine.jobs.catalogue import find
-from engine.jobs.job import Job
 from envs.core.config import to_dict
 from envs.storage.places import display_path
 
 
-def command_line(job: Job, config: Any, path: Path) -> str:
+def command_line(words: Sequence[str], presets: Mapping[str, Callable[[], Any]], config: Any, run: Path | None) -> str:
     """What to type to get a run like this one.
 
     Args:
-        job: which job.
-        config: its configuration.
-        path: the run's folder.
+        words: of the job.
+        presets: of the job, the default first.
+        config: the run's configuration.
+        run: its folder; None for the one that the job takes unless told otherwise.
     """
-    entry = find(job.name)
     wanted = flat(to_dict(config))
-    presets = {name: flat(to_dict(preset())) for name, preset in job.presets.items()}
-    changes = {name: {key: value for key, value in wanted.items() if value != values[key]} for name, values in presets.items()}
+    values = {name: flat(to_dict(preset())) for name, preset in presets.items()}
+    changes = {name: {key: value for key, value in wanted.items() if value != values[name][key]} for name in presets}
     nearest = min(changes, key=lambda name: len(changes[name]))
-    words = ["parley", *entry.words]
+    line = ["parley", *words]
     if nearest != next(iter(presets)):
-        words.append(nearest)
+        line.append(nearest)
     for key, value in changes[nearest].items():
-        words += ["--set", f"{key}={_yaml(value)}"] if "." in key else _flag(key, value)
-    if path != Path("runs", entry.run_name):
-        words += ["--run", display_path(path)]
-    return shlex.join(words)
+        line += ["--set", f"{key}={_yaml(value)}"] if "." in key else _flag(key, value)
+    if run is not None:
+        line += ["--run", display_path(run)]
+    return shlex.join(line)
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

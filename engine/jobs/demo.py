@@ -25,8 +25,8 @@ from threading import Thread
 from typing import Any
 
 from engine.jobs.catalogue import find
-from engine.jobs.command import command_line
-from engine.jobs.job import Comparison, Job, Reporter, Result, Silent
+from engine.jobs.composite import Composite, Stage, run_stages
+from engine.jobs.job import Comparison, Reporter, Result, Silent, Summary
 from engine.jobs.negotiation import minmax, negotiator, reinforce
 from engine.jobs.negotiation.attack import ATTACK_RL, AttackConfig
 from engine.jobs.negotiation.exploitability import NUM_TRAINED
@@ -137,109 +137,6 @@ class DemoConfig:
         check(self, "seed", self.seed >= 0, "at least 0")
 
 
-def stages(config: DemoConfig, path: Path) -> dict[str, tuple[Job, Any]]:
-    """The job and configuration of each stage, by its name.
-
-    Args:
-        config: how large.
-        path: the demonstration's folder, as it was given; the stages name each other's folders below it.
-    """
-    target, adversary = display_path(path / "target"), display_path(path / "adversary")
-    fitted = replace(negotiator.demo(), fit=config.fit, seed=config.seed)
-    trained = replace(reinforce.demo(), target=target, corpus=fitted.corpus, reinforce=config.reinforce, seed=config.seed)
-    hardening = replace(
-        minmax.demo(),
-        target=target,
-        adversary=adversary,
-        budget=config.reinforce.dialogues,
-        dialogues=config.dialogues,
-        corpus=fitted.corpus,
-        seed=config.seed,
-        workers=config.workers,
-        attack=config.reinforce,
-        defence=config.defence,
-    )
-    model = replace(seq2seq.demo(), fit=config.model, seed=config.seed)
-    lm = replace(seq2seq.demo_lm(), fit=config.model, seed=config.seed)
-    searched: dict[str, Any] = {
-        "model": display_path(path / "model"),
-        "lm": display_path(path / "lm"),
-        "num_targets": config.triggers,
-    }
-    searching = replace(search.demo(), **searched, seed=config.seed, workers=config.workers)
-    strategies = f"{_SWAP},{_ANTONYM}"
-    against = replace(
-        adversarial.demo(), strategies=strategies, fit=config.hardening, model=display_path(path / "model"), seed=config.seed
-    )
-    asked = replace(
-        robustness.demo(),
-        strategies=strategies,
-        model=display_path(path / "model"),
-        trained=display_path(path / "adversarial"),
-        limit=config.contexts,
-        workers=config.workers,
-        seed=config.seed,
-    )
-    matched: dict[str, Any] = {"dialogues": config.dialogues, "workers": config.workers, "seed": config.seed, "judge": target}
-    return {
-        "target": (negotiator.TRAIN_NEGOTIATOR, fitted),
-        "adversary": (reinforce.TRAIN_ADVERSARY, trained),
-        "selfplay": (SELFPLAY, MatchConfig(adversary=target, target=target, complementary=True, **matched)),
-        "attack": (ATTACK_RL, AttackConfig(speaker=adversary, target=target, **matched)),
-        "reactive": (
-            ATTACK_REACTIVE,
-            FixedTurnConfig(speaker=target, target=target, **{**matched, "dialogues": config.searches}),
-        ),
-        "minmax": (minmax.MINMAX, hardening),
-        "model": (seq2seq.TRAIN_SEQ2SEQ, model),
-        "lm": (seq2seq.TRAIN_LM, lm),
-        "normal": (search.SEARCH, searching),
-        "mal": (search.SEARCH, replace(searching, targets=MAL, hit="o-sample-min-k1")),
-        "adversarial": (adversarial.TRAIN_ADVERSARIAL, against),
-        "robustness": (robustness.EVALUATE_ROBUSTNESS, asked),
-    }
-
-
-def run(config: DemoConfig, path: Path, reporter: Reporter) -> Result:
-    """Does what is left of the stages and compares the two matches."""
-    planned = stages(config, path)
-    ahead = {name: planned[name] for name in BESIDE} if config.side_by_side else {}
-    with (
-        RunFolder.open(path, config, job=DEMO.name, resume_safe=DEMO.resume_safe) as folder,
-        Beside(ahead, path, num_cpus=max(os.cpu_count() or 1, 1 + 2 * config.workers)) as beside,
-    ):
-        results = {}
-        for number, (name, (job, settings)) in enumerate(planned.items(), start=1):
-            reporter.say(f"stage {number} of {len(STAGES)}: {name}")
-            if name in BESIDE:
-                beside.wait(reporter)
-            results[name] = job.run(settings, path / name, reporter)
-        selfplay, attack = (_dialogues(path / name) for name in ("selfplay", "attack"))
-        pairs = [(selfplay[key], attack[key]) for key in sorted(selfplay.keys() & attack.keys())]
-        differences = {name: _difference(pairs, number) for name, number in _COMPARED.items()}
-        searched = results["reactive"].metrics
-        metrics = {
-            **results["attack"].metrics,
-            GAIN: differences["advantage"],
-            "reactive_advantage": searched["advantage"],
-            "reactive_forced_advantage": searched["forced_advantage"],
-            "reactive_attack_ppl": searched["attack_ppl"],
-            **{name: results["minmax"].metrics[name] for name in HARDENED},
-            **{f"hits_{name}": results[name].metrics[f"hit_rate.{kind}"] for name, kind in _HITS.items()},
-            **_answers(results["robustness"].metrics),
-        }
-        about = {
-            "title": "A trained adversary against the agent it was trained on",
-            "description": f"Embedded corpus, {config.dialogues} dialogues a match on the same scenarios, seed {config.seed}; "
-            "side 1 alone chooses in both matches.",
-            "command": command_line(DEMO, config, path),
-        }
-        folder.write_summary(metrics, about)
-    before = results["selfplay"].metrics
-    comparison = Comparison("target against itself", "adversary against target", before, differences)
-    return replace(DEMO.result(config, path), comparison=comparison, failure=_failure(metrics))
-
-
 class Beside:
     """Stages that a Ray actor does, one after another, while this process does others.
 
@@ -251,7 +148,7 @@ class Beside:
         num_cpus: logical CPUs of the Ray session.
     """
 
-    def __init__(self, planned: Mapping[str, tuple[Job, Any]], path: Path, num_cpus: int) -> None:
+    def __init__(self, planned: Mapping[str, Stage], path: Path, num_cpus: int) -> None:
         items = {
             f"{number}-{name}": (job.name, settings, path / name)
             for number, (name, (job, settings)) in enumerate(planned.items())
@@ -320,6 +217,13 @@ _COMPARED: dict[str, Callable[[Mapping[str, Any]], float]] = {
 """Metrics that are means over all dialogues, and so have a difference for each scenario."""
 
 
+def _differences(path: Path) -> dict[str, Estimate]:
+    """The attack less the target against itself, over pairs of dialogues on one scenario."""
+    before, after = (_dialogues(path / name) for name in ("selfplay", "attack"))
+    pairs = [(before[key], after[key]) for key in sorted(before.keys() & after.keys())]
+    return {name: _difference(pairs, number) for name, number in _COMPARED.items()}
+
+
 def _difference(
     pairs: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]], number: Callable[[Mapping[str, Any]], float]
 ) -> Estimate:
@@ -350,25 +254,135 @@ def _failure(metrics: Mapping[str, Estimate]) -> str:
     return "; ".join(what for what, kept in promises.items() if not kept)
 
 
-def _next_commands(config: DemoConfig, path: Path) -> tuple[str, ...]:
-    return (
-        shlex.join(["parley", "play", display_path(path / "target")]),
-        shlex.join(["parley", "play", display_path(path / "adversary")]),
-        shlex.join(["parley", "play", display_path(path / "minmax")]),
-        shlex.join(["parley", "search", "--model", display_path(path / "model"), "--lm", display_path(path / "lm")]),
-        shlex.join(
-            [
-                *("parley", "evaluate", "robustness", "demo"),
-                *("--model", display_path(path / "model"), "--strategies", "add-negation"),
-            ]
-        ),
-        "parley minmax --help",
-    )
-
-
 def embedded() -> DemoConfig:
     """Two small networks on scripted negotiations, after Lewis et al. 2017 and Cheng et al. 2019."""
     return DemoConfig()
 
 
-DEMO = Job("demo", DemoConfig, {"embedded": embedded}, run, LEGEND, (SUMMARY,), _next_commands, ("workers", "side_by_side"))
+class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
+    """`parley demo`."""
+
+    words = ("demo",)
+    run_name = "demo"
+    config = DemoConfig
+    presets = {"embedded": embedded}
+    legend = LEGEND
+    resume_safe = ("workers", "side_by_side")
+
+    def stages(self, config: DemoConfig, path: Path) -> dict[str, Stage]:
+        """What is trained, played, attacked, hardened, searched and perturbed."""
+        target, adversary = display_path(path / "target"), display_path(path / "adversary")
+        fitted = replace(negotiator.demo(), fit=config.fit, seed=config.seed)
+        trained = replace(reinforce.demo(), target=target, corpus=fitted.corpus, reinforce=config.reinforce, seed=config.seed)
+        hardening = replace(
+            minmax.demo(),
+            target=target,
+            adversary=adversary,
+            budget=config.reinforce.dialogues,
+            dialogues=config.dialogues,
+            corpus=fitted.corpus,
+            seed=config.seed,
+            workers=config.workers,
+            attack=config.reinforce,
+            defence=config.defence,
+        )
+        model = replace(seq2seq.demo(), fit=config.model, seed=config.seed)
+        lm = replace(seq2seq.demo_lm(), fit=config.model, seed=config.seed)
+        searched: dict[str, Any] = {
+            "model": display_path(path / "model"),
+            "lm": display_path(path / "lm"),
+            "num_targets": config.triggers,
+        }
+        searching = replace(search.demo(), **searched, seed=config.seed, workers=config.workers)
+        strategies = f"{_SWAP},{_ANTONYM}"
+        against = replace(
+            adversarial.demo(),
+            strategies=strategies,
+            fit=config.hardening,
+            model=display_path(path / "model"),
+            seed=config.seed,
+        )
+        asked = replace(
+            robustness.demo(),
+            strategies=strategies,
+            model=display_path(path / "model"),
+            trained=display_path(path / "adversarial"),
+            limit=config.contexts,
+            workers=config.workers,
+            seed=config.seed,
+        )
+        matched: dict[str, Any] = {"dialogues": config.dialogues, "workers": config.workers, "seed": config.seed}
+        matched["judge"] = target
+        return {
+            "target": (negotiator.TRAIN_NEGOTIATOR, fitted),
+            "adversary": (reinforce.TRAIN_ADVERSARY, trained),
+            "selfplay": (SELFPLAY, MatchConfig(adversary=target, target=target, complementary=True, **matched)),
+            "attack": (ATTACK_RL, AttackConfig(speaker=adversary, target=target, **matched)),
+            "reactive": (
+                ATTACK_REACTIVE,
+                FixedTurnConfig(speaker=target, target=target, **{**matched, "dialogues": config.searches}),
+            ),
+            "minmax": (minmax.MINMAX, hardening),
+            "model": (seq2seq.TRAIN_SEQ2SEQ, model),
+            "lm": (seq2seq.TRAIN_LM, lm),
+            "normal": (search.SEARCH, searching),
+            "mal": (search.SEARCH, replace(searching, targets=MAL, hit="o-sample-min-k1")),
+            "adversarial": (adversarial.TRAIN_ADVERSARIAL, against),
+            "robustness": (robustness.EVALUATE_ROBUSTNESS, asked),
+        }
+
+    def finished(self, config: DemoConfig, path: Path, weights: Mapping[str, str]) -> bool:
+        """The stages say themselves what is finished, one by one: that is part of the story."""
+        return False
+
+    def prepare(self, config: DemoConfig, path: Path, reporter: Reporter) -> DemoConfig:
+        """Nothing is needed."""
+        return config
+
+    def work(self, run: RunFolder, prepared: DemoConfig, reporter: Reporter) -> DemoConfig:
+        """Does what is left of the stages."""
+        planned = self.stages(prepared, run.path)
+        ahead = {name: planned[name] for name in BESIDE} if prepared.side_by_side else {}
+        with Beside(ahead, run.path, num_cpus=max(os.cpu_count() or 1, 1 + 2 * prepared.workers)) as beside:
+            run_stages(planned, run.path, reporter, lambda name: beside.wait(reporter) if name in BESIDE else None)
+        return prepared
+
+    def measure(self, run: RunFolder, found: DemoConfig) -> Summary:
+        """What the stages came to, side by side."""
+        measured = {name: RunFolder.load(run.path / name).metrics() for name in STAGES}
+        searched = measured["reactive"]
+        metrics = {
+            **measured["attack"],
+            GAIN: _differences(run.path)["advantage"],
+            "reactive_advantage": searched["advantage"],
+            "reactive_forced_advantage": searched["forced_advantage"],
+            "reactive_attack_ppl": searched["attack_ppl"],
+            **{name: measured["minmax"][name] for name in HARDENED},
+            **{f"hits_{name}": measured[name][f"hit_rate.{kind}"] for name, kind in _HITS.items()},
+            **_answers(measured["robustness"]),
+        }
+        return Summary(
+            "A trained adversary against the agent it was trained on",
+            f"Embedded corpus, {found.dialogues} dialogues a match on the same scenarios, seed {found.seed}; "
+            "side 1 alone chooses in both matches.",
+            metrics,
+        )
+
+    def present(self, result: Result, run: RunFolder) -> Result:
+        """Beside the target against itself; a failure where the adversary is not certainly better."""
+        before = RunFolder.load(run.path / "selfplay").metrics()
+        comparison = Comparison("target against itself", "adversary against target", before, _differences(run.path))
+        return replace(result, comparison=comparison, failure=_failure(result.metrics))
+
+    def next_commands(self, config: DemoConfig, path: Path) -> tuple[str, ...]:
+        """Talks with the agents, and searches of one's own."""
+        model, lm = display_path(path / "model"), display_path(path / "lm")
+        return (
+            *(shlex.join(["parley", "play", display_path(path / name)]) for name in ("target", "adversary", "minmax")),
+            shlex.join(["parley", "search", "--model", model, "--lm", lm]),
+            shlex.join(["parley", "evaluate", "robustness", "demo", "--model", model, "--strategies", "add-negation"]),
+            "parley minmax --help",
+        )
+
+
+DEMO = Demo()

@@ -1,27 +1,40 @@
-"""What a job is: a frozen configuration, presets that return one, and a function that runs it in a run folder.
+"""What a job is: facts about one verb of the command line, and three methods that `Job.run` puts into one frame.
 
-Each job module defines a `Job`; `catalogue.py` lists them. Jobs print nothing: they tell a `Reporter` how far they are and
-return a `Result`. What a result says is read from the run folder, so a finished run gives the same one again.
+Each job's module defines a class and one instance of it; `catalogue.py` lists those. Jobs print nothing: they tell a `Reporter`
+how far they are and return a `Result`. What a result says is read from the run folder, so a finished run gives the same one
+again.
 """
 
 from __future__ import annotations
 
+import shlex
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Any, Generic, Protocol, TypeVar
 
+import pyarrow as pa
+
+from engine.jobs.command import command_line
+from engine.jobs.tables import TABLE_FILE, write_tables
 from engine.jobs.weights import weights_digests
 from engine.metrics.statistics import Estimate, Metric
 from engine.metrics.tables import TextTable
-from engine.store.head import changed_weights
+from engine.store.head import changed_weights, require_same
 from engine.store.layout import CONFIG, SUMMARY
 from engine.store.mirror import refresh
 from engine.store.run_folder import RunFolder
-from engine.store.schemas import OK
+from engine.store.schemas import BASE, OK
+from engine.store.summary import reading_summary
 from envs.core.config import difference, to_dict
 from envs.core.errors import RunError
 from envs.storage.places import display_path
+
+ConfigT = TypeVar("ConfigT")
+PreparedT = TypeVar("PreparedT")
+FoundT = TypeVar("FoundT")
 
 
 @dataclass(frozen=True)
@@ -82,72 +95,124 @@ class Reporter(Protocol):
 
 
 @dataclass(frozen=True)
-class Job:
-    """One verb of the command line.
+class Summary:
+    """What a run has come to.
 
     Args:
-        name: what a run folder calls it, and `parley resume` finds it by.
-        config: the type of its configuration, a frozen dataclass whose fields all have defaults or come from a preset.
-        presets: functions that return a full configuration, by name; the first one is the default.
-        run: does the work in a run folder, or what is left of it.
-        legend: what its metrics mean, by name.
-        files: what a finished run holds that a user may want next, by path in the run folder.
-        next_commands: what to type after a run of that configuration in that folder.
-        resume_safe: settings that change how a run is done and not what comes out; a resumed run may differ in them.
-        models: names of the models that the rows come from, by the setting that names each; a run does not go on with other
-            weights.
-        num_rows: how many rows a finished run of a configuration holds.
-        metrics_of: the names of the metrics that a run of a configuration can have; None where only the run can tell, and those
-            of the legend where it is not given.
-        num_items: how many items a run of a configuration would have to work on, found out from models and data; None where
-            there are always as many as are asked for.
+        title: a short heading.
+        description: one sentence or two.
+        metrics: estimates by name.
+        extra: further entries of the summary, JSON types by name.
     """
 
-    name: str
-    config: type
-    presets: Mapping[str, Callable[[], Any]]
-    run: Callable[[Any, Path, Reporter], Result]
-    legend: Mapping[str, Metric]
-    files: tuple[str, ...]
-    next_commands: Callable[[Any, Path], tuple[str, ...]]
+    title: str
+    description: str
+    metrics: Mapping[str, Estimate]
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Events of a run that are numbered steps, by which its progress is told.
+
+    Args:
+        kind: of the events; their field "number" counts them.
+        unit: what they are called.
+        total: how many a configuration, as JSON types, asks for at most; None where that cannot be known.
+    """
+
+    kind: str
+    unit: str
+    total: Callable[[Mapping[str, Any]], int | None] = lambda config: None
+
+
+class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
+    """One verb of the command line: class-level facts, and the methods `prepare`, `work` and `measure`.
+
+    Attributes:
+        words: what is typed, such as ("train", "negotiator").
+        run_name: the run is runs/RUN_NAME unless told otherwise.
+        config: the type of the configuration, a frozen dataclass whose fields all have defaults or come from a preset.
+        presets: functions that return a full configuration, by name; the first one is the default.
+        schema: the columns of the rows.
+        legend: what the metrics mean, by name.
+        files: what a finished run holds that a user may want next, by path in the run folder.
+        resume_safe: settings that change how a run is done and not what comes out; a resumed run may differ in them.
+        steps: numbered events that tell the progress of a run without items.
+    """
+
+    words: tuple[str, ...]
+    run_name: str
+    config: type[ConfigT]
+    presets: Mapping[str, Callable[[], ConfigT]]
+    schema: pa.Schema = BASE
+    legend: Mapping[str, Metric] = MappingProxyType({})
+    files: tuple[str, ...] = (SUMMARY,)
     resume_safe: tuple[str, ...] = ()
-    models: Callable[[Any], Mapping[str, str]] = lambda config: {}
-    num_rows: Callable[[Any], int] = lambda config: 0
-    metrics_of: Callable[[Any], Collection[str] | None] | None = None
-    num_items: Callable[[Any], int | None] = lambda config: None
+    steps: Steps | None = None
 
-    def measured(self, config: Any) -> Collection[str] | None:
-        """The names of the metrics that a run of a configuration can have; None where only the run can tell."""
-        return self.legend if self.metrics_of is None else self.metrics_of(config)
+    @abstractmethod
+    def prepare(self, config: ConfigT, path: Path, reporter: Reporter) -> PreparedT:
+        """Finds and checks everything that a run needs, before there is a run.
 
-    def result(self, config: Any, path: Path) -> Result:
-        """What a run holds that has written its summary.
+        Args:
+            config: what is asked for.
+            path: the run's folder, as it was given; nothing is written into it.
+            reporter: who looks on.
 
         Raises:
-            RunError: the run or its summary cannot be read.
+            ParleyError: something is missing, damaged or does not fit.
         """
-        run = RunFolder.load(path)
-        summary, outcomes = run.summary() or {}, run.outcomes()
-        failure = ""
-        if outcomes.failed and not outcomes.done:
-            ((reason, times),) = outcomes.errors.most_common(1)
-            failure = f"every item failed, {times:,} of {outcomes.failed:,} with: {reason}"
-        return Result(
-            run=path,
-            title=summary.get("title", display_path(path)),
-            metrics={name: Estimate.from_json(parts) for name, parts in summary["metrics"].items()},
-            legend=self.legend,
-            files=tuple(path / name for name in self.files),
-            next_commands=self.next_commands(config, path),
-            failure=failure,
-        )
 
-    def weights(self, config: Any) -> dict[str, str]:
-        """Digests of the models that are there, by the setting that names each."""
-        return weights_digests(self.models(config))
+    @abstractmethod
+    def work(self, run: RunFolder, prepared: PreparedT, reporter: Reporter) -> FoundT:
+        """Does what the run does not hold yet; returns what `measure` has to know beside the run."""
 
-    def finished(self, config: Any, path: Path, reporter: Reporter) -> Result | None:
-        """The result of a run that has nothing left to do; None when there is work, or another run in the folder.
+    @abstractmethod
+    def measure(self, run: RunFolder, found: FoundT) -> Summary:
+        """What a run has come to whose work is done."""
+
+    @property
+    def name(self) -> str:
+        """What a run folder calls the job, and `parley resume` finds it by."""
+        return "-".join(self.words)
+
+    def run(self, config: ConfigT, path: Path, reporter: Reporter) -> Result:
+        """Does what is left of a run and summarises it.
+
+        Args:
+            config: what is asked for.
+            path: the run's folder.
+            reporter: who looks on.
+
+        Raises:
+            ParleyError: what `prepare` and `work` say; a run of something else in the folder; a disk that refuses.
+        """
+        weights = self.weights(config)
+        if self.finished(config, path, weights):
+            reporter.say(f"{display_path(path)} is finished: nothing is left to do")
+            return self.result(config, path)
+        if (path / CONFIG).is_file():
+            # Before models and data are read, which may take minutes.
+            require_same(path, self.name, to_dict(config), self.schema, self.resume_safe, weights)
+        prepared = self.prepare(config, path, reporter)
+        with RunFolder.open(
+            path, config, job=self.name, schema=self.schema, resume_safe=self.resume_safe, weights=weights
+        ) as run:
+            summary = self.measure(run, self.work(run, prepared, reporter))
+            about = {"title": summary.title, "description": summary.description, "command": self.command(config, path)}
+            run.write_summary(summary.metrics, {**about, **summary.extra})
+            if TABLE_FILE in self.files:
+                write_tables(path / TABLE_FILE, self.tables(run), about, self.note(run))
+        return self.result(config, path)
+
+    def finished(self, config: ConfigT, path: Path, weights: Mapping[str, str]) -> bool:
+        """Whether a run has nothing left to do; not so where there is another run in the folder, or none.
+
+        Args:
+            config: what is asked for.
+            path: the run's folder.
+            weights: digests of the models as they are now.
 
         Raises:
             RunError: what is there cannot be read as a run.
@@ -155,25 +220,86 @@ class Job:
         """
         refresh(path)
         if not all((path / name).exists() for name in (CONFIG, SUMMARY, *self.files)):
-            return None
+            return False
         run = RunFolder.load(path)
-        if run.job != self.name or difference(self._checked(run.config), self._checked(to_dict(config))):
-            return None
-        if changed_weights(run.weights, self.weights(config)):
+        if run.job != self.name or difference(self._fixed(run.config), self._fixed(to_dict(config))):
+            return False
+        if changed_weights(run.weights, weights):
             # Opening the run for writing says which.
-            return None
+            return False
         try:
             run.summary()
             num_done = sum(part["status"].to_pylist().count(OK) for part in run.read_parts())
-            if num_done != self.num_rows(config):
-                return None
+            return num_done == self.num_rows(config, path)
         except RunError:
             # Opening the run for writing sets a damaged part aside and does its items again, and the summary is written anew.
-            return None
-        reporter.say(f"{display_path(path)} is finished: nothing is left to do")
-        return self.result(config, path)
+            return False
 
-    def _checked(self, config: Mapping[str, Any]) -> dict[str, Any]:
+    def result(self, config: ConfigT, path: Path) -> Result:
+        """What a run holds that has written its summary.
+
+        Raises:
+            RunError: the run or its summary cannot be read.
+        """
+        run = RunFolder.load(path)
+        outcomes = run.outcomes()
+        failure = ""
+        if outcomes.failed and not outcomes.done:
+            ((reason, times),) = outcomes.errors.most_common(1)
+            failure = f"every item failed, {times:,} of {outcomes.failed:,} with: {reason}"
+        with reading_summary(path) as summary:
+            result = Result(
+                run=path,
+                title=summary.get("title", display_path(path)),
+                metrics=run.metrics(),
+                legend=self.legend,
+                files=tuple(path / name for name in self.files),
+                next_commands=self.next_commands(config, path),
+                failure=failure,
+            )
+            return self.present(result, run)
+
+    def command(self, config: ConfigT, path: Path) -> str:
+        """What to type to get a run like this one."""
+        return command_line(self.words, self.presets, config, None if path == Path("runs", self.run_name) else path)
+
+    def weights(self, config: ConfigT) -> dict[str, str]:
+        """Digests of the models that are there, by the setting that names each."""
+        return weights_digests(self.models(config))
+
+    def models(self, config: ConfigT) -> Mapping[str, str]:
+        """Names of the models that the rows come from, by the setting that names each; a run keeps to their weights."""
+        return {}
+
+    def num_rows(self, config: ConfigT, path: Path) -> int:
+        """How many rows a finished run holds; -1 where the run in the folder does not say it yet."""
+        return 0
+
+    def num_items(self, config: ConfigT) -> int | None:
+        """How many items a run would have to work on, found out from models and data; None where as many as are asked for."""
+        return None
+
+    def metrics_of(self, config: ConfigT) -> Collection[str] | None:
+        """The names of the metrics that a run of a configuration can have; None where only the run can tell."""
+        return self.legend
+
+    def next_commands(self, config: ConfigT, path: Path) -> tuple[str, ...]:
+        """What to type after a run of that configuration in that folder."""
+        return (shlex.join(["parley", "report", display_path(path)]),)
+
+    def tables(self, run: RunFolder) -> Mapping[str, TextTable]:
+        """The tables of a run that has written its summary, by their headings; one without a heading stands alone."""
+        return {}
+
+    def note(self, run: RunFolder) -> str:
+        """A sentence below the tables."""
+        return ""
+
+    def present(self, result: Result, run: RunFolder) -> Result:
+        """The result of a run as it is shown; jobs add what only the run can tell, such as tables."""
+        return result
+
+    def _fixed(self, config: Mapping[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in config.items() if name not in self.resume_safe}
 
 

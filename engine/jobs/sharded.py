@@ -1,19 +1,40 @@
-"""The settings of jobs whose work is cut into shards: from which seed, over how many workers, on which cluster."""
+"""Jobs whose work is cut into shards: their settings, and the one way in which such work is done in a run folder.
+
+Rows do not depend on how work is cut, up to the last digit of sums over what is computed side by side. A run keeps the size of
+shard that it began with (`shard_size` of its first "work" event), whatever its settings say and however many workers there are
+later: so it finds its shards again, and what was computed side by side stays so.
+"""
 
 from __future__ import annotations
 
 import os
-from contextlib import AbstractContextManager, nullcontext
+import time
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Generic
 
-from engine.runtime.session import connect
+from engine.jobs.device import require_device, threads
+from engine.jobs.job import Reporter
+from engine.runtime.pool import Progress
+from engine.runtime.record import WORK, Counts, Rows, record_shards
+from engine.runtime.session import Session, connect
+from engine.runtime.sharding import ItemT, make_shards
+from engine.runtime.worker import ShardWorker
+from engine.store.run_folder import RunFolder
 from envs.core.config import check
 from envs.core.errors import ConfigError
 
-RESUME_SAFE = ("workers", "gpus_per_worker", "address", "data_root")
-"""Settings that change how work is done and not its rows; a resumed run may differ in them."""
+RESUME_SAFE = ("workers", "gpus_per_worker", "address", "data_root", "shard_size")
+"""Settings that change how work is done and not its rows; a resumed run may differ in them.
+
+What is not promised: a GPU's sums may differ from a CPU's in the last digit.
+"""
+SHARDS_PER_WORKER = 4
+"""So that no worker waits long for the last one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +51,8 @@ class ShardedConfig:
     """Address of a Ray cluster for those actors; a local one when empty."""
     data_root: Path | None = None
     """Where corpora lie; PARLEY_DATA or the user cache folder when not given."""
+    shard_size: int | None = None
+    """Items that a worker does at a time and that are saved together; chosen when not given, and kept by a resumed run."""
 
     def __post_init__(self) -> None:
         check(self, "seed", self.seed >= 0, "at least 0")
@@ -38,10 +61,182 @@ class ShardedConfig:
             fix = "say how many Ray actors work there: --workers N"
             raise ConfigError("a cluster is named and no work would go there", where="--address", got=self.address, fix=fix)
         check(self, "gpus_per_worker", self.gpus_per_worker >= 0, "at least 0")
+        check(self, "shard_size", self.shard_size is None or self.shard_size >= 1, "at least 1")
+
+    @property
+    def device(self) -> str:
+        """The torch device that a worker computes on."""
+        return "cuda" if self.gpus_per_worker > 0 else "cpu"
+
+    def require_device(self) -> None:
+        """Makes sure that work in this process can compute on its device; actors find out themselves.
+
+        Raises:
+            ConfigError: it cannot.
+        """
+        if self.gpus_per_worker > 0 and not self.workers:
+            require_device("cuda", "--gpus-per-worker")
 
 
-def session(workers: int, address: str) -> AbstractContextManager[Any]:
-    """The Ray session of some workers; none where there are none."""
-    if not workers:
-        return nullcontext()
-    return connect(address or None, num_cpus=None if address else max(workers, os.cpu_count() or 1))
+@dataclass(frozen=True)
+class Tally:
+    """How far work is, for `Sharded.describe`.
+
+    Args:
+        total: digests of all rows, those that were saved before included.
+        session: digests of this session's, those of a shard in work included.
+        seconds: that this session has worked.
+    """
+
+    total: Counts
+    session: Counts
+    seconds: float
+
+
+class Sharded(ABC, Generic[ItemT]):
+    """What a job does to its items: sent to every worker, so it holds the names of models or their shared weights.
+
+    Attributes:
+        unit: what items are called.
+        event: kind of the event that says what a session did, and how long it took.
+    """
+
+    unit: ClassVar[str]
+    event: ClassVar[str]
+
+    @property
+    def computes(self) -> bool:
+        """Whether it computes with torch, whose threads are then as many here as in an actor: one."""
+        return True
+
+    @abstractmethod
+    def seed(self, key: str) -> int:
+        """The seed of an item, by its key."""
+
+    @abstractmethod
+    def worker(self, on_step: Callable[[Counts], None] | None = None) -> ShardWorker[ItemT, Rows]:
+        """Makes a worker, in an actor or in this process.
+
+        Args:
+            on_step: told what a shard has come to so far, by names of the digest; None in an actor.
+        """
+
+    @abstractmethod
+    def digest(self, rows: Rows) -> Counts:
+        """What is counted of a shard's rows; a pure function."""
+
+    @abstractmethod
+    def shard_size(self, num_items: int, num_workers: int) -> int:
+        """Items of a shard, where no setting says it; `spread` chooses most."""
+
+    def describe(self, tally: Tally) -> str:
+        """How far the work is, in words for a reporter."""
+        return ""
+
+    def shared(self) -> Sharded[ItemT]:
+        """The same for actors, large arrays in the object store of the session."""
+        return self
+
+
+def spread(num_items: int, num_workers: int, most: int) -> int:
+    """The size of shard that gives every worker several.
+
+    Args:
+        num_items: all items.
+        num_workers: actors; 0 for this process.
+        most: items of a shard that fill a worker's batch.
+    """
+    return max(1, min(most, num_items // (SHARDS_PER_WORKER * max(1, num_workers))))
+
+
+def work_off(
+    run: RunFolder, work: Sharded[ItemT], items: Mapping[str, ItemT], config: ShardedConfig, reporter: Reporter, title: str
+) -> None:
+    """Works off the items that a run does not hold yet.
+
+    Args:
+        run: opened for writing.
+        work: what is done to them.
+        items: all of them, by key.
+        config: where it is done.
+        reporter: who looks on.
+        title: what the reporter is shown.
+
+    Raises:
+        ClusterError: Ray cannot be reached or lacks room for the workers.
+        RunError: the disk refuses.
+    """
+    size = _size(run, work, len(items), config, reporter)
+    reporter.stage(title, len(items), work.unit)
+    before: Counts = Counter()
+    for part in run.read_parts():
+        before.update(work.digest(part.to_pylist()))
+    done_before = done = run.num_done
+    session: Counts = Counter()
+    began = time.monotonic()
+
+    def told(counts: Counts) -> str:
+        return work.describe(Tally(before + counts, counts, time.monotonic() - began))
+
+    def on_progress(progress: Progress, counts: Counts) -> None:
+        nonlocal session, done
+        session, done = counts, done_before + progress.num_done
+        workers = f"{progress.num_workers} of {config.workers} workers" if config.workers else ""
+        failed = f"{progress.num_failed} failed" if progress.num_failed else ""
+        reporter.advance(done, ", ".join(filter(None, (told(counts), workers, failed))))
+
+    def on_step(counts: Counts) -> None:
+        reporter.advance(done, told(session + counts))
+
+    with _place(work, config) as here:
+        began = time.monotonic()
+        record_shards(
+            run,
+            here,
+            make_shards(items, size),
+            num_workers=config.workers,
+            num_gpus_per_worker=config.gpus_per_worker,
+            on_progress=on_progress,
+            on_step=on_step,
+        )
+    counted = {work.unit: 0, **session}
+    run.event(work.event, seconds=time.monotonic() - began, workers=max(config.workers, 1), **counted)
+
+
+def _size(run: RunFolder, work: Sharded[Any], num_items: int, config: ShardedConfig, reporter: Reporter) -> int:
+    begun = [event["shard_size"] for event in run.events() if event["kind"] == WORK and event.get("shard_size")]
+    if not begun:
+        return config.shard_size or work.shard_size(num_items, config.workers)
+    if config.shard_size and begun[0] != min(config.shard_size, num_items):
+        reporter.say(f"the run goes on in shards of {begun[0]} {work.unit}, as it began")
+    return int(begun[0])
+
+
+@contextmanager
+def _place(work: Sharded[ItemT], config: ShardedConfig) -> Iterator[Sharded[ItemT]]:
+    """Where work is done: a session for its actors, or this process, which then computes as an actor does."""
+    if config.workers:
+        with session(config.workers, config.address):
+            yield work.shared()
+    elif work.computes:
+        with threads(1):
+            yield work
+    else:
+        yield work
+
+
+def ended_sessions(run: RunFolder, event: str, *counted: str) -> list[dict[str, Any]]:
+    """The sessions of a run that came to their end, as their events tell of them.
+
+    Args:
+        run: the run.
+        event: kind of those events.
+        counted: what is read of them beside seconds and workers; of the first there must be some.
+    """
+    found = [each for each in run.events({event: {"seconds": float, "workers": int}}) if each["kind"] == event]
+    return [each for each in found if all(isinstance(each.get(name), int) for name in counted) and each[counted[0]]]
+
+
+def session(num_cpus: int, address: str) -> AbstractContextManager[Session]:
+    """The Ray session of a cluster, or one on this machine with room for what wants so many CPUs."""
+    return connect(address or None, num_cpus=None if address else max(num_cpus, os.cpu_count() or 1))

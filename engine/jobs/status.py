@@ -7,19 +7,18 @@ one that died: the lock tells the two apart, the parts say what is saved, the ev
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from engine.jobs.negotiation.campaign import ROUND
-from engine.negotiation.settings import ReinforceConfig
+from engine.jobs.catalogue import find
+from engine.jobs.job import Steps
 from engine.runtime.record import WORK
 from engine.store.layout import CONFIG
 from engine.store.run_folder import RunFolder
-from envs.core.config import from_dict
-from envs.core.errors import ConfigError, RunError
+from envs.core.errors import RunError
 from envs.storage.places import display_path
 
 logger = logging.getLogger(__name__)
@@ -98,11 +97,16 @@ def run_status(path: Path, now: datetime | None = None) -> RunStatus:
     run = RunFolder.load(path)
     # Before the rest is read: a writer that ends in between has left more than is needed, never less.
     writer = run.writer()
-    events = run.events({WORK: {"items": int, "workers": int}, **{kind: {"number": int} for kind in _STEPS}})
+    declared = _declared(run.job)
+    numbered = {} if declared is None else {declared.kind: {"number": int}}
+    events = run.events({WORK: {"items": int, "workers": int}, **numbered})
     outcomes = run.outcomes(events)
     session = _last_session(events)
     shared = [event for event in events if event["kind"] == WORK]
-    pace = _items(session, outcomes.done, shared[-1]["items"]) if shared else _steps(run, events, session, outcomes.done)
+    if shared:
+        pace = _items(session, outcomes.done, shared[-1]["items"])
+    else:
+        pace = _steps(run, declared, events, session, outcomes.done)
     age_s = None if not events else ((now or datetime.now(UTC)) - _time(events[-1])).total_seconds()
     left_s = None
     if writer and pace.per_s and pace.total is not None:
@@ -172,32 +176,25 @@ def _items(session: list[dict[str, Any]], done: int, total: int) -> Pace:
     return Pace(ITEMS, done, total, came / seconds if seconds > 0 else None)
 
 
-def _steps(run: RunFolder, events: list[dict[str, Any]], session: list[dict[str, Any]], done: int) -> Pace:
-    """Progress of a run whose events are numbered steps; of another one, no more than the items that it holds."""
-    for kind, (unit, total) in _STEPS.items():
-        numbers = [event["number"] for event in events if event["kind"] == kind]
-        if numbers:
-            steps = [event for event in session if event["kind"] == kind]
-            seconds = (_time(steps[-1]) - _time(steps[0])).total_seconds() if steps else 0.0
-            return Pace(unit, numbers[-1], total(run.config), (len(steps) - 1) / seconds if seconds > 0 else None)
-    return Pace(ITEMS, done)
-
-
-def _updates(config: Mapping[str, Any]) -> int | None:
+def _declared(job: str) -> Steps | None:
+    """The numbered steps of a job; None where it has none, or is of another version."""
     try:
-        return from_dict(ReinforceConfig, config["reinforce"], CONFIG).updates
-    except (KeyError, TypeError, ConfigError):
-        # The run of another version can be looked at, and not be resumed.
+        return find(job).load().steps
+    except RunError:
         return None
 
 
-_STEPS: dict[str, tuple[str, Callable[[Mapping[str, Any]], int | None]]] = {
-    ROUND: ("rounds", lambda config: config["rounds"] if isinstance(config.get("rounds"), int) else None),
-    "iteration": ("updates", _updates),
-    # A fit ends when it stops to gain, or goes on at falling rates.
-    "epoch": ("epochs", lambda config: None),
-}
-"""Events that are numbered steps: their unit, and how many a configuration asks for at most."""
+def _steps(
+    run: RunFolder, declared: Steps | None, events: list[dict[str, Any]], session: list[dict[str, Any]], done: int
+) -> Pace:
+    """Progress of a run whose events are numbered steps; of another one, no more than the items that it holds."""
+    numbered = [] if declared is None else [event for event in events if event["kind"] == declared.kind]
+    if declared is None or not numbered:
+        return Pace(ITEMS, done)
+    steps = [event for event in session if event["kind"] == declared.kind]
+    seconds = (_time(steps[-1]) - _time(steps[0])).total_seconds() if steps else 0.0
+    pace = (len(steps) - 1) / seconds if seconds > 0 else None
+    return Pace(declared.unit, numbered[-1]["number"], declared.total(run.config), pace)
 
 
 def _time(event: Mapping[str, Any]) -> datetime:

@@ -1,4 +1,4 @@
-"""What jobs that fit a model in one process share: seed, threads and device, and how a fit is run, told and measured."""
+"""Jobs that fit a model in one process: their settings, how a fit is run and measured, and how its model is stored."""
 
 from __future__ import annotations
 
@@ -9,18 +9,30 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from engine.jobs.job import Reporter
+from engine.jobs.device import require_device, threads
+from engine.jobs.job import ConfigT, Job, Reporter, Steps, Summary
 from engine.metrics.statistics import NOTHING, Estimate, ratio_of_sums
+from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from envs.core.config import check
-from envs.pairs.compiled import nothing_to_measure
+from envs.pairs.compiled import PairCorpus, load_pairs, nothing_to_measure
+from envs.storage.copies import CHECKPOINT
 
 if TYPE_CHECKING:
     from policies.fitting.evaluation import Fitness
     from policies.fitting.fit import Epoch, Fit
 
-RESUME_SAFE = ("data_root", "device", "threads")
-"""Settings that change how a model is fitted and not what it is; a resumed run may differ in them."""
+STATE = "training.safetensors"
+"""The file of a run that a training goes on from."""
+RESUME_SAFE = ("data_root",)
+"""Settings that do not change what a model becomes; a resumed run may differ in them.
+
+Threads and device are none of them: sums may differ in the last digit, and a training carries that on.
+"""
+STORED = ("test_nll", "validation_nll", "test_kl")
+"""Figures that a checkpoint says of its model."""
+EPOCHS = Steps("epoch", "epochs")
+"""A fit ends when it stops to gain, or goes on at falling rates."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,9 +56,90 @@ class SupervisedConfig:
         check(self, "threads", self.threads >= 1, "at least 1")
 
 
-def no_figures() -> dict[str, float]:
-    """Nothing is measured after an epoch but what the fit itself says."""
-    return {}
+@dataclass(frozen=True, kw_only=True)
+class PairFitConfig(SupervisedConfig):
+    """What a model of pairs is fitted to."""
+
+    corpus: str = "helpdesk"
+    """Registered corpus of pairs (parley data list), a source<TAB>reply file or folder, or path/file.py:NAME."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fitting:
+    """A model and the pairs of a corpus, ready for the fit.
+
+    Args:
+        config: how it is fitted.
+        corpus: where the pairs come from.
+        model: trained in place.
+        splits: its examples by split: train, val, test.
+        fit: makes the fit, or what is left of it, by the file of its state.
+        save: stores the model in a folder, with how it came about.
+        provenance: that, but for the corpus, the seed and figures.
+        what: the model in words.
+        words: its vocabulary in words.
+        measure: figures of the model after each epoch, by name.
+        finish: figures of the fitted model beside its losses, by what was measured on the test split.
+    """
+
+    config: PairFitConfig
+    corpus: PairCorpus
+    model: Any
+    splits: Mapping[str, Any]
+    fit: Callable[[Path], Fit[Any]]
+    save: Callable[[Any, Path, Mapping[str, Any]], None]
+    provenance: Mapping[str, Any]
+    what: str
+    words: str
+    measure: Callable[[], Mapping[str, float]] = dict
+    finish: Callable[[Fitness], Mapping[str, Estimate]] = lambda test: {}
+
+
+class FitJob(Job[ConfigT, Fitting, Summary]):
+    """A job that fits a model to pairs and stores it as `checkpoint`; each says in `prepare` what is fitted to what."""
+
+    files = (CHECKPOINT, SUMMARY)
+    resume_safe = RESUME_SAFE
+    steps = EPOCHS
+
+    def work(self, run: RunFolder, prepared: Fitting, reporter: Reporter) -> Summary:
+        """Fits the model, resuming exactly where it was, measures and stores it."""
+        from policies.fitting.evaluation import evaluate
+
+        config, model = prepared.config, prepared.model
+        with threads(config.threads):
+            fit = prepared.fit(run.path / STATE)
+            run_fit(fit, run, reporter, prepared.measure)
+            test, validation = (evaluate(model, prepared.splits[split]) for split in ("test", "val"))
+            found = estimates("test", test) | estimates("validation", validation) | dict(prepared.finish(test))
+        metrics = {name: found[name] for name in self.legend if name in found}
+        about = {"corpus": config.corpus, "corpus_key": prepared.corpus.folder.name, "seed": config.seed}
+        # Searches read off these how likely a usual word is.
+        figures = {name: estimate.value for name, estimate in metrics.items() if name in STORED}
+        prepared.save(model, run.path / CHECKPOINT, {**prepared.provenance, **about, "epochs": len(fit.history), **figures})
+        description = f"Supervised training, seed {config.seed}, {prepared.words}."
+        return Summary(f"{prepared.what}, on {prepared.corpus.name}", description, metrics)
+
+    def measure(self, run: RunFolder, found: Summary) -> Summary:
+        """What `work` measured of the model in its hands."""
+        return found
+
+
+def open_pairs(config: PairFitConfig, **options: Any) -> PairCorpus:
+    """The corpus of a fit, once it is known that there is a device to fit on.
+
+    Args:
+        config: of the fit.
+        options: of `load_pairs`.
+
+    Raises:
+        ConfigError: torch cannot compute on the device, or no corpus is called so.
+        DataError: the corpus is missing or broken, or a split is empty.
+    """
+    require_device(config.device, "--device")
+    corpus = load_pairs(config.corpus, config.data_root, **options).first(config.limit)
+    require_splits(corpus.name, corpus.splits)
+    return corpus
 
 
 def perplexities(epoch: Epoch) -> str:
@@ -58,7 +151,7 @@ def run_fit(
     fit: Fit[Any],
     folder: RunFolder,
     reporter: Reporter,
-    measure: Callable[[], Mapping[str, float]] = no_figures,
+    measure: Callable[[], Mapping[str, float]] = dict,
     say: Callable[[Epoch], str] = perplexities,
 ) -> None:
     """Makes what is left of a fit; every epoch becomes an event of the run.

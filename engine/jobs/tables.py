@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from engine.metrics.tables import TextTable
@@ -11,21 +12,24 @@ from envs.core.errors import RunError
 TABLE_FILE = "table.md"
 
 
-def write_table(path: Path, table: TextTable, about: dict[str, str]) -> None:
-    """Writes a table as Markdown.
+def write_tables(path: Path, tables: Mapping[str, TextTable], about: Mapping[str, str], note: str = "") -> None:
+    """Writes tables as Markdown.
 
     Args:
         path: the file.
-        table: what to write.
-        about: the title, the description and the command that made it.
+        tables: what to write, by heading; an empty heading is left out.
+        about: the title, the description and the command that made them.
+        note: a sentence below them.
 
     Raises:
         RunError: the disk refuses.
     """
-    heading = about["title"][:1].upper() + about["title"][1:]
-    text = f"# {heading}\n\n{about['description']}\n\n{table.to_markdown()}\n```\n{about['command']}\n```\n"
+    parts = [f"# {about['title'][:1].upper()}{about['title'][1:]}\n\n{about['description']}\n"]
+    parts += [(f"## {heading}\n\n" if heading else "") + table.to_markdown() for heading, table in tables.items()]
+    parts += [f"{note}\n"] if note else []
+    parts.append(f"```\n{about['command']}\n```\n")
     try:
-        write_whole(path, text.encode())
+        write_whole(path, "\n".join(parts).encode())
     except OSError as error:
         fix = "free some space, then the same command writes it"
         raise RunError("the table cannot be written", where=path, got=error.strerror, fix=fix) from None

@@ -8,14 +8,15 @@ A shard that failed becomes rows with status "error", one per item, and is tried
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol
 
 import pyarrow as pa
 
 from engine.runtime import logs
-from engine.runtime.meters import Meters
+from engine.runtime.meters import COUNTERS, Meters
 from engine.runtime.pool import Progress, run_sharded
 from engine.runtime.sharding import ItemT, Shard
 from engine.runtime.worker import ShardFailure, ShardWorker
@@ -26,13 +27,33 @@ from engine.store.schemas import error_row
 logger = logging.getLogger(__name__)
 
 Rows = Sequence[Mapping[str, Any]]
-DigestT = TypeVar("DigestT")
+Counts = Counter[str]
 WORK = "work"
-"""Kind of the event that says how many items a run has and how many workers a session began with."""
+"""Kind of the event that says how many items a run has, in shards of which size, and how many workers a session began with."""
+
+
+class Work(Protocol[ItemT]):
+    """What is done to items: it travels to every worker, and is asked by the driver."""
+
+    def seed(self, key: str) -> int:
+        """The seed of an item, by its key."""
+
+    def worker(self, on_step: Callable[[Counts], None] | None = None) -> ShardWorker[ItemT, Rows]:
+        """Makes a worker whose result for a shard is its rows, one per item, keyed by the run's columns.
+
+        Args:
+            on_step: told what a shard has come to so far; only of a worker in the driver's own process.
+        """
+
+    def digest(self, rows: Rows) -> Counts:
+        """What is counted of a shard's rows while the run goes on; a pure function, called where the rows are made.
+
+        Names of `meters.COUNTERS` among it are added to the run's meters.
+        """
 
 
 @dataclass(frozen=True)
-class Receipt(Generic[DigestT]):
+class Receipt:
     """What comes back of a shard.
 
     Args:
@@ -43,43 +64,37 @@ class Receipt(Generic[DigestT]):
 
     saved: tuple[Part, int] | None
     rows: Rows
-    digest: DigestT
+    digest: Counts
 
 
-class Recorder(Generic[ItemT, DigestT]):
+class Recorder(Generic[ItemT]):
     """A worker that sees to its rows.
 
     Args:
-        worker_class: makes the worker that makes them.
-        worker_args: its arguments.
-        digest: a pure function of the rows of a shard.
+        work: what it does.
         schema: the columns of the rows.
         rows_uri: where parts are put; empty when the driver writes them.
+        on_step: as in `Work.worker`.
 
     Raises:
         StorageError: this machine may not write there.
     """
 
     def __init__(
-        self,
-        worker_class: Callable[..., ShardWorker[ItemT, Rows]],
-        worker_args: Sequence[Any],
-        digest: Callable[[Rows], DigestT],
-        schema: pa.Schema,
-        rows_uri: str,
+        self, work: Work[ItemT], schema: pa.Schema, rows_uri: str, on_step: Callable[[Counts], None] | None = None
     ) -> None:
         if rows_uri:
             # Before the work and not after it.
             require_writable(rows_uri)
-        self._worker = worker_class(*worker_args)
-        self._digest, self._schema, self._rows_uri = digest, schema, rows_uri
+        self._work, self._worker = work, work.worker(on_step)
+        self._schema, self._rows_uri = schema, rows_uri
 
-    def run(self, shard: Shard[ItemT]) -> Receipt[DigestT]:
+    def run(self, shard: Shard[ItemT]) -> Receipt:
         """Works the shard off, and saves its rows where that is up to the worker."""
         rows = self._worker.run(shard)
         strays = {row["item_key"] for row in rows} ^ set(shard.keys)
         assert not strays, f"{self._worker} returned other rows than the shard asks for: {sorted(strays)[:5]}"
-        digest = self._digest(rows)
+        digest = self._work.digest(rows)
         if not self._rows_uri:
             return Receipt(None, rows, digest)
         table = to_table(rows, self._schema)
@@ -87,47 +102,28 @@ class Recorder(Generic[ItemT, DigestT]):
         return Receipt((Part.of(table), size), (), digest)
 
 
-def nothing(rows: Rows) -> None:
-    """The digest of rows that nobody asks about."""
-
-
-def uncounted(digest: Any) -> Mapping[str, int]:
-    """What a digest adds to the meters of a job that has none of its own: nothing."""
-    return {}
-
-
 def record_shards(
     run: RunFolder,
-    worker_class: Callable[..., ShardWorker[ItemT, Rows]],
-    worker_args: Sequence[Any],
+    work: Work[ItemT],
     shards: Sequence[Shard[ItemT]],
     *,
-    seed_of: Callable[[str], int],
     num_workers: int,
-    num_cpus_per_worker: float = 1,
     num_gpus_per_worker: float = 0.0,
-    digest: Callable[[Rows], Any] = nothing,
-    on_digest: Callable[[Any], None] = nothing,
-    meter: Callable[[Any], Mapping[str, int]] = uncounted,
-    on_progress: Callable[[Progress], None] | None = None,
+    on_progress: Callable[[Progress, Counts], None] | None = None,
+    on_step: Callable[[Counts], None] | None = None,
     start_timeout_s: float | None = None,
 ) -> Progress:
     """Works off the shards that the run does not hold yet and saves their rows.
 
     Args:
         run: opened for writing.
-        worker_class: makes a worker whose result for a shard is its rows, one per item, keyed by the run's columns.
-        worker_args: as in `run_sharded`.
-        shards: all of the run's work, the saved part included.
-        seed_of: the seed of an item, for the rows of those that failed.
+        work: what is done to the items.
+        shards: all of the run's work, the saved part included; of one size, but for the last.
         num_workers: as in `run_sharded`, like the rest.
-        num_cpus_per_worker: as in `run_sharded`.
         num_gpus_per_worker: as in `run_sharded`.
-        digest: what is wanted of a shard's rows while the run goes on, small; a pure function, called where the rows are made.
-        on_digest: told the digest of each shard once its rows are saved, before `on_progress`; of a failed one, that of its
-            error rows.
-        meter: what a digest adds to the run's meters (`meters.COUNTERS`), beside shards, items and errors.
-        on_progress: as in `run_sharded`; counts what is left to do.
+        on_progress: told at the start and after each shard, once its rows are saved: the progress, which counts what is left to
+            do, and the digests so far.
+        on_step: as in `Work.worker`; not told of work in other processes.
         start_timeout_s: as in `run_sharded`.
 
     Returns:
@@ -141,36 +137,38 @@ def record_shards(
     left = [shard for shard in shards if not run.is_done(shard.name, shard.keys)]
     if len(left) < len(shards):
         logger.info("%d of %d shards are saved already", len(shards) - len(left), len(shards))
-    run.event(WORK, items=sum(map(len, shards)), left=sum(map(len, left)), workers=num_workers)
+    size = max(map(len, shards), default=0)
+    run.event(WORK, items=sum(map(len, shards)), left=sum(map(len, left)), workers=num_workers, shard_size=size)
 
     meters = Meters(str(run.path), run.job)
+    counts: Counts = Counter()
 
-    def save(shard: Shard[ItemT], result: Receipt[Any] | ShardFailure) -> None:
+    def save(shard: Shard[ItemT], result: Receipt | ShardFailure) -> None:
         if isinstance(result, ShardFailure):
             run.event("shard_failed", name=shard.name, reason=result.reason, details=result.details)
-            rows = [error_row(key, seed_of(key), result.reason) for key in shard.keys]
-            result = Receipt(None, rows, digest(rows))
+            rows = [error_row(key, work.seed(key), result.reason) for key in shard.keys]
+            result = Receipt(None, rows, work.digest(rows))
         if result.saved is None:
             part = run.write_shard(shard.name, result.rows)
         else:
             part, size = result.saved
             run.note_part(shard.name, part, size)
-        meters.add(shards=1, items=part.num_items, errors=part.num_failed, **meter(result.digest))
-        on_digest(result.digest)
+        metered = {name: number for name, number in result.digest.items() if name in COUNTERS}
+        meters.add(shards=1, items=part.num_items, errors=part.num_failed, **metered)
+        counts.update(result.digest)
 
     def show(progress: Progress) -> None:
         meters.show(items_left=progress.num_items - progress.num_done, workers=progress.num_workers)
         if on_progress:
-            on_progress(progress)
+            on_progress(progress, counts)
 
     with logs.metadata(run=str(run.path), job=run.job):
         return run_sharded(
             Recorder,
-            (worker_class, worker_args, digest, run.schema, run.rows_uri),
+            (work, run.schema, run.rows_uri, None if num_workers else on_step),
             left,
             num_workers=num_workers,
             on_result=save,
-            num_cpus_per_worker=num_cpus_per_worker,
             num_gpus_per_worker=num_gpus_per_worker,
             on_progress=show,
             start_timeout_s=start_timeout_s,

@@ -337,6 +337,10 @@ class RunFolder:
         """What `write_summary` wrote last; None when the run has no summary yet. A `RunError` says that it is damaged."""
         return read_summary(self.path)
 
+    def metrics(self) -> dict[str, Estimate]:
+        """The metrics of the summary, none before there is one. A `RunError` says that it is damaged."""
+        return {name: Estimate.from_json(parts) for name, parts in (self.summary() or {}).get("metrics", {}).items()}
+
     def _start(self, config_fingerprint: str) -> None:
         head = make_head(self.job, self.config, config_fingerprint, self.schema, self.weights)
         with self._saving("the run folder"):

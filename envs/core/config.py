@@ -81,6 +81,16 @@ def overlay(config: ConfigT, path: Path, name: str | Path) -> ConfigT:
     return _build(type(config), _merge(to_dict(config), values), str(name))
 
 
+def shared(config: Any, kind: type) -> dict[str, Any]:
+    """The settings of a configuration that a base class of its has too, by name, for another one with the same base.
+
+    Args:
+        config: a configuration.
+        kind: the base class.
+    """
+    return {field.name: getattr(config, field.name) for field in dataclasses.fields(kind)}
+
+
 def fingerprint(config: Any) -> str:
     """Twelve hex digits that change whenever a value of the configuration does."""
     text = json.dumps(to_dict(config), sort_keys=True)

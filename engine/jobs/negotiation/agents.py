@@ -17,6 +17,8 @@ from policies.negotiator.settings import KIND
 from policies.stored import read_words
 
 HUMAN = "human"
+BUILT_IN = ("scripted", "scripted-tough", HUMAN)
+"""Agents that compute nothing."""
 ANY_AGENT = "parley selfplay, parley play, and as --target of parley attack rl and attack transfer"
 """Where an agent of any kind can be named."""
 

@@ -7,17 +7,16 @@ in sentences which won elsewhere.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import TypeVar
 
-from engine.jobs.job import Reporter, Result
+from engine.jobs.job import Reporter
 from engine.jobs.negotiation.agents import require_negotiator
-from engine.jobs.negotiation.match import MatchConfig, Roster, match_job, run_match
-from engine.jobs.sharded import ShardedConfig
+from engine.jobs.negotiation.match import MatchConfig, MatchJob, OneMatchConfig, Roster
 from engine.negotiation.transfer import PAPER_SENTENCE, PAPER_TURN, TransferAgent, last_sentences
 from engine.store.layout import CONFIG
 from engine.store.mirror import fetched_run
 from engine.store.run_folder import RunFolder
-from envs.core.config import check
+from envs.core.config import check, shared
 from envs.core.errors import ConfigError, RunError
 from envs.negotiation.game import Agent
 
@@ -27,26 +26,23 @@ _EMPTY_ONE = "add --set transfer.source= to keep the sentence, or --set transfer
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttackConfig(ShardedConfig):
+class AttackConfig(OneMatchConfig):
     """Who is attacked, and through whom."""
 
     target: str = "runs/negotiator"
     """The attacked agent: run or checkpoint folder, or any agent's name."""
     speaker: str = "runs/adversary"
     """Who speaks for the attacker: the trained adversary (rl), or the agent that sentences are plugged into (transfer)."""
-    judge: str = ""
-    """Checkpoint whose perplexity measures fluency; when empty the target (or else the speaker), before any reinforcement."""
-    dialogues: int = 2000
-    """Number of dialogues."""
-    scenarios: str = "random"
-    """"random" for random legal scenarios, a corpus name for its self-play scenarios in turn, or a file of them."""
-    temperature: float = 0.5
-    """Of the models' word distributions; 0 takes the likeliest word."""
 
+    @property
     def match(self) -> MatchConfig:
         """The same as a match under the attack's rule."""
-        shared = {name: value for name, value in vars(self).items() if name in MatchConfig.__dataclass_fields__}
-        return MatchConfig(adversary=self.speaker, complementary=True, **shared)
+        return MatchConfig(
+            adversary=self.speaker, target=self.target, complementary=True, **shared(self, OneMatchConfig)
+        ).match
+
+
+AttackConfigT = TypeVar("AttackConfigT", bound=AttackConfig)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,20 +89,6 @@ class TransferRoster(Roster):
         """The adversary and the target; models compute on the device."""
         speaker, target = super().agents(device)
         return TransferAgent(speaker, self.sentences, self.turn), target
-
-
-def run_rl(config: AttackConfig, path: Path, reporter: Reporter) -> Result:
-    """Plays a trained adversary against the target."""
-    require_negotiator(config.speaker, "--speaker")
-    return run_match(ATTACK_RL, config, Roster(config.match()), path, reporter, f"RL attack on {config.target}")
-
-
-def run_transfer(config: TransferConfig, path: Path, reporter: Reporter) -> Result:
-    """Plugs sentences that won elsewhere into an ordinary speaker's dialogues."""
-    settings = config.transfer
-    sentences = transfer_sentences(settings, reporter)
-    roster = TransferRoster(config.match(), sentences, settings.turn)
-    return run_match(ATTACK_TRANSFER, config, roster, path, reporter, f"transfer attack on {config.target}")
 
 
 def transfer_sentences(settings: TransferSettings, reporter: Reporter) -> tuple[str, ...]:
@@ -158,7 +140,44 @@ def learned() -> AttackConfig:
     return AttackConfig()
 
 
-ATTACK_RL = match_job("attack-rl", AttackConfig, {"cheng2019": learned}, run_rl)
-ATTACK_TRANSFER = match_job(
-    "attack-transfer", TransferConfig, {"cheng2019": transfer_from_rl, "fixed": fixed_sentence}, run_transfer
-)
+class AttackJob(MatchJob[AttackConfigT]):
+    """A match that is an attack."""
+
+    adversary = "speaker"
+    kind: str
+
+    def title(self, match: MatchConfig) -> str:
+        """Which attack on whom."""
+        return f"{self.kind} attack on {match.target}"
+
+
+class AttackRL(AttackJob[AttackConfig]):
+    """`parley attack rl`."""
+
+    words = ("attack", "rl")
+    run_name = "attack-rl"
+    config = AttackConfig
+    presets = {"cheng2019": learned}
+    kind = "RL"
+
+    def roster(self, config: AttackConfig, reporter: Reporter) -> Roster:
+        """The trained adversary, which must be a checkpoint, and the target."""
+        require_negotiator(config.speaker, "--speaker")
+        return super().roster(config, reporter)
+
+
+class AttackTransfer(AttackJob[TransferConfig]):
+    """`parley attack transfer`."""
+
+    words = ("attack", "transfer")
+    run_name = "attack-transfer"
+    config = TransferConfig
+    presets = {"cheng2019": transfer_from_rl, "fixed": fixed_sentence}
+    kind = "transfer"
+
+    def roster(self, config: TransferConfig, reporter: Reporter) -> Roster:
+        """An ordinary speaker with sentences that won elsewhere, and the target."""
+        return TransferRoster(config.match, transfer_sentences(config.transfer, reporter), config.transfer.turn)
+
+
+ATTACK_RL, ATTACK_TRANSFER = AttackRL(), AttackTransfer()

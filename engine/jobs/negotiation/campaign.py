@@ -17,13 +17,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from engine.jobs.job import Job, Reporter, Result
+from engine.jobs.composite import Stage
+from engine.jobs.job import Reporter, Result
 from engine.jobs.negotiation import exploitability, reinforce
 from engine.jobs.negotiation.attack import ATTACK_RL, AttackConfig
 from engine.jobs.negotiation.exploitability import EVALUATE_EXPLOITABILITY, ExploitabilityConfig
 from engine.jobs.negotiation.judge import judge_of
+from engine.jobs.negotiation.language import validation_perplexity
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
-from engine.jobs.negotiation.training import LearningConfig, validation_perplexity
+from engine.jobs.negotiation.training import LearningConfig
 from engine.jobs.scalars import Scalars
 from engine.metrics.negotiation.campaign import (
     AFTER,
@@ -185,7 +187,7 @@ class Campaign:
         self._steadily(number, "target", self._config.defence, self._target_phase)
 
     def _steadily(
-        self, number: int, role: str, rule: ReinforceConfig, phase: Callable[[int, ReinforceConfig], tuple[Job, Any]]
+        self, number: int, role: str, rule: ReinforceConfig, phase: Callable[[int, ReinforceConfig], Stage]
     ) -> Result:
         """Trains one side; where that diverges, again from the phase's start, at half the rate from then on."""
         from engine.negotiation.reinforce import DivergenceError
@@ -220,14 +222,14 @@ class Campaign:
             "reinforce": rule,
         }
 
-    def _adversary_phase(self, number: int, rule: ReinforceConfig) -> tuple[Job, Any]:
+    def _adversary_phase(self, number: int, rule: ReinforceConfig) -> Stage:
         start = self._speaker if number == 1 else self.adversaries(number - 1)[0]
         settings = reinforce.TrainReinforceConfig(
             target=self.target(number - 1), learner=start, reference=self._speaker, **self._trained(number, rule)
         )
         return reinforce.TRAIN_ADVERSARY, settings
 
-    def _target_phase(self, number: int, rule: ReinforceConfig) -> tuple[Job, Any]:
+    def _target_phase(self, number: int, rule: ReinforceConfig) -> Stage:
         settings = reinforce.TrainTargetConfig(
             target=self.target(number - 1),
             adversaries=",".join(name for k in range(1, number + 1) for name in self.adversaries(k)),
@@ -238,7 +240,7 @@ class Campaign:
         )
         return reinforce.TRAIN_TARGET, settings
 
-    def _best_response_phase(self, seed: int, count: int, number: int, rule: ReinforceConfig) -> tuple[Job, Any]:
+    def _best_response_phase(self, seed: int, count: int, number: int, rule: ReinforceConfig) -> Stage:
         config = self._config
         settings = ExploitabilityConfig(
             target=self.target(number),
@@ -302,7 +304,7 @@ class Campaign:
         if number:
             path = fetched_run(target)
             with whole(path / SUMMARY):
-                return Estimate.from_json((RunFolder.load(path).summary() or {})["metrics"][PERPLEXITY])
+                return RunFolder.load(path).metrics()[PERPLEXITY]
         return validation_perplexity(target, self._config.corpus, self._config.data_root)
 
     def _stop(self, number: int) -> None:

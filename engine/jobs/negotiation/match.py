@@ -6,33 +6,25 @@ shard's dialogues side by side. Each dialogue has its own scenario and seed, by 
 
 from __future__ import annotations
 
-import os
-import shlex
-import time
-from collections.abc import Callable, Mapping, Sequence
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
-import pyarrow as pa
 
-from engine.jobs.command import command_line
-from engine.jobs.device import require_device
-from engine.jobs.job import Job, Reporter, Result
-from engine.jobs.negotiation.agents import HUMAN, make_agent, require_negotiator, shared_vocabulary
+from engine.jobs.job import Job, Reporter, Summary
+from engine.jobs.negotiation.agents import BUILT_IN, HUMAN, make_agent, require_negotiator, shared_vocabulary
 from engine.jobs.negotiation.judge import NOBODY_JUDGES, judge_of, who_judges
 from engine.jobs.negotiation.person import tell_outcome
 from engine.jobs.negotiation.rows import DIALOGUES
-from engine.jobs.sharded import RESUME_SAFE, ShardedConfig
+from engine.jobs.sharded import RESUME_SAFE, Sharded, ShardedConfig, ended_sessions, work_off
 from engine.metrics.negotiation.dialogues import METRICS, negotiation_metrics
 from engine.metrics.statistics import NOTHING, Estimate, count
-from engine.runtime.pool import Progress
-from engine.runtime.record import record_shards
-from engine.runtime.session import connect
-from engine.runtime.sharding import Shard, make_shards
+from engine.runtime.record import Counts, Rows
+from engine.runtime.sharding import Shard
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK, SCHEMA_VERSION
@@ -46,7 +38,6 @@ from envs.negotiation.corpora.dealornodeal import parse_scenarios
 from envs.negotiation.game import NOBODY, Agent, NegotiationGame, Rules
 from envs.negotiation.scenario import ILLEGAL, ITEM_TOKENS, Scenario, random_scenario, selection_table
 from envs.negotiation.vocabulary import Vocabulary
-from envs.storage.places import display_path
 
 if TYPE_CHECKING:
     from policies.negotiator.model import Negotiator
@@ -55,50 +46,106 @@ RANDOM = "random"
 
 
 @dataclass(frozen=True, kw_only=True)
-class MatchConfig(ShardedConfig):
+class PlayedConfig(ShardedConfig):
+    """How many dialogues are played, on what, and who judges their language."""
+
+    dialogues: int = 2000
+    """Number of dialogues."""
+    scenarios: str = RANDOM
+    """"random" for random legal scenarios, a corpus name for its self-play scenarios in turn, or a file of them."""
+    judge: str = ""
+    """Checkpoint whose perplexity measures fluency; when empty the target (or else its partner), before any reinforcement."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_count(self, "dialogues")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneMatchConfig(PlayedConfig):
+    """A match, or an attack that is one."""
+
+    temperature: float = 0.5
+    """Of the models' word distributions; 0 takes the likeliest word."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(self, "temperature", self.temperature >= 0, "at least 0")
+
+    @property
+    @abstractmethod
+    def match(self) -> MatchConfig:
+        """The same as a match, whose judge is found."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatchConfig(OneMatchConfig):
     """Who plays whom, on which scenarios."""
 
     adversary: str
     """Agent on side 0: run or checkpoint folder, registered name, or path/file.py:Name."""
     target: str
     """Agent on side 1."""
-    dialogues: int = 2000
-    """Number of dialogues."""
-    scenarios: str = RANDOM
-    """"random" for random legal scenarios, a corpus name for its self-play scenarios in turn, or a file of them."""
-    judge: str = ""
-    """Checkpoint whose perplexity measures fluency; when empty the target (or else the adversary), before any reinforcement."""
-    temperature: float = 0.5
-    """Of the models' word distributions; 0 takes the likeliest word."""
     complementary: bool = False
     """The target alone chooses and the adversary is given the complement (the attacks' rule)."""
     max_turns: int = 20
     """Utterances after which the end of a dialogue is forced."""
-    shard_size: int = 250
-    """Dialogues side by side, saved together (a person: one); changing it changes rounding in the last digit."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count(self, "dialogues")
-        check(self, "temperature", self.temperature >= 0, "at least 0")
         check(self, "max_turns", self.max_turns >= 1, "at least 1")
-        check(self, "shard_size", self.shard_size >= 1, "at least 1")
+
+    @property
+    def match(self) -> MatchConfig:
+        """The same, its judge found."""
+        return replace(self, judge=judge_of(self.judge, (self.target, self.adversary)))
 
 
-FILES = (SUMMARY, "rows")
-PLAYED = "played"
-"""Kind of the event that says how long playing took."""
+OneMatchConfigT = TypeVar("OneMatchConfigT", bound=OneMatchConfig)
+SHARDS = 64
+"""Shards of a match at least, where they are not too small. However many workers there are: what is played side by side decides
+the last digit of likelihoods."""
 
 
 @dataclass(frozen=True)
-class Roster:
+class Roster(Sharded[Scenario]):
     """The agents of a match, made afresh in each worker from their names; attacks with agents of their own extend it.
+
+    Attributes:
+        side_by_side: dialogues of a shard, at least and at most: fewer cost time, more are lost by a kill.
 
     Args:
         config: who plays whom.
     """
 
+    unit = "dialogues"
+    event = "played"
+    side_by_side: ClassVar[tuple[int, int]] = (16, 250)
+
     config: MatchConfig
+
+    @property
+    def computes(self) -> bool:
+        """Not so of scripted agents and people that nobody judges."""
+        return bool(self.config.judge) or not {self.config.adversary, self.config.target} <= set(BUILT_IN)
+
+    def seed(self, key: str) -> int:
+        """The seed of a dialogue."""
+        return dialogue_seed(self.config.seed, key)
+
+    def worker(self, on_step: Callable[[Counts], None] | None = None) -> MatchWorker:
+        """The agents, seated."""
+        return MatchWorker(self)
+
+    def shard_size(self, num_items: int, num_workers: int) -> int:
+        """A person talks to one partner at a time, and each of the dialogues is saved when it is over."""
+        least, most = self.side_by_side
+        return 1 if people(self.config) else max(least, min(most, num_items // SHARDS))
+
+    def digest(self, rows: Rows) -> Counts:
+        """Dialogues, and sentences that an attack tried in them."""
+        played = [row for row in rows if row["status"] == OK]
+        return Counter(dialogues=len(played), candidates=sum(row.get("reads", 0) for row in played))
 
     def vocabulary(self) -> Vocabulary:
         """What both sides speak.
@@ -125,8 +172,7 @@ class Roster:
             raise ConfigError(
                 "a person plays at this terminal, where no worker is", got=f"{self.config.workers} workers", fix="--workers 0"
             )
-        if self.config.gpus_per_worker > 0 and not self.config.workers:
-            require_device("cuda", "--gpus-per-worker")
+        self.config.require_device()
 
     def agents(self, device: str = "cpu") -> tuple[Agent, Agent]:
         """The adversary and the target; models compute on the device."""
@@ -136,31 +182,18 @@ class Roster:
         )
         return adversary, target
 
-    def worker(self) -> type[MatchWorker]:
-        """What plays the shards."""
-        return MatchWorker
-
-    def schema(self) -> pa.Schema:
-        """The columns of the rows."""
-        return DIALOGUES
-
-    def measure(self, run: RunFolder) -> dict[str, Estimate]:
-        """The metrics of a run whose dialogues have all been played."""
-        return negotiation_metrics(run.read_rows().to_pylist())
-
 
 class MatchWorker:
     """Plays shards of dialogues and returns their rows."""
 
     def __init__(self, roster: Roster) -> None:
         self.config, self.vocabulary = roster.config, roster.vocabulary()
-        self.device = "cuda" if self.config.gpus_per_worker > 0 else "cpu"
-        self.agents = roster.agents(self.device)
+        self.agents = roster.agents(self.config.device)
         self.judge: Negotiator | None = None
         if self.config.judge:
             from policies.negotiator.checkpoints import load_model
 
-            self.judge = load_model(require_negotiator(self.config.judge, "--judge")).to(self.device)
+            self.judge = load_model(require_negotiator(self.config.judge, "--judge")).to(self.config.device)
 
     def run(self, shard: Shard[Scenario]) -> list[dict[str, Any]]:
         """One row per dialogue, by the schema of the roster."""
@@ -261,135 +294,67 @@ def match_scenarios(config: MatchConfig) -> dict[str, Scenario]:
     return {key: scenarios[number % len(scenarios)] for number, key in enumerate(keys)}
 
 
-def tally(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """What the rows of dialogues add to a run's meters; attacked ones say how many sentences were tried in them."""
-    played = [row for row in rows if row["status"] == OK]
-    return {"dialogues": len(played), "candidates": sum(row.get("reads", 0) for row in played)}
-
-
-def play_match(run: RunFolder, roster: Roster, reporter: Reporter, title: str) -> None:
-    """Plays what the run does not hold yet; the title is what the reporter is shown.
-
-    Raises:
-        ClusterError: Ray cannot be reached or lacks room for the workers.
-        RunError: the disk refuses.
-    """
-    config = roster.config
-    # A person talks to one partner at a time, and each of the dialogues is saved when it is over.
-    shards = make_shards(match_scenarios(config), 1 if people(config) else config.shard_size)
-    reporter.stage(title, config.dialogues, "dialogues")
-    before = run.num_done
-
-    def on_progress(progress: Progress) -> None:
-        workers = f"{progress.num_workers} of {config.workers} workers" if config.workers else ""
-        failed = f"{progress.num_failed} failed" if progress.num_failed else ""
-        reporter.advance(before + progress.num_done, ", ".join(filter(None, (workers, failed))))
-
-    record = partial(
-        record_shards,
-        run,
-        roster.worker(),
-        (roster,),
-        shards,
-        seed_of=partial(dialogue_seed, config.seed),
-        num_workers=config.workers,
-        num_gpus_per_worker=config.gpus_per_worker,
-        digest=tally,
-        meter=dict,
-        on_progress=on_progress,
-    )
-    if config.workers == 0:
-        seconds = _timed(record)
-    else:
-        with connect(config.address or None, num_cpus=None if config.address else max(config.workers, os.cpu_count() or 1)):
-            seconds = _timed(record)
-    run.event(PLAYED, seconds=seconds, dialogues=config.dialogues - before, workers=max(config.workers, 1))
-
-
 def seconds_per_dialogue(run: RunFolder) -> Estimate:
-    """Seconds that a worker spent on a dialogue, its start and summary included, over all sessions that came to their end."""
-    needs = {PLAYED: {"dialogues": int, "seconds": float, "workers": int}}
-    played = [event for event in run.events(needs) if event["kind"] == PLAYED and event["dialogues"]]
+    """Seconds that a worker spent on a dialogue, its start included, over all sessions that came to their end."""
+    played = ended_sessions(run, Roster.event, Roster.unit)
     dialogues = sum(event["dialogues"] for event in played)
     return count(sum(event["seconds"] * event["workers"] for event in played) / dialogues, dialogues) if played else NOTHING
 
 
-def _timed(work: Callable[[], Any]) -> float:
-    start = time.monotonic()
-    work()
-    return time.monotonic() - start
+class MatchJob(Job[OneMatchConfigT, Roster, Roster]):
+    """A job whose rows are the dialogues of a match; attacks extend it.
 
-
-def run(config: MatchConfig, path: Path, reporter: Reporter) -> Result:
-    """Plays the match into the run folder `path` and summarises it."""
-    partner = "itself" if config.adversary == config.target else config.target
-    title = f"{config.adversary} against {partner}"
-    return run_match(SELFPLAY, config, Roster(config), path, reporter, title)
-
-
-def run_match(job: Job, config: Any, roster: Roster, path: Path, reporter: Reporter, title: str) -> Result:
-    """Plays what is left of a match into a run folder and summarises it.
-
-    Args:
-        job: whose run it is.
-        config: that job's configuration.
-        roster: who plays; whom it names no judge for, gets one here.
-        path: run folder.
-        reporter: who looks on.
-        title: heading of the result.
+    Attributes:
+        adversary: the setting that names who plays on side 0.
     """
-    if earlier := job.finished(config, path, reporter):
-        return earlier
-    roster = replace(roster, config=replace(roster.config, judge=_judge(roster.config)))
-    roster.check()
-    with RunFolder.open(
-        path, config, job=job.name, schema=roster.schema(), resume_safe=job.resume_safe, weights=job.weights(config)
-    ) as folder:
-        if not roster.config.judge:
+
+    adversary: ClassVar[str] = "adversary"
+    schema = DIALOGUES
+    legend = METRICS
+    files = (SUMMARY, "rows")
+    resume_safe = RESUME_SAFE
+
+    @abstractmethod
+    def title(self, match: MatchConfig) -> str:
+        """Heading of the result."""
+
+    def roster(self, config: OneMatchConfigT, reporter: Reporter) -> Roster:
+        """Who plays."""
+        return Roster(config.match)
+
+    def metrics(self, run: RunFolder) -> dict[str, Estimate]:
+        """The metrics of a run whose dialogues have all been played."""
+        return negotiation_metrics(run.read_rows().to_pylist())
+
+    def prepare(self, config: OneMatchConfigT, path: Path, reporter: Reporter) -> Roster:
+        """Agents, judge and scenarios."""
+        roster = self.roster(config, reporter)
+        roster.check()
+        return roster
+
+    def work(self, run: RunFolder, prepared: Roster, reporter: Reporter) -> Roster:
+        """Plays what the run does not hold yet."""
+        match = prepared.config
+        if not match.judge:
             reporter.say(NOBODY_JUDGES)
-        play_match(folder, roster, reporter, title)
-        match = roster.config
+        work_off(run, prepared, match_scenarios(match), match, reporter, self.title(match))
+        return prepared
+
+    def measure(self, run: RunFolder, found: Roster) -> Summary:
+        """Who gained what."""
+        match = found.config
         chooses = "; the target alone chooses" if match.complementary else ""
-        about = {
-            "title": title,
-            "description": f"{match.dialogues} dialogues on {match.scenarios} scenarios, seed {match.seed}{chooses}; "
-            f"{who_judges(match.judge)}.",
-            "command": command_line(job, config, path),
-        }
-        folder.write_summary(roster.measure(folder), about)
-    return job.result(config, path)
+        description = f"{match.dialogues} dialogues on {match.scenarios} scenarios, seed {match.seed}{chooses}"
+        return Summary(self.title(match), f"{description}; {who_judges(match.judge)}.", self.metrics(run))
 
+    def models(self, config: OneMatchConfigT) -> dict[str, str]:
+        """Both sides and the judge."""
+        match = config.match
+        return {self.adversary: match.adversary, "target": match.target, "judge": match.judge}
 
-def match_job(name: str, config: type, presets: Mapping[str, Callable[[], Any]], run: Callable[..., Result]) -> Job:
-    """A job whose rows are the dialogues of a match."""
-    return Job(
-        name,
-        config,
-        presets,
-        run,
-        METRICS,
-        FILES,
-        next_commands,
-        resume_safe=RESUME_SAFE,
-        models=match_models,
-        num_rows=attrgetter("dialogues"),
-    )
-
-
-def match_models(config: Any) -> dict[str, str]:
-    """The models of a match, or of an attack that is one; those of its settings that it has."""
-    by_option = {name: getattr(config, name) for name in ("adversary", "speaker", "target") if hasattr(config, name)}
-    return by_option | {"judge": _judge(config)}
-
-
-def _judge(config: Any) -> str:
-    others = [getattr(config, name) for name in ("adversary", "speaker") if hasattr(config, name)]
-    return judge_of(config.judge, (config.target, *others))
-
-
-def next_commands(config: Any, path: Path) -> tuple[str, ...]:
-    """What to type after a match."""
-    return (shlex.join(["parley", "report", display_path(path)]),)
+    def num_rows(self, config: OneMatchConfigT, path: Path) -> int:
+        """One for each dialogue."""
+        return config.dialogues
 
 
 def scripted() -> MatchConfig:
@@ -397,4 +362,17 @@ def scripted() -> MatchConfig:
     return MatchConfig(adversary="scripted", target="scripted-tough")
 
 
-SELFPLAY = match_job("selfplay", MatchConfig, {"scripted": scripted}, run)
+class Selfplay(MatchJob[MatchConfig]):
+    """`parley selfplay`."""
+
+    words = ("selfplay",)
+    run_name = "selfplay"
+    config = MatchConfig
+    presets = {"scripted": scripted}
+
+    def title(self, match: MatchConfig) -> str:
+        """Who plays whom."""
+        return f"{match.adversary} against {'itself' if match.adversary == match.target else match.target}"
+
+
+SELFPLAY = Selfplay()

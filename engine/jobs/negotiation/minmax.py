@@ -10,21 +10,20 @@ reward -(S_adv - S_ori)); `population` adds what the field found to help since.
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from engine.jobs.command import command_line
-from engine.jobs.job import Job, Reporter, Result
+from engine.jobs.job import Job, Reporter, Steps, Summary
 from engine.jobs.negotiation import exploitability, reinforce, training
 from engine.jobs.negotiation.agents import require_agents, require_negotiator
-from engine.jobs.negotiation.campaign import FINAL, Campaign, MinMaxConfig
+from engine.jobs.negotiation.campaign import FINAL, ROUND, Campaign, MinMaxConfig
 from engine.jobs.negotiation.exploitability import NUM_TRAINED
-from engine.jobs.negotiation.training import PUBLISHED, corpus_words, require_words
+from engine.jobs.negotiation.language import PUBLISHED, corpus_words, require_words
+from engine.jobs.sharded import session
 from engine.metrics.negotiation.campaign import (
     AFTER,
     BEFORE,
@@ -40,7 +39,6 @@ from engine.metrics.negotiation.campaign import (
 from engine.metrics.negotiation.dialogues import NEITHER
 from engine.metrics.statistics import Estimate, Metric, count, crossed_difference
 from engine.negotiation.opponents import OpponentConfig
-from engine.runtime.session import connect
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from envs.core.seeds import derive_seed
@@ -68,43 +66,27 @@ LEGEND = _PAIRS | {
     DROP: Metric("exploitability lost", "higher: target", "before less after in the same dialogues, mean", main=True),
     NUM_TRAINED: Metric("fresh adversaries", NEITHER, "trained before, and as many after, for exploitability", "count"),
 }
-RESUME_SAFE = (*training.RESUME_SAFE, "workers", "retries")
 
 
-def run(config: MinMaxConfig, path: Path, reporter: Reporter) -> Result:
-    """Does what is left of the campaign."""
-    if earlier := MINMAX.finished(config, path, reporter):
-        return earlier
-    _check(config)
-    with (
-        RunFolder.open(path, config, job=MINMAX.name, resume_safe=RESUME_SAFE) as folder,
-        connect(config.address or None, num_cpus=None if config.address else _cpus(config)),
-    ):
-        campaign = Campaign(config, folder, reporter)
-        rounds = campaign.rounds()
-        best = best_round(still_playing(rounds, config.plain_loss))
-        if best.number == 0:
-            reporter.say("no round made the target less exploitable and left its plain play: the result is the start")
-        metrics = _measured_again(campaign, config, rounds, best)
-        _store(campaign, config, path, best)
-        about = {
-            "title": f"{config.target} hardened",
-            "description": f"Rounds of adversarial training: {len(rounds) - 1}. The target of round {best.number} is the "
-            f"result; fresh adversaries and {config.dialogues:,} dialogues that chose no round measure it, seed {config.seed}.",
-            "command": command_line(MINMAX, config, path),
-        }
-        folder.write_summary(metrics, about)
-    return MINMAX.result(config, path)
+@dataclass(frozen=True)
+class Hardened:
+    """What a campaign has come to.
 
+    Args:
+        config: what was asked for.
+        num_rounds: that were made.
+        best: the round whose target is the result.
+        metrics: of the start and of the result.
+    """
 
-def _check(config: MinMaxConfig) -> None:
-    """Finds out before a run is made whether the agents can talk with each other, and the corpus guard them."""
-    words = require_agents(config, ("target", "adversary", "speaker", "partner", "judge"))
-    require_words(config.corpus, config.data_root, words)
+    config: MinMaxConfig
+    num_rounds: int
+    best: int
+    metrics: dict[str, Estimate]
 
 
 def _cpus(config: MinMaxConfig) -> int:
-    return max(config.env_runners + 1 + config.threads * config.remote_learner, config.workers, os.cpu_count() or 1)
+    return max(config.env_runners + 1 + config.threads * config.remote_learner, config.workers)
 
 
 def _measured_again(campaign: Campaign, config: MinMaxConfig, rounds: Sequence[Round], best: Round) -> dict[str, Estimate]:
@@ -138,17 +120,6 @@ def _store(campaign: Campaign, config: MinMaxConfig, path: Path, best: Round) ->
     save_model(load_model(folder), path / CHECKPOINT, origin)
 
 
-def _next_commands(config: MinMaxConfig, path: Path) -> tuple[str, ...]:
-    table = ["parley", "attack", "table", "--target", display_path(path), *corpus_words(config.corpus, config.data_root)]
-    table += ["--judge", config.judge] if config.judge else []
-    table += ["--published", "hardened" if config.corpus == PUBLISHED else "none"]
-    return (
-        shlex.join(["parley", "report", display_path(path)]),
-        shlex.join(["parley", "play", display_path(path)]),
-        shlex.join(table),
-    )
-
-
 def latest() -> MinMaxConfig:
     """The latest adversary, trained on from round to round; reward -(S_adv - S_ori) (Cheng et al. 2019, section 6)."""
     return MinMaxConfig()
@@ -174,18 +145,59 @@ def demo() -> MinMaxConfig:
         # Several adversaries, so that the target learns what they share; and much plain play, which it would else unlearn.
         opponents=OpponentConfig(sampling="uniform", partner_share=0.4),
         attack=rule,
-        # Half as fast again, or without the KL guard, some trainings lose their language.
-        defence=replace(rule, dialogues=11_520, supervised_weight=1.0, kl_weight=0.1, stalling_penalty=5.0),
+        # Half as fast again, or without the KL guard, trainings lose their language.
+        perplexity_limit=2.0,
+        defence=replace(rule, dialogues=19_200, supervised_weight=1.0, kl_weight=0.1, stalling_penalty=5.0),
     )
 
 
-MINMAX = Job(
-    "minmax",
-    MinMaxConfig,
-    {"cheng2019": latest, "population": population, "demo": demo},
-    run,
-    LEGEND,
-    (CHECKPOINT, SUMMARY),
-    _next_commands,
-    RESUME_SAFE,
-)
+class MinMax(Job[MinMaxConfig, MinMaxConfig, Hardened]):
+    """`parley minmax`."""
+
+    words = ("minmax",)
+    run_name = "minmax"
+    config = MinMaxConfig
+    presets = {"cheng2019": latest, "population": population, "demo": demo}
+    legend = LEGEND
+    files = (CHECKPOINT, SUMMARY)
+    resume_safe = (*training.RESUME_SAFE, "workers", "retries")
+    steps = Steps(ROUND, "rounds", lambda config: config["rounds"] if isinstance(config.get("rounds"), int) else None)
+
+    def prepare(self, config: MinMaxConfig, path: Path, reporter: Reporter) -> MinMaxConfig:
+        """Finds out whether the agents can talk with each other, and the corpus guard them."""
+        words = require_agents(config, ("target", "adversary", "speaker", "partner", "judge"))
+        require_words(config.corpus, config.data_root, words)
+        return config
+
+    def work(self, run: RunFolder, prepared: MinMaxConfig, reporter: Reporter) -> Hardened:
+        """Does what is left of the campaign, and stores its result as `checkpoint`."""
+        with session(_cpus(prepared), prepared.address):
+            campaign = Campaign(prepared, run, reporter)
+            rounds = campaign.rounds()
+            best = best_round(still_playing(rounds, prepared.plain_loss))
+            if best.number == 0:
+                reporter.say("no round made the target less exploitable and left its plain play: the result is the start")
+            metrics = _measured_again(campaign, prepared, rounds, best)
+            _store(campaign, prepared, run.path, best)
+        return Hardened(prepared, len(rounds) - 1, best.number, metrics)
+
+    def measure(self, run: RunFolder, found: Hardened) -> Summary:
+        """Start and result on dialogues that chose neither."""
+        config = found.config
+        return Summary(
+            f"{config.target} hardened",
+            f"Rounds of adversarial training: {found.num_rounds}. The target of round {found.best} is the "
+            f"result; fresh adversaries and {config.dialogues:,} dialogues that chose no round measure it, seed {config.seed}.",
+            found.metrics,
+        )
+
+    def next_commands(self, config: MinMaxConfig, path: Path) -> tuple[str, ...]:
+        """A talk with the result, and every attack on it."""
+        table = ["parley", "attack", "table", "--target", display_path(path), *corpus_words(config.corpus, config.data_root)]
+        table += ["--judge", config.judge] if config.judge else []
+        table += ["--published", "hardened" if config.corpus == PUBLISHED else "none"]
+        play = shlex.join(["parley", "play", display_path(path)])
+        return (*super().next_commands(config, path), play, shlex.join(table))
+
+
+MINMAX = MinMax()

@@ -7,25 +7,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.jobs.command import command_line
 from engine.jobs.device import require_device, threads
-from engine.jobs.job import Job, Reporter, Result
-from engine.jobs.negotiation.training import corpus_words
-from engine.jobs.supervised import RESUME_SAFE, SupervisedConfig
+from engine.jobs.job import Job, Reporter, Summary
+from engine.jobs.negotiation.language import corpus_words
+from engine.jobs.supervised import EPOCHS, RESUME_SAFE, STATE, SupervisedConfig
 from engine.metrics.statistics import count
 from engine.metrics.training import NEGOTIATOR
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from envs.data.root import root_words
-from envs.negotiation.corpora.compiled import load_corpus
+from envs.negotiation.corpora.compiled import Corpus, load_corpus
 from envs.storage.copies import CHECKPOINT
 from envs.storage.places import display_path
 from policies.negotiator.settings import NegotiatorFitConfig, NegotiatorSizes
 
 if TYPE_CHECKING:
     from policies.negotiator.evaluation import Fitness
-
-STATE = "training.safetensors"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,29 +74,48 @@ def fast() -> TrainNegotiatorConfig:
     return TrainNegotiatorConfig(corpus="dealornodeal", fit=recipe)
 
 
-def run(config: TrainNegotiatorConfig, path: Path, reporter: Reporter) -> Result:
-    """Fits a negotiator, resuming exactly at the last finished epoch, and stores it as `checkpoint`."""
-    if earlier := TRAIN_NEGOTIATOR.finished(config, path, reporter):
-        return earlier
-    from policies.negotiator.checkpoints import save_model
-    from policies.negotiator.evaluation import evaluate
-    from policies.negotiator.fit import NegotiatorEpoch, NegotiatorFit
-    from policies.negotiator.model import Negotiator
+@dataclass(frozen=True)
+class Lessons:
+    """What is fitted to what, found and checked.
 
-    require_device(config.device, "--device")
-    corpus = load_corpus(config.corpus, config.data_root).first(config.limit)
-    train, validation, test = (corpus.splits[name] for name in ("train", "val", "test"))
-    with (
-        threads(config.threads),
-        RunFolder.open(path, config, job=TRAIN_NEGOTIATOR.name, resume_safe=TRAIN_NEGOTIATOR.resume_safe) as folder,
-    ):
-        model = Negotiator(corpus.vocabulary, config.fit.sizes).to(config.device)
-        fit = NegotiatorFit(model, train, validation, config.fit, config.seed, path / STATE)
-        if fit.history:
-            reporter.say(f"resumed after epoch {len(fit.history)}")
+    Args:
+        config: what was asked for.
+        corpus: recorded dialogues.
+    """
+
+    config: TrainNegotiatorConfig
+    corpus: Corpus
+
+
+class TrainNegotiator(Job[TrainNegotiatorConfig, Lessons, Summary]):
+    """`parley train negotiator`."""
+
+    words = ("train", "negotiator")
+    run_name = "negotiator"
+    config = TrainNegotiatorConfig
+    presets = {"fast": fast, "lewis2017": lewis2017, "demo": demo}
+    legend = NEGOTIATOR
+    files = (CHECKPOINT, SUMMARY)
+    resume_safe = RESUME_SAFE
+    steps = EPOCHS
+
+    def prepare(self, config: TrainNegotiatorConfig, path: Path, reporter: Reporter) -> Lessons:
+        """The corpus."""
+        require_device(config.device, "--device")
+        return Lessons(config, load_corpus(config.corpus, config.data_root).first(config.limit))
+
+    def work(self, run: RunFolder, prepared: Lessons, reporter: Reporter) -> Summary:
+        """Fits a negotiator, resuming exactly at the last finished epoch, and stores it as `checkpoint`."""
+        from policies.negotiator.checkpoints import save_model
+        from policies.negotiator.evaluation import evaluate
+        from policies.negotiator.fit import NegotiatorEpoch, NegotiatorFit
+        from policies.negotiator.model import Negotiator
+
+        config, corpus = prepared.config, prepared.corpus
+        train, validation, test = (corpus.splits[name] for name in ("train", "val", "test"))
 
         def on_epoch(epoch: NegotiatorEpoch) -> None:
-            folder.event("epoch", **epoch.as_row())
+            run.event("epoch", **epoch.as_row())
             fitness = epoch.validation
             reporter.say(
                 f"epoch {epoch.number:2d} ({epoch.stage}): training perplexity {epoch.train_perplexity:.2f}, validation "
@@ -111,30 +127,33 @@ def run(config: TrainNegotiatorConfig, path: Path, reporter: Reporter) -> Result
                 reporter.stage(f"epoch {epoch}", total, "batches")
             reporter.advance(done)
 
-        model = fit.run(on_epoch, on_batch)
-        provenance = {"role": "supervised", "corpus": corpus.name, "corpus_key": corpus.folder.name, "seed": config.seed}
-        save_model(model, path / CHECKPOINT, provenance)
-        metrics = {}
-        for split, fitness in (("validation", evaluate(model, validation)), ("test", evaluate(model, test))):
-            size = len(validation if split == "validation" else test)
-            for name, value in _figures(fitness).items():
-                metrics[f"{split}_{name}"] = count(value, size)
-        about = {
-            "title": f"negotiator on {corpus.name}",
-            "description": f"Supervised training, seed {config.seed}.",
-            "command": command_line(TRAIN_NEGOTIATOR, config, path),
-        }
-        folder.write_summary(metrics, about)
-    return TRAIN_NEGOTIATOR.result(config, path)
+        with threads(config.threads):
+            model = Negotiator(corpus.vocabulary, config.fit.sizes).to(config.device)
+            fit = NegotiatorFit(model, train, validation, config.fit, config.seed, run.path / STATE)
+            if fit.history:
+                reporter.say(f"resumed after epoch {len(fit.history)}")
+            model = fit.run(on_epoch, on_batch)
+            provenance = {"role": "supervised", "corpus": corpus.name, "corpus_key": corpus.folder.name, "seed": config.seed}
+            save_model(model, run.path / CHECKPOINT, provenance)
+            metrics = {
+                f"{name}_{figure}": count(value, len(split))
+                for name, split in (("validation", validation), ("test", test))
+                for figure, value in _figures(evaluate(model, split)).items()
+            }
+        return Summary(f"negotiator on {corpus.name}", f"Supervised training, seed {config.seed}.", metrics)
 
+    def measure(self, run: RunFolder, found: Summary) -> Summary:
+        """What `work` measured of the model in its hands."""
+        return found
 
-def _next_commands(config: TrainNegotiatorConfig, path: Path) -> tuple[str, ...]:
-    folder = display_path(path)
-    corpus = corpus_words(config.corpus, config.data_root)
-    return (
-        shlex.join(["parley", "selfplay", "--adversary", folder, "--target", folder, *root_words(config.data_root)]),
-        shlex.join(["parley", "train", "adversary", "--target", folder, *corpus]),
-    )
+    def next_commands(self, config: TrainNegotiatorConfig, path: Path) -> tuple[str, ...]:
+        """A match with itself, and an adversary of it."""
+        folder = display_path(path)
+        corpus = corpus_words(config.corpus, config.data_root)
+        return (
+            shlex.join(["parley", "selfplay", "--adversary", folder, "--target", folder, *root_words(config.data_root)]),
+            shlex.join(["parley", "train", "adversary", "--target", folder, *corpus]),
+        )
 
 
 def _figures(fitness: Fitness) -> dict[str, float]:
@@ -146,7 +165,4 @@ def _figures(fitness: Fitness) -> dict[str, float]:
     }
 
 
-PRESETS = {"fast": fast, "lewis2017": lewis2017, "demo": demo}
-TRAIN_NEGOTIATOR = Job(
-    "train-negotiator", TrainNegotiatorConfig, PRESETS, run, NEGOTIATOR, (CHECKPOINT, SUMMARY), _next_commands, RESUME_SAFE
-)
+TRAIN_NEGOTIATOR = TrainNegotiator()

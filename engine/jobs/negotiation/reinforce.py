@@ -9,21 +9,17 @@ paper, section 6): a target learns from adversaries that were trained against it
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
-from engine.jobs.job import Job, Reporter, Result
+from engine.jobs.job import Reporter
 from engine.jobs.negotiation.agents import require_negotiator, shared_vocabulary
-from engine.jobs.negotiation.training import RESUME_SAFE, TrainingConfig, corpus_words, train
-from engine.metrics.training import LEARNING
+from engine.jobs.negotiation.language import corpus_words
+from engine.jobs.negotiation.training import LearnJob, Lessons, TrainingConfig, lessons
 from engine.negotiation.opponents import Opponent, OpponentConfig, TrainingRoster
 from engine.negotiation.settings import ReinforceConfig
-from engine.store.layout import SUMMARY
 from envs.core.errors import ConfigError
 from envs.data.root import root_words
-from envs.storage.copies import CHECKPOINT
 from envs.storage.places import display_path, is_uri
 
 PARTNER = "partner"
@@ -64,83 +60,10 @@ class TrainTargetConfig(TrainingConfig, _Hardened):
     """Who is hardened against whom."""
 
 
-def run(role: str, config: TrainReinforceConfig, path: Path, reporter: Reporter) -> Result:
-    """Trains side 0 against a frozen partner.
-
-    Args:
-        role: what the checkpoint is stored as, "rl" or "adversary".
-        config: who learns against whom.
-        path: run folder.
-        reporter: who looks on.
-    """
-    job = TRAIN_RL if role == "rl" else TRAIN_ADVERSARY
-    if earlier := job.finished(config, path, reporter):
-        return earlier
-    target = _folder(config.target, "--target")
-    learner = _folder(config.learner or config.target, "--learner")
-    reference = _folder(config.reference or learner, "--reference")
-    shared_vocabulary({"--learner": learner, "--target": target, "--reference": reference})
-    rule = config.reinforce
-    met = Opponent(name="target", checkpoint=target, reward=rule.reward, complementary=rule.complementary)
-    roster = TrainingRoster(role="adversary", learner=learner, reference=reference, opponents=(met,))
-    origin = {"role": role, "target": config.target, "learner": config.learner or config.target}
-    return train(job, config, roster, f"{role} against {config.target}", origin, path, reporter)
-
-
-def run_target(config: TrainTargetConfig, path: Path, reporter: Reporter) -> Result:
-    """Hardens a target against frozen adversaries.
-
-    Raises:
-        ConfigError: no adversary is named.
-    """
-    if earlier := TRAIN_TARGET.finished(config, path, reporter):
-        return earlier
-    names = [name.strip() for name in config.adversaries.split(",") if name.strip()]
-    if not names:
-        raise ConfigError("there is no adversary to learn from", where="--adversaries", fix="parley train adversary makes one")
-    target = _folder(config.target, "--target")
-    folders = {f"adversary-{number}": _folder(name, "--adversaries") for number, name in enumerate(names, start=1)}
-    reference = _folder(config.reference or config.target, "--reference")
-    partner = _folder(config.partner or config.target, "--partner")
-    shared_vocabulary({"--target": target, "--reference": reference, "--partner": partner} | folders)
-    rule = config.reinforce
-    opponents = [
-        Opponent(name=name, checkpoint=folder, reward=rule.reward, complementary=rule.complementary)
-        for name, folder in folders.items()
-    ]
-    if config.opponents.partner_share > 0:
-        plain = Opponent(name=PARTNER, checkpoint=partner, reward="points", complementary=False, ordinary=True)
-        opponents = [plain, *opponents]
-    roster = TrainingRoster(
-        role="target", learner=target, reference=reference, opponents=tuple(opponents), drawing=config.opponents
-    )
-    origin = {"role": "target", "target": config.target, "adversaries": names}
-    title = f"{config.target} against {names[-1]}" + (f" and {len(names) - 1} earlier" if len(names) > 1 else "")
-    return train(TRAIN_TARGET, config, roster, title, origin, path, reporter)
-
-
 def _folder(spec: str, option: str) -> str:
     folder = require_negotiator(spec, option)
     # Workers may have another working directory, and another cache.
     return display_path(folder) if is_uri(spec) else str(folder.resolve())
-
-
-def _next_commands(role: str, config: TrainReinforceConfig, path: Path) -> tuple[str, ...]:
-    root = root_words(config.data_root)
-    if role == "adversary":
-        return (shlex.join(["parley", "attack", "rl", "--target", config.target, "--speaker", display_path(path), *root]),)
-    return (shlex.join(["parley", "selfplay", "--adversary", display_path(path), "--target", config.target, *root]),)
-
-
-def _next_of_target(config: TrainTargetConfig, path: Path) -> tuple[str, ...]:
-    return (
-        shlex.join(
-            [
-                *("parley", "evaluate", "exploitability", "--target", display_path(path)),
-                *corpus_words(config.corpus, config.data_root),
-            ]
-        ),
-    )
 
 
 def lewis2017() -> TrainReinforceConfig:
@@ -190,28 +113,82 @@ def hardened() -> TrainTargetConfig:
     return TrainTargetConfig(corpus="dealornodeal", reinforce=rule)
 
 
-def _job(role: str, presets: dict[str, Callable[[], TrainReinforceConfig]]) -> Job:
-    return Job(
-        f"train-{role}",
-        TrainReinforceConfig,
-        presets,
-        partial(run, role),
-        LEARNING,
-        (CHECKPOINT, SUMMARY),
-        partial(_next_commands, role),
-        RESUME_SAFE,
-    )
+class TrainRL(LearnJob[TrainReinforceConfig]):
+    """`parley train rl`."""
+
+    words = ("train", "rl")
+    run_name = "rl"
+    config = TrainReinforceConfig
+    presets = {"lewis2017": lewis2017}
+
+    def prepare(self, config: TrainReinforceConfig, path: Path, reporter: Reporter) -> Lessons:
+        """Side 0, which learns, and its frozen partner."""
+        target = _folder(config.target, "--target")
+        learner = _folder(config.learner or config.target, "--learner")
+        reference = _folder(config.reference or learner, "--reference")
+        shared_vocabulary({"--learner": learner, "--target": target, "--reference": reference})
+        rule, role = config.reinforce, self.words[-1]
+        met = Opponent(name="target", checkpoint=target, reward=rule.reward, complementary=rule.complementary)
+        roster = TrainingRoster(role="adversary", learner=learner, reference=reference, opponents=(met,))
+        origin = {"role": role, "target": config.target, "learner": config.learner or config.target}
+        return lessons(config, roster, f"{role} against {config.target}", origin)
+
+    def next_commands(self, config: TrainReinforceConfig, path: Path) -> tuple[str, ...]:
+        """A match with the partner."""
+        command = ["parley", "selfplay", "--adversary", display_path(path), "--target", config.target]
+        return (shlex.join([*command, *root_words(config.data_root)]),)
 
 
-TRAIN_RL = _job("rl", {"lewis2017": lewis2017})
-TRAIN_ADVERSARY = _job("adversary", {"cheng2019": cheng2019, "demo": demo})
-TRAIN_TARGET = Job(
-    "train-target",
-    TrainTargetConfig,
-    {"cheng2019": hardened},
-    run_target,
-    LEARNING,
-    (CHECKPOINT, SUMMARY),
-    _next_of_target,
-    RESUME_SAFE,
-)
+class TrainAdversary(TrainRL):
+    """`parley train adversary`."""
+
+    words = ("train", "adversary")
+    run_name = "adversary"
+    presets = {"cheng2019": cheng2019, "demo": demo}
+
+    def next_commands(self, config: TrainReinforceConfig, path: Path) -> tuple[str, ...]:
+        """The attack."""
+        command = ["parley", "attack", "rl", "--target", config.target, "--speaker", display_path(path)]
+        return (shlex.join([*command, *root_words(config.data_root)]),)
+
+
+class TrainTarget(LearnJob[TrainTargetConfig]):
+    """`parley train target`."""
+
+    words = ("train", "target")
+    run_name = "target"
+    config = TrainTargetConfig
+    presets = {"cheng2019": hardened}
+
+    def prepare(self, config: TrainTargetConfig, path: Path, reporter: Reporter) -> Lessons:
+        """The target, which learns, and its frozen adversaries."""
+        names = [name.strip() for name in config.adversaries.split(",") if name.strip()]
+        if not names:
+            fix = "parley train adversary makes one"
+            raise ConfigError("there is no adversary to learn from", where="--adversaries", fix=fix)
+        target = _folder(config.target, "--target")
+        folders = {f"adversary-{number}": _folder(name, "--adversaries") for number, name in enumerate(names, start=1)}
+        reference = _folder(config.reference or config.target, "--reference")
+        partner = _folder(config.partner or config.target, "--partner")
+        shared_vocabulary({"--target": target, "--reference": reference, "--partner": partner} | folders)
+        rule = config.reinforce
+        opponents = [
+            Opponent(name=name, checkpoint=folder, reward=rule.reward, complementary=rule.complementary)
+            for name, folder in folders.items()
+        ]
+        if config.opponents.partner_share > 0:
+            plain = Opponent(name=PARTNER, checkpoint=partner, reward="points", complementary=False, ordinary=True)
+            opponents = [plain, *opponents]
+        roster = TrainingRoster(
+            role="target", learner=target, reference=reference, opponents=tuple(opponents), drawing=config.opponents
+        )
+        title = f"{config.target} against {names[-1]}" + (f" and {len(names) - 1} earlier" if len(names) > 1 else "")
+        return lessons(config, roster, title, {"role": "target", "target": config.target, "adversaries": names})
+
+    def next_commands(self, config: TrainTargetConfig, path: Path) -> tuple[str, ...]:
+        """How exploitable it still is."""
+        command = ["parley", "evaluate", "exploitability", "--target", display_path(path)]
+        return (shlex.join([*command, *corpus_words(config.corpus, config.data_root)]),)
+
+
+TRAIN_RL, TRAIN_ADVERSARY, TRAIN_TARGET = TrainRL(), TrainAdversary(), TrainTarget()

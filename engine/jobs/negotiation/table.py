@@ -7,31 +7,32 @@ summaries say. A row that needs a trained adversary trains one first, unless it 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from engine.jobs import sharded
-from engine.jobs.command import command_line
-from engine.jobs.job import Job, Reporter, Result
+from engine.jobs.composite import Composite, Stage, run_stages
+from engine.jobs.job import Reporter, Result, Summary
 from engine.jobs.negotiation import reinforce, whitebox
 from engine.jobs.negotiation.agents import require_agents
 from engine.jobs.negotiation.attack import ATTACK_RL, ATTACK_TRANSFER, AttackConfig, TransferConfig, TransferSettings
 from engine.jobs.negotiation.judge import judge_of, who_judges
-from engine.jobs.negotiation.match import SELFPLAY, MatchConfig, seconds_per_dialogue
-from engine.jobs.negotiation.training import require_words
-from engine.jobs.sharded import ShardedConfig
-from engine.jobs.tables import TABLE_FILE, write_table
+from engine.jobs.negotiation.language import require_words
+from engine.jobs.negotiation.match import SELFPLAY, MatchConfig, PlayedConfig, seconds_per_dialogue
+from engine.jobs.tables import TABLE_FILE
 from engine.jobs.weights import checkpoint_folder
 from engine.metrics.negotiation.attack import ATTACK_METRICS
-from engine.metrics.negotiation.attack_table import ROWS, TABLE_2, TURNS, attack_table, table_lines
+from engine.metrics.negotiation.attack_table import ROWS, TABLE_2, TURNS, AttackLine, attack_table, table_lines
 from engine.metrics.statistics import Estimate
+from engine.metrics.tables import TextTable
 from engine.negotiation.settings import ReinforceConfig, SearchConfig
 from engine.negotiation.transfer import PAPER_SENTENCE
 from engine.store.layout import SUMMARY
 from engine.store.mirror import fetched_run
 from engine.store.run_folder import RunFolder
-from envs.core.config import check_count
+from envs.core.config import shared
 from envs.core.errors import ConfigError, RunError
 from envs.core.registry import nearest
 from envs.storage.places import display_path
@@ -46,7 +47,7 @@ _SECONDS_PER_TRAINED_DIALOGUE = 0.0225
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableConfig(ShardedConfig):
+class TableConfig(PlayedConfig):
     """Who is attacked, through whom, and which rows are wanted."""
 
     target: str = "runs/negotiator"
@@ -65,8 +66,6 @@ class TableConfig(ShardedConfig):
     """Another table's run, such as of the target before it was hardened, whose advantages stand beside."""
     dialogues: int = 500
     """Dialogues of each row."""
-    scenarios: str = "random"
-    """"random" for random legal scenarios, a corpus name for its self-play scenarios in turn, or a file of them."""
     corpus: str = "dealornodeal"
     """Corpus that the target was fitted to, where an adversary is trained."""
     search: SearchConfig = field(default_factory=SearchConfig)
@@ -78,7 +77,6 @@ class TableConfig(ShardedConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count(self, "dialogues")
         for name in self.row_names():
             if name not in ROWS:
                 raise ConfigError(f"no row is called {name!r}{nearest(name, ROWS)}", fix=f"rows: {','.join(ROWS)}")
@@ -88,80 +86,19 @@ class TableConfig(ShardedConfig):
         return [name.strip() for name in self.rows.split(",")]
 
 
-RESUME_SAFE = (*sharded.RESUME_SAFE, "rows", "beside")
-
-
-def stages(config: TableConfig, path: Path) -> dict[str, tuple[Job, Any]]:
-    """The job and configuration of each stage by its name, in the order in which they are done.
+@dataclass(frozen=True)
+class Planned:
+    """A table that can be measured.
 
     Args:
-        config: the table.
-        path: its folder, as it was given; the stages name each other's folders below it.
+        config: what was asked for.
+        untrained: whether an adversary is trained first.
+        beside: the metrics of the table that is shown beside, by "ROW.METRIC".
     """
-    wanted = set(config.row_names())
-    plugs = config.transfer
-    given = bool(plugs.source or plugs.sentence)
-    if "transfer" in wanted and not given:
-        wanted.add("rl")
-    speaker, adversary = config.speaker or config.target, config.adversary or display_path(path / ADVERSARY)
-    names = ("target", "judge", "dialogues", "scenarios", "seed", "workers", "gpus_per_worker", "address", "data_root")
-    shared: dict[str, Any] = {name: getattr(config, name) for name in names}
-    collected = plugs if given else replace(plugs, source=display_path(path / "rl"))
-    fixed = plugs if given else replace(plugs, sentence=PAPER_SENTENCE)
-    rows: dict[str, tuple[Job, Any]] = {
-        "none": (SELFPLAY, MatchConfig(adversary=speaker, complementary=True, **shared)),
-        "rl": (ATTACK_RL, AttackConfig(speaker=adversary, **shared)),
-        "transfer": (ATTACK_TRANSFER, TransferConfig(speaker=speaker, transfer=collected, **shared)),
-    }
-    for name, job in whitebox.JOBS.items():
-        preset = next(iter(job.presets.values()))()
-        search = replace(config.search, stop_at_goal=preset.search.stop_at_goal)
-        plugged = {"transfer": fixed} if isinstance(preset, whitebox.PlugInConfig) else {}
-        rows[name] = (job, replace(preset, speaker=speaker, search=search, **plugged, **shared))
-    attack, settings = rows[whitebox.REACTIVE]
-    rows |= {name: (attack, replace(settings, turn=n)) for name, n in TURNS.items()}
-    planned = {name: rows[name] for name in ROWS if name in wanted}
-    if "rl" in planned and not config.adversary:
-        settings = reinforce.TrainReinforceConfig(
-            target=config.target,
-            corpus=config.corpus,
-            data_root=config.data_root,
-            seed=config.seed,
-            env_runners=config.workers,
-            address=config.address,
-            reinforce=config.reinforce,
-        )
-        planned = {ADVERSARY: (reinforce.TRAIN_ADVERSARY, settings), **planned}
-    return planned
 
-
-def run(config: TableConfig, path: Path, reporter: Reporter) -> Result:
-    """Does what is left of the stages and writes the table."""
-    words = require_agents(config, ("target", "speaker", "adversary", "judge"))
-    beside = _metrics_beside(config)
-    planned = stages(config, path)
-    untrained = ADVERSARY in planned and checkpoint_folder(display_path(path / ADVERSARY)) is None
-    if untrained and config.reinforce.supervised_weight > 0:
-        # Before there is a folder, which is tied to its configuration.
-        require_words(config.corpus, config.data_root, words, "or a trained adversary with --adversary")
-    with RunFolder.open(path, config, job=ATTACK_TABLE.name, resume_safe=ATTACK_TABLE.resume_safe) as folder:
-        if untrained:
-            reporter.say(_announcement(config.reinforce))
-        for number, (name, (job, settings)) in enumerate(planned.items(), start=1):
-            reporter.say(f"stage {number} of {len(planned)}: {name}")
-            job.run(settings, path / name, reporter)
-        about = {
-            "title": f"attacks on {config.target}",
-            "description": f"{config.dialogues:,} dialogues a row on the same {config.scenarios} scenarios, "
-            f"seed {config.seed}; the target alone chooses; {who_judges(judge_of(config.judge, (config.target,)))}.",
-            "command": command_line(ATTACK_TABLE, config, path),
-        }
-        metrics = _measured(path)
-        lines = table_lines(metrics, config.published, beside)
-        write_table(path / TABLE_FILE, attack_table(lines), about)
-        # The report shows them too, wherever the other table is by then.
-        folder.write_summary(metrics, about | {BESIDE: {name: estimate.to_json() for name, estimate in beside.items()}})
-    return replace(ATTACK_TABLE.result(config, path), tables=(attack_table(lines, brief=True),))
+    config: TableConfig
+    untrained: bool
+    beside: Mapping[str, Estimate]
 
 
 def _announcement(rule: ReinforceConfig) -> str:
@@ -170,20 +107,6 @@ def _announcement(rule: ReinforceConfig) -> str:
         f"no --adversary is named, so one is trained first: {rule.updates:,} updates of {rule.dialogues_per_update} dialogues, "
         f"about {minutes:.0f} minutes of one core"
     )
-
-
-def _measured(path: Path) -> dict[str, Estimate]:
-    """The metrics of every row that is finished, by "ROW.METRIC"."""
-    metrics: dict[str, Estimate] = {}
-    for row in ROWS:
-        if not (path / row / SUMMARY).is_file():
-            continue
-        run = RunFolder.load(path / row)
-        found = {name: Estimate.from_json(parts) for name, parts in (run.summary() or {})["metrics"].items()}
-        # Matches without a search do not count their time among their metrics.
-        found.setdefault("seconds", seconds_per_dialogue(run))
-        metrics |= {f"{row}.{name}": estimate for name, estimate in found.items()}
-    return metrics
 
 
 def _metrics_beside(config: TableConfig) -> dict[str, Estimate]:
@@ -195,22 +118,15 @@ def _metrics_beside(config: TableConfig) -> dict[str, Estimate]:
     if not config.beside:
         return {}
     other = RunFolder.load(fetched_run(config.beside))
-    summary = other.summary()
-    if other.job != ATTACK_TABLE.name or summary is None:
+    metrics = other.metrics()
+    if other.job != ATTACK_TABLE.name or not metrics:
         raise RunError(
             "--beside needs a finished table of attacks",
             where=config.beside,
-            got=f"a run of {other.job}" + ("" if summary else ", not finished"),
+            got=f"a run of {other.job}" + ("" if metrics else ", not finished"),
             fix="name the run folder of parley attack table",
         )
-    return {name: Estimate.from_json(parts) for name, parts in summary["metrics"].items()}
-
-
-def _next_commands(config: TableConfig, path: Path) -> tuple[str, ...]:
-    return (
-        shlex.join(["parley", "play", config.target]),
-        shlex.join(["parley", "report", display_path(path), "--picture", display_path(path / "report.png")]),
-    )
+    return metrics
 
 
 def on_supervised() -> TableConfig:
@@ -238,19 +154,120 @@ def demo() -> TableConfig:
     return TableConfig(target="runs/demo/target", adversary="runs/demo/adversary", corpus="embedded", dialogues=200)
 
 
-ATTACK_TABLE = Job(
-    "attack-table",
-    TableConfig,
-    {
+class AttackTable(Composite[TableConfig, Planned, Planned]):
+    """`parley attack table`."""
+
+    words = ("attack", "table")
+    run_name = "attack-table"
+    config = TableConfig
+    presets = {
         "cheng2019": on_supervised,
         "cheng2019-rl": on_rl,
         "cheng2019-hardened": on_hardened,
         "cheng2019-turns": at_fixed_turns,
         "demo": demo,
-    },
-    run,
-    {f"{row}.{name}": metric for row in ROWS for name, metric in ATTACK_METRICS.items()},
-    (TABLE_FILE, SUMMARY),
-    _next_commands,
-    RESUME_SAFE,
-)
+    }
+    legend = {f"{row}.{name}": metric for row in ROWS for name, metric in ATTACK_METRICS.items()}
+    files = (TABLE_FILE, SUMMARY)
+    resume_safe = (*sharded.RESUME_SAFE, "rows", "beside")
+
+    def stages(self, config: TableConfig, path: Path) -> dict[str, Stage]:
+        """A match or an attack for each row, and the training of an adversary where none is named."""
+        wanted = set(config.row_names())
+        plugs = config.transfer
+        given = bool(plugs.source or plugs.sentence)
+        if "transfer" in wanted and not given:
+            wanted.add("rl")
+        speaker, adversary = config.speaker or config.target, config.adversary or display_path(path / ADVERSARY)
+        how = shared(config, PlayedConfig) | {"target": config.target}
+        collected = plugs if given else replace(plugs, source=display_path(path / "rl"))
+        fixed = plugs if given else replace(plugs, sentence=PAPER_SENTENCE)
+        rows: dict[str, Stage] = {
+            "none": (SELFPLAY, MatchConfig(adversary=speaker, complementary=True, **how)),
+            "rl": (ATTACK_RL, AttackConfig(speaker=adversary, **how)),
+            "transfer": (ATTACK_TRANSFER, TransferConfig(speaker=speaker, transfer=collected, **how)),
+        }
+        for name, job in whitebox.JOBS.items():
+            preset = next(iter(job.presets.values()))()
+            search = replace(config.search, stop_at_goal=preset.search.stop_at_goal)
+            rows[name] = (job, replace(preset, speaker=speaker, search=search, **how))
+        plug_in, settings = rows[whitebox.RA_PA_TA]
+        rows[whitebox.RA_PA_TA] = (plug_in, replace(settings, transfer=fixed))
+        attack, settings = rows[whitebox.REACTIVE]
+        rows |= {name: (attack, replace(settings, turn=n)) for name, n in TURNS.items()}
+        planned = {name: rows[name] for name in ROWS if name in wanted}
+        if "rl" in planned and not config.adversary:
+            training = reinforce.TrainReinforceConfig(
+                target=config.target,
+                corpus=config.corpus,
+                data_root=config.data_root,
+                seed=config.seed,
+                env_runners=config.workers,
+                address=config.address,
+                reinforce=config.reinforce,
+            )
+            planned = {ADVERSARY: (reinforce.TRAIN_ADVERSARY, training), **planned}
+        return planned
+
+    def finished(self, config: TableConfig, path: Path, weights: Mapping[str, str]) -> bool:
+        """Rows that were measured under another `--rows` may have joined: the stages say themselves what is finished."""
+        return False
+
+    def prepare(self, config: TableConfig, path: Path, reporter: Reporter) -> Planned:
+        """The agents, the table beside, and the corpus where an adversary is trained."""
+        words = require_agents(config, ("target", "speaker", "adversary", "judge"))
+        beside = _metrics_beside(config)
+        untrained = ADVERSARY in self.stages(config, path) and checkpoint_folder(display_path(path / ADVERSARY)) is None
+        if untrained and config.reinforce.supervised_weight > 0:
+            # Before there is a folder, which is tied to its configuration.
+            require_words(config.corpus, config.data_root, words, "or a trained adversary with --adversary")
+        return Planned(config, untrained, beside)
+
+    def work(self, run: RunFolder, prepared: Planned, reporter: Reporter) -> Planned:
+        """Does what is left of the rows."""
+        if prepared.untrained:
+            reporter.say(_announcement(prepared.config.reinforce))
+        run_stages(self.stages(prepared.config, run.path), run.path, reporter)
+        return prepared
+
+    def measure(self, run: RunFolder, found: Planned) -> Summary:
+        """The metrics of every row that is finished, by "ROW.METRIC"."""
+        config = found.config
+        metrics: dict[str, Estimate] = {}
+        for row in ROWS:
+            if (run.path / row / SUMMARY).is_file():
+                measured = RunFolder.load(run.path / row)
+                # Matches without a search do not count their time among their metrics.
+                estimates = {"seconds": seconds_per_dialogue(measured), **measured.metrics()}
+                metrics |= {f"{row}.{name}": estimate for name, estimate in estimates.items()}
+        return Summary(
+            f"attacks on {config.target}",
+            f"{config.dialogues:,} dialogues a row on the same {config.scenarios} scenarios, "
+            f"seed {config.seed}; the target alone chooses; {who_judges(judge_of(config.judge, (config.target,)))}.",
+            metrics,
+            # The report shows them too, wherever the other table is by then.
+            {BESIDE: {name: estimate.to_json() for name, estimate in found.beside.items()}},
+        )
+
+    def next_commands(self, config: TableConfig, path: Path) -> tuple[str, ...]:
+        """A talk with the target, and a picture."""
+        return (
+            shlex.join(["parley", "play", config.target]),
+            shlex.join(["parley", "report", display_path(path), "--picture", display_path(path / "report.png")]),
+        )
+
+    def tables(self, run: RunFolder) -> dict[str, TextTable]:
+        """The whole table."""
+        return {"": attack_table(self.lines(run))}
+
+    def lines(self, run: RunFolder) -> list[AttackLine]:
+        """The lines of the table."""
+        beside = {name: Estimate.from_json(parts) for name, parts in (run.summary() or {}).get(BESIDE, {}).items()}
+        return table_lines(run.metrics(), run.config["published"], beside)
+
+    def present(self, result: Result, run: RunFolder) -> Result:
+        """With as much of the table as a screen holds."""
+        return replace(result, tables=(attack_table(self.lines(run), brief=True),))
+
+
+ATTACK_TABLE = AttackTable()

@@ -7,40 +7,36 @@ from __future__ import annotations
 
 import gc
 import math
-import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from engine.jobs.command import command_line
 from engine.jobs.device import threads
-from engine.jobs.job import Job, Reporter, Result
-from engine.jobs.negotiation.agents import require_negotiator
+from engine.jobs.job import Job, Reporter, Steps, Summary
+from engine.jobs.negotiation.language import PUBLISHED, Language
 from engine.jobs.negotiation.placement import fitting_runners
 from engine.jobs.scalars import Scalars
-from engine.metrics.statistics import Estimate, count, mean
+from engine.jobs.sharded import session
+from engine.jobs.supervised import STATE
+from engine.metrics.statistics import mean
+from engine.metrics.training import LEARNING
 from engine.negotiation.opponents import TrainingRoster
 from engine.negotiation.settings import ReinforceConfig
 from engine.runtime.meters import Meters
-from engine.runtime.session import Session, connect
+from engine.runtime.session import Session
+from engine.store.layout import CONFIG, SUMMARY
 from engine.store.run_folder import RunFolder
-from envs.core.config import check
+from envs.core.config import check, from_dict, shared
 from envs.core.errors import ConfigError
-from envs.data.root import root_words
-from envs.negotiation.vocabulary import Vocabulary
 from envs.storage.copies import CHECKPOINT, fetched_model
 
-STATE = "training.safetensors"
 _FIGURES = ("reward", "advantage", "agreement", "dialogues", "seconds", "seconds_networks_speaking", "seconds_learning")
 """What is read of an update's event."""
 MAX_LEARNERS = 5
 """Learners that may die in a row without getting further than those before them."""
 LOSS_S = 60.0
 """Seconds within which Ray's head notices that a machine is gone."""
-PUBLISHED = "dealornodeal"
-"""The corpus of the published agents, which presets take unless they are the demonstration's."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class LearningConfig:
@@ -73,7 +69,7 @@ class LearningConfig:
 
     def learning(self) -> dict[str, Any]:
         """These settings by name, for the jobs that a job is made of."""
-        return {field.name: getattr(self, field.name) for field in fields(LearningConfig)}
+        return shared(self, LearningConfig)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,160 +86,100 @@ class TrainingConfig(LearningConfig):
         check(self, "perplexity_limit", self.perplexity_limit == 0 or self.perplexity_limit > 1, "0, or above 1")
 
 
-RESUME_SAFE = ("env_runners", "remote_learner", "learner_gpus", "threads", "address", "data_root", "save_every")
+TrainingConfigT = TypeVar("TrainingConfigT", bound=TrainingConfig)
+RESUME_SAFE = ("env_runners", "remote_learner", "address", "data_root", "save_every")
+"""Settings that change how learning is done and not what is learned; a resumed run may differ in them.
+
+The learner's threads and GPUs are none of them: sums may differ in the last digit, and a training carries that on.
+"""
 
 
-def train(
-    job: Job,
-    config: TrainingConfig,
-    roster: TrainingRoster,
-    title: str,
-    provenance: Mapping[str, Any],
-    path: Path,
-    reporter: Reporter,
-) -> Result:
-    """Trains, saving and resuming exactly, and stores the learner as `checkpoint`.
+@dataclass(frozen=True)
+class Lessons:
+    """Who learns from whom, found and checked.
 
     Args:
-        job: which one it is.
-        config: how it is run.
+        config: how it is done.
         roster: who learns, and whom it meets; folders of checkpoints that are there.
         title: who against whom, for the heading.
         provenance: what the checkpoint says of its origin, besides corpus, seed and updates.
-        path: run folder.
-        reporter: who looks on.
+        base: the learner's model as it begins.
+        language: its words' perplexity.
+    """
+
+    config: TrainingConfig
+    roster: TrainingRoster
+    title: str
+    provenance: Mapping[str, Any]
+    base: Any
+    language: Language
+
+
+def lessons(config: TrainingConfig, roster: TrainingRoster, title: str, provenance: Mapping[str, Any]) -> Lessons:
+    """Reads what a training needs, so that what is damaged is found before a run is made and Ray is started.
+
+    Args:
+        config: how it is done.
+        roster: as in `Lessons`, like the rest.
+        title: who against whom.
+        provenance: of the checkpoint.
 
     Raises:
         CheckpointError: a checkpoint is damaged or of another kind, or they speak different vocabularies.
-        DivergenceError: training lost itself: a gradient is not finite, or the perplexity is above its limit.
-        ClusterError: too little room for runners or learner, or they keep dying.
+        ConfigError: the corpus cannot guard the learner's language.
     """
-    from policies.negotiator.checkpoints import load_model, save_model
+    from policies.negotiator.checkpoints import load_model
 
-    # Read here, so that a damaged one is found before a run is made and Ray is started.
     base = load_model(fetched_model(roster.learner))
     for other in {roster.reference, *(opponent.checkpoint for opponent in roster.met)} - {roster.learner}:
         load_model(fetched_model(other))
-    language = _Language(config, base)
-    num_cpus = config.env_runners + 1 + config.threads * config.remote_learner
-    with (
-        threads(config.threads),
-        RunFolder.open(path, config, job=job.name, resume_safe=job.resume_safe) as folder,
-        connect(config.address or None, num_cpus=None if config.address else max(num_cpus, os.cpu_count() or 1)) as session,
-    ):
-        history, weights = _Training(config, session, roster, base, language, folder, reporter).finish()
-        perplexity = language.measured(weights)
-        language.require_known(perplexity, config)
-        about_it = {**provenance, "corpus": config.corpus, "seed": config.seed, "updates": config.reinforce.updates}
-        base.load_state_dict(dict(weights))
-        save_model(base, path / CHECKPOINT, about_it)
-        tail = history[-max(1, len(history) // 10) :]
-        metrics = {f"training_{name}": mean([step[name] for step in tail]) for name in ("reward", "advantage", "agreement")}
-        metrics |= perplexity
-        metrics["dialogues_per_s"] = mean([step["dialogues"] / step["seconds"] for step in history])
-        metrics["share_outside_networks"] = mean([_outside(step) for step in history])
-        about = {
-            "title": title,
-            "description": f"{len(history)} updates, seed {config.seed}.",
-            "command": command_line(job, config, path),
-        }
-        folder.write_summary(metrics, about)
-    return job.result(config, path)
+    return Lessons(config, roster, title, provenance, base, Language(config, base))
 
 
-class _Language:
-    """The perplexity of a learner's words, and how far it may go."""
-
-    def __init__(self, config: TrainingConfig, base: Any) -> None:
-        from envs.negotiation.corpora.compiled import load_corpus
-        from policies.negotiator.evaluation import evaluate
-
-        corpus = load_corpus(config.corpus, config.data_root)
-        fits = corpus.vocabulary.digest == base.vocabulary.digest
-        if config.reinforce.supervised_weight > 0 or config.perplexity_limit > 0:
-            without = "or set reinforce.supervised_weight=0 and perplexity_limit=0"
-            require_words(config.corpus, config.data_root, base.vocabulary, without)
-        self._dialogues: Any = corpus.splits["val"] if fits else None
-        self._model, self._evaluate = base, evaluate
-        self.limit = config.perplexity_limit * self._perplexity() if config.perplexity_limit else math.inf
-
-    def _perplexity(self) -> float:
-        try:
-            return float(self._evaluate(self._model, self._dialogues).perplexity_reference)
-        except OverflowError:
-            return math.inf
-
-    def measured(self, weights: Mapping[str, Any]) -> dict[str, Estimate]:
-        """The perplexity under those weights; nothing where the corpus has other words."""
-        if self._dialogues is None:
-            return {}
-        self._model.load_state_dict(dict(weights))
-        return {"perplexity": count(self._perplexity(), len(self._dialogues))}
+def _updates(config: Mapping[str, Any]) -> int | None:
+    try:
+        return from_dict(ReinforceConfig, config["reinforce"], CONFIG).updates
+    except (KeyError, TypeError, ConfigError):
+        # The run of another version can be looked at, and not be resumed.
+        return None
 
 
-    def require_known(self, measured: Mapping[str, Estimate], config: TrainingConfig) -> None:
-        """Checks that the perplexity after the last update is one of a language.
+class LearnJob(Job[TrainingConfigT, Lessons, Summary]):
+    """A job in which one side learns; each says in `prepare` who that is."""
+
+    legend = LEARNING
+    files = (CHECKPOINT, SUMMARY)
+    resume_safe = RESUME_SAFE
+    steps = Steps("iteration", "updates", _updates)
+
+    def work(self, run: RunFolder, prepared: Lessons, reporter: Reporter) -> Summary:
+        """Trains, saving and resuming exactly, and stores the learner as `checkpoint`.
 
         Raises:
-            DivergenceError: it is not a number, or no model that still learns has it.
+            DivergenceError: training lost itself: a gradient is not finite, or the perplexity is above its limit.
+            ClusterError: too little room for runners or learner, or they keep dying.
         """
-        from engine.negotiation.reinforce import DivergenceError
-        from policies.training import DIVERGED
+        from policies.negotiator.checkpoints import save_model
 
-        for estimate in measured.values():
-            if not estimate.value < math.exp(DIVERGED):
-                raise DivergenceError(
-                    "the training has diverged",
-                    where=f"after {config.reinforce.updates} updates",
-                    got=f"validation perplexity {estimate.value:g}",
-                    fix=f"train again with a smaller reinforce.learning_rate (now {config.reinforce.learning_rate:g})",
-                )
+        config, base, language = prepared.config, prepared.base, prepared.language
+        num_cpus = config.env_runners + 1 + config.threads * config.remote_learner
+        with threads(config.threads), session(num_cpus, config.address) as here:
+            history, weights = _Training(config, here, prepared.roster, base, language, run, reporter).finish()
+            perplexity = language.measured(weights)
+            language.require_known(perplexity, config)
+            about = {**prepared.provenance, "corpus": config.corpus, "seed": config.seed, "updates": config.reinforce.updates}
+            base.load_state_dict(dict(weights))
+            save_model(base, run.path / CHECKPOINT, about)
+            tail = history[-max(1, len(history) // 10) :]
+            metrics = {f"training_{name}": mean([step[name] for step in tail]) for name in ("reward", "advantage", "agreement")}
+            metrics |= perplexity
+        metrics["dialogues_per_s"] = mean([step["dialogues"] / step["seconds"] for step in history])
+        metrics["share_outside_networks"] = mean([_outside(step) for step in history])
+        return Summary(prepared.title, f"{len(history)} updates, seed {config.seed}.", metrics)
 
-
-def require_words(corpus: str, data_root: Path | None, words: Vocabulary, otherwise: str = "") -> None:
-    """Checks that a corpus can guard the language of agents.
-
-    Args:
-        corpus: its name.
-        data_root: where corpora lie; the usual places when not given.
-        words: the agents'.
-        otherwise: what else a user can do where it cannot.
-
-    Raises:
-        ConfigError: it has other words than they.
-        DataError: the corpus is missing or broken.
-    """
-    from envs.negotiation.corpora.compiled import load_corpus
-
-    found = load_corpus(corpus, data_root).vocabulary
-    if found.digest != words.digest:
-        raise ConfigError(
-            "the corpus of the supervised guard has another vocabulary than the agents",
-            where=f"corpus {corpus}",
-            got=f"{len(found)} words, digest {found.digest}; the agents {len(words)}, digest {words.digest}",
-            fix=", ".join(filter(None, ("name the corpus that the agents were trained on with --corpus", otherwise))),
-        )
-
-
-def corpus_words(corpus: str, data_root: Path | None) -> list[str]:
-    """The words of a command that name a corpus, where it is not the one that presets take, and say where corpora lie."""
-    return [*([] if corpus == PUBLISHED else ["--corpus", corpus]), *root_words(data_root)]
-
-
-def validation_perplexity(spec: str, corpus: str, data_root: Path | None) -> Estimate:
-    """Perplexity of an agent on a corpus' validation dialogues, by the released formula.
-
-    Raises:
-        CheckpointError: there is no checkpoint, or it is damaged.
-        DataError: the corpus is missing or broken.
-    """
-    from envs.negotiation.corpora.compiled import load_corpus
-    from policies.negotiator.checkpoints import load_model
-    from policies.negotiator.evaluation import evaluate
-
-    model = load_model(require_negotiator(spec, "the agent"))
-    dialogues = load_corpus(corpus, data_root).splits["val"]
-    return count(evaluate(model, dialogues).perplexity_reference, len(dialogues))
+    def measure(self, run: RunFolder, found: Summary) -> Summary:
+        """What `work` measured on the way."""
+        return found
 
 
 class _Training:
@@ -255,7 +191,7 @@ class _Training:
         session: Session,
         roster: TrainingRoster,
         base: Any,
-        language: _Language,
+        language: Language,
         folder: RunFolder,
         reporter: Reporter,
     ) -> None:

@@ -8,32 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from operator import attrgetter
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
-import pyarrow as pa
 
-from engine.jobs.job import Job, Reporter, Result
+from engine.jobs.job import Reporter
 from engine.jobs.negotiation.agents import require_negotiator
-from engine.jobs.negotiation.attack import AttackConfig, TransferSettings, transfer_sentences
-from engine.jobs.negotiation.match import (
-    FILES,
-    MatchWorker,
-    Roster,
-    match_models,
-    next_commands,
-    run_match,
-    seconds_per_dialogue,
-)
+from engine.jobs.negotiation.attack import AttackConfig, AttackJob, TransferSettings, transfer_sentences
+from engine.jobs.negotiation.match import MatchConfig, MatchWorker, Roster, seconds_per_dialogue
 from engine.jobs.negotiation.rows import ATTACKS
-from engine.jobs.sharded import RESUME_SAFE
 from engine.metrics.negotiation.attack import ATTACK_METRICS, attack_metrics
 from engine.metrics.statistics import Estimate
 from engine.negotiation.settings import FIXED_TURN_KINDS, AttackKind, SearchConfig
 from engine.negotiation.transfer import PAPER_SENTENCE, encode_sentence
+from engine.runtime.record import Counts
 from engine.store.run_folder import RunFolder
 from envs.core.config import check
 from envs.core.play import Session
@@ -64,10 +52,13 @@ class WhiteBoxAttackConfig(AttackConfig):
     """Checkpoint that makes the sentences in which words are replaced."""
     max_turns: int = 20
     """Utterances after which the end of a dialogue is forced."""
-    shard_size: int = 25
-    """Dialogues searched side by side, saved together."""
     search: SearchConfig = field(default_factory=SearchConfig)
     """How words are searched."""
+
+    @property
+    def match(self) -> MatchConfig:
+        """As in any attack, up to so many turns."""
+        return replace(super().match, max_turns=self.max_turns)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +85,9 @@ class PlugInConfig(WhiteBoxAttackConfig):
         check(self, "transfer", self.transfer.turn < self.max_turns, "with a turn below max_turns")
 
 
+WhiteBoxAttackConfigT = TypeVar("WhiteBoxAttackConfigT", bound=WhiteBoxAttackConfig)
+
+
 @dataclass(frozen=True)
 class SearchRoster(Roster):
     """A match whose adversary searches.
@@ -105,6 +99,8 @@ class SearchRoster(Roster):
         sentences: what ra-pa-ta plugs in.
         transfer_turn: utterances that must be behind such a sentence.
     """
+
+    side_by_side: ClassVar[tuple[int, int]] = (4, 25)
 
     kind: AttackKind
     search: SearchConfig
@@ -130,17 +126,9 @@ class SearchRoster(Roster):
         adversary = SearchAgent(speaker, target, self.kind, self.search, self.turn, sentences, self.transfer_turn)
         return adversary, target
 
-    def worker(self) -> type[MatchWorker]:
-        """What plays the shards."""
-        return AttackWorker
-
-    def schema(self) -> pa.Schema:
-        """The columns of the rows."""
-        return ATTACKS
-
-    def measure(self, run: RunFolder) -> dict[str, Estimate]:
-        """The metrics of a run whose dialogues have all been played."""
-        return attack_metrics(run.read_rows().to_pylist(), seconds_per_dialogue(run))
+    def worker(self, on_step: Callable[[Counts], None] | None = None) -> AttackWorker:
+        """The agents, seated."""
+        return AttackWorker(self)
 
 
 class AttackWorker(MatchWorker):
@@ -224,16 +212,6 @@ def _step_rows(steps: Iterable[Step]) -> Iterator[dict[str, Any]]:
         }
 
 
-def _run(kind: AttackKind, config: WhiteBoxAttackConfig, path: Path, reporter: Reporter) -> Result:
-    roster = SearchRoster(config.match(), kind, config.search)
-    if isinstance(config, FixedTurnConfig):
-        roster = replace(roster, turn=config.turn)
-    if isinstance(config, PlugInConfig):
-        sentences = transfer_sentences(config.transfer, reporter)
-        roster = replace(roster, sentences=sentences, transfer_turn=config.transfer.turn)
-    return run_match(JOBS[kind], config, roster, path, reporter, f"{kind} attack on {config.target}")
-
-
 def at_fixed_turn() -> FixedTurnConfig:
     """The paper's rule: the position by padding out, then every word; two words, the end as a hard constraint."""
     return FixedTurnConfig()
@@ -274,26 +252,72 @@ def at_any_turn_or_plugged_in() -> PlugInConfig:
     return PlugInConfig(max_turns=shared.max_turns, search=shared.search, transfer=fixed)
 
 
-def _job(kind: AttackKind, config: type[WhiteBoxAttackConfig], **presets: Callable[[], WhiteBoxAttackConfig]) -> Job:
-    named = {name.replace("_", "-"): preset for name, preset in presets.items()}
-    return Job(
-        f"attack-{kind}",
-        config,
-        named,
-        partial(_run, kind),
-        ATTACK_METRICS,
-        FILES,
-        next_commands,
-        resume_safe=RESUME_SAFE,
-        models=match_models,
-        num_rows=attrgetter("dialogues"),
-    )
+class WhiteBoxJob(AttackJob[WhiteBoxAttackConfigT]):
+    """An attack whose adversary searches."""
+
+    kind: AttackKind
+    schema = ATTACKS
+    legend = ATTACK_METRICS
+
+    def roster(self, config: WhiteBoxAttackConfigT, reporter: Reporter) -> SearchRoster:
+        """Who searches, and whose networks."""
+        return SearchRoster(config.match, self.kind, config.search)
+
+    def metrics(self, run: RunFolder) -> dict[str, Estimate]:
+        """The metrics of an attack, and what a dialogue takes."""
+        return attack_metrics(run.read_rows().to_pylist(), seconds_per_dialogue(run))
 
 
-JOBS: dict[AttackKind, Job] = {
-    REACTIVE: _job(REACTIVE, FixedTurnConfig, cheng2019=at_fixed_turn, released=released, decision_based=decision_based),
-    PREEMPTIVE: _job(PREEMPTIVE, FixedTurnConfig, cheng2019=at_fixed_turn),
-    RA_PA_DA: _job(RA_PA_DA, WhiteBoxAttackConfig, cheng2019=at_any_turn),
-    RA_PA_TA: _job(RA_PA_TA, PlugInConfig, cheng2019=at_any_turn_or_plugged_in),
+class AttackReactive(WhiteBoxJob[FixedTurnConfig]):
+    """`parley attack reactive`."""
+
+    words = ("attack", "reactive")
+    run_name = "attack-reactive"
+    config = FixedTurnConfig
+    presets = {"cheng2019": at_fixed_turn, "released": released, "decision-based": decision_based}
+    kind = REACTIVE
+
+    def roster(self, config: FixedTurnConfig, reporter: Reporter) -> SearchRoster:
+        """Who searches, and when."""
+        return replace(super().roster(config, reporter), turn=config.turn)
+
+
+class AttackPreemptive(AttackReactive):
+    """`parley attack preemptive`."""
+
+    words = ("attack", "preemptive")
+    run_name = "attack-preemptive"
+    presets = {"cheng2019": at_fixed_turn}
+    kind = PREEMPTIVE
+
+
+class AttackRaPaDa(WhiteBoxJob[WhiteBoxAttackConfig]):
+    """`parley attack ra-pa-da`."""
+
+    words = ("attack", "ra-pa-da")
+    run_name = "attack-ra-pa-da"
+    config = WhiteBoxAttackConfig
+    presets = {"cheng2019": at_any_turn}
+    kind = RA_PA_DA
+
+
+class AttackRaPaTa(WhiteBoxJob[PlugInConfig]):
+    """`parley attack ra-pa-ta`."""
+
+    words = ("attack", "ra-pa-ta")
+    run_name = "attack-ra-pa-ta"
+    config = PlugInConfig
+    presets = {"cheng2019": at_any_turn_or_plugged_in}
+    kind = RA_PA_TA
+
+    def roster(self, config: PlugInConfig, reporter: Reporter) -> SearchRoster:
+        """Who searches, and what is said where that fails."""
+        sentences = transfer_sentences(config.transfer, reporter)
+        return replace(super().roster(config, reporter), sentences=sentences, transfer_turn=config.transfer.turn)
+
+
+ATTACK_REACTIVE, ATTACK_PREEMPTIVE = AttackReactive(), AttackPreemptive()
+ATTACK_RA_PA_DA, ATTACK_RA_PA_TA = AttackRaPaDa(), AttackRaPaTa()
+JOBS: dict[AttackKind, WhiteBoxJob[Any]] = {
+    job.kind: job for job in (ATTACK_REACTIVE, ATTACK_PREEMPTIVE, ATTACK_RA_PA_DA, ATTACK_RA_PA_TA)
 }
-ATTACK_REACTIVE, ATTACK_PREEMPTIVE, ATTACK_RA_PA_DA, ATTACK_RA_PA_TA = JOBS.values()

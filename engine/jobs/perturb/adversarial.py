@@ -21,13 +21,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from engine.jobs.checkpoints import require_checkpoint
-from engine.jobs.command import command_line
 from engine.jobs.device import require_device, threads
-from engine.jobs.job import Job, Reporter, Result
+from engine.jobs.job import Job, Reporter, Summary
 from engine.jobs.perturb.lessons import RANDOM_SOURCE
 from engine.jobs.perturb.models import ADVERSARIAL, NUM_COMMON, plain_words
 from engine.jobs.perturb.models import provenance as read_provenance
-from engine.jobs.supervised import RESUME_SAFE, SupervisedConfig, require_splits, run_fit
+from engine.jobs.supervised import EPOCHS, RESUME_SAFE, STATE, SupervisedConfig, require_splits, run_fit
 from engine.metrics.statistics import Estimate, mean, ratio_of_sums
 from engine.metrics.training import AGAINST, BEFORE
 from engine.perturb import catalogue
@@ -52,6 +51,7 @@ if TYPE_CHECKING:
     from policies.fitting.fit import Epoch
     from policies.margin import MarginObjective
     from policies.responder import TrainableResponder
+
 
 def fine_tuning() -> FitConfig:
     """Three epochs of Adam at the paper's rate from the weights that are there; the best by the objective are kept.
@@ -98,76 +98,30 @@ class TrainAdversarialConfig(SupervisedConfig):
         return catalogue.names(self.strategies)
 
 
-STATE = "training.safetensors"
 PERTURBED = "perturbed"
 """Kind of the event that says how many examples of a split met which strategy, and how many it left as they were."""
 SPLITS = {"train": "train", "validation": "val", "test": "test"}
 
 
-def run(config: TrainAdversarialConfig, path: Path, reporter: Reporter) -> Result:
-    """Trains a model against perturbations, resuming exactly where it was, and stores it as `checkpoint`."""
-    if earlier := TRAIN_ADVERSARIAL.finished(config, path, reporter):
-        return earlier
-    from engine.jobs.perturb.lessons import make_lessons
-    from engine.perturb.built_in import ANNOUNCEMENT
-    from policies.fitting.fit import Fit
-    from policies.margin import Lessons, MarginObjective
-    from policies.responders import load_responder
+@dataclass(frozen=True)
+class Training:
+    """What is trained on what, found and checked.
 
-    require_device(config.device, "--device")
-    folder = require_checkpoint(config.model, "--model", "parley train seq2seq")
-    responder: Any = load_responder(folder)
-    base = read_provenance(folder)
-    corpus = _corpus(config, base)
-    splits = _examples(config, corpus, responder.turns)
-    words = plain_words(PairVocabulary.load(folder / "vocabulary.json"))
-    strategies = {split: _strategies(config, words, examples) for split, examples in splits.items()}
-    with (
-        threads(config.threads),
-        RunFolder.open(path, config, job=TRAIN_ADVERSARIAL.name, resume_safe=RESUME_SAFE) as run_folder,
-    ):
-        if config.perturb.lexicon == "built-in":
-            reporter.say(ANNOUNCEMENT)
-        made: dict[str, LessonSplit] = {}
-        for split, examples in splits.items():
-            made[split] = make_lessons(examples, strategies[split], config.seed, reporter, f"perturbing the {split} split")
-            counts = {name: {"met": met, "untouched": made[split].untouched[name]} for name, met in made[split].met.items()}
-            run_folder.event(PERTURBED, split=split, strategies=counts)
-            told = ", ".join(f"{name} {each['met']:,} ({each['untouched']:,} untouched)" for name, each in counts.items())
-            reporter.say(f"{split} split: {told}")
-        responder.model.to(config.device)
-        train, validation = (Lessons(responder, made[split].lessons) for split in ("train", "validation"))
-        greedy = config.targets == "greedy"
-        objective = MarginObjective(responder, train, alpha=config.alpha, margin=config.margin, greedy=greedy)
-        before = _figures(responder, objective, splits, made)
-        fit = Fit(responder.model, train, validation, config.fit, config.seed, path / STATE, fresh=False, objective=objective)
-        run_fit(fit, run_folder, reporter, say=_objective)
-        if config.fit.keep == "best" and not any(row["best"] for row in fit.history):
-            reporter.say("no epoch was better than the model that it began with, which is kept: lower fit.learning_rate")
-        after = _figures(responder, objective, splits, made)
-        provenance = {
-            "role": ADVERSARIAL,
-            "base": config.model,
-            "strategies": [strategy.name for strategy in strategies["train"]],
-            "targets": config.targets,
-            "alpha": config.alpha,
-            "margin": config.margin,
-            "corpus": corpus,
-            **{name: base[name] for name in ("vocabulary", "turns") if name in base},
-            "seed": config.seed,
-            "epochs": len(fit.history),
-            **{name: after[name].value for name in ("test_nll", "validation_nll")},
-        }
-        responder.save(path / CHECKPOINT, provenance)
-        about = {
-            "title": f"{config.model}, trained against {config.strategies}",
-            "description": f"Adversarial training on {corpus}, {len(train):,} examples, seed {config.seed}.",
-            "command": command_line(TRAIN_ADVERSARIAL, config, path),
-            "untouched": {name: made["train"].untouched[name] for name in made["train"].met},
-        }
-        metrics = after | {name + BEFORE: figure for name, figure in before.items()}
-        run_folder.write_summary({name: metrics[name] for name in AGAINST if name in metrics}, about)
-    return TRAIN_ADVERSARIAL.result(config, path)
+    Args:
+        config: what was asked for.
+        responder: the model, trained in place.
+        base: how it came about.
+        corpus: whose dialogues it learns from.
+        splits: their examples.
+        strategies: by which those of each split are perturbed.
+    """
+
+    config: TrainAdversarialConfig
+    responder: TrainableResponder
+    base: Mapping[str, Any]
+    corpus: str
+    splits: Mapping[str, Sequence[Example]]
+    strategies: Mapping[str, Sequence[Strategy]]
 
 
 def _corpus(config: TrainAdversarialConfig, provenance: Mapping[str, Any]) -> str:
@@ -223,8 +177,8 @@ def _strategies(config: TrainAdversarialConfig, words: Sequence[str], examples: 
 def _figures(
     responder: TrainableResponder,
     objective: MarginObjective,
-    splits: dict[str, Sequence[Example]],
-    made: dict[str, LessonSplit],
+    splits: Mapping[str, Sequence[Example]],
+    made: Mapping[str, LessonSplit],
 ) -> dict[str, Estimate]:
     """What the legend names, of the model as it is."""
     from policies.fitting.evaluation import evaluate
@@ -249,13 +203,6 @@ def _objective(epoch: Epoch) -> str:
     return f"{told}{', best' if epoch.best else ''}"
 
 
-def _next_commands(config: TrainAdversarialConfig, path: Path) -> tuple[str, ...]:
-    command = ["parley", "evaluate", "robustness", "--model", config.model, "--trained", display_path(path)]
-    if config.strategies != RANDOM_SOURCE:
-        command += ["--strategies", config.strategies]
-    return (shlex.join([*command, *root_words(config.data_root)]),)
-
-
 def niu2018() -> TrainAdversarialConfig:
     """As published: alpha 1, margin 0.1, the model's own greedy replies (Niu & Bansal 2018)."""
     return TrainAdversarialConfig()
@@ -270,13 +217,104 @@ def demo() -> TrainAdversarialConfig:
     )
 
 
-TRAIN_ADVERSARIAL = Job(
-    "train-adversarial",
-    TrainAdversarialConfig,
-    {"niu2018": niu2018, "demo": demo},
-    run,
-    AGAINST,
-    (CHECKPOINT, SUMMARY),
-    _next_commands,
-    RESUME_SAFE,
-)
+class TrainAdversarial(Job[TrainAdversarialConfig, Training, Summary]):
+    """`parley train adversarial`."""
+
+    words = ("train", "adversarial")
+    run_name = "adversarial"
+    config = TrainAdversarialConfig
+    presets = {"niu2018": niu2018, "demo": demo}
+    legend = AGAINST
+    files = (CHECKPOINT, SUMMARY)
+    resume_safe = RESUME_SAFE
+    steps = EPOCHS
+
+    def prepare(self, config: TrainAdversarialConfig, path: Path, reporter: Reporter) -> Training:
+        """The model, the dialogues and the strategies, each tried once."""
+        from policies.responders import load_responder
+
+        require_device(config.device, "--device")
+        folder = require_checkpoint(config.model, "--model", "parley train seq2seq")
+        responder: Any = load_responder(folder)
+        base = read_provenance(folder)
+        corpus = _corpus(config, base)
+        splits = _examples(config, corpus, responder.turns)
+        words = plain_words(PairVocabulary.load(folder / "vocabulary.json"))
+        strategies = {split: _strategies(config, words, examples) for split, examples in splits.items()}
+        return Training(config, responder, base, corpus, splits, strategies)
+
+    def work(self, run: RunFolder, prepared: Training, reporter: Reporter) -> Summary:
+        """Perturbs the splits, trains, resuming exactly where it was, and stores the model as `checkpoint`."""
+        from engine.perturb.built_in import ANNOUNCEMENT
+        from policies.fitting.fit import Fit
+        from policies.margin import Lessons, MarginObjective
+
+        config, responder, splits = prepared.config, prepared.responder, prepared.splits
+        if config.perturb.lexicon == "built-in":
+            reporter.say(ANNOUNCEMENT)
+        with threads(config.threads):
+            made = {split: _lessons(run, prepared, split, reporter) for split in splits}
+            responder.model.to(config.device)
+            train, validation = (Lessons(responder, made[split].lessons) for split in ("train", "validation"))
+            greedy = config.targets == "greedy"
+            objective = MarginObjective(responder, train, alpha=config.alpha, margin=config.margin, greedy=greedy)
+            before = _figures(responder, objective, splits, made)
+            fit = Fit(
+                responder.model, train, validation, config.fit, config.seed, run.path / STATE, fresh=False, objective=objective
+            )
+            run_fit(fit, run, reporter, say=_objective)
+            if config.fit.keep == "best" and not any(row["best"] for row in fit.history):
+                reporter.say("no epoch was better than the model that it began with, which is kept: lower fit.learning_rate")
+            after = _figures(responder, objective, splits, made)
+        responder.save(run.path / CHECKPOINT, _provenance(prepared, len(fit.history), after))
+        metrics = after | {name + BEFORE: figure for name, figure in before.items()}
+        return Summary(
+            f"{config.model}, trained against {config.strategies}",
+            f"Adversarial training on {prepared.corpus}, {len(train):,} examples, seed {config.seed}.",
+            {name: metrics[name] for name in AGAINST if name in metrics},
+            {"untouched": {name: made["train"].untouched[name] for name in made["train"].met}},
+        )
+
+    def measure(self, run: RunFolder, found: Summary) -> Summary:
+        """What `work` measured of the model in its hands."""
+        return found
+
+    def next_commands(self, config: TrainAdversarialConfig, path: Path) -> tuple[str, ...]:
+        """Perturbations of what both models are asked."""
+        command = ["parley", "evaluate", "robustness", "--model", config.model, "--trained", display_path(path)]
+        if config.strategies != RANDOM_SOURCE:
+            command += ["--strategies", config.strategies]
+        return (shlex.join([*command, *root_words(config.data_root)]),)
+
+
+def _lessons(run: RunFolder, prepared: Training, split: str, reporter: Reporter) -> LessonSplit:
+    """A split perturbed, with an event that says how."""
+    from engine.jobs.perturb.lessons import make_lessons
+
+    title = f"perturbing the {split} split"
+    made = make_lessons(prepared.splits[split], prepared.strategies[split], prepared.config.seed, reporter, title)
+    counts = {name: {"met": met, "untouched": made.untouched[name]} for name, met in made.met.items()}
+    run.event(PERTURBED, split=split, strategies=counts)
+    told = ", ".join(f"{name} {each['met']:,} ({each['untouched']:,} untouched)" for name, each in counts.items())
+    reporter.say(f"{split} split: {told}")
+    return made
+
+
+def _provenance(prepared: Training, num_epochs: int, after: Mapping[str, Estimate]) -> dict[str, Any]:
+    config = prepared.config
+    return {
+        "role": ADVERSARIAL,
+        "base": config.model,
+        "strategies": [strategy.name for strategy in prepared.strategies["train"]],
+        "targets": config.targets,
+        "alpha": config.alpha,
+        "margin": config.margin,
+        "corpus": prepared.corpus,
+        **{name: prepared.base[name] for name in ("vocabulary", "turns") if name in prepared.base},
+        "seed": config.seed,
+        "epochs": num_epochs,
+        **{name: after[name].value for name in ("test_nll", "validation_nll")},
+    }
+
+
+TRAIN_ADVERSARIAL = TrainAdversarial()

@@ -1,4 +1,4 @@
-"""What `parley evaluate robustness` is asked for: its configuration. Torch-free, so that help starts fast."""
+"""What `parley evaluate robustness` is asked for: its configuration."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from engine.perturb.settings import PerturbSettings
 from envs.core.config import check, check_count
 from envs.core.errors import ConfigError
 from envs.core.registry import nearest
-
-"""The strategy that needs a network of its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,12 +33,9 @@ class EngineSettings:
 
     batch_size: int = 64
     """Contexts that are answered side by side."""
-    examples_per_shard: int = 64
-    """Examples that are saved together: what a kill can cost."""
 
     def __post_init__(self) -> None:
         check(self, "batch_size", self.batch_size >= 1, "at least 1")
-        check(self, "examples_per_shard", self.examples_per_shard >= 1, "at least 1")
 
 
 @dataclass(frozen=True, kw_only=True)

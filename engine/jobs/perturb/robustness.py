@@ -9,23 +9,17 @@ configuration.
 from __future__ import annotations
 
 import shlex
-import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import Any
 
-from engine.jobs.command import command_line
-from engine.jobs.device import require_device, threads
-from engine.jobs.job import Job, Reporter, Result, Silent
+from engine.jobs.job import Job, Reporter, Result, Silent, Summary
 from engine.jobs.perturb.config import RobustnessConfig
 from engine.jobs.perturb.models import AskedModels, models_of, open_models, plain_words
 from engine.jobs.perturb.rows import ROBUSTNESS
 from engine.jobs.perturb.scores import Activities
-from engine.jobs.perturb.worker import Answers, RobustnessWorker, answers, example_seed, perturbation_seed, resources
-from engine.jobs.sharded import RESUME_SAFE, session
+from engine.jobs.perturb.worker import Asking, perturbation_seed, resources
+from engine.jobs.sharded import RESUME_SAFE, work_off
 from engine.jobs.tables import TABLE_FILE
 from engine.metrics.perturb.robustness import (
     ACTIVITY,
@@ -43,26 +37,18 @@ from engine.perturb import catalogue
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings
 from engine.perturb.strategy import Expectation
-from engine.runtime.pool import Progress
-from engine.runtime.record import Rows, record_shards
-from engine.runtime.sharding import make_shards
-from engine.store.documents import write_whole
+from engine.runtime.record import Rows
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK
-from engine.store.summary import reading_summary
-from envs.core.errors import ConfigError, DataError, RunError
+from envs.core.errors import ConfigError, DataError
 from envs.core.seeds import stream
 from envs.data.root import data_root, root_words
 from envs.pairs.compiled import load_pairs
 from envs.pairs.contexts import examples
 from envs.pairs.corpora import pair_corpora
 from envs.pairs.turns import Example
-from envs.storage.places import display_path
 
-FILES = (TABLE_FILE, SUMMARY, "rows")
-EVALUATED = "evaluated"
-"""Kind of the event that says how many examples a session evaluated, and how long it took."""
 NUM_EXAMPLES, STRATEGIES, UNSCORED = "examples", "strategies", "unscored"
 """Entries of the summary: how many examples there are, what a good model does by strategy, and why activities and entities were
 not scored; empty if they were."""
@@ -97,44 +83,9 @@ class Evaluation:
     unscored: str
 
 
-def run(config: RobustnessConfig, path: Path, reporter: Reporter) -> Result:
-    """Asks what is left of the examples and summarises the run."""
-    job = replace(EVALUATE_ROBUSTNESS, num_rows=lambda _: _num_examples(path))
-    if earlier := job.finished(config, path, reporter):
-        return _presented(earlier)
-    evaluation = _prepare(config, reporter)
-    with RunFolder.open(
-        path, config, job=job.name, schema=ROBUSTNESS, resume_safe=job.resume_safe, weights=job.weights(config)
-    ) as folder:
-        _evaluate(folder, evaluation, reporter)
-        reporter.say("computing metrics, their intervals and significances")
-        rows = folder.read_rows().to_pylist()
-        about = {
-            "title": f"robustness of {config.model} on {evaluation.corpus}",
-            "description": f"{len(evaluation.examples):,} {config.split} examples, {len(evaluation.strategies)} strategies, "
-            f"{'greedy replies' if config.beam == 1 else f'beam {config.beam}'}, seed {config.seed}.",
-            "command": command_line(EVALUATE_ROBUSTNESS, config, path),
-            NUM_EXAMPLES: len(evaluation.examples),
-            STRATEGIES: evaluation.strategies,
-            UNSCORED: evaluation.unscored,
-        }
-        folder.write_summary({**robustness_metrics(rows), **_references(evaluation, rows)}, about)
-        _write_tables(path / TABLE_FILE, tables_of(folder), about)
-    return _presented(job.result(config, path))
-
-
-def tables_of(run: RunFolder) -> dict[str, TextTable]:
-    """The tables of a run by their headings, that of F1 only where it was scored; none before it has written its summary."""
-    metrics = {name: Estimate.from_json(parts) for name, parts in (run.summary() or {}).get("metrics", {}).items()}
-    published = None if run.config["published"] == "none" else run.config["published"]
-    scored = {"Activity and entity F1": table_2(metrics, published)} if f"{ACTIVITY}.{BASE}.clean" in metrics else {}
-    return {**scored, "Change and similarity": table_4(metrics, published)} if metrics else {}
-
-
 def _prepare(config: RobustnessConfig, reporter: Reporter) -> Evaluation:
     """Finds out before a run is made whether everything is there and works."""
-    if config.gpus_per_worker > 0 and not config.workers:
-        require_device("cuda", "--gpus-per-worker")
+    config.require_device()
     for name in config.left_out:
         reporter.say(f"{name} is left out: it needs a paraphraser (--set perturb.paraphraser=RUN of parley train paraphraser)")
     found = replace(config, data_root=data_root(config.data_root))
@@ -207,113 +158,12 @@ def _tell_of_models(models: AskedModels, strategies: Sequence[str], reporter: Re
         reporter.say(f"{model.label}: {model.name} meets {', '.join(met) or 'clean contexts alone'}")
 
 
-class _Account:
-    """How often the base has answered otherwise so far, in words for a reporter."""
-
-    def __init__(self, rows: Rows) -> None:
-        self._asked: Counter[str] = Counter()
-        self._otherwise: Counter[str] = Counter()
-        self.add(answers(rows))
-
-    def add(self, found: Answers) -> None:
-        """Notes the answers of a shard."""
-        self._asked.update(found.asked)
-        self._otherwise.update(found.otherwise)
-
-    def told(self) -> str:
-        """Such as "other replies: random-swap 41 %, antonym 12 %"."""
-        shares = (f"{name} {100 * self._otherwise[name] / asked:.0f} %" for name, asked in self._asked.items())
-        return f"other replies: {', '.join(shares)}" if self._asked else ""
-
-
-def _evaluate(run: RunFolder, evaluation: Evaluation, reporter: Reporter) -> None:
-    """Asks what the run does not hold yet.
-
-    Raises:
-        ClusterError: Ray cannot be reached or lacks room for the workers.
-        RunError: the disk refuses.
-    """
-    config = evaluation.config
-    shards = make_shards({example.key: example for example in evaluation.examples}, config.engine.examples_per_shard)
-    reporter.stage("asking the models" if config.trained else "asking the model", len(evaluation.examples), "examples")
-    before, began = run.num_done, time.monotonic()
-    account = _Account(run.read_rows().to_pylist())
-
-    def on_progress(progress: Progress) -> None:
-        workers = f"{progress.num_workers} of {config.workers} workers" if config.workers else ""
-        failed = f"{progress.num_failed} failed" if progress.num_failed else ""
-        reporter.advance(before + progress.num_done, "; ".join(filter(None, (account.told(), workers, failed))))
-
-    record = partial(
-        record_shards,
-        run,
-        RobustnessWorker,
-        (config, evaluation.models, evaluation.common, evaluation.activities is not None),
-        shards,
-        seed_of=partial(example_seed, config.seed),
-        num_workers=config.workers,
-        num_gpus_per_worker=config.gpus_per_worker,
-        digest=answers,
-        on_digest=account.add,
-        on_progress=on_progress,
-    )
-    # As in an actor: sums may differ in the last digit with the number of threads.
-    with threads(1) if config.workers == 0 else session(config.workers, config.address):
-        final = record()
-    run.event(EVALUATED, seconds=time.monotonic() - began, examples=final.num_done, workers=max(config.workers, 1))
-
-
 def _references(evaluation: Evaluation, rows: Rows) -> dict[str, Estimate]:
     """What constant replies, and the true ones themselves, score on the examples that were answered."""
     if evaluation.activities is None:
         return {}
     answered = {row["item_key"] for row in rows if row["status"] == OK}
     return evaluation.activities.references([each.reply for each in evaluation.examples if each.key in answered])
-
-
-def _write_tables(path: Path, tables: Mapping[str, TextTable], about: Mapping[str, Any]) -> None:
-    """Writes the tables as Markdown.
-
-    Raises:
-        RunError: the disk refuses.
-    """
-    title, description, command = (str(about[name]) for name in ("title", "description", "command"))
-    parts = [f"# {title[:1].upper()}{title[1:]}\n\n{description}\n"]
-    parts += [f"## {heading}\n\n{table.to_markdown()}" for heading, table in tables.items()]
-    if about[UNSCORED]:
-        parts.append(f"Activities and entities are not scored: {about[UNSCORED]}.\n")
-    parts.append(f"```\n{command}\n```\n")
-    try:
-        write_whole(path, "\n".join(parts).encode())
-    except OSError as error:
-        fix = "free some space, then the same command writes it"
-        raise RunError("the tables cannot be written", where=path, got=error.strerror, fix=fix) from None
-
-
-def _metrics_of(config: RobustnessConfig) -> list[str] | None:
-    """Only a run can tell the names of strategies of a user's own, and what models were trained against."""
-    if config.trained or any(".py:" in name for name in config.strategy_names):
-        return None
-    return base_metrics(config.strategy_names)
-
-
-def _num_items(config: RobustnessConfig) -> int:
-    return len(_prepare(config, Silent()).examples)
-
-
-def _num_examples(path: Path) -> int:
-    """How many examples a run has; -1 when it does not say yet."""
-    with reading_summary(path) as summary:
-        return int(summary.get(NUM_EXAMPLES, -1))
-
-
-def _presented(result: Result) -> Result:
-    """With what the metrics mean, and the tables in their place where they are more than a screen holds."""
-    run = RunFolder.load(result.run)
-    with reading_summary(run.path) as summary:
-        tables = tuple(tables_of(run).values())
-        legend = {name: describe_for(name, summary[STRATEGIES]) for name in result.metrics}
-    return replace(result, legend=legend, tables=tables if len(result.metrics) > SCREENFUL else ())
 
 
 def describe_for(name: str, expected: Mapping[str, str]) -> Metric:
@@ -327,13 +177,6 @@ def describe_for(name: str, expected: Mapping[str, str]) -> Metric:
     if name.startswith((CHANGE_RATE, TOUCHED_CHANGE_RATE)) and strategy in expected:
         return metric._replace(direction=f"{'higher' if expected[strategy] == Expectation.SHOULD_CHANGE else 'lower'}: better")
     return metric
-
-
-def _next_commands(config: RobustnessConfig, path: Path) -> tuple[str, ...]:
-    report = shlex.join(["parley", "report", display_path(path)])
-    if config.trained or ".py:" in config.model:
-        return (report,)
-    return (report, shlex.join(["parley", "train", "adversarial", "--model", config.model, *root_words(config.data_root)]))
 
 
 def niu2018() -> RobustnessConfig:
@@ -351,16 +194,85 @@ def demo() -> RobustnessConfig:
     return RobustnessConfig(strategies="random-swap,antonym", limit=200, perturb=PerturbSettings(lexicon="built-in"))
 
 
-EVALUATE_ROBUSTNESS = Job(
-    "evaluate-robustness",
-    RobustnessConfig,
-    {"niu2018": niu2018, "quick": quick, "demo": demo},
-    run,
-    {},
-    FILES,
-    _next_commands,
-    RESUME_SAFE,
-    models_of,
-    metrics_of=_metrics_of,
-    num_items=_num_items,
-)
+class EvaluateRobustness(Job[RobustnessConfig, Evaluation, Evaluation]):
+    """`parley evaluate robustness`."""
+
+    words = ("evaluate", "robustness")
+    run_name = "robustness"
+    config = RobustnessConfig
+    presets = {"niu2018": niu2018, "quick": quick, "demo": demo}
+    schema = ROBUSTNESS
+    files = (TABLE_FILE, SUMMARY, "rows")
+    resume_safe = RESUME_SAFE
+
+    def prepare(self, config: RobustnessConfig, path: Path, reporter: Reporter) -> Evaluation:
+        """Models, examples and strategies, each strategy tried once."""
+        return _prepare(config, reporter)
+
+    def work(self, run: RunFolder, prepared: Evaluation, reporter: Reporter) -> Evaluation:
+        """Asks the models what the run does not hold yet."""
+        config = prepared.config
+        asking = Asking(config, prepared.models, tuple(prepared.common), prepared.activities is not None)
+        items = {example.key: example for example in prepared.examples}
+        work_off(run, asking, items, config, reporter, "asking the models" if config.trained else "asking the model")
+        reporter.say("computing metrics, their intervals and significances")
+        return prepared
+
+    def measure(self, run: RunFolder, found: Evaluation) -> Summary:
+        """Change rates and likeness, F1 where it is scored, and what constant replies score."""
+        config, rows = found.config, run.read_rows().to_pylist()
+        return Summary(
+            f"robustness of {config.model} on {found.corpus}",
+            f"{len(found.examples):,} {config.split} examples, {len(found.strategies)} strategies, "
+            f"{'greedy replies' if config.beam == 1 else f'beam {config.beam}'}, seed {config.seed}.",
+            {**robustness_metrics(rows), **_references(found, rows)},
+            {NUM_EXAMPLES: len(found.examples), STRATEGIES: found.strategies, UNSCORED: found.unscored},
+        )
+
+    def models(self, config: RobustnessConfig) -> dict[str, str]:
+        """The base, those that were trained against strategies, and the paraphraser."""
+        return models_of(config)
+
+    def num_rows(self, config: RobustnessConfig, path: Path) -> int:
+        """As many as the run has examples."""
+        return int((RunFolder.load(path).summary() or {}).get(NUM_EXAMPLES, -1))
+
+    def num_items(self, config: RobustnessConfig) -> int:
+        """The examples that there are."""
+        return len(_prepare(config, Silent()).examples)
+
+    def metrics_of(self, config: RobustnessConfig) -> list[str] | None:
+        """Only a run can tell the names of strategies of a user's own, and what models were trained against."""
+        if config.trained or any(".py:" in name for name in config.strategy_names):
+            return None
+        return base_metrics(config.strategy_names)
+
+    def next_commands(self, config: RobustnessConfig, path: Path) -> tuple[str, ...]:
+        """Training against it, where that has not been done."""
+        after = super().next_commands(config, path)
+        if config.trained or ".py:" in config.model:
+            return after
+        train = ["parley", "train", "adversarial", "--model", config.model, *root_words(config.data_root)]
+        return (*after, shlex.join(train))
+
+    def tables(self, run: RunFolder) -> dict[str, TextTable]:
+        """The tables of the paper, that of F1 only where it was scored."""
+        metrics = run.metrics()
+        published = None if run.config["published"] == "none" else run.config["published"]
+        scored = {"Activity and entity F1": table_2(metrics, published)} if f"{ACTIVITY}.{BASE}.clean" in metrics else {}
+        return {**scored, "Change and similarity": table_4(metrics, published)} if metrics else {}
+
+    def note(self, run: RunFolder) -> str:
+        """Why F1 is not there."""
+        unscored = (run.summary() or {})[UNSCORED]
+        return f"Activities and entities are not scored: {unscored}." if unscored else ""
+
+    def present(self, result: Result, run: RunFolder) -> Result:
+        """With what the metrics mean, and the tables in their place where they are more than a screen holds."""
+        expected = (run.summary() or {})[STRATEGIES]
+        legend = {name: describe_for(name, expected) for name in result.metrics}
+        tables = tuple(self.tables(run).values()) if len(result.metrics) > SCREENFUL else ()
+        return replace(result, legend=legend, tables=tables)
+
+
+EVALUATE_ROBUSTNESS = EvaluateRobustness()

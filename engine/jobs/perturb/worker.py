@@ -6,17 +6,19 @@ A model is asked each context once: where a strategy could do nothing, the reply
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from engine.jobs.perturb.config import RobustnessConfig
 from engine.jobs.perturb.models import NUM_COMMON, AskedModels
 from engine.jobs.perturb.scores import Activities, bleu, likeness
+from engine.jobs.sharded import Sharded, Tally, spread
 from engine.metrics.perturb.robustness import BASE
 from engine.perturb.catalogue import build
 from engine.perturb.changes import num_changed, spans
 from engine.perturb.resources import Resources
+from engine.runtime.record import Counts, Rows
 from engine.runtime.sharding import Shard
 from engine.store.schemas import OK, SCHEMA_VERSION
 from envs.core.seeds import derive_seed
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 CLEAN = ""
 """What rows call the context as it was recorded."""
+ASKED, OTHERWISE = "asked.", "otherwise."
+"""Beginnings of what is counted by strategy."""
 
 
 def example_seed(seed: int, key: str) -> int:
@@ -40,11 +44,6 @@ def perturbation_seed(seed: int, strategy: str, key: str) -> int:
     return derive_seed(seed, "perturb", strategy, key)
 
 
-def device_of(config: RobustnessConfig) -> str:
-    """The torch device that a worker computes on."""
-    return "cuda" if config.gpus_per_worker > 0 else "cpu"
-
-
 def resources(config: RobustnessConfig, models: AskedModels, common: Sequence[str]) -> Resources:
     """What the strategies of an evaluation share.
 
@@ -53,32 +52,12 @@ def resources(config: RobustnessConfig, models: AskedModels, common: Sequence[st
         models: whose words may enter.
         common: words, most frequent first.
     """
-    return Resources(config.perturb, models.words, tuple(common[:NUM_COMMON]), config.data_root, device_of(config))
+    return Resources(config.perturb, models.words, tuple(common[:NUM_COMMON]), config.data_root, config.device)
 
 
 @dataclass(frozen=True)
-class Answers:
-    """How the base replied to perturbed contexts.
-
-    Args:
-        asked: how often, by strategy.
-        otherwise: how often it replied otherwise than to the clean context, by strategy.
-    """
-
-    asked: Counter[str]
-    otherwise: Counter[str]
-
-
-def answers(rows: Iterable[Mapping[str, Any]]) -> Answers:
-    """How the base replied in some rows."""
-    replies = [reply for row in rows if row["status"] == OK for reply in row["replies"] if reply["model"] == BASE]
-    perturbed = [reply for reply in replies if reply["strategy"]]
-    asked = Counter(reply["strategy"] for reply in perturbed)
-    return Answers(asked, Counter(reply["strategy"] for reply in perturbed if not reply["same"]))
-
-
-class RobustnessWorker:
-    """Holds strategies and models, and asks.
+class Asking(Sharded[Example]):
+    """Models that are asked clean and perturbed contexts.
 
     Args:
         config: the evaluation, with its data root found.
@@ -87,18 +66,60 @@ class RobustnessWorker:
         scored: whether activities and entities are scored, for which the data root must hold their tables.
     """
 
-    def __init__(self, config: RobustnessConfig, models: AskedModels, common: Sequence[str], scored: bool) -> None:
+    unit = "examples"
+    event = "evaluated"
+
+    config: RobustnessConfig
+    models: AskedModels
+    common: Sequence[str]
+    scored: bool
+
+    def seed(self, key: str) -> int:
+        """The seed of an example."""
+        return example_seed(self.config.seed, key)
+
+    def worker(self, on_step: Callable[[Counts], None] | None = None) -> RobustnessWorker:
+        """Strategies and models, loaded."""
+        return RobustnessWorker(self)
+
+    def shard_size(self, num_items: int, num_workers: int) -> int:
+        """At most what is answered side by side."""
+        return spread(num_items, num_workers, self.config.engine.batch_size)
+
+    def digest(self, rows: Rows) -> Counts:
+        """Examples, and by strategy how often the base was asked, and replied otherwise than to the clean context."""
+        done = [row for row in rows if row["status"] == OK]
+        perturbed = [reply for row in done for reply in row["replies"] if reply["model"] == BASE and reply["strategy"]]
+        counts = Counter(f"{ASKED}{reply['strategy']}" for reply in perturbed)
+        counts.update(f"{OTHERWISE}{reply['strategy']}" for reply in perturbed if not reply["same"])
+        return counts + Counter({self.unit: len(done)})
+
+    def describe(self, tally: Tally) -> str:
+        """Such as "other replies: random-swap 41 %, antonym 12 %"."""
+        asked = {name.removeprefix(ASKED): times for name, times in tally.total.items() if name.startswith(ASKED)}
+        shares = (f"{name} {100 * tally.total[OTHERWISE + name] / times:.0f} %" for name, times in asked.items())
+        return f"other replies: {', '.join(shares)}" if asked else ""
+
+
+class RobustnessWorker:
+    """Holds strategies and models, and asks.
+
+    Args:
+        asking: who is asked what.
+    """
+
+    def __init__(self, asking: Asking) -> None:
         from policies.responders import load_responder
 
-        self.config = config
-        shared = resources(config, models, common)
+        self.config = config = asking.config
+        models, shared = asking.models, resources(config, asking.models, asking.common)
         self.strategies: list[Strategy] = build(config.strategy_names, config.perturb, shared)
-        self.activities = Activities.open(shared) if scored else None
+        self.activities = Activities.open(shared) if asking.scored else None
         self.models = [(model, load_responder(model.name)) for model in models.models]
         if models.vocabulary is not None:
             # Checkpoints are models of Parley's own; where one of a user's own computes is its author's choice.
             for _, responder in self.models:
-                cast("TrainableResponder", responder).model.to(device_of(config))
+                cast("TrainableResponder", responder).model.to(config.device)
 
     def run(self, shard: Shard[Example]) -> list[dict[str, Any]]:
         """One row per example."""

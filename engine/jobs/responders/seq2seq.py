@@ -5,39 +5,32 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.jobs.command import command_line
-from engine.jobs.device import require_device, threads
-from engine.jobs.job import Job, Reporter, Result
-from engine.jobs.supervised import RESUME_SAFE, SupervisedConfig, context_gain, estimates, require_splits, run_fit
+from engine.jobs.job import Reporter
+from engine.jobs.supervised import FitJob, Fitting, PairFitConfig, context_gain, open_pairs
+from engine.metrics.statistics import Estimate
 from engine.metrics.training import PREDICTION, READING
-from engine.store.layout import SUMMARY
-from engine.store.run_folder import RunFolder
 from envs.data.root import root_words
-from envs.pairs.compiled import PairCorpus, PairSplit, load_pairs
-from envs.storage.copies import CHECKPOINT
+from envs.pairs.compiled import PairCorpus
 from envs.storage.places import display_path
 from policies.fitting.settings import FitConfig
 from policies.seq2seq import settings
 from policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
 
 if TYPE_CHECKING:
-    from policies.fitting.batches import Examples
-    from policies.seq2seq.model import LanguageModel, Seq2Seq
+    from policies.fitting.evaluation import Fitness
 
-STATE = "training.safetensors"
 CHARACTERS = "ptb_characters"
 """The corpus whose models are searched by brute force."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairTrainingConfig(SupervisedConfig):
+class PairTrainingConfig(PairFitConfig):
     """What a model is fitted to, and how."""
 
-    corpus: str = "helpdesk"
-    """Registered corpus of pairs (parley data list), a source<TAB>reply file or folder, or path/file.py:NAME."""
     vocabulary: int | None = None
     """Entries of the vocabulary, special tokens included; the corpus' own number when not given."""
     fit: FitConfig = field(default_factory=FitConfig)
@@ -108,95 +101,6 @@ def dialogue_lm() -> TrainLMConfig:
     return TrainLMConfig(corpus="ubuntu_irc", vocabulary=10_000, sizes=sizes, fit=settings.fast())
 
 
-def run_seq2seq(config: TrainSeq2SeqConfig, path: Path, reporter: Reporter) -> Result:
-    """Fits a sequence-to-sequence model, resuming exactly where it was, and stores it as `checkpoint`."""
-
-    def build(corpus: PairCorpus) -> tuple[Seq2Seq, Callable[[PairSplit], Examples[Any]]]:
-        from envs.pairs.contexts import windows, with_eot
-        from policies.seq2seq.batches import PairExamples
-        from policies.seq2seq.model import Seq2Seq
-
-        words, turns = corpus.vocabulary, config.sizes.turns
-        if turns == 1:
-            return Seq2Seq(words, config.sizes), lambda split: PairExamples(split, config.sizes)
-        model = Seq2Seq(with_eot(words), config.sizes)
-        return model, lambda split: PairExamples(windows(split, turns, len(words)), config.sizes)
-
-    attention = "no attention" if config.sizes.attention == "none" else f"{config.sizes.attention} attention"
-    context = "" if config.sizes.turns == 1 else f", {config.sizes.turns} turns of context"
-    what, read = f"sequence to sequence, {attention}{context}", {"turns": config.sizes.turns}
-    return _run(TRAIN_SEQ2SEQ, config, what, build, path, reporter, read)
-
-
-def run_lm(config: TrainLMConfig, path: Path, reporter: Reporter) -> Result:
-    """Fits a language model, resuming exactly where it was, and stores it as `checkpoint`."""
-
-    def build(corpus: PairCorpus) -> tuple[LanguageModel, Callable[[PairSplit], Examples[Any]]]:
-        from envs.pairs.contexts import contexts, with_eot
-        from policies.seq2seq.batches import SentenceExamples
-        from policies.seq2seq.model import LanguageModel
-
-        words, turns = corpus.vocabulary, config.sizes.turns
-        if turns == 1:
-            return LanguageModel(words, config.sizes), lambda split: SentenceExamples(split.utterances, config.sizes)
-        model = LanguageModel(with_eot(words), config.sizes)
-        return model, lambda split: SentenceExamples(contexts(split, turns, len(words)), config.sizes)
-
-    what = "language model" if config.sizes.turns == 1 else f"language model, {config.sizes.turns} turns of context"
-    return _run(TRAIN_LM, config, what, build, path, reporter, {"turns": config.sizes.turns})
-
-
-def _run(
-    job: Job,
-    config: PairTrainingConfig,
-    what: str,
-    build: Callable[[PairCorpus], tuple[Any, Callable[[PairSplit], Examples[Any]]]],
-    path: Path,
-    reporter: Reporter,
-    about_model: Mapping[str, Any],
-) -> Result:
-    if earlier := job.finished(config, path, reporter):
-        return earlier
-    from policies.fitting.evaluation import evaluate
-    from policies.fitting.fit import Fit
-    from policies.seq2seq.batches import PairExamples
-    from policies.seq2seq.checkpoints import save_model
-
-    require_device(config.device, "--device")
-    corpus = load_pairs(config.corpus, config.data_root, vocabulary=config.vocabulary).first(config.limit)
-    require_splits(corpus.name, corpus.splits)
-    with (
-        threads(config.threads),
-        RunFolder.open(path, config, job=job.name, resume_safe=job.resume_safe) as folder,
-    ):
-        model, examples = build(corpus)
-        train, validation, test = (examples(corpus.splits[name]) for name in ("train", "val", "test"))
-        fit = Fit(model.to(config.device), train, validation, config.fit, config.seed, path / STATE)
-        run_fit(fit, folder, reporter)
-        figures = {"test": evaluate(model, test), "validation": evaluate(model, validation)}
-        provenance = {
-            "role": "supervised",
-            "corpus": config.corpus,
-            "corpus_key": corpus.folder.name,
-            "vocabulary": len(corpus.vocabulary),
-            "seed": config.seed,
-            "epochs": len(fit.history),
-            **about_model,
-            **{f"{split}_nll": fitness.nll for split, fitness in figures.items()},
-        }
-        save_model(model, path / CHECKPOINT, provenance)
-        about = {
-            "title": f"{what}, on {corpus.name}",
-            "description": f"Supervised training, seed {config.seed}, {len(corpus.vocabulary):,} words.",
-            "command": command_line(job, config, path),
-        }
-        metrics = estimates("test", figures["test"]) | estimates("validation", figures["validation"])
-        if isinstance(test, PairExamples):
-            metrics["context_gain"] = context_gain(figures["test"], evaluate(model, test.exchanged()))
-        folder.write_summary(metrics, about)
-    return job.result(config, path)
-
-
 def lm_command(corpus: str, vocabulary: int | None, sizes: Seq2SeqSizes, data_root: Path | None) -> str:
     """The command that fits a language model which can judge the inputs of a sequence-to-sequence model.
 
@@ -216,48 +120,108 @@ def _corpus_words(corpus: str, vocabulary: int | None) -> list[str]:
     return ["--corpus", corpus, *([] if vocabulary is None else ["--vocabulary", str(vocabulary)])]
 
 
-def _after_seq2seq(config: TrainSeq2SeqConfig, path: Path) -> tuple[str, ...]:
-    root = root_words(config.data_root)
-    if config.corpus == CHARACTERS:
-        return (shlex.join(["parley", "search", "enumerate", "--model", display_path(path), *root]),)
-    judge = lm_command(config.corpus, config.vocabulary, config.sizes, config.data_root)
-    if config.sizes.turns > 1:
-        return (shlex.join(["parley", "evaluate", "robustness", "--model", display_path(path), *root]), judge)
-    return (
-        judge,
-        shlex.join(["parley", "search", "quick", "--model", display_path(path), *root]),
+def _fitting(
+    config: PairTrainingConfig,
+    corpus: PairCorpus,
+    model: Any,
+    examples: Mapping[str, Any],
+    what: str,
+    turns: int,
+    finish: Callable[[Fitness], Mapping[str, Estimate]] = lambda test: {},
+) -> Fitting:
+    from policies.fitting.fit import Fit
+    from policies.seq2seq.checkpoints import save_model
+
+    model = model.to(config.device)
+    return Fitting(
+        config=config,
+        corpus=corpus,
+        model=model,
+        splits=examples,
+        fit=partial(Fit, model, examples["train"], examples["val"], config.fit, config.seed),
+        save=save_model,
+        provenance={"role": "supervised", "vocabulary": len(corpus.vocabulary), "turns": turns},
+        what=what if turns == 1 else f"{what}, {turns} turns of context",
+        words=f"{len(corpus.vocabulary):,} words",
+        finish=finish,
     )
 
 
-def _after_lm(config: TrainLMConfig, path: Path) -> tuple[str, ...]:
-    flags, sizes, root = _corpus_words(config.corpus, config.vocabulary), config.sizes, root_words(config.data_root)
-    if sizes.turns > 1:
-        flags += ["--set", f"sizes.turns={sizes.turns}", "--set", f"sizes.max_source={sizes.max_length}"]
-    search = ["parley", "search", "quick", "--model", "runs/seq2seq", "--lm", display_path(path), "--hit", "io-sample-min-k1"]
-    return (
-        shlex.join(["parley", "train", "seq2seq", *flags, *root]),
-        shlex.join([*search, *root]),
-    )
+class TrainSeq2Seq(FitJob[TrainSeq2SeqConfig]):
+    """`parley train seq2seq`."""
+
+    words = ("train", "seq2seq")
+    run_name = "seq2seq"
+    config = TrainSeq2SeqConfig
+    presets = {"small": small, "he2018": he2018, "demo": demo, "characters": characters, "dialogue": dialogue}
+    legend = PREDICTION | READING
+
+    def prepare(self, config: TrainSeq2SeqConfig, path: Path, reporter: Reporter) -> Fitting:
+        """The model, and pairs of utterance, or of context, and reply."""
+        from envs.pairs.contexts import windows, with_eot
+        from policies.fitting.evaluation import evaluate
+        from policies.seq2seq.batches import PairExamples
+        from policies.seq2seq.model import Seq2Seq
+
+        corpus = open_pairs(config, vocabulary=config.vocabulary)
+        words, turns = corpus.vocabulary, config.sizes.turns
+        model = Seq2Seq(words if turns == 1 else with_eot(words), config.sizes)
+        examples = {
+            name: PairExamples(split if turns == 1 else windows(split, turns, len(words)), config.sizes)
+            for name, split in corpus.splits.items()
+        }
+
+        def finish(test: Fitness) -> dict[str, Estimate]:
+            return {"context_gain": context_gain(test, evaluate(model, examples["test"].exchanged()))}
+
+        attention = "no attention" if config.sizes.attention == "none" else f"{config.sizes.attention} attention"
+        return _fitting(config, corpus, model, examples, f"sequence to sequence, {attention}", turns, finish)
+
+    def next_commands(self, config: TrainSeq2SeqConfig, path: Path) -> tuple[str, ...]:
+        """Searches for a model of utterances, perturbations for one of several turns."""
+        root = root_words(config.data_root)
+        if config.corpus == CHARACTERS:
+            return (shlex.join(["parley", "search", "enumerate", "--model", display_path(path), *root]),)
+        judge = lm_command(config.corpus, config.vocabulary, config.sizes, config.data_root)
+        if config.sizes.turns > 1:
+            return (shlex.join(["parley", "evaluate", "robustness", "--model", display_path(path), *root]), judge)
+        return (judge, shlex.join(["parley", "search", "quick", "--model", display_path(path), *root]))
 
 
-FILES = (CHECKPOINT, SUMMARY)
-TRAIN_SEQ2SEQ = Job(
-    "train-seq2seq",
-    TrainSeq2SeqConfig,
-    {"small": small, "he2018": he2018, "demo": demo, "characters": characters, "dialogue": dialogue},
-    run_seq2seq,
-    PREDICTION | READING,
-    FILES,
-    _after_seq2seq,
-    RESUME_SAFE,
-)
-TRAIN_LM = Job(
-    "train-lm",
-    TrainLMConfig,
-    {"small": small_lm, "he2018": he2018_lm, "demo": demo_lm, "dialogue": dialogue_lm},
-    run_lm,
-    PREDICTION,
-    FILES,
-    _after_lm,
-    RESUME_SAFE,
-)
+class TrainLM(FitJob[TrainLMConfig]):
+    """`parley train lm`."""
+
+    words = ("train", "lm")
+    run_name = "lm"
+    config = TrainLMConfig
+    presets = {"small": small_lm, "he2018": he2018_lm, "demo": demo_lm, "dialogue": dialogue_lm}
+    legend = PREDICTION
+
+    def prepare(self, config: TrainLMConfig, path: Path, reporter: Reporter) -> Fitting:
+        """The model, and utterances or contexts."""
+        from envs.pairs.contexts import contexts, with_eot
+        from policies.seq2seq.batches import SentenceExamples
+        from policies.seq2seq.model import LanguageModel
+
+        corpus = open_pairs(config, vocabulary=config.vocabulary)
+        words, turns = corpus.vocabulary, config.sizes.turns
+        model = LanguageModel(words if turns == 1 else with_eot(words), config.sizes)
+        examples = {
+            name: SentenceExamples(split.utterances if turns == 1 else contexts(split, turns, len(words)), config.sizes)
+            for name, split in corpus.splits.items()
+        }
+        return _fitting(config, corpus, model, examples, "language model", turns)
+
+    def next_commands(self, config: TrainLMConfig, path: Path) -> tuple[str, ...]:
+        """The model that it can judge inputs of, and a search that it judges."""
+        flags, sizes, root = _corpus_words(config.corpus, config.vocabulary), config.sizes, root_words(config.data_root)
+        if sizes.turns > 1:
+            flags += ["--set", f"sizes.turns={sizes.turns}", "--set", f"sizes.max_source={sizes.max_length}"]
+        search = ["parley", "search", "quick", "--model", "runs/seq2seq", "--lm", display_path(path)]
+        return (
+            shlex.join(["parley", "train", "seq2seq", *flags, *root]),
+            shlex.join([*search, "--hit", "io-sample-min-k1", *root]),
+        )
+
+
+TRAIN_SEQ2SEQ, TRAIN_LM = TrainSeq2Seq(), TrainLM()

@@ -9,25 +9,23 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.jobs.command import command_line
-from engine.jobs.device import require_device, threads
-from engine.jobs.job import Job, Reporter, Result
-from engine.jobs.responders.seq2seq import FILES, STATE, PairTrainingConfig
-from engine.jobs.supervised import RESUME_SAFE, context_gain, estimates, require_splits, run_fit
-from engine.metrics.statistics import mean
+from engine.jobs.job import Reporter
+from engine.jobs.responders.seq2seq import PairTrainingConfig
+from engine.jobs.supervised import FitJob, Fitting, context_gain, open_pairs
+from engine.metrics.statistics import Estimate, mean
 from engine.metrics.training import DIVERGENCES, PREDICTION, READING
-from engine.store.run_folder import RunFolder
 from envs.data.root import root_words
-from envs.pairs.compiled import PairCorpus, load_pairs
-from envs.storage.copies import CHECKPOINT
+from envs.pairs.compiled import PairCorpus
 from envs.storage.places import display_path
 from policies.vhred import settings
 from policies.vhred.settings import VhredSizes
 
 if TYPE_CHECKING:
+    from policies.fitting.evaluation import Fitness
     from policies.vhred.batches import DialogueExamples
 
 DIALOGUES = "ubuntu_dialogues"
@@ -56,53 +54,51 @@ def demo() -> TrainVhredConfig:
     return TrainVhredConfig(sizes=settings.demo(), fit=settings.demo_fit())
 
 
-LEGEND = PREDICTION | READING | DIVERGENCES
+class TrainVhred(FitJob[TrainVhredConfig]):
+    """`parley train vhred`."""
 
+    words = ("train", "vhred")
+    run_name = "vhred"
+    config = TrainVhredConfig
+    presets = {"small": small, "niu2018": niu2018, "demo": demo}
+    legend = PREDICTION | READING | DIVERGENCES
 
-def run(config: TrainVhredConfig, path: Path, reporter: Reporter) -> Result:
-    """Fits a VHRED, resuming exactly where it was, and stores it as `checkpoint`."""
-    if earlier := TRAIN_VHRED.finished(config, path, reporter):
-        return earlier
-    from policies.fitting.evaluation import evaluate
-    from policies.fitting.fit import Fit
-    from policies.vhred.checkpoints import save_model
-    from policies.vhred.evaluation import divergences
-    from policies.vhred.model import VHRED
+    def prepare(self, config: TrainVhredConfig, path: Path, reporter: Reporter) -> Fitting:
+        """The model, and replies with their contexts."""
+        from policies.fitting.evaluation import evaluate
+        from policies.fitting.fit import Fit
+        from policies.vhred.checkpoints import save_model
+        from policies.vhred.evaluation import divergences
+        from policies.vhred.model import VHRED
 
-    require_device(config.device, "--device")
-    corpus = load_pairs(config.corpus, config.data_root, vocabulary=config.vocabulary).first(config.limit)
-    require_splits(corpus.name, corpus.splits)
-    with (
-        threads(config.threads),
-        RunFolder.open(path, config, job=TRAIN_VHRED.name, resume_safe=RESUME_SAFE) as folder,
-    ):
+        corpus, turns = open_pairs(config, vocabulary=config.vocabulary), config.sizes.turns
         model = VHRED(corpus.vocabulary, config.sizes).to(config.device)
-        train, validation, test = (_examples(corpus, split, config) for split in ("train", "val", "test"))
-        fit = Fit(model, train, validation, config.fit, config.seed, path / STATE)
-        run_fit(fit, folder, reporter, lambda: {"validation_kl": float(divergences(model, validation).mean())})
-        fitness = evaluate(model, test)
-        found = estimates("test", fitness) | estimates("validation", evaluate(model, validation))
-        found["context_gain"] = context_gain(fitness, evaluate(model, test.exchanged()))
-        found |= {"test_kl": mean(divergences(model, test)), "validation_kl": mean(divergences(model, validation))}
-        metrics = {name: found[name] for name in LEGEND}
-        provenance = {
-            "role": "supervised",
-            "corpus": config.corpus,
-            "corpus_key": corpus.folder.name,
-            "vocabulary": len(corpus.vocabulary),
-            "seed": config.seed,
-            "epochs": len(fit.history),
-            "turns": config.sizes.turns,
-            **{name: metrics[name].value for name in ("test_nll", "validation_nll", "test_kl")},
-        }
-        save_model(model, path / CHECKPOINT, provenance)
-        about = {
-            "title": f"VHRED, attention over {config.sizes.attention}, {config.sizes.turns} turns, on {corpus.name}",
-            "description": f"Supervised training, seed {config.seed}, {len(corpus.vocabulary):,} words.",
-            "command": command_line(TRAIN_VHRED, config, path),
-        }
-        folder.write_summary(metrics, about)
-    return TRAIN_VHRED.result(config, path)
+        splits = {split: _examples(corpus, split, config) for split in ("train", "val", "test")}
+
+        def finish(test: Fitness) -> dict[str, Estimate]:
+            return {
+                "context_gain": context_gain(test, evaluate(model, splits["test"].exchanged())),
+                "test_kl": mean(divergences(model, splits["test"])),
+                "validation_kl": mean(divergences(model, splits["val"])),
+            }
+
+        return Fitting(
+            config=config,
+            corpus=corpus,
+            model=model,
+            splits=splits,
+            fit=partial(Fit, model, splits["train"], splits["val"], config.fit, config.seed),
+            save=save_model,
+            provenance={"role": "supervised", "vocabulary": len(corpus.vocabulary), "turns": turns},
+            what=f"VHRED, attention over {config.sizes.attention}, {turns} turns",
+            words=f"{len(corpus.vocabulary):,} words",
+            measure=lambda: {"validation_kl": float(divergences(model, splits["val"]).mean())},
+            finish=finish,
+        )
+
+    def next_commands(self, config: TrainVhredConfig, path: Path) -> tuple[str, ...]:
+        """Perturbations of what it is asked."""
+        return (shlex.join(["parley", "evaluate", "robustness", "--model", display_path(path), *root_words(config.data_root)]),)
 
 
 def _examples(corpus: PairCorpus, split: str, config: TrainVhredConfig) -> DialogueExamples:
@@ -114,17 +110,4 @@ def _examples(corpus: PairCorpus, split: str, config: TrainVhredConfig) -> Dialo
     return DialogueExamples(contexts, replies, corpus.vocabulary, config.sizes)
 
 
-def _next(config: TrainVhredConfig, path: Path) -> tuple[str, ...]:
-    return (shlex.join(["parley", "evaluate", "robustness", "--model", display_path(path), *root_words(config.data_root)]),)
-
-
-TRAIN_VHRED = Job(
-    "train-vhred",
-    TrainVhredConfig,
-    {"small": small, "niu2018": niu2018, "demo": demo},
-    run,
-    LEGEND,
-    FILES,
-    _next,
-    RESUME_SAFE,
-)
+TRAIN_VHRED = TrainVhred()

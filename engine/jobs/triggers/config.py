@@ -1,4 +1,4 @@
-"""What `parley search` is asked for: its configuration. Torch-free, so that help starts fast."""
+"""What `parley search` and `parley search table` are asked for: how targets are searched for, and which."""
 
 from __future__ import annotations
 
@@ -53,15 +53,12 @@ class TriggerEngineSettings:
     """How the work is done."""
 
     batch_size: int = 16
-    """Searches that a worker advances side by side."""
-    targets_per_shard: int = 16
-    """Targets that are saved together: what a kill can cost. A shard of fewer than `batch_size` leaves the batch half empty."""
+    """Searches that a worker advances side by side, and at most so many targets of a shard, unless `shard_size` says it."""
     unknown: bool = False
     """Whether `<unk>` may stand in an input, as in the released code."""
 
     def __post_init__(self) -> None:
         check(self, "batch_size", self.batch_size >= 1, "at least 1")
-        check(self, "targets_per_shard", self.targets_per_shard >= 1, "at least 1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,23 +75,15 @@ class HuggingFaceSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TriggerConfig(ShardedConfig):
-    """Which model is to say what."""
+class SearchingConfig(ShardedConfig):
+    """How targets are searched for, whichever they are."""
 
-    model: str = "runs/seq2seq"
-    """Run or checkpoint folder of the searched model (parley train seq2seq), or hf:FOLDER of a Hugging Face one."""
     lm: str = ""
-    """The same of a language model that judges inputs (parley train lm); without one no io type is read."""
+    """Run or checkpoint folder of a language model that judges inputs (parley train lm); without one no io type is read."""
     method: str = "gibbs-enum"
     """gibbs-enum, random, hotflip, gcg, beam, relaxation, or path/file.py:Class."""
-    targets: str = MAL
-    """normal (the model's greedy replies), normal-sampled, mal, random, or a file of sentences, one a line."""
     num_targets: int = 500
     """At most so many targets, the seed's choice of a longer list; 0 for all."""
-    hit: str = "o-sample-min-k1"
-    """Wanted hits: o-greedy, or o- or io-sample-avg or -min-kK, K = 1, 2, ...; the others are read off the same inputs."""
-    strict: bool = False
-    """Refuse targets with words outside the vocabulary instead of skipping and counting them."""
     corpus: str = ""
     """Corpus whose test sources the normal targets answer; the one that the model was fitted to when empty."""
     search: SearchSettings = field(default_factory=SearchSettings)
@@ -103,13 +92,30 @@ class TriggerConfig(ShardedConfig):
     """What is minimised."""
     engine: TriggerEngineSettings = field(default_factory=TriggerEngineSettings)
     """How the work is done."""
-    hugging_face: HuggingFaceSettings = field(default_factory=HuggingFaceSettings)
-    """How a Hugging Face model is asked."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_count(self, "num_targets", least=0)
         require_method(self.method)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TriggerConfig(SearchingConfig):
+    """Which model is to say what."""
+
+    model: str = "runs/seq2seq"
+    """Run or checkpoint folder of the searched model (parley train seq2seq), or hf:FOLDER of a Hugging Face one."""
+    targets: str = MAL
+    """normal (the model's greedy replies), normal-sampled, mal, random, or a file of sentences, one a line."""
+    hit: str = "o-sample-min-k1"
+    """Wanted hits: o-greedy, or o- or io-sample-avg or -min-kK, K = 1, 2, ...; the others are read off the same inputs."""
+    strict: bool = False
+    """Refuse targets with words outside the vocabulary instead of skipping and counting them."""
+    hugging_face: HuggingFaceSettings = field(default_factory=HuggingFaceSettings)
+    """How a Hugging Face model is asked."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if self.model.strip() == HUGGING_FACE:
             fix = f"name a folder that save_pretrained wrote: --model {HUGGING_FACE}FOLDER"
             raise ConfigError(f"{HUGGING_FACE!r} names no folder", where="--model", got=self.model, fix=fix)

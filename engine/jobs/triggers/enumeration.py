@@ -5,34 +5,26 @@ One row per branch of the tree of inputs: those that begin with the same two let
 
 from __future__ import annotations
 
-import os
 import shlex
-import time
-from collections.abc import Iterator
-from contextlib import nullcontext
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from engine.jobs.command import command_line
-from engine.jobs.device import require_device
-from engine.jobs.job import Job, Reporter, Result
-from engine.jobs.sharded import RESUME_SAFE, ShardedConfig
+from engine.jobs.job import Job, Reporter, Result, Summary
+from engine.jobs.sharded import RESUME_SAFE, Sharded, ShardedConfig, ended_sessions, spread, work_off
 from engine.jobs.triggers.rows import BRANCHES
 from engine.metrics.statistics import NOTHING, Estimate, count
 from engine.metrics.tables import TextTable
 from engine.metrics.triggers.enumeration import LEGEND, enumeration_metrics, enumeration_table
-from engine.runtime.pool import Progress
-from engine.runtime.record import record_shards
-from engine.runtime.session import connect
-from engine.runtime.sharding import Shard, make_shards
+from engine.runtime.record import Counts, Rows
+from engine.runtime.sharding import Shard
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK, SCHEMA_VERSION
-from engine.store.summary import reading_summary
 from envs.core.config import check, check_count
 from envs.core.errors import ConfigError
 from envs.core.seeds import derive_seed
@@ -47,8 +39,10 @@ BRANCH_LENGTH = 2
 """Letters that all inputs of a branch begin with."""
 LONGEST = 10
 """Letters of inputs at most; of eight there are some hundred billion already."""
-ENUMERATED = "enumerated"
-"""Kind of the event that says how long the work took."""
+MOST_BRANCHES = 8
+"""Branches of a shard at most: what a kill can cost."""
+Lists = Mapping[str, tuple[str, ...]]
+"""Strings to look for, by the name of their list (`engine.triggers.word_lists.WordLists`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,15 +59,12 @@ class EnumerationConfig(ShardedConfig):
     """Characters of the longest inputs; each one more multiplies the work by the number of letters."""
     random_strings: int = 18_000
     """Random strings to look for."""
-    shard_size: int = 8
-    """Branches saved together."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check(self, "letters", 0 < len(set(self.letters)) == len(self.letters), "characters, each once")
         check(self, "max_length", 1 <= self.max_length <= LONGEST, f"1 to {LONGEST}")
         check_count(self, "random_strings")
-        check(self, "shard_size", self.shard_size >= 1, "at least 1")
 
     @property
     def branch_length(self) -> int:
@@ -91,16 +82,16 @@ class BranchWorker:
 
     Args:
         config: the job's.
-        lists: strings to look for by list (`engine.triggers.word_lists.WordLists`).
+        lists: strings to look for.
     """
 
-    def __init__(self, config: EnumerationConfig, lists: dict[str, tuple[str, ...]]) -> None:
+    def __init__(self, config: EnumerationConfig, lists: Lists) -> None:
         from engine.triggers.enumeration import Space
         from engine.triggers.word_lists import WordLists
         from policies.seq2seq.checkpoints import load_seq2seq
 
         self.seed, self.lists = config.seed, WordLists(lists)
-        self.model = load_seq2seq(fetched_model(config.model)).to("cuda" if config.gpus_per_worker > 0 else "cpu")
+        self.model = load_seq2seq(fetched_model(config.model)).to(config.device)
         words = self.model.vocabulary.encode(config.letters)
         self.space = Space(tuple(words.tolist()), config.max_length, config.branch_length)
         self.spell = Speller(self.model.vocabulary)
@@ -166,24 +157,42 @@ def branch_seed(seed: int, key: str) -> int:
     return derive_seed(seed, "branch", key)
 
 
-def run(config: EnumerationConfig, path: Path, reporter: Reporter) -> Result:
-    """Works off what is left of the branches and counts what was found."""
-    if earlier := SEARCH_ENUMERATE.finished(config, path, reporter):
-        return _with_table(earlier)
-    lists, about = _prepare(config)
-    weights = SEARCH_ENUMERATE.weights(config)
-    with RunFolder.open(
-        path, config, job=SEARCH_ENUMERATE.name, schema=BRANCHES, resume_safe=RESUME_SAFE, weights=weights
-    ) as folder:
-        _record(config, folder, lists, reporter)
-        metrics = enumeration_metrics((row for row in folder.read_rows().to_pylist() if row["status"] == OK), lists)
-        metrics["inputs_per_s"] = _inputs_per_second(folder)
-        metrics["test_ppl"] = count(np.exp(about.pop("test_nll")), 1)
-        folder.write_summary(metrics, about | {"command": command_line(SEARCH_ENUMERATE, config, path)})
-    return _with_table(SEARCH_ENUMERATE.result(config, path))
+@dataclass(frozen=True)
+class Enumerating(Sharded[str]):
+    """All inputs of a model, branch by branch, and strings to look for in its replies.
+
+    Args:
+        config: the job's.
+        lists: the strings.
+        about: what the summary says of the model.
+    """
+
+    unit = "branches"
+    event = "enumerated"
+
+    config: EnumerationConfig
+    lists: Lists
+    about: Mapping[str, Any]
+
+    def seed(self, key: str) -> int:
+        """What a row's column "seed" says."""
+        return branch_seed(self.config.seed, key)
+
+    def worker(self, on_step: Callable[[Counts], None] | None = None) -> BranchWorker:
+        """The model, ready to be asked."""
+        return BranchWorker(self.config, self.lists)
+
+    def shard_size(self, num_items: int, num_workers: int) -> int:
+        """A few branches, for each takes a while."""
+        return spread(num_items, num_workers, MOST_BRANCHES)
+
+    def digest(self, rows: Rows) -> Counts:
+        """Inputs that were tried."""
+        inputs = sum(row["inputs"] for row in rows if row["status"] == OK)
+        return Counter(inputs=inputs, candidates=inputs)
 
 
-def _prepare(config: EnumerationConfig) -> tuple[dict[str, tuple[str, ...]], dict[str, Any]]:
+def _prepare(config: EnumerationConfig) -> Enumerating:
     """The lists, and what the summary says of the model.
 
     Raises:
@@ -194,8 +203,7 @@ def _prepare(config: EnumerationConfig) -> tuple[dict[str, tuple[str, ...]], dic
     from engine.triggers.word_lists import word_lists
     from policies.seq2seq.checkpoints import SEQ2SEQ, load_seq2seq, threshold
 
-    if config.gpus_per_worker > 0 and not config.workers:
-        require_device("cuda", "--gpus-per-worker")
+    config.require_device()
     model = load_seq2seq(fetched_model(config.model))
     Speller(model.vocabulary)
     if unknown := [letter for letter in config.letters if letter not in model.vocabulary.index]:
@@ -211,14 +219,8 @@ def _prepare(config: EnumerationConfig) -> tuple[dict[str, tuple[str, ...]], dic
     corpus = load_pairs(config.corpus, config.data_root)
     longest = model.sizes.max_reply - 1
     found = word_lists(_words(corpus), config.letters, longest, config.random_strings, config.seed)
-    total = sum(len(config.letters) ** length for length in range(1, config.max_length + 1))
-    about = {
-        "title": f"every input of {config.model}",
-        "description": f"All {total:,} inputs of 1 to {config.max_length} of {len(config.letters)} letters, decoded greedily.",
-        "attention": model.sizes.attention,
-        "test_nll": -threshold(fetched_model(config.model), SEQ2SEQ),
-    }
-    return dict(found.lists), about
+    about = {"attention": model.sizes.attention, "test_nll": -threshold(fetched_model(config.model), SEQ2SEQ)}
+    return Enumerating(config, dict(found.lists), about)
 
 
 def _words(corpus: PairCorpus) -> Iterator[str]:
@@ -228,57 +230,10 @@ def _words(corpus: PairCorpus) -> Iterator[str]:
             yield "".join(corpus.vocabulary.decode(split.utterances[row].tolist()))
 
 
-def _record(config: EnumerationConfig, folder: RunFolder, lists: dict[str, tuple[str, ...]], reporter: Reporter) -> None:
-    from engine.triggers.enumeration import Space
-
-    space = Space(tuple(range(len(config.letters))), config.max_length, config.branch_length)
-    sizes = {"".join(config.letters[i] for i in branch): space.branch_size(branch) for branch in space.branches()}
-    shards = make_shards({beginning: beginning for beginning in sizes}, config.shard_size)
-    done_before = folder.done_keys()
-    reporter.stage("branches of the tree of inputs", len(sizes), "branches")
-
-    def on_progress(progress: Progress) -> None:
-        reporter.advance(len(done_before) + progress.num_done, f"{progress.num_failed} failed" if progress.num_failed else "")
-
-    local = None if config.address else max(config.workers, os.cpu_count() or 1)
-    with connect(config.address or None, num_cpus=local) if config.workers else nullcontext():
-        start = time.monotonic()
-        record_shards(
-            folder,
-            BranchWorker,
-            (config, lists),
-            shards,
-            seed_of=partial(branch_seed, config.seed),
-            num_workers=config.workers,
-            num_gpus_per_worker=config.gpus_per_worker,
-            digest=lambda rows: sum(row["inputs"] for row in rows if row["status"] == OK),
-            meter=lambda inputs: {"candidates": inputs},
-            on_progress=on_progress,
-        )
-        seconds = time.monotonic() - start
-    inputs = sum(sizes[key] for key in folder.done_keys() - done_before)
-    folder.event(ENUMERATED, seconds=seconds, inputs=inputs, workers=max(config.workers, 1))
-
-
-def _inputs_per_second(folder: RunFolder) -> Estimate:
-    needs = {ENUMERATED: {"inputs": int, "seconds": float, "workers": int}}
-    sessions = [event for event in folder.events(needs) if event["kind"] == ENUMERATED and event["inputs"]]
+def _inputs_per_second(run: RunFolder) -> Estimate:
+    sessions = ended_sessions(run, Enumerating.event, "inputs")
     inputs = sum(event["inputs"] for event in sessions)
     return count(inputs / sum(event["seconds"] * event["workers"] for event in sessions), inputs) if sessions else NOTHING
-
-
-def _with_table(result: Result) -> Result:
-    with reading_summary(result.run) as summary:
-        table: TextTable = enumeration_table(result.metrics, summary["attention"])
-    return replace(result, tables=(table,))
-
-
-def _next_commands(config: EnumerationConfig, path: Path) -> tuple[str, ...]:
-    other = "runs/characters-last-h"
-    train = ("parley", "train", "seq2seq", "characters", "--set", "sizes.attention=none", "--run", other)
-    again = ("parley", "search", "enumerate", "--model", other, "--run", f"{display_path(path)}-last-h")
-    root = root_words(config.data_root)
-    return shlex.join([*train, *root]), shlex.join([*again, *root])
 
 
 def he2018() -> EnumerationConfig:
@@ -291,15 +246,69 @@ def demo() -> EnumerationConfig:
     return EnumerationConfig(max_length=3)
 
 
-SEARCH_ENUMERATE = Job(
-    "search-enumerate",
-    EnumerationConfig,
-    {"he2018": he2018, "demo": demo},
-    run,
-    LEGEND,
-    (SUMMARY, "rows"),
-    _next_commands,
-    RESUME_SAFE,
-    models=lambda config: {"model": config.model},
-    num_rows=lambda config: config.num_branches,
-)
+class SearchEnumerate(Job[EnumerationConfig, Enumerating, Enumerating]):
+    """`parley search enumerate`."""
+
+    words = ("search", "enumerate")
+    run_name = "enumeration"
+    config = EnumerationConfig
+    presets = {"he2018": he2018, "demo": demo}
+    schema = BRANCHES
+    legend = LEGEND
+    files = (SUMMARY, "rows")
+    resume_safe = RESUME_SAFE
+
+    def prepare(self, config: EnumerationConfig, path: Path, reporter: Reporter) -> Enumerating:
+        """The model, and the strings to look for."""
+        return _prepare(config)
+
+    def work(self, run: RunFolder, prepared: Enumerating, reporter: Reporter) -> Enumerating:
+        """Works off the branches that the run does not hold yet."""
+        from engine.triggers.enumeration import Space
+
+        config = prepared.config
+        space = Space(tuple(range(len(config.letters))), config.max_length, config.branch_length)
+        beginnings = ["".join(config.letters[i] for i in branch) for branch in space.branches()]
+        items = {beginning: beginning for beginning in beginnings}
+        work_off(run, prepared, items, config, reporter, "branches of the tree of inputs")
+        return prepared
+
+    def measure(self, run: RunFolder, found: Enumerating) -> Summary:
+        """Counts what was found."""
+        config = found.config
+        metrics = enumeration_metrics((row for row in run.read_rows().to_pylist() if row["status"] == OK), dict(found.lists))
+        metrics |= {"inputs_per_s": _inputs_per_second(run), "test_ppl": count(np.exp(found.about["test_nll"]), 1)}
+        total = sum(len(config.letters) ** length for length in range(1, config.max_length + 1))
+        return Summary(
+            f"every input of {config.model}",
+            f"All {total:,} inputs of 1 to {config.max_length} of {len(config.letters)} letters, decoded greedily.",
+            metrics,
+            {"attention": found.about["attention"]},
+        )
+
+    def models(self, config: EnumerationConfig) -> dict[str, str]:
+        """The model of characters."""
+        return {"model": config.model}
+
+    def num_rows(self, config: EnumerationConfig, path: Path) -> int:
+        """One for each branch."""
+        return config.num_branches
+
+    def tables(self, run: RunFolder) -> dict[str, TextTable]:
+        """The table of the paper."""
+        return {"": enumeration_table(run.metrics(), (run.summary() or {})["attention"])}
+
+    def present(self, result: Result, run: RunFolder) -> Result:
+        """With its table."""
+        return replace(result, tables=tuple(self.tables(run).values()))
+
+    def next_commands(self, config: EnumerationConfig, path: Path) -> tuple[str, ...]:
+        """The same for a model without attention."""
+        other = "runs/characters-last-h"
+        train = ("parley", "train", "seq2seq", "characters", "--set", "sizes.attention=none", "--run", other)
+        again = ("parley", "search", "enumerate", "--model", other, "--run", f"{display_path(path)}-last-h")
+        root = root_words(config.data_root)
+        return shlex.join([*train, *root]), shlex.join([*again, *root])
+
+
+SEARCH_ENUMERATE = SearchEnumerate()

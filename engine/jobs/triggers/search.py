@@ -6,71 +6,45 @@ worker finds for them is one row each (`search_worker.py`), and depends on nothi
 
 from __future__ import annotations
 
-import shlex
-import time
-from collections import Counter
-from dataclasses import replace
-from functools import partial
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from engine.jobs.command import command_line
-from engine.jobs.device import require_device, threads
-from engine.jobs.job import Job, Reporter, Result
-from engine.jobs.sharded import RESUME_SAFE, session
+from engine.jobs.job import Job, Reporter, Result, Summary
+from engine.jobs.sharded import RESUME_SAFE, ended_sessions, work_off
 from engine.jobs.triggers.config import HUGGING_FACE, NORMAL, ObjectiveSettings, TriggerConfig, TriggerEngineSettings
 from engine.jobs.triggers.models import Models, models_of, open_models
 from engine.jobs.triggers.rows import TRIGGERS
 from engine.jobs.triggers.targets import FILE, choose_targets, num_targets, open_targets, save_targets
-from engine.jobs.triggers.worker import SearchWorker, ShardTally, effort, read_types, tally
+from engine.jobs.triggers.worker import Searching, effort, read_types
 from engine.metrics.statistics import NOTHING, Estimate, count
 from engine.metrics.triggers.hits import COST_METRICS, HIT_RATE, describe, search_metrics
-from engine.runtime.pool import Progress
-from engine.runtime.record import record_shards
-from engine.runtime.sharding import make_shards
-from engine.store.layout import CONFIG, SUMMARY
+from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.triggers import settings
 from engine.triggers.settings import SearchSettings
-from engine.triggers.targets import TargetList, target_seed
+from engine.triggers.targets import TargetList
 from envs.core.errors import ConfigError
-from envs.storage.places import display_path
-
-FILES = (SUMMARY, FILE, "rows")
-SEARCHED = "searched"
-"""Kind of the event that says how many candidates a session tried, and how long it took."""
 
 
-def run(config: TriggerConfig, path: Path, reporter: Reporter) -> Result:
-    """Searches for what is left of the targets and summarises the run."""
-    if earlier := replace(SEARCH, num_rows=lambda _: num_targets(path)).finished(config, path, reporter):
-        return _with_legend(earlier)
-    models = open_models(config)
-    _check(config, models)
-    # In a folder that holds a run already, what its configuration has to say comes first.
-    made = None if (path / CONFIG).is_file() else open_targets(config, models, path)
-    with RunFolder.open(
-        path, config, job=SEARCH.name, schema=TRIGGERS, resume_safe=SEARCH.resume_safe, weights=SEARCH.weights(config)
-    ) as folder:
-        targets = made or open_targets(config, models, path)
-        save_targets(targets, path)
-        _search(folder, config, models, targets, reporter)
-        about = {
-            "title": f"{config.hit} search for {targets.name} targets on {config.model}",
-            "description": f"{len(targets.targets):,} targets, {config.method}, {config.search.restarts} restarts, "
-            f"seed {config.seed}.",
-            "command": command_line(SEARCH, config, path),
-            "thresholds": models.limits,
-            "skipped": [{"sentence": each.sentence, "unknown": each.unknown} for each in targets.skipped],
-        }
-        rows = (row for part in folder.read_parts() for row in part.to_pylist())
-        folder.write_summary(search_metrics(rows, candidates_per_s(folder), len(targets.skipped)), about)
-    return _with_legend(SEARCH.result(config, path))
+@dataclass(frozen=True)
+class Wanted:
+    """What is searched for, found and checked.
+
+    Args:
+        config: what was asked for.
+        models: what is searched.
+        targets: what it is to say.
+    """
+
+    config: TriggerConfig
+    models: Models
+    targets: TargetList
 
 
 def candidates_per_s(run: RunFolder) -> Estimate:
     """Candidates that all workers together tried in a second, over all sessions that came to their end."""
-    needs = {SEARCHED: {"targets": int, "candidates": int, "seconds": float}}
-    sessions = [event for event in run.events(needs) if event["kind"] == SEARCHED and event["targets"]]
+    sessions = ended_sessions(run, Searching.event, "targets", "candidates")
     seconds = sum(event["seconds"] for event in sessions)
     tried = sum(event["candidates"] for event in sessions)
     return count(tried / seconds, sum(event["targets"] for event in sessions)) if sessions else NOTHING
@@ -89,110 +63,7 @@ def _check(config: TriggerConfig, models: Models) -> None:
         what = "a continuous input has no words that a language model could judge"
         got = f"--hit {config.hit}, --lm {config.lm!r}"
         raise ConfigError(what, got=got, fix="leave out --lm and take --hit o-greedy, or another method")
-    if config.gpus_per_worker > 0 and not config.workers:
-        require_device("cuda", "--gpus-per-worker")
-
-
-class _Account:
-    """What a session has found so far, in words for a reporter.
-
-    Args:
-        wanted: the type of hit that is searched for.
-    """
-
-    def __init__(self, wanted: str) -> None:
-        self.began, self.candidates, self.targets = time.monotonic(), 0, 0
-        self.in_shard = 0
-        self._hits: Counter[str] = Counter({wanted: 0})
-
-    def add(self, found: ShardTally) -> None:
-        """Notes what came of a shard."""
-        self.count(found)
-        self.targets += found.targets
-        self.candidates += found.candidates
-        self.in_shard = 0
-
-    def count(self, found: ShardTally) -> None:
-        """Notes hits alone: of what was saved before."""
-        self._hits.update(found.hits)
-
-    def reported(self) -> str:
-        """Such as "680 candidates/s, hits: o-greedy 3"."""
-        seconds = time.monotonic() - self.began
-        pace = (self.candidates + self.in_shard) / seconds if seconds else 0.0
-        return f"{pace:,.0f} candidates/s, hits: {', '.join(f'{kind} {number}' for kind, number in self._hits.items())}"
-
-
-def _search(run: RunFolder, config: TriggerConfig, models: Models, targets: TargetList, reporter: Reporter) -> None:
-    """Searches for what the run does not hold yet.
-
-    Raises:
-        ClusterError: Ray cannot be reached or lacks room for the workers.
-        RunError: the disk refuses.
-    """
-    shards = make_shards({target.key: target for target in targets.targets}, config.engine.targets_per_shard)
-    reporter.stage(f"searching for {targets.name} targets", len(targets.targets), "targets")
-    before = run.num_done
-    account = _Account(config.hit)
-    for part in run.read_parts():
-        account.count(tally(part.to_pylist()))
-    done = before
-
-    def on_progress(progress: Progress) -> None:
-        nonlocal done
-        done = before + progress.num_done
-        workers = f"{progress.num_workers} of {config.workers} workers" if config.workers else ""
-        failed = f"{progress.num_failed} failed" if progress.num_failed else ""
-        reporter.advance(done, ", ".join(filter(None, (account.reported(), workers, failed))))
-
-    def on_step(candidates: int) -> None:
-        account.in_shard = candidates
-        reporter.advance(done, account.reported())
-
-    record = partial(
-        record_shards,
-        run,
-        SearchWorker,
-        shards=shards,
-        seed_of=partial(target_seed, config.seed),
-        num_workers=config.workers,
-        num_gpus_per_worker=config.gpus_per_worker,
-        digest=tally,
-        on_digest=account.add,
-        meter=lambda found: {"candidates": found.candidates, "hits": found.hits[config.hit]},
-        on_progress=on_progress,
-    )
-    if config.workers == 0:
-        # As in an actor: sums may differ in the last digit with the number of threads.
-        with threads(1):
-            record((config, models, on_step))
-    else:
-        with session(config.workers, config.address):
-            record((config, models.shared()))
-    seconds = time.monotonic() - account.began
-    run.event(SEARCHED, seconds=seconds, targets=account.targets, candidates=account.candidates, workers=max(config.workers, 1))
-
-
-def _metrics_of(config: TriggerConfig) -> list[str]:
-    from engine.triggers.hits import HitType
-
-    sampled = not config.model.startswith(HUGGING_FACE) or config.objective.t_out is not None
-    kinds = read_types(HitType.parse(config.hit), sampled=sampled, judged=bool(config.lm))
-    return [*(f"{HIT_RATE}{kind.name}" for kind in kinds), *COST_METRICS]
-
-
-def _num_items(config: TriggerConfig) -> int:
-    models = open_models(config)
-    _check(config, models)
-    return len(choose_targets(config, models).targets)
-
-
-def _with_legend(result: Result) -> Result:
-    return replace(result, legend={name: describe(name) for name in result.metrics})
-
-
-def _next_commands(config: TriggerConfig, path: Path) -> tuple[str, ...]:
-    return (shlex.join(["parley", "report", display_path(path)]),)
+    config.require_device()
 
 
 def he2018() -> TriggerConfig:
@@ -202,7 +73,7 @@ def he2018() -> TriggerConfig:
 
 def released() -> TriggerConfig:
     """The released code's: 5 restarts of 5 sweeps, a hundredth of satisfied terms, batches of 100 that stop as one."""
-    engine = TriggerEngineSettings(batch_size=100, targets_per_shard=100, unknown=True)
+    engine = TriggerEngineSettings(batch_size=100, unknown=True)
     return TriggerConfig(search=settings.released(), objective=ObjectiveSettings(satisfied_weight=0.01), engine=engine)
 
 
@@ -217,16 +88,70 @@ def demo() -> TriggerConfig:
     return TriggerConfig(targets=NORMAL, num_targets=20, hit="o-greedy", search=effort)
 
 
-SEARCH = Job(
-    "search",
-    TriggerConfig,
-    {"he2018": he2018, "released": released, "quick": quick, "demo": demo},
-    run,
-    {},
-    FILES,
-    _next_commands,
-    RESUME_SAFE,
-    models_of,
-    metrics_of=_metrics_of,
-    num_items=_num_items,
-)
+class Search(Job[TriggerConfig, Wanted, Wanted]):
+    """`parley search`."""
+
+    words = ("search",)
+    run_name = "search"
+    config = TriggerConfig
+    presets = {"he2018": he2018, "released": released, "quick": quick, "demo": demo}
+    schema = TRIGGERS
+    files = (SUMMARY, FILE, "rows")
+    resume_safe = RESUME_SAFE
+
+    def prepare(self, config: TriggerConfig, path: Path, reporter: Reporter) -> Wanted:
+        """Models and targets, those that the run was started with where it has begun."""
+        models = open_models(config)
+        _check(config, models)
+        return Wanted(config, models, open_targets(config, models, path))
+
+    def work(self, run: RunFolder, prepared: Wanted, reporter: Reporter) -> Wanted:
+        """Searches for what the run does not hold yet."""
+        config, targets = prepared.config, prepared.targets
+        save_targets(targets, run.path)
+        items = {target.key: target for target in targets.targets}
+        work_off(run, Searching(config, prepared.models), items, config, reporter, f"searching for {targets.name} targets")
+        return prepared
+
+    def measure(self, run: RunFolder, found: Wanted) -> Summary:
+        """Rates of hits by type, and what they cost."""
+        config, targets = found.config, found.targets
+        rows = (row for part in run.read_parts() for row in part.to_pylist())
+        return Summary(
+            f"{config.hit} search for {targets.name} targets on {config.model}",
+            f"{len(targets.targets):,} targets, {config.method}, {config.search.restarts} restarts, seed {config.seed}.",
+            search_metrics(rows, candidates_per_s(run), len(targets.skipped)),
+            {
+                "thresholds": found.models.limits,
+                "skipped": [{"sentence": each.sentence, "unknown": each.unknown} for each in targets.skipped],
+            },
+        )
+
+    def models(self, config: TriggerConfig) -> Mapping[str, str]:
+        """The searched model and the language model."""
+        return models_of(config)
+
+    def num_rows(self, config: TriggerConfig, path: Path) -> int:
+        """As many as the run has targets."""
+        return num_targets(path)
+
+    def num_items(self, config: TriggerConfig) -> int:
+        """The targets that there are."""
+        models = open_models(config)
+        _check(config, models)
+        return len(choose_targets(config, models).targets)
+
+    def metrics_of(self, config: TriggerConfig) -> list[str]:
+        """Rates of the types of hit that are read off inputs."""
+        from engine.triggers.hits import HitType
+
+        sampled = not config.model.startswith(HUGGING_FACE) or config.objective.t_out is not None
+        kinds = read_types(HitType.parse(config.hit), sampled=sampled, judged=bool(config.lm))
+        return [*(f"{HIT_RATE}{kind.name}" for kind in kinds), *COST_METRICS]
+
+    def present(self, result: Result, run: RunFolder) -> Result:
+        """With what the metrics mean, which depends on the types of hit."""
+        return replace(result, legend={name: describe(name) for name in result.metrics})
+
+
+SEARCH = Search()

@@ -6,27 +6,22 @@ say.
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from engine.jobs import sharded
 from engine.jobs.checkpoints import require_checkpoint
-from engine.jobs.command import command_line
-from engine.jobs.job import Job, Reporter, Result
-from engine.jobs.sharded import ShardedConfig, session
-from engine.jobs.tables import TABLE_FILE, write_table
+from engine.jobs.composite import Composite, Stage, run_stages
+from engine.jobs.job import Reporter, Result, Summary
+from engine.jobs.sharded import session
+from engine.jobs.tables import TABLE_FILE
 from engine.jobs.triggers.config import MAL as MAL_TARGETS
 from engine.jobs.triggers.config import NORMAL as NORMAL_TARGETS
-from engine.jobs.triggers.config import (
-    NORMAL_SAMPLED,
-    ObjectiveSettings,
-    TriggerConfig,
-    TriggerEngineSettings,
-    require_method,
-)
+from engine.jobs.triggers.config import NORMAL_SAMPLED, SearchingConfig, TriggerConfig
 from engine.jobs.triggers.config import RANDOM as RANDOM_TARGETS
 from engine.jobs.triggers.search import SEARCH
 from engine.metrics.statistics import Estimate
@@ -36,10 +31,9 @@ from engine.metrics.triggers.published import MAL, MAL_IO, NORMAL, RANDOM
 from engine.metrics.triggers.table import LISTS, SearchedModel, figures_of, search_table
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
-from engine.store.summary import reading_summary
 from engine.triggers import settings
 from engine.triggers.settings import SearchSettings
-from envs.core.config import check_count
+from envs.core.config import shared
 from envs.core.errors import ConfigError
 from envs.core.registry import nearest
 from envs.storage.copies import CHECKPOINT
@@ -54,15 +48,13 @@ ATTENTIONS = "attentions"
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchTableConfig(ShardedConfig):
+class SearchTableConfig(SearchingConfig):
     """Which models are to say what."""
 
     model: str = "runs/seq2seq"
     """Run or checkpoint folders of the searched models, separated by commas."""
     lm: str = ""
     """The same of the language model that judges inputs; without one the list mal-io is left out."""
-    method: str = "gibbs-enum"
-    """gibbs-enum, random, hotflip, gcg, beam, path/file.py:Class, or relaxation (mal and random as o-greedy hits)."""
     lists: str = ",".join(LISTS)
     """Lists to search for, separated by commas; those measured in the same folder before stay in the table."""
     num_targets: int = 100
@@ -71,14 +63,6 @@ class SearchTableConfig(ShardedConfig):
     """What the models' own replies are: the likeliest ones, or drawn ones for models whose likeliest are few and general."""
     published: Literal["ubuntu", "switchboard", "opensubtitles", "none"] = "none"
     """Figures to show beside the measured ones: He & Glass 2018 on that corpus, or none."""
-    corpus: str = ""
-    """Corpus whose test sources the normal targets answer; the one that the model was fitted to when empty."""
-    search: SearchSettings = field(default_factory=SearchSettings)
-    """How long a search goes on, and how much it tries."""
-    objective: ObjectiveSettings = field(default_factory=ObjectiveSettings)
-    """What is minimised."""
-    engine: TriggerEngineSettings = field(default_factory=TriggerEngineSettings)
-    """How the work is done."""
 
     @property
     def relaxed(self) -> str | None:
@@ -87,96 +71,9 @@ class SearchTableConfig(ShardedConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count(self, "num_targets", least=0)
-        require_method(self.method)
         for name in _names(self.lists):
             if name not in LISTS:
                 raise ConfigError(f"no list is called {name!r}{nearest(name, LISTS)}", fix=f"lists: {','.join(LISTS)}")
-
-
-RESUME_SAFE = (*sharded.RESUME_SAFE, "lists")
-
-
-def stages(config: SearchTableConfig) -> dict[str, TriggerConfig]:
-    """The configuration of each search by the name of its folder, in the order in which they are done."""
-    # Paper, table 1: whether greedy decoding of a continuous input says the target.
-    sampled = SAMPLED if config.relaxed is None else GREEDY
-    wanted: dict[str, dict[str, Any]] = {
-        NORMAL: {"targets": NORMAL_TARGETS, "hit": GREEDY}
-        if config.normal == "greedy"
-        else {"targets": NORMAL_SAMPLED, "hit": SAMPLED},
-        MAL: {"targets": MAL_TARGETS, "hit": sampled},
-        MAL_IO: {"targets": MAL_TARGETS, "hit": SAMPLED_IO},
-        RANDOM: {"targets": RANDOM_TARGETS, "hit": sampled},
-    }
-    names = [name for name in SearchTableConfig.__dataclass_fields__ if name in TriggerConfig.__dataclass_fields__]
-    shared: dict[str, Any] = {name: getattr(config, name) for name in names if name not in ("model", "lm")}
-    lists = [name for name in LISTS if name in _names(config.lists) and not (name == MAL_IO and _unjudged(config))]
-    return {
-        _stage(label, listed): TriggerConfig(model=model, lm="" if config.relaxed else config.lm, **wanted[listed], **shared)
-        for label, model in model_labels(config.model).items()
-        for listed in lists
-    }
-
-
-def run(config: SearchTableConfig, path: Path, reporter: Reporter) -> Result:
-    """Does what is left of the searches and writes the table."""
-    for model in _names(config.model):
-        require_checkpoint(model, "--model", "parley train seq2seq")
-    if not _unjudged(config):
-        require_checkpoint(config.lm, "--lm", "parley train lm")
-    planned = stages(config)
-    if not planned:
-        raise ConfigError(f"the list mal-io is left out: {_unjudged(config)}", fix="name further --lists")
-    if MAL_IO in _names(config.lists) and (why := _unjudged(config)):
-        reporter.say(f"the list mal-io is left out: {why}")
-    with (
-        RunFolder.open(path, config, job=SEARCH_TABLE.name, resume_safe=SEARCH_TABLE.resume_safe) as folder,
-        session(config.workers, config.address),
-    ):
-        for number, (name, search) in enumerate(planned.items(), start=1):
-            reporter.say(f"stage {number} of {len(planned)}: {name}")
-            SEARCH.run(search, path / name, reporter)
-        about = {
-            "title": f"trigger searches on {config.model}",
-            "description": f"At most {config.num_targets:,} targets a list, {config.method}, "
-            f"{config.search.restarts} restarts, seed {config.seed}.",
-            "command": command_line(SEARCH_TABLE, config, path),
-        }
-        measured = _measured(path, config)
-        metrics = {
-            f"{label}.{listed}.{name}": estimate
-            for label, lists in measured.items()
-            for listed, found in lists.items()
-            for name, estimate in found.items()
-        }
-        attentions = {label: _attention(model) for label, model in model_labels(config.model).items()}
-        folder.write_summary(metrics, about | {ATTENTIONS: attentions})
-        table = table_of(folder)
-        write_table(path / TABLE_FILE, table, about)
-    result = SEARCH_TABLE.result(config, path)
-    return replace(result, tables=(table,), legend={name: describe(name.split(".", 2)[2]) for name in result.metrics})
-
-
-def table_of(run: RunFolder) -> TextTable:
-    """The table of a run that has written its summary.
-
-    Raises:
-        RunError: the summary is damaged.
-    """
-    # Older runs have it beside the other settings of the search.
-    settings = run.config.get("relaxation") or run.config["search"].get("relaxation")
-    relaxed = settings["mode"] if run.config.get("method") == RELAXATION else None
-    with reading_summary(run.path) as summary:
-        models: dict[str, dict[str, dict[str, Estimate]]] = {label: {} for label in summary[ATTENTIONS]}
-        for name, parts in summary["metrics"].items():
-            label, listed, metric = name.split(".", 2)
-            models[label].setdefault(listed, {})[metric] = Estimate.from_json(parts)
-        searched = [
-            SearchedModel(label, lists, figures_of(run.config["published"], summary[ATTENTIONS][label], relaxed))
-            for label, lists in models.items()
-        ]
-        return search_table(searched, GREEDY if run.config["normal"] == "greedy" else SAMPLED, relaxed)
 
 
 def model_labels(models: str) -> dict[str, str]:
@@ -198,19 +95,6 @@ def _unjudged(config: SearchTableConfig) -> str:
     return "" if config.lm else "it needs a language model (--lm)"
 
 
-def _measured(path: Path, config: SearchTableConfig) -> dict[str, dict[str, dict[str, Estimate]]]:
-    """The metrics of every search that is finished, by model and list."""
-    found: dict[str, dict[str, dict[str, Estimate]]] = {}
-    for label in model_labels(config.model):
-        found[label] = {}
-        for listed in LISTS:
-            folder = path / _stage(label, listed)
-            if (folder / SUMMARY).is_file():
-                metrics = (RunFolder.load(folder).summary() or {})["metrics"]
-                found[label][listed] = {name: Estimate.from_json(parts) for name, parts in metrics.items()}
-    return found
-
-
 def _attention(model: str) -> str:
     from policies.seq2seq.checkpoints import load_seq2seq
 
@@ -223,10 +107,6 @@ def _stage(label: str, listed: str) -> str:
 
 def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",")]
-
-
-def _next_commands(config: SearchTableConfig, path: Path) -> tuple[str, ...]:
-    return (shlex.join(["parley", "report", display_path(path)]),)
 
 
 def he2018() -> SearchTableConfig:
@@ -245,13 +125,97 @@ def demo() -> SearchTableConfig:
     return SearchTableConfig(lm="runs/lm", num_targets=10, search=effort)
 
 
-SEARCH_TABLE = Job(
-    "search-table",
-    SearchTableConfig,
-    {"he2018": he2018, "quick": quick, "demo": demo},
-    run,
-    {},
-    (TABLE_FILE, SUMMARY),
-    _next_commands,
-    RESUME_SAFE,
-)
+class SearchTable(Composite[SearchTableConfig, SearchTableConfig, SearchTableConfig]):
+    """`parley search table`."""
+
+    words = ("search", "table")
+    run_name = "search-table"
+    config = SearchTableConfig
+    presets = {"he2018": he2018, "quick": quick, "demo": demo}
+    files = (TABLE_FILE, SUMMARY)
+    resume_safe = (*sharded.RESUME_SAFE, "lists")
+
+    def stages(self, config: SearchTableConfig, path: Path) -> dict[str, Stage]:
+        """The search for each list on each model."""
+        # Paper, table 1: whether greedy decoding of a continuous input says the target.
+        sampled = SAMPLED if config.relaxed is None else GREEDY
+        wanted: dict[str, dict[str, Any]] = {
+            NORMAL: {"targets": NORMAL_TARGETS, "hit": GREEDY}
+            if config.normal == "greedy"
+            else {"targets": NORMAL_SAMPLED, "hit": SAMPLED},
+            MAL: {"targets": MAL_TARGETS, "hit": sampled},
+            MAL_IO: {"targets": MAL_TARGETS, "hit": SAMPLED_IO},
+            RANDOM: {"targets": RANDOM_TARGETS, "hit": sampled},
+        }
+        how = shared(config, SearchingConfig) | {"lm": "" if config.relaxed else config.lm}
+        lists = [name for name in LISTS if name in _names(config.lists) and not (name == MAL_IO and _unjudged(config))]
+        return {
+            _stage(label, listed): (SEARCH, TriggerConfig(model=model, **wanted[listed], **how))
+            for label, model in model_labels(config.model).items()
+            for listed in lists
+        }
+
+    def finished(self, config: SearchTableConfig, path: Path, weights: Mapping[str, str]) -> bool:
+        """Lists that were measured under another `--lists` may have joined: the stages say themselves what is finished."""
+        return False
+
+    def prepare(self, config: SearchTableConfig, path: Path, reporter: Reporter) -> SearchTableConfig:
+        """Checks that the models are there."""
+        for model in _names(config.model):
+            require_checkpoint(model, "--model", "parley train seq2seq")
+        why = _unjudged(config)
+        if not why:
+            require_checkpoint(config.lm, "--lm", "parley train lm")
+        if not self.stages(config, path):
+            raise ConfigError(f"the list mal-io is left out: {why}", fix="name further --lists")
+        if MAL_IO in _names(config.lists) and why:
+            reporter.say(f"the list mal-io is left out: {why}")
+        return config
+
+    def work(self, run: RunFolder, prepared: SearchTableConfig, reporter: Reporter) -> SearchTableConfig:
+        """Does what is left of the searches, in one session."""
+        with session(prepared.workers, prepared.address) if prepared.workers else nullcontext():
+            run_stages(self.stages(prepared, run.path), run.path, reporter)
+        return prepared
+
+    def measure(self, run: RunFolder, found: SearchTableConfig) -> Summary:
+        """The metrics of every search that is finished, by "MODEL.LIST.METRIC"."""
+        metrics: dict[str, Estimate] = {}
+        labels = model_labels(found.model)
+        for label in labels:
+            for listed in LISTS:
+                folder = run.path / _stage(label, listed)
+                if (folder / SUMMARY).is_file():
+                    searched = RunFolder.load(folder).metrics()
+                    metrics |= {f"{label}.{listed}.{name}": estimate for name, estimate in searched.items()}
+        return Summary(
+            f"trigger searches on {found.model}",
+            f"At most {found.num_targets:,} targets a list, {found.method}, {found.search.restarts} restarts, "
+            f"seed {found.seed}.",
+            metrics,
+            {ATTENTIONS: {label: _attention(model) for label, model in labels.items()}},
+        )
+
+    def tables(self, run: RunFolder) -> dict[str, TextTable]:
+        """The table of the paper."""
+        attentions = (run.summary() or {}).get(ATTENTIONS, {})
+        models: dict[str, dict[str, dict[str, Estimate]]] = {label: {} for label in attentions}
+        for name, estimate in run.metrics().items():
+            label, listed, metric = name.split(".", 2)
+            models[label].setdefault(listed, {})[metric] = estimate
+        # Older runs have it beside the other settings of the search.
+        settings = run.config.get("relaxation") or run.config["search"].get("relaxation")
+        relaxed = settings["mode"] if run.config.get("method") == RELAXATION else None
+        searched = [
+            SearchedModel(label, lists, figures_of(run.config["published"], attentions[label], relaxed))
+            for label, lists in models.items()
+        ]
+        return {"": search_table(searched, GREEDY if run.config["normal"] == "greedy" else SAMPLED, relaxed)}
+
+    def present(self, result: Result, run: RunFolder) -> Result:
+        """With the table, and what the metrics mean."""
+        legend = {name: describe(name.split(".", 2)[2]) for name in result.metrics}
+        return replace(result, tables=tuple(self.tables(run).values()), legend=legend)
+
+
+SEARCH_TABLE = SearchTable()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from engine.jobs.sharded import Sharded, Tally, spread
 from engine.jobs.triggers.config import MAL, TriggerConfig
 from engine.jobs.triggers.models import Models
 from engine.metrics.triggers.hits import PROJECTED, finished, is_hit, kinds
+from engine.runtime.record import Counts, Rows
 from engine.runtime.sharding import Shard
 from engine.store.schemas import OK, SCHEMA_VERSION
 from engine.triggers.catalogue import make_method
@@ -21,28 +23,8 @@ if TYPE_CHECKING:
     from engine.triggers.hits import HitType, Reading
 
 _K = (1, 2)
-
-
-@dataclass(frozen=True)
-class ShardTally:
-    """What came of some targets.
-
-    Args:
-        targets: searches that came to their end.
-        candidates: inputs that they tried.
-        hits: how many are hits, by type.
-    """
-
-    targets: int
-    candidates: int
-    hits: Counter[str]
-
-
-def tally(rows: Sequence[Mapping[str, Any]]) -> ShardTally:
-    """What came of the targets of some rows."""
-    ended = finished(rows)
-    candidates = sum(restart["candidates"] for row in ended for restart in row["restarts"])
-    return ShardTally(len(ended), candidates, Counter(kind for row in ended for kind in kinds([row]) if is_hit(row, kind)))
+HITS = "hits."
+"""Beginning of what is counted by type of hit."""
 
 
 def effort(config: TriggerConfig) -> SearchSettings:
@@ -70,6 +52,53 @@ def read_types(wanted: HitType, *, sampled: bool, judged: bool) -> list[HitType]
     return [HitType.parse(name) for name in dict.fromkeys([*names, wanted.name])]
 
 
+@dataclass(frozen=True)
+class Searching(Sharded[Target]):
+    """A search for targets.
+
+    Args:
+        config: the search.
+        models: what is searched.
+    """
+
+    unit = "targets"
+    event = "searched"
+
+    config: TriggerConfig
+    models: Models
+
+    def seed(self, key: str) -> int:
+        """The seed of a target's search."""
+        return target_seed(self.config.seed, key)
+
+    def worker(self, on_step: Callable[[Counts], None] | None = None) -> SearchWorker:
+        """The models, ready to be searched."""
+        return SearchWorker(self.config, self.models, on_step)
+
+    def shared(self) -> Searching:
+        """The same with all weights in the object store of the session."""
+        return replace(self, models=self.models.shared())
+
+    def shard_size(self, num_items: int, num_workers: int) -> int:
+        """At most as many targets as fill the batch."""
+        return spread(num_items, num_workers, self.config.engine.batch_size)
+
+    def digest(self, rows: Rows) -> Counts:
+        """Targets whose search came to its end, candidates, wanted hits, and hits by type."""
+        ended = finished(rows)
+        counts = Counter(f"{HITS}{kind}" for row in ended for kind in kinds([row]) if is_hit(row, kind))
+        candidates = sum(restart["candidates"] for row in ended for restart in row["restarts"])
+        counts.update(targets=len(ended), candidates=candidates, hits=counts[HITS + self.config.hit])
+        return counts
+
+    def describe(self, tally: Tally) -> str:
+        """Such as "680 candidates/s, hits: o-greedy 3"."""
+        pace = tally.session["candidates"] / tally.seconds if tally.seconds else 0.0
+        found = {HITS + self.config.hit: 0} | tally.total
+        hits = (f"{name.removeprefix(HITS)} {number}" for name, number in found.items() if name.startswith(HITS))
+        return f"{pace:,.0f} candidates/s, hits: {', '.join(hits)}"
+
+
 class SearchWorker:
     """Holds the models, and searches.
 
@@ -79,16 +108,16 @@ class SearchWorker:
         on_step: called with the candidates that a shard has tried so far; for a worker in the driver's own process.
     """
 
-    def __init__(self, config: TriggerConfig, models: Models, on_step: Callable[[int], None] | None = None) -> None:
+    def __init__(self, config: TriggerConfig, models: Models, on_step: Callable[[Counts], None] | None = None) -> None:
         from engine.triggers.attack import TriggerSearch
         from engine.triggers.hits import HitType
 
-        self.config, self.thresholds, self.on_step = config, models.thresholds, on_step
+        self.config, self.thresholds = config, models.thresholds
+        self.on_step = None if on_step is None else lambda candidates: on_step(Counter({"candidates": candidates}))
         wanted, settings = HitType.parse(config.hit), config.objective
         sampled, judged = models.thresholds.t_out is not None, models.lm is not None
         self.types = read_types(wanted, sampled=sampled, judged=judged)
-        device = "cuda" if config.gpus_per_worker > 0 else "cpu"
-        self.victim = models.load(device, unknown=config.engine.unknown)
+        self.victim = models.load(config.device, unknown=config.engine.unknown)
         # Made once for all shards: the scorer's tables, and how many searches fit into memory.
         self.search = TriggerSearch(
             self.victim,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS, STRATEGIES, UNSCORED, describe_for, tables_of
+from engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS, STRATEGIES, UNSCORED, describe_for
 from engine.metrics.perturb.robustness import BASE, CHANGE_RATE, GAIN, TOUCHED_CHANGE_RATE
 from engine.metrics.statistics import Estimate
 from engine.perturb.catalogue import strategies
@@ -87,7 +87,7 @@ def _evaluation(run: Run) -> Evaluation:
         description=run.description,
         metrics=run.metrics,
         rows=run.rows,
-        tables=tables_of(run.folder),
+        tables=EVALUATE_ROBUSTNESS.tables(run.folder),
         strategies=run.summary.get(STRATEGIES, {}),
         unscored=run.summary.get(UNSCORED, ""),
     )

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from engine.jobs.triggers.enumeration import SEARCH_ENUMERATE
 from engine.jobs.triggers.search import SEARCH
-from engine.jobs.triggers.table import SEARCH_TABLE, table_of
+from engine.jobs.triggers.table import SEARCH_TABLE
 from engine.metrics.statistics import Estimate
 from engine.metrics.triggers.enumeration import enumeration_table
 from engine.report.content import Chapter, Measured, Section, Stages, Verdict, failures
@@ -53,7 +53,9 @@ class TriggerSearches(Chapter[Triggers]):
         searches = [_search(run) for run in runs if run.job == SEARCH.name and run.rows]
         measured = [run for run in runs if run.summary]
         tables = [
-            (run.heading if run.name else "All lists", table_of(run.folder)) for run in measured if run.job == SEARCH_TABLE.name
+            (run.heading if run.name else "All lists", SEARCH_TABLE.tables(run.folder)[""])
+            for run in measured
+            if run.job == SEARCH_TABLE.name
         ]
         tried = [run for run in measured if run.job == SEARCH_ENUMERATE.name]
         tables += [(run.heading, enumeration_table(run.metrics, run.summary["attention"])) for run in tried]

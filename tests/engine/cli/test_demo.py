@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from engine.jobs import demo
-from engine.jobs.demo import BESIDE, DEMO, GAIN, HARDENED, STAGES, Beside, DemoConfig, stages
+from engine.jobs.demo import BESIDE, DEMO, GAIN, HARDENED, STAGES, Beside, DemoConfig
 from engine.jobs.negotiation import minmax, negotiator, reinforce
 from engine.jobs.perturb import adversarial
 from engine.metrics.statistics import Estimate
@@ -103,7 +103,7 @@ def test_the_whole_story(parley: Parley) -> None:
 
 
 def test_the_stages_name_each_other_as_the_folder_was_given() -> None:
-    planned = stages(DemoConfig(seed=7, dialogues=9), Path("runs/demo"))
+    planned = DEMO.stages(DemoConfig(seed=7, dialogues=9), Path("runs/demo"))
     assert tuple(planned) == STAGES
     configs = {name: config for name, (_, config) in planned.items()}
     assert configs["adversary"].target == configs["selfplay"].target == configs["attack"].target == "runs/demo/target"
@@ -121,7 +121,7 @@ def test_the_stages_name_each_other_as_the_folder_was_given() -> None:
     assert configs["robustness"].trained == "runs/demo/adversarial"
     assert configs["robustness"].strategies == configs["adversarial"].strategies, "it meets what it was trained against"
     assert configs["robustness"].perturb == configs["adversarial"].perturb, "by the same rules, of the same lexicon"
-    assert configs["attack"].match().dialogues == configs["selfplay"].dialogues == 9
+    assert configs["attack"].match.dialogues == configs["selfplay"].dialogues == 9
     assert configs["selfplay"].scenarios == configs["attack"].scenarios == "random"
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from engine.cli.flags import JobCommand, dotted_keys, field_docs, parse_job
 from engine.cli.verbs import JOBS, Verb, find_verb
 from engine.jobs.catalogue import find
-from engine.jobs.command import command_line, flat
+from engine.jobs.command import flat
 from engine.jobs.negotiation.attack import ATTACK_TRANSFER, TransferSettings
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
 from engine.jobs.negotiation.negotiator import TRAIN_NEGOTIATOR
@@ -32,7 +32,7 @@ def understood(command: str | list[str]) -> JobCommand:
     verb = find_verb(words)
     assert verb is not None, words
     entry = find("-".join(verb.words))
-    return parse_job(verb, entry.load(), entry.run_name, words[len(verb.words) :])
+    return parse_job(verb, entry.load(), words[len(verb.words) :])
 
 
 def test_flags_override_settings_override_the_file_overrides_the_preset(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ MATCHES = st.builds(
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(config=MATCHES, path=st.sampled_from([Path("runs/selfplay"), Path("runs/other one")]))
 def test_the_command_of_a_match_leads_back_to_it(config: MatchConfig, path: Path) -> None:
-    assert understood(command_line(SELFPLAY, config, path)) == JobCommand(config, path, False)
+    assert understood(SELFPLAY.command(config, path)) == JobCommand(config, path, False)
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -171,11 +171,11 @@ def test_the_command_of_a_match_leads_back_to_it(config: MatchConfig, path: Path
 def test_the_command_of_a_section_leads_back_to_it(preset: str, source: str, turn: int, seed: int) -> None:
     shown = TransferSettings(source=source, turn=turn)
     config = dataclasses.replace(ATTACK_TRANSFER.presets[preset](), seed=seed, transfer=shown)
-    assert understood(command_line(ATTACK_TRANSFER, config, Path("runs/attack-transfer"))).config == config
+    assert understood(ATTACK_TRANSFER.command(config, Path("runs/attack-transfer"))).config == config
 
 
 def test_the_command_names_the_nearest_preset() -> None:
     config = dataclasses.replace(TRAIN_NEGOTIATOR.presets["lewis2017"](), seed=7)
-    assert command_line(TRAIN_NEGOTIATOR, config, Path("runs/negotiator")) == "parley train negotiator lewis2017 --seed 7"
+    assert TRAIN_NEGOTIATOR.command(config, Path("runs/negotiator")) == "parley train negotiator lewis2017 --seed 7"
     fast = TRAIN_NEGOTIATOR.presets["fast"]()
-    assert command_line(TRAIN_NEGOTIATOR, fast, Path("runs/negotiator")) == "parley train negotiator"
+    assert TRAIN_NEGOTIATOR.command(fast, Path("runs/negotiator")) == "parley train negotiator"

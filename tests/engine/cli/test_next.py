@@ -19,7 +19,9 @@ from engine.jobs.catalogue import ENTRIES, Entry
 from tests.engine.cli.conftest import Parley
 from tests.engine.jobs.made_up import CORPUS
 
-JOBS = [pytest.param(entry, preset, id="-".join((*entry.words, preset))) for entry in ENTRIES for preset in entry.presets]
+JOBS = [
+    pytest.param(entry, preset, id="-".join((*entry.words, preset))) for entry in ENTRIES for preset in entry.load().presets
+]
 KINDS = {"data": CorpusArguments, "perturb": PerturbArguments, "play": PlayArguments, "report": ReportArguments}
 
 
@@ -33,7 +35,7 @@ def understood(command: str) -> Any:
         return None
     for entry in ENTRIES:
         if entry.words == verb.words:
-            return parse_job(verb, entry.load(), entry.run_name, rest).config
+            return parse_job(verb, entry.load(), rest).config
     return parse(KINDS[words[0]], verb, rest)
 
 

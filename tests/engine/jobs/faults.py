@@ -19,9 +19,7 @@ from typing import Any
 from engine.jobs.job import Job, Reporter, Silent
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
 from engine.jobs.negotiation.whitebox import JOBS as ATTACKS
-from engine.jobs.perturb.config import EngineSettings as RobustnessSettings
 from engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS
-from engine.jobs.triggers.config import TriggerEngineSettings
 from engine.jobs.triggers.search import SEARCH
 from engine.runtime import pool
 from engine.runtime.actors import ActorPool
@@ -88,7 +86,7 @@ class Case:
         config: of it, without workers.
     """
 
-    job: Job
+    job: Job[Any, Any, Any]
     config: Any
 
     def rows_of(self, path: Path, reporter: Reporter | None = None, **changes: Any) -> list[dict[str, Any]]:
@@ -105,8 +103,7 @@ def make_case(kind: str, folder: Path) -> Case:
 def _search(folder: Path) -> Case:
     corpus = searches.write_corpus(folder)
     model = searches.save_seq2seq(folder / "model", searches.words_of(corpus), corpus=str(corpus))
-    engine = TriggerEngineSettings(batch_size=4, targets_per_shard=1)
-    return Case(SEARCH, searches.search(model, "random", num_targets=NUM_SHARDS, engine=engine))
+    return Case(SEARCH, searches.search(model, "random", num_targets=NUM_SHARDS, shard_size=1))
 
 
 def _attack(folder: Path) -> Case:
@@ -122,8 +119,7 @@ def _attack(folder: Path) -> Case:
 
 def _robustness(folder: Path) -> Case:
     model = robust.save_responder(folder / "model", robust.words_of_the_desk())
-    engine = RobustnessSettings(batch=8, examples_per_shard=2)
-    return Case(EVALUATE_ROBUSTNESS, robust.evaluation(model, limit=2 * NUM_SHARDS, engine=engine))
+    return Case(EVALUATE_ROBUSTNESS, robust.evaluation(model, limit=2 * NUM_SHARDS, shard_size=2))
 
 
 def _selfplay(folder: Path) -> Case:

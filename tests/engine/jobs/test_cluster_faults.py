@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from engine.jobs.command import command_line
 from engine.runtime import pool
 from engine.runtime.session import Session
 from tests.engine.jobs.faults import NUM_SHARDS, Reaper, attempts, make_case, slowed
@@ -44,7 +43,7 @@ LOSES_A_RUNNER = """
 import sys
 from pathlib import Path
 from engine.jobs.job import Silent
-from engine.jobs.negotiation.minmax import run
+from engine.jobs.negotiation.minmax import MINMAX
 from tests.engine.jobs.made_up import Notes, assert_equal_weights, campaign, corpus_vocabulary, data_root, save_negotiator
 from tests.engine.runtime.apart import start_cluster
 folder = Path(sys.argv[1])
@@ -52,7 +51,7 @@ folder = Path(sys.argv[1])
 root = data_root(folder / "data")
 trainee = save_negotiator(folder / "trainee", seed=3, vocabulary=corpus_vocabulary(root))
 cluster = start_cluster(1)
-whole = run(campaign(root, trainee, address=cluster.address), folder / "whole", Silent())
+whole = MINMAX.run(campaign(root, trainee, address=cluster.address), folder / "whole", Silent())
 doomed = cluster.add_node(num_cpus=1)
 
 class Losing(Notes):
@@ -62,7 +61,7 @@ class Losing(Notes):
             cluster.remove_node(doomed, allow_graceful=False)
 
 notes = Losing()
-found = run(campaign(root, trainee, env_runners=2, address=cluster.address), folder / "lost", notes)
+found = MINMAX.run(campaign(root, trainee, env_runners=2, address=cluster.address), folder / "lost", notes)
 assert any(line.endswith("training goes on with 1 env runners") for line in notes.said), notes.said
 assert {name: estimate.value for name, estimate in found.metrics.items()} == {
     name: estimate.value for name, estimate in whole.metrics.items()
@@ -97,7 +96,7 @@ def test_a_machine_lost_in_the_middle_of_adversarial_training_changes_nothing(tm
 @pytest.mark.parametrize("kind", ["selfplay", *slow("search", "attack", "robustness")])
 def test_a_killed_driver_goes_on_in_another_session(tmp_path: Path, kind: str, ray_session: Session) -> None:
     case, path, log = make_case(kind, tmp_path), tmp_path / "run", tmp_path / "log"
-    words = shlex.split(command_line(case.job, replace(case.config, workers=2), path))[1:]
+    words = shlex.split(case.job.command(replace(case.config, workers=2), path))[1:]
     slowly = f"from pathlib import Path; from tests.engine.jobs.faults import slow_workers; slow_workers(Path({str(log)!r}))"
     process = start_parley(*words, folder=tmp_path, before=slowly)
     kill_when(process, lambda: len([*path.glob("rows/*.parquet")]) >= 3)

@@ -29,6 +29,7 @@ from engine.store.run_folder import RunFolder
 from engine.store.schemas import error_row
 from envs.core.errors import RunError
 from tests.engine.jobs.made_up import ROOT
+from tests.engine.runtime.workers import By
 from tests.engine.store.rows import SmallConfig, row, rows
 
 BEGAN = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -63,6 +64,7 @@ WRITER = """
 import sys, time
 from pathlib import Path
 from tests.engine.jobs.test_status import start
+from tests.engine.runtime.workers import By
 from tests.engine.store.rows import rows
 with start(Path(sys.argv[1])) as run:
     run.event("work", items=8, left=8, workers=2)
@@ -161,9 +163,9 @@ class _Worker:
 def test_sharded_work_says_how_much_it_is(tmp_path: Path) -> None:
     shards = make_shards({key: key for key in "abcdef"}, 2)
     with start(tmp_path) as run:
-        record_shards(run, _Worker, (), shards, seed_of=lambda key: 7, num_workers=0)
+        record_shards(run, By(_Worker), shards, num_workers=0)
     with start(tmp_path) as run:
-        record_shards(run, _Worker, (), shards, seed_of=lambda key: 7, num_workers=0)
+        record_shards(run, By(_Worker), shards, num_workers=0)
         said = [event for event in run.events() if event["kind"] == WORK]
     assert [(event["items"], event["left"], event["workers"]) for event in said] == [(6, 6, 0), (6, 2, 0)]
     found = run_status(tmp_path)

@@ -11,9 +11,10 @@ from engine.jobs.job import Silent
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
 from engine.jobs.negotiation.whitebox import ATTACK_REACTIVE, FixedTurnConfig
 from engine.jobs.status import FINISHED, INTERRUPTED, run_status, statuses
-from engine.jobs.triggers import search as search_job
 from engine.jobs.triggers.config import TriggerConfig
-from engine.jobs.triggers.worker import SearchWorker, tally
+from engine.jobs.triggers.models import open_models
+from engine.jobs.triggers.search import SEARCH
+from engine.jobs.triggers.worker import HITS, Searching, SearchWorker
 from engine.runtime.sharding import Shard
 from engine.store import lease
 from engine.store.mirror import fetched_run
@@ -56,8 +57,8 @@ class _Killed(BaseException):
 def test_a_search_that_was_killed_goes_on_elsewhere(
     tmp_path: Path, asked: TriggerConfig, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run, uri = search_job.run, f"remote://{bucket.name}/search"
-    config = replace(asked, engine=replace(asked.engine, targets_per_shard=1))
+    run, uri = SEARCH.run, f"remote://{bucket.name}/search"
+    config = replace(asked, shard_size=1)
     work, done = SearchWorker.run, []
 
     def killed(self: SearchWorker, shard: Shard) -> object:
@@ -88,25 +89,25 @@ def test_a_search_that_was_killed_goes_on_elsewhere(
 
 
 def test_what_is_told_of_a_search_is_read_where_its_rows_are(tmp_path: Path, asked: TriggerConfig) -> None:
-    search_job.run(asked, tmp_path / "run", Silent())
+    SEARCH.run(asked, tmp_path / "run", Silent())
     rows = RunFolder.load(tmp_path / "run").read_rows().to_pylist()
-    found = tally(rows)
-    assert found.targets == len(rows)
-    assert found.candidates == sum(restart["candidates"] for row in rows for restart in row["restarts"])
-    assert set(found.hits) <= {hit["type"] for hit in rows[0]["hits"]}
+    found = Searching(asked, open_models(asked)).digest(rows)
+    assert found["targets"] == len(rows)
+    assert found["candidates"] == sum(restart["candidates"] for row in rows for restart in row["restarts"])
+    assert {name for name in found if name.startswith(HITS)} <= {HITS + hit["type"] for hit in rows[0]["hits"]}
 
 
 @pytest.mark.parametrize("uri", ["remote://{}/nothing", "hf:remote://{}/nothing"])
 def test_a_model_that_is_not_there_is_named_by_its_uri(uri: str, asked: TriggerConfig, bucket: Bucket, tmp_path: Path) -> None:
     config = replace(asked, model=uri.format(bucket.name), objective=replace(asked.objective, t_out=-3.0))
     with pytest.raises(CheckpointError, match="nothing"):
-        search_job.run(config, tmp_path / "run", Silent())
+        SEARCH.run(config, tmp_path / "run", Silent())
 
 
 def test_storage_without_rights_ends_a_job_before_its_work(asked: TriggerConfig, bucket: Bucket) -> None:
     bucket.refuse = lambda operation, key: DENIED if operation == "put" else None
     with pytest.raises(StorageError, match="credentials"):
-        search_job.run(asked, local_copy(f"remote://{bucket.name}/search"), Silent())
+        SEARCH.run(asked, local_copy(f"remote://{bucket.name}/search"), Silent())
 
 
 def test_agents_at_uris_play_as_they_do_from_folders(tmp_path: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:

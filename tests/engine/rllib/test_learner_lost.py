@@ -20,7 +20,7 @@ from torch import Tensor
 from engine.jobs.job import Silent
 from engine.jobs.negotiation import placement, training
 from engine.jobs.negotiation.placement import fitting_runners
-from engine.jobs.negotiation.reinforce import TrainReinforceConfig, run
+from engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY, TrainReinforceConfig
 from engine.jobs.negotiation.training import MAX_LEARNERS
 from engine.negotiation.reinforce import DivergenceError
 from engine.negotiation.settings import ReinforceConfig
@@ -52,7 +52,7 @@ import ray
 from ray.cluster_utils import Cluster
 from engine.jobs.job import Silent
 from engine.jobs.negotiation import training
-from engine.jobs.negotiation.reinforce import run
+from engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY
 from tests.engine.jobs.made_up import Notes
 from tests.engine.rllib.test_learner_lost import assert_equal_results, config
 from tests.engine.rllib.trainings import World
@@ -86,13 +86,13 @@ class Removing(Notes):
 training._build = building
 asked = config(world, env_runners=1, remote_learner=True, address=cluster.address)
 notes = Removing()
-run("adversary", asked, folder / "lost", notes)
+TRAIN_ADVERSARY.run(asked, folder / "lost", notes)
 said = ["the learner is gone; another one goes on", "training goes on with 0 env runners", "resumed after update 2"]
 if RETURNS:
     del said[1]
 assert [line.split(": ")[-1] for line in notes.said] == said, notes.said
 cluster.shutdown()
-run("adversary", config(world), folder / "whole", Silent())
+TRAIN_ADVERSARY.run(config(world), folder / "whole", Silent())
 assert_equal_results(folder / "lost", folder / "whole")
 print("survived")
 """
@@ -282,7 +282,7 @@ def test_a_training_whose_learners_are_killed_ends_with_the_same_weights(
     world: World, ray_session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed between two updates, before a state is saved, while one is put back, and at the end."""
-    run("adversary", config(world), tmp_path / "whole", Silent())
+    TRAIN_ADVERSARY.run(config(world), tmp_path / "whole", Silent())
     built: list[DialogueReinforce] = []
     make, save, restore = training._build, state.save, state.restore
     killed: list[str] = []
@@ -304,7 +304,7 @@ def test_a_training_whose_learners_are_killed_ends_with_the_same_weights(
     monkeypatch.setattr(state, "save", once("save", 4, save))
     monkeypatch.setattr(state, "restore", once("restore", 0, restore))
     notes = Killing(built, {3, 7, UPDATES})
-    run("adversary", config(world, remote_learner=True), tmp_path / "killed", notes)
+    TRAIN_ADVERSARY.run(config(world, remote_learner=True), tmp_path / "killed", notes)
     assert killed == ["restore", "save"]
     gone, resumed = "the learner is gone; another one goes on", "resumed after update {}".format
     said = [gone, gone, resumed(2), gone, resumed(2), gone, resumed(6), gone, resumed(UPDATES)]
@@ -345,7 +345,7 @@ def test_learners_that_get_no_further_end_the_training(
 ) -> None:
     begun = losing(monkeypatch, lambda update: update == 4)
     with pytest.raises(LearnerLostError):
-        run("adversary", config(world), tmp_path / "run", Silent())
+        TRAIN_ADVERSARY.run(config(world), tmp_path / "run", Silent())
     # The third update is made again each time: that alone is no progress.
     assert begun == [1, 2, 3, 4] + [3, 4] * (MAX_LEARNERS - 1)
 
@@ -360,16 +360,16 @@ def test_learners_that_get_further_may_die_as_often_as_they_like(
 
     losing(monkeypatch, first_time)
     notes = Notes()
-    run("adversary", config(world), tmp_path / "run", notes)
+    TRAIN_ADVERSARY.run(config(world), tmp_path / "run", notes)
     assert notes.said.count("the learner is gone; another one goes on") == UPDATES > MAX_LEARNERS
     monkeypatch.undo()
-    run("adversary", config(world), tmp_path / "whole", Silent())
+    TRAIN_ADVERSARY.run(config(world), tmp_path / "whole", Silent())
     assert_equal_results(tmp_path / "run", tmp_path / "whole")
 
 
 def test_a_training_for_which_there_is_no_room_is_refused(world: World, ray_session: Session, tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match=r"too little room(.|\n)*6 CPUs and 0 GPUs; in all there are 4 and"):
-        run("adversary", config(world, env_runners=4, threads=2, remote_learner=True), tmp_path / "run", Silent())
+        TRAIN_ADVERSARY.run(config(world, env_runners=4, threads=2, remote_learner=True), tmp_path / "run", Silent())
 
 
 def test_a_cluster_that_cannot_grow_trains_with_the_runners_that_it_has_room_for(

@@ -5,24 +5,27 @@ from __future__ import annotations
 import importlib.util
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from engine.runtime.meters import COUNTERS, GAUGES, Meters
-from engine.runtime.record import Rows, record_shards
+from engine.runtime.record import Counts, Rows, record_shards
 from engine.runtime.session import Session
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK
 from tests.engine.runtime.apart import ROOT, survives
 from tests.engine.runtime.metered import watch
-from tests.engine.runtime.workers import NUMBERS, Counting, RaisesOn, seed_of, shards_of
+from tests.engine.runtime.workers import NUMBERS, By, Counting, RaisesOn, shards_of
 from tests.engine.store.rows import SmallConfig
 
 
-def tally(rows: Rows) -> dict[str, int]:
-    rows = [row for row in rows if row["status"] == OK]
-    return {"candidates": 10 * len(rows), "hits": sum(row["number"] > 2 for row in rows), "dialogues": len(rows)}
+class Metered(By):
+    def digest(self, rows: Rows) -> Counts:
+        rows = [row for row in rows if row["status"] == OK]
+        hits = sum(row["number"] > 2 for row in rows)
+        return Counter({"candidates": 10 * len(rows), "hits": hits, "dialogues": len(rows), "not a meter": 1})
 
 
 @pytest.mark.ray
@@ -31,8 +34,8 @@ def test_every_meter_is_told_of_every_shard(tmp_path: Path, ray_session: Session
     (tmp_path / "log").mkdir()
     path = tmp_path / "run"
     with RunFolder.open(path, SmallConfig(), job="attack", schema=NUMBERS) as run:
-        work = (run, RaisesOn, (str(tmp_path / "log"),), shards_of(20, 4))
-        record_shards(*work, seed_of=seed_of, num_workers=2, digest=tally, meter=dict)
+        work = (run, Metered(RaisesOn, str(tmp_path / "log")), shards_of(20, 4))
+        record_shards(*work, num_workers=2)
     told = heard.of(str(path), "attack")
     assert told.pop("parley_workers") in (1, 2), "where one does all of the work before the other is up"
     # Two of five shards failed, of four items each; a count of nothing is not told.
@@ -45,8 +48,8 @@ def test_every_meter_is_told_of_every_shard(tmp_path: Path, ray_session: Session
         "parley_items_left": 0,
     }
     with RunFolder.open(path, SmallConfig(), job="attack", schema=NUMBERS) as run:
-        work = (run, Counting, (str(tmp_path / "log"),), shards_of(20, 4))
-        record_shards(*work, seed_of=seed_of, num_workers=0, digest=tally, meter=dict)
+        work = (run, Metered(Counting, str(tmp_path / "log")), shards_of(20, 4))
+        record_shards(*work, num_workers=0)
     assert heard.of(str(path), "attack")["parley_items"] == 28, "what was saved before is not counted again"
 
 

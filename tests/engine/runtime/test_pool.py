@@ -21,6 +21,7 @@ from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ClusterError
 from tests.engine.runtime.workers import (
     NUMBERS,
+    By,
     CannotBeBuilt,
     Counting,
     DiesOn,
@@ -82,7 +83,7 @@ def test_rows_are_equal_for_no_one_and_two_workers(log: Path, tmp_path: Path) ->
     tables = []
     for num_workers in (0, 1, 2):
         with RunFolder.open(tmp_path / f"run {num_workers}", SmallConfig(), job="test", schema=NUMBERS) as run:
-            record_shards(run, Counting, (str(log),), shards_of(30, 4), seed_of=seed_of, num_workers=num_workers)
+            record_shards(run, By(Counting, str(log)), shards_of(30, 4), num_workers=num_workers)
             tables.append(run.read_rows())
     assert tables[0].num_rows == 30
     assert tables[0].equals(tables[1])
@@ -103,14 +104,14 @@ def test_a_shard_that_raises_is_a_failure_and_not_the_end(num_workers: int, log:
 @EITHER
 def test_failed_shards_become_error_rows_and_are_tried_again(num_workers: int, log: Path, tmp_path: Path) -> None:
     with RunFolder.open(tmp_path / "run", SmallConfig(), job="test", schema=NUMBERS) as run:
-        record_shards(run, RaisesOn, (str(log),), shards_of(20, 4), seed_of=seed_of, num_workers=num_workers)
+        record_shards(run, By(RaisesOn, str(log)), shards_of(20, 4), num_workers=num_workers)
         rows = run.read_rows().to_pylist()
         assert Counter(row["status"] for row in rows) == {"ok": 12, "error": 8}
         broken = next(row for row in rows if row["item_key"] == "item 0004")
         assert (broken["error"], broken["seed"]) == ("ZeroDivisionError: no luck", seed_of("item 0004"))
         failures = [event for event in run.events() if event["kind"] == "shard_failed"]
         assert {event["name"] for event in failures} == {"00001", "00002"}
-        record_shards(run, Counting, (str(log),), shards_of(20, 4), seed_of=seed_of, num_workers=num_workers)
+        record_shards(run, By(Counting, str(log)), shards_of(20, 4), num_workers=num_workers)
         assert run.read_rows()["status"].to_pylist() == ["ok"] * 20
     assert attempts(log) == [f"{i:05d}" for i in range(5)]
 
@@ -142,7 +143,7 @@ def test_a_killed_worker_costs_no_row_and_doubles_none(log: Path, tmp_path: Path
     mark = tmp_path / "killed"
     with RunFolder.open(tmp_path / "run", SmallConfig(), job="test", schema=NUMBERS) as run:
         last = record_shards(
-            run, DiesOnce, (str(log), str(mark), "00003"), shards, seed_of=seed_of, num_workers=2, start_timeout_s=60
+            run, By(DiesOnce, str(log), str(mark), "00003"), shards, num_workers=2, start_timeout_s=60
         )
         rows = run.read_rows().to_pylist()
     assert mark.exists()

@@ -9,7 +9,6 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,7 +22,7 @@ from envs.core.errors import RunError, StorageError
 from envs.data.root import CACHE_VARIABLE
 from envs.storage.files import entries, put
 from envs.storage.places import local_copy
-from tests.engine.runtime.workers import NUMBERS, Counting, DiesOnce, RaisesOn, attempts, seed_of, shards_of, total
+from tests.engine.runtime.workers import NUMBERS, By, Counting, DiesOnce, RaisesOn, attempts, shards_of
 from tests.engine.store.rows import SmallConfig
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -37,11 +36,11 @@ from engine.runtime.session import connect
 from engine.store.run_folder import RunFolder
 from envs.storage.files import put
 from envs.storage.places import local_copy
-from tests.engine.runtime.workers import NUMBERS, Counting, seed_of, shards_of
+from tests.engine.runtime.workers import NUMBERS, By, Counting, shards_of
 from tests.engine.store.rows import SmallConfig
 with RunFolder.open(local_copy(sys.argv[1]), SmallConfig(), job="test", schema=NUMBERS) as run, connect(num_cpus=2):
     shards = shards_of({NUM_ITEMS}, {SIZE})
-    record_shards(run, Counting, (sys.argv[2], 0.4), shards, seed_of=seed_of, num_workers=2)
+    record_shards(run, By(Counting, sys.argv[2], 0.4), shards, num_workers=2)
 """
 
 
@@ -77,20 +76,17 @@ def parts(folder: Path) -> dict[str, bytes]:
 def test_workers_put_the_bytes_that_a_driver_writes(num_workers: int, uri: str, log: Path, tmp_path: Path) -> None:
     shards, told = shards_of(30, 4), {}
     for name in (uri, str(tmp_path / "plain")):
-        digests: list[tuple[int, float]] = []
+        seen: list[dict[str, int]] = []
         with start(name) as run:
             record_shards(
                 run,
-                Counting,
-                (str(log),),
+                By(Counting, str(log)),
                 shards,
-                seed_of=seed_of,
                 num_workers=num_workers,
-                digest=total,
-                on_digest=digests.append,
+                on_progress=lambda _, counts, seen=seen: seen.append(dict(counts)),  # type: ignore[misc]
             )
             events = Counter(event["kind"] for event in run.events())
-            told[name] = sorted(digests), events
+            told[name] = seen[-1], events
             if name == uri:
                 assert not list((run.path / "rows").iterdir())
             assert run.read_rows().num_rows == 30
@@ -100,13 +96,13 @@ def test_workers_put_the_bytes_that_a_driver_writes(num_workers: int, uri: str, 
 
 def test_a_receipt_holds_no_rows_of_a_run_at_a_uri(uri: str, log: Path) -> None:
     (shard,) = shards_of(4, 4)
-    receipt: Receipt[Any] = Recorder(Counting, (str(log),), total, NUMBERS, f"{uri}/rows").run(shard)
-    assert (receipt.rows, receipt.digest[0]) == ((), 4)
+    receipt: Receipt = Recorder(By(Counting, str(log)), NUMBERS, f"{uri}/rows").run(shard)
+    assert (receipt.rows, receipt.digest["done"]) == ((), 4)
     assert receipt.saved is not None
     part, size = receipt.saved
     assert (part.num_done, part.num_failed, part.digest) == (4, 0, digest_of(shard.keys))
     assert entries(f"{uri}/rows")[f"part-{shard.name}.parquet"].size == size
-    assert len(Recorder(Counting, (str(log),), total, NUMBERS, "").run(shard).rows) == 4
+    assert len(Recorder(By(Counting, str(log)), NUMBERS, "").run(shard).rows) == 4
 
 
 def test_a_part_whose_receipt_was_lost_is_found(uri: str, log: Path) -> None:
@@ -115,7 +111,7 @@ def test_a_part_whose_receipt_was_lost_is_found(uri: str, log: Path) -> None:
         put_part(run.rows_uri, "00001", to_table(Counting(str(log)).run(shards[1]), NUMBERS))
     next(log.iterdir()).unlink()
     with start(uri) as run:
-        last = record_shards(run, Counting, (str(log),), shards, seed_of=seed_of, num_workers=0)
+        last = record_shards(run, By(Counting, str(log)), shards, num_workers=0)
         assert last.num_items == 8
         assert run.read_rows()["item_key"].to_pylist() == [key for shard in shards for key in shard.keys]
     assert attempts(log) == ["00000", "00002"]
@@ -124,9 +120,9 @@ def test_a_part_whose_receipt_was_lost_is_found(uri: str, log: Path) -> None:
 @EITHER
 def test_failed_shards_are_error_rows_there_too_and_tried_again(num_workers: int, uri: str, log: Path) -> None:
     with start(uri) as run:
-        record_shards(run, RaisesOn, (str(log),), shards_of(20, 4), seed_of=seed_of, num_workers=num_workers)
+        record_shards(run, By(RaisesOn, str(log)), shards_of(20, 4), num_workers=num_workers)
         assert run.outcomes().errors == {"ZeroDivisionError: no luck": 4, "SystemExit: 3": 4}
-        record_shards(run, Counting, (str(log),), shards_of(20, 4), seed_of=seed_of, num_workers=num_workers)
+        record_shards(run, By(Counting, str(log)), shards_of(20, 4), num_workers=num_workers)
         assert run.outcomes().done == 20
     assert attempts(log) == [f"{i:05d}" for i in range(5)]
 
@@ -136,7 +132,7 @@ def test_a_killed_worker_costs_no_row_and_doubles_none(uri: str, log: Path, tmp_
     shards = shards_of(40, 4)
     with start(uri) as run:
         mark = str(tmp_path / "killed")
-        record_shards(run, DiesOnce, (str(log), mark, "00003"), shards, seed_of=seed_of, num_workers=2, start_timeout_s=60)
+        record_shards(run, By(DiesOnce, str(log), mark, "00003"), shards, num_workers=2, start_timeout_s=60)
         rows = run.read_rows()
     assert rows["item_key"].to_pylist() == [key for shard in shards for key in shard.keys]
     assert set(rows["status"].to_pylist()) == {"ok"}
@@ -148,7 +144,7 @@ def test_a_worker_without_rights_ends_the_run_before_any_work(num_workers: int, 
         # Not even a superuser may put a file below a file.
         (tmp_path / "store" / "run" / "rows").write_text("")
         with pytest.raises(StorageError, match=rf"cannot be written(.|\n)*{uri}/rows"):
-            record_shards(run, Counting, (str(log),), shards_of(8, 4), seed_of=seed_of, num_workers=num_workers)
+            record_shards(run, By(Counting, str(log)), shards_of(8, 4), num_workers=num_workers)
     assert attempts(log) == []
 
 
@@ -177,9 +173,9 @@ def test_a_killed_driver_loses_nothing_and_another_machine_goes_on(
     with start(uri) as run:
         assert run.done_keys() == saved
         shards = shards_of(NUM_ITEMS, SIZE)
-        record_shards(run, Counting, (str(second),), shards, seed_of=seed_of, num_workers=2)
+        record_shards(run, By(Counting, str(second)), shards, num_workers=2)
         resumed = run.read_rows()
     assert attempts(second) == [shard.name for shard in shards if not saved & set(shard.keys)]
     with start(str(tmp_path / "straight")) as run:
-        record_shards(run, Counting, (str(second),), shards, seed_of=seed_of, num_workers=0)
+        record_shards(run, By(Counting, str(second)), shards, num_workers=0)
         assert resumed.equals(run.read_rows())

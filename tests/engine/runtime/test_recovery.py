@@ -15,7 +15,7 @@ from engine.runtime.record import record_shards
 from engine.runtime.session import TIMEOUT_VARIABLE, Session
 from engine.store.run_folder import RunFolder
 from tests.engine.runtime.apart import survives
-from tests.engine.runtime.workers import NUMBERS, Counting, attempts, seed_of, shards_of
+from tests.engine.runtime.workers import NUMBERS, By, Counting, attempts, shards_of
 from tests.engine.store.rows import SmallConfig
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -26,11 +26,11 @@ from pathlib import Path
 from engine.runtime.record import record_shards
 from engine.runtime.session import connect
 from engine.store.run_folder import RunFolder
-from tests.engine.runtime.workers import NUMBERS, Counting, seed_of, shards_of
+from tests.engine.runtime.workers import NUMBERS, By, Counting, shards_of
 from tests.engine.store.rows import SmallConfig
 with RunFolder.open(Path(sys.argv[1]), SmallConfig(), job="test", schema=NUMBERS) as run, connect(num_cpus=2):
     shards = shards_of({NUM_ITEMS}, {SIZE})
-    record_shards(run, Counting, (sys.argv[2], 0.4), shards, seed_of=seed_of, num_workers=2)
+    record_shards(run, By(Counting, sys.argv[2], 0.4), shards, num_workers=2)
 """
 LOSES_A_MACHINE = f"""
 import sys, time
@@ -114,12 +114,12 @@ def test_a_killed_driver_loses_no_finished_shard(tmp_path: Path, ray_session: Se
     shards = shards_of(NUM_ITEMS, SIZE)
     with RunFolder.open(run_path, SmallConfig(), job="test", schema=NUMBERS) as run:
         assert run.done_keys() == saved
-        record_shards(run, Counting, (str(second),), shards, seed_of=seed_of, num_workers=2)
+        record_shards(run, By(Counting, str(second)), shards, num_workers=2)
         resumed = run.read_rows()
     assert attempts(second) == [shard.name for shard in shards if not saved & set(shard.keys)]
 
     with RunFolder.open(tmp_path / "straight", SmallConfig(), job="test", schema=NUMBERS) as run:
-        record_shards(run, Counting, (str(second),), shards, seed_of=seed_of, num_workers=0)
+        record_shards(run, By(Counting, str(second)), shards, num_workers=0)
         assert resumed.equals(run.read_rows())
 
 

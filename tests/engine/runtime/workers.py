@@ -7,7 +7,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +48,22 @@ class Counting:
         ]
 
 
-def total(rows: Sequence[Mapping[str, Any]]) -> tuple[int, float]:
-    """A digest of `Counting`'s rows: how many worked, and their sum."""
-    numbers = [row["number"] for row in rows if row["status"] == OK]
-    return len(numbers), sum(numbers)
+class By:
+    """Work that a class of worker does."""
+
+    def __init__(self, worker_class: Callable[..., Any], *args: Any) -> None:
+        self.worker_class, self.args = worker_class, args
+
+    def seed(self, key: str) -> int:
+        return seed_of(key)
+
+    def worker(self, on_step: Any = None) -> Any:
+        return self.worker_class(*self.args)
+
+    def digest(self, rows: Sequence[Mapping[str, Any]]) -> Counter[str]:
+        """How many rows worked, and how many of their numbers are large."""
+        numbers = [row.get("number", 0) for row in rows if row["status"] == OK]
+        return Counter(done=len(numbers), large=sum(number > 0.5 for number in numbers))
 
 
 def attempts(folder: Path) -> list[str]:

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from engine.jobs.job import Silent
-from engine.jobs.negotiation.attack import AttackConfig, TransferConfig, TransferSettings, run_rl, run_transfer
-from engine.jobs.negotiation.match import MatchConfig
-from engine.jobs.negotiation.match import run as run_match
+from engine.jobs.negotiation.attack import ATTACK_RL, ATTACK_TRANSFER, AttackConfig, TransferConfig, TransferSettings
+from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
 from envs.core.errors import CheckpointError, ConfigError, RunError
 from tests.engine.jobs.made_up import Notes, rows
 
@@ -26,14 +25,14 @@ def transfer(**settings: object) -> TransferConfig:
 
 
 def test_the_attack_is_the_match_under_its_rule(tmp_path: Path, target: Path, speaker: Path) -> None:
-    run_rl(attack(target, speaker), tmp_path / "attack", Silent())
+    ATTACK_RL.run(attack(target, speaker), tmp_path / "attack", Silent())
     match = MatchConfig(adversary=str(speaker), target=str(target), dialogues=6, complementary=True)
-    run_match(match, tmp_path / "match", Silent())
+    SELFPLAY.run(match, tmp_path / "match", Silent())
     assert rows(tmp_path / "attack") == rows(tmp_path / "match")
 
 
 def test_the_fixed_sentence_is_said_once_and_not_before_its_turn(tmp_path: Path) -> None:
-    run_transfer(transfer(sentence=SENTENCE, turn=2), tmp_path / "run", Silent())
+    ATTACK_TRANSFER.run(transfer(sentence=SENTENCE, turn=2), tmp_path / "run", Silent())
     said = 0
     for row in rows(tmp_path / "run"):
         places = [place for place, turn in enumerate(row["turns"]) if (turn["side"], turn["words"]) == (0, SENTENCE)]
@@ -45,11 +44,11 @@ def test_the_fixed_sentence_is_said_once_and_not_before_its_turn(tmp_path: Path)
 
 def test_sentences_come_from_the_best_dialogues_of_an_attack(tmp_path: Path) -> None:
     source = MatchConfig(adversary="scripted-tough", target="scripted", dialogues=40)
-    run_match(source, tmp_path / "source", Silent())
+    SELFPLAY.run(source, tmp_path / "source", Silent())
     won = [row for row in rows(tmp_path / "source") if row["points_adversary"] - row["points_target"] >= 4]
     best = {[turn["words"] for turn in row["turns"] if turn["side"] == 0 and turn["words"] != "<selection>"][-1] for row in won}
     notes = Notes()
-    run_transfer(transfer(source=str(tmp_path / "source"), turn=0), tmp_path / "run", notes)
+    ATTACK_TRANSFER.run(transfer(source=str(tmp_path / "source"), turn=0), tmp_path / "run", notes)
     assert notes.said[0] in {f"to plug in: {words}, and {len(best) - 1} less frequent" for words in best}
     opening = {next(turn["words"] for turn in row["turns"] if turn["side"] == 0) for row in rows(tmp_path / "run")}
     assert opening <= best | {"<selection>"}
@@ -57,22 +56,22 @@ def test_sentences_come_from_the_best_dialogues_of_an_attack(tmp_path: Path) -> 
 
 def test_mistakes_are_named_and_no_run_is_made(tmp_path: Path, target: Path) -> None:
     with pytest.raises(CheckpointError, match="--speaker needs a checkpoint"):
-        run_rl(AttackConfig(target=str(target), speaker="scripted"), tmp_path / "run", Silent())
+        ATTACK_RL.run(AttackConfig(target=str(target), speaker="scripted"), tmp_path / "run", Silent())
     with pytest.raises(ConfigError, match=r"one source of sentences(.|\n)*--set transfer\.source=RUN"):
-        run_transfer(transfer(), tmp_path / "run", Silent())
+        ATTACK_TRANSFER.run(transfer(), tmp_path / "run", Silent())
     with pytest.raises(ConfigError, match=r"one source of sentences(.|\n)*--set transfer\.source= to keep the sentence"):
-        run_transfer(transfer(sentence=SENTENCE, source="runs/attack-rl"), tmp_path / "run", Silent())
+        ATTACK_TRANSFER.run(transfer(sentence=SENTENCE, source="runs/attack-rl"), tmp_path / "run", Silent())
     with pytest.raises(RunError, match="there is no run here"):
-        run_transfer(transfer(source=str(tmp_path / "nothing")), tmp_path / "run", Silent())
+        ATTACK_TRANSFER.run(transfer(source=str(tmp_path / "nothing")), tmp_path / "run", Silent())
     with pytest.raises(ConfigError, match=r"does not know(.|\n)*flibber"):
-        run_transfer(transfer(sentence="flibber the ball"), tmp_path / "run", Silent())
+        ATTACK_TRANSFER.run(transfer(sentence="flibber the ball"), tmp_path / "run", Silent())
     with pytest.raises(ConfigError, match="max_sentences"):
         transfer(sentence=SENTENCE, max_sentences=0)
     assert not (tmp_path / "run").exists()
 
 
 def test_a_source_without_a_win_is_named(tmp_path: Path) -> None:
-    run_match(MatchConfig(adversary="scripted", target="scripted", dialogues=4), tmp_path / "source", Silent())
+    SELFPLAY.run(MatchConfig(adversary="scripted", target="scripted", dialogues=4), tmp_path / "source", Silent())
     asked = transfer(source=str(tmp_path / "source"), min_advantage=11)
     with pytest.raises(ConfigError, match=r"lower transfer\.min_advantage"):
-        run_transfer(asked, tmp_path / "run", Silent())
+        ATTACK_TRANSFER.run(asked, tmp_path / "run", Silent())

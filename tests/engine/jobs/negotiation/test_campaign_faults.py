@@ -12,11 +12,10 @@ from typing import Any
 
 import pytest
 
-from engine.jobs.command import command_line
 from engine.jobs.job import Result, Silent
 from engine.jobs.negotiation import exploitability, training
 from engine.jobs.negotiation.campaign import ROLLED_BACK, ROUND
-from engine.jobs.negotiation.minmax import MINMAX, run
+from engine.jobs.negotiation.minmax import MINMAX
 from engine.negotiation.reinforce import DivergenceError
 from engine.runtime.session import Session
 from engine.store.run_folder import RunFolder
@@ -33,6 +32,8 @@ from tests.engine.jobs.made_up import (
     save_negotiator,
     start_parley,
 )
+
+run = MINMAX.run
 
 pytestmark = pytest.mark.ray
 
@@ -226,7 +227,7 @@ def test_a_killed_campaign_goes_on_to_the_same_weights(
 ) -> None:
     asked, killed = campaign(root, trainee, **LONGER), tmp_path / "killed"
     events = killed / phase / "events.jsonl"
-    process = start_parley(*shlex.split(command_line(MINMAX, asked, killed))[1:], folder=tmp_path)
+    process = start_parley(*shlex.split(MINMAX.command(asked, killed))[1:], folder=tmp_path)
     kill_when(process, lambda: events.exists() and events.read_text().count('"iteration"') >= 5)
     before = trained(killed)
     assert RunFolder.load(killed / phase).summary() is None, "it was killed too late"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +11,13 @@ from engine.jobs.job import Silent
 from engine.jobs.negotiation.attack import ATTACK_RL, AttackConfig
 from engine.jobs.negotiation.campaign import Campaign, MinMaxConfig
 from engine.jobs.negotiation.judge import NOBODY_JUDGES, judge_of
-from engine.jobs.negotiation.match import SELFPLAY, MatchConfig, run
-from engine.jobs.negotiation.table import TableConfig
-from engine.jobs.negotiation.table import run as run_table
+from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
+from engine.jobs.negotiation.table import ATTACK_TABLE, TableConfig
 from engine.store.run_folder import RunFolder
 from envs.core.errors import RunError
 from tests.engine.jobs.made_up import Notes, corpus_vocabulary, rows, save_negotiator
+
+run = SELFPLAY.run
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ def test_a_match_does_not_go_on_with_another_judge(change: str) -> None:
 @pytest.mark.usefixtures("family")
 def test_every_row_of_a_table_has_the_targets() -> None:
     config = TableConfig(target="runs/rl", speaker="runs/adversary", adversary="runs/adversary", rows="none,rl", dialogues=2)
-    run_table(config, Path("table"), Silent())
+    ATTACK_TABLE.run(config, Path("table"), Silent())
     assert described(Path("table")).endswith("; the target alone chooses; fluency as runs/supervised finds it.")
     assert {described(Path("table", row)).rpartition("; ")[2] for row in ("none", "rl")} == {
         "fluency as runs/supervised finds it."
@@ -149,8 +149,7 @@ def test_runs_that_named_no_judge_before_still_count_as_finished(monkeypatch: py
     config = match()
     with monkeypatch.context() as patch:
         known = SELFPLAY.models(config)
-        job = replace(SELFPLAY, models=lambda _: {name: spec for name, spec in known.items() if name != "judge"})
-        patch.setattr("engine.jobs.negotiation.match.SELFPLAY", job)
+        patch.setattr(SELFPLAY, "models", lambda _: {name: spec for name, spec in known.items() if name != "judge"})
         run(config, Path("run"), Silent())
     assert "judge" not in RunFolder.load(Path("run")).weights
-    assert SELFPLAY.finished(config, Path("run"), Silent()) is not None
+    assert SELFPLAY.finished(config, Path("run"), SELFPLAY.weights(config))

@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 
 from engine.jobs.job import Silent
-from engine.jobs.negotiation.match import SELFPLAY, MatchConfig, run
+from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
 from engine.runtime.session import Session
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError, DataError, RunError
 from tests.engine.jobs.made_up import Notes, corpus_vocabulary, rows, save_negotiator, start_parley
 from tests.engine.runtime.metered import watch
+
+run = SELFPLAY.run
 
 SCRIPTED = MatchConfig(adversary="scripted", target="scripted-tough", dialogues=24, shard_size=6)
 
@@ -76,7 +78,7 @@ def test_rows_are_equal_for_no_workers_and_for_two(
 
 def test_a_finished_run_plays_nothing_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, notes = run(SCRIPTED, tmp_path / "run", Silent()), Notes()
-    monkeypatch.setattr("engine.jobs.negotiation.match.play_match", lambda *_: pytest.fail("nothing is left to play"))
+    monkeypatch.setattr("engine.jobs.negotiation.match.work_off", lambda *_: pytest.fail("nothing is left to play"))
     again = run(replace(SCRIPTED, workers=3, address="10.0.0.1:6379"), tmp_path / "run", notes)
     # As text, because metrics of nothing are NaN, which differs from itself.
     assert str(again.metrics) == str(first.metrics)
@@ -226,5 +228,5 @@ def test_a_cluster_that_does_not_answer_is_named_and_the_run_can_go_on_without(t
     assert process.returncode == 2
     assert "where: 127.0.0.1:1" in told
     assert "Traceback" not in told
-    assert SELFPLAY.finished(SCRIPTED, tmp_path / "run", Silent()) is None
+    assert not SELFPLAY.finished(SCRIPTED, tmp_path / "run", {})
     assert run(SCRIPTED, tmp_path / "run", Silent()).metrics["advantage"].n == 24

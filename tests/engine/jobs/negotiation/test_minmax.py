@@ -14,7 +14,7 @@ from engine.jobs.job import Result, Silent
 from engine.jobs.negotiation import exploitability, minmax
 from engine.jobs.negotiation.campaign import ROUND, STOPPED, Campaign, MinMaxConfig, rounds_of
 from engine.jobs.negotiation.judge import judge_of
-from engine.jobs.negotiation.minmax import BEFORE_TRAINING, DROP, FINAL_STAGES, LEGEND, MINMAX, run
+from engine.jobs.negotiation.minmax import BEFORE_TRAINING, DROP, FINAL_STAGES, LEGEND, MINMAX
 from engine.metrics.negotiation.campaign import (
     AFTER,
     BEFORE,
@@ -45,6 +45,8 @@ from tests.engine.jobs.made_up import (
     scalars,
     weights,
 )
+
+run = MINMAX.run
 
 pytestmark = pytest.mark.ray
 

@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 
 from engine.jobs.job import Silent
-from engine.jobs.negotiation.negotiator import TrainNegotiatorConfig, run
+from engine.jobs.negotiation.negotiator import TRAIN_NEGOTIATOR, TrainNegotiatorConfig
 from engine.metrics.training import NEGOTIATOR
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError, DataError, RunError
 from policies.negotiator.speaker import load_agent
 from tests.engine.jobs.made_up import CORPUS, FIT, Notes, start_parley, weights
+
+run = TRAIN_NEGOTIATOR.run
 
 
 def config(root: Path, **changes: object) -> TrainNegotiatorConfig:
@@ -49,7 +51,7 @@ def test_a_limit_trains_on_the_first_dialogues(tmp_path: Path, root: Path) -> No
 def test_a_finished_training_says_so_and_trains_no_more(tmp_path: Path, root: Path) -> None:
     first = run(config(root), tmp_path / "run", Silent())
     before, notes = (tmp_path / "run" / "events.jsonl").read_bytes(), Notes()
-    again = run(config(root, threads=2), tmp_path / "run", notes)
+    again = run(config(root), tmp_path / "run", notes)
     assert (again.metrics, again.title, again.files) == (first.metrics, first.title, first.files) or str(again) == str(first)
     assert notes.said == [f"{tmp_path / 'run'} is finished: nothing is left to do"]
     assert (tmp_path / "run" / "events.jsonl").read_bytes() == before

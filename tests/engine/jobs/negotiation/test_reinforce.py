@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.jobs.command import command_line
 from engine.jobs.job import Silent
 from engine.jobs.negotiation.judge import judge_of
-from engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY, TRAIN_RL, run
+from engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY, TRAIN_RL
 from engine.metrics.training import LEARNING
 from engine.runtime.session import Session
 from engine.store.run_folder import RunFolder
@@ -35,7 +34,7 @@ pytestmark = pytest.mark.ray
 
 def test_it_leaves_a_learner_that_has_moved(tmp_path: Path, root: Path, trainee: Path, ray_session: Session) -> None:
     notes = Notes()
-    result = run("adversary", training(root, trainee), tmp_path / "run", notes)
+    result = TRAIN_ADVERSARY.run(training(root, trainee), tmp_path / "run", notes)
     assert list(result.metrics) == list(LEARNING)
     assert notes.stages == [("learning", 4, "updates")]
     assert notes.steps == [1, 2, 3, 4]
@@ -51,32 +50,32 @@ def test_it_leaves_a_learner_that_has_moved(tmp_path: Path, root: Path, trainee:
 
 
 def test_a_finished_training_needs_no_ray(tmp_path: Path, root: Path, trainee: Path, ray_session: Session) -> None:
-    first = run("rl", training(root, trainee), tmp_path / "run", Silent())
+    first = TRAIN_RL.run(training(root, trainee), tmp_path / "run", Silent())
     notes = Notes()
-    again = run("rl", training(root, trainee, address="127.0.0.1:1"), tmp_path / "run", notes)
+    again = TRAIN_RL.run(training(root, trainee, address="127.0.0.1:1"), tmp_path / "run", notes)
     assert str(again) == str(first)
     assert notes.said == [f"{tmp_path / 'run'} is finished: nothing is left to do"]
 
 
 def test_more_updates_than_before_need_another_folder(tmp_path: Path, root: Path, trainee: Path, ray_session: Session) -> None:
-    run("adversary", training(root, trainee), tmp_path / "run", Silent())
+    TRAIN_ADVERSARY.run(training(root, trainee), tmp_path / "run", Silent())
     with pytest.raises(RunError, match=r"reinforce\.dialogues: 24 -> 30"):
-        run("adversary", training(root, trainee, reinforce=replace(REINFORCE, dialogues=30)), tmp_path / "run", Silent())
+        TRAIN_ADVERSARY.run(training(root, trainee, reinforce=replace(REINFORCE, dialogues=30)), tmp_path / "run", Silent())
     with pytest.raises(RunError, match="another job"):
-        run("rl", training(root, trainee), tmp_path / "run", Silent())
+        TRAIN_RL.run(training(root, trainee), tmp_path / "run", Silent())
 
 
 @pytest.mark.slow
 def test_a_killed_training_resumes_to_the_same_weights(tmp_path: Path, root: Path, trainee: Path, ray_session: Session) -> None:
     asked = training(root, trainee, reinforce=replace(REINFORCE, dialogues=240), save_every=3)
-    run("adversary", asked, tmp_path / "whole", Silent())
-    words = shlex.split(command_line(TRAIN_ADVERSARY, asked, Path("killed")))
+    TRAIN_ADVERSARY.run(asked, tmp_path / "whole", Silent())
+    words = shlex.split(TRAIN_ADVERSARY.command(asked, Path("killed")))
     events = tmp_path / "killed" / "events.jsonl"
     process = start_parley(*words[1:], folder=tmp_path)
     kill_when(process, lambda: events.exists() and events.read_text().count('"iteration"') >= 5)
     assert RunFolder.load(tmp_path / "killed").summary() is None, "it was killed too late"
     notes = Notes()
-    run("adversary", asked, tmp_path / "killed", notes)
+    TRAIN_ADVERSARY.run(asked, tmp_path / "killed", notes)
     assert notes.said[0].startswith("resumed after update ")
     assert 1 < notes.steps[0] <= 40, "it goes on from the last saved state"
     assert_equal_weights(tmp_path / "killed", tmp_path / "whole")
@@ -85,7 +84,7 @@ def test_a_killed_training_resumes_to_the_same_weights(tmp_path: Path, root: Pat
 def test_mistakes_are_named_and_no_run_is_made(tmp_path: Path, root: Path, trainee: Path, target: Path) -> None:
     def fails(kind: type[Exception], message: str, asked: object) -> None:
         with pytest.raises(kind, match=message):
-            run("adversary", asked, tmp_path / "run", Silent())  # type: ignore[arg-type]  # a parameter of several types
+            TRAIN_ADVERSARY.run(asked, tmp_path / "run", Silent())  # type: ignore[arg-type]  # a parameter of several types
 
     fails(CheckpointError, "--target needs a checkpoint", training(root, tmp_path / "nothing"))
     fails(CheckpointError, "--learner needs a checkpoint", training(root, trainee, learner="scripted"))

@@ -12,7 +12,7 @@ from engine.jobs.job import Result, Silent
 from engine.jobs.negotiation import reinforce, whitebox
 from engine.jobs.negotiation.attack import TransferSettings
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
-from engine.jobs.negotiation.table import ADVERSARY, ATTACK_TABLE, TableConfig, run, stages
+from engine.jobs.negotiation.table import ADVERSARY, ATTACK_TABLE, TableConfig
 from engine.jobs.tables import TABLE_FILE
 from engine.metrics.negotiation.attack import ATTACK_METRICS
 from engine.metrics.negotiation.attack_table import ROWS, TABLE_2, TURNS
@@ -24,6 +24,8 @@ from engine.report.collect import collect_run
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError, RunError
 from tests.engine.jobs.made_up import CORPUS, REINFORCE, Notes, rows, save_negotiator
+
+run, stages = ATTACK_TABLE.run, ATTACK_TABLE.stages
 
 SENTENCE = "i want the ball ."
 SEARCH = SearchConfig(proposals="random", candidates=4, max_replacements=1, replies=2, screening_replies=1, finalists=2)
@@ -58,8 +60,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         wanted.append(config.target)
         save_negotiator(path / "checkpoint", seed=5)
 
-    job = dataclasses.replace(reinforce.TRAIN_ADVERSARY, run=train)  # type: ignore[arg-type]  # its result is not read
-    monkeypatch.setattr(reinforce, "TRAIN_ADVERSARY", job)
+    monkeypatch.setattr(reinforce.TRAIN_ADVERSARY, "run", train)
     return wanted
 
 
@@ -103,9 +104,8 @@ def test_a_table_that_was_interrupted_goes_on(
     def interrupt(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    reactive = dataclasses.replace(whitebox.JOBS["reactive"], run=interrupt)
     with monkeypatch.context() as patch:
-        patch.setitem(whitebox.JOBS, "reactive", reactive)
+        patch.setattr(whitebox.JOBS["reactive"], "run", interrupt)
         with pytest.raises(KeyboardInterrupt):
             run(config, tmp_path / "half", Silent())
     assert not (tmp_path / "half" / TABLE_FILE).exists()

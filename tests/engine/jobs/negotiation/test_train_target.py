@@ -13,8 +13,8 @@ import pytest
 
 from engine.jobs.job import Silent
 from engine.jobs.negotiation.judge import judge_of
-from engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY, TRAIN_TARGET, run_target
-from engine.jobs.negotiation.training import STATE
+from engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY, TRAIN_TARGET
+from engine.jobs.supervised import STATE
 from engine.metrics.training import LEARNING
 from engine.negotiation.opponents import OpponentConfig
 from engine.negotiation.reinforce import DivergenceError
@@ -46,7 +46,7 @@ def test_it_leaves_a_target_that_has_moved(
     tmp_path: Path, root: Path, trainee: Path, adversaries: str, ray_session: Session
 ) -> None:
     asked = hardening(root, trainee, adversaries, opponents=OpponentConfig(partner_share=0.5))
-    result = run_target(asked, tmp_path / "run", Silent())
+    result = TRAIN_TARGET.run(asked, tmp_path / "run", Silent())
     assert list(result.metrics) == list(LEARNING)
     stored = Checkpoint.load(tmp_path / "run" / "checkpoint", KIND, Vocabulary)
     assert {name: stored.provenance[name] for name in ("role", "target", "adversaries")} == {
@@ -67,8 +67,8 @@ def test_it_leaves_a_target_that_has_moved(
 def test_the_paper_meets_the_latest_adversary_alone(
     tmp_path: Path, root: Path, trainee: Path, adversaries: str, ray_session: Session
 ) -> None:
-    run_target(hardening(root, trainee, adversaries), tmp_path / "both", Silent())
-    run_target(hardening(root, trainee, adversaries.split(", ")[-1]), tmp_path / "latest", Silent())
+    TRAIN_TARGET.run(hardening(root, trainee, adversaries), tmp_path / "both", Silent())
+    TRAIN_TARGET.run(hardening(root, trainee, adversaries.split(", ")[-1]), tmp_path / "latest", Silent())
     events = [event for event in RunFolder.load(tmp_path / "both").events() if event["kind"] == "iteration"]
     assert not any("plain_score" in event for event in events)
     assert_equal_weights(tmp_path / "both", tmp_path / "latest")
@@ -79,7 +79,7 @@ def test_stalling_costs_it_what_was_set(
 ) -> None:
     def rewards(penalty: float) -> list[tuple[float, float]]:
         rule = replace(REINFORCE, dialogues=6, max_turns=2, stalling_penalty=penalty)
-        run_target(hardening(root, trainee, adversaries, reinforce=rule), tmp_path / str(penalty), Silent())
+        TRAIN_TARGET.run(hardening(root, trainee, adversaries, reinforce=rule), tmp_path / str(penalty), Silent())
         events = RunFolder.load(tmp_path / str(penalty)).events()
         return [(event["reward"], event["forced"]) for event in events if event["kind"] == "iteration"]
 
@@ -93,7 +93,7 @@ def test_mistakes_are_named_and_no_run_is_made(
 ) -> None:
     def fails(kind: type[Exception], message: str, asked: object) -> None:
         with pytest.raises(kind, match=message):
-            run_target(asked, tmp_path / "run", Silent())  # type: ignore[arg-type]  # some are wrong on purpose
+            TRAIN_TARGET.run(asked, tmp_path / "run", Silent())  # type: ignore[arg-type]  # some are wrong on purpose
 
     fails(ConfigError, r"no adversary to learn from(.|\n)*parley train adversary", hardening(root, trainee, " , "))
     fails(CheckpointError, "--target needs a checkpoint", hardening(root, tmp_path / "nothing", adversaries))
@@ -115,7 +115,7 @@ def test_a_language_that_is_lost_is_an_error_and_not_saved(
     for _ in range(2):
         # The second time it goes on from the state that was saved last.
         with pytest.raises(DivergenceError, match=r"losing its language(.|\n)*update 2(.|\n)*the limit is 393"):
-            run_target(asked, tmp_path / "run", Silent())
+            TRAIN_TARGET.run(asked, tmp_path / "run", Silent())
     run = RunFolder.load(tmp_path / "run")
     measured = [(event["number"], event["perplexity"]) for event in run.events() if event["kind"] == "language"]
     assert [number for number, _ in measured] == [1, 2, 2]
@@ -131,14 +131,14 @@ def test_a_perplexity_beyond_all_numbers_is_a_lost_language(
 ) -> None:
     asked = hardening(root, trainee, adversaries, reinforce=replace(REINFORCE, learning_rate=30.0), perplexity_limit=1e6)
     with pytest.raises(DivergenceError, match="validation perplexity inf"):
-        run_target(asked, tmp_path / "run", Silent())
+        TRAIN_TARGET.run(asked, tmp_path / "run", Silent())
     assert not (tmp_path / "run" / STATE).exists()
 
 
 def test_without_a_limit_nothing_stops_it(
     tmp_path: Path, root: Path, trainee: Path, adversaries: str, ray_session: Session
 ) -> None:
-    result = run_target(hardening(root, trainee, adversaries, reinforce=STEEP), tmp_path / "run", Silent())
+    result = TRAIN_TARGET.run(hardening(root, trainee, adversaries, reinforce=STEEP), tmp_path / "run", Silent())
     assert result.metrics["perplexity"].value > 1000
 
 

@@ -265,5 +265,6 @@ def test_what_is_plugged_in_is_said_when_both_searches_fail(tmp_path: Path, targ
 
 def test_a_finished_attack_is_not_made_again(runs: Mapping[AttackKind, Path], target: Path, speaker: Path) -> None:
     for kind, path in runs.items():
-        assert JOBS[kind].finished(asked(kind, target, speaker, workers=3), path, Silent())
-        assert JOBS[kind].finished(asked(kind, target, speaker, goal=4.0), path, Silent()) is None
+        config = asked(kind, target, speaker, workers=3)
+        assert JOBS[kind].finished(config, path, JOBS[kind].weights(config))
+        assert not JOBS[kind].finished(asked(kind, target, speaker, goal=4.0), path, {})

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from engine.jobs.perturb.config import EngineSettings, RobustnessConfig
-from engine.jobs.perturb.worker import RobustnessWorker
+from engine.jobs.perturb.worker import Asking, RobustnessWorker
 from engine.perturb.settings import PerturbSettings
 from engine.runtime.sharding import Shard
 from envs.pairs.compiled import load_pairs
@@ -52,7 +53,7 @@ def save_responder(folder: Path, vocabulary: PairVocabulary, seed: int = 0, **pr
 def evaluation(model: str, **changes: Any) -> RobustnessConfig:
     """An evaluation of ten examples, four a shard, without any data."""
     settings: dict[str, Any] = {"strategies": f"{SWAP},{ANTONYM}", "limit": 10, "perturb": BUILT_IN}
-    settings["engine"] = EngineSettings(batch_size=8, examples_per_shard=4)
+    settings |= {"engine": EngineSettings(batch_size=8), "shard_size": 4}
     return RobustnessConfig(model=model, **{**settings, **changes})
 
 
@@ -69,3 +70,13 @@ class DiesOnce(RobustnessWorker):
             self.mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)
         return rows
+
+
+@dataclass(frozen=True)
+class Dying(Asking):
+    """An evaluation whose worker dies once."""
+
+    mark: Path
+
+    def worker(self, on_step: Any = None) -> DiesOnce:
+        return DiesOnce(self.mark, self)

@@ -12,10 +12,10 @@ import torch
 
 from engine.jobs.job import Silent
 from engine.jobs.perturb import adversarial
-from engine.jobs.perturb.adversarial import PERTURBED, TRAIN_ADVERSARIAL, TrainAdversarialConfig, fine_tuning, run
+from engine.jobs.perturb.adversarial import PERTURBED, TRAIN_ADVERSARIAL, TrainAdversarialConfig, fine_tuning
 from engine.jobs.perturb.lessons import RANDOM_SOURCE, LessonSplit, RandomSource, make_lessons
 from engine.jobs.perturb.models import label_of, provenance
-from engine.jobs.responders.seq2seq import TrainSeq2SeqConfig, run_seq2seq
+from engine.jobs.responders.seq2seq import TRAIN_SEQ2SEQ, TrainSeq2SeqConfig
 from engine.metrics.training import AGAINST, BEFORE
 from engine.perturb.strategy import Expectation, OnUtterances, Strategy
 from engine.store.run_folder import RunFolder
@@ -25,6 +25,8 @@ from policies.fitting.settings import FitConfig
 from policies.seq2seq.checkpoints import load_seq2seq
 from policies.seq2seq.settings import Seq2SeqSizes
 from tests.engine.jobs.made_up import Notes
+
+run = TRAIN_ADVERSARIAL.run
 
 FIT = FitConfig(learning_rate=0.02, batch_size=8, max_epochs=3, patience=3, decay_epochs=0)
 WORDS = ("red", "green", "blue", "grey", "brown", "pink")
@@ -71,7 +73,7 @@ def base(tmp_path_factory: pytest.TempPathFactory, corpus: str) -> Path:
     config = TrainSeq2SeqConfig(
         corpus=corpus, sizes=Seq2SeqSizes(embed=8, hidden=16), fit=replace(FIT, max_epochs=25, patience=25)
     )
-    run_seq2seq(config, path, Silent())
+    TRAIN_SEQ2SEQ.run(config, path, Silent())
     return path
 
 

@@ -13,7 +13,7 @@ from engine.jobs.job import Silent
 from engine.jobs.perturb import robustness as job
 from engine.jobs.perturb.config import EngineSettings, RobustnessConfig
 from engine.jobs.perturb.models import label_of, plain_words
-from engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS, run, tables_of
+from engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS
 from engine.jobs.perturb.worker import perturbation_seed
 from engine.metrics.perturb.activity_tables import COMMANDS, CONFLICTS, ENTITIES, FOLDER, PAST, PRESENT
 from engine.perturb.catalogue import GROUPS, build
@@ -37,6 +37,8 @@ from tests.engine.jobs.perturb.robust import (
     words_of_the_desk,
 )
 from tests.engine.jobs.triggers.searches import write_corpus
+
+run = EVALUATE_ROBUSTNESS.run
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +139,7 @@ def test_rows_depend_neither_on_the_batch_nor_on_which_others_are_asked(
     tmp_path: Path, asked: RobustnessConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(asked, tmp_path / "here", Silent())
-    run(replace(asked, engine=EngineSettings(batch_size=1, examples_per_shard=3)), tmp_path / "one", Silent())
+    run(replace(asked, engine=EngineSettings(batch_size=1), shard_size=3), tmp_path / "one", Silent())
     assert rows(tmp_path / "one") == rows(tmp_path / "here")
     run(replace(asked, limit=4), tmp_path / "few", Silent())
     few = rows(tmp_path / "few")
@@ -160,7 +162,7 @@ def test_a_trained_model_meets_what_it_was_trained_against(
         assert replies(row, SWAP)[SWAP]["same"] == (replies(row, SWAP)[SWAP]["reply"] == replies(row, SWAP)[""]["reply"])
     assert f"change_rate.{SWAP}.{SWAP}" in result.metrics
     assert any("random-source" in line and "clean contexts alone" in line for line in notes.said)
-    assert [row[0] for row in tables_of(RunFolder.load(tmp_path / "run"))["Change and similarity"].rows] == [
+    assert [row[0] for row in EVALUATE_ROBUSTNESS.tables(RunFolder.load(tmp_path / "run"))["Change and similarity"].rows] == [
         SWAP,
         ANTONYM,
         f"{SWAP} trained",
@@ -222,7 +224,7 @@ def test_activities_are_scored_where_there_are_tables_for_the_subject(
     assert result.metrics["activity_f1.truth"].value == 1.0
     assert {"activity_f1.constant-use", f"entity_f1.base.{SWAP}"} < set(result.metrics)
     run_folder = RunFolder.load(tmp_path / "run")
-    assert [*tables_of(run_folder)] == ["Activity and entity F1", "Change and similarity"]
+    assert [*EVALUATE_ROBUSTNESS.tables(run_folder)] == ["Activity and entity F1", "Change and similarity"]
     assert (run_folder.summary() or {})["unscored"] == ""
 
 

@@ -14,7 +14,7 @@ import pytest
 from engine.jobs.job import Silent
 from engine.jobs.perturb import robustness as job
 from engine.jobs.perturb.config import RobustnessConfig
-from engine.jobs.perturb.robustness import run
+from engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS
 from engine.jobs.perturb.worker import RobustnessWorker
 from engine.runtime.session import Session
 from engine.runtime.sharding import Shard
@@ -25,11 +25,13 @@ from tests.engine.jobs.made_up import Notes, rows
 from tests.engine.jobs.perturb.robust import (
     OWN,
     SWAP,
-    DiesOnce,
+    Dying,
     evaluation,
     save_responder,
     words_of_the_desk,
 )
+
+run = EVALUATE_ROBUSTNESS.run
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +67,7 @@ def test_a_killed_worker_costs_nothing(
     tmp_path: Path, asked: RobustnessConfig, ray_session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(asked, tmp_path / "whole", Silent())
-    monkeypatch.setattr(job, "RobustnessWorker", partial(DiesOnce, tmp_path / "mark"))
+    monkeypatch.setattr(job, "Asking", partial(Dying, mark=tmp_path / "mark"))
     run(replace(asked, workers=1), tmp_path / "run", Silent())
     assert (tmp_path / "mark").exists()
     assert rows(tmp_path / "run") == rows(tmp_path / "whole")
@@ -102,7 +104,7 @@ def test_a_shard_that_fails_becomes_error_rows_and_is_tried_again(
             return super().run(shard)
 
     with monkeypatch.context() as patch:
-        patch.setattr(job, "RobustnessWorker", Fails)
+        patch.setattr("engine.jobs.perturb.worker.RobustnessWorker", Fails)
         result = run(asked, tmp_path / "run", Silent())
     assert Counter(row["status"] for row in rows(tmp_path / "run")) == {"ok": 6, "error": 4}
     assert result.metrics[f"change_rate.base.{SWAP}"].n == 6

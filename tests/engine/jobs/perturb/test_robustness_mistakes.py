@@ -11,7 +11,7 @@ import pytest
 
 from engine.jobs.job import Silent
 from engine.jobs.perturb.config import ContextSettings, RobustnessConfig
-from engine.jobs.perturb.robustness import run
+from engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS
 from engine.perturb.catalogue import GROUPS
 from engine.perturb.settings import PerturbSettings
 from envs.core.errors import CheckpointError, ConfigError, DataError, ParleyError
@@ -24,6 +24,8 @@ from tests.engine.jobs.perturb.robust import (
     save_responder,
     words_of_the_desk,
 )
+
+run = EVALUATE_ROBUSTNESS.run
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import torch
 
 from engine.jobs.job import Silent
 from engine.jobs.responders import paraphraser
-from engine.jobs.responders.paraphraser import TRAIN_PARAPHRASER, TrainParaphraserConfig, run_paraphraser
+from engine.jobs.responders.paraphraser import TRAIN_PARAPHRASER, TrainParaphraserConfig
 from engine.metrics.training import REWRITING
 from engine.perturb.generative import build
 from engine.perturb.resources import Resources
@@ -45,7 +45,7 @@ def asked(corpus: str, **changes: object) -> TrainParaphraserConfig:
 
 def test_it_leaves_a_network_and_its_figures(tmp_path: Path, corpus: str) -> None:
     notes = Notes()
-    result = run_paraphraser(asked(corpus), tmp_path / "run", notes)
+    result = TRAIN_PARAPHRASER.run(asked(corpus), tmp_path / "run", notes)
     assert set(result.metrics) == set(REWRITING)
     for split, size in (("test", 3), ("validation", 2)):
         loss, perplexity = result.metrics[f"{split}_nll"], result.metrics[f"{split}_ppl"]
@@ -68,24 +68,24 @@ def test_a_run_resumes_to_the_same_weights_and_a_finished_one_says_so(tmp_path: 
             if text.startswith("epoch  2"):
                 raise KeyboardInterrupt
 
-    run_paraphraser(asked(corpus), tmp_path / "whole", Silent())
+    TRAIN_PARAPHRASER.run(asked(corpus), tmp_path / "whole", Silent())
     with pytest.raises(KeyboardInterrupt):
-        run_paraphraser(asked(corpus), tmp_path / "stopped", Stopped())
+        TRAIN_PARAPHRASER.run(asked(corpus), tmp_path / "stopped", Stopped())
     notes = Notes()
-    run_paraphraser(asked(corpus), tmp_path / "stopped", notes)
+    TRAIN_PARAPHRASER.run(asked(corpus), tmp_path / "stopped", notes)
     assert notes.said[0] == "resumed after epoch 2, batch 0"
     found, wanted = (load_pointer_generator(tmp_path / name).state_dict() for name in ("stopped", "whole"))
     assert [name for name in wanted if not torch.equal(found[name], wanted[name])] == []
     again = Notes()
-    run_paraphraser(asked(corpus), tmp_path / "stopped", again)
+    TRAIN_PARAPHRASER.run(asked(corpus), tmp_path / "stopped", again)
     assert again.said == [f"{tmp_path / 'stopped'} is finished: nothing is left to do"]
 
 
 def test_mistakes_are_named_and_no_run_is_made(tmp_path: Path, corpus: str) -> None:
     with pytest.raises(ConfigError, match="did you mean 'helpdesk_paraphrases'"):
-        run_paraphraser(asked("helpdesk_paraphrase"), tmp_path / "run", Silent())
+        TRAIN_PARAPHRASER.run(asked("helpdesk_paraphrase"), tmp_path / "run", Silent())
     with pytest.raises(DataError, match="not complete"):
-        run_paraphraser(asked("msr_paraphrases", data_root=tmp_path / "nothing"), tmp_path / "run", Silent())
+        TRAIN_PARAPHRASER.run(asked("msr_paraphrases", data_root=tmp_path / "nothing"), tmp_path / "run", Silent())
     with pytest.raises(ConfigError, match="vocabulary"):
         asked(corpus, vocabulary=5)
     assert not (tmp_path / "run").exists()
@@ -102,7 +102,7 @@ def test_presets_are_what_they_say() -> None:
 
 @pytest.mark.slow
 def test_the_demo_paraphrases_the_help_desk(tmp_path: Path) -> None:
-    run_paraphraser(paraphraser.demo(), tmp_path / "run", Silent())
+    TRAIN_PARAPHRASER.run(paraphraser.demo(), tmp_path / "run", Silent())
     split = helpdesk_paraphrases().splits["test"]
     words = [tuple(each) for each in split.utterances()]
     ways = {(words[source], words[reply]) for source, reply in split.pairs}

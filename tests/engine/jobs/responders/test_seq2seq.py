@@ -17,8 +17,6 @@ from engine.jobs.responders.seq2seq import (
     TRAIN_SEQ2SEQ,
     TrainLMConfig,
     TrainSeq2SeqConfig,
-    run_lm,
-    run_seq2seq,
 )
 from engine.metrics.training import PREDICTION, READING
 from engine.store.run_folder import RunFolder
@@ -56,14 +54,14 @@ def asked(corpus: str, **changes: object) -> TrainSeq2SeqConfig:
 
 def test_a_limit_trains_on_the_first_pairs(tmp_path: Path, corpus: str) -> None:
     notes = Notes()
-    result = run_seq2seq(asked(corpus, limit=8, fit=replace(FIT, max_epochs=1)), tmp_path / "run", notes)
+    result = TRAIN_SEQ2SEQ.run(asked(corpus, limit=8, fit=replace(FIT, max_epochs=1)), tmp_path / "run", notes)
     assert notes.stages == [("epoch 1", 1, "batches")]
     assert result.metrics["test_nll"].n == 3
 
 
 def test_it_leaves_a_model_and_its_figures(tmp_path: Path, corpus: str) -> None:
     notes = Notes()
-    result = run_seq2seq(asked(corpus), tmp_path / "run", notes)
+    result = TRAIN_SEQ2SEQ.run(asked(corpus), tmp_path / "run", notes)
     assert list(result.metrics) == [name for name in PREDICTION | READING if name in result.metrics]
     assert set(result.metrics) == set(PREDICTION | READING)
     for split, size in (("test", 3), ("validation", 2)):
@@ -84,7 +82,7 @@ def test_it_leaves_a_model_and_its_figures(tmp_path: Path, corpus: str) -> None:
 
 def test_what_contexts_tell_is_the_loss_behind_others_less_the_own(tmp_path: Path, corpus: str) -> None:
     config = TrainSeq2SeqConfig(corpus=corpus, sizes=Seq2SeqSizes(embed=8, hidden=8), fit=FIT)
-    found = run_seq2seq(config, tmp_path / "run", Silent()).metrics["context_gain"]
+    found = TRAIN_SEQ2SEQ.run(config, tmp_path / "run", Silent()).metrics["context_gain"]
     model, test = load_seq2seq(tmp_path / "run"), load_pairs(corpus).splits["test"]
     others = replace(test, pairs=np.stack([test.pairs[[2, 0, 1], 0], test.pairs[:, 1]], axis=1))
     own, other = (evaluate(model, PairExamples(split, model.sizes)).nll for split in (test, others))
@@ -95,7 +93,7 @@ def test_what_contexts_tell_is_the_loss_behind_others_less_the_own(tmp_path: Pat
 
 def test_a_language_model_leaves_the_same(tmp_path: Path, corpus: str) -> None:
     config = TrainLMConfig(corpus=corpus, sizes=LanguageModelSizes(embed=8, hidden=8), fit=FIT)
-    result = run_lm(config, tmp_path / "run", Silent())
+    result = TRAIN_LM.run(config, tmp_path / "run", Silent())
     assert set(result.metrics) == set(PREDICTION)
     assert threshold(tmp_path / "run", LANGUAGE_MODEL) == pytest.approx(-result.metrics["test_nll"].value)
     model = load_language_model(tmp_path / "run")
@@ -109,7 +107,7 @@ def test_a_language_model_of_two_turns_is_fitted_to_contexts(tmp_path: Path) -> 
     for split in ("train", "val", "test"):
         (tmp_path / f"{split}.tsv").write_text("".join(lines))
     sizes = LanguageModelSizes(embed=8, hidden=8, turns=2, max_length=4)
-    result = run_lm(TrainLMConfig(corpus=str(tmp_path), sizes=sizes, fit=FIT), tmp_path / "run", Silent())
+    result = TRAIN_LM.run(TrainLMConfig(corpus=str(tmp_path), sizes=sizes, fit=FIT), tmp_path / "run", Silent())
     assert "2 turns of context" in result.title
     assert "--set sizes.turns=2 --set sizes.max_source=4" in result.next_commands[0]
     model, corpus = load_language_model(tmp_path / "run"), load_pairs(str(tmp_path))
@@ -123,7 +121,7 @@ def test_a_language_model_of_two_turns_is_fitted_to_contexts(tmp_path: Path) -> 
 
 
 def test_the_vocabulary_is_as_large_as_asked_for(tmp_path: Path, corpus: str) -> None:
-    run_seq2seq(asked(corpus, vocabulary=8), tmp_path / "run", Silent())
+    TRAIN_SEQ2SEQ.run(asked(corpus, vocabulary=8), tmp_path / "run", Silent())
     assert len(load_seq2seq(tmp_path / "run").vocabulary) == 8
 
 
@@ -132,7 +130,7 @@ def test_a_model_of_two_turns_is_fitted_to_what_it_is_asked_later(tmp_path: Path
     for split in ("train", "val", "test"):
         (tmp_path / f"{split}.tsv").write_text("".join(lines))
     sizes = Seq2SeqSizes(embed=8, hidden=8, turns=2)
-    result = run_seq2seq(asked(str(tmp_path), sizes=sizes), tmp_path / "run", Silent())
+    result = TRAIN_SEQ2SEQ.run(asked(str(tmp_path), sizes=sizes), tmp_path / "run", Silent())
     judge = f"parley train lm --corpus {tmp_path} --set sizes.turns=2 --set sizes.max_length=15"
     assert result.next_commands == (f"parley evaluate robustness --model {tmp_path / 'run'}", judge)
     assert "2 turns of context" in result.title
@@ -155,9 +153,9 @@ def test_a_model_of_two_turns_is_fitted_to_what_it_is_asked_later(tmp_path: Path
 
 
 def test_a_finished_training_says_so_and_trains_no_more(tmp_path: Path, corpus: str) -> None:
-    first = run_seq2seq(asked(corpus), tmp_path / "run", Silent())
+    first = TRAIN_SEQ2SEQ.run(asked(corpus), tmp_path / "run", Silent())
     before, notes = (tmp_path / "run" / "events.jsonl").read_bytes(), Notes()
-    again = run_seq2seq(asked(corpus, threads=2), tmp_path / "run", notes)
+    again = TRAIN_SEQ2SEQ.run(asked(corpus, data_root=tmp_path), tmp_path / "run", notes)
     assert (again.metrics, again.title, again.files) == (first.metrics, first.title, first.files)
     assert notes.said == [f"{tmp_path / 'run'} is finished: nothing is left to do"]
     assert (tmp_path / "run" / "events.jsonl").read_bytes() == before
@@ -168,13 +166,13 @@ def test_a_killed_training_resumes_to_the_same_weights(tmp_path: Path, corpus: s
     flags = ["--corpus", corpus, "--set", "sizes.embed=8", "--set", "sizes.hidden=8", "--vocabulary", "10000"]
     flags += [f"--set=fit.{name}={getattr(config.fit, name)}" for name in vars(FIT)]
     config = replace(config, vocabulary=10_000)
-    run_seq2seq(config, tmp_path / "whole", Silent())
+    TRAIN_SEQ2SEQ.run(config, tmp_path / "whole", Silent())
     events = tmp_path / "killed" / "events.jsonl"
     process = start_parley("train", "seq2seq", *flags, "--run", "killed", folder=tmp_path)
     kill_when(process, lambda: events.exists() and events.read_text().count('"epoch"') >= 3)
     assert RunFolder.load(tmp_path / "killed").summary() is None, "it was killed too late"
     notes = Notes()
-    run_seq2seq(config, tmp_path / "killed", notes)
+    TRAIN_SEQ2SEQ.run(config, tmp_path / "killed", notes)
     assert notes.said[0].startswith("resumed after epoch ")
     found, wanted = (load_seq2seq(tmp_path / name).state_dict() for name in ("killed", "whole"))
     assert [name for name in wanted if not torch.equal(found[name], wanted[name])] == []
@@ -182,27 +180,27 @@ def test_a_killed_training_resumes_to_the_same_weights(tmp_path: Path, corpus: s
 
 def test_mistakes_are_named_and_no_run_is_made(tmp_path: Path, corpus: str) -> None:
     with pytest.raises(ConfigError, match="did you mean 'helpdesk'"):
-        run_seq2seq(asked("helpdsk"), tmp_path / "run", Silent())
+        TRAIN_SEQ2SEQ.run(asked("helpdsk"), tmp_path / "run", Silent())
     with pytest.raises(DataError, match="not complete"):
-        run_seq2seq(asked("ubuntu_irc", data_root=tmp_path / "nothing"), tmp_path / "run", Silent())
+        TRAIN_SEQ2SEQ.run(asked("ubuntu_irc", data_root=tmp_path / "nothing"), tmp_path / "run", Silent())
     with pytest.raises(ConfigError, match=r"--device(.|\n)*warp"):
-        run_seq2seq(asked(corpus, device="warp"), tmp_path / "run", Silent())
+        TRAIN_SEQ2SEQ.run(asked(corpus, device="warp"), tmp_path / "run", Silent())
     assert not (tmp_path / "run").exists()
 
 
 def test_another_model_in_the_same_folder_is_an_error(tmp_path: Path, corpus: str) -> None:
-    run_seq2seq(asked(corpus), tmp_path / "run", Silent())
+    TRAIN_SEQ2SEQ.run(asked(corpus), tmp_path / "run", Silent())
     other = replace(asked(corpus), sizes=Seq2SeqSizes(embed=8, hidden=8, attention="none"))
     with pytest.raises(RunError, match=r"sizes\.attention: 'general' -> 'none'"):
-        run_seq2seq(other, tmp_path / "run", Silent())
+        TRAIN_SEQ2SEQ.run(other, tmp_path / "run", Silent())
 
 
 def test_a_damaged_training_state_is_named(tmp_path: Path, corpus: str) -> None:
-    run_seq2seq(asked(corpus), tmp_path / "run", Silent())
+    TRAIN_SEQ2SEQ.run(asked(corpus), tmp_path / "run", Silent())
     (tmp_path / "run" / "summary.json").unlink()
     (tmp_path / "run" / "training.safetensors").write_bytes(b"not this")
     with pytest.raises(CheckpointError, match="training state is damaged"):
-        run_seq2seq(asked(corpus), tmp_path / "run", Silent())
+        TRAIN_SEQ2SEQ.run(asked(corpus), tmp_path / "run", Silent())
 
 
 @pytest.mark.parametrize("job", [TRAIN_SEQ2SEQ, TRAIN_LM], ids=lambda job: job.name)
@@ -228,7 +226,7 @@ def test_the_preset_of_dialogues_reads_two_turns() -> None:
 
 @pytest.mark.slow
 def test_the_demo_answers_the_help_desk(tmp_path: Path) -> None:
-    figures = run_seq2seq(seq2seq.demo(), tmp_path / "run", Silent()).metrics
+    figures = TRAIN_SEQ2SEQ.run(seq2seq.demo(), tmp_path / "run", Silent()).metrics
     assert figures["test_nll"].value < 1 < figures["context_gain"].low, "it reads what it answers"
     model, test = load_seq2seq(tmp_path / "run"), load_pairs("helpdesk").splits["test"]
     replies = greedy(model, [test.utterances[source] for source, _ in test.pairs])
@@ -240,5 +238,5 @@ def test_a_corpus_without_anything_to_measure_on_is_refused_before_there_is_a_ru
     for split, lines in (("train", "a\tb\n" * 3), ("val", ""), ("test", "a\tb\n")):
         (tmp_path / f"{split}.tsv").write_text(lines)
     with pytest.raises(DataError, match="empty: val"):
-        run_seq2seq(TrainSeq2SeqConfig(corpus=str(tmp_path)), tmp_path / "run", Silent())
+        TRAIN_SEQ2SEQ.run(TrainSeq2SeqConfig(corpus=str(tmp_path)), tmp_path / "run", Silent())
     assert not (tmp_path / "run").exists()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from engine.jobs.triggers.config import TriggerConfig, TriggerEngineSettings
-from engine.jobs.triggers.worker import SearchWorker
+from engine.jobs.triggers.worker import Searching, SearchWorker
 from engine.runtime.sharding import Shard
 from engine.triggers.settings import RelaxationSettings, SearchSettings
 from engine.triggers.targets import Target
@@ -78,7 +79,7 @@ def save_lm(folder: Path, vocabulary: PairVocabulary, seed: int = 0) -> str:
 
 def search(model: str, targets: str, **changes: Any) -> TriggerConfig:
     """A search of a few candidates; two targets a shard."""
-    settings: dict[str, Any] = {"search": EFFORT, "engine": TriggerEngineSettings(batch_size=4, targets_per_shard=2)}
+    settings: dict[str, Any] = {"search": EFFORT, "engine": TriggerEngineSettings(batch_size=4), "shard_size": 2}
     return TriggerConfig(model=model, targets=targets, **{**settings, **changes})
 
 
@@ -95,3 +96,13 @@ class DiesOnce(SearchWorker):
             self.mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)
         return rows
+
+
+@dataclass(frozen=True)
+class DyingSearch(Searching):
+    """A search whose worker dies once."""
+
+    mark: Path
+
+    def worker(self, on_step: Any = None) -> DiesOnce:
+        return DiesOnce(self.mark, self.config, self.models)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from engine.jobs.job import Result, Silent
-from engine.jobs.triggers.enumeration import ENUMERATED, SEARCH_ENUMERATE, BranchWorker, EnumerationConfig, Speller
+from engine.jobs.triggers.enumeration import SEARCH_ENUMERATE, BranchWorker, Enumerating, EnumerationConfig, Speller
 from engine.runtime.session import Session
 from engine.runtime.sharding import Shard
 from engine.store.run_folder import RunFolder
@@ -151,7 +151,7 @@ def test_what_is_saved_is_not_done_again(
     SEARCH_ENUMERATE.run(asked(model, corpus), tmp_path / "run", Silent())
     assert len(worked) == len(set(worked)) == 12
     assert rows(tmp_path / "run") == rows(finished.run)
-    (event,) = [event for event in RunFolder.load(tmp_path / "run").events() if event["kind"] == ENUMERATED]
+    (event,) = [event for event in RunFolder.load(tmp_path / "run").events() if event["kind"] == Enumerating.event]
     assert event["inputs"] == sum(row["inputs"] for row in rows(tmp_path / "run") if row["item_key"] in worked[8:])
 
 
@@ -203,3 +203,22 @@ def test_presets_say_how_many_inputs_they_try() -> None:
         config = preset()
         assert f"{num:,}" in str(preset.__doc__)
         assert sum(len(config.letters) ** length for length in range(1, config.max_length + 1)) == num
+
+
+def test_this_process_computes_with_one_thread(
+    tmp_path: Path, model: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work, found, before = BranchWorker.run, list[int](), torch.get_num_threads()
+
+    def watched(worker: BranchWorker, shard: Shard[str]) -> list[dict[str, Any]]:
+        found.append(torch.get_num_threads())
+        return work(worker, shard)
+
+    monkeypatch.setattr(BranchWorker, "run", watched)
+    torch.set_num_threads(4)
+    try:
+        SEARCH_ENUMERATE.run(asked(model, corpus, max_length=1), tmp_path / "run", Silent())
+        assert torch.get_num_threads() == 4, "as it was found"
+    finally:
+        torch.set_num_threads(before)
+    assert set(found) == {1}

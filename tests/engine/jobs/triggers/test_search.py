@@ -15,7 +15,7 @@ import torch
 from engine.jobs.job import Silent
 from engine.jobs.triggers import search as job
 from engine.jobs.triggers.config import ObjectiveSettings, TriggerConfig, TriggerEngineSettings
-from engine.jobs.triggers.search import SEARCH, run
+from engine.jobs.triggers.search import SEARCH
 from engine.jobs.triggers.targets import FILE
 from engine.metrics.triggers.hits import choose_restart
 from engine.runtime.session import Session
@@ -31,7 +31,7 @@ from tests.engine.jobs.made_up import Notes, kill_when, rows, save_negotiator, s
 from tests.engine.jobs.triggers.searches import (
     EFFORT,
     SMALL,
-    DiesOnce,
+    DyingSearch,
     save_lm,
     save_seq2seq,
     search,
@@ -40,6 +40,8 @@ from tests.engine.jobs.triggers.searches import (
     write_targets,
 )
 from tests.engine.runtime.metered import watch
+
+run = SEARCH.run
 
 
 @pytest.fixture(scope="module")
@@ -113,8 +115,8 @@ def test_hits_are_read_by_the_thresholds_of_the_checkpoint_unless_others_are_giv
 
 def test_rows_depend_neither_on_the_batch_nor_on_what_else_is_searched_for(tmp_path: Path, asked: TriggerConfig) -> None:
     run(asked, tmp_path / "here", Silent())
-    engine = TriggerEngineSettings(batch_size=1, targets_per_shard=1)
-    run(replace(asked, engine=engine), tmp_path / "one", Silent())
+    engine = TriggerEngineSettings(batch_size=1)
+    run(replace(asked, engine=engine, shard_size=1), tmp_path / "one", Silent())
     assert rows(tmp_path / "one") == rows(tmp_path / "here")
     run(replace(asked, num_targets=3), tmp_path / "few", Silent())
     few = rows(tmp_path / "few")
@@ -143,7 +145,9 @@ def test_a_killed_worker_costs_nothing(
     tmp_path: Path, asked: TriggerConfig, ray_session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(asked, tmp_path / "whole", Silent())
-    monkeypatch.setattr(job, "SearchWorker", partial(DiesOnce, tmp_path / "mark"))
+    dying = partial(DyingSearch, mark=tmp_path / "mark")
+    dying.event, dying.unit = DyingSearch.event, DyingSearch.unit  # type: ignore[attr-defined]
+    monkeypatch.setattr(job, "Searching", dying)
     run(replace(asked, workers=1), tmp_path / "run", Silent())
     assert (tmp_path / "mark").exists()
     assert rows(tmp_path / "run") == rows(tmp_path / "whole")
@@ -152,12 +156,12 @@ def test_a_killed_worker_costs_nothing(
 @pytest.mark.parametrize("workers", [0, pytest.param(2, marks=[pytest.mark.ray, pytest.mark.slow])])
 def test_a_killed_driver_resumes_to_the_same_rows(tmp_path: Path, model: str, vocabulary: PairVocabulary, workers: int) -> None:
     effort = replace(EFFORT, max_sweeps=8, restarts=4)
-    config = search(model, "random", num_targets=12, search=effort, engine=TriggerEngineSettings(targets_per_shard=1))
+    config = search(model, "random", num_targets=12, search=effort, engine=TriggerEngineSettings(), shard_size=1)
     path = tmp_path / "run"
     words = ["search", "--model", model, "--targets", "random", "--num-targets", "12", "--run", str(path)]
     for key in ("candidates", "max_sweeps", "restarts"):
         words += ["--set", f"search.{key}={getattr(effort, key)}"]
-    words += ["--set", "engine.targets_per_shard=1", "--workers", str(workers)]
+    words += ["--shard-size", "1", "--workers", str(workers)]
     parts = path / "rows"
     kill_when(start_parley(*words, folder=tmp_path), lambda: len([*parts.glob("*.parquet")]) >= 2)
     saved = rows(path)
@@ -175,7 +179,7 @@ def test_a_finished_run_searches_nothing_and_says_so(
     tmp_path: Path, asked: TriggerConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, notes = run(asked, tmp_path / "run", Silent()), Notes()
-    monkeypatch.setattr(job, "_search", lambda *_: pytest.fail("nothing is left to search"))
+    monkeypatch.setattr(job, "open_models", lambda *_: pytest.fail("nothing is left to search"))
     again = run(replace(asked, workers=3, address="10.0.0.1:6379"), tmp_path / "run", notes)
     assert (again.metrics, again.legend) == (first.metrics, first.legend)
     assert notes.said == [f"{tmp_path / 'run'} is finished: nothing is left to do"]
@@ -381,4 +385,4 @@ def test_presets_are_the_published_and_the_released_search() -> None:
     assert released.search.stop_on_batch_mean
     assert released.engine.unknown
     for config in presets.values():
-        assert config.engine.targets_per_shard >= config.engine.batch_size, "a shard has a search for every place of the batch"
+        assert config.shard_size is None, "a shard has a search for every place of the batch"

@@ -12,7 +12,7 @@ import pytest
 from engine.jobs.job import Silent
 from engine.jobs.triggers.config import HuggingFaceSettings, ObjectiveSettings, TriggerConfig, TriggerEngineSettings
 from engine.jobs.triggers.models import HuggingFaceFolder
-from engine.jobs.triggers.search import SEARCH, run
+from engine.jobs.triggers.search import SEARCH
 from engine.store.run_folder import RunFolder
 from engine.triggers.targets import TEMPLATES, prototypes
 from envs.core.errors import CheckpointError, ConfigError, DataError
@@ -23,6 +23,8 @@ from tests.engine.triggers.made_up import crowd
 
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 from tests.policies.test_hugging_face import gpt2, t5, transformers
+
+run = SEARCH.run
 
 SENTENCES = ("you are late", "oh there you are", "hello", "Well no")
 """Two of them hold words that the tokenizer does not know."""
@@ -110,7 +112,7 @@ def test_greedy_hits_need_no_threshold_and_are_then_the_only_ones_read(tmp_path:
 def test_how_many_inputs_fit_into_memory_is_found_out_once_and_not_in_every_shard(
     tmp_path: Path, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = asked(folders["gpt2"], "mal", engine=TriggerEngineSettings(batch_size=4, targets_per_shard=2))
+    config = asked(folders["gpt2"], "mal", engine=TriggerEngineSettings(batch_size=4), shard_size=2)
     config = replace(config, search=replace(EFFORT, candidates=8))
     run(config, tmp_path / "whole", Silent())
     refused = crowd(monkeypatch, HuggingFaceCausal, most=3)

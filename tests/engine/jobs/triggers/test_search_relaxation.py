@@ -10,7 +10,7 @@ import pytest
 
 from engine.jobs.job import Silent
 from engine.jobs.triggers.config import TriggerConfig
-from engine.jobs.triggers.search import run
+from engine.jobs.triggers.search import SEARCH
 from engine.triggers import relaxation
 from engine.triggers.settings import RelaxationSettings
 from envs.core.errors import ConfigError
@@ -26,6 +26,8 @@ from tests.engine.jobs.triggers.searches import (
     write_corpus,
     write_targets,
 )
+
+run = SEARCH.run
 
 
 @pytest.fixture(scope="module")

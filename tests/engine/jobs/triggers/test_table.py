@@ -10,10 +10,9 @@ import pytest
 
 from engine.jobs.job import Silent
 from engine.jobs.tables import TABLE_FILE
-from engine.jobs.triggers import table as job
-from engine.jobs.triggers.config import TriggerEngineSettings
+from engine.jobs.triggers.config import TriggerConfig
 from engine.jobs.triggers.search import SEARCH
-from engine.jobs.triggers.table import SearchTableConfig, model_labels, run, stages
+from engine.jobs.triggers.table import SEARCH_TABLE, SearchTableConfig, model_labels
 from engine.report.collect import collect_run
 from engine.store.run_folder import RunFolder
 from engine.triggers.settings import RelaxationSettings
@@ -21,6 +20,13 @@ from envs.core.errors import CheckpointError, ConfigError
 from envs.pairs.vocabulary import PairVocabulary
 from tests.engine.jobs.made_up import Notes, rows
 from tests.engine.jobs.triggers.searches import EFFORT, save_lm, save_seq2seq, words_of, write_corpus
+
+run = SEARCH_TABLE.run
+
+
+def stages(config: SearchTableConfig) -> dict[str, TriggerConfig]:
+    """The searches of a table."""
+    return {name: search for name, (_, search) in SEARCH_TABLE.stages(config, Path("table")).items()}
 
 EFFORTLESS = replace(EFFORT, restarts=1, max_sweeps=1)
 
@@ -49,7 +55,7 @@ def lm(tmp_path_factory: pytest.TempPathFactory, vocabulary: PairVocabulary) -> 
 
 def table(model: str, **changes: Any) -> SearchTableConfig:
     """A table of two targets a list."""
-    settings: dict[str, Any] = {"num_targets": 2, "search": EFFORTLESS, "engine": TriggerEngineSettings(targets_per_shard=2)}
+    settings: dict[str, Any] = {"num_targets": 2, "search": EFFORTLESS, "shard_size": 2}
     return SearchTableConfig(model=model, **{**settings, **changes})
 
 
@@ -88,13 +94,15 @@ def test_a_table_that_was_interrupted_goes_on(tmp_path: Path, models: tuple[str,
     config = table(models[0], lists="normal,random")
     whole = run(config, tmp_path / "whole", Silent())
 
-    def interrupted(search: Any, path: Path, reporter: Any) -> Any:
+    search = SEARCH.run
+
+    def interrupted(config: TriggerConfig, path: Path, reporter: Any) -> Any:
         if path.name.endswith("random"):
             raise KeyboardInterrupt
-        return SEARCH.run(search, path, reporter)
+        return search(config, path, reporter)
 
     with monkeypatch.context() as patch:
-        patch.setattr(job, "SEARCH", replace(SEARCH, run=interrupted))
+        patch.setattr(SEARCH, "run", interrupted)
         with pytest.raises(KeyboardInterrupt):
             run(config, tmp_path / "half", Silent())
     assert not (tmp_path / "half" / TABLE_FILE).exists()

@@ -1,0 +1,132 @@
+"""The language of agents that learn: the corpus that guards it, its perplexity, and when it counts as lost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from engine.jobs.negotiation.agents import require_negotiator
+from engine.metrics.statistics import Estimate, count
+from engine.negotiation.settings import ReinforceConfig
+from envs.core.errors import ConfigError
+from envs.data.root import root_words
+from envs.negotiation.vocabulary import Vocabulary
+
+PUBLISHED = "dealornodeal"
+"""The corpus of the published agents, which presets take unless they are the demonstration's."""
+
+
+class GuardedConfig(Protocol):
+    """What a training says of its language."""
+
+    @property
+    def corpus(self) -> str:
+        """Of the supervised guard and of the perplexity."""
+
+    @property
+    def data_root(self) -> Path | None:
+        """Where corpora lie."""
+
+    @property
+    def perplexity_limit(self) -> float:
+        """As a multiple of the perplexity at the start; 0 for no limit."""
+
+    @property
+    def reinforce(self) -> ReinforceConfig:
+        """The learning rule."""
+
+
+class Language:
+    """The perplexity of a learner's words, and how far it may go."""
+
+    def __init__(self, config: GuardedConfig, base: Any) -> None:
+        from envs.negotiation.corpora.compiled import load_corpus
+        from policies.negotiator.evaluation import evaluate
+
+        corpus = load_corpus(config.corpus, config.data_root)
+        fits = corpus.vocabulary.digest == base.vocabulary.digest
+        if config.reinforce.supervised_weight > 0 or config.perplexity_limit > 0:
+            without = "or set reinforce.supervised_weight=0 and perplexity_limit=0"
+            require_words(config.corpus, config.data_root, base.vocabulary, without)
+        self._dialogues: Any = corpus.splits["val"] if fits else None
+        self._model, self._evaluate = base, evaluate
+        self.limit = config.perplexity_limit * self._perplexity() if config.perplexity_limit else math.inf
+
+    def _perplexity(self) -> float:
+        try:
+            return float(self._evaluate(self._model, self._dialogues).perplexity_reference)
+        except OverflowError:
+            return math.inf
+
+    def measured(self, weights: Mapping[str, Any]) -> dict[str, Estimate]:
+        """The perplexity under those weights; nothing where the corpus has other words."""
+        if self._dialogues is None:
+            return {}
+        self._model.load_state_dict(dict(weights))
+        return {"perplexity": count(self._perplexity(), len(self._dialogues))}
+
+    def require_known(self, measured: Mapping[str, Estimate], config: GuardedConfig) -> None:
+        """Checks that the perplexity after the last update is one of a language.
+
+        Raises:
+            DivergenceError: it is not a number, or no model that still learns has it.
+        """
+        from engine.negotiation.reinforce import DivergenceError
+        from policies.training import DIVERGED
+
+        for estimate in measured.values():
+            if not estimate.value < math.exp(DIVERGED):
+                raise DivergenceError(
+                    "the training has diverged",
+                    where=f"after {config.reinforce.updates} updates",
+                    got=f"validation perplexity {estimate.value:g}",
+                    fix=f"train again with a smaller reinforce.learning_rate (now {config.reinforce.learning_rate:g})",
+                )
+
+
+def require_words(corpus: str, data_root: Path | None, words: Vocabulary, otherwise: str = "") -> None:
+    """Checks that a corpus can guard the language of agents.
+
+    Args:
+        corpus: its name.
+        data_root: where corpora lie; the usual places when not given.
+        words: the agents'.
+        otherwise: what else a user can do where it cannot.
+
+    Raises:
+        ConfigError: it has other words than they.
+        DataError: the corpus is missing or broken.
+    """
+    from envs.negotiation.corpora.compiled import load_corpus
+
+    found = load_corpus(corpus, data_root).vocabulary
+    if found.digest != words.digest:
+        raise ConfigError(
+            "the corpus of the supervised guard has another vocabulary than the agents",
+            where=f"corpus {corpus}",
+            got=f"{len(found)} words, digest {found.digest}; the agents {len(words)}, digest {words.digest}",
+            fix=", ".join(filter(None, ("name the corpus that the agents were trained on with --corpus", otherwise))),
+        )
+
+
+def corpus_words(corpus: str, data_root: Path | None) -> list[str]:
+    """The words of a command that name a corpus, where it is not the one that presets take, and say where corpora lie."""
+    return [*([] if corpus == PUBLISHED else ["--corpus", corpus]), *root_words(data_root)]
+
+
+def validation_perplexity(spec: str, corpus: str, data_root: Path | None) -> Estimate:
+    """Perplexity of an agent on a corpus' validation dialogues, by the released formula.
+
+    Raises:
+        CheckpointError: there is no checkpoint, or it is damaged.
+        DataError: the corpus is missing or broken.
+    """
+    from envs.negotiation.corpora.compiled import load_corpus
+    from policies.negotiator.checkpoints import load_model
+    from policies.negotiator.evaluation import evaluate
+
+    model = load_model(require_negotiator(spec, "the agent"))
+    dialogues = load_corpus(corpus, data_root).splits["val"]
+    return count(evaluate(model, dialogues).perplexity_reference, len(dialogues))

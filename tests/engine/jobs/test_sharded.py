@@ -1,0 +1,162 @@
+"""Sharded work: one thread wherever it is done, shards by items and workers, and a run that keeps its shards."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from engine.jobs.job import Silent
+from engine.jobs.negotiation.match import SELFPLAY, MatchConfig, Roster
+from engine.jobs.negotiation.whitebox import ATTACK_REACTIVE, SearchRoster
+from engine.jobs.sharded import Sharded, ShardedConfig, spread, work_off
+from engine.runtime.record import WORK
+from engine.runtime.session import Session
+from engine.runtime.sharding import Shard
+from engine.store.run_folder import RunFolder
+from engine.store.schemas import OK, SCHEMA_VERSION
+from tests.engine.jobs.made_up import Notes, rows
+from tests.engine.runtime.workers import NUMBERS, seed_of
+
+
+@pytest.fixture
+def four_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(4)
+    yield
+    assert torch.get_num_threads() == 4, "as it was found"
+    torch.set_num_threads(before)
+
+
+def watched(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> list[int]:
+    """The threads that a method computes with, call by call."""
+    method, found = getattr(owner, name), []
+
+    def watch(*arguments: Any) -> Any:
+        found.append(torch.get_num_threads())
+        return method(*arguments)
+
+    monkeypatch.setattr(owner, name, watch)
+    return found
+
+
+@pytest.mark.usefixtures("four_threads")
+def test_matches_here_compute_with_one_thread(tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = watched(monkeypatch, Roster, "worker")
+    SELFPLAY.run(MatchConfig(adversary="scripted", target=str(target), dialogues=2, max_turns=3), tmp_path, Silent())
+    assert found == [1]
+
+
+@pytest.mark.usefixtures("four_threads")
+def test_white_box_attacks_here_compute_with_one_thread(
+    tmp_path: Path, target: Path, speaker: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = watched(monkeypatch, SearchRoster, "worker")
+    preset = ATTACK_REACTIVE.presets["cheng2019"]()
+    few = replace(preset.search, replies=2, finalists=2)
+    config = replace(preset, target=str(target), speaker=str(speaker), dialogues=1, max_turns=3, search=few)
+    ATTACK_REACTIVE.run(config, tmp_path, Silent())
+    assert found == [1]
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("four_threads")
+def test_rows_are_those_of_workers_whatever_this_process_computes_with(
+    tmp_path: Path, target: Path, speaker: Path, ray_session: Session
+) -> None:
+    config = MatchConfig(adversary=str(speaker), target=str(target), dialogues=40, max_turns=6, shard_size=10)
+    SELFPLAY.run(config, tmp_path / "here", Silent())
+    SELFPLAY.run(replace(config, workers=2), tmp_path / "there", Silent())
+    assert rows(tmp_path / "here") == rows(tmp_path / "there")
+
+
+def test_shards_are_many_enough_for_the_workers_and_no_larger_than_a_batch() -> None:
+    assert spread(500, 0, 16) == 16
+    assert spread(500, 2, 16) == 16
+    assert spread(500, 20, 16) == 6
+    assert spread(500, 160, 16) == 1
+    assert spread(3, 0, 16) == 1
+
+
+@pytest.mark.parametrize(("dialogues", "shards"), [(500, 32), (2000, 65), (100_000, 400), (10, 1)])
+def test_a_match_keeps_many_workers_busy_and_is_cut_alike_for_any_number(dialogues: int, shards: int) -> None:
+    roster = Roster(MatchConfig(adversary="scripted", target="scripted-tough", dialogues=dialogues))
+    sizes = {roster.shard_size(dialogues, workers) for workers in (0, 2, 160)}
+    assert len(sizes) == 1
+    assert -(-dialogues // sizes.pop()) == shards
+
+
+def test_a_person_plays_one_dialogue_at_a_time() -> None:
+    assert Roster(MatchConfig(adversary="human", target="scripted", dialogues=500)).shard_size(500, 0) == 1
+
+
+class Worker:
+    def __init__(self, done: list[str], on_step: Callable[[Counter[str]], None] | None) -> None:
+        self.done, self.on_step = done, on_step
+
+    def run(self, shard: Shard[int]) -> list[dict[str, Any]]:
+        self.done.append(shard.name)
+        if self.on_step:
+            self.on_step(Counter(numbers=1))
+        base = {"status": OK, "error": None, "seed": 7, "schema_version": SCHEMA_VERSION}
+        return [{**base, "item_key": key, "number": float(item)} for key, item in zip(shard.keys, shard.items, strict=True)]
+
+
+@dataclass(frozen=True)
+class Numbers(Sharded[int]):
+    """Work of this file: numbers that are their own rows."""
+
+    unit = "numbers"
+    event = "numbered"
+
+    done: list[str]
+
+    def seed(self, key: str) -> int:
+        return seed_of(key)
+
+    def worker(self, on_step: Callable[[Counter[str]], None] | None = None) -> Worker:
+        return Worker(self.done, on_step)
+
+    def digest(self, rows: Any) -> Counter[str]:
+        return Counter(numbers=len(rows))
+
+    def shard_size(self, num_items: int, num_workers: int) -> int:
+        return spread(num_items, num_workers, 4)
+
+    def describe(self, tally: Any) -> str:
+        return f"{tally.total['numbers']} of all, {tally.session['numbers']} now"
+
+
+ITEMS = {f"item {number:02d}": number for number in range(20)}
+
+
+class Stops(Notes):
+    def advance(self, done: int, note: str = "") -> None:
+        super().advance(done, note)
+        if done >= 8:
+            raise KeyboardInterrupt
+
+
+def test_a_resumed_run_keeps_its_shards_whatever_the_settings_say(tmp_path: Path) -> None:
+    work = Numbers([])
+    asked = {"job": "test", "schema": NUMBERS, "resume_safe": ["workers", "shard_size"]}
+    with RunFolder.open(tmp_path, ShardedConfig(), **asked) as run, pytest.raises(KeyboardInterrupt):
+        work_off(run, work, ITEMS, ShardedConfig(), Stops(), "numbers")
+    assert work.done == ["00000", "00001"]
+    notes = Notes()
+    config = ShardedConfig(shard_size=1)
+    with RunFolder.open(tmp_path, config, **asked) as run:
+        work_off(run, work, ITEMS, config, notes, "numbers")
+        assert run.done_keys() == set(ITEMS)
+        events = run.events()
+    assert work.done == ["00000", "00001", "00002", "00003", "00004"]
+    assert notes.said == ["the run goes on in shards of 4 numbers, as it began"]
+    assert (notes.steps[0], notes.steps[-1]) == (8, 20)
+    assert [event["shard_size"] for event in events if event["kind"] == WORK] == [4, 4]
+    (ended,) = [event for event in events if event["kind"] == "numbered"]
+    assert (ended["numbers"], ended["workers"]) == (12, 1)
