@@ -142,10 +142,6 @@ class TrainNegotiator(Job[TrainNegotiatorConfig, Lessons, Summary]):
             }
         return Summary(f"negotiator on {corpus.name}", f"Supervised training, seed {config.seed}.", metrics)
 
-    def measure(self, run: RunFolder, found: Summary) -> Summary:
-        """What `work` measured of the model in its hands."""
-        return found
-
     def next_commands(self, config: TrainNegotiatorConfig, path: Path) -> tuple[str, ...]:
         """A match with itself, and an adversary of it."""
         folder = display_path(path)
