@@ -26,6 +26,7 @@ _ROOMS = (
     "engine.store",
     "engine.rllib",
     "engine.jobs",
+    "engine.jobs.negotiation",
 )
 
 

@@ -32,7 +32,8 @@ def _without_figures(result: Result) -> Result:
     """A result of which every item failed says so, and shows no table of nothing."""
     if not result.failure or any(estimate.n for estimate in result.metrics.values()):
         return result
-    failure = f"{result.failure}; the same command with --debug shows the traceback"
+    hint = "" if "--debug" in result.failure else "; the same command with --debug shows the traceback"
+    failure = f"{result.failure}{hint}"
     return replace(result, metrics={}, legend={}, tables=(), next_commands=(), failure=failure)
 
 

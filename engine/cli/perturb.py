@@ -72,7 +72,7 @@ class PerturbArguments:
     config: Annotated[str, conf.arg(metavar="FILE.yaml", help_behavior_hint="")] = ""
     """Settings laid over the defaults; a file or its URI."""
     set: Annotated[conf.UseAppendAction[tuple[str, ...]], conf.arg(metavar="KEY=VALUE", help_behavior_hint="(repeatable)")] = ()
-    """One setting, such as perturb.rule=released or perturb.lexicon=built-in."""
+    """One setting, such as perturb.rule=released or perturb.lexicon=built-in; parley settings perturb lists them."""
     json: Annotated[conf.FlagCreatePairsOff[bool], conf.arg(help_behavior_hint="")] = False
     """Print one JSON object for each line and strategy."""
 

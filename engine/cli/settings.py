@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from rich.console import Console
 
 from engine.cli.flags import field_docs, parse_job
 from engine.cli.mistakes import meant
@@ -19,6 +21,8 @@ from engine.jobs.command import flat
 from envs.core.config import to_dict
 from envs.core.errors import ConfigError
 
+PERTURB = "perturb"
+"""The one verb with settings that runs no job."""
 _TYPES = {int: "whole number", float: "number", str: "text", bool: "true, false", Path: "path"}
 
 
@@ -29,7 +33,7 @@ class Setting:
     Args:
         key: dotted.
         kind: what values it takes, in words.
-        default: its own, before any preset; None where it has none.
+        default: its own, before any preset; `dataclasses.MISSING` where it has none.
         meaning: the docstring under it.
     """
 
@@ -40,15 +44,21 @@ class Setting:
 
     def told(self, value: Any) -> str:
         """What it is, which values it takes, and its default where the value is another."""
-        default = "" if value == self.default else f"; default {_shown(self.default)}"
+        other = self.default is not dataclasses.MISSING and self.default != value
+        default = f"; default {_shown(self.default)}" if other else ""
         return f"{self.meaning} [{self.kind}{default}]"
 
 
 def run_settings(verb: Verb, arguments: Sequence[str]) -> int:
     """Prints the settings that a command line would use; returns the exit status."""
     wanted = find_verb(arguments)
+    if list(arguments) == [PERTURB]:
+        from engine.cli.perturb import PerturbConfig
+
+        _show(PERTURB, PerturbConfig, flat(to_dict(PerturbConfig())))
+        return 0
     if wanted not in JOBS:
-        names = [job.name for job in JOBS]
+        names = [*(job.name for job in JOBS), PERTURB]
         asked = [argument for argument in arguments if argument not in ("-h", "--help")]
         if asked != list(arguments) or not asked:
             sys.stdout.write(_help(verb))
@@ -62,9 +72,7 @@ def run_settings(verb: Verb, arguments: Sequence[str]) -> int:
     if command.json:
         sys.stdout.write(f"{json.dumps(to_dict(command.config))}\n")
         return 0
-    console = make_console()
-    rows = [(each.key, _shown(values[each.key]), each.told(values[each.key])) for each in settings_of(job.config)]
-    show_table(console, f"settings of parley {wanted.name}", ("setting", "value", "what it is"), rows)
+    console = _show(wanted.name, job.config, values)
     first, *others = (flat(to_dict(preset())) for preset in job.presets.values())
     differences = [
         (name, ", ".join(f"{key}={_shown(value)}" for key, value in preset.items() if value != first[key]))
@@ -76,6 +84,13 @@ def run_settings(verb: Verb, arguments: Sequence[str]) -> int:
     return 0
 
 
+def _show(name: str, kind: type, values: Mapping[str, Any]) -> Console:
+    console = make_console()
+    rows = [(each.key, _shown(values[each.key]), each.told(values[each.key])) for each in settings_of(kind)]
+    show_table(console, f"settings of parley {name}", ("setting", "value", "what it is"), rows)
+    return console
+
+
 def settings_of(kind: type, prefix: str = "") -> Iterator[Setting]:
     """Every simple setting of a configuration in the order of its fields, those of sections after the section's place."""
     hints, docs = get_type_hints(kind), field_docs(kind)
@@ -85,8 +100,7 @@ def settings_of(kind: type, prefix: str = "") -> Iterator[Setting]:
             assert isinstance(hint, type)
             yield from settings_of(hint, f"{prefix}{field.name}.")
         else:
-            default = None if field.default is dataclasses.MISSING else field.default
-            yield Setting(f"{prefix}{field.name}", _kind(hint), default, docs.get(field.name, ""))
+            yield Setting(f"{prefix}{field.name}", _kind(hint), field.default, " ".join(docs.get(field.name, "").split()))
 
 
 def _kind(hint: Any) -> str:
@@ -98,7 +112,7 @@ def _kind(hint: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value) or "empty"
 
 
 def _help(verb: Verb) -> str:

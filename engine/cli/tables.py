@@ -9,8 +9,10 @@ import logging
 import math
 import os
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 from rich.console import Console, ConsoleOptions, RenderableType
+from rich.measure import Measurement
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
@@ -25,6 +27,7 @@ from envs.storage.places import display_path
 logger = logging.getLogger(__name__)
 
 _PLAIN_WIDTH = 140
+_UNLIMITED = 10_000
 
 
 class VisibleConsole(Console):
@@ -91,6 +94,9 @@ def show_table(
 ) -> None:
     """A table of text without lines.
 
+    Where no terminal limits it, each row is one line, whole, so that it can be searched for. On a terminal the first column,
+    the name, is not folded unless it takes more than half of the width.
+
     Args:
         console: where it goes.
         title: above it.
@@ -99,10 +105,16 @@ def show_table(
         right: headings of columns that are set flush right.
     """
     table = Table(box=None, pad_edge=False)
-    for column in columns:
-        table.add_column(column, justify="right" if column in right else "left", header_style="dim", overflow="fold")
+    unlimited = not console.is_terminal and "COLUMNS" not in os.environ
+    name_fits = 2 * max((len(line) for row in rows for line in row[0].split("\n")), default=0) <= console.width
+    for place, column in enumerate(columns):
+        justify: Literal["left", "right"] = "right" if column in right else "left"
+        whole = unlimited or (place == 0 and name_fits)
+        table.add_column(column, justify=justify, header_style="dim", overflow="fold", no_wrap=whole)
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
+    if unlimited:
+        console.width = max(console.width, Measurement.get(console, console.options.update_width(_UNLIMITED), table).maximum)
     console.print()
     console.print(Text(title, style="bold"))
     console.print(table)

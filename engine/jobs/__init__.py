@@ -3,15 +3,15 @@
 Read `job.py` for what a job is and `catalogue.py` for the list of them.
 """
 
+import importlib
 from typing import Any
 
-__all__ = ["check_part"]
+# Not by `envs.core.lazy` as elsewhere: the list of jobs is read for `parley --help`, which must not wait for Gymnasium.
+_NAMES = {"check_part": "conformance", "run_verb": "calls"}
+__all__ = [*_NAMES]
 
 
 def __getattr__(name: str) -> Any:
-    # Not by `envs.core.lazy` as elsewhere: the list of jobs is read for `parley --help`, which must not wait for Gymnasium.
-    if name != "check_part":
+    if name not in _NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from engine.jobs.conformance import check_part
-
-    return check_part
+    return getattr(importlib.import_module(f"{__name__}.{_NAMES[name]}"), name)

@@ -17,7 +17,7 @@ from typing import Any
 from engine.jobs.status import FINISHED, run_status
 from engine.report.chapters import CHAPTERS
 from engine.report.content import Chapter, Report, RunLine, Stages
-from engine.report.page import write_report
+from engine.report.page import verdicts, write_report
 from engine.report.runs import Run, find_runs, short_paths
 from engine.store.head import read_json, whole
 from engine.store.layout import ENVIRONMENT
@@ -150,16 +150,12 @@ def _read(runs: Iterable[Run]) -> dict[str, Any]:
 
 
 def _line(run: Run) -> RunLine:
-    """A run among others: how it stands and what its own chapter says of it."""
-    state = _state(run)
+    """A run among others: how it stands, and what its own page would say of it."""
+    alone = _collect(run.folder.path)
     page = f"{run.name}/{REPORT}" if (run.folder.path / REPORT).is_file() else ""
-    outcome = ""
-    if not state.startswith(_ALL_FAILED):
-        for chapter, own in _shared_out([run]):
-            read = chapter.collect(own)
-            verdict = None if read is None else chapter.verdict(read)
-            outcome = verdict.sentence if verdict else ""
-    return RunLine(name=run.name, job=run.job, state=state or FINISHED, outcome=outcome, page=page)
+    outcome = " ".join(verdict.sentence for _, verdict in verdicts(alone, CHAPTERS))
+    failed = alone.state.startswith(_ALL_FAILED)
+    return RunLine(name=run.name, job=run.job, state=alone.state or FINISHED, outcome="" if failed else outcome, page=page)
 
 
 def _state(run: Run) -> str:

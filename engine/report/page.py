@@ -245,10 +245,14 @@ def _addressed(items: Sequence[Item]) -> list[ShownItem]:
     times: dict[str, int] = {}
     shown = []
     for item in items:
-        slug = re.sub(r"[^a-z0-9]+", "-", f"{item.kind} {item.group} {item.key}".lower()).strip("-")[:80]
+        slug = "-".join(filter(None, (_slug(item.kind), _slug(item.group)[-60:], _slug(item.key)[-40:])))
         times[slug] = times.get(slug, 0) + 1
         shown.append(ShownItem(slug if times[slug] == 1 else f"{slug}--{times[slug]}", item))
     return shown
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
 def _hash(script: str) -> str:

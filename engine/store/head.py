@@ -73,11 +73,11 @@ def read_json(path: Path, fix: str = RESTORE) -> dict[str, Any]:
 
 
 @contextmanager
-def whole(path: Path, fix: str = RESTORE) -> Iterator[None]:
+def whole(path: Path | str, fix: str = RESTORE) -> Iterator[None]:
     """Says of a document that cannot be read, or holds something else than its reader expects, that it is damaged.
 
     Args:
-        path: the file, or the run that it is of.
+        path: the file or its URI, or the run that it is of.
         fix: what helps.
 
     Raises:

@@ -17,6 +17,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+from engine.store.head import whole
 from engine.store.layout import LEASE
 from engine.store.lock import holder_of, process_name
 from envs.core.errors import RunError, StorageError
@@ -113,16 +114,6 @@ class Lease:
         )
 
 
-def holder_of_lease(uri: str) -> str | None:
-    """Who writes the run at a URI, such as "process 7 on node-3"; None when nobody does.
-
-    Raises:
-        StorageError: storage cannot be read.
-    """
-    found = _read(join_uri(uri, LEASE))
-    return str(found["holder"]) if found is not None and _is_fresh(found) else None
-
-
 def keeper_of(path: Path) -> str | None:
     """Who keeps this machine from writing a run now, such as "process 7 on node-3"; None when nobody does.
 
@@ -142,11 +133,18 @@ def keeper_of(path: Path) -> str | None:
 
 
 def _read(uri: str) -> dict[str, Any] | None:
+    """A lease; None where there is none.
+
+    Raises:
+        RunError: it is damaged.
+        StorageError: storage cannot be read.
+    """
     content = read(uri)
     if content is None:
         return None
-    found: dict[str, Any] = json.loads(content)
-    return found
+    with whole(uri, "delete it once no process writes the run"):
+        found: dict[str, Any] = json.loads(content)
+        return {"time": float(found["time"]), **{name: str(found[name]) for name in ("holder", "token", "under")}}
 
 
 def _is_fresh(lease: dict[str, Any]) -> bool:

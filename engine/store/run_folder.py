@@ -30,8 +30,8 @@ from engine.store.environment import describe_environment
 from engine.store.event_log import Needs, append_event, end_last_line, read_events
 from engine.store.head import OTHER_NAME, make_head, read_head, refuse_strangers, require_same
 from engine.store.layout import CONFIG, ENVIRONMENT, EVENTS, ROWS, SUMMARY
-from engine.store.lease import holder_of_lease
-from engine.store.lock import RunLock, holder_of
+from engine.store.lease import keeper_of
+from engine.store.lock import RunLock
 from engine.store.mirror import Mirror, names_in, refresh_rows, replicate, withdraw
 from engine.store.parts import (
     CORRUPT,
@@ -280,8 +280,7 @@ class RunFolder:
 
     def writer(self) -> str | None:
         """The process that writes the run now, such as "process 7 on node-3"; None when none does."""
-        here = holder_of(self.path / LOCK)
-        return holder_of_lease(self._uri) if here is None and self._uri else here
+        return keeper_of(self.path)
 
     def outcomes(self, events: Sequence[dict[str, Any]] | None = None) -> Outcomes:
         """How the saved items came out, see `count_parts`; also while another process writes. `events` may be given."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from envs.core.errors import ConfigError
+from envs.core.own_code import own_code
 from envs.core.trust import require_trust
 
 
@@ -100,7 +101,8 @@ def _load_file(name: str) -> Any:
         raise ConfigError("no such Python file", where=path, fix="name an existing file as path/file.py:Name")
     require_trust(name)
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    with own_code(name):
+        spec.loader.exec_module(module)
     if not hasattr(module, attribute):
         raise ConfigError(f"the file defines no {attribute!r}", where=path, fix=f"define it{nearest(attribute, dir(module))}")
     return getattr(module, attribute)

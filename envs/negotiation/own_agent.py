@@ -7,15 +7,13 @@ It is a class or a function; what calling it gives has `join(view)`, which gives
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from traceback import extract_tb
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from envs.core.errors import ConfigError, ParleyError
+from envs.core.errors import ConfigError
+from envs.core.own_code import own_code
 from envs.core.play import Session, Utterances
 from envs.negotiation.game import SideView
 from envs.negotiation.vocabulary import Vocabulary
@@ -45,7 +43,8 @@ class OwnAgent:
 
     def join(self, view: SideView) -> Session:
         """Takes a seat on one side of a batch of dialogues."""
-        session = self._agent.join(view)
+        with own_code(self.name):
+            session = self._agent.join(view)
         _require(session, ("speak", "choose"), "what join returns", self.name)
         return _OwnSession(session, self.name)
 
@@ -57,45 +56,20 @@ class _OwnSession:
         self._session, self._spec = session, spec
 
     def speak(self, rows: np.ndarray) -> Utterances:
-        said = self._session.speak(rows)
+        with own_code(self._spec):
+            said = self._session.speak(rows)
         if not isinstance(said, Utterances) or len(said.lengths) != len(rows):
             fix = "return Utterances.of([word ids of each row])"
             raise ConfigError("speak gives Utterances, one for each row", where=self._spec, got=_shown(said), fix=fix)
         return said
 
     def choose(self, rows: np.ndarray) -> np.ndarray:
-        chosen = np.asarray(self._session.choose(rows))
+        with own_code(self._spec):
+            chosen = np.asarray(self._session.choose(rows))
         if chosen.shape != rows.shape or not np.issubdtype(chosen.dtype, np.integer):
             fix = "return an array of whole numbers, each an index into view.selections(row)"
             raise ConfigError("choose gives a whole number for each row", where=self._spec, got=_shown(chosen), fix=fix)
         return chosen
-
-
-@contextmanager
-def own_code(spec: str) -> Iterator[None]:
-    """A block that runs code of a user's own; what it raises becomes an error that names the user's file and line.
-
-    Args:
-        spec: `path/file.py:Name`.
-
-    Raises:
-        ConfigError: the code raised; the user's own traceback is its cause.
-    """
-    try:
-        yield
-    except ParleyError:
-        raise
-    except Exception as error:
-        path = Path(spec.rpartition(":")[0])
-        lines = [frame.lineno for frame in extract_tb(error.__traceback__) if Path(frame.filename).name == path.name]
-        if isinstance(error, SyntaxError):
-            lines = [error.lineno]
-        raise ConfigError(
-            "the Python file raised an error",
-            where=":".join(map(str, [path, *lines[-1:]])),
-            got=f"{type(error).__name__}: {error}",
-            fix="parley --debug shows the traceback",
-        ) from error
 
 
 def called(maker: Callable[..., Any], vocabulary: Vocabulary) -> Any:

@@ -11,7 +11,7 @@ from engine.jobs.weights import checkpoint_folder
 from envs.core.errors import CheckpointError, ConfigError
 from envs.core.registry import Registry, nearest
 from envs.negotiation.game import Agent
-from envs.negotiation.own_agent import OwnAgent, own_code
+from envs.negotiation.own_agent import OwnAgent
 from envs.negotiation.vocabulary import Vocabulary
 from policies.negotiator.settings import KIND
 from policies.stored import read_words
@@ -116,9 +116,7 @@ def make_agent(spec: str, vocabulary: Vocabulary, temperature: float = 0.5, devi
 
         return load_agent(folder, name=spec, temperature=temperature, device=device)
     if ".py:" in spec:
-        with own_code(spec):
-            maker = agents.get(spec)
-        return OwnAgent(spec, maker, vocabulary)
+        return OwnAgent(spec, agents.get(spec), vocabulary)
     if spec in agents:
         factory: Any = agents.get(spec)
         return factory(vocabulary)

@@ -88,7 +88,9 @@ class MinMaxConfig(LearningConfig):
     plain_loss: float = 0.5
     """Points of plain score that the result may have lost against the start."""
     num_adversaries: int = 1
-    """Fresh adversaries, from seeds of their own, that measure the target of a round and at last the start and the result."""
+    """Fresh adversaries, from seeds of their own, that measure the target of a round."""
+    num_final_adversaries: int = 1
+    """Others that measure the start, and as many the result, at last; the interval of what was lost narrows with them."""
     budget: int = 12_800
     """Dialogues that each of them learns from; a round's own phases have attack.dialogues and defence.dialogues."""
     dialogues: int = 1000
@@ -108,7 +110,7 @@ class MinMaxConfig(LearningConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("rounds", "patience", "num_adversaries", "budget", "dialogues"):
+        for name in ("rounds", "patience", "num_adversaries", "num_final_adversaries", "budget", "dialogues"):
             check_count(self, name)
         for name in ("least_gain", "plain_loss", "retries", "workers"):
             check(self, name, getattr(self, name) >= 0, "at least 0")
@@ -238,13 +240,13 @@ class Campaign:
         )
         return reinforce.TRAIN_TARGET, settings
 
-    def _best_response_phase(self, seed: int, number: int, rule: ReinforceConfig) -> Stage:
+    def _best_response_phase(self, seed: int, count: int, number: int, rule: ReinforceConfig) -> Stage:
         config = self._config
         settings = ExploitabilityConfig(
             target=self.target(number),
             speaker=self._speaker,
             judge=self._judge,
-            num_adversaries=config.num_adversaries,
+            num_adversaries=count,
             dialogues=config.dialogues,
             workers=config.workers,
             reinforce=rule,
@@ -261,7 +263,8 @@ class Campaign:
             metrics[BEFORE] = self._attacked(number, "before", adversary, self.target(number - 1))
             metrics[AFTER] = self._attacked(number, "after", adversary, target)
         # The same seed for all rounds, so that they differ by the target alone.
-        metrics[EXPLOITABILITY] = self.exploited(number, EXPLOITABILITY, self._seed).metrics[EXPLOITABILITY]
+        measured = self._exploited(number, EXPLOITABILITY, self._seed, self._config.num_adversaries)
+        metrics[EXPLOITABILITY] = measured.metrics[EXPLOITABILITY]
         plain = self.play(f"{number:02d}-plain", target, self._seed)
         metrics[PLAIN_SCORE], metrics[PLAIN_AGREEMENT] = plain["score_target"], plain["agreement"]
         metrics[PERPLEXITY] = self._perplexity(number, target)
@@ -270,16 +273,18 @@ class Campaign:
         self._folder.event(ROUND, number=number, target=target, estimates=estimates, **figures)
         return Round(number, metrics)
 
-    def exploited(self, number: int, role: str, seed: int) -> Result:
-        """What fresh adversaries gain from the target after a round.
+    def measured_again(self, number: int, seed: int) -> Result:
+        """What fresh adversaries that chose no round gain from the target after a round.
 
         Args:
             number: of the round.
-            role: `EXPLOITABILITY`, or `FINAL` for what is measured once more.
             seed: of the adversaries and of the dialogues.
         """
+        return self._exploited(number, FINAL, seed, self._config.num_final_adversaries)
+
+    def _exploited(self, number: int, role: str, seed: int, count: int) -> Result:
         rule = replace(self._config.attack, dialogues=self._config.budget)
-        return self._steadily(number, role, rule, partial(self._best_response_phase, seed))
+        return self._steadily(number, role, rule, partial(self._best_response_phase, seed, count))
 
     def _attacked(self, number: int, name: str, adversary: str, target: str) -> Estimate:
         settings = AttackConfig(speaker=adversary, target=target, **self._match(self._seed))

@@ -66,6 +66,8 @@ LEGEND = _PAIRS | {
     DROP: Metric("exploitability lost", "higher: target", "before less after in the same dialogues, mean", main=True),
     NUM_TRAINED: Metric("fresh adversaries", NEITHER, "trained before, and as many after, for exploitability", "count"),
 }
+
+
 def _cpus(config: MinMaxConfig) -> int:
     return max(config.env_runners + 1 + config.threads * config.remote_learner, config.workers)
 
@@ -76,8 +78,8 @@ def _measured_again(campaign: Campaign, config: MinMaxConfig, rounds: Sequence[R
     metrics: dict[str, Estimate] = {}
     gained = []
     for ending, number in ((BEFORE_TRAINING, 0), ("", best.number)):
-        attacked = campaign.exploited(number, FINAL, seed)
-        gained.append(exploitability.gains(attacked.run, config.num_adversaries))
+        attacked = campaign.measured_again(number, seed)
+        gained.append(exploitability.gains(attacked.run, config.num_final_adversaries))
         plain = campaign.play(f"{FINAL}-plain{ending.replace('_', '-')}", campaign.target(number), seed)
         metrics |= {
             EXPLOITABILITY + ending: attacked.metrics[EXPLOITABILITY],
@@ -86,9 +88,9 @@ def _measured_again(campaign: Campaign, config: MinMaxConfig, rounds: Sequence[R
             PERPLEXITY + ending: rounds[number].metrics[PERPLEXITY],
         }
     keys = sorted(gained[0].keys() & gained[1].keys())
-    before, after = (np.array([one[key] for key in keys]).reshape(-1, config.num_adversaries).T for one in gained)
+    before, after = (np.array([one[key] for key in keys]).reshape(-1, config.num_final_adversaries).T for one in gained)
     metrics[DROP] = crossed_difference(before, after)
-    metrics[NUM_TRAINED] = count(config.num_adversaries, config.num_adversaries)
+    metrics[NUM_TRAINED] = count(config.num_final_adversaries, config.num_final_adversaries)
     return metrics
 
 
@@ -120,13 +122,15 @@ def demo() -> MinMaxConfig:
         rounds=1,
         adversaries="fresh",
         num_adversaries=3,
+        num_final_adversaries=5,
         budget=rule.dialogues,
         corpus="embedded",
         # Several adversaries, so that the target learns what they share; and much plain play, which it would else unlearn.
         opponents=OpponentConfig(sampling="uniform", partner_share=0.4),
         attack=rule,
-        # Half as fast again, or without the KL guard, some trainings lose their language.
-        defence=replace(rule, dialogues=11_520, supervised_weight=1.0, kl_weight=0.1, stalling_penalty=5.0),
+        # Half as fast again, or without the KL guard, trainings lose their language.
+        perplexity_limit=2.0,
+        defence=replace(rule, dialogues=19_200, supervised_weight=1.0, kl_weight=0.1, stalling_penalty=5.0),
     )
 
 

@@ -19,6 +19,8 @@ _ATTACKERS = {
     "attack-transfer": "a sentence that won elsewhere",
     "attack-reactive": "a search for the last word (reactive)",
     "attack-preemptive": "a search for words that make the target ask for less (preemptive)",
+    "attack-ra-pa-da": "a combined search (RA+PA+DA)",
+    "attack-ra-pa-ta": "a combined search (RA+PA+TA)",
     "evaluate-exploitability": "a fresh adversary",
 }
 _MOST_MARKS = 12

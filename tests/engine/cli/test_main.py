@@ -96,6 +96,7 @@ LIGHT = (
     "list",
     "list --json",
     "selfplay --help",
+    "settings search",
     "attack transfer --help",
     "attack reactive --help",
     "attack ra-pa-ta --help",
@@ -151,7 +152,8 @@ def test_a_shard_that_failed_shows_the_users_own_traceback_to_those_who_ask(tmp_
     quiet = parley(asked).err
     assert 'mine.py", line 2, in join' not in quiet
     assert "advantage" not in quiet, "there is nothing to show a table of"
-    assert "my own bug; the same command with --debug shows the traceback" in quiet
+    assert "  where: mine.py:2\n  got:   ValueError: my own bug" in quiet
+    assert "--debug shows the traceback" in quiet
     assert 'mine.py", line 2, in join' in parley(f"{asked} --debug").err
 
 

@@ -53,6 +53,12 @@ def test_mistakes_are_named(parley: Parley, asked: str, told: str) -> None:
     assert told in outcome.err
 
 
+def test_the_settings_of_perturbations_are_listed_too(parley: Parley) -> None:
+    outcome = parley("settings perturb")
+    assert outcome.status == 0
+    assert "perturb.swap_every" in outcome.err
+
+
 def test_without_a_verb_it_helps(parley: Parley) -> None:
     assert parley("settings").out == parley("settings --help").out
     assert "parley settings selfplay" in parley("settings").out

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from engine.cli.status import _duration
+from engine.cli.tables import show_table
 from engine.jobs.negotiation.rows import DIALOGUES
 from engine.metrics.statistics import rate
 from engine.runtime.record import WORK
@@ -79,6 +82,23 @@ def test_a_folder_of_runs_is_a_table(tmp_path: Path, parley: Parley) -> None:
         "interrupted 0 started",
     ]
     assert shown[-2:] == ["parley resume runs/b", "parley resume 'runs/c d'"]
+
+
+def test_names_of_runs_are_whole_and_a_run_is_one_line(tmp_path: Path, parley: Parley, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    names = [f"{'a-long-name-of-a-run-' * 6}{number}" for number in range(3)]
+    for name in names:
+        finished(tmp_path / "runs" / name)
+    shown = parley("status").err.splitlines()
+    assert [sum(f"runs/{name} " in line and line.endswith("ago") for line in shown) for name in names] == [1, 1, 1]
+
+
+def test_a_narrow_terminal_folds_no_name() -> None:
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=60, color_system=None)
+    row = ("runs/demo/negotiator", "train-negotiator", "finished", "2 of 2 items", "summary, 0:07 ago")
+    show_table(console, "runs", ("run", "job", "state", "progress", "last event"), [row])
+    assert "runs/demo/negotiator" in screen.getvalue()
 
 
 def test_of_a_run_with_stages_the_run_itself_goes_on(tmp_path: Path, parley: Parley) -> None:

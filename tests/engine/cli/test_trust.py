@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from engine.store.run_folder import RunFolder
+from envs.core.errors import ConfigError
 from envs.core.trust import VARIABLE, Trust, require_trust_in, trusting, typed_files, worker_variables
 from tests.engine.cli.conftest import Parley
 
@@ -107,7 +109,7 @@ def test_on_a_terminal_the_user_is_asked_once(
 
 
 @pytest.mark.parametrize("flag", ["", "--trust-code"])
-@pytest.mark.parametrize("inside", ["evil.py", "rows/evil.py", "deep/in/evil.py"])
+@pytest.mark.parametrize("inside", ["own.py", "rows/own.py", "deep/in/own.py"])
 def test_a_file_inside_the_run_never_runs(parley: Parley, agent: Path, mark: Path, inside: str, flag: str) -> None:
     run = played(parley, agent.name, mark)
     unfinished(run)
@@ -121,8 +123,9 @@ def test_a_file_inside_the_run_never_runs(parley: Parley, agent: Path, mark: Pat
         outcome = parley("resume", str(run), *filter(None, [flag]))
         assert outcome.status == 2
         assert outcome.err.startswith("error: a Python file inside a run folder is not imported")
-    (Path("link.py")).symlink_to(evil)
-    head["config"]["adversary"] = "link.py:agent"
+    Path("links").mkdir()
+    Path("links/own.py").symlink_to(evil.absolute())
+    head["config"]["adversary"] = "links/own.py:agent"
     (run / "config.json").write_text(json.dumps(head))
     assert parley("resume", str(run), *filter(None, [flag])).status == 2
     assert not mark.exists()
@@ -222,6 +225,20 @@ def test_what_is_typed_is_found_in_every_spelling(arguments: list[str]) -> None:
     for other in ("b/own.py:agent", "own.py:agent", "a/own.py.py:agent"):
         with trusting(trust), pytest.raises(ValueError, match="was not typed"):
             require_trust_in({"section": (other,)})
+
+
+@dataclass(frozen=True)
+class Named:
+    agent: str
+
+
+def test_a_run_whose_settings_may_not_be_imported_is_not_begun(tmp_path: Path) -> None:
+    """Whatever its workers would import: they cannot ask."""
+    with trusting(Trust()), pytest.raises(ConfigError, match="was not typed"):
+        RunFolder.open(tmp_path / "run", Named("own.py:agent"), job="attack")
+    assert not (tmp_path / "run").exists()
+    with trusting(Trust(typed_files(["own.py:agent"]))):
+        RunFolder.open(tmp_path / "run", Named("own.py:agent"), job="attack").close()
 
 
 def test_a_name_with_blanks_is_one_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

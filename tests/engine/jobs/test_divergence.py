@@ -10,10 +10,9 @@ import pytest
 
 from engine.jobs.job import Silent
 from engine.jobs.negotiation import negotiator, reinforce
-from engine.jobs.responders.paraphraser import TrainParaphraserConfig, run_paraphraser
-from engine.jobs.responders.seq2seq import TrainLMConfig, TrainSeq2SeqConfig, run_lm, run_seq2seq
-from engine.jobs.responders.vhred import TrainVhredConfig
-from engine.jobs.responders.vhred import run as run_vhred
+from engine.jobs.responders.paraphraser import TRAIN_PARAPHRASER, TrainParaphraserConfig
+from engine.jobs.responders.seq2seq import TRAIN_LM, TRAIN_SEQ2SEQ, TrainLMConfig, TrainSeq2SeqConfig
+from engine.jobs.responders.vhred import TRAIN_VHRED, TrainVhredConfig
 from engine.runtime.session import Session
 from envs.core.errors import ParleyError
 from policies.fitting.settings import FitConfig
@@ -45,7 +44,7 @@ def supervised(pairs: str) -> dict[str, Train]:
     small = Seq2SeqSizes(embed=8, hidden=8)
 
     def seq2seq(fit: FitConfig) -> Train:
-        return lambda path: run_seq2seq(TrainSeq2SeqConfig(corpus=pairs, sizes=small, fit=fit), path, Silent())
+        return lambda path: TRAIN_SEQ2SEQ.run(TrainSeq2SeqConfig(corpus=pairs, sizes=small, fit=fit), path, Silent())
 
     lm = TrainLMConfig(corpus=pairs, sizes=LanguageModelSizes(embed=8, hidden=8), fit=fits["last"])
     vhred = TrainVhredConfig(corpus=pairs, sizes=TINY_VHRED, fit=fits["best"])
@@ -55,9 +54,9 @@ def supervised(pairs: str) -> dict[str, Train]:
         "seq2seq, last model": seq2seq(fits["last"]),
         "seq2seq, best model": seq2seq(fits["best"]),
         "seq2seq, many batches": seq2seq(replace(fits["best"], batch_size=4, max_epochs=3)),
-        "language model": lambda path: run_lm(lm, path, Silent()),
-        "vhred": lambda path: run_vhred(vhred, path, Silent()),
-        "paraphraser": lambda path: run_paraphraser(paraphraser, path, Silent()),
+        "language model": lambda path: TRAIN_LM.run(lm, path, Silent()),
+        "vhred": lambda path: TRAIN_VHRED.run(vhred, path, Silent()),
+        "paraphraser": lambda path: TRAIN_PARAPHRASER.run(paraphraser, path, Silent()),
     }
 
 
@@ -82,7 +81,7 @@ def test_a_supervised_training_that_diverges_fails(tmp_path: Path, supervised: d
 
 def test_a_negotiator_that_diverges_fails(tmp_path: Path, root: Path) -> None:
     config = negotiator.TrainNegotiatorConfig(corpus=CORPUS, data_root=root, fit=replace(FIT, learning_rate=RATE))
-    assert_it_says_so(lambda path: negotiator.run(config, path, Silent()), tmp_path / "run")
+    assert_it_says_so(lambda path: negotiator.TRAIN_NEGOTIATOR.run(config, path, Silent()), tmp_path / "run")
 
 
 @pytest.mark.ray
@@ -92,4 +91,4 @@ def test_a_training_by_reinforcement_that_diverges_fails(
 ) -> None:
     rule = replace(REINFORCE, learning_rate=RATE, dialogues=updates * REINFORCE.dialogues_per_update)
     config = training(root, trainee, reinforce=rule)
-    assert_it_says_so(lambda path: reinforce.run("rl", config, path, Silent()), tmp_path / "run")
+    assert_it_says_so(lambda path: reinforce.TRAIN_RL.run(config, path, Silent()), tmp_path / "run")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from engine.store import lease
-from engine.store.lease import STALE_S, Lease, holder_of_lease, keeper_of
+from engine.store.lease import STALE_S, Lease, keeper_of
 from engine.store.lock import RunLock, process_name
 from envs.core.errors import RunError, StorageError
 from envs.storage.copies import LOCK
@@ -41,11 +41,11 @@ def other(uri: str, **changes: Any) -> None:
 
 def test_a_second_writer_is_refused_by_the_name_of_the_first(uri: str, lock: Callable[[str], Path]) -> None:
     first = Lease(uri, lock("a"))
-    assert holder_of_lease(uri) == process_name()
+    assert keeper_of(local_copy(uri)) == process_name()
     with pytest.raises(RunError, match=rf"another process is writing(.|\n)*where: {uri}(.|\n)*process {os.getpid()} on"):
         Lease(uri, lock("b"))
     first.release()
-    assert holder_of_lease(uri) is None
+    assert keeper_of(local_copy(uri)) is None
     Lease(uri, lock("b")).release()
 
 
@@ -54,9 +54,9 @@ def test_a_lease_that_ran_out_is_nobodys(uri: str, lock: Callable[[str], Path]) 
     with pytest.raises(RunError, match=r"process 7 on node-3, heard of 60 s ago(.|\n)*try again in 30 s"):
         Lease(uri, lock("a"))
     other(uri, time=time.time() - STALE_S)
-    assert holder_of_lease(uri) is None
+    assert keeper_of(local_copy(uri)) is None
     taken = Lease(uri, lock("a"))
-    assert holder_of_lease(uri) == process_name()
+    assert keeper_of(local_copy(uri)) == process_name()
     taken.release()
 
 
@@ -113,7 +113,7 @@ def test_a_holder_renews_and_finds_out_that_it_was_replaced(
     with pytest.raises(RunError, match="process 7 on node-3"):
         held.check()
     held.release()
-    assert holder_of_lease(uri) == "process 7 on node-3"
+    assert keeper_of(local_copy(uri)) == "process 7 on node-3"
 
 
 def test_a_lease_that_runs_out_while_storage_is_away_stops_its_holder(
@@ -133,6 +133,13 @@ def test_a_lease_that_runs_out_while_storage_is_away_stops_its_holder(
 def test_storage_without_rights_says_so_before_anything(uri: str, lock: Callable[[str], Path], bucket: Bucket) -> None:
     bucket.refuse = lambda operation, key: DENIED if operation == "put" else None
     with pytest.raises(StorageError, match="ACCESS_DENIED"):
+        Lease(uri, lock("a"))
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"7", b'{"time": []}', b'{"time": "x", "holder": 1, "token": 2, "under": 3}'])
+def test_a_damaged_lease_is_an_error(uri: str, lock: Callable[[str], Path], content: bytes) -> None:
+    put(f"{uri}/lease.json", content)
+    with pytest.raises(RunError, match=r"damaged(.|\n)*lease\.json(.|\n)*delete it"):
         Lease(uri, lock("a"))
 
 

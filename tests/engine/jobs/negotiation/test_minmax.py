@@ -78,8 +78,9 @@ def continued(
 
 @pytest.fixture(scope="module")
 def fresh(tmp_path_factory: pytest.TempPathFactory, root: Path, trainee: Path, partner: Path, ray_session: Session) -> Result:
-    """Two rounds against two fresh best responses each and an ordinary partner."""
+    """Two rounds against two fresh best responses each and an ordinary partner, measured at last by three others."""
     asked = campaign(root, trainee, adversaries="fresh", num_adversaries=2, partner=str(partner), opponents=MIXED)
+    asked = replace(asked, num_final_adversaries=3)
     return run(asked, tmp_path_factory.mktemp("fresh") / "run", Silent())
 
 
@@ -308,11 +309,11 @@ def test_start_and_result_are_measured_once_more(continued: tuple[Result, Notes]
 
 
 def test_what_was_lost_counts_every_adversary(fresh: Result) -> None:
-    gained = [exploitability.gains(fresh.run / f"final-exploitability{ending}", 2) for ending in ("-before", "")]
+    gained = [exploitability.gains(fresh.run / f"final-exploitability{ending}", 3) for ending in ("-before", "")]
     before, after = (np.array(list(one.values())).T for one in gained)
-    assert before.shape == after.shape == (2, len(gained[0]))
+    assert before.shape == after.shape == (3, len(gained[0]))
     assert fresh.metrics[DROP].to_json() == pytest.approx(crossed_difference(before, after).to_json())
-    assert fresh.metrics[exploitability.NUM_TRAINED].value == 2
+    assert fresh.metrics[exploitability.NUM_TRAINED].value == 3
 
 
 def test_a_finished_campaign_does_nothing(short: Result, root: Path, trainee: Path, adversary: Path) -> None:
@@ -380,7 +381,7 @@ def test_mistakes_are_named_and_no_run_is_made(tmp_path: Path, root: Path, train
     fails(ConfigError, "supervised guard has another vocabulary", campaign(root, target))
     fails(DataError, "parley data get", campaign(tmp_path, trainee, corpus="dealornodeal"))
     assert not (tmp_path / "run").exists()
-    for option in ("rounds", "patience", "num_adversaries", "budget", "dialogues", "save_every"):
+    for option in ("rounds", "patience", "num_adversaries", "num_final_adversaries", "budget", "dialogues", "save_every"):
         with pytest.raises(ConfigError, match=rf"{option}(.|\n)*at least 1"):
             campaign(root, trainee, **{option: 0})
     with pytest.raises(ConfigError, match=r"perplexity_limit(.|\n)*above 1"):

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from engine.jobs.job import Silent
-from engine.jobs.negotiation.agents import make_agent, require_negotiator
-from engine.jobs.negotiation.match import MatchConfig, run
+from engine.jobs.negotiation.agents import agents, make_agent, require_negotiator
+from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
+from engine.perturb.catalogue import strategies
 from envs.core.errors import CheckpointError, ConfigError
 from envs.negotiation.scripted.wording import bargainer_vocabulary
+from envs.pairs.corpora import pair_corpora
 from tests.engine.jobs.made_up import ROOT, rows
 
 SESSION = """
@@ -56,7 +58,7 @@ def match(agent: str) -> MatchConfig:
 
 @pytest.mark.parametrize("what", GOOD)
 def test_it_needs_no_more_than_a_seat(tmp_path: Path, what: str) -> None:
-    result = run(match(saved(tmp_path, GOOD[what])), tmp_path / "run", Silent())
+    result = SELFPLAY.run(match(saved(tmp_path, GOOD[what])), tmp_path / "run", Silent())
     assert result.failure == ""
     assert {row["status"] for row in rows(tmp_path / "run")} == {"ok"}
 
@@ -84,12 +86,12 @@ def test_a_mistake_names_the_file_and_the_line(tmp_path: Path, text: str) -> Non
     ],
 )
 def test_a_move_of_another_kind_fails_its_dialogues(tmp_path: Path, text: str, told: str) -> None:
-    result = run(match(saved(tmp_path, text)), tmp_path / "run", Silent())
+    result = SELFPLAY.run(match(saved(tmp_path, text)), tmp_path / "run", Silent())
     assert told in result.failure
 
 
 def test_a_selection_out_of_range_is_kept_as_that(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    result = run(match(saved(tmp_path, GOOD["a class"], choice=999)), tmp_path / "run", Silent())
+    result = SELFPLAY.run(match(saved(tmp_path, GOOD["a class"], choice=999)), tmp_path / "run", Silent())
     assert result.metrics["illegal_adversary"].value == 1
     assert result.metrics["illegal_target"].value == 0
     assert [row["selection_adversary"] for row in rows(tmp_path / "run")] == [["<illegal>"]] * 6
@@ -100,7 +102,7 @@ def test_the_agent_of_the_contributors_guide_plays(tmp_path: Path) -> None:
     guide = ROOT / "CONTRIBUTING.md"
     (code,) = re.findall(r"```python\n(.*?)```", guide.read_text(), re.DOTALL)
     (tmp_path / "stubborn.py").write_text(code)
-    result = run(match(f"{tmp_path}/stubborn.py:Stubborn"), tmp_path / "run", Silent())
+    result = SELFPLAY.run(match(f"{tmp_path}/stubborn.py:Stubborn"), tmp_path / "run", Silent())
     assert result.failure == ""
     assert result.metrics["illegal_adversary"].value == 0
     assert all(row["turns"][-1]["words"] == "<selection>" for row in rows(tmp_path / "run"))
@@ -110,3 +112,10 @@ def test_the_agent_of_the_contributors_guide_plays(tmp_path: Path) -> None:
 def test_where_weights_are_needed_it_is_said_which_verbs_take_any_agent(spec: str) -> None:
     with pytest.raises(CheckpointError, match=r"--target needs a checkpoint of a negotiator(.|\n)*parley selfplay"):
         require_negotiator(spec, "--target")
+
+
+def test_a_file_that_raises_is_told_wherever_it_is_named(tmp_path: Path) -> None:
+    (tmp_path / "boom.py").write_text("first = 1\nraise RuntimeError('boom')\n")
+    for registry in (agents, pair_corpora, strategies):
+        with pytest.raises(ConfigError, match=r"boom\.py:2\n.*RuntimeError: boom"):
+            registry.get(f"{tmp_path}/boom.py:X")

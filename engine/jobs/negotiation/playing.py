@@ -1,0 +1,51 @@
+"""Dialogues between two agents that are there as objects: what a notebook calls. `match.py` is the same for named agents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engine.jobs.negotiation.match import MatchConfig, dialogue_row, dialogue_seed, match_scenarios
+from envs.core.errors import ConfigError
+from envs.negotiation.game import Agent, NegotiationGame, Rules, play
+
+
+def play_dialogues(
+    adversary: Agent,
+    target: Agent,
+    *,
+    dialogues: int = 200,
+    scenarios: str = "random",
+    complementary: bool = False,
+    max_turns: int = 20,
+    seed: int = 1,
+) -> list[dict[str, Any]]:
+    """Lets two agents negotiate, as `parley selfplay` does with the same seed.
+
+    Args:
+        adversary: on side 0.
+        target: on side 1; it speaks the same vocabulary.
+        dialogues: how many, at least 1.
+        scenarios: "random", the name of a corpus, or a file of scenarios.
+        complementary: the target alone chooses and the adversary gets the rest (the attacks' rule).
+        max_turns: utterances after which the end of a dialogue is forced.
+        seed: master seed; a dialogue depends on it and on its number alone.
+
+    Returns:
+        A row per dialogue (`rows.DIALOGUES`) for `negotiation_metrics`; likelihoods are None, for nobody judges.
+
+    Raises:
+        ConfigError: the agents speak different vocabularies, or a setting is out of range.
+        DataError: the scenarios are missing or broken.
+    """
+    if adversary.vocabulary.digest != target.vocabulary.digest:
+        sizes = f"{len(adversary.vocabulary)} words and {len(target.vocabulary)} words"
+        fix = "make both agents with the same vocabulary"
+        raise ConfigError("two agents need one vocabulary", where="play_dialogues", got=sizes, fix=fix)
+    config = MatchConfig(
+        adversary=adversary.name, target=target.name, dialogues=dialogues, scenarios=scenarios, max_turns=max_turns, seed=seed
+    )
+    chosen = match_scenarios(config)
+    seeds = [dialogue_seed(seed, key) for key in chosen]
+    rules = Rules(max_turns=max_turns, complementary=complementary)
+    game = play(NegotiationGame(list(chosen.values()), seeds, target.vocabulary, rules), (adversary, target))
+    return [dialogue_row(game, row, key) for row, key in enumerate(chosen)]
