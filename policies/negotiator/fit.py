@@ -92,10 +92,9 @@ class NegotiatorFit(FittingLoop[Negotiator, NegotiatorFitConfig, Fitness, Negoti
         """Batches of like length in random order."""
         return shuffled(self.train, self.config.batch_size, generator)
 
-    def seed_dropout(self, epoch: int, batch: int) -> None:
-        """Seeds torch before the first batch of an epoch."""
-        if batch == 1:
-            torch.manual_seed(derive_seed(self.seed, "dropout", epoch))
+    def dropout_seed(self, epoch: int, batch: int) -> int | None:
+        """A seed before the first batch of an epoch alone."""
+        return derive_seed(self.seed, "dropout", epoch) if batch == 1 else None
 
     def step(self, group: np.ndarray) -> StepLoss:
         """One update; what an epoch reports is the words' share of the loss, padding targets included."""

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from engine.jobs.job import Silent
-from engine.jobs.negotiation import negotiator, reinforce
+from engine.jobs.negotiation.negotiator import TRAIN_NEGOTIATOR, TrainNegotiatorConfig
+from engine.jobs.negotiation.reinforce import TRAIN_RL
 from engine.jobs.responders.paraphraser import TRAIN_PARAPHRASER, TrainParaphraserConfig
 from engine.jobs.responders.seq2seq import TRAIN_LM, TRAIN_SEQ2SEQ, TrainLMConfig, TrainSeq2SeqConfig
 from engine.jobs.responders.vhred import TRAIN_VHRED, TrainVhredConfig
@@ -79,9 +80,11 @@ def test_a_supervised_training_that_diverges_fails(tmp_path: Path, supervised: d
     assert_it_says_so(supervised[kind], tmp_path / "run")
 
 
-def test_a_negotiator_that_diverges_fails(tmp_path: Path, root: Path) -> None:
-    config = negotiator.TrainNegotiatorConfig(corpus=CORPUS, data_root=root, fit=replace(FIT, learning_rate=RATE))
-    assert_it_says_so(lambda path: negotiator.TRAIN_NEGOTIATOR.run(config, path, Silent()), tmp_path / "run")
+@pytest.mark.parametrize("batch_size", [8, 512])
+def test_a_negotiator_that_diverges_fails(tmp_path: Path, root: Path, batch_size: int) -> None:
+    fit = replace(FIT, learning_rate=RATE, batch_size=batch_size)
+    config = TrainNegotiatorConfig(corpus=CORPUS, data_root=root, fit=fit)
+    assert_it_says_so(lambda path: TRAIN_NEGOTIATOR.run(config, path, Silent()), tmp_path / "run")
 
 
 @pytest.mark.ray
@@ -91,4 +94,4 @@ def test_a_training_by_reinforcement_that_diverges_fails(
 ) -> None:
     rule = replace(REINFORCE, learning_rate=RATE, dialogues=updates * REINFORCE.dialogues_per_update)
     config = training(root, trainee, reinforce=rule)
-    assert_it_says_so(lambda path: reinforce.TRAIN_RL.run(config, path, Silent()), tmp_path / "run")
+    assert_it_says_so(lambda path: TRAIN_RL.run(config, path, Silent()), tmp_path / "run")
