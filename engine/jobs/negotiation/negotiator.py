@@ -22,7 +22,7 @@ from envs.storage.places import display_path
 from policies.negotiator.settings import NegotiatorFitConfig, NegotiatorSizes
 
 if TYPE_CHECKING:
-    from policies.negotiator.evaluation import Fitness
+    from policies.negotiator.evaluation import NegotiatorFitness
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +139,7 @@ class TrainNegotiator(Job[TrainNegotiatorConfig, tuple[TrainNegotiatorConfig, Co
         )
 
 
-def _figures(fitness: Fitness) -> dict[str, float]:
+def _figures(fitness: NegotiatorFitness) -> dict[str, float]:
     return {
         "ppl": fitness.perplexity_reference,
         "ppl_per_token": fitness.perplexity,
