@@ -216,8 +216,10 @@ def _shown(chapter: Chapter[Any], section: Section, items: Sequence[ShownItem]) 
         num = sum(cell not in ("", ABSENT) for row in table.rows for cell in row[1:])
         (open_sheets if num <= room else folded_sheets).append(fitted(heading, table))
         room -= num if num <= room else 0
-    for metric, block in metric_blocks(section.measured):
-        wanted = not folded_blocks and len(block.lines) <= room and (metric.main or not open_blocks)
+    found = metric_blocks(section.measured)
+    first = [block for metric, block in found if metric.main] or [block for _, block in found]
+    for _, block in found:
+        wanted = not folded_blocks and len(block.lines) <= room and block in first
         (open_blocks if wanted else folded_blocks).append(block)
         room -= len(block.lines) * wanted
     addresses = {id(each.item): each.anchor for each in items}

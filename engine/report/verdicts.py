@@ -34,7 +34,7 @@ def certain_sign(difference: Estimate) -> Literal[-1, 0, 1]:
     return 1 if difference.low > 0 else -1 if difference.high < 0 else 0
 
 
-def caveat(*estimates: Estimate, unit: str = "items") -> str:
+def caveat(*estimates: Estimate, unit: str = "independent units") -> str:
     """A sentence, with a blank before it, on what the numbers of a verdict do not carry; empty where they carry it.
 
     Args:

@@ -165,9 +165,9 @@ class FittingLoop(ABC, Generic[ModelT, RecipeT, FiguresT, EpochT]):
         """Puts the best weights back, before the rate falls and at the end."""
         self.model.load_state_dict(self._best)
 
-    def seed_dropout(self, epoch: int, batch: int) -> None:
-        """Seeds torch before each batch, both counted from 0 and 1."""
-        torch.manual_seed(derive_seed(self.seed, "dropout", epoch, batch))
+    def dropout_seed(self, epoch: int, batch: int) -> int | None:
+        """What torch is seeded with before a batch, epochs counted from 0 and batches from 1; None leaves it as it is."""
+        return derive_seed(self.seed, "dropout", epoch, batch)
 
     def run(self, on_epoch: Callable[[EpochT], None], on_batch: Progress | None = None) -> ModelT:
         """Trains to the end of the recipe and returns the model, in evaluation mode.
@@ -221,7 +221,8 @@ class FittingLoop(ABC, Generic[ModelT, RecipeT, FiguresT, EpochT]):
         started = saved
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             for done, group in enumerate(groups[self.batches_done :], start=self.batches_done + 1):
-                self.seed_dropout(number, done)
+                if (seed := self.dropout_seed(number, done)) is not None:
+                    torch.manual_seed(seed)
                 loss = self.step(group)
                 where = f"epoch {number + 1}, batch {done} of {len(groups)}"
                 require_bounded(loss.bounded, where, self._rate, self.config.clip)
