@@ -89,12 +89,14 @@ LEGEND = METRICS | {
     "hits_normal": Metric("trigger found, usual replies", FOR_ADVERSARY, "o-greedy hits among a model's own replies", "share"),
     "hits_mal": Metric("trigger found, rude sentences", FOR_ADVERSARY, "o-sample-avg-k1 hits among malicious targets", "share"),
     **{
-        f"{name}{suffix}": Metric(f"{title}{when}", "lower: better", f"share of contexts in which {what}", "share")
+        f"{name}{suffix}": Metric(
+            title if suffix else "  the same, trained against it", "lower: better", f"share of contexts in which {what}", "share"
+        )
         for name, title, what in (
             ("oversensitive", "other reply to swapped words", "words changed places and the reply changed"),
             ("overstable", "same reply to an antonym", "a word became its opposite and the reply stayed the same"),
         )
-        for suffix, when in ((_BEFORE, ""), ("", ", trained against it"))
+        for suffix in (_BEFORE, "")
     },
 }
 
