@@ -28,7 +28,7 @@ from benchmarks.weights import EMBEDDED, pick
 from engine.jobs.negotiation.negotiator import fast, lewis2017
 from envs.core.seeds import derive_seed, stream
 from envs.negotiation.corpora.compiled import Split, load_corpus
-from policies.negotiator.batches import Batch, make_batch, shuffled
+from policies.negotiator.batches import NegotiationBatch, make_batch, shuffled
 from policies.negotiator.evaluation import evaluate
 from policies.negotiator.fit import NegotiatorEpoch, NegotiatorFit
 from policies.negotiator.model import Negotiator, supervised_loss, word_nll
@@ -59,7 +59,7 @@ class Options:
         return 8 if self.quick else 4
 
 
-def plain_pass(model: Negotiator, batch: Batch) -> tuple[Tensor, Tensor]:
+def plain_pass(model: Negotiator, batch: NegotiationBatch) -> tuple[Tensor, Tensor]:
     """Word logits (B, T - 1, V) and item logits (B, 6, 18) by torch's own layers, padding read like words."""
     scenario_BC = model.encode_context(batch.contexts_B6)
     words_TBE = model.word_embedding(batch.tokens_BT.t())
@@ -73,7 +73,7 @@ def plain_pass(model: Negotiator, batch: Batch) -> tuple[Tensor, Tensor]:
     return logits_TBV.transpose(0, 1), model.selection_heads(encoded).view(len(encoded), 6, -1)
 
 
-def loss_of(passed: tuple[Tensor, Tensor], batch: Batch, weight: float) -> Tensor:
+def loss_of(passed: tuple[Tensor, Tensor], batch: NegotiationBatch, weight: float) -> Tensor:
     """The released loss of a batch."""
     logits_BTV, choice_B6K = passed
     return supervised_loss(choice_B6K, word_nll(logits_BTV, batch.tokens_BT), batch.outputs_B6, weight)[0]
@@ -108,7 +108,7 @@ class PlainTraining:
                 self._optimiser.step()
                 self.num_dialogues += len(batch.lengths_B)
 
-    def _endless(self) -> Iterator[Batch]:
+    def _endless(self) -> Iterator[NegotiationBatch]:
         epoch = 0
         while True:
             for group in shuffled(self.train, self.recipe.batch_size, stream(SEED, "order", epoch)):

@@ -34,7 +34,7 @@ from benchmarks.measure import Clock, Spans, gflop_per_s, run
 from benchmarks.plain_attack import PlainAttack, Target, Verdict
 from benchmarks.weights import negotiator
 from engine.negotiation import replacement
-from engine.negotiation.replacement import Exchanges, Found, reactive
+from engine.negotiation.replacement import ExchangeBatch, Found, reactive
 from engine.negotiation.settings import SearchConfig
 from envs.core.errors import ConfigError
 from envs.core.seeds import derive_seed, stream
@@ -108,7 +108,7 @@ class Comparison:
     """What else was found."""
 
 
-def states(agent: NegotiatorAgent, indices: range, most: int) -> tuple[Exchanges, list[np.ndarray]]:
+def states(agent: NegotiatorAgent, indices: range, most: int) -> tuple[ExchangeBatch, list[np.ndarray]]:
     """Dialogues of two utterances in which the adversary has a sentence to begin from; of all, those with the shortest.
 
     Raises:
@@ -130,17 +130,19 @@ def states(agent: NegotiatorAgent, indices: range, most: int) -> tuple[Exchanges
         raise ConfigError("the target never lets the adversary say a second sentence", got=f"{len(seeds)} dialogues", fix=fix)
     kept = sorted(sorted(usable, key=lambda i: len(sentences[i]))[:most])
     rows = rows[kept]
-    exchanges = Exchanges(game.contexts[:, rows], game.tokens[1, rows], game.num_tokens[rows])
+    exchanges = ExchangeBatch(game.contexts[:, rows], game.tokens[1, rows], game.num_tokens[rows])
     return exchanges, [sentences[i] for i in kept]
 
 
-def begin(plain: PlainAttack, exchanges: Exchanges, row: int) -> None:
+def begin(plain: PlainAttack, exchanges: ExchangeBatch, row: int) -> None:
     """Shows the reference one of the dialogues."""
     contexts = (exchanges.contexts[0, row].tolist(), exchanges.contexts[1, row].tolist())
     plain.begin(contexts, exchanges.tokens[row, : exchanges.lengths[row]].tolist())
 
 
-def compare(plain: PlainAttack, exchanges: Exchanges, row: int, sentence: np.ndarray, found: Found, result: Comparison) -> None:
+def compare(
+    plain: PlainAttack, exchanges: ExchangeBatch, row: int, sentence: np.ndarray, found: Found, result: Comparison
+) -> None:
     """Searches one dialogue plainly; after a tie, the reference goes on from our sentence."""
     begin(plain, exchanges, row)
     words, left, ties = sentence.tolist(), plain.config.max_replacements, result.ties

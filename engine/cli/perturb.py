@@ -28,7 +28,7 @@ from engine.cli.verbs import Verb
 from engine.jobs.checkpoints import require_checkpoint
 from engine.perturb.augment import perturb_contexts
 from engine.perturb.catalogue import build, left_out, names
-from engine.perturb.changes import Kind, Span, bracketed, num_changed, spans
+from engine.perturb.changes import ChangeKind, Span, bracketed, num_changed, spans
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings
 from engine.perturb.strategy import Strategy
@@ -42,7 +42,12 @@ from envs.storage.copies import fetched_file
 
 CHUNK = 1000
 """Lines perturbed at once; one where a person types them."""
-_STYLES = {Kind.SAME: "", Kind.REPLACED: "bold yellow", Kind.INSERTED: "bold green", Kind.DELETED: "bold red"}
+_STYLES = {
+    ChangeKind.SAME: "",
+    ChangeKind.REPLACED: "bold yellow",
+    ChangeKind.INSERTED: "bold green",
+    ChangeKind.DELETED: "bold red",
+}
 _LABEL = 27
 """Columns of the longest strategy's name."""
 

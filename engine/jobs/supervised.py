@@ -120,10 +120,6 @@ class FitJob(Job[ConfigT, Fitting, Summary]):
         description = f"Supervised training, seed {config.seed}, {prepared.words}."
         return Summary(f"{prepared.what}, on {prepared.corpus.name}", description, metrics)
 
-    def measure(self, run: RunFolder, found: Summary) -> Summary:
-        """What `work` measured of the model in its hands."""
-        return found
-
 
 def open_pairs(config: PairFitConfig, **options: Any) -> PairCorpus:
     """The corpus of a fit, once it is known that there is a device to fit on.

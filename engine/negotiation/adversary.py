@@ -20,7 +20,7 @@ from typing import Literal
 
 import numpy as np
 
-from engine.negotiation.replacement import Exchanges, Found, preemptive, reactive
+from engine.negotiation.replacement import ExchangeBatch, Found, preemptive, reactive
 from engine.negotiation.settings import FIXED_TURN_KINDS, AttackKind, SearchConfig
 from engine.negotiation.transfer import PAPER_TURN
 from envs.core.play import Session, Utterances
@@ -56,7 +56,7 @@ class Attempt:
 
 
 @dataclass
-class Journal:
+class AttackLog:
     """What the adversary did in one dialogue.
 
     Args:
@@ -126,7 +126,7 @@ class SearchSession:
         self._speaker: Session = agent.speaker.join(view)
         self._about_to_end = np.zeros(len(view), dtype=bool)
         self._spent = np.zeros(len(view), dtype=bool)
-        self.journals = [Journal() for _ in range(len(view))]
+        self.journals = [AttackLog() for _ in range(len(view))]
 
     def speak(self, rows: np.ndarray) -> Utterances:
         """Attacks in the dialogues whose turn it is, and speaks in the others."""
@@ -182,7 +182,7 @@ class SearchSession:
             return {}
         view, opponent = self._view, self._opponent
         contexts = np.stack([view.contexts[rows], opponent.contexts[rows]])
-        exchanges = Exchanges(contexts, opponent.tokens[rows], view.num_tokens[rows])
+        exchanges = ExchangeBatch(contexts, opponent.tokens[rows], view.num_tokens[rows])
         search = reactive if kind == "reactive" else preemptive
         sentences, draws = [bases[row] for row in rows.tolist()], [generators[row] for row in rows.tolist()]
         found = search(self._agent.target, exchanges, sentences, self._agent.search, draws)

@@ -87,7 +87,7 @@ class Scores:
 
 
 @dataclass(frozen=True)
-class Exchanges:
+class ExchangeBatch:
     """n dialogues in which the adversary is about to speak.
 
     Args:
@@ -105,7 +105,7 @@ class Exchanges:
 
 
 @dataclass(frozen=True)
-class Step:
+class ReplacementStep:
     """A sentence on the way: what replacing one more word came to.
 
     Args:
@@ -147,7 +147,7 @@ class Found:
     """
 
     sentence: np.ndarray
-    steps: tuple[Step, ...]
+    steps: tuple[ReplacementStep, ...]
     reached: bool
     ends: bool
     end_probability: float

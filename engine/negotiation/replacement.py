@@ -27,7 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.negotiation.candidates import Candidates, Exchanges, Found, Scores, Step, offered_words
+from engine.negotiation.candidates import Candidates, ExchangeBatch, Found, ReplacementStep, Scores, offered_words
 from engine.negotiation.choices import BLOCK, Choices, Chooser, Queries, codes_of
 from engine.negotiation.gradient import word_changes
 from engine.negotiation.objective import Values, end_gaps, losses
@@ -47,7 +47,7 @@ without figures, which one is best."""
 @torch.no_grad()
 def reactive(
     target: NegotiatorAgent,
-    exchanges: Exchanges,
+    exchanges: ExchangeBatch,
     sentences: Sequence[np.ndarray],
     config: SearchConfig,
     generators: Sequence[np.random.Generator] = (),
@@ -71,7 +71,7 @@ def reactive(
 @torch.no_grad()
 def preemptive(
     target: NegotiatorAgent,
-    exchanges: Exchanges,
+    exchanges: ExchangeBatch,
     sentences: Sequence[np.ndarray],
     config: SearchConfig,
     generators: Sequence[np.random.Generator],
@@ -109,7 +109,7 @@ class _Search:
     def __init__(
         self,
         target: NegotiatorAgent,
-        exchanges: Exchanges,
+        exchanges: ExchangeBatch,
         sentences: Sequence[np.ndarray],
         config: SearchConfig,
         generators: Sequence[np.random.Generator],
@@ -356,7 +356,7 @@ class _Search:
         keeps = self.exchanges.lengths[candidates.dialogues] + 1 + candidates.positions
         return Endings(candidates.dialogues, keeps, tokens, rest + widths)
 
-    def reaches(self, step: Step, goal: float) -> bool:
+    def reaches(self, step: ReplacementStep, goal: float) -> bool:
         """Whether a sentence is a success: it keeps the constraint, and the target's choice pays enough.
 
         # Released: the loss alone decides, which counts the points of a choice that the target would not yet make.
@@ -364,12 +364,12 @@ class _Search:
         """
         return not step.broken and (step.loss <= -goal if self.config.loss == "released" else step.advantage >= goal)
 
-    def _stops(self, step: Step, goal: float) -> bool:
+    def _stops(self, step: ReplacementStep, goal: float) -> bool:
         return self.config.stop_at_goal and self.reaches(step, goal)
 
-    def step(self, scores: Scores, row: int, d: int, position: int, word: int) -> Step:
+    def step(self, scores: Scores, row: int, d: int, position: int, word: int) -> ReplacementStep:
         """What one candidate of dialogue `d` came to, with the queries made in it so far."""
-        return Step(
+        return ReplacementStep(
             position=position,
             word=word,
             broken=bool(scores.broken[row]),

@@ -15,7 +15,7 @@ from envs.pairs.turns import EOT, Turns, Utterance
 from envs.pairs.vocabulary import EOU
 
 
-class Kind(StrEnum):
+class ChangeKind(StrEnum):
     """What became of words."""
 
     SAME = "same"
@@ -24,7 +24,7 @@ class Kind(StrEnum):
     DELETED = "deleted"
 
 
-_KINDS = {"equal": Kind.SAME, "replace": Kind.REPLACED, "insert": Kind.INSERTED, "delete": Kind.DELETED}
+_KINDS = {"equal": ChangeKind.SAME, "replace": ChangeKind.REPLACED, "insert": ChangeKind.INSERTED, "delete": ChangeKind.DELETED}
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Span:
         after: the words as they are; none when deleted.
     """
 
-    kind: Kind
+    kind: ChangeKind
     before: tuple[str, ...]
     after: tuple[str, ...]
 
@@ -62,7 +62,7 @@ def spans(before: Turns, after: Turns) -> list[Span]:
 
 def num_changed(found: Sequence[Span]) -> int:
     """How many words changed: of a replacement, those of its longer side."""
-    return sum(max(len(span.before), len(span.after)) for span in found if span.kind is not Kind.SAME)
+    return sum(max(len(span.before), len(span.after)) for span in found if span.kind is not ChangeKind.SAME)
 
 
 def bracketed(found: Sequence[Span]) -> tuple[str, str]:
@@ -72,17 +72,17 @@ def bracketed(found: Sequence[Span]) -> tuple[str, str]:
 
 def _line(found: Sequence[Span], side: str) -> str:
     pieces = ((span, " ".join(getattr(span, side))) for span in found)
-    return " ".join(text if span.kind is Kind.SAME else f"[{text}]" for span, text in pieces if text)
+    return " ".join(text if span.kind is ChangeKind.SAME else f"[{text}]" for span, text in pieces if text)
 
 
 def _boundary(word: str) -> Span:
-    return Span(Kind.SAME, (word,), (word,))
+    return Span(ChangeKind.SAME, (word,), (word,))
 
 
 def _aligned(old: Utterance, new: Utterance) -> Iterator[Span]:
     if old == new:
         if old:
-            yield Span(Kind.SAME, old, new)
+            yield Span(ChangeKind.SAME, old, new)
         return
     for tag, i, i_end, j, j_end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         yield Span(_KINDS[tag], old[i:i_end], new[j:j_end])

@@ -45,7 +45,7 @@ from envs.negotiation.corpora.compiled import load_corpus
 from envs.negotiation.game import Rules
 from envs.negotiation.scenario import Scenario, random_scenario
 from envs.negotiation.vocabulary import Vocabulary
-from policies.negotiator.batches import Batch, make_batch
+from policies.negotiator.batches import NegotiationBatch, make_batch
 
 logger = logging.getLogger(__name__)
 
@@ -327,7 +327,7 @@ class DialogueReinforce(Algorithm):
             self._orders = {turn: stream(seed, "scenario order", turn).permutation(len(fixed))}
         return fixed[int(self._orders[turn][place])]
 
-    def _corpus_batch(self) -> Batch | None:
+    def _corpus_batch(self) -> NegotiationBatch | None:
         settings, corpus = self.config.reinforce, self._corpus.splits["train"]
         if settings.supervised_weight == 0:
             return None

@@ -12,7 +12,7 @@ import numpy as np
 
 from envs.negotiation.game import NegotiationGame
 from envs.negotiation.vocabulary import PAD_ID
-from policies.negotiator.batches import Batch
+from policies.negotiator.batches import NegotiationBatch
 
 COLUMNS = ("index", "contexts", "tokens", "lengths", "own", "points", "agreed", "turns", "forced")
 _OVER_TOKENS = ("tokens", "own")
@@ -58,7 +58,7 @@ def merged(parts: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
     return {name: column(name) for name in COLUMNS}
 
 
-def training_rows(played: Mapping[str, Any], returns_NT: np.ndarray, corpus: Batch | None) -> dict[str, np.ndarray]:
+def training_rows(played: Mapping[str, Any], returns_NT: np.ndarray, corpus: NegotiationBatch | None) -> dict[str, np.ndarray]:
     """Columns of a training batch (see `module.py`): dialogues just played, then corpus dialogues."""
     size = len(played["lengths"])
     extra = 0 if corpus is None else len(corpus.lengths_B)

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from envs.core.errors import StorageError
-from envs.storage.files import ASIDE, Entry, download, entries, put
+from envs.storage.files import ASIDE, StoredEntry, download, entries, put
 from envs.storage.places import is_uri, join_uri, local_copy, split_uri
 
 CHECKPOINT = "checkpoint"
@@ -68,7 +68,7 @@ def fetched_file(name: str) -> Path:
     return path
 
 
-def make_same(uri: str, folder: Path, there: Mapping[str, Entry]) -> None:
+def make_same(uri: str, folder: Path, there: Mapping[str, StoredEntry]) -> None:
     """Makes the files of a local folder the same as those at a URI; the folders in it are left alone.
 
     Args:
@@ -85,7 +85,7 @@ def make_same(uri: str, folder: Path, there: Mapping[str, Entry]) -> None:
     fetch(uri, folder, there)
 
 
-def fetch(uri: str, folder: Path, wanted: Mapping[str, Entry]) -> None:
+def fetch(uri: str, folder: Path, wanted: Mapping[str, StoredEntry]) -> None:
     """Copies files from below a URI, those that are the same here left out.
 
     Args:
@@ -123,7 +123,7 @@ def publish(path: Path, uri: str) -> None:
     _stamp(path, entry)
 
 
-def is_same(path: Path, entry: Entry) -> bool:
+def is_same(path: Path, entry: StoredEntry) -> bool:
     """Whether a local file is the copy of a file at a URI as it is now."""
     try:
         found = path.stat()
@@ -147,7 +147,7 @@ def is_held(folder: Path) -> bool:
     return False
 
 
-def _fetch(uri: str, path: Path, entry: Entry) -> None:
+def _fetch(uri: str, path: Path, entry: StoredEntry) -> None:
     aside = path.with_name(f"{path.name}.{uuid.uuid4().hex}{ASIDE}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -162,7 +162,7 @@ def _fetch(uri: str, path: Path, entry: Entry) -> None:
         aside.unlink(missing_ok=True)
 
 
-def _stamp(path: Path, entry: Entry) -> None:
+def _stamp(path: Path, entry: StoredEntry) -> None:
     if entry.modified_ns is not None:
         os.utime(path, ns=(entry.modified_ns, entry.modified_ns))
 

@@ -42,7 +42,7 @@ _REMEDIES = {
 
 
 @dataclass(frozen=True)
-class Entry:
+class StoredEntry:
     """A file at a URI.
 
     Args:
@@ -89,7 +89,7 @@ def download(uri: str, path: Path) -> None:
             file.write(chunk)
 
 
-def put(uri: str, content: Any) -> Entry:
+def put(uri: str, content: Any) -> StoredEntry:
     """Writes a file so that a reader sees all of it, or what was there before.
 
     Args:
@@ -118,7 +118,7 @@ def put(uri: str, content: Any) -> Entry:
         return _entry(system.get_file_info(path))
 
 
-def entries(uri: str, recursive: bool = False) -> dict[str, Entry]:
+def entries(uri: str, recursive: bool = False) -> dict[str, StoredEntry]:
     """The files below a URI by their paths from there, in the order of these; none when nothing is there.
 
     Args:
@@ -209,8 +209,8 @@ def _forget(system: Any, path: str) -> None:
         return
 
 
-def _entry(info: Any) -> Entry:
-    return Entry(info.size, info.mtime_ns)
+def _entry(info: Any) -> StoredEntry:
+    return StoredEntry(info.size, info.mtime_ns)
 
 
 @contextmanager

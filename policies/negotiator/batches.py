@@ -12,7 +12,7 @@ from torch import Tensor
 from envs.negotiation.vocabulary import PAD_ID
 
 
-class Dialogues(Protocol):
+class RecordedDialogues(Protocol):
     """A split of a compiled corpus: N dialogues, each seen from one side."""
 
     @property
@@ -34,7 +34,7 @@ class Dialogues(Protocol):
 
 
 @dataclass(frozen=True)
-class Batch:
+class NegotiationBatch:
     """B dialogues padded to T tokens, as int64 tensors."""
 
     contexts_B6: Tensor
@@ -42,18 +42,18 @@ class Batch:
     lengths_B: Tensor
     outputs_B6: Tensor
 
-    def to(self, device: torch.device) -> Batch:
+    def to(self, device: torch.device) -> NegotiationBatch:
         """The same batch on a device."""
-        return Batch(*(value.to(device) for value in vars(self).values()))
+        return NegotiationBatch(*(value.to(device) for value in vars(self).values()))
 
 
-def make_batch(dialogues: Dialogues, indices: np.ndarray) -> Batch:
+def make_batch(dialogues: RecordedDialogues, indices: np.ndarray) -> NegotiationBatch:
     """The dialogues at `indices` (B,), padded to the longest of them."""
     lengths = dialogues.lengths[indices]
     tokens = np.full((len(indices), int(lengths.max())), PAD_ID, dtype=np.int64)
     for row, index in enumerate(indices):
         tokens[row, : lengths[row]] = dialogues.tokens(int(index))
-    return Batch(
+    return NegotiationBatch(
         torch.from_numpy(dialogues.contexts[indices].astype(np.int64)),
         torch.from_numpy(tokens),
         torch.from_numpy(lengths.astype(np.int64)),
@@ -61,13 +61,13 @@ def make_batch(dialogues: Dialogues, indices: np.ndarray) -> Batch:
     )
 
 
-def by_length(dialogues: Dialogues, batch_size: int) -> list[np.ndarray]:
+def by_length(dialogues: RecordedDialogues, batch_size: int) -> list[np.ndarray]:
     """Indices of batches of dialogues of like length, shortest first; the last may be smaller."""
     order = np.argsort(dialogues.lengths, kind="stable")
     return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
 
 
-def shuffled(dialogues: Dialogues, batch_size: int, generator: np.random.Generator) -> list[np.ndarray]:
+def shuffled(dialogues: RecordedDialogues, batch_size: int, generator: np.random.Generator) -> list[np.ndarray]:
     """Indices of the batches of one epoch: dialogues of like length, the batches in random order."""
     groups = by_length(dialogues, batch_size)
     return [groups[index] for index in generator.permutation(len(groups))]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from policies.negotiator.batches import Dialogues, by_length, make_batch
+from policies.negotiator.batches import RecordedDialogues, by_length, make_batch
 from policies.negotiator.model import Negotiator, selection_loss, word_nll
 
 REFERENCE_BATCH = 16
@@ -23,7 +23,7 @@ _GROUPS_PER_PASS = 16
 
 
 @dataclass(frozen=True)
-class Fitness:
+class NegotiatorFitness:
     """Figures of one model on one split."""
 
     perplexity_reference: float
@@ -42,7 +42,7 @@ class Fitness:
 
 
 @torch.no_grad()
-def evaluate(model: Negotiator, dialogues: Dialogues) -> Fitness:
+def evaluate(model: Negotiator, dialogues: RecordedDialogues) -> NegotiatorFitness:
     """Scores a model on a split; dropout is off while it runs."""
     was_training = model.training
     model.eval()
@@ -71,7 +71,7 @@ def evaluate(model: Negotiator, dialogues: Dialogues) -> Fitness:
         right += int(((choice_B6K.argmax(-1) == batch.outputs_B6).all(1) & choosable).sum())
         decided += int(choosable.sum())
     model.train(was_training)
-    return Fitness(
+    return NegotiatorFitness(
         perplexity_reference=math.exp(with_padding / float(dialogues.lengths.sum())),
         perplexity=math.exp(words / predicted),
         selection_perplexity=math.exp(sum(selection_losses) / len(selection_losses)),

@@ -22,8 +22,8 @@ import torch
 
 from envs.core.seeds import derive_seed
 from policies.fitting.loop import FULL, FittingLoop, StepLoss
-from policies.negotiator.batches import Dialogues, make_batch, shuffled
-from policies.negotiator.evaluation import Fitness, evaluate
+from policies.negotiator.batches import RecordedDialogues, make_batch, shuffled
+from policies.negotiator.evaluation import NegotiatorFitness, evaluate
 from policies.negotiator.model import Negotiator, supervised_loss, word_nll
 from policies.negotiator.settings import NegotiatorFitConfig
 from policies.training import autocast
@@ -39,7 +39,7 @@ class NegotiatorEpoch:
     learning_rate: float
     train_perplexity: float
     """exp(mean training word loss), padding targets included, dropout on."""
-    validation: Fitness
+    validation: NegotiatorFitness
     seconds: float
     best: bool
     """Whether it is the best model so far by validation selection loss."""
@@ -50,7 +50,7 @@ class NegotiatorEpoch:
         return {**{k: v for k, v in row.items() if k != "validation"}, **row["validation"]}
 
 
-class NegotiatorFit(FittingLoop[Negotiator, NegotiatorFitConfig, Fitness, NegotiatorEpoch]):
+class NegotiatorFit(FittingLoop[Negotiator, NegotiatorFitConfig, NegotiatorFitness, NegotiatorEpoch]):
     """One supervised training of a negotiator.
 
     Args:
@@ -67,8 +67,8 @@ class NegotiatorFit(FittingLoop[Negotiator, NegotiatorFitConfig, Fitness, Negoti
     def __init__(
         self,
         model: Negotiator,
-        train: Dialogues,
-        validation: Dialogues,
+        train: RecordedDialogues,
+        validation: RecordedDialogues,
         config: NegotiatorFitConfig,
         seed: int,
         state_path: Path,
@@ -108,15 +108,15 @@ class NegotiatorFit(FittingLoop[Negotiator, NegotiatorFitConfig, Fitness, Negoti
         targets = batch.tokens_BT[:, 1:].numel()
         return StepLoss(whole, of_words * targets, targets)
 
-    def validate(self) -> Fitness:
+    def validate(self) -> NegotiatorFitness:
         """Measures the model on the validation dialogues."""
         return evaluate(self.model, self.validation)
 
-    def criterion(self, figures: Fitness) -> float:
+    def criterion(self, figures: NegotiatorFitness) -> float:
         """The selection loss."""
         return figures.selection_loss
 
-    def epoch(self, number: int, loss: float, figures: Fitness, seconds: float, best: bool) -> NegotiatorEpoch:
+    def epoch(self, number: int, loss: float, figures: NegotiatorFitness, seconds: float, best: bool) -> NegotiatorEpoch:
         """What an epoch did."""
         return NegotiatorEpoch(number, self._stage, self._rate, math.exp(loss), figures, seconds, best)
 

@@ -32,7 +32,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from envs.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, PAD_ID, UNK_ID
-from policies.pointer_generator.model import PointerGenerator, Step
+from policies.pointer_generator.model import PointerGenerator, PointerStep
 from policies.pointer_generator.settings import BeamConfig
 
 Words = Sequence[str]
@@ -190,7 +190,7 @@ def _padded(searches: Sequence[_Search]) -> tuple[Tensor, Tensor]:
     return pad_sequence(rows, batch_first=True, padding_value=PAD_ID), torch.tensor([len(row) for row in rows])
 
 
-def _probabilities(model: PointerGenerator, step: Step, source_RN: Tensor, num_words: int) -> Tensor:
+def _probabilities(model: PointerGenerator, step: PointerStep, source_RN: Tensor, num_words: int) -> Tensor:
     """P(w) of every word (R, W): equation 9."""
     p_gen_R1 = step.gate_B.sigmoid().unsqueeze(1)
     p_RW = F.pad(p_gen_R1 * model.output(step.features_BH).softmax(1), (0, num_words - len(model.vocabulary)))

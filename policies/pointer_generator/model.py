@@ -38,7 +38,7 @@ from policies.pointer_generator.batches import Rewrites, known
 from policies.pointer_generator.settings import PointerSizes
 
 
-class Source(NamedTuple):
+class PointerSource(NamedTuple):
     """Sentences as the writer reads them."""
 
     states_BNA: Tensor
@@ -47,9 +47,9 @@ class Source(NamedTuple):
     real_BN: Tensor
     """True at words, `</s>` included."""
 
-    def rows(self, rows_R: Tensor) -> Source:
+    def rows(self, rows_R: Tensor) -> PointerSource:
         """The sentences of those rows."""
-        return Source(*(each[rows_R] for each in self))
+        return PointerSource(*(each[rows_R] for each in self))
 
 
 class Writer(NamedTuple):
@@ -67,7 +67,7 @@ class Writer(NamedTuple):
         return Writer(*(each[rows_R] for each in self))
 
 
-class Step(NamedTuple):
+class PointerStep(NamedTuple):
     """What the writer decides at one word."""
 
     features_BH: Tensor
@@ -116,7 +116,7 @@ class PointerGenerator(Predictor[Rewrites]):
         """Enters the last phase, or leaves it."""
         self.covers.fill_(covers)
 
-    def read(self, source_BN: Tensor, lengths_B: Tensor) -> tuple[Source, Writer]:
+    def read(self, source_BN: Tensor, lengths_B: Tensor) -> tuple[PointerSource, Writer]:
         """Reads sentences.
 
         Args:
@@ -132,15 +132,15 @@ class PointerGenerator(Predictor[Rewrites]):
         states_BNA, _ = pad_packed_sequence(states, batch_first=True, total_length=source_BN.shape[1])
         hidden_BH = F.relu(self.reduce_hidden(torch.cat([*hidden_2BH], dim=1)))
         cell_BH = F.relu(self.reduce_cell(torch.cat([*cell_2BH], dim=1)))
-        source = Source(states_BNA, self.key(states_BNA), real_positions(lengths_B, source_BN.shape[1]))
+        source = PointerSource(states_BNA, self.key(states_BNA), real_positions(lengths_B, source_BN.shape[1]))
         covered_BN = torch.zeros_like(states_BNA[:, :, 0])
         return source, Writer(hidden_BH, cell_BH, torch.zeros_like(states_BNA[:, 0]), covered_BN)
 
-    def write(self, source: Source, words_B: Tensor, writer: Writer, covers: bool) -> tuple[Step, Writer]:
+    def write(self, source: PointerSource, words_B: Tensor, writer: Writer, covers: bool) -> tuple[PointerStep, Writer]:
         """Reads one word of each target; `covers` is the buffer of that name, which the caller reads once."""
         return self._advance(source, self.dropout(self.embedding(known(words_B, len(self.vocabulary)))), writer, covers)
 
-    def _advance(self, source: Source, embedded_BE: Tensor, writer: Writer, covers: bool) -> tuple[Step, Writer]:
+    def _advance(self, source: PointerSource, embedded_BE: Tensor, writer: Writer, covers: bool) -> tuple[PointerStep, Writer]:
         input_BE = self.join(torch.cat([embedded_BE, writer.context_BA], dim=1))
         hidden_BH, cell_BH = self.decoder(input_BE, (writer.hidden_BH, writer.cell_BH))
         state_BA = torch.cat([hidden_BH, cell_BH], dim=1)
@@ -153,7 +153,7 @@ class PointerGenerator(Predictor[Rewrites]):
         gate_B = self.gate(torch.cat([context_BA, state_BA, input_BE], dim=1)).squeeze(1)
         features_BH = self.mix(torch.cat([hidden_BH, context_BA], dim=1))
         after = Writer(hidden_BH, cell_BH, context_BA, writer.covered_BN + attention_BN)
-        return Step(features_BH, gate_B, attention_BN), after
+        return PointerStep(features_BH, gate_B, attention_BN), after
 
     def nll(self, batch: Rewrites) -> Tensor:
         """Negative log-likelihoods of the targets (M,): generated, copied, or both; see `Predictor.nll`."""

@@ -22,7 +22,7 @@ from envs.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, PAD_ID
 from policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
 
 
-class Utterances(Protocol):
+class RaggedWords(Protocol):
     """Word ids of U utterances, one after the other (`envs.pairs.compiled.Ragged`)."""
 
     @property
@@ -38,7 +38,7 @@ class Pairs(Protocol):
     """A split of a corpus of pairs (`envs.pairs.compiled.PairSplit`)."""
 
     @property
-    def utterances(self) -> Utterances:
+    def utterances(self) -> RaggedWords:
         """Every utterance once, without specials, of any length."""
 
     @property
@@ -107,7 +107,7 @@ class SentenceExamples:
         sizes: how long a text may be.
     """
 
-    def __init__(self, utterances: Utterances, sizes: LanguageModelSizes) -> None:
+    def __init__(self, utterances: RaggedWords, sizes: LanguageModelSizes) -> None:
         self._utterances, self._width, self._newest = utterances, sizes.max_length, sizes.turns > 1
         self.num_targets = np.minimum(np.diff(utterances.offsets), sizes.max_length - 1) + 1
 
@@ -157,7 +157,7 @@ def framed_source(words: Sequence[int] | np.ndarray, sizes: Seq2SeqSizes) -> lis
 
 
 def framed(
-    utterances: Utterances, indices: np.ndarray, longest: int, first: int | None, last: int, *, newest: bool = False
+    utterances: RaggedWords, indices: np.ndarray, longest: int, first: int | None, last: int, *, newest: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
     """Utterances cut to length with specials around them.
 

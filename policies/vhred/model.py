@@ -83,7 +83,7 @@ class Summary(NamedTuple):
     """True where there is something."""
 
 
-class Memory(NamedTuple):
+class VhredMemory(NamedTuple):
     """What the decoder reads at every step beside its words."""
 
     gates_B4H: Tensor
@@ -94,7 +94,7 @@ class Memory(NamedTuple):
     """Minus infinity where there is nothing to attend to, else 0."""
 
 
-class State(NamedTuple):
+class VhredState(NamedTuple):
     """The decoder between two steps."""
 
     hidden_BH: Tensor
@@ -200,26 +200,26 @@ class VHRED(Predictor[DialogueBatch]):
         turns_RE, states_RNE = self._encode_turns(context)
         return self._summarise(context, turns_RE, states_RNE)
 
-    def remember(self, summary: Summary, latent_BZ: Tensor) -> Memory:
+    def remember(self, summary: Summary, latent_BZ: Tensor) -> VhredMemory:
         """What the decoder needs of contexts and draws."""
         cell, embed = self.decoder, self.sizes.embed
         fixed = torch.cat([summary.fixed_BC, latent_BZ.to(summary.fixed_BC.dtype)], dim=1)
         weight = cell.weight_ih[:, embed : embed + fixed.shape[1]]
         gates_B4H = F.linear(fixed, weight, cell.bias_ih + cell.bias_hh)
         barred_BP = torch.zeros_like(summary.mask_BP, dtype=torch.float32).masked_fill_(~summary.mask_BP, -torch.inf)
-        return Memory(gates_B4H, self.keys(summary.states_BPM), summary.states_BPM, barred_BP.to(self.score.weight.dtype))
+        return VhredMemory(gates_B4H, self.keys(summary.states_BPM), summary.states_BPM, barred_BP.to(self.score.weight.dtype))
 
-    def listen(self, context: Dialogues) -> Memory:
+    def listen(self, context: Dialogues) -> VhredMemory:
         """What the decoder needs of contexts when nobody knows the reply: z is the prior's mean."""
         summary = self.summarise(context)
         return self.remember(summary, self.prior(summary.newest_BC).mean_BZ)
 
-    def begin(self, memory: Memory) -> State:
+    def begin(self, memory: VhredMemory) -> VhredState:
         """The decoder before its first step: zero."""
         zero = memory.gates_B4H.new_zeros(len(memory.gates_B4H), self.sizes.decoder)
-        return State(zero, zero, zero.new_zeros(len(zero), self.sizes.readout))
+        return VhredState(zero, zero, zero.new_zeros(len(zero), self.sizes.readout))
 
-    def step(self, memory: Memory, words_B: Tensor, state: State) -> tuple[Tensor, State]:
+    def step(self, memory: VhredMemory, words_B: Tensor, state: VhredState) -> tuple[Tensor, VhredState]:
         """Reads one word of each reply without dropout: the logits (B, V) of the next, and the state after it."""
         cell = self.decoder
         gates_B4H = memory.gates_B4H + F.linear(self.embedding(words_B), cell.weight_ih[:, : self.sizes.embed])
@@ -231,9 +231,9 @@ class VHRED(Predictor[DialogueBatch]):
         shares_BP = (self.score(layer_BPA).squeeze(2) + memory.barred_BP).softmax(1)
         attended_BM = torch.bmm(shares_BP.unsqueeze(1), memory.states_BPM).squeeze(1)
         readout_BR = self.readout(torch.cat([hidden_BH, attended_BM], dim=1))
-        return self.output(readout_BR), State(hidden_BH, cell_BH, readout_BR)
+        return self.output(readout_BR), VhredState(hidden_BH, cell_BH, readout_BR)
 
-    def reply_states(self, memory: Memory, reply_in_BT: Tensor) -> Tensor:
+    def reply_states(self, memory: VhredMemory, reply_in_BT: Tensor) -> Tensor:
         """Readouts (B, T, R) after each given word of the replies, the first of which is `<s>`; dropout as in training."""
         cell = self.decoder
         words_TBE = self.embedding(self._dropped(reply_in_BT).t())

@@ -10,7 +10,7 @@ import torch
 
 from benchmarks.plain_attack import PlainAttack, Target
 from benchmarks.whitebox import Comparison, compare, states
-from engine.negotiation.replacement import Exchanges, Found, Step, reactive
+from engine.negotiation.replacement import ExchangeBatch, Found, ReplacementStep, reactive
 from engine.negotiation.settings import SearchConfig
 from envs.core.errors import ConfigError
 from envs.negotiation.vocabulary import EOS_ID, SELECTION_ID
@@ -26,7 +26,7 @@ RULES = [
 ]
 
 
-def searched(agent: NegotiatorAgent, config: SearchConfig) -> tuple[Exchanges, list[np.ndarray], list[Found]]:
+def searched(agent: NegotiatorAgent, config: SearchConfig) -> tuple[ExchangeBatch, list[np.ndarray], list[Found]]:
     exchanges, sentences, _ = searches.states(list(range(SIZE)))
     return exchanges, sentences, reactive(agent, exchanges, sentences, config)
 
@@ -43,7 +43,7 @@ def first_replaced(agent: NegotiatorAgent, config: SearchConfig) -> tuple[int, F
     return next((row, item) for row, item in enumerate(searched(agent, config)[2]) if len(item.steps) > 1)
 
 
-def with_step(found: Found, number: int, step: Step) -> Found:
+def with_step(found: Found, number: int, step: ReplacementStep) -> Found:
     return replace(found, steps=(*found.steps[:number], step, *found.steps[number + 1 :]))
 
 

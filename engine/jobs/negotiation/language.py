@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from engine.jobs.negotiation.agents import require_negotiator
 from engine.metrics.statistics import Estimate, count
@@ -18,41 +18,28 @@ PUBLISHED = "dealornodeal"
 """The corpus of the published agents, which presets take unless they are the demonstration's."""
 
 
-class GuardedConfig(Protocol):
-    """What a training says of its language."""
-
-    @property
-    def corpus(self) -> str:
-        """Of the supervised guard and of the perplexity."""
-
-    @property
-    def data_root(self) -> Path | None:
-        """Where corpora lie."""
-
-    @property
-    def perplexity_limit(self) -> float:
-        """As a multiple of the perplexity at the start; 0 for no limit."""
-
-    @property
-    def reinforce(self) -> ReinforceConfig:
-        """The learning rule."""
-
-
 class Language:
-    """The perplexity of a learner's words, and how far it may go."""
+    """The perplexity of a learner's words, and how far it may go.
 
-    def __init__(self, config: GuardedConfig, base: Any) -> None:
+    Args:
+        corpus: by whose dialogues it is measured.
+        data_root: where corpora lie.
+        base: the learner's model as it begins.
+        rule: by which it learns.
+        limit: as a multiple of the perplexity at the start; 0 for none.
+    """
+
+    def __init__(self, corpus: str, data_root: Path | None, base: Any, rule: ReinforceConfig, limit: float) -> None:
         from envs.negotiation.corpora.compiled import load_corpus
         from policies.negotiator.evaluation import evaluate
 
-        corpus = load_corpus(config.corpus, config.data_root)
-        fits = corpus.vocabulary.digest == base.vocabulary.digest
-        if config.reinforce.supervised_weight > 0 or config.perplexity_limit > 0:
-            without = "or set reinforce.supervised_weight=0 and perplexity_limit=0"
-            require_words(config.corpus, config.data_root, base.vocabulary, without)
-        self._dialogues: Any = corpus.splits["val"] if fits else None
-        self._model, self._evaluate = base, evaluate
-        self.limit = config.perplexity_limit * self._perplexity() if config.perplexity_limit else math.inf
+        found = load_corpus(corpus, data_root)
+        fits = found.vocabulary.digest == base.vocabulary.digest
+        if rule.supervised_weight > 0 or limit > 0:
+            require_words(corpus, data_root, base.vocabulary, "or set reinforce.supervised_weight=0 and perplexity_limit=0")
+        self._dialogues: Any = found.splits["val"] if fits else None
+        self._model, self._evaluate, self._rule = base, evaluate, rule
+        self.limit = limit * self._perplexity() if limit else math.inf
 
     def _perplexity(self) -> float:
         try:
@@ -67,7 +54,7 @@ class Language:
         self._model.load_state_dict(dict(weights))
         return {"perplexity": count(self._perplexity(), len(self._dialogues))}
 
-    def require_known(self, measured: Mapping[str, Estimate], config: GuardedConfig) -> None:
+    def require_known(self, measured: Mapping[str, Estimate]) -> None:
         """Checks that the perplexity after the last update is one of a language.
 
         Raises:
@@ -80,9 +67,9 @@ class Language:
             if not estimate.value < math.exp(DIVERGED):
                 raise DivergenceError(
                     "the training has diverged",
-                    where=f"after {config.reinforce.updates} updates",
+                    where=f"after {self._rule.updates} updates",
                     got=f"validation perplexity {estimate.value:g}",
-                    fix=f"train again with a smaller reinforce.learning_rate (now {config.reinforce.learning_rate:g})",
+                    fix=f"train again with a smaller reinforce.learning_rate (now {self._rule.learning_rate:g})",
                 )
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -66,23 +66,6 @@ LEGEND = _PAIRS | {
     DROP: Metric("exploitability lost", "higher: target", "before less after in the same dialogues, mean", main=True),
     NUM_TRAINED: Metric("fresh adversaries", NEITHER, "trained before, and as many after, for exploitability", "count"),
 }
-
-
-@dataclass(frozen=True)
-class Hardened:
-    """What a campaign has come to.
-
-    Args:
-        config: what was asked for.
-        num_rounds: that were made.
-        best: the round whose target is the result.
-        metrics: of the start and of the result.
-    """
-
-    config: MinMaxConfig
-    num_rounds: int
-    best: int
-    metrics: dict[str, Estimate]
 
 
 def _cpus(config: MinMaxConfig) -> int:
@@ -151,7 +134,7 @@ def demo() -> MinMaxConfig:
     )
 
 
-class MinMax(Job[MinMaxConfig, MinMaxConfig, Hardened]):
+class MinMax(Job[MinMaxConfig, MinMaxConfig, Summary]):
     """`parley minmax`."""
 
     words = ("minmax",)
@@ -169,7 +152,7 @@ class MinMax(Job[MinMaxConfig, MinMaxConfig, Hardened]):
         require_words(config.corpus, config.data_root, words)
         return config
 
-    def work(self, run: RunFolder, prepared: MinMaxConfig, reporter: Reporter) -> Hardened:
+    def work(self, run: RunFolder, prepared: MinMaxConfig, reporter: Reporter) -> Summary:
         """Does what is left of the campaign, and stores its result as `checkpoint`."""
         with session(_cpus(prepared), prepared.address):
             campaign = Campaign(prepared, run, reporter)
@@ -179,16 +162,11 @@ class MinMax(Job[MinMaxConfig, MinMaxConfig, Hardened]):
                 reporter.say("no round made the target less exploitable and left its plain play: the result is the start")
             metrics = _measured_again(campaign, prepared, rounds, best)
             _store(campaign, prepared, run.path, best)
-        return Hardened(prepared, len(rounds) - 1, best.number, metrics)
-
-    def measure(self, run: RunFolder, found: Hardened) -> Summary:
-        """Start and result on dialogues that chose neither."""
-        config = found.config
         return Summary(
-            f"{config.target} hardened",
-            f"Rounds of adversarial training: {found.num_rounds}. The target of round {found.best} is the "
-            f"result; fresh adversaries and {config.dialogues:,} dialogues that chose no round measure it, seed {config.seed}.",
-            found.metrics,
+            f"{prepared.target} hardened",
+            f"Rounds of adversarial training: {len(rounds) - 1}. The target of round {best.number} is the result; fresh "
+            f"adversaries and {prepared.dialogues:,} dialogues that chose no round measure it, seed {prepared.seed}.",
+            metrics,
         )
 
     def next_commands(self, config: MinMaxConfig, path: Path) -> tuple[str, ...]:

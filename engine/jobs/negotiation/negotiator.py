@@ -22,7 +22,7 @@ from envs.storage.places import display_path
 from policies.negotiator.settings import NegotiatorFitConfig, NegotiatorSizes
 
 if TYPE_CHECKING:
-    from policies.negotiator.evaluation import Fitness
+    from policies.negotiator.evaluation import NegotiatorFitness
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,20 +74,7 @@ def fast() -> TrainNegotiatorConfig:
     return TrainNegotiatorConfig(corpus="dealornodeal", fit=recipe)
 
 
-@dataclass(frozen=True)
-class Lessons:
-    """What is fitted to what, found and checked.
-
-    Args:
-        config: what was asked for.
-        corpus: recorded dialogues.
-    """
-
-    config: TrainNegotiatorConfig
-    corpus: Corpus
-
-
-class TrainNegotiator(Job[TrainNegotiatorConfig, Lessons, Summary]):
+class TrainNegotiator(Job[TrainNegotiatorConfig, tuple[TrainNegotiatorConfig, Corpus], Summary]):
     """`parley train negotiator`."""
 
     words = ("train", "negotiator")
@@ -99,19 +86,19 @@ class TrainNegotiator(Job[TrainNegotiatorConfig, Lessons, Summary]):
     resume_safe = RESUME_SAFE
     steps = EPOCHS
 
-    def prepare(self, config: TrainNegotiatorConfig, path: Path, reporter: Reporter) -> Lessons:
+    def prepare(self, config: TrainNegotiatorConfig, path: Path, reporter: Reporter) -> tuple[TrainNegotiatorConfig, Corpus]:
         """The corpus."""
         require_device(config.device, "--device")
-        return Lessons(config, load_corpus(config.corpus, config.data_root).first(config.limit))
+        return config, load_corpus(config.corpus, config.data_root).first(config.limit)
 
-    def work(self, run: RunFolder, prepared: Lessons, reporter: Reporter) -> Summary:
+    def work(self, run: RunFolder, prepared: tuple[TrainNegotiatorConfig, Corpus], reporter: Reporter) -> Summary:
         """Fits a negotiator, resuming exactly at the last finished epoch, and stores it as `checkpoint`."""
         from policies.negotiator.checkpoints import save_model
         from policies.negotiator.evaluation import evaluate
         from policies.negotiator.fit import NegotiatorEpoch, NegotiatorFit
         from policies.negotiator.model import Negotiator
 
-        config, corpus = prepared.config, prepared.corpus
+        config, corpus = prepared
         train, validation, test = (corpus.splits[name] for name in ("train", "val", "test"))
 
         def on_epoch(epoch: NegotiatorEpoch) -> None:
@@ -142,10 +129,6 @@ class TrainNegotiator(Job[TrainNegotiatorConfig, Lessons, Summary]):
             }
         return Summary(f"negotiator on {corpus.name}", f"Supervised training, seed {config.seed}.", metrics)
 
-    def measure(self, run: RunFolder, found: Summary) -> Summary:
-        """What `work` measured of the model in its hands."""
-        return found
-
     def next_commands(self, config: TrainNegotiatorConfig, path: Path) -> tuple[str, ...]:
         """A match with itself, and an adversary of it."""
         folder = display_path(path)
@@ -156,7 +139,7 @@ class TrainNegotiator(Job[TrainNegotiatorConfig, Lessons, Summary]):
         )
 
 
-def _figures(fitness: Fitness) -> dict[str, float]:
+def _figures(fitness: NegotiatorFitness) -> dict[str, float]:
     return {
         "ppl": fitness.perplexity_reference,
         "ppl_per_token": fitness.perplexity,

@@ -133,7 +133,8 @@ def lessons(config: TrainingConfig, roster: TrainingRoster, title: str, provenan
     base = load_model(fetched_model(roster.learner))
     for other in {roster.reference, *(opponent.checkpoint for opponent in roster.met)} - {roster.learner}:
         load_model(fetched_model(other))
-    return Lessons(config, roster, title, provenance, base, Language(config, base))
+    language = Language(config.corpus, config.data_root, base, config.reinforce, config.perplexity_limit)
+    return Lessons(config, roster, title, provenance, base, language)
 
 
 def _updates(config: Mapping[str, Any]) -> int | None:
@@ -166,7 +167,7 @@ class LearnJob(Job[TrainingConfigT, Lessons, Summary]):
         with threads(config.threads), session(num_cpus, config.address) as here:
             history, weights = _Training(config, here, prepared.roster, base, language, run, reporter).finish()
             perplexity = language.measured(weights)
-            language.require_known(perplexity, config)
+            language.require_known(perplexity)
             about = {**prepared.provenance, "corpus": config.corpus, "seed": config.seed, "updates": config.reinforce.updates}
             base.load_state_dict(dict(weights))
             save_model(base, run.path / CHECKPOINT, about)
@@ -176,10 +177,6 @@ class LearnJob(Job[TrainingConfigT, Lessons, Summary]):
         metrics["dialogues_per_s"] = mean([step["dialogues"] / step["seconds"] for step in history])
         metrics["share_outside_networks"] = mean([_outside(step) for step in history])
         return Summary(prepared.title, f"{len(history)} updates, seed {config.seed}.", metrics)
-
-    def measure(self, run: RunFolder, found: Summary) -> Summary:
-        """What `work` measured on the way."""
-        return found
 
 
 class _Training:

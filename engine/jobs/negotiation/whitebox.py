@@ -29,8 +29,8 @@ from envs.negotiation.game import Agent, NegotiationGame
 from envs.negotiation.vocabulary import EOS_ID
 
 if TYPE_CHECKING:
-    from engine.negotiation.adversary import Attempt, Journal
-    from engine.negotiation.replacement import Step
+    from engine.negotiation.adversary import AttackLog, Attempt
+    from engine.negotiation.replacement import ReplacementStep
 
 REACTIVE: AttackKind = "reactive"
 PREEMPTIVE: AttackKind = "preemptive"
@@ -145,7 +145,7 @@ class AttackWorker(MatchWorker):
     def rows(self, game: NegotiationGame, sessions: tuple[Session, Session], keys: Sequence[str]) -> list[dict[str, Any]]:
         """The finished dialogues as rows."""
         rows = super().rows(game, sessions, keys)
-        journals: list[Journal] = sessions[0].journals  # type: ignore[attr-defined]  # the adversary is a SearchAgent
+        journals: list[AttackLog] = sessions[0].journals  # type: ignore[attr-defined]  # the adversary is a SearchAgent
         for number, (row, journal) in enumerate(zip(rows, journals, strict=True)):
             forced = journal.forced_points
             adversary, target = forced or (row["points_adversary"], row["points_target"])
@@ -160,7 +160,7 @@ class AttackWorker(MatchWorker):
         self._score(game, rows, journals)
         return rows
 
-    def _score(self, game: NegotiationGame, rows: list[dict[str, Any]], journals: Sequence[Journal]) -> None:
+    def _score(self, game: NegotiationGame, rows: list[dict[str, Any]], journals: Sequence[AttackLog]) -> None:
         """Fills in how likely the judge finds the sentences, and those that would have been said."""
         from policies.negotiator.scoring import sentence_nll
 
@@ -200,7 +200,7 @@ def _attempt_row(game: NegotiationGame, row: int, attempt: Attempt) -> dict[str,
     }
 
 
-def _step_rows(steps: Iterable[Step]) -> Iterator[dict[str, Any]]:
+def _step_rows(steps: Iterable[ReplacementStep]) -> Iterator[dict[str, Any]]:
     for number, step in enumerate(steps):
         yield {
             "replaced": number,

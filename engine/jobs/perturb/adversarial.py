@@ -275,10 +275,6 @@ class TrainAdversarial(Job[TrainAdversarialConfig, Training, Summary]):
             {"untouched": {name: made["train"].untouched[name] for name in made["train"].met}},
         )
 
-    def measure(self, run: RunFolder, found: Summary) -> Summary:
-        """What `work` measured of the model in its hands."""
-        return found
-
     def next_commands(self, config: TrainAdversarialConfig, path: Path) -> tuple[str, ...]:
         """Perturbations of what both models are asked."""
         command = ["parley", "evaluate", "robustness", "--model", config.model, "--trained", display_path(path)]

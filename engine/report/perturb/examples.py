@@ -14,7 +14,7 @@ from markupsafe import Markup
 from engine.jobs.perturb.worker import CLEAN
 from engine.metrics.perturb.robustness import ACTIVITY, BASE, CHANGE_RATE, ENTITY
 from engine.metrics.statistics import Estimate, Row
-from engine.perturb.changes import Kind, spans
+from engine.perturb.changes import ChangeKind, spans
 from engine.perturb.strategy import Expectation
 from engine.report.content import Item
 from engine.report.figure import Figure
@@ -178,7 +178,7 @@ def _marked(before: Turns, after: Turns) -> tuple[Marked, Marked]:
                 turns.append([])
             elif words:
                 text = _UTTERANCE_END.strip() if words == (EOU,) else visible(" ".join(words))
-                turns[-1].append(Piece(text, "" if span.kind is Kind.SAME else side))
+                turns[-1].append(Piece(text, "" if span.kind is ChangeKind.SAME else side))
     return sides["before"], sides["after"]
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from envs.pairs.helpdesk.phrases import Branch, Problem, Topic
+from envs.pairs.helpdesk.phrases import Branch, HelpdeskProblem, Topic
 
 MACHINES = (
     Topic(
         ("printer", "copier", "label printer"),
         (
-            Problem(
+            HelpdeskProblem(
                 (
                     "the {thing} in {place} [prints nothing|does not print].",
                     "[hello,|hi,] i cannot print on the {thing} in {place}.",
@@ -37,7 +37,7 @@ MACHINES = (
                     ),
                 ),
             ),
-            Problem(
+            HelpdeskProblem(
                 ("the paper is stuck in the {thing}.", "there is a paper jam in the {thing} in {place}."),
                 ("can you open the back door of the {thing}?", "do you see the paper when you open the {thing}?"),
                 (
@@ -60,7 +60,7 @@ MACHINES = (
                     ),
                 ),
             ),
-            Problem(
+            HelpdeskProblem(
                 ("the pages from the {thing} are [pale|grey|full of stripes].", "every page has [stripes|black spots] on it."),
                 ("when was the toner of the {thing} changed?", "is the toner [old|nearly empty]?"),
                 (
@@ -82,7 +82,7 @@ MACHINES = (
     Topic(
         ("screen", "monitor", "projector"),
         (
-            Problem(
+            HelpdeskProblem(
                 ("my {thing} [stays|is] black.", "i see nothing on the {thing} in {place}."),
                 ("is the {thing} switched on?", "does a lamp glow on the {thing}?"),
                 (
@@ -96,7 +96,7 @@ MACHINES = (
                     ),
                 ),
             ),
-            Problem(
+            HelpdeskProblem(
                 ("everything on my {thing} is [tiny|huge|blurred].", "the letters on the {thing} are too [small|big]."),
                 ("did you change the resolution?", "has anybody played with the settings of the {thing}?"),
                 (
@@ -110,7 +110,7 @@ MACHINES = (
                     ),
                 ),
             ),
-            Problem(
+            HelpdeskProblem(
                 ("the {thing} flickers [all day|when i scroll].", "my eyes hurt, the {thing} flickers."),
                 ("is there a lamp or a phone near the {thing}?", "what stands beside the {thing}?"),
                 (
@@ -132,7 +132,7 @@ MACHINES = (
     Topic(
         ("disk", "drive", "memory stick"),
         (
-            Problem(
+            HelpdeskProblem(
                 ("my {thing} is full.", "i cannot save a file, the {thing} is full."),
                 ("do you keep films or music on the {thing}?", "what is on the {thing}?"),
                 (
@@ -146,7 +146,7 @@ MACHINES = (
                     ),
                 ),
             ),
-            Problem(
+            HelpdeskProblem(
                 ("i deleted a [file|folder] by mistake.", "my [report|table] has vanished from the {thing}."),
                 ("when did you see it last?", "was it still there yesterday?"),
                 (
@@ -160,7 +160,7 @@ MACHINES = (
                     ),
                 ),
             ),
-            Problem(
+            HelpdeskProblem(
                 ("the {thing} makes a [clicking|grinding] noise.", "i hear a noise from the {thing}."),
                 ("is the noise there all the time?", "does the noise ever stop?"),
                 (
@@ -179,7 +179,7 @@ MACHINES = (
     Topic(
         ("headset", "microphone", "speaker"),
         (
-            Problem(
+            HelpdeskProblem(
                 ("nobody hears me in calls.", "i hear nothing with the {thing}.", "the {thing} is silent."),
                 ("is the {thing} muted?", "do you see a crossed out {thing} on the screen?"),
                 (
@@ -199,7 +199,7 @@ MACHINES = (
                     ),
                 ),
             ),
-            Problem(
+            HelpdeskProblem(
                 ("my {thing} [crackles|whistles].", "the sound of the {thing} is awful."),
                 ("how old is the battery of the {thing}?", "did you charge the {thing}?"),
                 (
@@ -221,7 +221,7 @@ MACHINES = (
     Topic(
         ("laptop", "keyboard", "mouse", "docking station"),
         (
-            Problem(
+            HelpdeskProblem(
                 ("where is the {thing} that i ordered?", "my new {thing} has not [arrived|come]."),
                 ("when did you order the {thing}?", "do you have the order number of the {thing}?"),
                 (
@@ -239,7 +239,7 @@ MACHINES = (
                     ),
                 ),
             ),
-            Problem(
+            HelpdeskProblem(
                 ("the {thing} i got is [broken|the wrong one].", "you sent me the wrong {thing}."),
                 ("is the {thing} still in its box?", "do you have the box?"),
                 (
@@ -253,7 +253,7 @@ MACHINES = (
                     ),
                 ),
             ),
-            Problem(
+            HelpdeskProblem(
                 ("i need a {thing} for a guest.", "can i borrow a {thing} {day}?"),
                 ("how long do you need the {thing}?", "until when is the {thing} needed?"),
                 (

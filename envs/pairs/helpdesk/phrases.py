@@ -20,7 +20,7 @@ class Branch(NamedTuple):
     """What the agent then advises."""
 
 
-class Problem(NamedTuple):
+class HelpdeskProblem(NamedTuple):
     """One thing that goes wrong."""
 
     says: Phrases
@@ -35,7 +35,7 @@ class Topic(NamedTuple):
 
     things: Phrases
     """Values of the slot `thing`."""
-    problems: tuple[Problem, ...]
+    problems: tuple[HelpdeskProblem, ...]
 
 
 class Exchange(NamedTuple):

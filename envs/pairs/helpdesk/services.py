@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from envs.pairs.helpdesk.phrases import Branch, Problem, Topic
+from envs.pairs.helpdesk.phrases import Branch, HelpdeskProblem, Topic
 
 SERVICES = (
     Topic(
         ("password", "login", "pin"),
         (
-            Problem(
+            HelpdeskProblem(
                 ("i [forgot|lost] my {thing}.", "[help,|please help,] i do not remember my {thing}."),
                 ("what is your user name?", "for whom shall i reset the {thing}?"),
                 (
@@ -25,7 +25,7 @@ SERVICES = (
                     ),
                 ),
             ),
-            Problem(
+            HelpdeskProblem(
                 ("my {thing} is not accepted [any more|since this morning].", "it says wrong {thing}, but it is right."),
                 ("is the caps key on?", "do you write capital letters [by mistake|by chance]?"),
                 (
@@ -45,7 +45,7 @@ SERVICES = (
                     ),
                 ),
             ),
-            Problem(
+            HelpdeskProblem(
                 ("i want to change my {thing}.", "how [can|do] i change my {thing}?"),
                 ("do you know the old {thing}?", "do you still have the old {thing}?"),
                 (
@@ -64,7 +64,7 @@ SERVICES = (
     Topic(
         ("network", "internet", "wireless"),
         (
-            Problem(
+            HelpdeskProblem(
                 ("the {thing} is [down|gone] in {place}.", "there is no {thing} in {place}."),
                 ("do you use a cable?", "is a cable plugged into your computer?"),
                 (
@@ -81,7 +81,7 @@ SERVICES = (
                     ),
                 ),
             ),
-            Problem(
+            HelpdeskProblem(
                 ("the {thing} is [so|very|terribly] slow.", "pages load slowly, the {thing} is a snail."),
                 ("is it slow all day or only in the morning?", "when is the {thing} slow?"),
                 (
@@ -98,7 +98,7 @@ SERVICES = (
                     ),
                 ),
             ),
-            Problem(
+            HelpdeskProblem(
                 (
                     "i cannot reach the [shared drive|file server] over the {thing}.",
                     "the [shared drive|file server] has vanished.",
@@ -120,7 +120,7 @@ SERVICES = (
     Topic(
         ("update", "upgrade", "new version"),
         (
-            Problem(
+            HelpdeskProblem(
                 ("the {thing} [stops|hangs] at ninety percent.", "the {thing} does not finish."),
                 ("how much space is free on your disk?", "is your disk full?"),
                 (
@@ -134,7 +134,7 @@ SERVICES = (
                     ),
                 ),
             ),
-            Problem(
+            HelpdeskProblem(
                 ("after the {thing} [a program|my calendar] does not start.", "since the {thing} everything looks different."),
                 ("which version do you have now?", "what does the about page say?"),
                 (
@@ -153,7 +153,7 @@ SERVICES = (
     Topic(
         ("mail", "letter", "message"),
         (
-            Problem(
+            HelpdeskProblem(
                 ("my {thing} came back.", "i cannot send a {thing} to {name}."),
                 ("how large is the {thing}?", "what is attached to the {thing}?"),
                 (
@@ -173,7 +173,7 @@ SERVICES = (
                     ),
                 ),
             ),
-            Problem(
+            HelpdeskProblem(
                 ("i got a strange {thing} from a [prince|bank].", "somebody wants my card number in a {thing}."),
                 ("did you click on anything in the {thing}?", "have you answered the {thing}?"),
                 (
@@ -190,7 +190,7 @@ SERVICES = (
                     ),
                 ),
             ),
-            Problem(
+            HelpdeskProblem(
                 ("i get too many {thing}s.", "junk fills my box, a {thing} every minute."),
                 ("who sends them?", "do they come from one sender?"),
                 (
@@ -209,7 +209,7 @@ SERVICES = (
     Topic(
         ("account", "badge", "key card"),
         (
-            Problem(
+            HelpdeskProblem(
                 ("{name} starts {day} and needs a new {thing}.", "please make [a new|another] {thing} for {name}."),
                 ("in which team does {name} work?", "who is the boss of {name}?"),
                 (
@@ -223,7 +223,7 @@ SERVICES = (
                     ),
                 ),
             ),
-            Problem(
+            HelpdeskProblem(
                 ("my {thing} has [expired|stopped working].", "nobody lets me in with my {thing}."),
                 ("do you leave the company?", "when does the {thing} end?"),
                 (
@@ -245,7 +245,7 @@ SERVICES = (
     Topic(
         ("calendar", "planner"),
         (
-            Problem(
+            HelpdeskProblem(
                 ("i cannot see the meeting in {place} in my {thing}.", "my {thing} shows a meeting {hour} that is over."),
                 ("did you accept the meeting?", "which time zone have you set?"),
                 (

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.jobs.job import Job
+from engine.jobs.job import Job, Silent
 from engine.jobs.negotiation.attack import ATTACK_RL, ATTACK_TRANSFER
-from engine.jobs.negotiation.match import SELFPLAY
+from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
 from engine.jobs.negotiation.whitebox import JOBS
 from engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS
 from engine.jobs.triggers.config import TriggerConfig
@@ -16,6 +16,7 @@ from engine.jobs.triggers.enumeration import SEARCH_ENUMERATE
 from engine.jobs.triggers.models import models_of
 from engine.jobs.triggers.search import SEARCH
 from engine.jobs.weights import weights_digests
+from engine.store.run_folder import RunFolder
 from tests.engine.jobs.made_up import save_negotiator
 
 SHARDED = {job.name: job for job in (SEARCH, SEARCH_ENUMERATE, EVALUATE_ROBUSTNESS, SELFPLAY, ATTACK_RL, ATTACK_TRANSFER)}
@@ -66,3 +67,13 @@ def test_every_sharded_job_names_its_models(name: str) -> None:
 
 def test_a_hugging_face_model_is_known_by_its_folder() -> None:
     assert models_of(TriggerConfig(model="hf:some/folder")) == {"model": "some/folder", "lm": ""}
+
+
+def test_weights_are_digested_once_a_run(tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, str]] = []
+    monkeypatch.setattr("engine.jobs.job.weights_digests", lambda models: asked.append(dict(models)) or weights_digests(models))
+    config = MatchConfig(adversary="scripted", target=str(target), dialogues=2, max_turns=2)
+    SELFPLAY.run(config, tmp_path / "run", Silent())
+    SELFPLAY.run(config, tmp_path / "run", Silent())
+    assert len(asked) == 2
+    assert set(RunFolder.load(tmp_path / "run").weights) == {"target", "judge"}

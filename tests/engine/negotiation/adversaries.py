@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from engine.negotiation import adversary
-from engine.negotiation.adversary import Attempt, Journal, SearchAgent
-from engine.negotiation.candidates import Exchanges, Found
+from engine.negotiation.adversary import AttackLog, Attempt, SearchAgent
+from engine.negotiation.candidates import ExchangeBatch, Found
 from engine.negotiation.settings import AttackKind, SearchConfig
 from envs.core.play import play_sessions
 from envs.core.seeds import derive_seed, stream
@@ -81,7 +81,7 @@ class Played:
     """Attacked dialogues, over."""
 
     game: NegotiationGame
-    journals: list[Journal]
+    journals: list[AttackLog]
     searches: list[Search]
 
     def attempts(self) -> list[tuple[int, Attempt]]:
@@ -103,7 +103,7 @@ def attacked(game: NegotiationGame, attacking: SearchAgent, target: NegotiatorAg
 
     def watched(kind: str, search: Callable[..., list[Found]]) -> Callable[..., list[Found]]:
         def searching(
-            target: NegotiatorAgent, exchanges: Exchanges, sentences: Sequence[np.ndarray], *rest: Any
+            target: NegotiatorAgent, exchanges: ExchangeBatch, sentences: Sequence[np.ndarray], *rest: Any
         ) -> list[Found]:
             found = search(target, exchanges, sentences, *rest)
             for d, result in enumerate(found):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from engine.negotiation import replacement
-from engine.negotiation.replacement import Exchanges
+from engine.negotiation.replacement import ExchangeBatch
 from engine.negotiation.settings import SearchConfig
 from envs.core.seeds import stream
 from envs.negotiation.scenario import complement, points, random_scenario, selection_table
@@ -148,7 +148,7 @@ def generator(state: int) -> np.random.Generator:
     return stream(4, "search", state)
 
 
-def states(indices: list[int]) -> tuple[Exchanges, list[np.ndarray], list[np.random.Generator]]:
+def states(indices: list[int]) -> tuple[ExchangeBatch, list[np.ndarray], list[np.random.Generator]]:
     """The dialogues of those numbers, the sentences to begin from, and the generators."""
     oracles = [Oracle(TARGET, i, SearchConfig()) for i in indices]
     lengths = np.array([len(oracle.before) for oracle in oracles])
@@ -157,4 +157,4 @@ def states(indices: list[int]) -> tuple[Exchanges, list[np.ndarray], list[np.ran
         tokens[row, : lengths[row]] = oracle.before
     contexts = np.array([[oracle.scenario.context(side) for oracle in oracles] for side in (0, 1)], dtype=np.int64)
     sentences = [np.array(oracle.sentence, dtype=np.int64) for oracle in oracles]
-    return Exchanges(contexts, tokens, lengths), sentences, [generator(i) for i in indices]
+    return ExchangeBatch(contexts, tokens, lengths), sentences, [generator(i) for i in indices]

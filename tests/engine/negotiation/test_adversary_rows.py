@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.negotiation.adversary import Attempt, Journal
-from engine.negotiation.candidates import Found, Step
+from engine.negotiation.adversary import AttackLog, Attempt
+from engine.negotiation.candidates import Found, ReplacementStep
 from engine.negotiation.settings import AttackKind
 from envs.core.play import Utterances
 from envs.negotiation.vocabulary import EOS_ID, SELECTION_ID
@@ -91,11 +91,11 @@ def test_another_target_than_the_one_at_the_table_may_be_read() -> None:
     assert played.game.selections.tolist() != before.game.selections[:12].tolist()
 
 
-def step(points: tuple[float, float], broken: bool = False) -> Step:
-    return Step(position=0, word=6, broken=broken, loss=0.0, points=points, reads=1, decisions=1)
+def step(points: tuple[float, float], broken: bool = False) -> ReplacementStep:
+    return ReplacementStep(position=0, word=6, broken=broken, loss=0.0, points=points, reads=1, decisions=1)
 
 
-def attempt(kind: str, *steps: Step, reached: bool = True) -> Attempt:
+def attempt(kind: str, *steps: ReplacementStep, reached: bool = True) -> Attempt:
     sentence = np.array([6, EOS_ID])
     found = Found(sentence, steps, reached, reached, 0.5, 1, 1) if steps else None
     return Attempt(2, kind, sentence, sentence, 4, found)
@@ -122,7 +122,7 @@ FORCED: dict[str, tuple[list[Attempt], tuple[int, int] | None]] = {
 @pytest.mark.parametrize("case", FORCED)
 def test_a_forced_end_pays_what_the_first_reactive_sentence_that_keeps_the_constraint_promised(case: str) -> None:
     attempts, wanted = FORCED[case]
-    found = Journal(attempts).forced_points
+    found = AttackLog(attempts).forced_points
     assert found == wanted
     assert found is None or {type(part) for part in found} == {int}
 

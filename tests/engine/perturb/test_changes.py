@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 
-from engine.perturb.changes import Kind, Span, bracketed, num_changed, spans
+from engine.perturb.changes import ChangeKind, Span, bracketed, num_changed, spans
 from envs.pairs.turns import Turns, format_turns, parse_turns
 from tests.engine.perturb.fakes import contexts
 
@@ -16,13 +16,13 @@ def marked(before: str, after: str) -> tuple[str, str]:
 def test_every_kind_of_change_is_told() -> None:
     found = spans(parse_turns("a b c d"), parse_turns("a x c d e"))
     assert [(span.kind, span.before, span.after) for span in found] == [
-        (Kind.SAME, ("a",), ("a",)),
-        (Kind.REPLACED, ("b",), ("x",)),
-        (Kind.SAME, ("c", "d"), ("c", "d")),
-        (Kind.INSERTED, (), ("e",)),
+        (ChangeKind.SAME, ("a",), ("a",)),
+        (ChangeKind.REPLACED, ("b",), ("x",)),
+        (ChangeKind.SAME, ("c", "d"), ("c", "d")),
+        (ChangeKind.INSERTED, (), ("e",)),
     ]
     assert num_changed(found) == 2
-    assert [span.kind for span in spans(parse_turns("a b"), parse_turns("b"))] == [Kind.DELETED, Kind.SAME]
+    assert [span.kind for span in spans(parse_turns("a b"), parse_turns("b"))] == [ChangeKind.DELETED, ChangeKind.SAME]
 
 
 def test_words_are_marked_within_their_boundaries() -> None:
@@ -32,8 +32,8 @@ def test_words_are_marked_within_their_boundaries() -> None:
 
 
 def test_a_replacement_counts_its_longer_side() -> None:
-    assert num_changed([Span(Kind.REPLACED, ("a",), ("b", "c")), Span(Kind.SAME, ("d",), ("d",))]) == 2
-    assert num_changed([Span(Kind.REPLACED, ("a", "b", "c"), ("d",)), Span(Kind.DELETED, ("e",), ())]) == 4
+    assert num_changed([Span(ChangeKind.REPLACED, ("a",), ("b", "c")), Span(ChangeKind.SAME, ("d",), ("d",))]) == 2
+    assert num_changed([Span(ChangeKind.REPLACED, ("a", "b", "c"), ("d",)), Span(ChangeKind.DELETED, ("e",), ())]) == 4
 
 
 @settings(deadline=None)

@@ -13,13 +13,13 @@ from torch import Tensor, nn
 from envs.core.errors import ConfigError
 from envs.negotiation.scenario import DISAGREE_ID, DISCONNECT_ID, NO_AGREEMENT_ID
 from envs.negotiation.vocabulary import PAD_ID, SPECIALS, Vocabulary
-from policies.negotiator.batches import Batch, by_length, make_batch, shuffled
+from policies.negotiator.batches import NegotiationBatch, by_length, make_batch, shuffled
 from policies.negotiator.model import Negotiator, selection_loss, supervised_loss, word_nll
 from policies.negotiator.settings import NegotiatorSizes
 from tests.policies.negotiator.made_up import TINY, VOCABULARY, dialogues, negotiator, row
 
 
-def batch_of(size: int, seed: int = 0) -> Batch:
+def batch_of(size: int, seed: int = 0) -> NegotiationBatch:
     return make_batch(dialogues(size, seed), np.arange(size))
 
 
