@@ -114,14 +114,14 @@ def population() -> MinMaxConfig:
 
 
 def demo() -> MinMaxConfig:
-    """One round with the small agents that parley demo trains, long enough to show on any machine."""
+    """Two rounds with the small agents that parley demo trains; where the second spoils plain play, the first is the result."""
     rule = reinforce.demo().reinforce
     return MinMaxConfig(
         target="runs/demo/target",
         adversary="runs/demo/adversary",
-        rounds=1,
+        rounds=2,
         adversaries="fresh",
-        num_adversaries=3,
+        num_adversaries=2,
         num_final_adversaries=5,
         budget=rule.dialogues,
         corpus="embedded",
@@ -130,7 +130,7 @@ def demo() -> MinMaxConfig:
         attack=rule,
         # Half as fast again, or without the KL guard, trainings lose their language; if holding out costs more, they give in.
         perplexity_limit=2.0,
-        defence=replace(rule, dialogues=11_520, supervised_weight=1.0, kl_weight=0.1, stalling_penalty=2.0),
+        defence=replace(rule, dialogues=5_760, supervised_weight=1.0, kl_weight=0.1, stalling_penalty=2.0),
     )
 
 
