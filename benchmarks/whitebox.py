@@ -140,7 +140,9 @@ def begin(plain: PlainAttack, exchanges: ExchangeBatch, row: int) -> None:
     plain.begin(contexts, exchanges.tokens[row, : exchanges.lengths[row]].tolist())
 
 
-def compare(plain: PlainAttack, exchanges: ExchangeBatch, row: int, sentence: np.ndarray, found: Found, result: Comparison) -> None:
+def compare(
+    plain: PlainAttack, exchanges: ExchangeBatch, row: int, sentence: np.ndarray, found: Found, result: Comparison
+) -> None:
     """Searches one dialogue plainly; after a tie, the reference goes on from our sentence."""
     begin(plain, exchanges, row)
     words, left, ties = sentence.tolist(), plain.config.max_replacements, result.ties

@@ -35,8 +35,11 @@ from tune.study import Study
 from tune.trial import BUDGET, HIGH, LOW, NUM, NUMBER, OBJECTIVE, PARAMETERS, REASON, Setup, run_trial
 
 LIVES = 3
-"""Processes that a trial may lose, to a machine that went or to want of memory, before it counts as failed."""
+"""Times that a trial may lose its process, to a machine that went or to want of memory, before it counts as failed."""
+LOSS_S = 60.0
+"""Seconds in which losses of a trial count as one: Ray offers a lost machine's room again until it hears of the loss."""
 _CHATTY = ("optuna", "ray.tune")
+logger = logging.getLogger(__name__)
 
 
 def run_trials(config: SweepConfig, setup: Setup, folder: RunFolder, reporter: Reporter, wait_s: float) -> None:
@@ -81,7 +84,8 @@ def _tune(config: SweepConfig, setup: Setup, ledger: Ledger, wait_s: float) -> N
             tune_config=ray_tune.TuneConfig(
                 search_alg=searcher,
                 scheduler=_scheduler(config, setup, ledger),
-                num_samples=ledger.num_left,
+                # The proposals say when there are no more: a trial that lost its process is one again.
+                num_samples=-1,
                 max_concurrent_trials=config.concurrent or None,
                 # A trial ends between runs, when nothing of it is left; the next one need not load everything again.
                 reuse_actors=True,
@@ -90,7 +94,6 @@ def _tune(config: SweepConfig, setup: Setup, ledger: Ledger, wait_s: float) -> N
                 name="sweep",
                 storage_path=scratch,
                 callbacks=[_Results(ledger, searcher.numbers, wait_s)],
-                failure_config=ray_tune.FailureConfig(max_failures=LIVES - 1),
                 verbose=0,
             ),
         )
@@ -132,8 +135,10 @@ class _Proposals(Searcher):
         self._ledger = ledger
         self.numbers: dict[str, int] = {}
 
-    def suggest(self, trial_id: str) -> dict[str, Any]:
-        """The next trial."""
+    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+        """The next trial; none while one that runs may have to be tried again, and at the end."""
+        if not self._ledger.num_left:
+            return Searcher.FINISHED if self._ledger.complete else None
         self.numbers[trial_id], parameters = self._ledger.next_trial()
         return {NUMBER: self.numbers[trial_id], PARAMETERS: parameters}
 
@@ -154,6 +159,7 @@ class _Results(ray_tune.Callback):
         self._values: dict[int, dict[int, Estimate]] = {}
         self._ended: list[int] = []
         self._failed: dict[int, str] = {}
+        self._losses: dict[int, list[float]] = {}
 
     def on_trial_result(self, iteration: int, trials: Sequence[Any], trial: Any, result: dict[str, Any], **info: Any) -> None:
         """Notes what a trial is worth at a budget, or why it is worth nothing."""
@@ -169,8 +175,15 @@ class _Results(ray_tune.Callback):
         self._ended.append(self._numbers[trial.trial_id])
 
     def on_trial_error(self, iteration: int, trials: Sequence[Any], trial: Any, **info: Any) -> None:
-        """Notes that a trial lost its process too often; what its job raises comes as a result."""
-        number = self._numbers[trial.trial_id]
+        """Has a trial that lost its process tried again, LIVES - 1 times; what its job raises comes as a result."""
+        number, now = self._numbers[trial.trial_id], time.monotonic()
+        losses = self._losses.setdefault(number, [])
+        if not losses or now > losses[-1] + LOSS_S:
+            losses.append(now)
+        if len(losses) < LIVES:
+            logger.warning("trial %d lost its process: it is tried again", number)
+            self._ledger.take_back(number)
+            return
         self._failed[number] = f"its process was lost {LIVES} times: the machine went, or had too little memory"
         self._ended.append(number)
 

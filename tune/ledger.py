@@ -93,6 +93,10 @@ class Ledger:
         self._known[number] = parameters
         return number, parameters
 
+    def take_back(self, number: int) -> None:
+        """Puts a trial that lost its process before those that have not begun."""
+        self._left.appendleft(number)
+
     def end(self, number: int, values: Mapping[int, Estimate]) -> None:
         """Stores what a trial was worth.
 

@@ -78,6 +78,7 @@ _HITS = {"normal": "o-greedy", "mal": "o-sample-avg-k1"}
 _SWAP, _ANTONYM = "random-swap", "antonym"
 """The perturbation that should not change a reply, and the one that should."""
 _BEFORE = "_before_training"
+_THE_SAME = "  the same, trained against it"
 LEGEND = METRICS | {
     GAIN: Metric("advantage gained", FOR_ADVERSARY, "advantage less the target's against itself on the same scenario, mean"),
     "reactive_advantage": Metric("advantage, reactive attack", FOR_ADVERSARY, "the white-box attack's, played live"),
@@ -89,12 +90,14 @@ LEGEND = METRICS | {
     "hits_normal": Metric("trigger found, usual replies", FOR_ADVERSARY, "o-greedy hits among a model's own replies", "share"),
     "hits_mal": Metric("trigger found, rude sentences", FOR_ADVERSARY, "o-sample-avg-k1 hits among malicious targets", "share"),
     **{
-        f"{name}{suffix}": Metric(f"{title}{when}", "lower: better", f"share of contexts in which {what}", "share")
+        f"{name}{suffix}": Metric(
+            title if suffix else _THE_SAME, "lower: better", f"share of contexts in which {what}", "share"
+        )
         for name, title, what in (
             ("oversensitive", "other reply to swapped words", "words changed places and the reply changed"),
             ("overstable", "same reply to an antonym", "a word became its opposite and the reply stayed the same"),
         )
-        for suffix, when in ((_BEFORE, ""), ("", ", trained against it"))
+        for suffix in (_BEFORE, "")
     },
 }
 

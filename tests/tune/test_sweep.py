@@ -57,7 +57,7 @@ def test_rows_best_and_the_verb_that_takes_it(tmp_path: Path, ray_session: Sessi
     assert result.metrics["best"].value == best["value"]
     verb = find_verb(["selfplay"])
     assert verb is not None
-    command = parse_job(verb, SELFPLAY, "selfplay", ["scripted", "--config", str(path / BEST)])
+    command = parse_job(verb, SELFPLAY, ["scripted", "--config", str(path / BEST)])
     wanted = json.loads(best["parameters"])
     assert (command.config.adversary, command.config.max_turns) == (wanted["adversary"], wanted["max_turns"])
     assert command.config.temperature == 0.25

@@ -126,11 +126,11 @@ def demo() -> MinMaxConfig:
         budget=rule.dialogues,
         corpus="embedded",
         # Several adversaries, so that the target learns what they share; and much plain play, which it would else unlearn.
-        opponents=OpponentConfig(sampling="uniform", partner_share=0.4),
+        opponents=OpponentConfig(sampling="uniform", partner_share=0.3),
         attack=rule,
-        # Half as fast again, or without the KL guard, trainings lose their language.
+        # Half as fast again, or without the KL guard, trainings lose their language; if holding out costs more, they give in.
         perplexity_limit=2.0,
-        defence=replace(rule, dialogues=19_200, supervised_weight=1.0, kl_weight=0.1, stalling_penalty=5.0),
+        defence=replace(rule, dialogues=11_520, supervised_weight=1.0, kl_weight=0.1, stalling_penalty=2.0),
     )
 
 

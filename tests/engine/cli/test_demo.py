@@ -23,7 +23,7 @@ from tests.engine.jobs.made_up import CORPUS, TINY, Notes, rows
 
 SMALL = ["demo", "--dialogues", "40", "--no-side-by-side", "--trust-code"]
 SMALL += [word for name, value in vars(TINY).items() for word in ("--set", f"fit.sizes.{name}={value}")]
-SMALL += ["--set", "fit.max_epochs=1", "--set", "reinforce.dialogues=128"]
+SMALL += ["--set", "fit.max_epochs=1", "--set", "reinforce.dialogues=16"]
 SMALL += ["--set", "reinforce.dialogues_per_update=4", "--set", "reinforce.max_turns=4"]
 SMALL += ["--set", "defence.dialogues=8", "--set", "defence.dialogues_per_update=4", "--set", "defence.max_turns=4"]
 SMALL += ["--triggers", "2", "--set", "model.max_epochs=1"]
