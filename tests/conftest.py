@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.runtime.session import Session, connect
+from engine.runtime.session import RaySession, connect
 
 # Before torch is loaded: the networks of the tests are too small to share out, and threads that wait cost most.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -35,7 +35,7 @@ def _has_cuda() -> bool:
 
 
 @pytest.fixture(scope="session")
-def ray_session() -> Iterator[Session]:
+def ray_session() -> Iterator[RaySession]:
     """The one local Ray session of the tests; four logical CPUs, whatever the machine has."""
     with connect(num_cpus=4) as session:
         yield session

@@ -24,7 +24,7 @@ from engine.jobs.command import flat
 from engine.jobs.job import Job, Reporter, Result, Summary
 from engine.jobs.sharded import session
 from engine.metrics.statistics import Estimate, Metric, count
-from engine.runtime.session import Session
+from engine.runtime.session import RaySession
 from engine.store.documents import write_whole
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
@@ -62,7 +62,7 @@ class Swept:
     setup: Setup
 
 
-def _check_room(config: SweepConfig, session: Session, reporter: Reporter) -> None:
+def _check_room(config: SweepConfig, session: RaySession, reporter: Reporter) -> None:
     """Finds out whether one trial has room; a cluster may still grow."""
     import ray
 

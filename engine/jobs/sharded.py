@@ -21,7 +21,7 @@ from engine.jobs.device import require_device, threads
 from engine.jobs.job import Reporter
 from engine.runtime.pool import Progress
 from engine.runtime.record import WORK, Counts, Rows, record_shards
-from engine.runtime.session import Session, connect
+from engine.runtime.session import RaySession, connect
 from engine.runtime.sharding import ItemT, make_shards
 from engine.runtime.worker import ShardWorker
 from engine.store.run_folder import RunFolder
@@ -237,6 +237,6 @@ def ended_sessions(run: RunFolder, event: str, *counted: str) -> list[dict[str, 
     return [each for each in found if all(isinstance(each.get(name), int) for name in counted) and each[counted[0]]]
 
 
-def session(num_cpus: int, address: str) -> AbstractContextManager[Session]:
+def session(num_cpus: int, address: str) -> AbstractContextManager[RaySession]:
     """The Ray session of a cluster, or one on this machine with room for what wants so many CPUs."""
     return connect(address or None, num_cpus=None if address else max(num_cpus, os.cpu_count() or 1))

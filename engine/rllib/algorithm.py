@@ -186,7 +186,7 @@ class DialogueReinforce(Algorithm):
 
     def _await_runners(self) -> None:
         """Waits for the env runners, and goes on without those that no machine has room for any more."""
-        here = session.current() or session.Session("joined")
+        here = session.current() or session.RaySession("joined")
         deadline = time.monotonic() + here.start_timeout_s
         while absent := ray_internals.absent_runners(self._group, RUNNERS_S):
             room = capacity(ray.nodes(), self.config.num_cpus_per_env_runner, 0)

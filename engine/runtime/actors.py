@@ -23,7 +23,7 @@ from typing import Any, Generic
 
 from engine.runtime import identity, logs, ray_internals, session, workplace
 from engine.runtime.sharding import ItemT, Shard
-from engine.runtime.worker import Attempt, ResultT, ShardFailure, ShardWorker
+from engine.runtime.worker import ResultT, ShardAttempt, ShardFailure, ShardWorker
 from envs.core.errors import ClusterError
 from envs.core.trust import worker_variables
 
@@ -144,7 +144,7 @@ class ActorPool(Generic[ItemT, ResultT]):
 
     def work(
         self, shards: Sequence[Shard[ItemT]], start_timeout_s: float
-    ) -> Generator[tuple[Shard[ItemT], Attempt[ResultT] | ShardFailure, int]]:
+    ) -> Generator[tuple[Shard[ItemT], ShardAttempt[ResultT] | ShardFailure, int]]:
         """Shards with what came of them in order of completion, and how many workers are up; ends the actors at the end.
 
         What came of a shard that was given up, because its workers died or it cannot travel, is a failure alone.
@@ -286,7 +286,7 @@ class ActorPool(Generic[ItemT, ResultT]):
         self._start(worker)
         (self._suspects if alone else self._waiting).appendleft(shard)
 
-    def _collect(self, ref: Any) -> tuple[Shard[ItemT], Attempt[ResultT] | ShardFailure] | None:
+    def _collect(self, ref: Any) -> tuple[Shard[ItemT], ShardAttempt[ResultT] | ShardFailure] | None:
         """A shard and what became of it; None when it is to be tried again."""
         import ray
         from ray.exceptions import RayError, RayTaskError

@@ -16,7 +16,7 @@ from typing import Any
 from engine.runtime import logs, session
 from engine.runtime.actors import ActorPool
 from engine.runtime.sharding import ItemT, Shard
-from engine.runtime.worker import Attempt, ResultT, ShardFailure, ShardWorker, attempt, describe
+from engine.runtime.worker import ResultT, ShardAttempt, ShardFailure, ShardWorker, attempt, describe
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ def run_sharded(
             num_cpus=num_cpus_per_worker,
             num_gpus=num_gpus_per_worker,
         )
-        here = session.current() or session.Session("joined")
+        here = session.current() or session.RaySession("joined")
         results = pool.work(shards, here.start_timeout_s if start_timeout_s is None else start_timeout_s)
     # Closed at once when `on_result` raises, so that no actor outlives the call.
     with closing(results):
@@ -102,11 +102,11 @@ def run_sharded(
     return progress
 
 
-def _logged(shard: Shard[Any], tried: Attempt[ResultT] | ShardFailure) -> ResultT | ShardFailure:
+def _logged(shard: Shard[Any], tried: ShardAttempt[ResultT] | ShardFailure) -> ResultT | ShardFailure:
     """Writes a line on what came of a shard: here, for a worker's last lines are lost when its machine is."""
     metadata: dict[str, Any] = {**describe(shard), "items": len(shard)}
     result: ResultT | ShardFailure
-    if isinstance(tried, Attempt):
+    if isinstance(tried, ShardAttempt):
         result = tried.result
         metadata |= {"seconds": tried.seconds, "node": tried.node, "pid": tried.pid}
     else:
@@ -121,7 +121,7 @@ def _logged(shard: Shard[Any], tried: Attempt[ResultT] | ShardFailure) -> Result
 
 def _work_here(
     worker_class: Callable[..., ShardWorker[ItemT, ResultT]], worker_args: Sequence[Any], shards: Sequence[Shard[ItemT]]
-) -> Generator[tuple[Shard[ItemT], Attempt[ResultT] | ShardFailure, int]]:
+) -> Generator[tuple[Shard[ItemT], ShardAttempt[ResultT] | ShardFailure, int]]:
     worker = worker_class(*worker_args)
     for shard in shards:
         yield shard, attempt(worker, shard), 1

@@ -40,7 +40,7 @@ TIMEOUT_VARIABLE = "PARLEY_WORKER_TIMEOUT_S"
 
 
 @dataclass(frozen=True)
-class Session:
+class RaySession:
     """How this process reaches Ray.
 
     Args:
@@ -76,10 +76,10 @@ class Session:
         return seconds
 
 
-_current: Session | None = None
+_current: RaySession | None = None
 
 
-def current() -> Session | None:
+def current() -> RaySession | None:
     """The session that `connect` made and has not ended."""
     return _current
 
@@ -95,7 +95,7 @@ def can_grow() -> bool:
 
 
 @contextmanager
-def connect(address: str | None = None, *, num_cpus: int | None = None, timeout_s: float = 10.0) -> Iterator[Session]:
+def connect(address: str | None = None, *, num_cpus: int | None = None, timeout_s: float = 10.0) -> Iterator[RaySession]:
     """A Ray session for the length of a `with` block; where this process already has one, that one, left open.
 
     Args:
@@ -111,9 +111,9 @@ def connect(address: str | None = None, *, num_cpus: int | None = None, timeout_
     import ray
 
     if ray.is_initialized():
-        yield _current or Session("joined")
+        yield _current or RaySession("joined")
         return
-    session = Session(address or os.environ.get("RAY_ADDRESS") or "local")
+    session = RaySession(address or os.environ.get("RAY_ADDRESS") or "local")
     # What workers are compared with is read before files are edited.
     own_identity()
     with _quiet():

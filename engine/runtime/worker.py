@@ -37,7 +37,7 @@ class ShardFailure:
 
 
 @dataclass(frozen=True)
-class Attempt(Generic[ResultT]):
+class ShardAttempt(Generic[ResultT]):
     """What a worker made of a shard.
 
     Args:
@@ -53,12 +53,12 @@ class Attempt(Generic[ResultT]):
     pid: int
 
 
-def attempt(worker: ShardWorker[ItemT, ResultT], shard: Shard[ItemT]) -> Attempt[ResultT]:
+def attempt(worker: ShardWorker[ItemT, ResultT], shard: Shard[ItemT]) -> ShardAttempt[ResultT]:
     """Lets a worker work off a shard; what is logged meanwhile names the shard."""
     began = time.monotonic()
     with logs.metadata(**describe(shard)):
         result = _attempt(worker, shard)
-    return Attempt(result, round(time.monotonic() - began, 3), socket.gethostname(), os.getpid())
+    return ShardAttempt(result, round(time.monotonic() - began, 3), socket.gethostname(), os.getpid())
 
 
 def describe(shard: Shard[Any]) -> dict[str, str]:

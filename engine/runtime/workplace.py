@@ -14,7 +14,7 @@ from engine.runtime.identity import differences, identity
 
 if TYPE_CHECKING:
     from engine.runtime.logs import LogSettings
-    from engine.runtime.worker import Attempt
+    from engine.runtime.worker import ShardAttempt
 
 WorkerSpec = tuple[Callable[..., Any], Sequence[Any], "LogSettings"]
 """A worker's class, its arguments, and how the driver logs."""
@@ -53,7 +53,7 @@ class WorkerActor:
                 sys.modules["torch"].set_num_threads(self._num_threads)
         return None
 
-    def run(self, shard: Any) -> Attempt[Any] | None:
+    def run(self, shard: Any) -> ShardAttempt[Any] | None:
         """The worker's `Attempt` at a shard; None where there is no worker, because Ray has restarted the actor since."""
         if self._worker is None:
             return None

@@ -71,7 +71,7 @@ class Find:
 
 
 @dataclass(frozen=True)
-class Tally:
+class WordTally:
     """What was found in some replies.
 
     Args:
@@ -115,7 +115,7 @@ def word_lists(words: Iterable[str], alphabet: str, longest: int, num_random: in
     )
 
 
-def tally(lists: WordLists, inputs: np.ndarray, replies: np.ndarray) -> Tally:
+def tally(lists: WordLists, inputs: np.ndarray, replies: np.ndarray) -> WordTally:
     """Counts what is found in the replies.
 
     Args:
@@ -140,7 +140,7 @@ def tally(lists: WordLists, inputs: np.ndarray, replies: np.ndarray) -> Tally:
                     found[name, string] = Find(name, string, whole, source)
     order = {name: number for number, name in enumerate(lists.lists)}
     finds = sorted(found.values(), key=lambda find: (order[find.list], find.string))
-    return Tally(len(replies), num_outside, tuple(finds), tuple(strays))
+    return WordTally(len(replies), num_outside, tuple(finds), tuple(strays))
 
 
 def _parts(text: str) -> set[str]:

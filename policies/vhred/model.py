@@ -70,7 +70,7 @@ class Gaussians(NamedTuple):
         return self.mean_BZ + self.deviation_BZ * torch.randn_like(self.mean_BZ)
 
 
-class Summary(NamedTuple):
+class VhredSummary(NamedTuple):
     """What is known of contexts before a reply."""
 
     fixed_BC: Tensor
@@ -195,12 +195,12 @@ class VHRED(Predictor[DialogueBatch]):
                 hidden = len(parameter) // 4
                 parameter.data[hidden : 2 * hidden] = 1
 
-    def summarise(self, context: Dialogues) -> Summary:
+    def summarise(self, context: Dialogues) -> VhredSummary:
         """Reads contexts."""
         turns_RE, states_RNE = self._encode_turns(context)
         return self._summarise(context, turns_RE, states_RNE)
 
-    def remember(self, summary: Summary, latent_BZ: Tensor) -> VhredMemory:
+    def remember(self, summary: VhredSummary, latent_BZ: Tensor) -> VhredMemory:
         """What the decoder needs of contexts and draws."""
         cell, embed = self.decoder, self.sizes.embed
         fixed = torch.cat([summary.fixed_BC, latent_BZ.to(summary.fixed_BC.dtype)], dim=1)
@@ -273,7 +273,7 @@ class VHRED(Predictor[DialogueBatch]):
         """KL(posterior || prior) of each reply (B,) in nats."""
         return self._posteriors(batch)[2]
 
-    def _posteriors(self, batch: DialogueBatch) -> tuple[Summary, Gaussians, Tensor]:
+    def _posteriors(self, batch: DialogueBatch) -> tuple[VhredSummary, Gaussians, Tensor]:
         """Contexts, posteriors, and their divergences from the priors (B,); all turns go through the encoder at once."""
         targets_BT = batch.targets_BT
         # The encoder knows the end of a turn as `<eou>`.
@@ -297,7 +297,7 @@ class VHRED(Predictor[DialogueBatch]):
         states_RNE, turns_RE = self.encoder.read(self.embedding(words_RN), lengths_R)
         return turns_RE, self._steady(states_RNE)
 
-    def _summarise(self, context: Dialogues, turns_RE: Tensor, states_RNE: Tensor) -> Summary:
+    def _summarise(self, context: Dialogues, turns_RE: Tensor, states_RNE: Tensor) -> VhredSummary:
         real_BK = context.lengths_BK > 0
         num_B = real_BK.sum(1)
         turns_BKE = turns_RE.new_zeros(*real_BK.shape, turns_RE.shape[1])
@@ -306,7 +306,7 @@ class VHRED(Predictor[DialogueBatch]):
         outputs_BKC = self._steady(outputs_BKC)
         newest_BC = outputs_BKC[torch.arange(len(num_B), device=num_B.device), num_B - 1]
         if self.sizes.attention == "turns":
-            return Summary(fixed_BC, newest_BC, outputs_BKC, real_BK)
+            return VhredSummary(fixed_BC, newest_BC, outputs_BKC, real_BK)
         width = context.words_BKN.shape[2]
         states_BKNE = states_RNE.new_zeros(*real_BK.shape, width, states_RNE.shape[2])
         states_BKNE[real_BK] = states_RNE[:, :width]
@@ -314,7 +314,7 @@ class VHRED(Predictor[DialogueBatch]):
         # Only the longest context is worth a place for each of its words: real words move to the front, in their order.
         order_BP = torch.argsort(mask_BP.to(torch.int8), dim=1, descending=True, stable=True)[:, : int(mask_BP.sum(1).max())]
         rows = torch.arange(len(order_BP), device=order_BP.device).unsqueeze(1)
-        return Summary(fixed_BC, newest_BC, states_BKNE.flatten(1, 2)[rows, order_BP], mask_BP[rows, order_BP])
+        return VhredSummary(fixed_BC, newest_BC, states_BKNE.flatten(1, 2)[rows, order_BP], mask_BP[rows, order_BP])
 
     def _fed_back(self) -> Tensor:
         """Weights (4H, R + H) of the last readout and hidden state."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.runtime.session import Session
+from engine.runtime.session import RaySession
 from envs.data.root import CACHE_VARIABLE, DATA_VARIABLE
 from tests.engine.jobs import made_up
 from tests.engine.jobs.perturb import robust
@@ -81,14 +81,14 @@ def test_adversarial_training(tmp_path: Path, responder: str) -> None:
 
 
 @pytest.mark.ray
-def test_rl_attack(tmp_path: Path, negotiator: str, ray_session: Session) -> None:
+def test_rl_attack(tmp_path: Path, negotiator: str, ray_session: RaySession) -> None:
     rule = f"reinforce.{RULE.format('reinforce')}"
     _, value = first_trial("rl-attack", f"{negotiator} {rule}", 12, tmp_path)
     assert -10 <= value <= 10
 
 
 @pytest.mark.ray
-def test_min_max(tmp_path: Path, negotiator: str, ray_session: Session) -> None:
+def test_min_max(tmp_path: Path, negotiator: str, ray_session: RaySession) -> None:
     rules = " ".join(f"{name}.{RULE.format(name)}" for name in ("attack", "defence"))
     settings = f"{negotiator} {rules} attack.dialogues=12 budget=12 dialogues=6 perplexity_limit=0"
     _, value = first_trial("min-max", settings, 1, tmp_path, defence__dialogues=12)

@@ -63,7 +63,7 @@ def test_unknown_field_is_told_with_the_nearest_name() -> None:
 
 
 def test_bound_that_is_not_allowed_is_told() -> None:
-    with pytest.raises(ConfigError, match="max_turns of MatchConfig is out of range"):
+    with pytest.raises(ConfigError, match="max_turns is out of range"):
         plans.FORBIDDEN.base("", 0)
 
 

@@ -18,7 +18,7 @@ from engine.jobs.job import Silent
 from engine.jobs.negotiation.match import SELFPLAY
 from engine.jobs.status import INTERRUPTED, run_status
 from engine.report.collect import collect_run
-from engine.runtime.session import TIMEOUT_VARIABLE, Session
+from engine.runtime.session import TIMEOUT_VARIABLE, RaySession
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ClusterError, ConfigError, RunError
 from tests.engine.runtime.apart import survives
@@ -41,7 +41,7 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_rows_best_and_the_verb_that_takes_it(tmp_path: Path, ray_session: Session) -> None:
+def test_rows_best_and_the_verb_that_takes_it(tmp_path: Path, ray_session: RaySession) -> None:
     path = tmp_path / "sweep"
     config = asked("SMALL", repeats=2, rungs=2, base="temperature=0.25")
     result = SWEEP.run(config, path, Silent())
@@ -67,7 +67,7 @@ def test_rows_best_and_the_verb_that_takes_it(tmp_path: Path, ray_session: Sessi
 
 
 @pytest.mark.slow
-def test_failed_trials_are_rows_with_their_reason(tmp_path: Path, ray_session: Session) -> None:
+def test_failed_trials_are_rows_with_their_reason(tmp_path: Path, ray_session: RaySession) -> None:
     SWEEP.run(asked("HALF_FAIL", samples=6), tmp_path / "sweep", Silent())
     rows = rows_of(tmp_path / "sweep")
     by_status = {status: [row for row in rows if row["status"] == status] for status in ("ok", "error")}
@@ -77,7 +77,7 @@ def test_failed_trials_are_rows_with_their_reason(tmp_path: Path, ray_session: S
 
 
 @pytest.mark.slow
-def test_a_sweep_without_any_result_says_why(tmp_path: Path, ray_session: Session) -> None:
+def test_a_sweep_without_any_result_says_why(tmp_path: Path, ray_session: RaySession) -> None:
     with pytest.raises(RunError, match="no agent is called 'n"):
         SWEEP.run(asked("ALL_FAIL", samples=2), tmp_path / "sweep", Silent())
     assert [row["status"] for row in rows_of(tmp_path / "sweep")] == ["error"] * 2, "the reasons are kept"
@@ -95,7 +95,7 @@ def test_what_cannot_work_is_refused_before_anything_starts(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_a_trial_needs_room(tmp_path: Path, ray_session: Session) -> None:
+def test_a_trial_needs_room(tmp_path: Path, ray_session: RaySession) -> None:
     with pytest.raises(ClusterError, match="51 CPUs wanted, 4 there"):
         SWEEP.run(asked("SMALL", trial_workers=50), tmp_path / "sweep", Silent())
     with pytest.raises(ClusterError, match="4 GPUs wanted, 0 there"):

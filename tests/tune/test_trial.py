@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.runtime.session import Session
+from engine.runtime.session import RaySession
 from engine.store.lease import STALE_S
 from envs.data.root import CACHE_VARIABLE
 from envs.storage.files import put
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.ray
 
 
 def test_it_waits_on_another_machine_until_the_lease_of_a_lost_one_runs_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ray_session: Session
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ray_session: RaySession
 ) -> None:
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
     uri = f"file://{tmp_path}/bucket/trial"

@@ -6,12 +6,12 @@ import time
 from collections.abc import Mapping
 
 from engine.jobs.job import Reporter
-from engine.runtime.session import Session, can_grow
+from engine.runtime.session import RaySession, can_grow
 from envs.core.errors import ClusterError
 
 
 def fitting_runners(
-    num_runners: int, learner: Mapping[str, float], session: Session, reporter: Reporter, wait_s: float = 0.0
+    num_runners: int, learner: Mapping[str, float], session: RaySession, reporter: Reporter, wait_s: float = 0.0
 ) -> int:
     """How many env runners there is room for beside the learner; says what is waited for or left out.
 

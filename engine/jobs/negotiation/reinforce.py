@@ -15,7 +15,7 @@ from pathlib import Path
 from engine.jobs.job import Reporter
 from engine.jobs.negotiation.agents import require_negotiator, shared_vocabulary
 from engine.jobs.negotiation.language import corpus_words
-from engine.jobs.negotiation.training import LearnJob, Lessons, TrainingConfig, lessons
+from engine.jobs.negotiation.training import LearnJob, PreparedTraining, TrainingConfig, lessons
 from engine.negotiation.opponents import Opponent, OpponentConfig, TrainingRoster
 from engine.negotiation.settings import ReinforceConfig
 from envs.core.errors import ConfigError
@@ -121,7 +121,7 @@ class TrainRL(LearnJob[TrainReinforceConfig]):
     config = TrainReinforceConfig
     presets = {"lewis2017": lewis2017}
 
-    def prepare(self, config: TrainReinforceConfig, path: Path, reporter: Reporter) -> Lessons:
+    def prepare(self, config: TrainReinforceConfig, path: Path, reporter: Reporter) -> PreparedTraining:
         """Side 0, which learns, and its frozen partner."""
         target = _folder(config.target, "--target")
         learner = _folder(config.learner or config.target, "--learner")
@@ -160,7 +160,7 @@ class TrainTarget(LearnJob[TrainTargetConfig]):
     config = TrainTargetConfig
     presets = {"cheng2019": hardened}
 
-    def prepare(self, config: TrainTargetConfig, path: Path, reporter: Reporter) -> Lessons:
+    def prepare(self, config: TrainTargetConfig, path: Path, reporter: Reporter) -> PreparedTraining:
         """The target, which learns, and its frozen adversaries."""
         names = [name.strip() for name in config.adversaries.split(",") if name.strip()]
         if not names:

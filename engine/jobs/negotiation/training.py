@@ -24,7 +24,7 @@ from engine.metrics.training import LEARNING
 from engine.negotiation.opponents import TrainingRoster
 from engine.negotiation.settings import ReinforceConfig
 from engine.runtime.meters import Meters
-from engine.runtime.session import Session
+from engine.runtime.session import RaySession
 from engine.store.layout import CONFIG, SUMMARY
 from engine.store.run_folder import RunFolder
 from envs.core.config import check, from_dict, shared
@@ -95,7 +95,7 @@ The learner's threads and GPUs are none of them: sums may differ in the last dig
 
 
 @dataclass(frozen=True)
-class Lessons:
+class PreparedTraining:
     """Who learns from whom, found and checked.
 
     Args:
@@ -115,7 +115,7 @@ class Lessons:
     language: Language
 
 
-def lessons(config: TrainingConfig, roster: TrainingRoster, title: str, provenance: Mapping[str, Any]) -> Lessons:
+def lessons(config: TrainingConfig, roster: TrainingRoster, title: str, provenance: Mapping[str, Any]) -> PreparedTraining:
     """Reads what a training needs, so that what is damaged is found before a run is made and Ray is started.
 
     Args:
@@ -134,7 +134,7 @@ def lessons(config: TrainingConfig, roster: TrainingRoster, title: str, provenan
     for other in {roster.reference, *(opponent.checkpoint for opponent in roster.met)} - {roster.learner}:
         load_model(fetched_model(other))
     language = Language(config.corpus, config.data_root, base, config.reinforce, config.perplexity_limit)
-    return Lessons(config, roster, title, provenance, base, language)
+    return PreparedTraining(config, roster, title, provenance, base, language)
 
 
 def _updates(config: Mapping[str, Any]) -> int | None:
@@ -145,7 +145,7 @@ def _updates(config: Mapping[str, Any]) -> int | None:
         return None
 
 
-class LearnJob(Job[TrainingConfigT, Lessons, Summary]):
+class LearnJob(Job[TrainingConfigT, PreparedTraining, Summary]):
     """A job in which one side learns; each says in `prepare` who that is."""
 
     legend = LEARNING
@@ -153,7 +153,7 @@ class LearnJob(Job[TrainingConfigT, Lessons, Summary]):
     resume_safe = RESUME_SAFE
     steps = Steps("iteration", "updates", _updates)
 
-    def work(self, run: RunFolder, prepared: Lessons, reporter: Reporter) -> Summary:
+    def work(self, run: RunFolder, prepared: PreparedTraining, reporter: Reporter) -> Summary:
         """Trains, saving and resuming exactly, and stores the learner as `checkpoint`.
 
         Raises:
@@ -185,7 +185,7 @@ class _Training:
     def __init__(
         self,
         config: TrainingConfig,
-        session: Session,
+        session: RaySession,
         roster: TrainingRoster,
         base: Any,
         language: Language,

@@ -41,7 +41,7 @@ class Words:
 
 
 @dataclass(frozen=True)
-class Turn:
+class ShownTurn:
     """One utterance.
 
     Args:
@@ -93,7 +93,7 @@ class Dialogue:
     agreed: bool
     notes: tuple[str, ...]
     items: tuple[ItemType, ...]
-    turns: tuple[Turn, ...]
+    turns: tuple[ShownTurn, ...]
 
 
 def extremes(rows: Sequence[Row], limit: int = BEST_AND_WORST) -> tuple[list[Row], list[Row]]:
@@ -184,16 +184,16 @@ def _rank(row: Row) -> tuple[bool, str]:
     return not row.get("attempts"), str(row["item_key"])
 
 
-def _turn(side: str, words: str, forced: bool, attempt: Attempt | None) -> Turn:
+def _turn(side: str, words: str, forced: bool, attempt: Attempt | None) -> ShownTurn:
     if words.strip() == SELECTION:
-        return Turn(side, (Words("a limit ends the talk" if forced else f"the {side} ends the talk"),), ends=True)
+        return ShownTurn(side, (Words("a limit ends the talk" if forced else f"the {side} ends the talk"),), ends=True)
     if attempt is None:
-        return Turn(side, (Words(visible(words) or "(says nothing)"),), ends=False)
+        return ShownTurn(side, (Words(visible(words) or "(says nothing)"),), ends=False)
     said, base = (words or "(says nothing)").split(" "), str(attempt["base"]).split(" ")
     # Only a sentence of the same length holds each word in the place of another one.
     aligned = len(said) == len(base)
     marked = set(attempt["replaced"]) if aligned else set()
-    return Turn(
+    return ShownTurn(
         side,
         tuple(
             Words(visible(word), place in marked, visible(base[place]) if place in marked else "")

@@ -12,7 +12,7 @@ from engine.perturb.catalogue import strategies
 from engine.perturb.strategy import Expectation
 from engine.report.content import Chapter, Measured, Section, Verdict, failures
 from engine.report.perturb.examples import example_items, figures_of, note_of, strategy_names
-from engine.report.perturb.sections import Evaluation
+from engine.report.perturb.sections import ShownEvaluation
 from engine.report.runs import Run
 from engine.report.verdicts import SHARE, caveat, certain_sign, listed, number
 from envs.core.visible import visible
@@ -24,7 +24,7 @@ _WANTED = {Expectation.SHOULD_NOT_CHANGE.value: "stay", Expectation.SHOULD_CHANG
 _MOST_MARKS = 12
 
 
-class Perturbations(Chapter[list[Evaluation]]):
+class Perturbations(Chapter[list[ShownEvaluation]]):
     """The chapter of evaluations under perturbations."""
 
     name, title = "robustness", "Perturbations"
@@ -40,15 +40,15 @@ class Perturbations(Chapter[list[Evaluation]]):
         """Evaluations of robustness."""
         return job == EVALUATE_ROBUSTNESS.name
 
-    def collect(self, runs: Sequence[Run]) -> list[Evaluation] | None:
+    def collect(self, runs: Sequence[Run]) -> list[ShownEvaluation] | None:
         """Those that have asked something."""
         return [_evaluation(run) for run in runs if run.rows] or None
 
-    def verdict(self, found: list[Evaluation]) -> Verdict | None:
+    def verdict(self, found: list[ShownEvaluation]) -> Verdict | None:
         """Which replies change that should not, and the reverse."""
         return _verdict([each for each in found if each.examples])
 
-    def render(self, found: list[Evaluation]) -> Section:
+    def render(self, found: list[ShownEvaluation]) -> Section:
         """Tables, plots, examples."""
         done = [each for each in found if each.examples]
         items = {
@@ -81,8 +81,8 @@ class Perturbations(Chapter[list[Evaluation]]):
         )
 
 
-def _evaluation(run: Run) -> Evaluation:
-    return Evaluation(
+def _evaluation(run: Run) -> ShownEvaluation:
+    return ShownEvaluation(
         name=run.heading,
         description=run.description,
         metrics=run.metrics,
@@ -93,7 +93,7 @@ def _evaluation(run: Run) -> Evaluation:
     )
 
 
-def _verdict(evaluations: Sequence[Evaluation]) -> Verdict | None:
+def _verdict(evaluations: Sequence[ShownEvaluation]) -> Verdict | None:
     """On the first evaluation: the strategies that go worst, and what training against them did."""
     measured = [each for each in evaluations if each.metrics]
     if not measured:
@@ -134,7 +134,7 @@ def _explained(strategy: str) -> str:
     return f"{strategy} ({strategies.summary(strategy)})" if strategy in set(strategies) else visible(strategy)
 
 
-def _trained(evaluation: Evaluation, strategy: str) -> list[str]:
+def _trained(evaluation: ShownEvaluation, strategy: str) -> list[str]:
     """The trained models that were asked about a strategy."""
     models = [name.split(".")[1] for name in evaluation.metrics if name.startswith(f"{TOUCHED_CHANGE_RATE}.")]
     return [
@@ -144,7 +144,7 @@ def _trained(evaluation: Evaluation, strategy: str) -> list[str]:
     ]
 
 
-def _training(evaluation: Evaluation, strategy: str, model: str) -> str:
+def _training(evaluation: ShownEvaluation, strategy: str, model: str) -> str:
     """Whether training helped with a strategy, by the paired difference over all contexts."""
     after = evaluation.metrics[f"{TOUCHED_CHANGE_RATE}.{model}.{strategy}"]
     gain = evaluation.metrics.get(f"{CHANGE_RATE}{GAIN}.{model}.{strategy}")

@@ -19,7 +19,7 @@ from engine.perturb.strategy import Expectation
 from engine.report.content import Item
 from engine.report.figure import Figure
 from engine.report.markup import fill, line
-from engine.report.perturb.sections import Evaluation
+from engine.report.perturb.sections import ShownEvaluation
 from envs.core.seeds import stable_hash
 from envs.core.visible import visible
 from envs.pairs.turns import EOT, Turns, turn_of
@@ -73,17 +73,17 @@ class Perturbed:
     verdict: str
 
 
-def strategy_names(evaluation: Evaluation) -> list[str]:
+def strategy_names(evaluation: ShownEvaluation) -> list[str]:
     """The strategies, in the order in which they were asked for; of an evaluation with at least one answered example."""
     return [str(entry["strategy"]) for entry in evaluation.examples[0]["perturbations"]]
 
 
-def touched(evaluation: Evaluation, strategy: str) -> list[Row]:
+def touched(evaluation: ShownEvaluation, strategy: str) -> list[Row]:
     """The examples that a strategy could do something to."""
     return [row for row in evaluation.examples if _of(row["perturbations"], strategy)["changed"]]
 
 
-def note_of(evaluation: Evaluation, strategy: str) -> str:
+def note_of(evaluation: ShownEvaluation, strategy: str) -> str:
     """What a good model does, and how often the base did otherwise."""
     rows, expectation = touched(evaluation, strategy), evaluation.strategies.get(strategy, "")
     otherwise = sum(not _reply(row, BASE, strategy)["same"] for row in rows)
@@ -92,7 +92,7 @@ def note_of(evaluation: Evaluation, strategy: str) -> str:
     return f"{visible(strategy)}: {wanted}{counted}; the base answers {otherwise:,} of these otherwise."
 
 
-def example_items(evaluation: Evaluation, strategy: str) -> list[Item]:
+def example_items(evaluation: ShownEvaluation, strategy: str) -> list[Item]:
     """Examples of a strategy that it could do something to: those where the base failed first, then in a fixed shuffle."""
     expectation = evaluation.strategies.get(strategy, "")
     found = [read_example(row, strategy, expectation) for row in touched(evaluation, strategy)]
@@ -182,7 +182,7 @@ def _marked(before: Turns, after: Turns) -> tuple[Marked, Marked]:
     return sides["before"], sides["after"]
 
 
-def figures_of(evaluation: Evaluation) -> list[Figure]:
+def figures_of(evaluation: ShownEvaluation) -> list[Figure]:
     """What each strategy does to F1 and to replies, before and after training."""
     # matplotlib costs a second, which readers of examples need not pay.
     from engine.report import plots

@@ -11,7 +11,7 @@ from engine.store.schemas import OK
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluation:
+class ShownEvaluation:
     """One evaluation under perturbations.
 
     Args:

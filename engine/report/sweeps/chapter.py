@@ -9,7 +9,7 @@ from typing import ClassVar
 from engine.metrics.statistics import Estimate, Metric
 from engine.report.content import Chapter, Section, Verdict
 from engine.report.runs import Run
-from engine.report.sweeps.sections import Sweep, Trial
+from engine.report.sweeps.sections import ShownSweep, Trial
 from engine.report.sweeps.trials import SHOWN, best_trials, figures_of, note_of, told
 from engine.report.verdicts import POINTS, caveat, number
 from engine.runtime.record import WORK
@@ -18,7 +18,7 @@ SWEEP = "sweep"
 """The job whose runs are shown here; it lives in a room that this one does not know."""
 
 
-class Sweeps(Chapter[list[Sweep]]):
+class Sweeps(Chapter[list[ShownSweep]]):
     """The chapter of sweeps, which may still be at work."""
 
     name, title = "sweeps", "Sweeps"
@@ -30,15 +30,15 @@ class Sweeps(Chapter[list[Sweep]]):
         """Sweeps."""
         return job == SWEEP
 
-    def collect(self, runs: Sequence[Run]) -> list[Sweep] | None:
+    def collect(self, runs: Sequence[Run]) -> list[ShownSweep] | None:
         """Those with a trial that worked."""
         return [_sweep(run) for run in runs if run.done] or None
 
-    def verdict(self, found: list[Sweep]) -> Verdict | None:
+    def verdict(self, found: list[ShownSweep]) -> Verdict | None:
         """The best trial, and that the best of many is too good."""
         return _verdict(found)
 
-    def render(self, found: list[Sweep]) -> Section:
+    def render(self, found: list[ShownSweep]) -> Section:
         """The best trials, and which settings matter."""
         return Section(
             notes=[note_of(sweep) for sweep in found],
@@ -47,9 +47,9 @@ class Sweeps(Chapter[list[Sweep]]):
         )
 
 
-def _sweep(run: Run) -> Sweep:
+def _sweep(run: Run) -> ShownSweep:
     begun = [event for event in run.folder.events() if event["kind"] == WORK][-1]
-    return Sweep(
+    return ShownSweep(
         name=run.heading,
         objective=begun["objective"],
         direction=begun["direction"],
@@ -67,7 +67,7 @@ def _sweep(run: Run) -> Sweep:
     )
 
 
-def _verdict(sweeps: Sequence[Sweep]) -> Verdict:
+def _verdict(sweeps: Sequence[ShownSweep]) -> Verdict:
     """The best trial of the first sweep, and that the best of many is too good."""
     first = sweeps[0]
     ranked = first.ranked()

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from engine.report.plots import GRID, INK, MUTED, SERIES, short, svg
-from engine.report.sweeps.sections import Sweep
+from engine.report.sweeps.sections import ShownSweep
 
 Value = str | float
 
@@ -29,7 +29,7 @@ def best_svg(title: str, y_label: str, points: Sequence[tuple[int, float, float]
     return svg((5.4, 3.2), title, draw)
 
 
-def parallel_svg(title: str, section: Sweep) -> str:
+def parallel_svg(title: str, section: ShownSweep) -> str:
     """Trials as lines through their settings and their value, as SVG text; each axis goes from its least to its largest."""
     keys = list(section.trials[0].parameters)
     # Drawn from the last to the best.

@@ -28,7 +28,7 @@ class Trial:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sweep:
+class ShownSweep:
     """One sweep.
 
     Args:

@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from engine.metrics.tables import TextTable
 from engine.report.figure import Figure
-from engine.report.sweeps.sections import Sweep, Trial
+from engine.report.sweeps.sections import ShownSweep, Trial
 
 LEAST_TRIALS = 10
 """Trials of a budget from which on ranks say anything: over fewer, chance correlates by more than 0.6 in one case of twenty."""
@@ -25,7 +25,7 @@ SHOWN = 10
 """Trials in the table of the best."""
 
 
-def figures_of(section: Sweep) -> list[Figure]:
+def figures_of(section: ShownSweep) -> list[Figure]:
     """The best so far, the settings, and their importance where enough trials tell it.
 
     Args:
@@ -55,7 +55,7 @@ def figures_of(section: Sweep) -> list[Figure]:
     return figures
 
 
-def note_of(section: Sweep) -> str:
+def note_of(section: ShownSweep) -> str:
     """How many trials there are, and what is best."""
     failed = f", {section.failures} failed" if section.failures else ""
     num_trials = len(section.trials) + section.failures
@@ -64,7 +64,7 @@ def note_of(section: Sweep) -> str:
     return f"{section.name}: {told}{section.objective} is best."
 
 
-def best_trials(section: Sweep) -> TextTable:
+def best_trials(section: ShownSweep) -> TextTable:
     """The best of the trials that were given the whole budget, with their settings."""
     keys = list(section.trials[0].parameters)
     rows = tuple(
@@ -84,7 +84,7 @@ def told(value: str | float) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def best_so_far(section: Sweep) -> list[tuple[int, float, float]]:
+def best_so_far(section: ShownSweep) -> list[tuple[int, float, float]]:
     """Number, value and best value so far of every whole trial."""
     better = max if section.direction == "max" else min
     whole = [(trial.number, trial.value.value) for trial in section.trials if trial.whole]

@@ -25,7 +25,7 @@ _NUM_SAID = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Training:
+class ShownTraining:
     """Some trainings."""
 
     curves: Sequence[Curve]
@@ -33,7 +33,7 @@ class Training:
     failures: Sequence[Failures]
 
 
-class Trainings(Chapter[Training]):
+class Trainings(Chapter[ShownTraining]):
     """The chapter of all jobs that fit a model."""
 
     name, title = "training", "Training"
@@ -46,7 +46,7 @@ class Trainings(Chapter[Training]):
         """Jobs called train-..."""
         return job.startswith("train-")
 
-    def collect(self, runs: Sequence[Run]) -> Training | None:
+    def collect(self, runs: Sequence[Run]) -> ShownTraining | None:
         """Curves and metrics."""
         curves = read_curves(CURVES, runs)
         shown = [run for run in runs if run.shown]
@@ -56,13 +56,13 @@ class Trainings(Chapter[Training]):
             if run.metrics
         ]
         failed = [each for run in shown for each in failures(run.heading, "items", run.failed, len(run.rows))]
-        return Training(curves=curves, measured=measured, failures=failed) if curves or measured or failed else None
+        return ShownTraining(curves=curves, measured=measured, failures=failed) if curves or measured or failed else None
 
-    def verdict(self, found: Training) -> Verdict | None:
+    def verdict(self, found: ShownTraining) -> Verdict | None:
         """What the first training came to."""
         return _verdict(found)
 
-    def render(self, found: Training) -> Section:
+    def render(self, found: ShownTraining) -> Section:
         """Curves first."""
         drawn = [curve for curve in found.curves if any(curve.series.values())]
         return Section(
@@ -72,7 +72,7 @@ class Trainings(Chapter[Training]):
         )
 
 
-def _verdict(found: Training) -> Verdict | None:
+def _verdict(found: ShownTraining) -> Verdict | None:
     """What the first training came to, by the metrics that its job calls the main ones."""
     if not found.measured:
         return None

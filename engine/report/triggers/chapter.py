@@ -15,7 +15,7 @@ from engine.metrics.triggers.enumeration import enumeration_table
 from engine.report.content import Chapter, Measured, Section, Stages, Verdict, failures
 from engine.report.runs import Run
 from engine.report.triggers.pairs import note_of, search_figures, search_items, word_figures
-from engine.report.triggers.sections import Search, Triggers
+from engine.report.triggers.sections import ShownSearch, Triggers
 from engine.report.verdicts import SHARE, caveat, listed
 from envs.core.visible import visible
 
@@ -102,11 +102,11 @@ class TriggerSearches(Chapter[Triggers]):
         )
 
 
-def _search(run: Run) -> Search:
+def _search(run: Run) -> ShownSearch:
     settings = {name: value for name, value in run.config.items() if name not in SEARCH.resume_safe}
     effort = dict(settings["search"])
     candidates = effort.pop("candidates")
-    return Search(
+    return ShownSearch(
         name=run.heading,
         description=run.description,
         metrics=run.metrics,
@@ -137,7 +137,7 @@ def _verdict(found: Triggers) -> Verdict | None:
     )
 
 
-def _marks(searches: Sequence[Search]) -> dict[str, Estimate]:
+def _marks(searches: Sequence[ShownSearch]) -> dict[str, Estimate]:
     """The hit rates by list and type of hit, and by run where several have these in common."""
     names = [f"{_what(search)}, {search.hit}" for search in searches]
     return {
@@ -146,11 +146,11 @@ def _marks(searches: Sequence[Search]) -> dict[str, Estimate]:
     }
 
 
-def _what(search: Search) -> str:
+def _what(search: ShownSearch) -> str:
     """What its targets are."""
     return _LISTS.get(search.targets, f"sentences of {visible(search.targets)}")
 
 
-def _told(search: Search) -> str:
+def _told(search: ShownSearch) -> str:
     """Such as "28 of 30 usual replies"."""
     return f"{round(search.rate.value * search.rate.n):,} of {search.rate.n:,} {_what(search)}"

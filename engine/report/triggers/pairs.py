@@ -16,7 +16,7 @@ from engine.metrics.triggers.hits import HIT_RATE, T_OUT, hits_by_restarts, is_h
 from engine.report.content import Item
 from engine.report.figure import Figure, told_apart
 from engine.report.markup import fill, line
-from engine.report.triggers.sections import Search
+from engine.report.triggers.sections import ShownSearch
 from envs.core.visible import visible
 
 NUM_SHOWN = 200
@@ -46,12 +46,12 @@ class Pair:
     input: str
 
 
-def ranked(search: Search) -> list[Row]:
+def ranked(search: ShownSearch) -> list[Row]:
     """Its finished targets: hits as wanted first, then by loss, then by key."""
     return sorted(search.done, key=lambda row: (not is_hit(row, search.hit), row["loss"], str(row["item_key"])))
 
 
-def note_of(search: Search) -> str:
+def note_of(search: ShownSearch) -> str:
     """What the numbers of its pairs are measured against, and how many pairs are not shown."""
     limits = ", ".join(f"{name} = {value:.3f}".replace("-", "\N{MINUS SIGN}") for name, value in search.thresholds.items())
     hidden = len(search.done) - NUM_SHOWN
@@ -59,7 +59,7 @@ def note_of(search: Search) -> str:
     return f"{search.name}: {search.hit} hits are wanted; a usual word has {limits} nats.{more}"
 
 
-def search_items(search: Search) -> list[Item]:
+def search_items(search: ShownSearch) -> list[Item]:
     """The pairs of a search that the viewer holds, the best first.
 
     Args:
@@ -68,7 +68,7 @@ def search_items(search: Search) -> list[Item]:
     return [_item(search, row) for row in ranked(search)[:NUM_SHOWN]]
 
 
-def _item(search: Search, row: Row) -> Item:
+def _item(search: ShownSearch, row: Row) -> Item:
     pair = read_pair(row, search.hit)
     hits = [hit.name for hit in pair.hits]
     return Item(
@@ -87,7 +87,7 @@ def _item(search: Search, row: Row) -> Item:
     )
 
 
-def search_figures(sections: Sequence[Search]) -> list[Figure]:
+def search_figures(sections: Sequence[ShownSearch]) -> list[Figure]:
     """The curves of all searches of a page: loss by sweep, hits by restarts, hits by candidates."""
     searched = [section for section in sections if section.done]
     names = told_apart([section.name for section in searched])
@@ -137,9 +137,9 @@ def _nats(value: float | None) -> str:
     return _ABSENT if value is None else f"{value:.2f}".replace("-", "\N{MINUS SIGN}")
 
 
-def _by_candidates(sections: Sequence[Search]) -> dict[str, Points]:
+def _by_candidates(sections: Sequence[ShownSearch]) -> dict[str, Points]:
     """Hit rates by number of candidates, of searches that differ in nothing else."""
-    groups: dict[str, list[Search]] = {}
+    groups: dict[str, list[ShownSearch]] = {}
     for section in sections:
         if f"{HIT_RATE}{section.hit}" in section.metrics:
             groups.setdefault(section.alike, []).append(section)
@@ -163,7 +163,7 @@ def _curve(title: str, x_label: str, y_label: str, series: Mapping[str, Points],
     return Figure(title, caption, Markup(plots.budget_svg(title, x_label, kept, y_label)))
 
 
-def word_figures(search: Search) -> list[Figure]:
+def word_figures(search: ShownSearch) -> list[Figure]:
     """The words of the best pair, and of the one that is nearest to being a hit and is none (figure 5)."""
     from engine.report.triggers import plots
 

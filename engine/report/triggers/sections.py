@@ -13,7 +13,7 @@ from engine.store.schemas import OK
 
 
 @dataclass(frozen=True, kw_only=True)
-class Search:
+class ShownSearch:
     """One trigger search.
 
     Args:
@@ -65,6 +65,6 @@ class Search:
 class Triggers:
     """All searches of a page, tables of several, and enumerations of all inputs."""
 
-    searches: Sequence[Search] = ()
+    searches: Sequence[ShownSearch] = ()
     tables: Sequence[tuple[str, TextTable]] = ()
     enumerations: Sequence[Measured] = ()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from engine.runtime import pool
-from engine.runtime.session import Session
+from engine.runtime.session import RaySession
 from tests.engine.jobs.faults import NUM_SHARDS, Reaper, attempts, make_case, slowed
 from tests.engine.jobs.made_up import Notes, kill_when, rows, start_parley
 from tests.engine.runtime.apart import survives
@@ -94,7 +94,7 @@ def test_a_machine_lost_in_the_middle_of_adversarial_training_changes_nothing(tm
 
 
 @pytest.mark.parametrize("kind", ["selfplay", *slow("search", "attack", "robustness")])
-def test_a_killed_driver_goes_on_in_another_session(tmp_path: Path, kind: str, ray_session: Session) -> None:
+def test_a_killed_driver_goes_on_in_another_session(tmp_path: Path, kind: str, ray_session: RaySession) -> None:
     case, path, log = make_case(kind, tmp_path), tmp_path / "run", tmp_path / "log"
     words = shlex.split(case.job.command(replace(case.config, workers=2), path))[1:]
     slowly = f"from pathlib import Path; from tests.engine.jobs.faults import slow_workers; slow_workers(Path({str(log)!r}))"
@@ -110,7 +110,7 @@ def test_a_killed_driver_goes_on_in_another_session(tmp_path: Path, kind: str, r
 
 @pytest.mark.parametrize("kind", ["selfplay", *slow("search", "attack", "robustness")])
 def test_workers_killed_every_few_seconds_cost_no_row(
-    tmp_path: Path, kind: str, ray_session: Session, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, kind: str, ray_session: RaySession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case, log = make_case(kind, tmp_path), tmp_path / "log"
     whole = case.rows_of(tmp_path / "whole")

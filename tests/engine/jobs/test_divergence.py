@@ -14,7 +14,7 @@ from engine.jobs.negotiation.reinforce import TRAIN_RL
 from engine.jobs.responders.paraphraser import TRAIN_PARAPHRASER, TrainParaphraserConfig
 from engine.jobs.responders.seq2seq import TRAIN_LM, TRAIN_SEQ2SEQ, TrainLMConfig, TrainSeq2SeqConfig
 from engine.jobs.responders.vhred import TRAIN_VHRED, TrainVhredConfig
-from engine.runtime.session import Session
+from engine.runtime.session import RaySession
 from envs.core.errors import ParleyError
 from policies.fitting.settings import FitConfig
 from policies.pointer_generator.settings import PointerFitConfig, PointerSizes
@@ -90,7 +90,7 @@ def test_a_negotiator_that_diverges_fails(tmp_path: Path, root: Path, batch_size
 @pytest.mark.ray
 @pytest.mark.parametrize("updates", [1, 3])
 def test_a_training_by_reinforcement_that_diverges_fails(
-    tmp_path: Path, root: Path, trainee: Path, ray_session: Session, updates: int
+    tmp_path: Path, root: Path, trainee: Path, ray_session: RaySession, updates: int
 ) -> None:
     rule = replace(REINFORCE, learning_rate=RATE, dialogues=updates * REINFORCE.dialogues_per_update)
     config = training(root, trainee, reinforce=rule)

@@ -16,7 +16,7 @@ from engine.jobs.negotiation.match import SELFPLAY, MatchConfig, Roster
 from engine.jobs.negotiation.whitebox import ATTACK_REACTIVE, SearchRoster
 from engine.jobs.sharded import Sharded, ShardedConfig, spread, work_off
 from engine.runtime.record import WORK
-from engine.runtime.session import Session
+from engine.runtime.session import RaySession
 from engine.runtime.sharding import Shard
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK, SCHEMA_VERSION
@@ -67,7 +67,7 @@ def test_white_box_attacks_here_compute_with_one_thread(
 @pytest.mark.ray
 @pytest.mark.usefixtures("four_threads")
 def test_rows_are_those_of_workers_whatever_this_process_computes_with(
-    tmp_path: Path, target: Path, speaker: Path, ray_session: Session
+    tmp_path: Path, target: Path, speaker: Path, ray_session: RaySession
 ) -> None:
     config = MatchConfig(adversary=str(speaker), target=str(target), dialogues=40, max_turns=6, shard_size=10)
     SELFPLAY.run(config, tmp_path / "here", Silent())

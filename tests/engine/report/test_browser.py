@@ -19,7 +19,7 @@ from engine.metrics.tables import TextTable
 from engine.metrics.triggers.hits import search_metrics
 from engine.report.content import Report, RunLine
 from engine.report.negotiation.sections import Match
-from engine.report.triggers.sections import Search, Triggers
+from engine.report.triggers.sections import ShownSearch, Triggers
 from tests.engine.metrics.negotiation.attacks import attempt
 from tests.engine.metrics.triggers.searches import KINDS, restart, searched
 from tests.engine.report.negotiation.dialogues import attack_row, negotiations, page_of
@@ -112,7 +112,7 @@ def wide_report() -> Report:
         searched("near", restart(0, 1.0), target=LONG),
         searched("hit", restart(0, 0.2, KINDS, stopped="satisfied"), target="no hats here"),
     ]
-    search = Search(name="mal", hit=KINDS[0], rows=found, metrics=search_metrics(found, NOTHING, 1), targets=LONG)
+    search = ShownSearch(name="mal", hit=KINDS[0], rows=found, metrics=search_metrics(found, NOTHING, 1), targets=LONG)
     negotiated = negotiations(*attacks, tables=[*tables, ("plain", TextTable(columns[:8], (cells[:8],) * 9, ""))])
     return replace(
         negotiated,

@@ -16,7 +16,7 @@ from engine.report.content import Measured, Report
 from engine.report.curves import Curve
 from engine.report.negotiation.sections import Match, Negotiation
 from engine.report.page import MOST_NUMBERS, MetricBlock, fitted, metric_blocks, write_report
-from engine.report.training.chapter import Training
+from engine.report.training.chapter import ShownTraining
 from envs.core.errors import RunError
 from tests.engine.metrics.negotiation.attacks import attempt
 from tests.engine.report.negotiation.dialogues import (
@@ -78,7 +78,7 @@ def hostile_report() -> Report:
                 tables=[(HOSTILE, TextTable((HOSTILE, "n"), ((HOSTILE, HOSTILE),), HOSTILE))],
                 matches=[Match(name=HOSTILE, job=HOSTILE, description=HOSTILE, metrics=estimates, rows=rows)],
             ),
-            "training": Training(curves=[curve], measured=[], failures=[]),
+            "training": ShownTraining(curves=[curve], measured=[], failures=[]),
         },
         commands=[HOSTILE],
         runs=[(HOSTILE, HOSTILE), ("b", HOSTILE)],
@@ -229,7 +229,7 @@ EMPTY = Curve(title="c", x_label="x", y_label="y", series={})
         (negotiations(Match(name="m", rows=[row()])), "1 dialogues: 1 deals"),
         (negotiations(Match(name="m", rows=[error_row("a", "no memory")])), "1 of 1 dialogues ended in an error"),
         (
-            report(found={"training": Training(curves=[EMPTY], measured=[], failures=[])}),
+            report(found={"training": ShownTraining(curves=[EMPTY], measured=[], failures=[])}),
             "Training",
         ),
     ],

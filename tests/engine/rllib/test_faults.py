@@ -20,7 +20,7 @@ from engine.rllib.algorithm import MAX_REPLAYS
 from engine.rllib.env import ADVERSARY, TARGET
 from engine.rllib.state import learned_weights
 from engine.runtime.identity import CODE
-from engine.runtime.session import Session
+from engine.runtime.session import RaySession
 from envs.core.errors import ClusterError
 from policies.negotiator.checkpoints import load_model
 from tests.engine.rllib.trainings import PARTNER, SMALL, Recording, World
@@ -106,7 +106,7 @@ class History:
 
 
 @pytest.fixture(scope="module")
-def alone(world: World, ray_session: Session) -> Iterator[History]:
+def alone(world: World, ray_session: RaySession) -> Iterator[History]:
     """As many updates without any runner beside the process itself."""
     algorithm = world.settings(kind=Recording).build_algo()
     history = History()
@@ -117,7 +117,7 @@ def alone(world: World, ray_session: Session) -> Iterator[History]:
 
 
 @pytest.fixture(scope="module")
-def algorithm(world: World, ray_session: Session) -> Iterator[Recording]:
+def algorithm(world: World, ray_session: RaySession) -> Iterator[Recording]:
     """A training with two remote runners."""
     algorithm = world.settings(kind=Recording, env_runners=2).build_algo()
     yield algorithm
@@ -207,7 +207,9 @@ def test_an_error_of_the_work_itself_ends_the_training_at_once(
     assert algorithm.env_runner_group.num_healthy_remote_workers() == 2
 
 
-def test_a_runner_of_other_code_ends_the_training(world: World, ray_session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_runner_of_other_code_ends_the_training(
+    world: World, ray_session: RaySession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("engine.rllib.learner.require", lambda _: None)
     settings = world.settings(kind=Recording, env_runners=1)
     settings.driver = settings.driver | {CODE: "another"}
@@ -232,7 +234,7 @@ def test_runners_that_keep_failing_are_an_error(algorithm: Recording, monkeypatc
 
 @pytest.mark.parametrize("env_runners", [1, 2])
 def test_a_cast_of_several_opponents_plays_the_same_with_any_number_of_runners(
-    world: World, ray_session: Session, env_runners: int
+    world: World, ray_session: RaySession, env_runners: int
 ) -> None:
     histories = []
     for number in (0, env_runners):

@@ -30,7 +30,7 @@ from engine.rllib.env import ADVERSARY, TARGET
 from engine.rllib.learner import DialogueLearner
 from engine.rllib.learner_group import LearnerLostError
 from engine.runtime.identity import CODE, own_identity
-from engine.runtime.session import Session
+from engine.runtime.session import RaySession
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ClusterError
 from envs.negotiation.vocabulary import Vocabulary
@@ -111,7 +111,7 @@ Build = Callable[..., Recording]
 
 
 @pytest.fixture
-def build(world: World, ray_session: Session) -> Iterator[Build]:
+def build(world: World, ray_session: RaySession) -> Iterator[Build]:
     """Builds algorithms that harden a target, their learner in this process or in its own, and stops them after the test."""
     built: list[Recording] = []
 
@@ -279,7 +279,7 @@ class Killing(Notes):
 
 @pytest.mark.slow
 def test_a_training_whose_learners_are_killed_ends_with_the_same_weights(
-    world: World, ray_session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: World, ray_session: RaySession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed between two updates, before a state is saved, while one is put back, and at the end."""
     TRAIN_ADVERSARY.run(config(world), tmp_path / "whole", Silent())
@@ -341,7 +341,7 @@ def losing(monkeypatch: pytest.MonkeyPatch, lost_at: Callable[[int], bool]) -> l
 
 
 def test_learners_that_get_no_further_end_the_training(
-    world: World, ray_session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: World, ray_session: RaySession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun = losing(monkeypatch, lambda update: update == 4)
     with pytest.raises(LearnerLostError):
@@ -351,7 +351,7 @@ def test_learners_that_get_no_further_end_the_training(
 
 
 def test_learners_that_get_further_may_die_as_often_as_they_like(
-    world: World, ray_session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: World, ray_session: RaySession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     died: set[int] = set()
 
@@ -367,15 +367,15 @@ def test_learners_that_get_further_may_die_as_often_as_they_like(
     assert_equal_results(tmp_path / "run", tmp_path / "whole")
 
 
-def test_a_training_for_which_there_is_no_room_is_refused(world: World, ray_session: Session, tmp_path: Path) -> None:
+def test_a_training_for_which_there_is_no_room_is_refused(world: World, ray_session: RaySession, tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match=r"too little room(.|\n)*6 CPUs and 0 GPUs; in all there are 4 and"):
         TRAIN_ADVERSARY.run(config(world, env_runners=4, threads=2, remote_learner=True), tmp_path / "run", Silent())
 
 
 def test_a_cluster_that_cannot_grow_trains_with_the_runners_that_it_has_room_for(
-    ray_session: Session, monkeypatch: pytest.MonkeyPatch
+    ray_session: RaySession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cluster, notes, nothing = Session("10.0.0.1:6379"), Notes(), {"CPU": 0, "GPU": 0}
+    cluster, notes, nothing = RaySession("10.0.0.1:6379"), Notes(), {"CPU": 0, "GPU": 0}
     assert fitting_runners(9, nothing, cluster, notes) == 4
     with pytest.raises(ClusterError, match=r"this cluster has too little room(.|\n)*10 CPUs and 1 GPUs; in all"):
         fitting_runners(9, {"CPU": 1, "GPU": 1}, cluster, notes)
@@ -393,7 +393,7 @@ def test_a_cluster_that_cannot_grow_trains_with_the_runners_that_it_has_room_for
 
 
 @pytest.mark.slow
-def test_a_learner_of_its_own_computes_with_the_threads_asked_for(world: World, ray_session: Session) -> None:
+def test_a_learner_of_its_own_computes_with_the_threads_asked_for(world: World, ray_session: RaySession) -> None:
     asked = config(world, remote_learner=True, threads=2)
     met = world.settings(RULE).roster
     assert met is not None

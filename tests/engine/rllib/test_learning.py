@@ -16,7 +16,7 @@ from engine.negotiation.reinforce import DivergenceError
 from engine.negotiation.settings import ReinforceConfig
 from engine.rllib import state
 from engine.rllib.env import ADVERSARY, TARGET
-from engine.runtime.session import Session
+from engine.runtime.session import RaySession
 from envs.core.play import Utterances
 from envs.core.seeds import derive_seed
 from envs.negotiation.corpora.compiled import load_corpus
@@ -34,7 +34,7 @@ Build = Callable[..., Recording]
 
 
 @pytest.fixture
-def build(world: World, ray_session: Session) -> Iterator[Build]:
+def build(world: World, ray_session: RaySession) -> Iterator[Build]:
     """Builds algorithms, each with the keyword arguments of `World.settings`, and stops them after the test."""
     built: list[Recording] = []
 

@@ -19,7 +19,7 @@ from engine.rllib import state
 from engine.rllib.env import ADVERSARY, AGENTS, TARGET, NegotiationMultiAgentEnv
 from engine.rllib.module import NegotiatorModule
 from engine.rllib.runner import DialogueEnvRunner
-from engine.runtime.session import Session
+from engine.runtime.session import RaySession
 from envs.negotiation.game import NegotiationGame, Rules, play
 from envs.negotiation.scenario import Scenario
 from envs.negotiation.vocabulary import YOU
@@ -137,7 +137,7 @@ print(*game.tokens[0, 0, : game.num_tokens[0]].tolist())
 
 
 @pytest.mark.ray
-def test_what_was_learned_plays_where_ray_is_not_installed(world: World, ray_session: Session, tmp_path: Path) -> None:
+def test_what_was_learned_plays_where_ray_is_not_installed(world: World, ray_session: RaySession, tmp_path: Path) -> None:
     algorithm = world.settings().build_algo()
     for _ in range(2):
         algorithm.train()

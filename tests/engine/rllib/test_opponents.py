@@ -17,7 +17,7 @@ from engine.negotiation.reinforce import RunningBaseline
 from engine.negotiation.settings import ReinforceConfig
 from engine.rllib import state
 from engine.rllib.env import ADVERSARY, TARGET
-from engine.runtime.session import Session
+from engine.runtime.session import RaySession
 from envs.core.seeds import derive_seed
 from envs.negotiation.game import NegotiationGame, Rules, play
 from policies.negotiator.checkpoints import load_model
@@ -33,7 +33,7 @@ Build = Callable[..., Recording]
 
 
 @pytest.fixture
-def build(world: World, ray_session: Session) -> Iterator[Build]:
+def build(world: World, ray_session: RaySession) -> Iterator[Build]:
     """Builds algorithms that harden the target, unless others are cast, and stops them after the test."""
     built: list[Recording] = []
 

@@ -12,7 +12,7 @@ import pytest
 
 from engine.runtime.meters import COUNTERS, GAUGES, Meters
 from engine.runtime.record import Counts, Rows, record_shards
-from engine.runtime.session import Session
+from engine.runtime.session import RaySession
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK
 from tests.engine.runtime.apart import ROOT, survives
@@ -29,7 +29,7 @@ class Metered(By):
 
 
 @pytest.mark.ray
-def test_every_meter_is_told_of_every_shard(tmp_path: Path, ray_session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_meter_is_told_of_every_shard(tmp_path: Path, ray_session: RaySession, monkeypatch: pytest.MonkeyPatch) -> None:
     heard = watch(monkeypatch)
     (tmp_path / "log").mkdir()
     path = tmp_path / "run"
@@ -54,7 +54,7 @@ def test_every_meter_is_told_of_every_shard(tmp_path: Path, ray_session: Session
 
 
 @pytest.mark.ray
-def test_the_names_are_ones_that_ray_takes(ray_session: Session, recwarn: pytest.WarningsRecorder) -> None:
+def test_the_names_are_ones_that_ray_takes(ray_session: RaySession, recwarn: pytest.WarningsRecorder) -> None:
     meters = Meters("runs/a b", "search")
     meters.add(**dict.fromkeys(COUNTERS, 1))
     meters.show(**dict.fromkeys(GAUGES, 0))

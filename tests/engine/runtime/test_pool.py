@@ -14,7 +14,7 @@ from engine.runtime import actors, session
 from engine.runtime.actors import MAX_DEATHS, MAX_LOSSES, capacity
 from engine.runtime.pool import Progress, run_sharded
 from engine.runtime.record import record_shards
-from engine.runtime.session import Session
+from engine.runtime.session import RaySession
 from engine.runtime.sharding import Shard
 from engine.runtime.worker import ShardFailure
 from engine.store.run_folder import RunFolder
@@ -225,7 +225,7 @@ def test_too_little_room_is_an_error_at_once(asked: dict[str, Any], log: Path) -
 
 
 @pytest.mark.ray
-def test_resources_that_others_hold_are_an_error_after_a_while(log: Path, ray_session: Session) -> None:
+def test_resources_that_others_hold_are_an_error_after_a_while(log: Path, ray_session: RaySession) -> None:
     import ray
 
     @ray.remote(num_cpus=4)
@@ -244,9 +244,9 @@ def test_resources_that_others_hold_are_an_error_after_a_while(log: Path, ray_se
 
 @pytest.mark.ray
 def test_a_cluster_with_too_little_room_says_what_is_there(
-    log: Path, ray_session: Session, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    log: Path, ray_session: RaySession, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(session, "_current", Session("10.0.0.1:6379"))
+    monkeypatch.setattr(session, "_current", RaySession("10.0.0.1:6379"))
     run_sharded(Counting, (str(log),), shards_of(10, 1), num_workers=5, on_result=Collected().take)
     assert "room for 4 in 4 CPUs and 0 GPUs now: work starts with those" in caplog.text
     wanted: dict[str, Any] = {"num_workers": 1, "num_gpus_per_worker": 1, "on_result": Collected().take, "start_timeout_s": 1}

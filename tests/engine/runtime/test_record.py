@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from engine.runtime.record import Receipt, Recorder, record_shards
-from engine.runtime.session import Session
+from engine.runtime.session import RaySession
 from engine.store import lease
 from engine.store.mirror import fetched_run
 from engine.store.parts import digest_of, put_part, to_table
@@ -151,7 +151,7 @@ def test_a_worker_without_rights_ends_the_run_before_any_work(num_workers: int, 
 @pytest.mark.ray
 @pytest.mark.slow
 def test_a_killed_driver_loses_nothing_and_another_machine_goes_on(
-    uri: str, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ray_session: Session
+    uri: str, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ray_session: RaySession
 ) -> None:
     rows = tmp_path / "store" / "run" / "rows"
     with subprocess.Popen([sys.executable, "-c", DRIVER, uri, str(log)], cwd=ROOT) as driver:

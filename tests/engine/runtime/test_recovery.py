@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from engine.runtime.record import record_shards
-from engine.runtime.session import TIMEOUT_VARIABLE, Session
+from engine.runtime.session import TIMEOUT_VARIABLE, RaySession
 from engine.store.run_folder import RunFolder
 from tests.engine.runtime.apart import survives
 from tests.engine.runtime.workers import NUMBERS, By, Counting, attempts, shards_of
@@ -97,7 +97,7 @@ print("survived")
 
 @pytest.mark.ray
 @pytest.mark.slow
-def test_a_killed_driver_loses_no_finished_shard(tmp_path: Path, ray_session: Session) -> None:
+def test_a_killed_driver_loses_no_finished_shard(tmp_path: Path, ray_session: RaySession) -> None:
     run_path, first, second = tmp_path / "run", tmp_path / "first", tmp_path / "second"
     first.mkdir()
     second.mkdir()

@@ -20,7 +20,7 @@ import pytest
 from engine.runtime import session
 from engine.runtime.pool import run_sharded
 from engine.runtime.probe import wants_token
-from engine.runtime.session import TIMEOUT_VARIABLE, Session, code_path, connect
+from engine.runtime.session import TIMEOUT_VARIABLE, RaySession, code_path, connect
 from envs.core.errors import ClusterError, ConfigError
 from tests.engine.runtime.workers import Environment, shards_of
 
@@ -214,21 +214,21 @@ def test_what_ray_recommends_is_not_heard_in_a_session() -> None:
 
 
 def test_a_cluster_is_given_time_to_start_machines() -> None:
-    assert Session("local").start_timeout_s == 120
-    assert Session("10.0.0.1:6379").start_timeout_s == Session("joined").start_timeout_s == 1200
+    assert RaySession("local").start_timeout_s == 120
+    assert RaySession("10.0.0.1:6379").start_timeout_s == RaySession("joined").start_timeout_s == 1200
 
 
 @pytest.mark.parametrize("asked", ["soon", "", "0", "-1", "nan", "inf"])
 def test_the_time_without_any_worker_is_a_positive_number_of_seconds(monkeypatch: pytest.MonkeyPatch, asked: str) -> None:
     monkeypatch.setenv(TIMEOUT_VARIABLE, "7.5")
-    assert Session("local").start_timeout_s == Session("joined").start_timeout_s == 7.5
+    assert RaySession("local").start_timeout_s == RaySession("joined").start_timeout_s == 7.5
     monkeypatch.setenv(TIMEOUT_VARIABLE, asked)
     with pytest.raises(ConfigError, match=f"where: {TIMEOUT_VARIABLE}"):
-        _ = Session("local").start_timeout_s
+        _ = RaySession("local").start_timeout_s
 
 
 @pytest.mark.ray
-def test_a_session_of_one_machine_listens_on_the_loopback_alone(ray_session: Session) -> None:
+def test_a_session_of_one_machine_listens_on_the_loopback_alone(ray_session: RaySession) -> None:
     import ray
 
     found: list[Any] = []
@@ -240,7 +240,7 @@ def test_a_session_of_one_machine_listens_on_the_loopback_alone(ray_session: Ses
 
 
 @pytest.mark.ray
-def test_a_block_inside_a_block_uses_its_session(ray_session: Session) -> None:
+def test_a_block_inside_a_block_uses_its_session(ray_session: RaySession) -> None:
     import ray
 
     with connect(closed_address()) as inner:
@@ -250,7 +250,7 @@ def test_a_block_inside_a_block_uses_its_session(ray_session: Session) -> None:
 
 
 @pytest.mark.ray
-def test_a_session_of_the_caller_is_used_and_left(ray_session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_of_the_caller_is_used_and_left(ray_session: RaySession, monkeypatch: pytest.MonkeyPatch) -> None:
     import ray
 
     monkeypatch.setattr(session, "_current", None)
@@ -260,7 +260,7 @@ def test_a_session_of_the_caller_is_used_and_left(ray_session: Session, monkeypa
 
 
 @pytest.mark.ray
-def test_workers_import_the_code_of_this_checkout(ray_session: Session) -> None:
+def test_workers_import_the_code_of_this_checkout(ray_session: RaySession) -> None:
     found: list[Any] = []
     run_sharded(Environment, (), shards_of(1, 1), num_workers=1, on_result=lambda shard, result: found.append(result))
     assert Path(found[0]["module"]) == ROOT / "tests" / "engine" / "runtime" / "workers.py"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from engine.runtime.pool import run_sharded
-from engine.runtime.session import Session
+from engine.runtime.session import RaySession
 from engine.runtime.sharding import Shard
 from engine.runtime.shared import SharedArrays
 from tests.engine.runtime.workers import shards_of
@@ -30,7 +30,7 @@ class Reads:
 
 
 @pytest.mark.ray
-def test_workers_read_the_same_pages_and_cannot_write_them(ray_session: Session) -> None:
+def test_workers_read_the_same_pages_and_cannot_write_them(ray_session: RaySession) -> None:
     # Ray maps what is larger than this; smaller values travel with the call.
     shared = SharedArrays.put({"weights": np.ones((1000, 500), dtype=np.float32)})
     found: list[Any] = []

@@ -17,7 +17,7 @@ from engine.jobs.negotiation import exploitability, training
 from engine.jobs.negotiation.campaign import ROLLED_BACK, ROUND
 from engine.jobs.negotiation.minmax import MINMAX
 from engine.negotiation.reinforce import DivergenceError
-from engine.runtime.session import Session
+from engine.runtime.session import RaySession
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, RunError
 from tests.engine.jobs.made_up import (
@@ -82,7 +82,7 @@ def diverging(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_phase_that_diverges_is_done_again_at_half_the_rate(
-    tmp_path: Path, root: Path, trainee: Path, adversary: Path, ray_session: Session, diverging: list[str]
+    tmp_path: Path, root: Path, trainee: Path, adversary: Path, ray_session: RaySession, diverging: list[str]
 ) -> None:
     asked, path, notes = given(root, trainee, adversary, rounds=2), tmp_path / "run", Notes()
     diverging += ["01-exploitability", "02-target"]
@@ -128,7 +128,7 @@ def test_a_phase_that_diverges_is_done_again_at_half_the_rate(
 
 @pytest.mark.slow
 def test_a_language_that_is_lost_brings_a_phase_back_to_its_start(
-    tmp_path: Path, root: Path, trainee: Path, adversary: Path, ray_session: Session
+    tmp_path: Path, root: Path, trainee: Path, adversary: Path, ray_session: RaySession
 ) -> None:
     """Nothing is made up here: perplexity goes from 262 to 285 and 46254 at this rate, and falls at half of it."""
     steep = replace(REINFORCE, dialogues=12, learning_rate=0.25)
@@ -147,7 +147,7 @@ def test_a_language_that_is_lost_brings_a_phase_back_to_its_start(
 
 @pytest.mark.slow
 def test_a_campaign_gives_up_and_goes_on_with_more_retries(
-    tmp_path: Path, root: Path, trainee: Path, adversary: Path, ray_session: Session, diverging: list[str]
+    tmp_path: Path, root: Path, trainee: Path, adversary: Path, ray_session: RaySession, diverging: list[str]
 ) -> None:
     path = tmp_path / "run"
     diverging += ["01-target", *["01-target-again-1"] * 3, "01-target-again-2"]
@@ -195,7 +195,7 @@ def filling(request: pytest.FixtureRequest) -> Iterator[Filling]:
     "filling", [*(pytest.param(size, marks=pytest.mark.slow) for size in (300, 2000)), 8000], indirect=True
 )
 def test_a_full_disk_is_an_error_and_the_same_command_goes_on(
-    tmp_path: Path, root: Path, trainee: Path, adversary: Path, ray_session: Session, filling: Filling
+    tmp_path: Path, root: Path, trainee: Path, adversary: Path, ray_session: RaySession, filling: Filling
 ) -> None:
     asked, path = given(root, trainee, adversary), tmp_path / "run"
     with pytest.raises((RunError, CheckpointError), match=r"the disk is full|cannot be written"):
@@ -215,7 +215,7 @@ LONGER: dict[str, Any] = {"save_every": 3, "attack": LONG, "defence": LONG, "bud
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory, root: Path, trainee: Path, ray_session: Session) -> Result:
+def whole(tmp_path_factory: pytest.TempPathFactory, root: Path, trainee: Path, ray_session: RaySession) -> Result:
     """A campaign that nobody interrupts."""
     return run(campaign(root, trainee, **LONGER), tmp_path_factory.mktemp("whole") / "run", Silent())
 

@@ -11,7 +11,7 @@ import pytest
 
 from engine.jobs.job import Silent
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
-from engine.runtime.session import Session
+from engine.runtime.session import RaySession
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError, DataError, RunError
 from tests.engine.jobs.made_up import Notes, corpus_vocabulary, rows, save_negotiator, start_parley
@@ -66,7 +66,7 @@ def test_scenarios_of_a_file_and_of_a_corpus_come_in_turn(tmp_path: Path) -> Non
 
 @pytest.mark.ray
 def test_rows_are_equal_for_no_workers_and_for_two(
-    tmp_path: Path, target: Path, ray_session: Session, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, target: Path, ray_session: RaySession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard = watch(monkeypatch)
     config = MatchConfig(adversary="scripted", target=str(target), dialogues=20, shard_size=5, max_turns=6)

@@ -27,7 +27,7 @@ from engine.metrics.negotiation.campaign import (
 )
 from engine.metrics.statistics import crossed_difference
 from engine.negotiation.opponents import OpponentConfig
-from engine.runtime.session import Session
+from engine.runtime.session import RaySession
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError, DataError, RunError
 from envs.negotiation.vocabulary import Vocabulary
@@ -69,7 +69,7 @@ def partner(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def continued(
-    tmp_path_factory: pytest.TempPathFactory, root: Path, trainee: Path, ray_session: Session
+    tmp_path_factory: pytest.TempPathFactory, root: Path, trainee: Path, ray_session: RaySession
 ) -> tuple[Result, Notes]:
     """Two rounds as in the paper."""
     notes = Notes()
@@ -77,7 +77,9 @@ def continued(
 
 
 @pytest.fixture(scope="module")
-def fresh(tmp_path_factory: pytest.TempPathFactory, root: Path, trainee: Path, partner: Path, ray_session: Session) -> Result:
+def fresh(
+    tmp_path_factory: pytest.TempPathFactory, root: Path, trainee: Path, partner: Path, ray_session: RaySession
+) -> Result:
     """Two rounds against two fresh best responses each and an ordinary partner, measured at last by three others."""
     asked = campaign(root, trainee, adversaries="fresh", num_adversaries=2, partner=str(partner), opponents=MIXED)
     asked = replace(asked, num_final_adversaries=3)
@@ -85,7 +87,9 @@ def fresh(tmp_path_factory: pytest.TempPathFactory, root: Path, trainee: Path, p
 
 
 @pytest.fixture(scope="module")
-def short(tmp_path_factory: pytest.TempPathFactory, root: Path, trainee: Path, adversary: Path, ray_session: Session) -> Result:
+def short(
+    tmp_path_factory: pytest.TempPathFactory, root: Path, trainee: Path, adversary: Path, ray_session: RaySession
+) -> Result:
     return run(given(root, trainee, adversary), tmp_path_factory.mktemp("given") / "run", Silent())
 
 
@@ -274,7 +278,7 @@ def test_the_result_is_the_least_exploitable_target(mode: str, request: pytest.F
 
 @pytest.mark.slow
 def test_a_target_that_plays_no_longer_is_no_result(
-    tmp_path: Path, root: Path, trainee: Path, adversary: Path, ray_session: Session, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, root: Path, trainee: Path, adversary: Path, ray_session: RaySession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(minmax, "still_playing", lambda rounds, plain_loss: rounds[:1])
     notes = Notes()
@@ -333,7 +337,7 @@ def test_the_seed_is_all_that_decides(tmp_path: Path, short: Result, root: Path,
 
 
 def test_a_campaign_that_gains_nothing_ends_early(
-    tmp_path: Path, root: Path, trainee: Path, adversary: Path, ray_session: Session
+    tmp_path: Path, root: Path, trainee: Path, adversary: Path, ray_session: RaySession
 ) -> None:
     asked, notes = given(root, trainee, adversary, rounds=3, patience=1, least_gain=100.0), Notes()
     result = run(asked, tmp_path / "run", notes)

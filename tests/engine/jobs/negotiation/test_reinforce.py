@@ -12,7 +12,7 @@ from engine.jobs.job import Silent
 from engine.jobs.negotiation.judge import judge_of
 from engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY, TRAIN_RL
 from engine.metrics.training import LEARNING
-from engine.runtime.session import Session
+from engine.runtime.session import RaySession
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError, RunError
 from envs.negotiation.vocabulary import Vocabulary
@@ -32,7 +32,7 @@ from tests.engine.jobs.made_up import (
 pytestmark = pytest.mark.ray
 
 
-def test_it_leaves_a_learner_that_has_moved(tmp_path: Path, root: Path, trainee: Path, ray_session: Session) -> None:
+def test_it_leaves_a_learner_that_has_moved(tmp_path: Path, root: Path, trainee: Path, ray_session: RaySession) -> None:
     notes = Notes()
     result = TRAIN_ADVERSARY.run(training(root, trainee), tmp_path / "run", notes)
     assert list(result.metrics) == list(LEARNING)
@@ -49,7 +49,7 @@ def test_it_leaves_a_learner_that_has_moved(tmp_path: Path, root: Path, trainee:
     assert shlex.split(following) == [*attack, "--data-root", str(root)]
 
 
-def test_a_finished_training_needs_no_ray(tmp_path: Path, root: Path, trainee: Path, ray_session: Session) -> None:
+def test_a_finished_training_needs_no_ray(tmp_path: Path, root: Path, trainee: Path, ray_session: RaySession) -> None:
     first = TRAIN_RL.run(training(root, trainee), tmp_path / "run", Silent())
     notes = Notes()
     again = TRAIN_RL.run(training(root, trainee, address="127.0.0.1:1"), tmp_path / "run", notes)
@@ -57,7 +57,9 @@ def test_a_finished_training_needs_no_ray(tmp_path: Path, root: Path, trainee: P
     assert notes.said == [f"{tmp_path / 'run'} is finished: nothing is left to do"]
 
 
-def test_more_updates_than_before_need_another_folder(tmp_path: Path, root: Path, trainee: Path, ray_session: Session) -> None:
+def test_more_updates_than_before_need_another_folder(
+    tmp_path: Path, root: Path, trainee: Path, ray_session: RaySession
+) -> None:
     TRAIN_ADVERSARY.run(training(root, trainee), tmp_path / "run", Silent())
     with pytest.raises(RunError, match=r"reinforce\.dialogues: 24 -> 30"):
         TRAIN_ADVERSARY.run(training(root, trainee, reinforce=replace(REINFORCE, dialogues=30)), tmp_path / "run", Silent())
@@ -66,7 +68,9 @@ def test_more_updates_than_before_need_another_folder(tmp_path: Path, root: Path
 
 
 @pytest.mark.slow
-def test_a_killed_training_resumes_to_the_same_weights(tmp_path: Path, root: Path, trainee: Path, ray_session: Session) -> None:
+def test_a_killed_training_resumes_to_the_same_weights(
+    tmp_path: Path, root: Path, trainee: Path, ray_session: RaySession
+) -> None:
     asked = training(root, trainee, reinforce=replace(REINFORCE, dialogues=240), save_every=3)
     TRAIN_ADVERSARY.run(asked, tmp_path / "whole", Silent())
     words = shlex.split(TRAIN_ADVERSARY.command(asked, Path("killed")))

@@ -18,7 +18,7 @@ from engine.jobs.supervised import STATE
 from engine.metrics.training import LEARNING
 from engine.negotiation.opponents import OpponentConfig
 from engine.negotiation.reinforce import DivergenceError
-from engine.runtime.session import Session
+from engine.runtime.session import RaySession
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError
 from envs.negotiation.vocabulary import Vocabulary
@@ -43,7 +43,7 @@ def adversaries(tmp_path_factory: pytest.TempPathFactory, root: Path) -> str:
 
 
 def test_it_leaves_a_target_that_has_moved(
-    tmp_path: Path, root: Path, trainee: Path, adversaries: str, ray_session: Session
+    tmp_path: Path, root: Path, trainee: Path, adversaries: str, ray_session: RaySession
 ) -> None:
     asked = hardening(root, trainee, adversaries, opponents=OpponentConfig(partner_share=0.5))
     result = TRAIN_TARGET.run(asked, tmp_path / "run", Silent())
@@ -65,7 +65,7 @@ def test_it_leaves_a_target_that_has_moved(
 
 
 def test_the_paper_meets_the_latest_adversary_alone(
-    tmp_path: Path, root: Path, trainee: Path, adversaries: str, ray_session: Session
+    tmp_path: Path, root: Path, trainee: Path, adversaries: str, ray_session: RaySession
 ) -> None:
     TRAIN_TARGET.run(hardening(root, trainee, adversaries), tmp_path / "both", Silent())
     TRAIN_TARGET.run(hardening(root, trainee, adversaries.split(", ")[-1]), tmp_path / "latest", Silent())
@@ -75,7 +75,7 @@ def test_the_paper_meets_the_latest_adversary_alone(
 
 
 def test_stalling_costs_it_what_was_set(
-    tmp_path: Path, root: Path, trainee: Path, adversaries: str, ray_session: Session
+    tmp_path: Path, root: Path, trainee: Path, adversaries: str, ray_session: RaySession
 ) -> None:
     def rewards(penalty: float) -> list[tuple[float, float]]:
         rule = replace(REINFORCE, dialogues=6, max_turns=2, stalling_penalty=penalty)
@@ -109,7 +109,7 @@ def test_mistakes_are_named_and_no_run_is_made(
 
 
 def test_a_language_that_is_lost_is_an_error_and_not_saved(
-    tmp_path: Path, root: Path, trainee: Path, adversaries: str, ray_session: Session
+    tmp_path: Path, root: Path, trainee: Path, adversaries: str, ray_session: RaySession
 ) -> None:
     asked = hardening(root, trainee, adversaries, reinforce=STEEP, perplexity_limit=1.5)
     for _ in range(2):
@@ -127,7 +127,7 @@ def test_a_language_that_is_lost_is_an_error_and_not_saved(
 
 
 def test_a_perplexity_beyond_all_numbers_is_a_lost_language(
-    tmp_path: Path, root: Path, trainee: Path, adversaries: str, ray_session: Session
+    tmp_path: Path, root: Path, trainee: Path, adversaries: str, ray_session: RaySession
 ) -> None:
     asked = hardening(root, trainee, adversaries, reinforce=replace(REINFORCE, learning_rate=30.0), perplexity_limit=1e6)
     with pytest.raises(DivergenceError, match="validation perplexity inf"):
@@ -136,7 +136,7 @@ def test_a_perplexity_beyond_all_numbers_is_a_lost_language(
 
 
 def test_without_a_limit_nothing_stops_it(
-    tmp_path: Path, root: Path, trainee: Path, adversaries: str, ray_session: Session
+    tmp_path: Path, root: Path, trainee: Path, adversaries: str, ray_session: RaySession
 ) -> None:
     result = TRAIN_TARGET.run(hardening(root, trainee, adversaries, reinforce=STEEP), tmp_path / "run", Silent())
     assert result.metrics["perplexity"].value > 1000
@@ -144,7 +144,7 @@ def test_without_a_limit_nothing_stops_it(
 
 @pytest.mark.slow
 @pytest.mark.skipif(not STATM.exists(), reason="the memory of a process is read from Linux' /proc")
-def test_memory_stays_flat_over_fifty_trainings(tmp_path: Path, root: Path, trainee: Path, ray_session: Session) -> None:
+def test_memory_stays_flat_over_fifty_trainings(tmp_path: Path, root: Path, trainee: Path, ray_session: RaySession) -> None:
     """A target and an adversary train in turn, in one process, as in a campaign of 25 rounds."""
     rule = replace(REINFORCE, dialogues=6, kl_weight=0.1)
     resident: dict[int, float] = {}

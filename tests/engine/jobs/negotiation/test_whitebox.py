@@ -20,7 +20,7 @@ from engine.jobs.negotiation.whitebox import JOBS, AttackWorker, FixedTurnConfig
 from engine.metrics.negotiation.attack import ATTACK_METRICS
 from engine.negotiation.settings import AttackKind, SearchConfig
 from engine.negotiation.transfer import PAPER_SENTENCE
-from engine.runtime.session import Session
+from engine.runtime.session import RaySession
 from engine.runtime.sharding import Shard
 from engine.store.run_folder import RunFolder
 from envs.core.config import from_dict
@@ -207,7 +207,7 @@ def test_rows_are_equal_for_no_workers_and_for_two(
     target: Path,
     speaker: Path,
     runs: Mapping[AttackKind, Path],
-    ray_session: Session,
+    ray_session: RaySession,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     heard = watch(monkeypatch)

@@ -18,7 +18,7 @@ from engine.jobs.perturb.worker import perturbation_seed
 from engine.metrics.perturb.activity_tables import COMMANDS, CONFLICTS, ENTITIES, FOLDER, PAST, PRESENT
 from engine.perturb.catalogue import GROUPS, build
 from engine.perturb.resources import Resources
-from engine.runtime.session import Session
+from engine.runtime.session import RaySession
 from engine.store.run_folder import RunFolder
 from envs.core.seeds import derive_seed
 from envs.pairs.compiled import load_pairs
@@ -177,7 +177,7 @@ def test_models_are_called_by_their_strategy_or_group() -> None:
 
 @pytest.mark.ray
 def test_rows_are_equal_for_no_workers_and_for_two(
-    tmp_path: Path, asked: RobustnessConfig, trained: str, ray_session: Session
+    tmp_path: Path, asked: RobustnessConfig, trained: str, ray_session: RaySession
 ) -> None:
     config = replace(asked, trained=trained)
     run(config, tmp_path / "here", Silent())

@@ -16,7 +16,7 @@ from engine.jobs.perturb import robustness as job
 from engine.jobs.perturb.config import RobustnessConfig
 from engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS
 from engine.jobs.perturb.worker import RobustnessWorker
-from engine.runtime.session import Session
+from engine.runtime.session import RaySession
 from engine.runtime.sharding import Shard
 from envs.core.errors import RunError
 from envs.pairs.turns import Example
@@ -64,7 +64,7 @@ def interrupt(config: RobustnessConfig, path: Path, done: int) -> None:
 
 @pytest.mark.ray
 def test_a_killed_worker_costs_nothing(
-    tmp_path: Path, asked: RobustnessConfig, ray_session: Session, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, asked: RobustnessConfig, ray_session: RaySession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(asked, tmp_path / "whole", Silent())
     monkeypatch.setattr(job, "Asking", partial(Dying, mark=tmp_path / "mark"))

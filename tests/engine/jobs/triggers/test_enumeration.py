@@ -11,7 +11,7 @@ import torch
 
 from engine.jobs.job import Result, Silent
 from engine.jobs.triggers.enumeration import SEARCH_ENUMERATE, BranchWorker, Enumerating, EnumerationConfig, Speller
-from engine.runtime.session import Session
+from engine.runtime.session import RaySession
 from engine.runtime.sharding import Shard
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError, ParleyError, RunError
@@ -157,7 +157,7 @@ def test_what_is_saved_is_not_done_again(
 
 @pytest.mark.ray
 def test_rows_are_equal_for_no_workers_and_for_two(
-    tmp_path: Path, finished: Result, model: Path, corpus: Path, ray_session: Session
+    tmp_path: Path, finished: Result, model: Path, corpus: Path, ray_session: RaySession
 ) -> None:
     SEARCH_ENUMERATE.run(asked(model, corpus, workers=2), tmp_path / "run", Silent())
     assert rows(tmp_path / "run") == rows(finished.run)

@@ -18,7 +18,7 @@ from engine.jobs.triggers.config import ObjectiveSettings, TriggerConfig, Trigge
 from engine.jobs.triggers.search import SEARCH
 from engine.jobs.triggers.targets import FILE
 from engine.metrics.triggers.hits import choose_restart
-from engine.runtime.session import Session
+from engine.runtime.session import RaySession
 from engine.store.run_folder import RunFolder
 from engine.triggers import relaxation
 from engine.triggers.catalogue import searches
@@ -126,7 +126,7 @@ def test_rows_depend_neither_on_the_batch_nor_on_what_else_is_searched_for(tmp_p
 
 @pytest.mark.ray
 def test_rows_are_equal_for_no_workers_and_for_two(
-    tmp_path: Path, model: str, lm: str, ray_session: Session, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, model: str, lm: str, ray_session: RaySession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard = watch(monkeypatch)
     config = search(model, write_targets(tmp_path), lm=lm, hit="io-sample-min-k1")
@@ -142,7 +142,7 @@ def test_rows_are_equal_for_no_workers_and_for_two(
 
 @pytest.mark.ray
 def test_a_killed_worker_costs_nothing(
-    tmp_path: Path, asked: TriggerConfig, ray_session: Session, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, asked: TriggerConfig, ray_session: RaySession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(asked, tmp_path / "whole", Silent())
     dying = partial(DyingSearch, mark=tmp_path / "mark")

@@ -10,7 +10,7 @@ from engine.report.content import Measured, Report
 from engine.report.curves import Curve
 from engine.report.negotiation.sections import Match, Negotiation
 from engine.report.page import render
-from engine.report.training.chapter import Training
+from engine.report.training.chapter import ShownTraining
 from tests.engine.metrics.negotiation.attacks import attempt
 
 NAN = float("nan")
@@ -107,7 +107,7 @@ def report(**changes: Any) -> Report:
                     ),
                 ]
             ),
-            "training": Training(
+            "training": ShownTraining(
                 measured=[Measured(name="target, supervised", metrics={"validation_loss": Estimate(1.7, NAN, NAN, 400)})],
                 curves=[
                     Curve(title="Perplexity", x_label="epoch", y_label="y", series={"training": steps, "validation": steps}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.report.negotiation.dialogues import Dialogue, Turn, Words, extremes, read_dialogue
+from engine.report.negotiation.dialogues import Dialogue, ShownTurn, Words, extremes, read_dialogue
 from envs.core.visible import visible
 from tests.engine.metrics.negotiation.attacks import attempt
 from tests.engine.report.negotiation.dialogues import attack_row, row
@@ -37,7 +37,7 @@ def test_among_equal_dialogues_those_with_an_attack_sentence_come_first() -> Non
     assert [row["item_key"] for row in best + worst] == ["y", "z"]
 
 
-def first_turn(said: str, **changes: object) -> Turn:
+def first_turn(said: str, **changes: object) -> ShownTurn:
     """The first turn of an attacked dialogue."""
     turns = [{"side": 0, "words": said}, {"side": 1, "words": "<selection>"}]
     return shown(attempts=[attempt(**changes)], turns=turns).turns[0]

@@ -18,7 +18,7 @@ from engine.report.collect import collect_run
 from engine.report.content import Report
 from engine.report.perturb.chapter import Perturbations
 from engine.report.perturb.examples import NUM_SHOWN, Perturbed, Piece, Reply, example_items, note_of, read_example, touched
-from engine.report.perturb.sections import Evaluation
+from engine.report.perturb.sections import ShownEvaluation
 from engine.report.plots import dots_svg
 from engine.store.run_folder import RunFolder
 from tests.engine.metrics.perturb.robustness_rows import asked, failed, replied
@@ -53,7 +53,7 @@ def example(key: str, *, swapped: bool = True, same: bool = False, text: str = "
     return {**found, "context": CONTEXT, "truth": "what <eou> it was on", **changes}
 
 
-def section(*rows: dict[str, Any], **changes: Any) -> Evaluation:
+def section(*rows: dict[str, Any], **changes: Any) -> ShownEvaluation:
     found = rows or (example("a"), example("b", same=True), example("c", swapped=False, same=True))
     metrics = robustness_metrics(found, num_resamples=100)
     settings: dict[str, Any] = {
@@ -62,14 +62,14 @@ def section(*rows: dict[str, Any], **changes: Any) -> Evaluation:
         "strategies": EXPECTED,
         "tables": {"Change and similarity": table_4(metrics)},
     }
-    return Evaluation(rows=found, **{**settings, **changes})
+    return ShownEvaluation(rows=found, **{**settings, **changes})
 
 
-def page(*sections: Evaluation) -> str:
+def page(*sections: ShownEvaluation) -> str:
     return page_of(Report(title="robustness", found={"robustness": list(sections)}))
 
 
-def read(evaluation: Evaluation, strategy: str) -> Perturbed:
+def read(evaluation: ShownEvaluation, strategy: str) -> Perturbed:
     """The first example of a strategy."""
     return read_example(touched(evaluation, strategy)[0], strategy, EXPECTED[strategy])
 

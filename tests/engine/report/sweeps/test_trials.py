@@ -7,7 +7,7 @@ import pytest
 from engine.metrics.statistics import Estimate
 from engine.report.content import Report
 from engine.report.sweeps.chapter import Sweeps
-from engine.report.sweeps.sections import Sweep, Trial
+from engine.report.sweeps.sections import ShownSweep, Trial
 from engine.report.sweeps.trials import LEAST_TRIALS, best_so_far, best_trials, figures_of, importance, note_of, telling_budget
 from tests.engine.report.negotiation.dialogues import page_of
 
@@ -21,8 +21,8 @@ def trial(rate: int, kind: str, value: float, whole: bool = True) -> Trial:
 TRIALS = [trial(1, "a", 2.0), trial(2, "b", 1.0, whole=False), trial(3, "a", 4.0), trial(4, "b", 3.0), trial(5, "b", 9.0)]
 
 
-def section(direction: str = "max", **changes: object) -> Sweep:
-    return Sweep(**{"name": "s", "objective": "gain", "direction": direction, "trials": TRIALS, **changes})  # type: ignore[arg-type]
+def section(direction: str = "max", **changes: object) -> ShownSweep:
+    return ShownSweep(**{"name": "s", "objective": "gain", "direction": direction, "trials": TRIALS, **changes})  # type: ignore[arg-type]
 
 
 def test_best_so_far_leaves_out_trials_that_were_stopped() -> None:
@@ -79,7 +79,7 @@ def test_a_sweep_without_a_whole_trial_yet_is_shown() -> None:
     assert "None of 1 trials was given the whole budget yet" in said(shown)
 
 
-def said(*sweeps: Sweep) -> str:
+def said(*sweeps: ShownSweep) -> str:
     verdict = Sweeps().verdict(list(sweeps))
     assert verdict is not None
     return verdict.sentence

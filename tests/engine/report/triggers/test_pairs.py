@@ -27,7 +27,7 @@ from engine.report.triggers.pairs import (
     search_items,
     word_figures,
 )
-from engine.report.triggers.sections import Search, Triggers
+from engine.report.triggers.sections import ShownSearch, Triggers
 from engine.store.run_folder import RunFolder
 from engine.triggers.settings import SearchSettings
 from envs.core.errors import RunError
@@ -40,7 +40,7 @@ HIT = restart(0, 0.2, (GREEDY, LIKELY), stopped="satisfied")
 LIMITS = {"T_out": -3.9, "T_in": -4.1}
 
 
-def section(*rows: dict[str, Any], **changes: Any) -> Search:
+def section(*rows: dict[str, Any], **changes: Any) -> ShownSearch:
     """A search whose rows are a hit and two misses."""
     found = rows or (
         searched("far", restart(0, 3.0), restart(1, 3.5)),
@@ -53,10 +53,10 @@ def section(*rows: dict[str, Any], **changes: Any) -> Search:
         "thresholds": LIMITS,
         "metrics": search_metrics(found, NOTHING, 1),
     }
-    return Search(rows=found, **{**settings, **changes})
+    return ShownSearch(rows=found, **{**settings, **changes})
 
 
-def page(*sections: Search) -> str:
+def page(*sections: ShownSearch) -> str:
     return page_of(Report(title="triggers", found={"triggers": Triggers(searches=sections)}))
 
 
@@ -125,7 +125,7 @@ def test_searches_side_by_side_share_their_curves() -> None:
 
 
 def test_searches_that_differ_in_candidates_alone_make_a_curve() -> None:
-    def names(*sections: Search) -> list[str]:
+    def names(*sections: ShownSearch) -> list[str]:
         return [figure.name for figure in search_figures(sections)]
 
     small, large = section(name="a", candidates=10, alike="x"), section(name="b", candidates=100, alike="x")
@@ -184,7 +184,7 @@ def test_a_run_without_rows_has_no_section(tmp_path: Path) -> None:
     assert "This run holds no results yet." in page_of(data)
 
 
-def said(*searches: Search) -> str:
+def said(*searches: ShownSearch) -> str:
     verdict = TriggerSearches().verdict(Triggers(searches=searches))
     assert verdict is not None
     assert list(verdict.marks.values()) == [search.rate for search in searches]
