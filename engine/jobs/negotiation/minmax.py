@@ -122,7 +122,7 @@ def demo() -> MinMaxConfig:
         rounds=2,
         adversaries="fresh",
         num_adversaries=2,
-        num_final_adversaries=5,
+        num_final_adversaries=3,
         budget=rule.dialogues,
         corpus="embedded",
         # Several adversaries, so that the target learns what they share; and much plain play, which it would else unlearn.
