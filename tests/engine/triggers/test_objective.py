@@ -88,5 +88,5 @@ def test_less_likely_words_never_lower_the_loss(
     ],
 )
 def test_a_value_out_of_range_is_named(field: str, value: object) -> None:
-    with pytest.raises(ConfigError, match=f"{field} of TriggerObjective"):
+    with pytest.raises(ConfigError, match=f"{field} is out of range"):
         TriggerObjective(**{field: value})

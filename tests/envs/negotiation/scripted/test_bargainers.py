@@ -289,7 +289,7 @@ def test_the_named_styles_have_factories() -> None:
 def test_mistakes_are_named() -> None:
     with pytest.raises(ConfigError, match="did you mean 'scripted-tough'"):
         Bargainer.named("scripted-tuff", VOCABULARY)
-    with pytest.raises(ConfigError, match="greed of Style"):
+    with pytest.raises(ConfigError, match="greed is out of range"):
         Style(greed=1.5)
     other = Vocabulary((*VOCABULARY.words, "zeppelin"))
     with pytest.raises(ConfigError, match="another vocabulary"):
