@@ -114,23 +114,24 @@ def population() -> MinMaxConfig:
 
 
 def demo() -> MinMaxConfig:
-    """Two rounds with the small agents that parley demo trains; where the second spoils plain play, the first is the result."""
+    """One round with the small agents that parley demo trains."""
     rule = reinforce.demo().reinforce
     return MinMaxConfig(
         target="runs/demo/target",
         adversary="runs/demo/adversary",
-        rounds=2,
+        rounds=1,
         adversaries="fresh",
         num_adversaries=2,
         num_final_adversaries=3,
         budget=rule.dialogues,
         corpus="embedded",
-        # Several adversaries, so that the target learns what they share; and much plain play, which it would else unlearn.
-        opponents=OpponentConfig(sampling="uniform", partner_share=0.3),
+        # Several adversaries, so that the target learns what they share; and more plain play than theirs, without which it learns
+        # to refuse every deal.
+        opponents=OpponentConfig(sampling="uniform", partner_share=0.65),
         attack=rule,
         # Half as fast again, or without the KL guard, trainings lose their language; if holding out costs more, they give in.
         perplexity_limit=2.0,
-        defence=replace(rule, dialogues=5_760, supervised_weight=1.0, kl_weight=0.1, stalling_penalty=2.0),
+        defence=replace(rule, dialogues=7_680, supervised_weight=1.0, kl_weight=0.1, stalling_penalty=2.0),
     )
 
 

@@ -112,7 +112,7 @@ def test_the_stages_name_each_other_as_the_folder_was_given() -> None:
     assert configs["selfplay"].complementary, "the rule of the attack, so that like is compared with like"
     assert {config.seed for config in configs.values()} == {7}
     assert (configs["minmax"].target, configs["minmax"].adversary) == ("runs/demo/target", "runs/demo/adversary")
-    assert configs["minmax"].rounds == 2
+    assert configs["minmax"].rounds == 1
     assert configs["minmax"].num_final_adversaries == 3, "one training is one draw"
     before = {str(getattr(configs[name], key, "")) for name in BESIDE for key in ("model", "lm", "trained")}
     assert before <= {"", *(f"runs/demo/{name}" for name in BESIDE)}, "what is done beside needs nothing before it"
