@@ -125,8 +125,8 @@ def demo() -> MinMaxConfig:
         num_final_adversaries=3,
         budget=rule.dialogues,
         corpus="embedded",
-        # Several adversaries, so that the target learns what they share; and more plain play than theirs, without which it learns
-        # to refuse every deal.
+        # Several adversaries, so that the target learns what they share; and more plain play than theirs, without which it
+        # learns to refuse every deal.
         opponents=OpponentConfig(sampling="uniform", partner_share=0.65),
         attack=rule,
         # Half as fast again, or without the KL guard, trainings lose their language; if holding out costs more, they give in.
