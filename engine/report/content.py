@@ -6,6 +6,7 @@ A chapter says which jobs are its own, reads their runs (`collect`) and shows wh
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -130,7 +131,7 @@ class Stages:
 Found = TypeVar("Found")
 
 
-class Chapter(Generic[Found]):
+class Chapter(ABC, Generic[Found]):
     """One system on the page; a subclass says all of it.
 
     Attributes:
@@ -145,21 +146,21 @@ class Chapter(Generic[Found]):
     stages: ClassVar[Mapping[str, Stages]] = {}
     terms: ClassVar[Mapping[str, tuple[str, str]]] = {}
 
+    @abstractmethod
     def owns(self, job: str) -> bool:
         """Whether runs of a job are this chapter's; a run goes to the first chapter that says so."""
-        raise NotImplementedError
 
+    @abstractmethod
     def collect(self, runs: Sequence[Run]) -> Found | None:
         """What its runs hold; None where that is nothing."""
-        raise NotImplementedError
 
+    @abstractmethod
     def verdict(self, found: Found) -> Verdict | None:
         """What it comes to; None where nothing was measured."""
-        raise NotImplementedError
 
+    @abstractmethod
     def render(self, found: Found) -> Section:
         """What the page shows of it, drawings and all."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
