@@ -28,9 +28,9 @@ from engine.runtime.sharding import Shard
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK, SCHEMA_VERSION
-from envs.core.config import check, check_count
 from envs.core.errors import ConfigError
 from envs.core.play import Session, play_sessions
+from envs.core.ranges import NonNegativeFloat, NumItems, PositiveInt
 from envs.core.seeds import derive_seed, stream
 from envs.data.lines import read_lines
 from envs.negotiation.corpora.compiled import load_corpus
@@ -49,28 +49,20 @@ RANDOM = "random"
 class PlayedConfig(ShardedConfig):
     """How many dialogues are played, on what, and who judges their language."""
 
-    dialogues: int = 2000
+    dialogues: NumItems = 2000
     """Number of dialogues."""
     scenarios: str = RANDOM
     """"random" for random legal scenarios, a corpus name for its self-play scenarios in turn, or a file of them."""
     judge: str = ""
     """Checkpoint whose perplexity measures fluency; when empty the target (or else its partner), before any reinforcement."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_count(self, "dialogues")
-
 
 @dataclass(frozen=True, kw_only=True)
 class OneMatchConfig(PlayedConfig):
     """A match, or an attack that is one."""
 
-    temperature: float = 0.5
+    temperature: NonNegativeFloat = 0.5
     """Of the models' word distributions; 0 takes the likeliest word."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check(self, "temperature", self.temperature >= 0, "at least 0")
 
     @property
     @abstractmethod
@@ -88,12 +80,8 @@ class MatchConfig(OneMatchConfig):
     """Agent on side 1."""
     complementary: bool = False
     """The target alone chooses and the adversary is given the complement (the attacks' rule)."""
-    max_turns: int = 20
+    max_turns: PositiveInt = 20
     """Utterances after which the end of a dialogue is forced."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check(self, "max_turns", self.max_turns >= 1, "at least 1")
 
     @property
     def match(self) -> MatchConfig:

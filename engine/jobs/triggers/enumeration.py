@@ -25,8 +25,9 @@ from engine.runtime.sharding import Shard
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK, SCHEMA_VERSION
-from envs.core.config import check, check_count
+from envs.core.config import check
 from envs.core.errors import ConfigError
+from envs.core.ranges import NumItems
 from envs.core.seeds import derive_seed
 from envs.data.root import root_words
 from envs.pairs.characters import LETTERS
@@ -57,14 +58,13 @@ class EnumerationConfig(ShardedConfig):
     """Characters that inputs are made of."""
     max_length: int = 5
     """Characters of the longest inputs; each one more multiplies the work by the number of letters."""
-    random_strings: int = 18_000
+    random_strings: NumItems = 18_000
     """Random strings to look for."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check(self, "letters", 0 < len(set(self.letters)) == len(self.letters), "characters, each once")
         check(self, "max_length", 1 <= self.max_length <= LONGEST, f"1 to {LONGEST}")
-        check_count(self, "random_strings")
 
     @property
     def branch_length(self) -> int:
