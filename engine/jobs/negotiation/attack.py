@@ -83,7 +83,6 @@ class TransferRoster(Roster):
     turn: int
 
     def agents(self, device: str = "cpu") -> tuple[Agent, Agent]:
-        """The adversary and the target; models compute on the device."""
         speaker, target = super().agents(device)
         return TransferAgent(speaker, self.sentences, self.turn), target
 
@@ -144,7 +143,6 @@ class AttackJob(MatchJob[AttackConfigT]):
     kind: str
 
     def title(self, match: MatchConfig) -> str:
-        """Which attack on whom."""
         return f"{self.kind} attack on {match.target}"
 
 
@@ -173,7 +171,6 @@ class AttackTransfer(AttackJob[TransferConfig]):
     kind = "transfer"
 
     def roster(self, config: TransferConfig, reporter: Reporter) -> Roster:
-        """An ordinary speaker with sentences that won elsewhere, and the target."""
         return TransferRoster(config.match, transfer_sentences(config.transfer, reporter), config.transfer.turn)
 
 

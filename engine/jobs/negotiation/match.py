@@ -85,7 +85,6 @@ class MatchConfig(OneMatchConfig):
 
     @property
     def match(self) -> MatchConfig:
-        """The same, its judge found."""
         return replace(self, judge=judge_of(self.judge, (self.target, self.adversary)))
 
 
@@ -118,11 +117,9 @@ class Roster(Sharded[Scenario]):
         return bool(self.config.judge) or not {self.config.adversary, self.config.target} <= set(BUILT_IN)
 
     def seed(self, key: str) -> int:
-        """The seed of a dialogue."""
         return dialogue_seed(self.config.seed, key)
 
     def worker(self, on_step: Callable[[Counts], None] | None = None) -> MatchWorker:
-        """The agents, seated."""
         return MatchWorker(self)
 
     def shard_size(self, num_items: int, num_workers: int) -> int:
@@ -131,7 +128,6 @@ class Roster(Sharded[Scenario]):
         return 1 if people(self.config) else max(least, min(most, num_items // SHARDS))
 
     def digest(self, rows: Rows) -> Counts:
-        """Dialogues, and sentences that an attack tried in them."""
         played = [row for row in rows if row["status"] == OK]
         return Counter(dialogues=len(played), candidates=sum(row.get("reads", 0) for row in played))
 
@@ -315,13 +311,11 @@ class MatchJob(Job[OneMatchConfigT, Roster, Roster]):
         return negotiation_metrics(run.read_rows().to_pylist())
 
     def prepare(self, config: OneMatchConfigT, path: Path, reporter: Reporter) -> Roster:
-        """Agents, judge and scenarios."""
         roster = self.roster(config, reporter)
         roster.check()
         return roster
 
     def work(self, run: RunFolder, prepared: Roster, reporter: Reporter) -> Roster:
-        """Plays what the run does not hold yet."""
         match = prepared.config
         if not match.judge:
             reporter.say(NOBODY_JUDGES)
@@ -329,19 +323,16 @@ class MatchJob(Job[OneMatchConfigT, Roster, Roster]):
         return prepared
 
     def measure(self, run: RunFolder, found: Roster) -> Summary:
-        """Who gained what."""
         match = found.config
         chooses = "; the target alone chooses" if match.complementary else ""
         description = f"{match.dialogues} dialogues on {match.scenarios} scenarios, seed {match.seed}{chooses}"
         return Summary(self.title(match), f"{description}; {who_judges(match.judge)}.", self.metrics(run))
 
     def models(self, config: OneMatchConfigT) -> dict[str, str]:
-        """Both sides and the judge."""
         match = config.match
         return {self.adversary: match.adversary, "target": match.target, "judge": match.judge}
 
     def num_rows(self, config: OneMatchConfigT, path: Path) -> int:
-        """One for each dialogue."""
         return config.dialogues
 
 
@@ -359,7 +350,6 @@ class Selfplay(MatchJob[MatchConfig]):
     presets = {"scripted": scripted}
 
     def title(self, match: MatchConfig) -> str:
-        """Who plays whom."""
         return f"{match.adversary} against {'itself' if match.adversary == match.target else match.target}"
 
 

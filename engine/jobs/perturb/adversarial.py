@@ -269,7 +269,6 @@ class TrainAdversarial(Job[TrainAdversarialConfig, Training, Summary]):
         )
 
     def next_commands(self, config: TrainAdversarialConfig, path: Path) -> tuple[str, ...]:
-        """Perturbations of what both models are asked."""
         command = ["parley", "evaluate", "robustness", "--model", config.model, "--trained", display_path(path)]
         if config.strategies != RANDOM_SOURCE:
             command += ["--strategies", config.strategies]

@@ -74,5 +74,5 @@ def test_ranges_are_those_of_bases_too_and_of_a_field_written_anew() -> None:
 
     with pytest.raises(OutOfRangeError, match="seed"):
         Narrower(seed=-1)
-    with pytest.raises(OutOfRangeError, match="batch(.|\n)*at least 2"):
+    with pytest.raises(OutOfRangeError, match=r"batch(.|\n)*at least 2"):
         Narrower(batch=1)
