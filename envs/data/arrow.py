@@ -13,13 +13,13 @@ import errno
 import hashlib
 import json
 import logging
-import os
 import tempfile
 from collections.abc import Callable, Collection
 from pathlib import Path
 
 import pyarrow as pa
 
+from envs.core.disk import sync
 from envs.core.errors import DataError
 from envs.data.root import CACHE_VARIABLE, cache_root
 
@@ -75,9 +75,9 @@ def publish(folder: Path, write: Callable[[Path], None]) -> None:
             digests = {path.name: _sha256(path) for path in sorted(draft.iterdir())}
             (draft / MANIFEST).write_text(json.dumps(digests, indent=1))
             for path in (*draft.iterdir(), draft):
-                _sync(path)
+                sync(path)
             _move(draft, folder)
-        _sync(parent)
+        sync(parent)
     except OSError as error:
         raise DataError(
             "a compiled corpus cannot be written",
@@ -129,11 +129,3 @@ def _move(draft: Path, folder: Path) -> None:
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
