@@ -228,7 +228,7 @@ def _state_digest(tensors: Mapping[str, Tensor], counted: str) -> str:
     digest = hashlib.sha256(counted.encode())
     for name, value in sorted(tensors.items()):
         digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
-        digest.update(value.reshape(-1).view(torch.uint8).numpy())
+        digest.update(value.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 
