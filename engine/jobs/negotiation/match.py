@@ -33,9 +33,9 @@ from engine.runtime.sharding import Shard
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK, SCHEMA_VERSION
-from envs.core.config import check, check_count
 from envs.core.errors import ConfigError
 from envs.core.play import Session, play_sessions
+from envs.core.ranges import NonNegativeFloat, NumItems, PositiveInt
 from envs.core.seeds import derive_seed, stream
 from envs.data.lines import read_lines
 from envs.negotiation.corpora.compiled import load_corpus
@@ -54,28 +54,20 @@ RANDOM = "random"
 class PlayedConfig(ShardedConfig):
     """How many dialogues are played, on what, and who judges their language."""
 
-    dialogues: int = 2000
+    dialogues: NumItems = 2000
     """Number of dialogues."""
     scenarios: str = RANDOM
     """"random" for random legal scenarios, a corpus name for its self-play scenarios in turn, or a file of them."""
     judge: str = ""
     """Checkpoint whose perplexity measures fluency; when empty the target (or else its partner), before any reinforcement."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_count(self, "dialogues")
-
 
 @dataclass(frozen=True, kw_only=True)
 class OneMatchConfig(PlayedConfig):
     """A match, or an attack that is one."""
 
-    temperature: float = 0.5
+    temperature: NonNegativeFloat = 0.5
     """Of the models' word distributions; 0 takes the likeliest word."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check(self, "temperature", self.temperature >= 0, "at least 0")
 
     @property
     @abstractmethod
@@ -93,16 +85,11 @@ class MatchConfig(OneMatchConfig):
     """Agent on side 1."""
     complementary: bool = False
     """The target alone chooses and the adversary is given the complement (the attacks' rule)."""
-    max_turns: int = 20
+    max_turns: PositiveInt = 20
     """Utterances after which the end of a dialogue is forced."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check(self, "max_turns", self.max_turns >= 1, "at least 1")
 
     @property
     def match(self) -> MatchConfig:
-        """The same, its judge found."""
         return replace(self, judge=judge_of(self.judge, (self.target, self.adversary)))
 
 
@@ -134,11 +121,9 @@ class Roster(Sharded[Scenario]):
         return bool(self.config.judge) or not {self.config.adversary, self.config.target} <= set(BUILT_IN)
 
     def seed(self, key: str) -> int:
-        """The seed of a dialogue."""
         return dialogue_seed(self.config.seed, key)
 
     def worker(self, on_step: Callable[[Counts], None] | None = None) -> MatchWorker:
-        """The agents, seated."""
         return MatchWorker(self)
 
     def shard_size(self, num_items: int, num_workers: int) -> int:
@@ -150,7 +135,6 @@ class Roster(Sharded[Scenario]):
         return alike if num_workers <= max(1, num_items // (2 * alike)) else spread(num_items, num_workers, alike)
 
     def digest(self, rows: Rows) -> Counts:
-        """Dialogues, and sentences that an attack tried in them."""
         played = [row for row in rows if row["status"] == OK]
         return Counter(dialogues=len(played), candidates=sum(row.get("reads", 0) for row in played))
 
@@ -334,13 +318,11 @@ class MatchJob(Job[OneMatchConfigT, Roster, Roster]):
         return negotiation_metrics(run.read_rows().to_pylist())
 
     def prepare(self, config: OneMatchConfigT, path: Path, reporter: Reporter) -> Roster:
-        """Agents, judge and scenarios."""
         roster = self.roster(config, reporter)
         roster.check()
         return roster
 
     def work(self, run: RunFolder, prepared: Roster, reporter: Reporter) -> Roster:
-        """Plays what the run does not hold yet."""
         match = prepared.config
         if not match.judge:
             reporter.say(NOBODY_JUDGES)
@@ -348,19 +330,16 @@ class MatchJob(Job[OneMatchConfigT, Roster, Roster]):
         return prepared
 
     def measure(self, run: RunFolder, found: Roster) -> Summary:
-        """Who gained what."""
         match = found.config
         chooses = "; the target alone chooses" if match.complementary else ""
         description = f"{match.dialogues} dialogues on {match.scenarios} scenarios, seed {match.seed}{chooses}"
         return Summary(self.title(match), f"{description}; {who_judges(match.judge)}.", self.metrics(run))
 
     def models(self, config: OneMatchConfigT) -> dict[str, str]:
-        """Both sides and the judge."""
         match = config.match
         return {self.adversary: match.adversary, "target": match.target, "judge": match.judge}
 
     def num_rows(self, config: OneMatchConfigT, path: Path) -> int:
-        """One for each dialogue."""
         return config.dialogues
 
 
@@ -378,7 +357,6 @@ class Selfplay(MatchJob[MatchConfig]):
     presets = {"scripted": scripted}
 
     def title(self, match: MatchConfig) -> str:
-        """Who plays whom."""
         return f"{match.adversary} against {'itself' if match.adversary == match.target else match.target}"
 
 
