@@ -180,6 +180,8 @@ class Sweep(Job[SweepConfig, Swept, Swept]):
         from tune.driver import run_trials
 
         config, plan = prepared.config, prepared.setup.plan
+        reporter.stage(f"sweeping {plan.job}", config.samples, "trials")
+        reporter.advance(run.num_done, "starting Ray")
         with session(1 + config.trial_workers, config.address) as here:
             _check_room(config, here, reporter)
             run_trials(config, prepared.setup, run, reporter, here.start_timeout_s)
