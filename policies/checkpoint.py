@@ -22,7 +22,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from envs.core.config import from_dict
-from envs.core.disk import sync
+from envs.core.disk import file_digest, sync
 from envs.core.errors import CheckpointError, ConfigError
 from policies.stored import (
     CONFIG,
@@ -32,7 +32,6 @@ from policies.stored import (
     VOCABULARY,
     WEIGHTS,
     WordsT,
-    file_digest,
     model_inside,
     read_header,
     read_words,

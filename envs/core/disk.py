@@ -1,7 +1,8 @@
-"""What a power cut must not undo."""
+"""Files on a disk: what they hold, and what a power cut must not undo."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 
@@ -13,3 +14,9 @@ def sync(path: str | Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def file_digest(path: Path) -> str:
+    """The SHA-256 of a file as hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
