@@ -24,9 +24,13 @@ def trusting_what_is_typed(arguments: Sequence[str], every: bool) -> Iterator[No
 
 
 def _agrees(name: str) -> bool:
-    if logs.is_json() or not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not _on_a_terminal():
         return False
     sys.stderr.write(f"{visible(name)} was not typed here. It is Python code and can do whatever you can; read it first.\n")
     sys.stderr.write("Import it? [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _on_a_terminal() -> bool:
+    return not logs.is_json() and sys.stdin.isatty() and sys.stderr.isatty()
