@@ -35,23 +35,11 @@ from tests.engine.jobs.triggers.searches import (
     save_lm,
     save_seq2seq,
     search,
-    words_of,
-    write_corpus,
     write_targets,
 )
 from tests.engine.runtime.metered import watch
 
 run = SEARCH.run
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_corpus(tmp_path_factory.mktemp("corpus"))
-
-
-@pytest.fixture(scope="module")
-def vocabulary(corpus: Path) -> PairVocabulary:
-    return words_of(corpus)
 
 
 @pytest.fixture(scope="module")

@@ -22,17 +22,10 @@ from tests.engine.jobs.triggers.searches import (
     save_lm,
     save_seq2seq,
     search,
-    words_of,
-    write_corpus,
     write_targets,
 )
 
 run = SEARCH.run
-
-
-@pytest.fixture(scope="module")
-def vocabulary(tmp_path_factory: pytest.TempPathFactory) -> PairVocabulary:
-    return words_of(write_corpus(tmp_path_factory.mktemp("corpus")))
 
 
 @pytest.fixture
