@@ -35,6 +35,7 @@ from engine.triggers import settings
 from engine.triggers.settings import SearchSettings
 from envs.core.config import shared
 from envs.core.errors import ConfigError
+from envs.core.ranges import NumItemsOrAll
 from envs.core.registry import nearest
 from envs.storage.copies import CHECKPOINT
 from envs.storage.places import display_path, local_copy
@@ -57,7 +58,7 @@ class SearchTableConfig(SearchingConfig):
     """The same of the language model that judges inputs; without one the list mal-io is left out."""
     lists: str = ",".join(LISTS)
     """Lists to search for, separated by commas; those measured in the same folder before stay in the table."""
-    limit: int = 100
+    limit: NumItemsOrAll = 100
     """At most so many targets of each list; 0 for all."""
     normal: Literal["greedy", "sampled"] = "greedy"
     """What the models' own replies are: the likeliest ones, or drawn ones for models whose likeliest are few and general."""
