@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from tensorboardX.proto.event_pb2 import Event
 
+from engine.jobs.job import Result
 from engine.jobs.negotiation.campaign import MinMaxConfig
 from engine.jobs.negotiation.reinforce import TrainReinforceConfig, TrainTargetConfig
 from engine.jobs.scalars import FOLDER
@@ -95,6 +96,22 @@ def given(root: Path, target: Path, adversary: Path, **changes: Any) -> MinMaxCo
 def rows(path: Path) -> list[dict[str, Any]]:
     """The rows of a run in the order of their keys."""
     return sorted(RunFolder.load(path).read_rows().to_pylist(), key=lambda row: str(row["item_key"]))
+
+
+def asked_of(path: Path, *names: str) -> dict[str, Any]:
+    """Some settings of a run."""
+    config = RunFolder.load(path).config
+    return {name: config[name] for name in names}
+
+
+def phases(path: Path) -> list[str]:
+    """The names of a campaign's stages."""
+    return sorted(folder.parent.name for folder in path.glob("*/environment.json"))
+
+
+def metrics(result: Result) -> dict[str, Any]:
+    """What a job found, as it is stored."""
+    return {name: estimate.to_json() for name, estimate in result.metrics.items()}
 
 
 def weights(path: Path) -> dict[str, torch.Tensor]:
