@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 from collections.abc import Iterator
@@ -24,6 +25,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for mark, reason in missing.items():
             if reason and item.get_closest_marker(mark):
                 item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def pytest_collection_finish() -> None:
+    """Sets what is loaded by now aside for good: who looks for garbage, as each training does, need not look through it."""
+    gc.collect()
+    gc.freeze()
 
 
 def _has_cuda() -> bool:
