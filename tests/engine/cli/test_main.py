@@ -21,7 +21,7 @@ from envs.core.config import to_dict
 from envs.core.errors import ConfigError, RunError
 from tests.engine.cli.conftest import Parley
 from tests.engine.cli.screens import FOLDER, SCREENS, steady
-from tests.engine.jobs.made_up import ROOT, rows, start_parley
+from tests.engine.jobs.made_up import ROOT, SLOWLY, rows, start_parley
 
 REWRITE = "if the change is intended: python -m tests.engine.cli.rewrite, and read the difference"
 HEAVY = ("ray", "torch", "matplotlib", "scipy", "pandas", "nltk")
@@ -180,14 +180,14 @@ def test_an_error_is_red_on_a_terminal(parley: Parley, monkeypatch: pytest.Monke
 )
 @pytest.mark.parametrize(
     ("workers", "dialogues"),
-    [(0, 800), pytest.param(2, 4000, marks=[pytest.mark.ray, pytest.mark.slow])],
+    [(0, 200), pytest.param(2, 4000, marks=[pytest.mark.ray, pytest.mark.slow])],
     ids=["here", "actors"],
 )
 def test_an_interrupted_run_says_so_and_the_same_command_resumes(
     tmp_path: Path, parley: Parley, workers: int, dialogues: int, number: signal.Signals, status: int, what: str
 ) -> None:
     asked = ["selfplay", "--dialogues", str(dialogues), "--shard-size", "20", "--run", "run"]
-    with start_parley(*asked, "--workers", str(workers), folder=tmp_path) as process:
+    with start_parley(*asked, "--workers", str(workers), folder=tmp_path, before=SLOWLY) as process:
         while process.poll() is None and len(list((tmp_path / "run" / "rows").glob("*.parquet"))) < 2:
             time.sleep(0.01)
         process.send_signal(number)

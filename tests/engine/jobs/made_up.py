@@ -163,6 +163,22 @@ def kill_when(process: subprocess.Popen[str], reached: Callable[[], bool]) -> No
     assert process.returncode == -9, told
 
 
+SLOWLY = """
+import time
+from engine.store.run_folder import RunFolder
+
+def slowed(method):
+    def call(*arguments, **options):
+        found = method(*arguments, **options)
+        time.sleep(0.1)
+        return found
+    return call
+
+RunFolder.event, RunFolder.note_part = slowed(RunFolder.event), slowed(RunFolder.note_part)
+"""
+"""Makes a process wait after every event and every shard: the least work is then long enough to be killed in the middle."""
+
+
 def start_parley(*arguments: str, folder: Path, before: str = "") -> subprocess.Popen[str]:
     """Starts `parley` in a process of its own, in a folder; before it, some lines of code."""
     code = f"{before}\nimport sys; from engine.cli.main import main; sys.exit(main())"
