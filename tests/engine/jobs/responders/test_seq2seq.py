@@ -195,6 +195,15 @@ def test_another_model_in_the_same_folder_is_an_error(tmp_path: Path, corpus: st
         TRAIN_SEQ2SEQ.run(other, tmp_path / "run", Silent())
 
 
+def test_a_run_says_in_which_precision_it_was_left_to_train(tmp_path: Path, corpus: str) -> None:
+    TRAIN_SEQ2SEQ.run(asked(corpus), tmp_path / "run", Silent())
+    TRAIN_SEQ2SEQ.run(replace(asked(corpus), fit=replace(FIT, precision="float32")), tmp_path / "set", Silent())
+    (told,) = (event for event in RunFolder.load(tmp_path / "run").events() if event["kind"] == "precision")
+    assert told["precision"] == SEQ2SEQ.provenance(tmp_path / "run")["precision"]
+    assert SEQ2SEQ.provenance(tmp_path / "set")["precision"] == "float32"
+    assert not [event for event in RunFolder.load(tmp_path / "set").events() if event["kind"] == "precision"]
+
+
 def test_a_damaged_training_state_is_named(tmp_path: Path, corpus: str) -> None:
     TRAIN_SEQ2SEQ.run(asked(corpus), tmp_path / "run", Silent())
     (tmp_path / "run" / "summary.json").unlink()
