@@ -78,7 +78,7 @@ def hostile_report() -> Report:
                 tables=[(HOSTILE, TextTable((HOSTILE, "n"), ((HOSTILE, HOSTILE),), HOSTILE))],
                 matches=[Match(name=HOSTILE, job=HOSTILE, description=HOSTILE, metrics=estimates, rows=rows)],
             ),
-            "training": ShownTraining(curves=[curve], measured=[], failures=[]),
+            "training": ShownTraining(curves=[curve], measured=[]),
         },
         commands=[HOSTILE],
         runs=[(HOSTILE, HOSTILE), ("b", HOSTILE)],
@@ -229,7 +229,7 @@ EMPTY = Curve(title="c", x_label="x", y_label="y", series={})
         (negotiations(Match(name="m", rows=[row()])), "1 dialogues: 1 deals"),
         (negotiations(Match(name="m", rows=[error_row("a", "no memory")])), "1 of 1 dialogues ended in an error"),
         (
-            report(found={"training": ShownTraining(curves=[EMPTY], measured=[], failures=[])}),
+            report(found={"training": ShownTraining(curves=[EMPTY], measured=[])}),
             "Training",
         ),
     ],

@@ -114,7 +114,6 @@ def report(**changes: Any) -> Report:
                     Curve(title="Perplexity", x_label="epoch", y_label="y", series={"training": steps, "validation": steps}),
                     Curve(title="Reward", x_label="iteration", y_label="points", series={"advantage": steps}, smoothed=True),
                 ],
-                failures=[],
             ),
         },
         "commands": ["parley demo --seed 1"],
