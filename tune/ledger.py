@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from engine.jobs.job import Reporter
 from engine.metrics.statistics import Estimate
 from engine.store.run_folder import RunFolder
-from engine.store.schemas import OK, SCHEMA_VERSION, error_row
+from engine.store.schemas import OK, error_row, ok_row
 from envs.core.errors import RunError
 from envs.core.trust import require_trust_in
 from tune.trial import Setup, trial_folder, trial_name
@@ -121,10 +121,7 @@ class Ledger:
         *_, (largest, last) = values.items()
         whole = largest == self._setup.budgets[-1]
         row = {
-            "status": OK,
-            "error": None,
-            "seed": self._setup.seed,
-            "schema_version": SCHEMA_VERSION,
+            **ok_row("", self._setup.seed),
             **last.to_json(),
             "budget": largest,
             "whole": whole,

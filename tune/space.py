@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from envs.core.config import from_dict, to_dict
-from envs.core.errors import ConfigError
+from envs.core.config import with_values
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -81,41 +80,6 @@ class Real:
 Domain = Choice | Integer | Real
 Space = Mapping[str, Domain]
 """What may stand under each dotted key."""
-
-
-def nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by dotted key as sections within sections, as a YAML file has them."""
-    found: dict[str, Any] = {}
-    for key, value in values.items():
-        *sections, last = key.split(".")
-        place = found
-        for section in sections:
-            place = place.setdefault(section, {})
-        place[last] = value
-    return found
-
-
-def with_values(config: ConfigT, values: Mapping[str, Any], where: str) -> ConfigT:
-    """The configuration with other values under some dotted keys.
-
-    Args:
-        config: a configuration.
-        values: what shall stand under each key.
-        where: who asks, for messages.
-
-    Raises:
-        ConfigError: no such key (with the nearest name), or a value that is not allowed.
-    """
-    document = to_dict(config)
-    for key, value in values.items():
-        *sections, last = key.split(".")
-        place = document
-        for section in sections:
-            place = place.setdefault(section, {})
-            if not isinstance(place, dict):
-                raise ConfigError(f"{section!r} of {key!r} is a setting and not a section", where=where)
-        place[last] = value
-    return from_dict(type(config), document, where)
 
 
 def check_space(config: Any, space: Space, where: str) -> None:

@@ -30,14 +30,13 @@ from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK
 from engine.store.summary import reading_summary
-from envs.core.config import to_dict
+from envs.core.config import put, to_dict
 from envs.core.errors import ClusterError, RunError
 from envs.storage.places import display_path
 from tune.config import RESUME_SAFE, SweepConfig
 from tune.ledger import best_row, nothing_worked
 from tune.plan import Plan, find_plan
 from tune.rows import SWEEP_TRIALS
-from tune.space import nested
 from tune.trial import Setup
 
 BEST, PLAN = "best.yaml", "plan"
@@ -94,10 +93,13 @@ def _write_best(path: Path, config: SweepConfig, plan: Plan, parameters: Mapping
     """
     values = flat(to_dict(plan.base(config.base, config.trial_workers, config.gpus_per_worker)))
     fixed = {key: values[key] for key in (setting.partition("=")[0] for setting in shlex.split(config.base))}
+    document: dict[str, Any] = {}
+    for key, value in {**fixed, **parameters}.items():
+        put(document, key, value)
     words = find(plan.job).words
     head = f"# The best of a sweep: parley {' '.join(words)} {plan.preset} --config {display_path(path)}\n"
     try:
-        write_whole(path, (head + yaml.safe_dump(nested({**fixed, **parameters}), sort_keys=True)).encode())
+        write_whole(path, (head + yaml.safe_dump(document, sort_keys=True)).encode())
     except OSError as error:
         fix = "free some space, then the same command writes it"
         raise RunError("the best settings cannot be written", where=path, got=error.strerror, fix=fix) from None

@@ -15,7 +15,7 @@ from envs.core.errors import DataError
 from envs.core.registry import Registry
 from envs.data.lines import data_command, read_lines, require_none_broken
 from envs.data.root import UNNAMED, missing_files, read_file, require_files
-from envs.data.sources import SPLITS, CorpusFile, Source
+from envs.data.sources import SPLITS, CorpusFile, Described, Source, content_digest, fingerprint
 from envs.negotiation import scripted
 from envs.negotiation.corpora.dealornodeal import READER_VERSION, DialogueRecord, parse_lines, parse_scenarios
 from envs.negotiation.scenario import Scenario
@@ -67,15 +67,9 @@ class CorpusSource(Source, Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FileCorpus:
+class FileCorpus(Described):
     """A corpus in the published format: train.txt, val.txt, test.txt and selfplay.txt in one folder of the data root."""
 
-    name: str
-    """Registered name, and the folder's."""
-    summary: str
-    """What it is, one line."""
-    licence: str
-    """Terms of use, one line."""
     obtain: str
     """Where a person gets the files."""
     address: str | None = None
@@ -105,8 +99,7 @@ class FileCorpus:
         """
         folder = self.folder(root)
         require_files(self.name, folder, [file.name for file in self.files], self.remedy)
-        digests = [hashlib.sha256(read_file(folder / file.name)).hexdigest() for file in self.files]
-        return _digest("files", READER_VERSION, *digests)
+        return fingerprint("files", READER_VERSION, *(content_digest(folder / file.name) for file in self.files))
 
     def read(self, root: Path) -> CorpusText:
         """Reads every file that is there; a missing one is among the errors."""
@@ -122,15 +115,9 @@ class FileCorpus:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GeneratedCorpus:
+class GeneratedCorpus(Described):
     """The corpus that Parley writes itself, so that everything runs on a fresh machine offline."""
 
-    name: str
-    """Registered name."""
-    summary: str
-    """What it is, one line."""
-    licence: str
-    """Terms of use, one line."""
     num_dialogues: int
     """Dialogues to generate, all splits together, each seen from both sides."""
     seed: int = 0
@@ -148,7 +135,7 @@ class GeneratedCorpus:
         # The source of the whole package stands for a version number that somebody would have to remember to raise.
         sources = sorted(Path(scripted.__path__[0]).glob("*.py"))
         generator = hashlib.sha256(b"".join(read_file(path) for path in sources)).hexdigest()
-        return _digest("generated", READER_VERSION, generator, self.num_dialogues, self.seed)
+        return fingerprint("generated", READER_VERSION, generator, self.num_dialogues, self.seed)
 
     def read(self, root: Path) -> CorpusText:
         """Generates the dialogues and the scenarios."""
@@ -219,7 +206,3 @@ corpora.register("embedded", "scripted negotiations, generated")(
 
 def _lines(path: Path) -> list[str]:
     return read_lines(path) if path.is_file() else []
-
-
-def _digest(*parts: str | int) -> str:
-    return hashlib.blake2b("\n".join(map(str, parts)).encode(), digest_size=16).hexdigest()

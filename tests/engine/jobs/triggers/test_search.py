@@ -27,7 +27,7 @@ from envs.core.errors import CheckpointError, ConfigError, DataError, RunError
 from envs.pairs.contexts import with_eot
 from envs.pairs.vocabulary import SPECIALS, PairVocabulary
 from policies.seq2seq.checkpoints import load_seq2seq, save_model
-from tests.engine.jobs.made_up import Notes, kill_when, rows, save_negotiator, start_parley
+from tests.engine.jobs.made_up import SLOWLY, Notes, kill_when, rows, save_negotiator, start_parley
 from tests.engine.jobs.triggers.searches import (
     EFFORT,
     SMALL,
@@ -155,17 +155,16 @@ def test_a_killed_worker_costs_nothing(
 
 @pytest.mark.parametrize("workers", [0, pytest.param(2, marks=[pytest.mark.ray, pytest.mark.slow])])
 def test_a_killed_driver_resumes_to_the_same_rows(tmp_path: Path, model: str, vocabulary: PairVocabulary, workers: int) -> None:
-    effort = replace(EFFORT, max_sweeps=8, restarts=4)
-    config = search(model, "random", limit=12, search=effort, engine=TriggerEngineSettings(), shard_size=1)
+    config = search(model, "random", limit=6, search=EFFORT, engine=TriggerEngineSettings(), shard_size=1)
     path = tmp_path / "run"
-    words = ["search", "--model", model, "--targets", "random", "--limit", "12", "--run", str(path)]
+    words = ["search", "--model", model, "--targets", "random", "--limit", "6", "--run", str(path)]
     for key in ("candidates", "max_sweeps", "restarts"):
-        words += ["--set", f"search.{key}={getattr(effort, key)}"]
+        words += ["--set", f"search.{key}={getattr(EFFORT, key)}"]
     words += ["--shard-size", "1", "--workers", str(workers)]
     parts = path / "rows"
-    kill_when(start_parley(*words, folder=tmp_path), lambda: len([*parts.glob("*.parquet")]) >= 2)
+    kill_when(start_parley(*words, folder=tmp_path, before=SLOWLY), lambda: len([*parts.glob("*.parquet")]) >= 2)
     saved = rows(path)
-    assert 2 <= len(saved) < 12
+    assert 2 <= len(saved) < 6
     notes = Notes()
     run(config, path, notes)
     assert notes.steps[0] == len(saved), "what is saved is not searched for again"
