@@ -31,7 +31,7 @@ from policies.seq2seq.checkpoints import LANGUAGE_MODEL, SEQ2SEQ, load_language_
 from policies.seq2seq.decoding import greedy
 from policies.seq2seq.responder import Seq2SeqResponder
 from policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
-from tests.engine.jobs.made_up import Notes, kill_when, start_parley
+from tests.engine.jobs.made_up import SLOWLY, Notes, kill_when, start_parley
 
 FIT = FitConfig(learning_rate=0.02, batch_size=8, max_epochs=3, decay_epochs=1)
 WORDS = ("red", "green", "blue", "grey", "brown")
@@ -152,13 +152,13 @@ def test_a_finished_training_says_so_and_trains_no_more(tmp_path: Path, corpus: 
 
 
 def test_a_killed_training_resumes_to_the_same_weights(tmp_path: Path, corpus: str) -> None:
-    config = asked(corpus, fit=replace(FIT, max_epochs=31, patience=30))
+    config = asked(corpus, fit=replace(FIT, max_epochs=12, patience=11))
     flags = ["--corpus", corpus, "--set", "sizes.embed=8", "--set", "sizes.hidden=8", "--vocabulary", "10000"]
     flags += [f"--set=fit.{name}={getattr(config.fit, name)}" for name in vars(FIT)]
     config = replace(config, vocabulary=10_000)
     TRAIN_SEQ2SEQ.run(config, tmp_path / "whole", Silent())
     events = tmp_path / "killed" / "events.jsonl"
-    process = start_parley("train", "seq2seq", *flags, "--run", "killed", folder=tmp_path)
+    process = start_parley("train", "seq2seq", *flags, "--run", "killed", folder=tmp_path, before=SLOWLY)
     kill_when(process, lambda: events.exists() and events.read_text().count('"epoch"') >= 3)
     assert RunFolder.load(tmp_path / "killed").summary() is None, "it was killed too late"
     notes = Notes()

@@ -61,7 +61,7 @@ def test_one_hot_inputs_of_malicious_targets_are_drawn_to_words_as_weakly_as_in_
         return relax(victim, tasks, settings, objective)
 
     monkeypatch.setattr(relaxation, "relax", heard)
-    config = replace(asked, targets=targets or asked.targets, num_targets=1, method="relaxation", hit="o-greedy")
+    config = replace(asked, targets=targets or asked.targets, limit=1, method="relaxation", hit="o-greedy")
     run(replace(config, search=replace(EFFORT, relaxation=replace(SMALL, l1_weight=given))), tmp_path / "run", Silent())
     assert weights == {weight}
 

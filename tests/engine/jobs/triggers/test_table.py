@@ -45,7 +45,7 @@ def lm(tmp_path_factory: pytest.TempPathFactory, vocabulary: PairVocabulary) -> 
 
 def table(model: str, **changes: Any) -> SearchTableConfig:
     """A table of two targets a list."""
-    settings: dict[str, Any] = {"num_targets": 2, "search": EFFORTLESS, "shard_size": 2}
+    settings: dict[str, Any] = {"limit": 2, "search": EFFORTLESS, "shard_size": 2}
     return SearchTableConfig(model=model, **{**settings, **changes})
 
 
