@@ -58,6 +58,6 @@ def test_an_example_runs_from_an_empty_folder(path: Path, tmp_path: Path) -> Non
 def test_the_environment_is_stepped_through_as_its_page_says(capsys: pytest.CaptureFixture[str]) -> None:
     _, _, rest = (ROOT / "docs" / "negotiation.md").read_text().partition("```python\n")
     found: dict[str, Any] = {}
-    exec(rest.partition("```")[0], found)  # noqa: S102  # our own page
+    exec(rest.partition("```")[0], found)  # our own page
     assert "YOU: i need the books <eos> THEM:" in capsys.readouterr().out
     assert found["terminated"]
