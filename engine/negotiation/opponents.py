@@ -51,11 +51,11 @@ class OpponentConfig:
     pool: int = 8
     """Newest adversaries that are drawn from; older ones are forgotten."""
     partner_share: float = 0.0
-    """Share of the dialogues that are ordinary play with a partner, in which both choose, for own points."""
+    """Share of the dialogues that are ordinary play with a partner, in which both choose, for own points; 1 for no other."""
 
     def __post_init__(self) -> None:
         check(self, "pool", self.pool >= 1, "at least 1")
-        check(self, "partner_share", 0 <= self.partner_share < 1, "0 <= partner_share < 1")
+        check(self, "partner_share", 0 <= self.partner_share <= 1, "0 <= partner_share <= 1")
 
 
 @dataclass(frozen=True, kw_only=True)
