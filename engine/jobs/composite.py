@@ -80,7 +80,7 @@ class Beside:
         items = {f"{number:05d}": chain for number, chain in enumerate(left) if chain}
         self._shards = make_shards(items, 1) if num_workers else []
         self._num_workers, self._num_cpus = num_workers, num_cpus
-        self._num_done = 0
+        self._summaries = [folder / SUMMARY for chain in left for _, _, folder in chain]
         self._session = ExitStack()
         # Were it waited for when this process is interrupted, that would take as long as its stages.
         self._thread = Thread(target=self._work, daemon=True)
@@ -104,19 +104,18 @@ class Beside:
         """
         if not self._thread.is_alive():
             return
-        reporter.stage(title, len(self._shards), "done side by side")
+        reporter.stage(title, len(self._summaries), "stages")
         while self._thread.is_alive():
-            reporter.advance(self._num_done)
+            reporter.advance(sum(summary.exists() for summary in self._summaries))
             self._thread.join(1.0)
 
     def _work(self) -> None:
         try:
-            run_sharded(_Stages, (Path.cwd(),), self._shards, num_workers=self._num_workers, on_result=self._count)
+            run_sharded(
+                _Stages, (Path.cwd(),), self._shards, num_workers=self._num_workers, on_result=lambda shard, result: None
+            )
         except Exception:
             logger.warning("no stage is done beside this process", exc_info=True)
-
-    def _count(self, _shard: Shard[Any], _result: Any) -> None:
-        self._num_done += 1
 
 
 class _Stages:

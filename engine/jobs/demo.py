@@ -212,7 +212,8 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
             dialogues=min(config.dialogues, minmax.demo().dialogues),
             corpus=fitted.corpus,
             seed=config.seed,
-            workers=max(config.workers, 2 * config.side_by_side),
+            workers=config.workers,
+            trainers=2 * config.side_by_side,
             attack=config.reinforce,
             defence=config.defence,
         )

@@ -107,7 +107,9 @@ class MinMaxConfig(LearningConfig):
     retries: int = 3
     """Times that a phase is done again, each time at half the rate, before the campaign gives up."""
     workers: int = 0
-    """Ray actors that measure: they train fresh adversaries side by side (not on a cluster) and play; 0 does it here."""
+    """Ray actors that play the measured dialogues; 0 plays in this process."""
+    trainers: int = 0
+    """Ray actors on this machine that train fresh adversaries, and beside the rounds the control; 0 trains in this process."""
     opponents: OpponentConfig = field(default_factory=OpponentConfig)
     """Whom the target meets."""
     attack: ReinforceConfig = field(default_factory=lambda: replace(reinforce.cheng2019().reinforce, dialogues=12_800))
@@ -119,7 +121,7 @@ class MinMaxConfig(LearningConfig):
         super().__post_init__()
         for name in ("rounds", "patience", "num_adversaries", "num_final_adversaries", "budget", "dialogues"):
             check_count(self, name)
-        for name in ("least_gain", "plain_loss", "retries", "workers"):
+        for name in ("least_gain", "plain_loss", "retries", "workers", "trainers"):
             check(self, name, getattr(self, name) >= 0, "at least 0")
         check(self, "perplexity_limit", self.perplexity_limit == 0 or self.perplexity_limit > 1, "0, or above 1")
 
@@ -265,10 +267,10 @@ class Campaign:
         return reinforce.TRAIN_TARGET, settings
 
     def beside(self) -> Beside:
-        """The control's training while the rounds go on: it needs nothing of them. Without `workers` it waits for its turn."""
+        """The control's training while the rounds go on: it needs nothing of them. Without `trainers` it waits for its turn."""
         config, role = self._config, f"{CONTROL}-target"
         phase = self._control_phase(0, self._rule(role, self._control_rule(), 0))
-        return Beside([{self._phase(0, role).name: phase}], self._path, num_workers=int(config.control and config.workers > 0))
+        return Beside([{self._phase(0, role).name: phase}], self._path, num_workers=int(config.control and config.trainers > 0))
 
     def _control_rule(self) -> ReinforceConfig:
         """As many dialogues as the target has in all rounds."""
@@ -292,6 +294,7 @@ class Campaign:
             num_adversaries=count,
             dialogues=config.dialogues,
             workers=config.workers,
+            trainers=config.trainers,
             reinforce=rule,
             **config.learning() | {"seed": seed},
         )

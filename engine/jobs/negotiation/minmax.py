@@ -71,7 +71,7 @@ LEGEND = _PAIRS | {
 
 
 def _cpus(config: MinMaxConfig) -> int:
-    return max(config.env_runners + 1 + config.threads * config.remote_learner, config.workers) + config.control
+    return max(config.env_runners + 1 + config.threads * config.remote_learner, config.workers, config.trainers) + config.control
 
 
 def _outcome(campaign: Campaign, config: MinMaxConfig, best: Round) -> dict[str, Estimate]:
@@ -132,7 +132,7 @@ def demo() -> MinMaxConfig:
         attack=rule,
         # Half as fast again, or without the KL guard, trainings lose their language; if holding out costs more, they give in.
         perplexity_limit=2.0,
-        defence=replace(rule, dialogues=7_680, supervised_weight=1.0, kl_weight=0.1, stalling_penalty=2.0),
+        defence=replace(rule, dialogues=5_760, supervised_weight=1.0, kl_weight=0.1, stalling_penalty=2.0),
     )
 
 
@@ -145,7 +145,7 @@ class MinMax(Job[MinMaxConfig, MinMaxConfig, Summary]):
     presets = {"cheng2019": latest, "population": population, "demo": demo}
     legend = LEGEND
     files = (CHECKPOINT, SUMMARY)
-    resume_safe = (*training.RESUME_SAFE, "workers", "retries")
+    resume_safe = (*training.RESUME_SAFE, "workers", "trainers", "retries")
     steps = Steps(ROUND, "rounds", lambda config: config["rounds"] if isinstance(config.get("rounds"), int) else None)
 
     def prepare(self, config: MinMaxConfig, path: Path, reporter: Reporter) -> MinMaxConfig:
