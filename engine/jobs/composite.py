@@ -68,18 +68,18 @@ class Beside:
             are begun in theirs. Stages that are finished are left out.
         path: the folder of their runs.
         num_workers: actors, each with a CPU; with 0 nothing is done ahead.
-        num_cpus: logical CPUs of the Ray session where none is there yet.
+        num_cpus: logical CPUs of the Ray session where none is there yet; the actors and this machine have as many at least.
     """
 
     def __init__(
-        self, chains: Sequence[Mapping[str, Stage]], path: Path, num_workers: int, *, num_cpus: int | None = None
+        self, chains: Sequence[Mapping[str, Stage]], path: Path, num_workers: int, *, num_cpus: int = 0
     ) -> None:
         left = [
             [(*stage, path / name) for name, stage in chain.items() if not (path / name / SUMMARY).exists()] for chain in chains
         ]
         items = {f"{number:05d}": chain for number, chain in enumerate(left) if chain}
         self._shards = make_shards(items, 1) if num_workers else []
-        self._num_workers, self._num_cpus = num_workers, num_cpus
+        self._num_workers, self._num_cpus = num_workers, max(num_cpus, num_workers, os.cpu_count() or 1)
         self._summaries = [folder / SUMMARY for chain in left for _, _, folder in chain]
         self._session = ExitStack()
         # Were it waited for when this process is interrupted, that would take as long as its stages.

@@ -15,7 +15,6 @@ them finished.
 from __future__ import annotations
 
 import logging
-import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -275,7 +274,7 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
         planned = self.stages(prepared, run.path)
         ahead = [{name: planned[name]} for name in BESIDE] if prepared.side_by_side else []
         # An actor each for this, for the control, and for adversaries; those of a match come and go twice.
-        with Beside(ahead, run.path, 1, num_cpus=max(os.cpu_count() or 1, 4 + 2 * prepared.workers)) as beside:
+        with Beside(ahead, run.path, 1, num_cpus=4 + 2 * prepared.workers) as beside:
             run_stages(planned, run.path, reporter, lambda name: beside.wait(reporter) if name in BESIDE else None)
         return prepared
 

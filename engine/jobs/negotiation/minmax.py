@@ -71,7 +71,8 @@ LEGEND = _PAIRS | {
 
 
 def _cpus(config: MinMaxConfig) -> int:
-    return max(config.env_runners + 1 + config.threads * config.remote_learner, config.workers, config.trainers) + config.control
+    learning = config.env_runners + 1 + config.threads * config.remote_learner
+    return max(learning, config.workers, config.trainers) + config.control
 
 
 def _outcome(campaign: Campaign, config: MinMaxConfig, best: Round) -> dict[str, Estimate]:
