@@ -1,11 +1,13 @@
 """How models and training states are stored: safetensors beside JSON, written whole or not at all. No pickle.
 
 A checkpoint is a folder with `weights.safetensors`, `config.json` (kind, format version, sizes, where it came from, digests of
-the other two files) and `vocabulary.json`. A training state is one safetensors file whose metadata holds the counters.
+the other two files) and `vocabulary.json`. A training state is one safetensors file, so that one rename replaces it. Its
+metadata holds the counters and a digest of tensors and counters.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -39,6 +41,8 @@ from policies.stored import (
 
 SizesT = TypeVar("SizesT")
 ModelT = TypeVar("ModelT", bound=nn.Module)
+_COUNTERS, _DIGEST = "counters", "sha256"
+"""What the metadata of a training state holds; states of older versions hold no digest."""
 
 
 @dataclass(frozen=True)
@@ -181,11 +185,9 @@ def save_state(path: Path, tensors: Mapping[str, Tensor], counters: Mapping[str,
     aside = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        save_file(
-            {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()},
-            aside,
-            metadata={"counters": json.dumps(counters)},
-        )
+        stored = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
+        counted = json.dumps(counters)
+        save_file(stored, aside, metadata={_COUNTERS: counted, _DIGEST: _state_digest(stored, counted)})
         _sync(aside)
         aside.rename(path)
         _sync(path.parent)
@@ -203,19 +205,31 @@ def load_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Reads what `save_state` wrote: (tensors, counters).
 
     Raises:
-        CheckpointError: the file is damaged.
+        CheckpointError: the file is damaged, or not as it was saved.
     """
     try:
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # safe_open is no mapping
-            return tensors, json.loads(file.metadata()["counters"])
+            told = file.metadata()
+        counters, found = json.loads(told[_COUNTERS]), _state_digest(tensors, told[_COUNTERS])
     except (OSError, KeyError, TypeError, ValueError, SafetensorError) as error:
-        raise CheckpointError(
-            "the training state is damaged",
-            where=path,
-            got=str(error),
-            fix="delete it to start again",
-        ) from None
+        raise _damaged_state(path, str(error)) from None
+    if told.get(_DIGEST, found) != found:
+        raise _damaged_state(path, f"SHA-256 {found[:12]}, and the file says {told[_DIGEST][:12]}")
+    return tensors, counters
+
+
+def _damaged_state(path: Path, got: str) -> CheckpointError:
+    return CheckpointError("the training state is damaged", where=path, got=got, fix="delete it to start again")
+
+
+def _state_digest(tensors: Mapping[str, Tensor], counted: str) -> str:
+    """The SHA-256 of a state: every name, type, shape and byte, and the counters."""
+    digest = hashlib.sha256(counted.encode())
+    for name, value in sorted(tensors.items()):
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+        digest.update(value.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def flatten_optimiser(optimiser: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -134,7 +134,6 @@ class MarginObjective(Objective[LessonBatch]):
         return Loss(own.total + self.alpha * self._words_per_example * hinges_B.sum(), own.nll)
 
     def validation(self, examples: Any) -> float:
-        """The objective itself on other lessons, dropout off."""
         hinges = np.maximum(0.0, self.margin - self.gaps(examples.lessons))
         return evaluate(self.model, examples.learned).nll + self.alpha * float(hinges.sum()) / len(examples)
 

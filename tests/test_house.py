@@ -62,6 +62,49 @@ def calls(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, ast.unparse(node.func)
 
 
+def undocumented(classes: dict[str, ast.ClassDef]) -> list[str]:
+    """Public methods of public classes without a docstring, those left out that override a documented one of ours."""
+
+    def is_said(owner: ast.ClassDef, method: str, below: tuple[str, ...]) -> bool:
+        own = [node for node in owner.body if isinstance(node, ast.FunctionDef) and node.name == method]
+        if any(map(ast.get_docstring, own)):
+            return True
+        plain = [base.value if isinstance(base, ast.Subscript) else base for base in owner.bases]
+        names = [ast.unparse(base).rpartition(".")[2] for base in plain]
+        return any(is_said(classes[name], method, (*below, name)) for name in names if name in classes and name not in below)
+
+    return [
+        f"{name}.{node.name}"
+        for name, owner in classes.items()
+        for node in owner.body
+        if isinstance(node, ast.FunctionDef) and not name.startswith("_") and not node.name.startswith("_")
+        if not is_said(owner, node.name, (name,))
+    ]
+
+
+def test_a_public_method_says_what_it_does_unless_a_base_class_of_ours_has_said_it() -> None:
+    others = [path for room in ("benchmarks", "examples") for path in (ROOT / room).rglob("*.py")]
+    trees = [ast.parse(path.read_text()) for path in [*SOURCES, *others]]
+    classes = {node.name: node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)}
+    assert len(classes) > 300
+    assert undocumented(classes) == []
+
+
+def test_a_method_without_words_is_found_where_no_base_class_has_any() -> None:
+    code = """
+class Base:
+    def said(self): "Words."
+    def unsaid(self): pass
+class Other(packages.Base[int]):
+    def said(self): pass
+    def unsaid(self): pass
+    def own(self): pass
+    def _private(self): pass
+"""
+    classes = {node.name: node for node in ast.parse(code).body if isinstance(node, ast.ClassDef)}
+    assert undocumented(classes) == ["Base.unsaid", "Other.unsaid", "Other.own"]
+
+
 def test_envs_import_only_what_a_world_needs() -> None:
     allowed = set(sys.stdlib_module_names) | {"envs", "gymnasium", "numpy", "pyarrow", "yaml"}
     strays = {str(path): imported_roots(path) - allowed for path in sorted((ROOT / "envs").rglob("*.py"))}

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import math
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -31,6 +32,7 @@ from engine.store.run_folder import RunFolder
 from envs.core.errors import ClusterError
 from tune.config import SweepConfig
 from tune.ledger import Ledger, values_of
+from tune.news import EVERY_S, Board
 from tune.study import Study
 from tune.trial import BUDGET, HIGH, LOW, NUM, NUMBER, OBJECTIVE, PARAMETERS, REASON, Setup, run_trial
 
@@ -38,6 +40,8 @@ LIVES = 3
 """Times that a trial may lose its process, to a machine that went or to want of memory, before it counts as failed."""
 LOSS_S = 60.0
 """Seconds in which losses of a trial count as one: Ray offers a lost machine's room again until it hears of the loss."""
+SHOWN = 4
+"""Running trials whose lines are shown."""
 _CHATTY = ("optuna", "ray.tune")
 logger = logging.getLogger(__name__)
 
@@ -50,7 +54,7 @@ def run_trials(config: SweepConfig, setup: Setup, folder: RunFolder, reporter: R
         setup: what all trials have in common.
         folder: the sweep's run, opened for writing.
         wait_s: seconds without a running trial after which the sweep ends.
-        reporter: hears of every trial that ends.
+        reporter: hears of every trial that ends, and how the others stand.
 
     Raises:
         ClusterError: no trial has run for `wait_s`.
@@ -65,7 +69,6 @@ def run_trials(config: SweepConfig, setup: Setup, folder: RunFolder, reporter: R
         actors = min(at_once, ledger.num_left) * (1 + config.trial_workers)
         metadata = {"objective": plan.objective, "direction": plan.direction}
         folder.event(WORK, items=config.samples, left=ledger.num_left, workers=actors, **metadata)
-        reporter.stage(f"sweeping {plan.job}", config.samples, "trials")
         if ledger.num_left:
             _tune(config, setup, ledger, wait_s)
     if not ledger.complete:
@@ -77,10 +80,10 @@ def _tune(config: SweepConfig, setup: Setup, ledger: Ledger, wait_s: float) -> N
     """Lets Ray Tune run the trials that are left."""
     actor = {"CPU": 1.0, **({"GPU": config.gpus_per_worker} if config.gpus_per_worker else {})}
     room = ray_tune.PlacementGroupFactory([{"CPU": 1.0}, *([actor] * config.trial_workers)])
-    searcher = _Proposals(ledger)
+    searcher, board = _Proposals(ledger), Board()
     with tempfile.TemporaryDirectory(prefix="parley-sweep-") as scratch:
         tuner = ray_tune.Tuner(
-            ray_tune.with_resources(ray_tune.with_parameters(run_trial, setup=setup), room),
+            ray_tune.with_resources(ray_tune.with_parameters(run_trial, setup=setup, board=board), room),
             tune_config=ray_tune.TuneConfig(
                 search_alg=searcher,
                 scheduler=_scheduler(config, setup, ledger),
@@ -93,7 +96,7 @@ def _tune(config: SweepConfig, setup: Setup, ledger: Ledger, wait_s: float) -> N
             run_config=ray_tune.RunConfig(
                 name="sweep",
                 storage_path=scratch,
-                callbacks=[_Results(ledger, searcher.numbers, wait_s)],
+                callbacks=[_Results(ledger, searcher.numbers, wait_s, board)],
                 verbose=0,
             ),
         )
@@ -152,9 +155,10 @@ class _Proposals(Searcher):
 class _Results(ray_tune.Callback):
     """Tells the ledger what trials were worth, at the end of each step of Ray Tune: it swallows what is raised elsewhere."""
 
-    def __init__(self, ledger: Ledger, numbers: dict[str, int], wait_s: float) -> None:
-        self._ledger, self._numbers, self._wait_s = ledger, numbers, wait_s
-        self._up_at = time.monotonic()
+    def __init__(self, ledger: Ledger, numbers: dict[str, int], wait_s: float, board: Board) -> None:
+        self._ledger, self._numbers, self._wait_s, self._board = ledger, numbers, wait_s, board
+        self._began = self._up_at = time.monotonic()
+        self._shown_at = -math.inf
         # By budget: a trial that lost its process says again what it has said.
         self._values: dict[int, dict[int, Estimate]] = {}
         self._ended: list[int] = []
@@ -204,6 +208,25 @@ class _Results(ray_tune.Callback):
                 self._ledger.fail(number, self._failed[number])
             else:
                 self._ledger.end(number, self._values[number])
+            self._board.clear(number)
+        if time.monotonic() >= self._shown_at + EVERY_S:
+            self._shown_at = time.monotonic()
+            self._ledger.hear(self._news([self._numbers[trial.trial_id] for trial in trials if trial.status == Trial.RUNNING]))
+
+    def _news(self, running: Sequence[int]) -> str:
+        """How many trials run, for how long, and what the first of them say."""
+        lines = [f"trial {number}: {self._said(number)}" for number in running[:SHOWN]]
+        more = [f"and {len(running) - SHOWN} more"] if len(running) > SHOWN else []
+        minutes, seconds = divmod(round(time.monotonic() - self._began), 60)
+        # Before a trial has ended the screen says it.
+        so_far = f"{minutes}:{seconds:02d} so far, " if self._ledger.num_ended else ""
+        return so_far + ("; ".join([f"{len(running)} running", *lines, *more]) if running else "no trial has begun")
+
+    def _said(self, number: int) -> str:
+        """The newest line of a trial, after what it was worth at the last budget."""
+        *_, worth = [None, *self._values.get(number, {}).items()]
+        found = f"{worth[1].value:.4g} at {worth[0]:,}" if worth else ""
+        return ", ".join(filter(None, (found, self._board.line(number)))) or "starting"
 
 
 def _room() -> str:

@@ -39,7 +39,7 @@ class Ledger:
         setup: what all trials have in common.
         study: proposes settings; knows nothing yet.
         samples: trials in all.
-        reporter: hears of every trial that ends.
+        reporter: hears of every trial that ends, and how the others stand.
     """
 
     def __init__(self, folder: RunFolder, setup: Setup, study: Study, samples: int, reporter: Reporter) -> None:
@@ -53,6 +53,7 @@ class Ledger:
         self._known |= {number: json.loads(row["parameters"]) for number, row in self._rows.items()}
         require_trust_in(self._known)
         self._reasons: list[str] = []
+        self._news = ""
         for number, parameters in sorted(self._known.items()):
             self._study.recall(number, parameters)
             if number in self._rows:
@@ -70,9 +71,14 @@ class Ledger:
         return len(self._left)
 
     @property
+    def num_ended(self) -> int:
+        """Trials that have ended, well or not."""
+        return len(self._rows) + len(self._reasons)
+
+    @property
     def complete(self) -> bool:
-        """Whether every trial has ended, well or not."""
-        return len(self._rows) + len(self._reasons) == self._samples
+        """Whether every trial has ended."""
+        return self.num_ended == self._samples
 
     @property
     def rows(self) -> list[Row]:
@@ -92,6 +98,11 @@ class Ledger:
         self._folder.event(PROPOSED, number=number, parameters=parameters)
         self._known[number] = parameters
         return number, parameters
+
+    def hear(self, news: str) -> None:
+        """Tells the reporter how the running trials stand."""
+        self._news = news
+        self._tell()
 
     def take_back(self, number: int) -> None:
         """Puts a trial that lost its process before those that have not begun."""
@@ -160,8 +171,9 @@ class Ledger:
             f"best {best['value']:.4g} (trial {int(best['item_key'])})" if best else "",
             f"{early} stopped early" if early else "",
             f"{len(self._reasons)} failed" if self._reasons else "",
+            self._news,
         )
-        self._reporter.advance(len(self._rows) + len(self._reasons), ", ".join(filter(None, parts)))
+        self._reporter.advance(self.num_ended, ", ".join(filter(None, parts)))
 
 
 def values_of(row: Row) -> dict[int, float]:

@@ -159,7 +159,6 @@ class Sweep(Job[SweepConfig, Swept, Swept]):
     resume_safe = RESUME_SAFE
 
     def prepare(self, config: SweepConfig, path: Path, reporter: Reporter) -> Swept:
-        """The plan, and whether there is enough to work on."""
         plan = find_plan(config.sweep)
         base = plan.base(config.base, config.trial_workers, config.gpus_per_worker)
         budgets = config.budgets(plan.budget)
@@ -176,10 +175,11 @@ class Sweep(Job[SweepConfig, Swept, Swept]):
         return Swept(config, setup)
 
     def work(self, run: RunFolder, prepared: Swept, reporter: Reporter) -> Swept:
-        """Runs what is left of the trials and stores the best settings."""
         from tune.driver import run_trials
 
         config, plan = prepared.config, prepared.setup.plan
+        reporter.stage(f"sweeping {plan.job}", config.samples, "trials")
+        reporter.advance(run.num_done, "starting Ray")
         with session(1 + config.trial_workers, config.address) as here:
             _check_room(config, here, reporter)
             run_trials(config, prepared.setup, run, reporter, here.start_timeout_s)
@@ -193,7 +193,6 @@ class Sweep(Job[SweepConfig, Swept, Swept]):
         return prepared
 
     def measure(self, run: RunFolder, found: Swept) -> Summary:
-        """What the best trial is worth, and how many there were."""
         config, plan, rows = found.config, found.setup.plan, run.read_rows().to_pylist()
         best = best_row(rows, plan.direction)
         assert best is not None, "work ends without one"
@@ -209,11 +208,9 @@ class Sweep(Job[SweepConfig, Swept, Swept]):
         )
 
     def num_rows(self, config: SweepConfig, path: Path) -> int:
-        """One for each trial."""
         return config.samples
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """With what the plan says of its objective."""
         plan = (run.summary() or {}).get(PLAN)
         if plan is None:
             return result
@@ -221,7 +218,6 @@ class Sweep(Job[SweepConfig, Swept, Swept]):
         return replace(result, legend={**LEGEND, "best": best})
 
     def next_commands(self, config: SweepConfig, path: Path) -> tuple[str, ...]:
-        """The job itself with the best settings."""
         report = super().next_commands(config, path)
         with reading_summary(path) as summary:
             if PLAN not in summary:

@@ -10,20 +10,22 @@ import logging
 import math
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from engine.jobs.job import Result, Silent
+from engine.jobs.job import Result
 from engine.metrics.statistics import NOTHING, Estimate, mean
 from engine.store.lease import STALE_S, keeper_of
 from envs.core.errors import RunError
 from envs.core.registry import nearest
 from envs.core.seeds import derive_seed
 from envs.storage.places import local_copy
+from tune.news import Board, TrialReporter
 from tune.plan import Plan
 from tune.space import with_values
 
@@ -72,7 +74,7 @@ def trial_name(number: int) -> str:
     return f"{number:05d}"
 
 
-def run_trial(given: Mapping[str, Any], setup: Setup) -> None:
+def run_trial(given: Mapping[str, Any], setup: Setup, board: Board) -> None:
     """Runs a trial inside Ray Tune, which may end it after any budget.
 
     What the job raises is reported and not raised, so that Ray Tune starts a trial again when its process is lost and not when
@@ -81,6 +83,7 @@ def run_trial(given: Mapping[str, Any], setup: Setup) -> None:
     Args:
         given: its `NUMBER` and `PARAMETERS`.
         setup: everything else.
+        board: where it says how far it is.
     """
     from ray import tune as ray_tune
 
@@ -92,14 +95,16 @@ def run_trial(given: Mapping[str, Any], setup: Setup) -> None:
     runs = local_copy(setup.run) / trial_folder(given[NUMBER])
     for budget in setup.budgets:
         try:
-            found = measure(given[PARAMETERS], setup, budget, runs / str(budget))
+            found = measure(given[PARAMETERS], setup, budget, runs / str(budget), partial(board.put, given[NUMBER]))
         except Exception as error:
             logger.debug("trial %d failed", given[NUMBER], exc_info=True)
             return ray_tune.report({OBJECTIVE: math.nan, BUDGET: 0, REASON: f"{type(error).__name__}: {error}"})
         ray_tune.report({OBJECTIVE: found.value, LOW: found.low, HIGH: found.high, NUM: found.n, BUDGET: budget})
 
 
-def measure(parameters: Mapping[str, Any], setup: Setup, budget: int, path: Path) -> Estimate:
+def measure(
+    parameters: Mapping[str, Any], setup: Setup, budget: int, path: Path, tell: Callable[[str], None] = lambda line: None
+) -> Estimate:
     """What a trial is worth at one budget.
 
     Args:
@@ -107,6 +112,7 @@ def measure(parameters: Mapping[str, Any], setup: Setup, budget: int, path: Path
         setup: everything else.
         budget: how large.
         path: folder of the runs, one for each repeat.
+        tell: takes a line now and then about how far it is.
 
     Returns:
         The estimate of the one run where it measures one metric; else the mean over runs, with an interval over them.
@@ -123,7 +129,8 @@ def measure(parameters: Mapping[str, Any], setup: Setup, budget: int, path: Path
         config = with_values(setup.base, values, f"trial of {plan.job}")
         run = path / str(repeat)
         _await_writer(run)
-        results.append(_measured(plan, job.run(config, run, Silent())))
+        about = f"{plan.fidelity} {budget:,}" + (f", run {repeat + 1} of {setup.repeats}" if setup.repeats > 1 else "")
+        results.append(_measured(plan, job.run(config, run, TrialReporter(tell, about))))
     if len(results) == 1:
         return results[0]
     return mean([result.value for result in results], seed=setup.seed)

@@ -33,8 +33,9 @@ from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings
 from engine.perturb.strategy import Strategy
 from engine.perturb.swap import RandomSwap
-from envs.core.config import assign, check, overlay
+from envs.core.config import assign, overlay
 from envs.core.errors import CheckpointError, ConfigError, DataError
+from envs.core.ranges import Configuration, NonNegativeInt
 from envs.core.visible import visible
 from envs.pairs.turns import Turns, format_turns, parse_turns
 from envs.pairs.vocabulary import SPECIALS, PairVocabulary
@@ -61,14 +62,14 @@ class PerturbConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PerturbArguments:
+class PerturbArguments(Configuration):
     """Which strategies, over which lines."""
 
     strategy: Annotated[conf.Positional[str], conf.arg(metavar="STRATEGY")]
     """One or several, separated by commas; or all, should-not-change, should-change, entity; parley list names them."""
     input: Annotated[Path | None, conf.arg(metavar="FILE", help_behavior_hint="")] = None
     """Lines of text, <eou> between utterances and <eot> between turns; standard input when not given."""
-    seed: int = 1
+    seed: NonNegativeInt = 1
     """Decides every random draw; a line's own words decide with it, not its place."""
     model: Annotated[str, conf.arg(metavar="RUN", help_behavior_hint="")] = ""
     """Run or checkpoint whose words alone may enter; every word may when not given."""
@@ -80,9 +81,6 @@ class PerturbArguments:
     """One setting, such as perturb.rule=released or perturb.lexicon=built-in; parley settings perturb lists them."""
     json: Annotated[conf.FlagCreatePairsOff[bool], conf.arg(help_behavior_hint="")] = False
     """Print one JSON object for each line and strategy."""
-
-    def __post_init__(self) -> None:
-        check(self, "seed", self.seed >= 0, "at least 0")
 
 
 @dataclass

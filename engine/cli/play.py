@@ -16,8 +16,8 @@ from engine.cli.verbs import Verb
 from engine.jobs.negotiation.agents import make_agent, shared_vocabulary
 from engine.jobs.negotiation.match import dialogue_seed
 from engine.jobs.negotiation.person import HELP, Person, StandardTerminal
-from envs.core.config import check
 from envs.core.errors import ConfigError
+from envs.core.ranges import Configuration, NonNegativeFloat, NonNegativeInt
 from envs.core.seeds import stream
 from envs.negotiation.game import NegotiationGame, play
 from envs.negotiation.render import render_dialogue
@@ -27,21 +27,17 @@ _KEY = "played"
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlayArguments:
+class PlayArguments(Configuration):
     """With whom, and over what."""
 
     agent: Annotated[conf.Positional[str], conf.arg(metavar="AGENT")]
     """Run or checkpoint folder, registered name (parley list), or path/file.py:Name."""
-    seed: int = 1
+    seed: NonNegativeInt = 1
     """Decides the scenario, who speaks first, and every random draw."""
     scenario: Annotated[str, conf.arg(metavar="COUNTS/YOURS/ITS", help_behavior_hint="")] = ""
     """Items and what they are worth to you and to the agent, such as 1,2,3/0,2,2/4,0,2; random when not given."""
-    temperature: float = 0.5
+    temperature: NonNegativeFloat = 0.5
     """Of a model's word distribution; 0 takes the likeliest word."""
-
-    def __post_init__(self) -> None:
-        check(self, "seed", self.seed >= 0, "at least 0")
-        check(self, "temperature", self.temperature >= 0, "at least 0")
 
 
 def run_play(verb: Verb, arguments: Sequence[str]) -> int:

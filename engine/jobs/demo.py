@@ -41,7 +41,7 @@ from engine.metrics.statistics import FOR_ADVERSARY, Estimate, Metric, paired_di
 from engine.negotiation.settings import ReinforceConfig
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK
-from envs.core.config import check, check_count
+from envs.core.ranges import Configuration, NonNegativeInt, NumItems, NumItemsOrAll
 from envs.storage.places import display_path
 from policies.fitting import settings as fitting
 from policies.negotiator.settings import NegotiatorFitConfig
@@ -95,22 +95,22 @@ LEGEND = METRICS | {
 
 
 @dataclass(frozen=True, kw_only=True)
-class DemoConfig:
+class DemoConfig(Configuration):
     """How large the demonstration is."""
 
-    dialogues: int = 1000
+    dialogues: NumItems = 1000
     """Dialogues of each of the two matches; at most as many measure each target of the hardening."""
-    searches: int = 200
+    searches: NumItems = 200
     """Dialogues of the white-box attack."""
-    triggers: int = 30
+    triggers: NumItems = 30
     """Targets of each of the two trigger searches."""
-    contexts: int = 200
+    contexts: NumItemsOrAll = 200
     """Contexts that are perturbed and answered; 0 for all."""
     side_by_side: bool = True
     """Two cores: work in Ray actors on the models that reply while negotiators are trained, and on adversaries side by side."""
-    workers: int = 0
+    workers: NonNegativeInt = 0
     """Ray actors that play the matches, search and answer; 0 does all of it in the process that the stage is in."""
-    seed: int = 1
+    seed: NonNegativeInt = 1
     """Master seed of every stage."""
     fit: NegotiatorFitConfig = field(default_factory=lambda: negotiator.demo().fit)
     """The target's recipe."""
@@ -122,14 +122,6 @@ class DemoConfig:
     """The recipe of the sequence-to-sequence model, and of the language model that judges its inputs."""
     hardening: fitting.FitConfig = field(default_factory=lambda: adversarial.demo().fit)
     """The recipe by which the first of them is trained against perturbations."""
-
-    def __post_init__(self) -> None:
-        check_count(self, "dialogues")
-        check_count(self, "searches")
-        check_count(self, "triggers")
-        check_count(self, "contexts", least=0)
-        check(self, "workers", self.workers >= 0, "at least 0")
-        check(self, "seed", self.seed >= 0, "at least 0")
 
 
 def _dialogues(path: Path) -> dict[str, Mapping[str, Any]]:

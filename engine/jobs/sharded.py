@@ -25,8 +25,8 @@ from engine.runtime.session import RaySession, connect
 from engine.runtime.sharding import ItemT, make_shards
 from engine.runtime.worker import ShardWorker
 from engine.store.run_folder import RunFolder
-from envs.core.config import check
 from envs.core.errors import ConfigError
+from envs.core.ranges import Configuration, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 RESUME_SAFE = ("workers", "gpus_per_worker", "address", "data_root", "shard_size")
 """Settings that change how work is done and not its rows; a resumed run may differ in them.
@@ -38,30 +38,27 @@ SHARDS_PER_WORKER = 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShardedConfig:
+class ShardedConfig(Configuration):
     """How the work is done."""
 
-    seed: int = 1
+    seed: NonNegativeInt = 1
     """Master seed."""
-    workers: int = 0
+    workers: NonNegativeInt = 0
     """Ray actors that work; 0 works in this process without Ray."""
-    gpus_per_worker: float = 0.0
+    gpus_per_worker: NonNegativeFloat = 0.0
     """GPUs, or a fraction of one, for each actor."""
     address: str = ""
     """Address of a Ray cluster for those actors; a local one when empty."""
     data_root: Path | None = None
     """Where corpora lie; PARLEY_DATA or the user cache folder when not given."""
-    shard_size: int | None = None
+    shard_size: PositiveInt | None = None
     """Items that a worker does at a time and that are saved together; chosen when not given, and kept by a resumed run."""
 
     def __post_init__(self) -> None:
-        check(self, "seed", self.seed >= 0, "at least 0")
-        check(self, "workers", self.workers >= 0, "at least 0")
+        super().__post_init__()
         if self.address and not self.workers:
             fix = "say how many Ray actors work there: --workers N"
             raise ConfigError("a cluster is named and no work would go there", where="--address", got=self.address, fix=fix)
-        check(self, "gpus_per_worker", self.gpus_per_worker >= 0, "at least 0")
-        check(self, "shard_size", self.shard_size is None or self.shard_size >= 1, "at least 1")
 
     @property
     def device(self) -> str:

@@ -14,7 +14,7 @@ from engine.jobs.job import ConfigT, Job, Reporter, Steps, Summary
 from engine.metrics.statistics import NOTHING, Estimate, ratio_of_sums
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
-from envs.core.config import check
+from envs.core.ranges import Configuration, NonNegativeInt, PositiveInt
 from envs.pairs.compiled import PairCorpus, load_pairs, nothing_to_measure
 from envs.storage.copies import CHECKPOINT
 
@@ -36,24 +36,19 @@ EPOCHS = Steps("epoch", "epochs")
 
 
 @dataclass(frozen=True, kw_only=True)
-class SupervisedConfig:
+class SupervisedConfig(Configuration):
     """How a model is fitted."""
 
-    seed: int = 1
+    seed: NonNegativeInt = 1
     """Master seed."""
-    limit: int = 0
+    limit: NonNegativeInt = 0
     """Examples of each split at most, the first ones, so that a large corpus can be tried; 0 for all."""
-    threads: int = 1
+    threads: PositiveInt = 1
     """CPU threads that the training computes with."""
     device: str = "cpu"
     """Torch device, such as cpu or cuda."""
     data_root: Path | None = None
     """Where corpora lie; PARLEY_DATA or the user cache folder when not given."""
-
-    def __post_init__(self) -> None:
-        check(self, "seed", self.seed >= 0, "at least 0")
-        check(self, "limit", self.limit >= 0, "at least 0")
-        check(self, "threads", self.threads >= 1, "at least 1")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from envs.core.config import check
+from envs.core.ranges import Configuration, PositiveInt, Share
 from envs.core.seeds import stream
 
 Reward = Literal["points", "advantage"]
@@ -43,19 +43,15 @@ class Opponent:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OpponentConfig:
+class OpponentConfig(Configuration):
     """How opponents are drawn while a target is hardened."""
 
     sampling: Literal["latest", "uniform", "prioritised"] = "latest"
     """The newest adversary (paper), any of the pool alike (fictitious play), or those that win more often."""
-    pool: int = 8
+    pool: PositiveInt = 8
     """Newest adversaries that are drawn from; older ones are forgotten."""
-    partner_share: float = 0.0
+    partner_share: Share = 0.0
     """Share of the dialogues that are ordinary play with a partner, in which both choose, for own points; 1 for no other."""
-
-    def __post_init__(self) -> None:
-        check(self, "pool", self.pool >= 1, "at least 1")
-        check(self, "partner_share", 0 <= self.partner_share <= 1, "0 <= partner_share <= 1")
 
 
 @dataclass(frozen=True, kw_only=True)

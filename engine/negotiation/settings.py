@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from envs.core.config import check, check_count
+from envs.core.config import check
+from envs.core.ranges import Configuration, NonNegativeFloat, NumItems, PositiveFloat, PositiveInt, PositiveShare
 
 AttackKind = Literal["reactive", "preemptive", "ra-pa-da", "ra-pa-ta"]
 """The white-box attacks of Cheng et al. 2019, by what they search for and what they do when that fails."""
@@ -15,52 +16,41 @@ FIXED_TURN_KINDS: tuple[AttackKind, ...] = ("reactive", "preemptive")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReinforceConfig:
+class ReinforceConfig(Configuration):
     """How one side learns from dialogues against a frozen partner."""
 
     reward: Literal["points", "advantage"] = "points"
     """Own points (goal-based agent), or own minus the partner's points (RL attack, and adversarial training, eq. 9)."""
     complementary: bool = False
     """The target alone chooses and the adversary is given the complement (the attack's rule)."""
-    dialogues: int = 16_000
+    dialogues: NumItems = 16_000
     """Dialogues that are played and learned from in all."""
-    dialogues_per_update: int = 64
+    dialogues_per_update: NumItems = 64
     """Dialogues played for each gradient step."""
-    gamma: float = 0.95
+    gamma: PositiveShare = 0.95
     """Discount per own word, counted back from the last."""
     scaling: Literal["none", "deviation", "sign"] = "none"
     """What is kept of a reward less the baseline: all of it (papers), per running deviation, or its sign alone."""
     optimiser: Literal["adam", "sgd"] = "adam"
     """Adam, or SGD with Nesterov momentum 0.1 (released code)."""
-    learning_rate: float = 5e-4
+    learning_rate: PositiveFloat = 5e-4
     """Step size."""
-    clip: float = 1.0
+    clip: PositiveFloat = 1.0
     """Largest norm of the whole gradient."""
-    temperature: float = 0.5
+    temperature: PositiveFloat = 0.5
     """Of the learner's and the partner's word distributions."""
-    supervised_weight: float = 1.0
+    supervised_weight: NonNegativeFloat = 1.0
     """Weight of the supervised loss on corpus dialogues in each step; guards against language drift. 0 turns it off."""
-    supervised_batch: int = 16
+    supervised_batch: NumItems = 16
     """Corpus dialogues in each step."""
-    kl_weight: float = 0.0
+    kl_weight: NonNegativeFloat = 0.0
     """Weight of KL(learner || starting model) on the learner's own words; the other guard. 0 turns it off."""
     scenarios: Literal["random", "selfplay"] = "random"
     """Random legal scenarios, or the corpus' self-play scenarios in turn."""
-    max_turns: int = 20
+    max_turns: NumItems = 20
     """Utterances after which the end of a dialogue is forced."""
-    stalling_penalty: float = 0.0
+    stalling_penalty: NonNegativeFloat = 0.0
     """Points that the learner loses in a dialogue whose end is forced. Without it a target learns to talk for ever."""
-
-    def __post_init__(self) -> None:
-        for name in ("dialogues", "dialogues_per_update", "supervised_batch", "max_turns"):
-            check_count(self, name)
-        check(self, "gamma", 0 < self.gamma <= 1, "0 < gamma <= 1")
-        check(self, "learning_rate", self.learning_rate > 0, "above 0")
-        check(self, "clip", self.clip > 0, "above 0")
-        check(self, "temperature", self.temperature > 0, "above 0")
-        check(self, "supervised_weight", self.supervised_weight >= 0, "at least 0")
-        check(self, "kl_weight", self.kl_weight >= 0, "at least 0")
-        check(self, "stalling_penalty", self.stalling_penalty >= 0, "at least 0")
 
     @property
     def updates(self) -> int:
@@ -69,24 +59,24 @@ class ReinforceConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchConfig:
+class SearchConfig(Configuration):
     """How the words of an adversarial sentence are searched."""
 
     loss: Literal["hinge", "released", "outcome"] = "hinge"
     """Hinge over the target's logits (paper), the released code's, or the points alone: decision-based, one choice a query."""
-    kappa: float = 0.0
+    kappa: NonNegativeFloat = 0.0
     """Margin of the hinge in logits; larger asks for a surer choice."""
     constraint: Literal["hard", "soft"] = "hard"
     """The target must end the talk (paper), or a penalty on the loss says how far it is from that (released code)."""
-    penalty: float = 1.0
+    penalty: NonNegativeFloat = 1.0
     """Weight of the soft constraint."""
-    end_margin: float = 0.0
+    end_margin: NonNegativeFloat = 0.0
     """Logits by which <selection> must lead the target's other words under the hard constraint."""
     proposals: Literal["pad-scan", "exhaustive", "gradient", "random"] = "pad-scan"
     """The best place by padding it out, then every word there (paper); every word everywhere; best by gradient; by chance."""
-    candidates: int = 512
+    candidates: PositiveInt = 512
     """Candidates for each replaced word, with gradient or random proposals."""
-    max_replacements: int = 2
+    max_replacements: PositiveInt = 2
     """Words of a sentence that may be replaced."""
     allow_special: bool = False
     """Offer <unk>, <selection>, <pad> and the speaker markers as words too (released code)."""
@@ -96,19 +86,15 @@ class SearchConfig:
     """Expected advantage in points from which a preemptive search counts as successful."""
     stop_at_goal: bool = False
     """A successful search replaces no further word; otherwise it goes on while that gains something."""
-    replies: int = 16
+    replies: PositiveInt = 16
     """Replies of the target over which a preemptive sentence is judged."""
-    screening_replies: int = 2
+    screening_replies: PositiveInt = 2
     """Replies over which every candidate of a preemptive search is judged first."""
-    finalists: int = 24
+    finalists: PositiveInt = 24
     """Candidates of a preemptive search that go on to be judged over all replies."""
 
     def __post_init__(self) -> None:
-        for name in ("candidates", "max_replacements", "replies", "screening_replies", "finalists"):
-            check(self, name, getattr(self, name) >= 1, "at least 1")
-        check(self, "kappa", self.kappa >= 0, "at least 0")
-        check(self, "penalty", self.penalty >= 0, "at least 0")
-        check(self, "end_margin", self.end_margin >= 0, "at least 0")
+        super().__post_init__()
         check(self, "screening_replies", self.screening_replies <= self.replies, "at most replies")
         decided = self.loss == "outcome"
         check(self, "proposals", not (decided and self.proposals == "gradient"), "anything but gradient with the loss outcome")

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings
 from engine.perturb.strategy import Strategy
-from envs.core.registry import Registry
+from envs.core.errors import ConfigError
+from envs.core.registry import Registry, nearest
 
 strategies = Registry("perturbation strategy", "parley.strategies")
 for _name, _summary, _target in (
@@ -51,6 +52,23 @@ def names(chosen: str) -> tuple[str, ...]:
     """
     found = (each for part in chosen.split(",") for each in GROUPS.get(part.strip(), (part.strip(),)))
     return tuple(dict.fromkeys(found))
+
+
+def require_names(chosen: str, *others: str) -> None:
+    """Checks that a list names strategies; whether a file of one's own holds one is found out when it is built.
+
+    Args:
+        chosen: names and groups separated by commas.
+        others: further names that may stand there.
+
+    Raises:
+        ConfigError: no strategy is called so, with the nearest name.
+    """
+    known = (*strategies, *GROUPS, *others)
+    for name in names(chosen):
+        if name not in known and ".py:" not in name:
+            what = f"no perturbation strategy is called {name!r}{nearest(name, known)}"
+            raise ConfigError(what, fix=f"strategies: {', '.join(known)}, or path/file.py:Name")
 
 
 def left_out(chosen: str, settings: PerturbSettings) -> tuple[str, ...]:

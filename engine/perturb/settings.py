@@ -6,26 +6,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from envs.core.config import check
+from envs.core.ranges import Configuration, PositiveInt, PositiveShare
 
 Rule = Literal["paper", "released"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class PerturbSettings:
+class PerturbSettings(Configuration):
     """How contexts are perturbed; the defaults are the paper's where it has them."""
 
     rule: Rule = "paper"
     """Where the paper and its released code disagree: whose rule."""
     lexicon: Literal["nltk", "built-in"] = "nltk"
     """Tagger, WordNet, stop words and paraphrase pairs: NLTK's data, or a small lexicon written for this project."""
-    max_dropped: int = 8
+    max_dropped: PositiveInt = 8
     """Stopword dropout: most words dropped in a turn (paper)."""
-    swap_every: int = 4
+    swap_every: PositiveInt = 4
     """Random swap: one swap per so many words of an utterance (paper)."""
-    paraphrase_rate: float = 1.0
+    paraphrase_rate: PositiveShare = 1.0
     """Data-level paraphrase: share of matching phrases that are replaced."""
-    grammar_rate: float = 0.2
+    grammar_rate: PositiveShare = 0.2
     """Grammar errors: share of words with a known error that get one (paper: silent); at 1 half of a text's words change."""
     paraphrases: Path | None = None
     """Data-level paraphrase: a PPDB file, or pairs of phrases separated by a tab; the lexicon's own pairs when not given."""
@@ -37,9 +37,3 @@ class PerturbSettings:
     """Entity strategies: entity<TAB>category or entity<TAB>form<TAB>category lines, or MutualFriends' schema.json."""
     partner_entities: Path | None = None
     """Confusing entity: entities of the other side's knowledge base, one a line; all of `entities` when not given."""
-
-    def __post_init__(self) -> None:
-        check(self, "max_dropped", self.max_dropped >= 1, "at least 1")
-        check(self, "swap_every", self.swap_every >= 1, "at least 1")
-        check(self, "paraphrase_rate", 0 < self.paraphrase_rate <= 1, "above 0, at most 1")
-        check(self, "grammar_rate", 0 < self.grammar_rate <= 1, "above 0, at most 1")

@@ -99,6 +99,27 @@ def set_iteration(algorithm: Any, iteration: int) -> None:
     algorithm._iteration = iteration
 
 
+def put_note(board: str, key: str, text: str) -> None:
+    """Puts a line of text into the memory of Ray's head, for every process of the cluster; an actor would be a process more."""
+    from ray.experimental.internal_kv import _internal_kv_put
+
+    _internal_kv_put(key, text.encode(), namespace=board)
+
+
+def note(board: str, key: str) -> str:
+    """What `put_note` put there; empty where nothing is."""
+    from ray.experimental.internal_kv import _internal_kv_get
+
+    return (_internal_kv_get(key, namespace=board) or b"").decode()
+
+
+def drop_note(board: str, key: str) -> None:
+    """Takes away what `put_note` put there."""
+    from ray.experimental.internal_kv import _internal_kv_del
+
+    _internal_kv_del(key, namespace=board)
+
+
 @contextmanager
 def started_apart() -> Iterator[None]:
     """A Ray that is started in the `with` block listens on 127.0.0.1 alone, in a process group of its own.

@@ -232,13 +232,12 @@ def _settle_tokens(head: str, wanted: bool) -> None:
 
 
 def _options() -> dict[str, Any]:
-    options: dict[str, Any] = {"logging_level": logging.WARNING}
-    # A submitted job brings its own code and environment, and Ray refuses to merge two.
+    variables = worker_variables()
+    # A submitted job brings its own code and environment. Ray adds to it what it does not set, and refuses the rest.
     if "RAY_JOB_CONFIG_JSON_ENV_VAR" not in os.environ:
         # Errors of Ray's own loggers alone, unless a user asks for more; what a worker raises is not theirs.
-        quiet = {_WORKERS_LOGGERS: os.environ.get(_WORKERS_LOGGERS, "error")}
-        options["runtime_env"] = {"env_vars": code_path() | quiet | worker_variables()}
-    return options
+        variables |= code_path() | {_WORKERS_LOGGERS: os.environ.get(_WORKERS_LOGGERS, "error")}
+    return {"logging_level": logging.WARNING, "runtime_env": {"env_vars": variables}}
 
 
 def code_path() -> dict[str, str]:

@@ -32,11 +32,9 @@ class Beam(WordMethod[BeamState]):
     uses = (*WordMethod.uses, "beams")
 
     def begin(self, task: Task, incumbent: Incumbent) -> BeamState:
-        """The state of a search that stands at its first input."""
         return BeamState(task=task, best=incumbent, beam=[incumbent])
 
     def step(self, states: Sequence[BeamState]) -> None:
-        """Visits the next position of each search."""
         choices = [self._choose(state) for state in states]
         joining = [(state.task, words_N) for state, (_, joins) in zip(states, choices, strict=True) for words_N in joins]
         measured = iter(self.measure([task for task, _ in joining], [words_N for _, words_N in joining]))

@@ -34,11 +34,9 @@ class Gcg(WordMethod[GcgState]):
     uses = (*WordMethod.uses, "words_per_position")
 
     def begin(self, task: Task, incumbent: Incumbent) -> GcgState:
-        """The state of a search that stands at its first input."""
         return GcgState(task=task, best=incumbent, current=incumbent)
 
     def step(self, states: Sequence[GcgState]) -> None:
-        """Draws swaps for each search and moves it."""
         device = self.victim.searchable_V.device
         num, length = self.settings.candidates, self.victim.input_length
         current = [state.current for state in states]

@@ -62,11 +62,9 @@ class GibbsEnum(WordMethod[GibbsState]):
         return states
 
     def begin(self, task: Task, incumbent: Incumbent) -> GibbsState:
-        """The state of a search that stands at its first input."""
         return GibbsState(task, incumbent)
 
     def step(self, states: Sequence[GibbsState]) -> None:
-        """Visits the next position of each search."""
         device = self.victim.searchable_V.device
         incumbents = [state.best for state in states]
         positions_B = torch.tensor([state.visits % self.victim.input_length for state in states], device=device)

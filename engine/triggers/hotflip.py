@@ -28,11 +28,9 @@ class HotFlip(WordMethod[SearchState]):
     uses = ("flips", "max_sweeps", "restarts", "stop_on_hit")
 
     def begin(self, task: Task, incumbent: Incumbent) -> SearchState:
-        """The state of a search that stands at its first input."""
         return SearchState(task, incumbent)
 
     def step(self, states: Sequence[SearchState]) -> None:
-        """Flips words of each search."""
         length = self.victim.input_length
         slopes = self.slopes(*self.everywhere([state.best for state in states])).view(len(states), length, -1)
         flipped = [self._nested(state.best.words, slopes_NV) for state, slopes_NV in zip(states, slopes, strict=True)]

@@ -20,11 +20,9 @@ class RandomSearch(WordMethod[SearchState]):
     """The best of many random inputs."""
 
     def begin(self, task: Task, incumbent: Incumbent) -> SearchState:
-        """The state of a search that stands at its first input."""
         return SearchState(task, incumbent)
 
     def step(self, states: Sequence[SearchState]) -> None:
-        """Draws and scores the next inputs of each search."""
         moved = self.move_to_best(states, [self._draw(state) for state in states])
         for state, has_moved in zip(states, moved, strict=True):
             self.visited(state, tried=self.settings.candidates, moved=has_moved)

@@ -17,50 +17,46 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from envs.core.config import check, check_count
+from envs.core.config import check
+from envs.core.ranges import Configuration, NonNegativeFloat, NumItems, PositiveFloat, ShareBelowOne
 
 L1_WEIGHT, L1_WEIGHT_MALICIOUS = 1.0, 0.1
 """lambda_c of the paper's normal and malicious targets; at 1 no malicious one is hit."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class RelaxationSettings:
+class RelaxationSettings(Configuration):
     """How a continuous input is optimised (He & Glass 2018, appendix A; steps and sizes of the released code)."""
 
     mode: Literal["embedding", "one-hot"] = "one-hot"
     """Free embeddings, or x = sigmoid(z) over the words."""
-    l1_weight: float | None = None
+    l1_weight: NonNegativeFloat | None = None
     """lambda_c of one-hot inputs; when not given the paper's: 0.1 for the list mal, 1 for other targets."""
-    rounds: int = 8
+    rounds: NumItems = 8
     """Times that the momentum starts anew."""
-    steps: int = 500
+    steps: NumItems = 500
     """Gradient steps of each round."""
-    learning_rate: float = 1.0
+    learning_rate: PositiveFloat = 1.0
     """For the loss of one target; the released code writes it as the batch's size for the mean of the batch."""
-    momentum: float = 0.9
+    momentum: ShareBelowOne = 0.9
     """Of SGD."""
-    weight_decay: float = 1e-5
+    weight_decay: NonNegativeFloat = 1e-5
     """Of SGD."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check(self, "mode", self.mode in ("embedding", "one-hot"), "embedding or one-hot")
-        for name in ("rounds", "steps"):
-            check_count(self, name)
-        check(self, "learning_rate", self.learning_rate > 0, "above 0")
-        check(self, "momentum", 0 <= self.momentum < 1, "0 <= momentum < 1")
-        check(self, "l1_weight", self.l1_weight is None or self.l1_weight >= 0, "at least 0")
-        check(self, "weight_decay", self.weight_decay >= 0, "at least 0")
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchSettings:
+class SearchSettings(Configuration):
     """How long a search goes on, and how much it tries."""
 
-    candidates: int = 100
+    candidates: NumItems = 100
     """Inputs tried at each visit: |G| of gibbs-enum; of each input of a beam."""
-    max_sweeps: int = 50
+    max_sweeps: NumItems = 50
     """Sweeps, of as many visits as an input has words, after which a restart ends."""
-    restarts: int = 10
+    restarts: NumItems = 10
     """Searches for each target, from different inputs."""
     stop_on_hit: bool = True
     """A hit ends its restart and drops the later ones of its target; exact for hit rates, not for the lowest loss."""
@@ -68,18 +64,17 @@ class SearchSettings:
     """gibbs-enum: the first visit takes the best of its list, better or not (released code)."""
     stop_on_batch_mean: bool = False
     """gibbs-enum: batches of targets stop as one when their mean loss stays (released code); needs stop_on_hit off."""
-    flips: int = 14
+    flips: NumItems = 14
     """hotflip: most words that one visit flips at once."""
-    words_per_position: int = 256
+    words_per_position: NumItems = 256
     """gcg: words of each position from which swaps are drawn."""
-    beams: int = 4
+    beams: NumItems = 4
     """beam: inputs that are kept."""
     relaxation: RelaxationSettings = field(default_factory=RelaxationSettings)
     """relaxation: how a continuous input is optimised."""
 
     def __post_init__(self) -> None:
-        for name in ("candidates", "max_sweeps", "restarts", "flips", "words_per_position", "beams"):
-            check_count(self, name)
+        super().__post_init__()
         check(self, "stop_on_batch_mean", not (self.stop_on_batch_mean and self.stop_on_hit), "false while stop_on_hit is true")
 
 

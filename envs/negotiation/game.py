@@ -26,6 +26,7 @@ import numpy as np
 
 from envs.core.config import check
 from envs.core.play import Player, Utterances, play_sessions
+from envs.core.ranges import Configuration, PositiveInt
 from envs.core.seeds import derive_seed, stream
 from envs.negotiation.scenario import (
     Scenario,
@@ -41,12 +42,12 @@ NOBODY = -1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rules:
+class Rules(Configuration):
     """Limits and options of the game."""
 
-    max_turns: int = 20
+    max_turns: PositiveInt = 20
     """Utterances after which `<selection>` is forced."""
-    max_words: int = 100
+    max_words: PositiveInt = 100
     """Tokens of one utterance, `<eos>` included."""
     max_tokens: int = 512
     """Tokens of one dialogue, speaker markers included; must leave room for two utterances."""
@@ -54,8 +55,7 @@ class Rules:
     """Side 1 alone chooses; side 0 is given the complement of its selection."""
 
     def __post_init__(self) -> None:
-        check(self, "max_turns", self.max_turns >= 1, "at least 1")
-        check(self, "max_words", self.max_words >= 1, "at least 1")
+        super().__post_init__()
         check(self, "max_tokens", self.max_tokens >= 2 * (self.max_words + 4), "at least 2 * (max_words + 4)")
 
 

@@ -117,7 +117,6 @@ class Fit(FittingLoop[Predictor[Any], FitConfig, float, Epoch], Generic[BatchT])
         super().__init__(model, config, seed, state_path, save_every_s, fresh=fresh)
 
     def initialise(self, generator: torch.Generator) -> None:
-        """Draws the model's weights."""
         self.model.initialise(generator)
 
     def new_optimiser(self, rate: float) -> torch.optim.Optimizer:
@@ -128,7 +127,6 @@ class Fit(FittingLoop[Predictor[Any], FitConfig, float, Epoch], Generic[BatchT])
         return torch.optim.SGD(parameters, lr=rate, momentum=config.momentum, weight_decay=config.weight_decay, fused=True)
 
     def groups(self, generator: np.random.Generator) -> Sequence[np.ndarray]:
-        """Indices of the examples of each batch of an epoch."""
         return epoch_order(self.train, self.config.batch_size, generator, self.config.bucketed)
 
     def step(self, group: np.ndarray) -> StepLoss:
@@ -142,20 +140,16 @@ class Fit(FittingLoop[Predictor[Any], FitConfig, float, Epoch], Generic[BatchT])
         return StepLoss(nll / targets, nll, targets)
 
     def validate(self) -> float:
-        """Nats per word on the validation examples."""
         return self.objective.validation(self.validation)
 
     def criterion(self, figures: float) -> float:
-        """The same."""
         return figures
 
     def epoch(self, number: int, loss: float, figures: float, seconds: float, best: bool) -> Epoch:
-        """What an epoch did."""
         return Epoch(number, self._stage, self._rate, loss, figures, seconds, best)
 
     @property
     def falling_epochs(self) -> int:
-        """Epochs at a falling rate, at most."""
         return self.config.decay_epochs
 
     def fall(self, epochs: int) -> float:
@@ -166,6 +160,5 @@ class Fit(FittingLoop[Predictor[Any], FitConfig, float, Epoch], Generic[BatchT])
         return rate
 
     def take_back(self, *, at_end: bool) -> None:
-        """Puts the best weights back where those are kept."""
         if self.config.keep == "best":
             super().take_back(at_end=at_end)

@@ -78,7 +78,6 @@ class NegotiatorFit(FittingLoop[Negotiator, NegotiatorFitConfig, NegotiatorFitne
         super().__init__(model, config, seed, state_path, save_every_s=math.inf)
 
     def initialise(self, generator: torch.Generator) -> None:
-        """Draws the model's weights."""
         self.model.initialise(generator)
 
     def new_optimiser(self, rate: float) -> torch.optim.Optimizer:
@@ -109,20 +108,16 @@ class NegotiatorFit(FittingLoop[Negotiator, NegotiatorFitConfig, NegotiatorFitne
         return StepLoss(whole, of_words * targets, targets)
 
     def validate(self) -> NegotiatorFitness:
-        """Measures the model on the validation dialogues."""
         return evaluate(self.model, self.validation)
 
     def criterion(self, figures: NegotiatorFitness) -> float:
-        """The selection loss."""
         return figures.selection_loss
 
     def epoch(self, number: int, loss: float, figures: NegotiatorFitness, seconds: float, best: bool) -> NegotiatorEpoch:
-        """What an epoch did."""
         return NegotiatorEpoch(number, self._stage, self._rate, math.exp(loss), figures, seconds, best)
 
     @property
     def falling_epochs(self) -> int:
-        """Epochs of annealing, at most."""
         return self.config.anneal_epochs
 
     def fall(self, epochs: int) -> float:
@@ -137,6 +132,5 @@ class NegotiatorFit(FittingLoop[Negotiator, NegotiatorFitConfig, NegotiatorFitne
         return self._stage == FULL
 
     def take_back(self, *, at_end: bool) -> None:
-        """Puts the best weights back before annealing."""
         if not at_end:
             super().take_back(at_end=False)

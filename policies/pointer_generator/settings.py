@@ -9,65 +9,52 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from envs.core.config import check
+from envs.core.ranges import AtLeastTwo, Configuration, NonNegativeFloat, NonNegativeInt, PositiveInt, Share, ShareBelowOne
 from policies.fitting.settings import FitConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class PointerSizes:
+class PointerSizes(Configuration):
     """Widths and lengths of a pointer-generator network; the widths are the published ones."""
 
-    embed: int = 128
+    embed: PositiveInt = 128
     """Width of the word embedding, which sentences and paraphrases share."""
-    hidden: int = 256
+    hidden: PositiveInt = 256
     """State of each direction of the encoder, and of the decoder."""
-    dropout: float = 0.0
+    dropout: ShareBelowOne = 0.0
     """Share of embeddings and of states before the output dropped in training, in [0, 1)."""
-    coverage: float = 1.0
+    coverage: NonNegativeFloat = 1.0
     """Weight of the coverage loss in the last phase of training, which is the decay epochs; 0: no coverage."""
-    max_source: int = 40
+    max_source: AtLeastTwo = 40
     """Longest sentence in words, its end mark included; longer ones are cut in training and not paraphrased."""
-    max_reply: int = 40
+    max_reply: AtLeastTwo = 40
     """Longest paraphrase in training, its end mark included; longer ones are cut."""
-
-    def __post_init__(self) -> None:
-        check(self, "embed", self.embed >= 1, "at least 1")
-        check(self, "hidden", self.hidden >= 1, "at least 1")
-        check(self, "dropout", 0 <= self.dropout < 1, "0 <= dropout < 1")
-        check(self, "coverage", self.coverage >= 0, "at least 0")
-        check(self, "max_source", self.max_source >= 2, "at least 2")
-        check(self, "max_reply", self.max_reply >= 2, "at least 2")
 
 
 @dataclass(frozen=True, kw_only=True)
 class PointerFitConfig(FitConfig):
     """How a pointer-generator network is fitted to pairs of paraphrases."""
 
-    adagrad: float = 0.0
+    adagrad: NonNegativeFloat = 0.0
     """Above 0: Adagrad, whose sums of squares start here (published: 0.1), in the place of `optimiser`."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check(self, "adagrad", self.adagrad >= 0, "at least 0")
 
 
 @dataclass(frozen=True, kw_only=True)
-class BeamConfig:
+class BeamConfig(Configuration):
     """How paraphrases are searched for; lengths follow the sentence, which the published bounds (35 to 100 words) do not."""
 
-    width: int = 4
+    width: PositiveInt = 4
     """Hypotheses kept (published)."""
-    min_share: float = 0.5
+    min_share: Share = 0.5
     """A paraphrase has at least this share of the sentence's words."""
     max_share: float = 1.5
     """It has at most this share of them, and `max_extra` more."""
-    max_extra: int = 3
+    max_extra: NonNegativeInt = 3
     """Words that a paraphrase of any sentence may have on top."""
 
     def __post_init__(self) -> None:
-        check(self, "width", self.width >= 1, "at least 1")
-        check(self, "min_share", 0 <= self.min_share <= 1, "0 <= min_share <= 1")
+        super().__post_init__()
         check(self, "max_share", self.max_share >= 1, "at least 1")
-        check(self, "max_extra", self.max_extra >= 0, "at least 0")
 
 
 def see2017() -> PointerFitConfig:

@@ -168,7 +168,6 @@ class Seq2Seq(Predictor[Exchanges]):
         return logits_BTV
 
     def target_states(self, batch: Exchanges) -> Tensor:
-        """What `output` reads to predict the words of the replies (M, H)."""
         states_BNH = self.encode(self.source_embedding(batch.source_BN), batch.lengths_B)
         mask_BN = real_positions(batch.lengths_B, batch.source_BN.shape[1])
         states_MH: Tensor = self.dropout(self.reply_states(states_BNH, mask_BN, batch.reply.words_in_BT)[batch.real_BT])
@@ -206,7 +205,6 @@ class LanguageModel(Predictor[Sentences]):
         return logits_BTV
 
     def target_states(self, batch: Sentences) -> Tensor:
-        """What `output` reads to predict the words of the sentences (M, H)."""
         states_MH: Tensor = self.dropout(self.states(self.embedding(batch.words_in_BT))[batch.real_BT])
         return states_MH
 

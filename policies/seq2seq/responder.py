@@ -33,7 +33,6 @@ class Seq2SeqResponder(NetworkResponder[Seq2Seq]):
         return self.model.source_embedding
 
     def decode(self, contexts: Sequence[Turns], beam: int) -> list[list[int]]:
-        """The word ids of the reply to each context, without the end."""
         sources = self._sources(contexts)
         return greedy(self.model, sources) if beam == 1 else beam_search(self.model, sources, beam)
 

@@ -10,61 +10,46 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from envs.core.config import check
+from envs.core.ranges import AtLeastTwo, Configuration, PositiveInt, ShareBelowOne
 from policies.fitting.settings import FitConfig
 
 Attention = Literal["none", "general", "released"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seq2SeqSizes:
+class Seq2SeqSizes(Configuration):
     """Widths and lengths of a sequence-to-sequence model; the defaults are the published ones."""
 
-    embed: int = 300
+    embed: PositiveInt = 300
     """Width of the word embeddings."""
-    hidden: int = 600
+    hidden: PositiveInt = 600
     """State of the encoder and of the decoder."""
     attention: Attention = "general"
     """none: the last encoder state at every step; general: Luong's; released: the authors' code, a layer of its own."""
-    dropout: float = 0.0
+    dropout: ShareBelowOne = 0.0
     """Share of decoder inputs and outputs dropped in training, in [0, 1); published: 0.3 on Switchboard."""
-    max_source: int = 15
+    max_source: AtLeastTwo = 15
     """Longest source in words, `<eou>` included; longer ones lose their end, or with several turns their oldest words."""
-    max_reply: int = 20
+    max_reply: AtLeastTwo = 20
     """Longest reply in words, `</s>` included; longer ones are cut."""
-    turns: int = 1
+    turns: PositiveInt = 1
     """Turns of context that the model reads; with more than one, `<eot>` between them is one more word of the vocabulary."""
-
-    def __post_init__(self) -> None:
-        check(self, "embed", self.embed >= 1, "at least 1")
-        check(self, "hidden", self.hidden >= 1, "at least 1")
-        check(self, "dropout", 0 <= self.dropout < 1, "0 <= dropout < 1")
-        check(self, "max_source", self.max_source >= 2, "at least 2")
-        check(self, "max_reply", self.max_reply >= 2, "at least 2")
-        check(self, "turns", self.turns >= 1, "at least 1")
 
 
 @dataclass(frozen=True, kw_only=True)
-class LanguageModelSizes:
+class LanguageModelSizes(Configuration):
     """Widths and length of a language model; the defaults are the published ones."""
 
-    embed: int = 300
+    embed: PositiveInt = 300
     """Width of the word embedding."""
-    hidden: int = 600
+    hidden: PositiveInt = 600
     """State of the LSTM."""
-    dropout: float = 0.0
+    dropout: ShareBelowOne = 0.0
     """Share of inputs and outputs dropped in training, in [0, 1); published: 0.3 on Switchboard."""
-    max_length: int = 15
+    max_length: AtLeastTwo = 15
     """Longest text in words, `</s>` included; longer ones lose their end, or with several turns their oldest words."""
-    turns: int = 1
+    turns: PositiveInt = 1
     """Turns of context in a text, `<eot>` between them, as a model of as many turns reads; with 1 every utterance is a text."""
-
-    def __post_init__(self) -> None:
-        check(self, "embed", self.embed >= 1, "at least 1")
-        check(self, "hidden", self.hidden >= 1, "at least 1")
-        check(self, "dropout", 0 <= self.dropout < 1, "0 <= dropout < 1")
-        check(self, "max_length", self.max_length >= 2, "at least 2")
-        check(self, "turns", self.turns >= 1, "at least 1")
 
 
 def he2018() -> FitConfig:

@@ -27,7 +27,6 @@ class VhredResponder(NetworkResponder[VHRED]):
         return self.model.embedding
 
     def decode(self, contexts: Sequence[Turns], beam: int) -> list[list[int]]:
-        """The word ids of the reply to each context, without the end."""
         ids = [context_ids(context, self.model.vocabulary, self.model.sizes) for context in contexts]
         return greedy(self.model, ids) if beam == 1 else search(self.model, ids, beam)
 

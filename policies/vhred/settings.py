@@ -9,53 +9,44 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from envs.core.config import check
+from envs.core.ranges import AtLeastTwo, Configuration, NonNegativeInt, PositiveInt, ShareBelowOne
 from policies.fitting.settings import FitConfig
 
 VhredAttention = Literal["words", "turns"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class VhredSizes:
+class VhredSizes(Configuration):
     """Widths and lengths of a VHRED; the defaults are the published ones."""
 
-    embed: int = 300
+    embed: PositiveInt = 300
     """Width of the word embedding, which turns and replies share."""
-    encoder: int = 256
+    encoder: PositiveInt = 256
     """State of each direction of the encoder, which reads one turn."""
-    context: int = 512
+    context: PositiveInt = 512
     """State of each direction of the context network, which reads encoded turns."""
-    decoder: int = 512
+    decoder: PositiveInt = 512
     """State of the decoder."""
-    latent: int = 512
+    latent: PositiveInt = 512
     """Width of the latent variable, and of the layers that its distributions are read from."""
-    score: int = 512
+    score: PositiveInt = 512
     """Width of the layer that scores what is attended to."""
-    readout: int = 256
+    readout: PositiveInt = 256
     """Width of the layer that joins state and attention; the words are predicted from it."""
     attention: VhredAttention = "words"
     """words: over the words of all turns; turns: over encoded turns, as the authors' code does."""
-    dropout: float = 0.2
+    dropout: ShareBelowOne = 0.2
     """Share of the outputs of recurrent layers dropped in training, the same at all steps, in [0, 1)."""
-    word_drop: float = 0.0
+    word_drop: ShareBelowOne = 0.0
     """Share of a reply's words that the decoder reads as <unk> in training, in [0, 1); Serban et al.: 0.25."""
-    anneal_steps: int = 75_000
+    anneal_steps: NonNegativeInt = 75_000
     """Training steps until the divergence counts in full; 0 for from the start."""
-    turns: int = 2
+    turns: PositiveInt = 2
     """Turns of context that are read, the newest."""
-    max_turn: int = 50
+    max_turn: AtLeastTwo = 50
     """Longest turn of context in words, `<eou>` at its end included; longer ones lose their beginning."""
-    max_reply: int = 42
+    max_reply: AtLeastTwo = 42
     """Longest reply in words, `</s>` included; longer ones are cut."""
-
-    def __post_init__(self) -> None:
-        for name in ("embed", "encoder", "context", "decoder", "latent", "score", "readout", "turns"):
-            check(self, name, getattr(self, name) >= 1, "at least 1")
-        check(self, "dropout", 0 <= self.dropout < 1, "0 <= dropout < 1")
-        check(self, "word_drop", 0 <= self.word_drop < 1, "0 <= word_drop < 1")
-        check(self, "anneal_steps", self.anneal_steps >= 0, "at least 0")
-        check(self, "max_turn", self.max_turn >= 2, "at least 2")
-        check(self, "max_reply", self.max_reply >= 2, "at least 2")
 
 
 def small() -> VhredSizes:

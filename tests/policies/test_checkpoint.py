@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import Tensor
 
 from envs.core.errors import CheckpointError
@@ -278,6 +279,28 @@ def test_a_damaged_state_is_an_error_of_its_own(tmp_path: Path, damage: Callable
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(CheckpointError, match=r"training state is damaged(.|\n)*delete it"):
         load_state(path)
+
+
+def test_a_flipped_bit_never_changes_a_state_unnoticed(tmp_path: Path) -> None:
+    path = tmp_path / "state.safetensors"
+    save_state(path, WEIGHTS, {"epoch": 1})
+    content, taken = path.read_bytes(), 0
+    for place in range(len(content)):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        try:
+            tensors, counters = load_state(path)
+        except CheckpointError:
+            continue
+        assert_same_tensors(tensors, WEIGHTS)
+        assert counters == {"epoch": 1}
+        taken += 1
+    assert taken <= len("sha256"), "where the digest's own name is hit"
+
+
+def test_a_state_of_an_older_version_has_no_digest_and_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "state.safetensors"
+    save_file(WEIGHTS, path, metadata={"counters": '{"epoch": 1}'})
+    assert_same_tensors(load_state(path)[0], WEIGHTS)
 
 
 def test_tensors_that_are_no_state_are_refused(tmp_path: Path) -> None:

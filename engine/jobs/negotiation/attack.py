@@ -16,8 +16,9 @@ from engine.negotiation.transfer import PAPER_SENTENCE, PAPER_TURN, TransferAgen
 from engine.store.layout import CONFIG
 from engine.store.mirror import fetched_run
 from engine.store.run_folder import RunFolder
-from envs.core.config import check, shared
+from envs.core.config import shared
 from envs.core.errors import ConfigError, RunError
+from envs.core.ranges import Configuration, NonNegativeInt, PositiveInt
 from envs.negotiation.game import Agent
 
 _NAME_ONE = '--set transfer.source=RUN (an attack rl run) or --set "transfer.sentence=TEXT"'
@@ -46,7 +47,7 @@ AttackConfigT = TypeVar("AttackConfigT", bound=AttackConfig)
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransferSettings:
+class TransferSettings(Configuration):
     """Where the sentences come from and when they are said."""
 
     source: str = ""
@@ -55,14 +56,10 @@ class TransferSettings:
     """One fixed sentence instead, words separated by blanks."""
     min_advantage: int = 4
     """Points by which a collected sentence's adversary must have won."""
-    max_sentences: int = 100
+    max_sentences: PositiveInt = 100
     """Keep at most this many collected sentences, the most frequent ones."""
-    turn: int = PAPER_TURN
+    turn: NonNegativeInt = PAPER_TURN
     """Utterances that must have been said before the sentence is."""
-
-    def __post_init__(self) -> None:
-        check(self, "max_sentences", self.max_sentences >= 1, "at least 1")
-        check(self, "turn", self.turn >= 0, "at least 0")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +83,6 @@ class TransferRoster(Roster):
     turn: int
 
     def agents(self, device: str = "cpu") -> tuple[Agent, Agent]:
-        """The adversary and the target; models compute on the device."""
         speaker, target = super().agents(device)
         return TransferAgent(speaker, self.sentences, self.turn), target
 
@@ -147,7 +143,6 @@ class AttackJob(MatchJob[AttackConfigT]):
     kind: str
 
     def title(self, match: MatchConfig) -> str:
-        """Which attack on whom."""
         return f"{self.kind} attack on {match.target}"
 
 
@@ -176,7 +171,6 @@ class AttackTransfer(AttackJob[TransferConfig]):
     kind = "transfer"
 
     def roster(self, config: TransferConfig, reporter: Reporter) -> Roster:
-        """An ordinary speaker with sentences that won elsewhere, and the target."""
         return TransferRoster(config.match, transfer_sentences(config.transfer, reporter), config.transfer.turn)
 
 

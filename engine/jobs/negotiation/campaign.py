@@ -45,7 +45,8 @@ from engine.store.head import whole
 from engine.store.layout import EVENTS, SUMMARY
 from engine.store.mirror import fetched_run
 from engine.store.run_folder import RunFolder
-from envs.core.config import check, check_count
+from envs.core.config import check
+from envs.core.ranges import NonNegativeFloat, NonNegativeInt, NumItems, PositiveInt
 from envs.core.seeds import derive_seed
 from envs.storage.places import display_path
 
@@ -82,33 +83,33 @@ class MinMaxConfig(LearningConfig):
     """Ordinary partner of plain play, such as the supervised agent; the target's start when empty."""
     judge: str = ""
     """Checkpoint whose perplexity measures fluency; when empty, the target as it was before any reinforcement."""
-    rounds: int = 6
+    rounds: PositiveInt = 6
     """Rounds at most."""
     adversaries: Literal["continued", "fresh"] = "continued"
     """The adversary of a round is the last one trained on (paper), or the best responses that measured the round before."""
-    patience: int = 3
+    patience: PositiveInt = 3
     """Rounds without gain after which the campaign stops."""
-    least_gain: float = 0.1
+    least_gain: NonNegativeFloat = 0.1
     """Points by which exploitability must fall to count as gain."""
-    plain_loss: float = 0.5
+    plain_loss: NonNegativeFloat = 0.5
     """Points of plain score that the result may have lost against the start."""
-    num_adversaries: int = 1
+    num_adversaries: PositiveInt = 1
     """Fresh adversaries, from seeds of their own, that measure the target of a round."""
-    num_final_adversaries: int = 1
+    num_final_adversaries: PositiveInt = 1
     """Fresh adversaries that measure the start, and as many the result, at last; the interval of what was lost narrows."""
     control: bool = False
     """Also train the start as long in ordinary play alone, and measure it as the result: what adversaries alone explain."""
-    budget: int = 12_800
+    budget: NumItems = 12_800
     """Dialogues that each of them learns from; a round's own phases have attack.dialogues and defence.dialogues."""
-    dialogues: int = 1000
+    dialogues: NumItems = 1000
     """Dialogues of each measurement."""
     perplexity_limit: float = 1.5
     """Perplexity, as a multiple of that at the start of a phase, from which the phase counts as diverged; 0 for no limit."""
-    retries: int = 3
+    retries: NonNegativeInt = 3
     """Times that a phase is done again, each time at half the rate, before the campaign gives up."""
-    workers: int = 0
+    workers: NonNegativeInt = 0
     """Ray actors that play the measured dialogues; 0 plays in this process."""
-    trainers: int = 0
+    trainers: NonNegativeInt = 0
     """Ray actors on this machine that train fresh adversaries, and beside the rounds the control; 0 trains in this process."""
     opponents: OpponentConfig = field(default_factory=OpponentConfig)
     """Whom the target meets."""
@@ -119,10 +120,6 @@ class MinMaxConfig(LearningConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("rounds", "patience", "num_adversaries", "num_final_adversaries", "budget", "dialogues"):
-            check_count(self, name)
-        for name in ("least_gain", "plain_loss", "retries", "workers", "trainers"):
-            check(self, name, getattr(self, name) >= 0, "at least 0")
         check(self, "perplexity_limit", self.perplexity_limit == 0 or self.perplexity_limit > 1, "0, or above 1")
 
 

@@ -87,7 +87,6 @@ class TrainNegotiator(Job[TrainNegotiatorConfig, tuple[TrainNegotiatorConfig, Co
     steps = EPOCHS
 
     def prepare(self, config: TrainNegotiatorConfig, path: Path, reporter: Reporter) -> tuple[TrainNegotiatorConfig, Corpus]:
-        """The corpus."""
         require_device(config.device, "--device")
         return config, load_corpus(config.corpus, config.data_root).first(config.limit)
 
@@ -130,7 +129,6 @@ class TrainNegotiator(Job[TrainNegotiatorConfig, tuple[TrainNegotiatorConfig, Co
         return Summary(f"negotiator on {corpus.name}", f"Supervised training, seed {config.seed}.", metrics)
 
     def next_commands(self, config: TrainNegotiatorConfig, path: Path) -> tuple[str, ...]:
-        """A match with itself, and an adversary of it."""
         folder = display_path(path)
         corpus = corpus_words(config.corpus, config.data_root)
         return (

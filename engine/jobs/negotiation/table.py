@@ -172,7 +172,6 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
     resume_safe = (*sharded.RESUME_SAFE, "rows", "beside")
 
     def stages(self, config: TableConfig, path: Path) -> dict[str, Stage]:
-        """A match or an attack for each row, and the training of an adversary where none is named."""
         wanted = set(config.row_names())
         plugs = config.transfer
         given = bool(plugs.source or plugs.sentence)
@@ -214,7 +213,6 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
         return False
 
     def prepare(self, config: TableConfig, path: Path, reporter: Reporter) -> Planned:
-        """The agents, the table beside, and the corpus where an adversary is trained."""
         words = require_agents(config, ("target", "speaker", "adversary", "judge"))
         beside = _metrics_beside(config)
         untrained = ADVERSARY in self.stages(config, path) and checkpoint_folder(display_path(path / ADVERSARY)) is None
@@ -224,7 +222,6 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
         return Planned(config, untrained, beside)
 
     def work(self, run: RunFolder, prepared: Planned, reporter: Reporter) -> Planned:
-        """Does what is left of the rows."""
         if prepared.untrained:
             reporter.say(_announcement(prepared.config.reinforce))
         run_stages(self.stages(prepared.config, run.path), run.path, reporter)
@@ -250,14 +247,12 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
         )
 
     def next_commands(self, config: TableConfig, path: Path) -> tuple[str, ...]:
-        """A talk with the target, and a picture."""
         return (
             shlex.join(["parley", "play", config.target]),
             shlex.join(["parley", "report", display_path(path), "--picture", display_path(path / "report.png")]),
         )
 
     def tables(self, run: RunFolder) -> dict[str, TextTable]:
-        """The whole table."""
         return {"": attack_table(self.lines(run))}
 
     def lines(self, run: RunFolder) -> list[AttackLine]:

@@ -29,6 +29,7 @@ from engine.store.layout import CONFIG, SUMMARY
 from engine.store.run_folder import RunFolder
 from envs.core.config import check, from_dict, shared
 from envs.core.errors import ConfigError
+from envs.core.ranges import Configuration, NonNegativeFloat, NonNegativeInt, PositiveInt
 from envs.storage.copies import CHECKPOINT, fetched_model
 
 _FIGURES = ("reward", "advantage", "agreement", "dialogues", "seconds", "seconds_networks_speaking", "seconds_learning")
@@ -39,33 +40,27 @@ LOSS_S = 60.0
 """Seconds within which Ray's head notices that a machine is gone."""
 
 @dataclass(frozen=True, kw_only=True)
-class LearningConfig:
+class LearningConfig(Configuration):
     """Where learning is done, and on what; the same for every job that trains."""
 
     corpus: str = PUBLISHED
     """Corpus of the supervised guard, of the perplexity and of self-play scenarios."""
     data_root: Path | None = None
     """Where corpora lie; PARLEY_DATA or the user cache folder when not given."""
-    seed: int = 1
+    seed: NonNegativeInt = 1
     """Master seed."""
-    env_runners: int = 0
+    env_runners: NonNegativeInt = 0
     """Ray actors that play while one side learns; 0 plays in this process."""
     remote_learner: bool = False
     """Learn in a Ray actor of its own, such as on another machine, rather than in this process."""
-    learner_gpus: float = 0.0
+    learner_gpus: NonNegativeFloat = 0.0
     """GPUs, or a fraction of one, that learning computes with."""
-    threads: int = 1
+    threads: PositiveInt = 1
     """CPU threads that learning, and dialogues played in this process, compute with."""
-    save_every: int = 25
+    save_every: PositiveInt = 25
     """Updates between saved training states."""
     address: str = ""
     """Address of a Ray cluster; a local one when empty."""
-
-    def __post_init__(self) -> None:
-        for name in ("seed", "env_runners", "learner_gpus"):
-            check(self, name, getattr(self, name) >= 0, "at least 0")
-        for name in ("threads", "save_every"):
-            check(self, name, getattr(self, name) >= 1, "at least 1")
 
     def learning(self) -> dict[str, Any]:
         """These settings by name, for the jobs that a job is made of."""

@@ -57,7 +57,6 @@ class WhiteBoxAttackConfig(AttackConfig):
 
     @property
     def match(self) -> MatchConfig:
-        """As in any attack, up to so many turns."""
         return replace(super().match, max_turns=self.max_turns)
 
 
@@ -115,7 +114,6 @@ class SearchRoster(Roster):
         super().check()
 
     def agents(self, device: str = "cpu") -> tuple[Agent, Agent]:
-        """The searching adversary and the target; models compute on the device."""
         from engine.negotiation.adversary import SearchAgent
         from policies.negotiator.speaker import NegotiatorAgent
 
@@ -127,7 +125,6 @@ class SearchRoster(Roster):
         return adversary, target
 
     def worker(self, on_step: Callable[[Counts], None] | None = None) -> AttackWorker:
-        """The agents, seated."""
         return AttackWorker(self)
 
 
@@ -143,7 +140,6 @@ class AttackWorker(MatchWorker):
         return None if self.turn is None else [self.turn % 2] * count
 
     def rows(self, game: NegotiationGame, sessions: tuple[Session, Session], keys: Sequence[str]) -> list[dict[str, Any]]:
-        """The finished dialogues as rows."""
         rows = super().rows(game, sessions, keys)
         journals: list[AttackLog] = sessions[0].journals  # type: ignore[attr-defined]  # the adversary is a SearchAgent
         for number, (row, journal) in enumerate(zip(rows, journals, strict=True)):
@@ -260,11 +256,9 @@ class WhiteBoxJob(AttackJob[WhiteBoxAttackConfigT]):
     legend = ATTACK_METRICS
 
     def roster(self, config: WhiteBoxAttackConfigT, reporter: Reporter) -> SearchRoster:
-        """Who searches, and whose networks."""
         return SearchRoster(config.match, self.kind, config.search)
 
     def metrics(self, run: RunFolder) -> dict[str, Estimate]:
-        """The metrics of an attack, and what a dialogue takes."""
         return attack_metrics(run.read_rows().to_pylist(), seconds_per_dialogue(run))
 
 
@@ -278,7 +272,6 @@ class AttackReactive(WhiteBoxJob[FixedTurnConfig]):
     kind = REACTIVE
 
     def roster(self, config: FixedTurnConfig, reporter: Reporter) -> SearchRoster:
-        """Who searches, and when."""
         return replace(super().roster(config, reporter), turn=config.turn)
 
 
@@ -311,7 +304,6 @@ class AttackRaPaTa(WhiteBoxJob[PlugInConfig]):
     kind = RA_PA_TA
 
     def roster(self, config: PlugInConfig, reporter: Reporter) -> SearchRoster:
-        """Who searches, and what is said where that fails."""
         sentences = transfer_sentences(config.transfer, reporter)
         return replace(super().roster(config, reporter), sentences=sentences, transfer_turn=config.transfer.turn)
 

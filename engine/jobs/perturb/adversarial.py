@@ -33,9 +33,8 @@ from engine.perturb import catalogue
 from engine.perturb.settings import PerturbSettings
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
-from envs.core.config import check
 from envs.core.errors import ConfigError
-from envs.core.registry import nearest
+from envs.core.ranges import NonNegativeFloat, PositiveFloat
 from envs.data.root import data_root, root_words
 from envs.pairs.compiled import load_pairs
 from envs.pairs.contexts import examples as read_examples
@@ -71,9 +70,9 @@ class TrainAdversarialConfig(SupervisedConfig):
     """Strategies separated by commas: names, random-source, path/file.py:Name, or all, should-not-change, should-change."""
     targets: Literal["greedy", "truth"] = "greedy"
     """Should-Change: whose likelihood keeps a margin, the model's own greedy replies' or the recorded ones'."""
-    alpha: float = 1.0
+    alpha: NonNegativeFloat = 1.0
     """Should-Change: weight of the margin beside the likelihood."""
-    margin: float = 0.1
+    margin: PositiveFloat = 0.1
     """Should-Change: M, by how much a reply is to be less likely after the perturbation, in nats per word."""
     corpus: str = ""
     """Corpus to train on; the one that the model was fitted to when empty."""
@@ -84,13 +83,7 @@ class TrainAdversarialConfig(SupervisedConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(self, "alpha", self.alpha >= 0, "at least 0")
-        check(self, "margin", self.margin > 0, "above 0")
-        known = (*catalogue.strategies, *catalogue.GROUPS, RANDOM_SOURCE)
-        for name in self.strategy_names:
-            if name not in known and ".py:" not in name:
-                what = f"no perturbation strategy is called {name!r}{nearest(name, known)}"
-                raise ConfigError(what, fix=f"strategies: {', '.join(known)}, or path/file.py:Name")
+        catalogue.require_names(self.strategies, RANDOM_SOURCE)
 
     @property
     def strategy_names(self) -> tuple[str, ...]:
@@ -276,7 +269,6 @@ class TrainAdversarial(Job[TrainAdversarialConfig, Training, Summary]):
         )
 
     def next_commands(self, config: TrainAdversarialConfig, path: Path) -> tuple[str, ...]:
-        """Perturbations of what both models are asked."""
         command = ["parley", "evaluate", "robustness", "--model", config.model, "--trained", display_path(path)]
         if config.strategies != RANDOM_SOURCE:
             command += ["--strategies", config.strategies]

@@ -8,34 +8,30 @@ from typing import Literal
 from engine.jobs.sharded import ShardedConfig
 from engine.perturb import catalogue
 from engine.perturb.settings import PerturbSettings
-from envs.core.config import check, check_count
-from envs.core.errors import ConfigError
-from envs.core.registry import nearest
+from envs.core.config import check
+from envs.core.ranges import Configuration, NumItemsOrAll, PositiveInt
 
 
 @dataclass(frozen=True, kw_only=True)
-class ContextSettings:
+class ContextSettings(Configuration):
     """What counts as an example."""
 
-    turns: int | None = None
+    turns: PositiveInt | None = None
     """Most turns of a context; as many as the model reads when not given, 2 for a model of a user's own that does not say."""
     min_turns: int = 1
     """Least turns of a context; examples with fewer before them are left out."""
 
     def __post_init__(self) -> None:
-        check(self, "turns", self.turns is None or self.turns >= 1, "at least 1")
+        super().__post_init__()
         check(self, "min_turns", 1 <= self.min_turns <= (self.turns or self.min_turns), "at least 1, at most turns")
 
 
 @dataclass(frozen=True, kw_only=True)
-class EngineSettings:
+class EngineSettings(Configuration):
     """How the work is done."""
 
-    batch_size: int = 64
+    batch_size: PositiveInt = 64
     """Contexts that are answered side by side."""
-
-    def __post_init__(self) -> None:
-        check(self, "batch_size", self.batch_size >= 1, "at least 1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,9 +48,9 @@ class RobustnessConfig(ShardedConfig):
     """Corpus whose dialogues are continued; the one that the model was fitted to when empty."""
     split: Literal["test", "val", "train"] = "test"
     """Its split."""
-    limit: int = 0
+    limit: NumItemsOrAll = 0
     """At most so many examples, the seed's choice of them; 0 for all."""
-    beam: int = 1
+    beam: PositiveInt = 1
     """Hypotheses that decoding keeps; 1 is greedy."""
     published: Literal["niu2018", "niu2018-rl", "none"] = "none"
     """Figures to show beside the measured ones: Niu & Bansal 2018, of their VHRED or of their reranking RL model."""
@@ -67,13 +63,7 @@ class RobustnessConfig(ShardedConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count(self, "limit", least=0)
-        check(self, "beam", self.beam >= 1, "at least 1")
-        known = (*catalogue.strategies, *catalogue.GROUPS)
-        for name in catalogue.names(self.strategies):
-            if name not in known and ".py:" not in name:
-                what = f"no perturbation strategy is called {name!r}{nearest(name, known)}"
-                raise ConfigError(what, fix=f"strategies: {', '.join(known)}, or path/file.py:Name")
+        catalogue.require_names(self.strategies)
 
     @property
     def strategy_names(self) -> tuple[str, ...]:

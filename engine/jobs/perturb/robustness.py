@@ -210,7 +210,6 @@ class EvaluateRobustness(Job[RobustnessConfig, Evaluation, Evaluation]):
         return _prepare(config, reporter)
 
     def work(self, run: RunFolder, prepared: Evaluation, reporter: Reporter) -> Evaluation:
-        """Asks the models what the run does not hold yet."""
         config = prepared.config
         asking = Asking(config, prepared.models, tuple(prepared.common), prepared.activities is not None)
         items = {example.key: example for example in prepared.examples}
@@ -219,7 +218,6 @@ class EvaluateRobustness(Job[RobustnessConfig, Evaluation, Evaluation]):
         return prepared
 
     def measure(self, run: RunFolder, found: Evaluation) -> Summary:
-        """Change rates and likeness, F1 where it is scored, and what constant replies score."""
         config, rows = found.config, run.read_rows().to_pylist()
         return Summary(
             f"robustness of {config.model} on {found.corpus}",
@@ -230,15 +228,12 @@ class EvaluateRobustness(Job[RobustnessConfig, Evaluation, Evaluation]):
         )
 
     def models(self, config: RobustnessConfig) -> dict[str, str]:
-        """The base, those that were trained against strategies, and the paraphraser."""
         return models_of(config)
 
     def num_rows(self, config: RobustnessConfig, path: Path) -> int:
-        """As many as the run has examples."""
         return int((RunFolder.load(path).summary() or {}).get(NUM_EXAMPLES, -1))
 
     def num_items(self, config: RobustnessConfig) -> int:
-        """The examples that there are."""
         return len(_prepare(config, Silent()).examples)
 
     def metrics_of(self, config: RobustnessConfig) -> list[str] | None:
@@ -248,7 +243,6 @@ class EvaluateRobustness(Job[RobustnessConfig, Evaluation, Evaluation]):
         return base_metrics(config.strategy_names)
 
     def next_commands(self, config: RobustnessConfig, path: Path) -> tuple[str, ...]:
-        """Training against it, where that has not been done."""
         after = super().next_commands(config, path)
         if config.trained or ".py:" in config.model:
             return after
@@ -263,7 +257,6 @@ class EvaluateRobustness(Job[RobustnessConfig, Evaluation, Evaluation]):
         return {**scored, "Change and similarity": table_4(metrics, published)} if metrics else {}
 
     def note(self, run: RunFolder) -> str:
-        """Why F1 is not there."""
         unscored = (run.summary() or {})[UNSCORED]
         return f"Activities and entities are not scored: {unscored}." if unscored else ""
 

@@ -75,15 +75,12 @@ class Asking(Sharded[Example]):
     scored: bool
 
     def seed(self, key: str) -> int:
-        """The seed of an example."""
         return example_seed(self.config.seed, key)
 
     def worker(self, on_step: Callable[[Counts], None] | None = None) -> RobustnessWorker:
-        """Strategies and models, loaded."""
         return RobustnessWorker(self)
 
     def shard_size(self, num_items: int, num_workers: int) -> int:
-        """At most what is answered side by side."""
         return spread(num_items, num_workers, self.config.engine.batch_size)
 
     def digest(self, rows: Rows) -> Counts:

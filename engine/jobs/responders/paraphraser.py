@@ -63,7 +63,6 @@ class TrainParaphraser(FitJob[TrainParaphraserConfig]):
     legend = REWRITING
 
     def prepare(self, config: TrainParaphraserConfig, path: Path, reporter: Reporter) -> Fitting:
-        """The network, and pairs of paraphrases."""
         from policies.pointer_generator.batches import RewriteExamples
         from policies.pointer_generator.checkpoints import save_pointer_generator
         from policies.pointer_generator.fit import PointerFit
@@ -87,7 +86,6 @@ class TrainParaphraser(FitJob[TrainParaphraserConfig]):
         )
 
     def next_commands(self, config: TrainParaphraserConfig, path: Path) -> tuple[str, ...]:
-        """A line of text, paraphrased."""
         command = ["parley", "perturb", "generative-paraphrase", "--set", f"perturb.paraphraser={display_path(path)}"]
         command += root_words(config.data_root)
         return (f"echo 'how can i install it' | {shlex.join(command)}",)

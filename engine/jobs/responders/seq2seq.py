@@ -157,7 +157,6 @@ class TrainSeq2Seq(FitJob[TrainSeq2SeqConfig]):
     legend = PREDICTION | READING
 
     def prepare(self, config: TrainSeq2SeqConfig, path: Path, reporter: Reporter) -> Fitting:
-        """The model, and pairs of utterance, or of context, and reply."""
         from envs.pairs.contexts import windows, with_eot
         from policies.fitting.evaluation import evaluate
         from policies.seq2seq.batches import PairExamples
@@ -178,7 +177,6 @@ class TrainSeq2Seq(FitJob[TrainSeq2SeqConfig]):
         return _fitting(config, corpus, model, examples, f"sequence to sequence, {attention}", turns, finish)
 
     def next_commands(self, config: TrainSeq2SeqConfig, path: Path) -> tuple[str, ...]:
-        """Searches for a model of utterances, perturbations for one of several turns."""
         root = root_words(config.data_root)
         if config.corpus == CHARACTERS:
             return (shlex.join(["parley", "search", "enumerate", "--model", display_path(path), *root]),)
@@ -198,7 +196,6 @@ class TrainLM(FitJob[TrainLMConfig]):
     legend = PREDICTION
 
     def prepare(self, config: TrainLMConfig, path: Path, reporter: Reporter) -> Fitting:
-        """The model, and utterances or contexts."""
         from envs.pairs.contexts import contexts, with_eot
         from policies.seq2seq.batches import SentenceExamples
         from policies.seq2seq.model import LanguageModel
@@ -213,7 +210,6 @@ class TrainLM(FitJob[TrainLMConfig]):
         return _fitting(config, corpus, model, examples, "language model", turns)
 
     def next_commands(self, config: TrainLMConfig, path: Path) -> tuple[str, ...]:
-        """The model that it can judge inputs of, and a search that it judges."""
         flags, sizes, root = _corpus_words(config.corpus, config.vocabulary), config.sizes, root_words(config.data_root)
         if sizes.turns > 1:
             flags += ["--set", f"sizes.turns={sizes.turns}", "--set", f"sizes.max_source={sizes.max_length}"]

@@ -64,7 +64,6 @@ class TrainVhred(FitJob[TrainVhredConfig]):
     legend = PREDICTION | READING | DIVERGENCES
 
     def prepare(self, config: TrainVhredConfig, path: Path, reporter: Reporter) -> Fitting:
-        """The model, and replies with their contexts."""
         from policies.fitting.evaluation import evaluate
         from policies.fitting.fit import Fit
         from policies.vhred.checkpoints import save_model
@@ -97,7 +96,6 @@ class TrainVhred(FitJob[TrainVhredConfig]):
         )
 
     def next_commands(self, config: TrainVhredConfig, path: Path) -> tuple[str, ...]:
-        """Perturbations of what it is asked."""
         return (shlex.join(["parley", "evaluate", "robustness", "--model", display_path(path), *root_words(config.data_root)]),)
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from engine.jobs.sharded import ShardedConfig
 from engine.triggers.catalogue import searches
 from engine.triggers.settings import SearchSettings
-from envs.core.config import check, check_count
 from envs.core.errors import ConfigError
+from envs.core.ranges import Configuration, NonPositiveFloat, NumItemsOrAll, PositiveFloat, PositiveInt, Share
 from envs.core.registry import nearest
 
 HUGGING_FACE = "hf:"
@@ -29,49 +29,37 @@ def require_method(name: str) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ObjectiveSettings:
+class ObjectiveSettings(Configuration):
     """What is minimised, beside what the wanted type of hit says."""
 
-    lm_weight: float = 1.0
+    lm_weight: PositiveFloat = 1.0
     """lambda_in, the language model's weight where the wanted hits limit the input."""
-    satisfied_weight: float = 0.0
+    satisfied_weight: Share = 0.0
     """What is left of satisfied terms of sampled objectives: 0 in the paper, 0.01 in the released code."""
-    t_out: float | None = None
+    t_out: NonPositiveFloat | None = None
     """Log probability of a usual word of a reply in nats, at most 0; the model's checkpoint says it when not given."""
-    t_in: float | None = None
+    t_in: NonPositiveFloat | None = None
     """The same of an input's word; the language model's checkpoint says it when not given."""
-
-    def __post_init__(self) -> None:
-        check(self, "lm_weight", self.lm_weight > 0, "above 0")
-        check(self, "satisfied_weight", 0 <= self.satisfied_weight <= 1, "0 to 1")
-        check(self, "t_out", self.t_out is None or self.t_out <= 0, "at most 0")
-        check(self, "t_in", self.t_in is None or self.t_in <= 0, "at most 0")
 
 
 @dataclass(frozen=True, kw_only=True)
-class TriggerEngineSettings:
+class TriggerEngineSettings(Configuration):
     """How the work is done."""
 
-    batch_size: int = 16
+    batch_size: PositiveInt = 16
     """Searches that a worker advances side by side, and at most so many targets of a shard, unless `shard_size` says it."""
     unknown: bool = False
     """Whether `<unk>` may stand in an input, as in the released code."""
 
-    def __post_init__(self) -> None:
-        check(self, "batch_size", self.batch_size >= 1, "at least 1")
-
 
 @dataclass(frozen=True, kw_only=True)
-class HuggingFaceSettings:
+class HuggingFaceSettings(Configuration):
     """How a Hugging Face model is asked."""
 
-    length: int = 14
+    length: PositiveInt = 14
     """Tokens of an input."""
     template: str | None = None
     """Prompt of a causal model with {} in the place of the input; its tokenizer's own when not given."""
-
-    def __post_init__(self) -> None:
-        check(self, "length", self.length >= 1, "at least 1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +70,7 @@ class SearchingConfig(ShardedConfig):
     """Run or checkpoint folder of a language model that judges inputs (parley train lm); without one no io type is read."""
     method: str = "gibbs-enum"
     """gibbs-enum, random, hotflip, gcg, beam, relaxation, or path/file.py:Class."""
-    num_targets: int = 500
+    num_targets: NumItemsOrAll = 500
     """At most so many targets, the seed's choice of a longer list; 0 for all."""
     corpus: str = ""
     """Corpus whose test sources the normal targets answer; the one that the model was fitted to when empty."""
@@ -95,7 +83,6 @@ class SearchingConfig(ShardedConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count(self, "num_targets", least=0)
         require_method(self.method)
 
 

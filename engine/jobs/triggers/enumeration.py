@@ -25,8 +25,9 @@ from engine.runtime.sharding import Shard
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK, SCHEMA_VERSION
-from envs.core.config import check, check_count
+from envs.core.config import check
 from envs.core.errors import ConfigError
+from envs.core.ranges import NumItems
 from envs.core.seeds import derive_seed
 from envs.data.root import root_words
 from envs.pairs.characters import LETTERS
@@ -57,14 +58,13 @@ class EnumerationConfig(ShardedConfig):
     """Characters that inputs are made of."""
     max_length: int = 5
     """Characters of the longest inputs; each one more multiplies the work by the number of letters."""
-    random_strings: int = 18_000
+    random_strings: NumItems = 18_000
     """Random strings to look for."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check(self, "letters", 0 < len(set(self.letters)) == len(self.letters), "characters, each once")
         check(self, "max_length", 1 <= self.max_length <= LONGEST, f"1 to {LONGEST}")
-        check_count(self, "random_strings")
 
     @property
     def branch_length(self) -> int:
@@ -175,19 +175,15 @@ class Enumerating(Sharded[str]):
     about: Mapping[str, Any]
 
     def seed(self, key: str) -> int:
-        """What a row's column "seed" says."""
         return branch_seed(self.config.seed, key)
 
     def worker(self, on_step: Callable[[Counts], None] | None = None) -> BranchWorker:
-        """The model, ready to be asked."""
         return BranchWorker(self.config, self.lists)
 
     def shard_size(self, num_items: int, num_workers: int) -> int:
-        """A few branches, for each takes a while."""
         return spread(num_items, num_workers, MOST_BRANCHES)
 
     def digest(self, rows: Rows) -> Counts:
-        """Inputs that were tried."""
         inputs = sum(row["inputs"] for row in rows if row["status"] == OK)
         return Counter(inputs=inputs, candidates=inputs)
 
@@ -259,11 +255,9 @@ class SearchEnumerate(Job[EnumerationConfig, Enumerating, Enumerating]):
     resume_safe = RESUME_SAFE
 
     def prepare(self, config: EnumerationConfig, path: Path, reporter: Reporter) -> Enumerating:
-        """The model, and the strings to look for."""
         return _prepare(config)
 
     def work(self, run: RunFolder, prepared: Enumerating, reporter: Reporter) -> Enumerating:
-        """Works off the branches that the run does not hold yet."""
         from engine.triggers.enumeration import Space
 
         config = prepared.config
@@ -274,7 +268,6 @@ class SearchEnumerate(Job[EnumerationConfig, Enumerating, Enumerating]):
         return prepared
 
     def measure(self, run: RunFolder, found: Enumerating) -> Summary:
-        """Counts what was found."""
         config = found.config
         metrics = enumeration_metrics((row for row in run.read_rows().to_pylist() if row["status"] == OK), dict(found.lists))
         metrics |= {"inputs_per_s": _inputs_per_second(run), "test_ppl": count(np.exp(found.about["test_nll"]), 1)}
@@ -287,23 +280,18 @@ class SearchEnumerate(Job[EnumerationConfig, Enumerating, Enumerating]):
         )
 
     def models(self, config: EnumerationConfig) -> dict[str, str]:
-        """The model of characters."""
         return {"model": config.model}
 
     def num_rows(self, config: EnumerationConfig, path: Path) -> int:
-        """One for each branch."""
         return config.num_branches
 
     def tables(self, run: RunFolder) -> dict[str, TextTable]:
-        """The table of the paper."""
         return {"": enumeration_table(run.metrics(), (run.summary() or {})["attention"])}
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """With its table."""
         return replace(result, tables=tuple(self.tables(run).values()))
 
     def next_commands(self, config: EnumerationConfig, path: Path) -> tuple[str, ...]:
-        """The same for a model without attention."""
         other = "runs/characters-last-h"
         train = ("parley", "train", "seq2seq", "characters", "--set", "sizes.attention=none", "--run", other)
         again = ("parley", "search", "enumerate", "--model", other, "--run", f"{display_path(path)}-last-h")

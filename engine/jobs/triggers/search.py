@@ -106,7 +106,6 @@ class Search(Job[TriggerConfig, Wanted, Wanted]):
         return Wanted(config, models, open_targets(config, models, path))
 
     def work(self, run: RunFolder, prepared: Wanted, reporter: Reporter) -> Wanted:
-        """Searches for what the run does not hold yet."""
         config, targets = prepared.config, prepared.targets
         save_targets(targets, run.path)
         items = {target.key: target for target in targets.targets}
@@ -114,7 +113,6 @@ class Search(Job[TriggerConfig, Wanted, Wanted]):
         return prepared
 
     def measure(self, run: RunFolder, found: Wanted) -> Summary:
-        """Rates of hits by type, and what they cost."""
         config, targets = found.config, found.targets
         rows = (row for part in run.read_parts() for row in part.to_pylist())
         return Summary(
@@ -128,21 +126,17 @@ class Search(Job[TriggerConfig, Wanted, Wanted]):
         )
 
     def models(self, config: TriggerConfig) -> Mapping[str, str]:
-        """The searched model and the language model."""
         return models_of(config)
 
     def num_rows(self, config: TriggerConfig, path: Path) -> int:
-        """As many as the run has targets."""
         return num_targets(path)
 
     def num_items(self, config: TriggerConfig) -> int:
-        """The targets that there are."""
         models = open_models(config)
         _check(config, models)
         return len(choose_targets(config, models).targets)
 
     def metrics_of(self, config: TriggerConfig) -> list[str]:
-        """Rates of the types of hit that are read off inputs."""
         from engine.triggers.hits import HitType
 
         sampled = not config.model.startswith(HUGGING_FACE) or config.objective.t_out is not None
@@ -150,7 +144,6 @@ class Search(Job[TriggerConfig, Wanted, Wanted]):
         return [*(f"{HIT_RATE}{kind.name}" for kind in kinds), *COST_METRICS]
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """With what the metrics mean, which depends on the types of hit."""
         return replace(result, legend={name: describe(name) for name in result.metrics})
 
 

@@ -136,7 +136,6 @@ class SearchTable(Composite[SearchTableConfig, SearchTableConfig, SearchTableCon
     resume_safe = (*sharded.RESUME_SAFE, "lists")
 
     def stages(self, config: SearchTableConfig, path: Path) -> dict[str, Stage]:
-        """The search for each list on each model."""
         # Paper, table 1: whether greedy decoding of a continuous input says the target.
         sampled = SAMPLED if config.relaxed is None else GREEDY
         wanted: dict[str, dict[str, Any]] = {
@@ -160,7 +159,6 @@ class SearchTable(Composite[SearchTableConfig, SearchTableConfig, SearchTableCon
         return False
 
     def prepare(self, config: SearchTableConfig, path: Path, reporter: Reporter) -> SearchTableConfig:
-        """Checks that the models are there."""
         for model in _names(config.model):
             require_checkpoint(model, "--model", "parley train seq2seq")
         why = _unjudged(config)
@@ -197,7 +195,6 @@ class SearchTable(Composite[SearchTableConfig, SearchTableConfig, SearchTableCon
         )
 
     def tables(self, run: RunFolder) -> dict[str, TextTable]:
-        """The table of the paper."""
         attentions = (run.summary() or {}).get(ATTENTIONS, {})
         models: dict[str, dict[str, dict[str, Estimate]]] = {label: {} for label in attentions}
         for name, estimate in run.metrics().items():
@@ -213,7 +210,6 @@ class SearchTable(Composite[SearchTableConfig, SearchTableConfig, SearchTableCon
         return {"": search_table(searched, GREEDY if run.config["normal"] == "greedy" else SAMPLED, relaxed)}
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """With the table, and what the metrics mean."""
         legend = {name: describe(name.split(".", 2)[2]) for name in result.metrics}
         return replace(result, tables=tuple(self.tables(run).values()), legend=legend)
 

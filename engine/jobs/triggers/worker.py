@@ -68,19 +68,15 @@ class Searching(Sharded[Target]):
     models: Models
 
     def seed(self, key: str) -> int:
-        """The seed of a target's search."""
         return target_seed(self.config.seed, key)
 
     def worker(self, on_step: Callable[[Counts], None] | None = None) -> SearchWorker:
-        """The models, ready to be searched."""
         return SearchWorker(self.config, self.models, on_step)
 
     def shared(self) -> Searching:
-        """The same with all weights in the object store of the session."""
         return replace(self, models=self.models.shared())
 
     def shard_size(self, num_items: int, num_workers: int) -> int:
-        """At most as many targets as fill the batch."""
         return spread(num_items, num_workers, self.config.engine.batch_size)
 
     def digest(self, rows: Rows) -> Counts:

@@ -14,11 +14,9 @@ class Measurements(Chapter[tuple[list[Measured], list[Failures]]]):
     name, title = "measurements", "Measurements"
 
     def owns(self, job: str) -> bool:
-        """Every job."""
         return True
 
     def collect(self, runs: Sequence[Run]) -> tuple[list[Measured], list[Failures]] | None:
-        """Their metrics and failures."""
         shown = [run for run in runs if run.shown]
         measured = [Measured(name=run.heading, metrics=run.metrics, legend=run.legend) for run in shown if run.metrics]
         failed = [each for run in shown for each in failures(run.heading, "items", run.failed, len(run.rows))]
@@ -29,6 +27,5 @@ class Measurements(Chapter[tuple[list[Measured], list[Failures]]]):
         return None
 
     def render(self, found: tuple[list[Measured], list[Failures]]) -> Section:
-        """Metrics alone."""
         measured, failed = found
         return Section(measured=measured, failures=failed)

@@ -82,11 +82,9 @@ class Negotiations(Chapter[Negotiation]):
     }
 
     def owns(self, job: str) -> bool:
-        """Matches, attacks, campaigns and measurements of exploitability."""
         return job in _JOBS or job.startswith(_ATTACK)
 
     def collect(self, runs: Sequence[Run]) -> Negotiation | None:
-        """Matches, tables and campaigns."""
         matches = [match for run in runs if run.shown and (match := _match(run))]
         campaigns = [Hardening(name=run.heading, metrics=run.metrics, rounds=rounds_of(run.folder)) for run in _campaigns(runs)]
         curves = read_curves(CURVES, _campaigns(runs))
@@ -96,11 +94,9 @@ class Negotiations(Chapter[Negotiation]):
         return Negotiation(matches=matches, campaigns=campaigns, tables=tables, curves=curves)
 
     def verdict(self, found: Negotiation) -> Verdict | None:
-        """The strongest attack, and whether hardening helped."""
         return verdict_on(found)
 
     def render(self, found: Negotiation) -> Section:
-        """Tables, metrics, drawings and dialogues."""
         from engine.report.negotiation import plots
 
         played = [match for match in found.matches if match.dialogues]

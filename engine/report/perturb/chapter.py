@@ -37,19 +37,15 @@ class Perturbations(Chapter[list[ShownEvaluation]]):
     }
 
     def owns(self, job: str) -> bool:
-        """Evaluations of robustness."""
         return job == EVALUATE_ROBUSTNESS.name
 
     def collect(self, runs: Sequence[Run]) -> list[ShownEvaluation] | None:
-        """Those that have asked something."""
         return [_evaluation(run) for run in runs if run.rows] or None
 
     def verdict(self, found: list[ShownEvaluation]) -> Verdict | None:
-        """Which replies change that should not, and the reverse."""
         return _verdict([each for each in found if each.examples])
 
     def render(self, found: list[ShownEvaluation]) -> Section:
-        """Tables, plots, examples."""
         done = [each for each in found if each.examples]
         items = {
             f"{each.name}, {visible(name)}": example_items(each, name) for each in done for name in strategy_names(each)

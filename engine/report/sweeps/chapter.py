@@ -27,19 +27,15 @@ class Sweeps(Chapter[list[ShownSweep]]):
     }
 
     def owns(self, job: str) -> bool:
-        """Sweeps."""
         return job == SWEEP
 
     def collect(self, runs: Sequence[Run]) -> list[ShownSweep] | None:
-        """Those with a trial that worked."""
         return [_sweep(run) for run in runs if run.done] or None
 
     def verdict(self, found: list[ShownSweep]) -> Verdict | None:
-        """The best trial, and that the best of many is too good."""
         return _verdict(found)
 
     def render(self, found: list[ShownSweep]) -> Section:
-        """The best trials, and which settings matter."""
         return Section(
             notes=[note_of(sweep) for sweep in found],
             tables=[(f"Best trials, {sweep.name}", best_trials(sweep)) for sweep in found],

@@ -43,11 +43,9 @@ class Trainings(Chapter[ShownTraining]):
     }
 
     def owns(self, job: str) -> bool:
-        """Jobs called train-..."""
         return job.startswith("train-")
 
     def collect(self, runs: Sequence[Run]) -> ShownTraining | None:
-        """Curves and metrics."""
         curves = read_curves(CURVES, runs)
         shown = [run for run in runs if run.shown]
         measured = [
@@ -59,11 +57,9 @@ class Trainings(Chapter[ShownTraining]):
         return ShownTraining(curves=curves, measured=measured, failures=failed) if curves or measured or failed else None
 
     def verdict(self, found: ShownTraining) -> Verdict | None:
-        """What the first training came to."""
         return _verdict(found)
 
     def render(self, found: ShownTraining) -> Section:
-        """Curves first."""
         drawn = [curve for curve in found.curves if any(curve.series.values())]
         return Section(
             measured=found.measured,

@@ -45,11 +45,9 @@ class TriggerSearches(Chapter[Triggers]):
     }
 
     def owns(self, job: str) -> bool:
-        """Searches, tables of searches, enumerations."""
         return job in (SEARCH.name, SEARCH_TABLE.name, SEARCH_ENUMERATE.name)
 
     def collect(self, runs: Sequence[Run]) -> Triggers | None:
-        """The searches that have looked for something."""
         searches = [_search(run) for run in runs if run.job == SEARCH.name and run.rows]
         measured = [run for run in runs if run.summary]
         tables = [
@@ -66,11 +64,9 @@ class TriggerSearches(Chapter[Triggers]):
         return found if searches or tables else None
 
     def verdict(self, found: Triggers) -> Verdict | None:
-        """How many targets have a trigger."""
         return _verdict(found)
 
     def render(self, found: Triggers) -> Section:
-        """Hit rates, curves, and the pairs."""
         done = [search for search in found.searches if search.done]
         items = {search.name: search_items(search) for search in done}
         return Section(

@@ -83,12 +83,22 @@ def test_shards_are_many_enough_for_the_workers_and_no_larger_than_a_batch() -> 
     assert spread(3, 0, 16) == 1
 
 
-@pytest.mark.parametrize(("dialogues", "shards"), [(500, 32), (2000, 65), (100_000, 400), (10, 1)])
-def test_a_match_keeps_many_workers_busy_and_is_cut_alike_for_any_number(dialogues: int, shards: int) -> None:
+@pytest.mark.parametrize(("dialogues", "shards", "workers"), [(500, 32, 15), (2000, 65, 32), (100_000, 400, 200), (10, 1, 1)])
+def test_a_match_is_cut_alike_for_any_number_of_workers_that_find_two_shards_each(
+    dialogues: int, shards: int, workers: int
+) -> None:
     roster = Roster(MatchConfig(adversary="scripted", target="scripted-tough", dialogues=dialogues))
-    sizes = {roster.shard_size(dialogues, workers) for workers in (0, 2, 160)}
-    assert len(sizes) == 1
-    assert -(-dialogues // sizes.pop()) == shards
+    (size,) = {roster.shard_size(dialogues, number) for number in range(workers + 1)}
+    assert -(-dialogues // size) == shards
+    assert roster.shard_size(dialogues, workers + 1) < size
+
+
+@pytest.mark.parametrize("workers", [16, 32, 100, 160])
+def test_a_match_keeps_every_worker_of_a_cluster_busy(target: Path, speaker: Path, workers: int) -> None:
+    match = Roster(MatchConfig(adversary="scripted", target="scripted-tough", dialogues=500))
+    preset = ATTACK_REACTIVE.presets["cheng2019"]()
+    attack = ATTACK_REACTIVE.roster(replace(preset, target=str(target), speaker=str(speaker), dialogues=500), Silent())
+    assert all(500 // roster.shard_size(500, workers) >= 2 * workers for roster in (match, attack))
 
 
 def test_a_person_plays_one_dialogue_at_a_time() -> None:

@@ -22,6 +22,7 @@ from engine.runtime.pool import run_sharded
 from engine.runtime.probe import wants_token
 from engine.runtime.session import TIMEOUT_VARIABLE, RaySession, code_path, connect
 from envs.core.errors import ClusterError, ConfigError
+from tests.engine.runtime.apart import SURVIVED, survives
 from tests.engine.runtime.workers import Environment, shards_of
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -225,6 +226,39 @@ def test_the_time_without_any_worker_is_a_positive_number_of_seconds(monkeypatch
     monkeypatch.setenv(TIMEOUT_VARIABLE, asked)
     with pytest.raises(ConfigError, match=f"where: {TIMEOUT_VARIABLE}"):
         _ = RaySession("local").start_timeout_s
+
+
+SUBMITTED = """
+import json, os, sys
+
+# What `ray job submit` sets for a driver.
+os.environ["RAY_JOB_CONFIG_JSON_ENV_VAR"] = json.dumps({"runtime_env": {"env_vars": {"OWN": "1"}}, "metadata": {}})
+
+import ray
+from engine.runtime.session import connect
+from envs.core.errors import ConfigError
+from envs.core.trust import Trust, require_trust, trusting
+
+@ray.remote(num_cpus=0.25)
+def refused(deeper):
+    assert os.environ["OWN"] == "1"
+    found = []
+    for name in ("typed.py:Name", "other.py:Name"):
+        try:
+            require_trust(name)
+        except ConfigError:
+            found.append(name)
+    return found + (ray.get(refused.remote(False)) if deeper else [])
+
+with trusting(Trust({"typed.py"})), connect(num_cpus=1):
+    assert ray.get(refused.remote(True)) == ["other.py:Name"] * 2
+print("SURVIVED")
+"""
+
+
+@pytest.mark.ray
+def test_every_process_of_a_submitted_job_is_told_which_files_may_be_imported(tmp_path: Path) -> None:
+    survives(SUBMITTED.replace("SURVIVED", SURVIVED), tmp_path, timeout_s=120)
 
 
 @pytest.mark.ray

@@ -1,0 +1,78 @@
+"""Settings say in their types which values are allowed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from envs.core.errors import OutOfRangeError
+from envs.core.ranges import (
+    AtLeastTwo,
+    Configuration,
+    NonNegativeFloat,
+    NonNegativeInt,
+    NonPositiveFloat,
+    NumItems,
+    NumItemsOrAll,
+    PositiveFloat,
+    PositiveInt,
+    PositiveShare,
+    Share,
+    ShareBelowOne,
+)
+
+MOST = 10_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Every(Configuration):
+    """A setting of each type."""
+
+    seed: NonNegativeInt = 0
+    batch: PositiveInt = 1
+    length: AtLeastTwo = 2
+    dialogues: NumItems = 1
+    limit: NumItemsOrAll = 0
+    weight: NonNegativeFloat = 0.0
+    log_probability: NonPositiveFloat | None = None
+    rate: PositiveFloat = 0.1
+    share: Share = 1.0
+    decay: PositiveShare = 1.0
+    dropout: ShareBelowOne = 0.0
+
+
+@pytest.mark.parametrize(
+    ("name", "least", "below", "allowed"),
+    [
+        ("seed", 0, -1, "at least 0"),
+        ("batch", 1, 0, "at least 1"),
+        ("length", 2, 1, "at least 2"),
+        ("dialogues", MOST, MOST + 1, "at least 1 and at most 10,000,000"),
+        ("dialogues", 1, 0, "at least 1 and at most 10,000,000"),
+        ("limit", 0, -1, "at least 0 and at most 10,000,000"),
+        ("weight", 0.0, -0.1, "at least 0"),
+        ("log_probability", 0.0, 0.1, "at most 0"),
+        ("rate", 1e-9, 0.0, "above 0"),
+        ("share", 0.0, -0.1, "0 to 1"),
+        ("share", 1.0, 1.1, "0 to 1"),
+        ("decay", 1.0, 0.0, "above 0, at most 1"),
+        ("dropout", 0.99, 1.0, "at least 0, below 1"),
+        ("dropout", 0.0, float("nan"), "at least 0, below 1"),
+    ],
+)
+def test_a_value_outside_of_its_range_is_told_with_the_range(name: str, least: float, below: float, allowed: str) -> None:
+    assert getattr(replace(Every(), **{name: least}), name) == least
+    with pytest.raises(OutOfRangeError, match=rf"{name} is out of range(.|\n)*allowed: {allowed}"):
+        replace(Every(), **{name: below})
+
+
+def test_ranges_are_those_of_bases_too_and_of_a_field_written_anew() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Narrower(Every):
+        batch: AtLeastTwo = 2
+
+    with pytest.raises(OutOfRangeError, match="seed"):
+        Narrower(seed=-1)
+    with pytest.raises(OutOfRangeError, match=r"batch(.|\n)*at least 2"):
+        Narrower(batch=1)
