@@ -11,7 +11,7 @@ half the rate.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -83,7 +83,7 @@ class MinMaxConfig(LearningConfig):
     """Ordinary partner of plain play, such as the supervised agent; the target's start when empty."""
     judge: str = ""
     """Checkpoint whose perplexity measures fluency; when empty, the target as it was before any reinforcement."""
-    rounds: PositiveInt = 6
+    rounds: NumItems = 6
     """Rounds at most."""
     adversaries: Literal["continued", "fresh"] = "continued"
     """The adversary of a round is the last one trained on (paper), or the best responses that measured the round before."""
@@ -93,9 +93,9 @@ class MinMaxConfig(LearningConfig):
     """Points by which exploitability must fall to count as gain."""
     plain_loss: NonNegativeFloat = 0.5
     """Points of plain score that the result may have lost against the start."""
-    num_adversaries: PositiveInt = 1
+    num_adversaries: NumItems = 1
     """Fresh adversaries, from seeds of their own, that measure the target of a round."""
-    num_final_adversaries: PositiveInt = 1
+    num_final_adversaries: NumItems = 1
     """Fresh adversaries that measure the start, and as many the result, at last; the interval of what was lost narrows."""
     control: bool = False
     """Also train the start as long in ordinary play alone, and measure it as the result: what adversaries alone explain."""
@@ -144,7 +144,7 @@ class Measured:
         gains: of each fresh adversary in each dialogue, by the dialogue's key.
     """
 
-    metrics: dict[str, Estimate]
+    metrics: Mapping[str, Estimate]
     gains: dict[str, list[float]]
 
 
@@ -212,8 +212,8 @@ class Campaign:
 
         while True:
             slower = self._rule(role, rule, number)
-            told = _TRAINED[role] if role in _ONCE else f"round {number}, {_TRAINED[role]}"
-            self._reporter.say(f"training {told}")
+            told = "" if role in _ONCE else f"round {number}: "
+            self._reporter.say(f"{told}training {_TRAINED[role]}")
             job, settings = phase(number, slower)
             path = self._phase(number, role)
             try:
@@ -224,7 +224,7 @@ class Campaign:
                     where = f"{display_path(path)}, {error.where}"
                     raise DivergenceError(error.what, where=where, got=error.got, fix=fix) from error
                 rate = slower.learning_rate / 2
-                self._reporter.say(f"{told}: {error.what} ({error.got}); back to its start at the rate {rate:g}")
+                self._reporter.say(f"{told}{error.what} ({error.got}); back to its start at the rate {rate:g}")
                 name = self._stage(number, role).name
                 self._folder.event(ROLLED_BACK, number=number, phase=name, role=role, reason=str(error), learning_rate=rate)
 
@@ -315,10 +315,12 @@ class Campaign:
         self._folder.event(ROUND, number=number, target=target, estimates=estimates, **figures)
         return Round(number, metrics)
 
-    def measured_again(self, number: int) -> Measured:
+    def measured_again(self, measured: Round) -> Measured:
         """The target after a round, by fresh adversaries and in dialogues that chose no round; the start was measured so."""
-        name = f"{FINAL}-" if number else ""
-        return self._as_measured(0, name, self.target(number), self._last_seed, self._config.num_final_adversaries)
+        count = self._config.num_final_adversaries
+        if measured.number == 0:
+            return Measured(measured.metrics, exploitability.gains(self._phase(0, EXPLOITABILITY), count))
+        return self._as_measured(0, f"{FINAL}-", self.target(measured.number), self._last_seed, count)
 
     def control(self) -> Measured:
         """The start after as many dialogues of ordinary play alone, measured as the result is."""

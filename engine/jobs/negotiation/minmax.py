@@ -75,9 +75,9 @@ def _cpus(config: MinMaxConfig) -> int:
     return max(learning, config.workers, config.trainers) + config.control
 
 
-def _outcome(campaign: Campaign, config: MinMaxConfig, best: Round) -> dict[str, Estimate]:
+def _outcome(campaign: Campaign, config: MinMaxConfig, start: Round, best: Round) -> dict[str, Estimate]:
     """Start, control and result, each by as many fresh adversaries and in the same dialogues."""
-    measured = {BEFORE_TRAINING: campaign.measured_again(0), "": campaign.measured_again(best.number)}
+    measured = {BEFORE_TRAINING: campaign.measured_again(start), "": campaign.measured_again(best)}
     if config.control:
         measured[AS_CONTROL] = campaign.control()
     found = {name + ending: estimate for ending, one in measured.items() for name, estimate in one.metrics.items()}
@@ -164,7 +164,7 @@ class MinMax(Job[MinMaxConfig, MinMaxConfig, Summary]):
             if best.number == 0:
                 reporter.say("no round made the target less exploitable and left its plain play: the result is the start")
             beside.wait(reporter, "the control")
-            metrics = _outcome(campaign, prepared, best)
+            metrics = _outcome(campaign, prepared, rounds[0], best)
             _store(campaign, prepared, run.path, best)
         return Summary(
             f"{prepared.target} hardened",

@@ -85,7 +85,7 @@ def fresh(
 ) -> Result:
     """Two rounds with fresh best responses and an ordinary partner; three adversaries measure start, result and control."""
     asked = campaign(root, trainee, adversaries="fresh", num_adversaries=2, partner=str(partner), opponents=MIXED)
-    asked = replace(asked, num_final_adversaries=3, control=True)
+    asked = replace(asked, num_final_adversaries=3, control=True, seed=2)
     return run(asked, tmp_path_factory.mktemp("fresh") / "run", Silent())
 
 
@@ -193,10 +193,11 @@ def test_an_adversary_that_is_there_is_not_trained_again(short: Result, adversar
 
 def test_an_adversary_that_is_there_joins_the_fresh_ones(tmp_path: Path, root: Path, trainee: Path, adversary: Path) -> None:
     asked = campaign(root, trainee, adversary=str(adversary), adversaries="fresh", num_adversaries=2)
+    asked = replace(asked, num_final_adversaries=3)
     with RunFolder.open(tmp_path / "run", asked, job=MINMAX.name) as folder:
         planned = Campaign(asked, folder, Silent())
         measured = tmp_path / "run" / "00-exploitability" / exploitability.ADVERSARY
-        assert planned.adversaries(1) == [str(adversary), str(measured), f"{measured}-2"]
+        assert planned.adversaries(1) == [str(adversary), str(measured), f"{measured}-2", f"{measured}-3"]
         assert len(planned.adversaries(2)) == 2
 
 
@@ -252,9 +253,9 @@ def test_the_rounds_are_told_as_they_end(continued: tuple[Result, Notes]) -> Non
     assert [cells for cells in shown if cells[0] in ("round", "0", "1", "2")] == [table.columns, *table.rows]
     trained = [line for line in notes.said if "training" in line]
     assert trained == [
-        "training round 0, fresh adversaries against the frozen target",
+        "round 0: training fresh adversaries against the frozen target",
         *(
-            f"training round {number}, {what}"
+            f"round {number}: training {what}"
             for number in (1, 2)
             for what in ("the adversary", "the target", "fresh adversaries against the frozen target")
         ),
