@@ -17,7 +17,7 @@ demo: $(USE) ## train, self-play and attack on the built-in corpus, then write r
 	@$(BIN)/parley demo
 
 test: $(DEV) ## every test that needs neither a GPU nor downloaded data
-	@$(BIN)/python -m pytest -n auto --dist loadfile $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 lint: $(DEV) ## ruff
 	@$(BIN)/ruff check .

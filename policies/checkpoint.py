@@ -22,6 +22,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from envs.core.config import from_dict
+from envs.core.disk import file_digest, sync
 from envs.core.errors import CheckpointError, ConfigError
 from policies.stored import (
     CONFIG,
@@ -31,7 +32,6 @@ from policies.stored import (
     VOCABULARY,
     WEIGHTS,
     WordsT,
-    file_digest,
     model_inside,
     read_header,
     read_words,
@@ -78,7 +78,7 @@ class Checkpoint(Generic[WordsT]):
             digests = {part: file_digest(aside / part) for part in (WEIGHTS, VOCABULARY)}
             (aside / CONFIG).write_text(json.dumps(about | {DIGESTS: digests}, indent=2))
             for part in PARTS:
-                _sync(aside / part)
+                sync(aside / part)
             if folder.exists():
                 old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
                 # One left by a killed process of the same number; what it held has been replaced since.
@@ -92,7 +92,7 @@ class Checkpoint(Generic[WordsT]):
                 shutil.rmtree(old, ignore_errors=True)
             else:
                 aside.rename(folder)
-            _sync(folder.parent)
+            sync(folder.parent)
         except (OSError, SafetensorError) as error:
             shutil.rmtree(aside, ignore_errors=True)
             raise CheckpointError(
@@ -188,9 +188,9 @@ def save_state(path: Path, tensors: Mapping[str, Tensor], counters: Mapping[str,
         stored = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
         counted = json.dumps(counters)
         save_file(stored, aside, metadata={_COUNTERS: counted, _DIGEST: _state_digest(stored, counted)})
-        _sync(aside)
+        sync(aside)
         aside.rename(path)
-        _sync(path.parent)
+        sync(path.parent)
     except (OSError, SafetensorError) as error:
         aside.unlink(missing_ok=True)
         raise CheckpointError(
@@ -256,11 +256,3 @@ def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Te
         index, name = key.split(".", 1)
         state.setdefault(int(index), {})[name] = number
     optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -8,8 +8,9 @@ from typing import Any, cast
 
 from envs.core.errors import CheckpointError, ConfigError
 from envs.core.registry import Registry
-from envs.storage.copies import CHECKPOINT, fetched_model
+from envs.storage.copies import fetched_model
 from policies.responder import Responder
+from policies.stored import CONFIG, model_inside, reading
 
 kinds = Registry("kind of response model", "parley.responders")
 """By the kind of their checkpoints; each is a function from a run or checkpoint folder to a responder."""
@@ -34,7 +35,7 @@ def load_responder(name: str | Path) -> Responder:
     if ".py:" in str(name):
         return _own(str(name))
     folder = fetched_model(name)
-    kind = _kind(folder / CHECKPOINT if (folder / CHECKPOINT).is_dir() else folder)
+    kind = _kind(model_inside(folder))
     if kind not in kinds:
         raise CheckpointError(
             "models of this kind do not answer",
@@ -56,13 +57,8 @@ def _own(name: str) -> Responder:
 
 
 def _kind(folder: Path) -> str:
-    path = folder / "config.json"
-    try:
-        return str(json.loads(path.read_text())["kind"])
-    except FileNotFoundError:
+    if not (folder / CONFIG).is_file():
         fix = "name a run or checkpoint folder, such as runs/NAME"
-        raise CheckpointError("no checkpoint is there", where=folder, got=f"missing {path.name}", fix=fix) from None
-    except (OSError, KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(
-            "the checkpoint is damaged", where=folder, got=f"{type(error).__name__}: {error}", fix="train it again"
-        ) from None
+        raise CheckpointError("no checkpoint is there", where=folder, got=f"missing {CONFIG}", fix=fix)
+    with reading(folder):
+        return str(json.loads((folder / CONFIG).read_text())["kind"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from typing import Any, TypeVar
 
 from safetensors import SafetensorError
 
+from envs.core.disk import file_digest
 from envs.core.errors import CheckpointError
 from envs.data.words import WordList
 from envs.storage.copies import CHECKPOINT
@@ -55,12 +55,6 @@ def read_header(folder: Path, kind: str) -> dict[str, Any]:
 def model_inside(folder: Path) -> Path:
     """The checkpoint that a folder is, or that the run in it holds."""
     return folder / CHECKPOINT if (folder / CHECKPOINT).is_dir() else folder
-
-
-def file_digest(path: Path) -> str:
-    """The SHA-256 of a file as hexadecimal digits."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def require_undamaged(folder: Path, part: str, config: Mapping[str, Any]) -> None:

@@ -24,17 +24,9 @@ Progress = Callable[[int, int, int], None]
 """Called after each batch with (epoch, batches done, batches in all)."""
 
 
-def multiplies_bfloat16(device: torch.device) -> bool:
-    """Whether a device has instructions for bfloat16 products; without them they are slower than float32."""
-    if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    return device.type == "cpu" and bool(torch.cpu.get_capabilities().get("amx_bf16"))
-
-
 def autocast(device: torch.device, precision: Precision) -> torch.autocast:
-    """A block whose matrix products are of that precision; auto is bfloat16 where the device multiplies it in hardware."""
-    mixed = precision == "bfloat16" or (precision == "auto" and multiplies_bfloat16(device))
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=mixed)
+    """A block whose matrix products are of a precision that was chosen: anything but bfloat16 leaves them as they are."""
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bfloat16")
 
 
 def require_bounded(loss: float, where: str, learning_rate: float, clip: float) -> None:

@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -62,7 +62,7 @@ def calls(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, ast.unparse(node.func)
 
 
-def undocumented(classes: dict[str, ast.ClassDef]) -> list[str]:
+def undocumented(classes: Sequence[ast.ClassDef]) -> list[str]:
     """Public methods of public classes without a docstring, those left out that override a documented one of ours."""
 
     def is_said(owner: ast.ClassDef, method: str, below: tuple[str, ...]) -> bool:
@@ -70,22 +70,22 @@ def undocumented(classes: dict[str, ast.ClassDef]) -> list[str]:
         if any(map(ast.get_docstring, own)):
             return True
         plain = [base.value if isinstance(base, ast.Subscript) else base for base in owner.bases]
-        names = [ast.unparse(base).rpartition(".")[2] for base in plain]
-        return any(is_said(classes[name], method, (*below, name)) for name in names if name in classes and name not in below)
+        names = {ast.unparse(base).rpartition(".")[2] for base in plain} - set(below)
+        return any(is_said(base, method, (*below, base.name)) for base in classes if base.name in names)
 
     return [
-        f"{name}.{node.name}"
-        for name, owner in classes.items()
+        f"{owner.name}.{node.name}"
+        for owner in classes
         for node in owner.body
-        if isinstance(node, ast.FunctionDef) and not name.startswith("_") and not node.name.startswith("_")
-        if not is_said(owner, node.name, (name,))
+        if isinstance(node, ast.FunctionDef) and not owner.name.startswith("_") and not node.name.startswith("_")
+        if not is_said(owner, node.name, (owner.name,))
     ]
 
 
 def test_a_public_method_says_what_it_does_unless_a_base_class_of_ours_has_said_it() -> None:
     others = [path for room in ("benchmarks", "examples") for path in (ROOT / room).rglob("*.py")]
     trees = [ast.parse(path.read_text()) for path in [*SOURCES, *others]]
-    classes = {node.name: node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)}
+    classes = [node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)]
     assert len(classes) > 300
     assert undocumented(classes) == []
 
@@ -100,9 +100,11 @@ class Other(packages.Base[int]):
     def unsaid(self): pass
     def own(self): pass
     def _private(self): pass
+class Base:
+    def own(self): pass
 """
-    classes = {node.name: node for node in ast.parse(code).body if isinstance(node, ast.ClassDef)}
-    assert undocumented(classes) == ["Base.unsaid", "Other.unsaid", "Other.own"]
+    classes = [node for node in ast.parse(code).body if isinstance(node, ast.ClassDef)]
+    assert undocumented(classes) == ["Base.unsaid", "Other.unsaid", "Other.own", "Base.own"]
 
 
 def test_envs_import_only_what_a_world_needs() -> None:

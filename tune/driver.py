@@ -14,7 +14,7 @@ import logging
 import math
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,6 +26,7 @@ from ray.tune.search import Searcher
 
 from engine.jobs.job import Reporter
 from engine.metrics.statistics import Estimate
+from engine.runtime import logs
 from engine.runtime.record import WORK
 from engine.runtime.session import TIMEOUT_VARIABLE
 from engine.store.run_folder import RunFolder
@@ -62,13 +63,14 @@ def run_trials(config: SweepConfig, setup: Setup, folder: RunFolder, reporter: R
         KeyboardInterrupt: somebody stopped the sweep.
     """
     plan = setup.plan
-    with _quiet():
+    # Rows say what went wrong; the table of settings is printed at any verbosity.
+    with logs.quiet(_CHATTY, logging.CRITICAL), contextlib.redirect_stdout(io.StringIO()):
         study = Study(plan.space, plan.direction, setup.seed)
-        ledger = Ledger(folder, setup, study, config.samples, reporter)
+        ledger = Ledger(folder, setup, study, config.num_trials, reporter)
         at_once = config.concurrent or max(1, int(ray.cluster_resources()["CPU"]) // (1 + config.trial_workers))
         actors = min(at_once, ledger.num_left) * (1 + config.trial_workers)
         metadata = {"objective": plan.objective, "direction": plan.direction}
-        folder.event(WORK, items=config.samples, left=ledger.num_left, workers=actors, **metadata)
+        folder.event(WORK, items=config.num_trials, left=ledger.num_left, workers=actors, **metadata)
         if ledger.num_left:
             _tune(config, setup, ledger, wait_s)
     if not ledger.complete:
@@ -232,19 +234,3 @@ class _Results(ray_tune.Callback):
 def _room() -> str:
     there = ray.cluster_resources()
     return f"{there.get('CPU', 0):g} CPUs and {there.get('GPU', 0):g} GPUs"
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Without Ray Tune's own screens and tracebacks: rows say what went wrong."""
-    loggers = [logging.getLogger(name) for name in _CHATTY]
-    before = [logger.level for logger in loggers]
-    try:
-        for logger in loggers:
-            logger.setLevel(logging.CRITICAL)
-        # Its table of settings is printed at any verbosity.
-        with contextlib.redirect_stdout(io.StringIO()):
-            yield
-    finally:
-        for logger, level in zip(loggers, before, strict=True):
-            logger.setLevel(level)

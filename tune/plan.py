@@ -11,10 +11,10 @@ from typing import Any, Literal
 
 from engine.jobs.catalogue import find
 from engine.jobs.job import Job
-from envs.core.config import assign
+from envs.core.config import assign, with_values
 from envs.core.errors import ConfigError
 from envs.core.registry import Registry, nearest
-from tune.space import Space, check_space, with_values
+from tune.space import Space, check_space
 
 sweeps = Registry("sweep", "parley.sweeps")
 for _name, _summary, _attribute in (

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from envs.core.config import from_dict, to_dict
-from envs.core.errors import ConfigError
+from envs.core.config import with_values
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -25,11 +24,6 @@ class Choice:
     """One of some values, in no order."""
 
     values: tuple[Value, ...]
-
-    @property
-    def corners(self) -> tuple[Value, ...]:
-        """Values that must be allowed for all others to be."""
-        return self.values
 
     def distribution(self) -> BaseDistribution:
         """The same for Optuna."""
@@ -46,11 +40,6 @@ class Integer:
     high: int
     log: bool = False
 
-    @property
-    def corners(self) -> tuple[Value, ...]:
-        """Values that must be allowed for all others to be."""
-        return (self.low, self.high)
-
     def distribution(self) -> BaseDistribution:
         """The same for Optuna."""
         from optuna.distributions import IntDistribution
@@ -66,11 +55,6 @@ class Real:
     high: float
     log: bool = False
 
-    @property
-    def corners(self) -> tuple[Value, ...]:
-        """Values that must be allowed for all others to be."""
-        return (self.low, self.high)
-
     def distribution(self) -> BaseDistribution:
         """The same for Optuna."""
         from optuna.distributions import FloatDistribution
@@ -83,39 +67,9 @@ Space = Mapping[str, Domain]
 """What may stand under each dotted key."""
 
 
-def nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by dotted key as sections within sections, as a YAML file has them."""
-    found: dict[str, Any] = {}
-    for key, value in values.items():
-        *sections, last = key.split(".")
-        place = found
-        for section in sections:
-            place = place.setdefault(section, {})
-        place[last] = value
-    return found
-
-
-def with_values(config: ConfigT, values: Mapping[str, Any], where: str) -> ConfigT:
-    """The configuration with other values under some dotted keys.
-
-    Args:
-        config: a configuration.
-        values: what shall stand under each key.
-        where: who asks, for messages.
-
-    Raises:
-        ConfigError: no such key (with the nearest name), or a value that is not allowed.
-    """
-    document = to_dict(config)
-    for key, value in values.items():
-        *sections, last = key.split(".")
-        place = document
-        for section in sections:
-            place = place.setdefault(section, {})
-            if not isinstance(place, dict):
-                raise ConfigError(f"{section!r} of {key!r} is a setting and not a section", where=where)
-        place[last] = value
-    return from_dict(type(config), document, where)
+def corners(domain: Domain) -> tuple[Value, ...]:
+    """Values that must be allowed for all others to be."""
+    return domain.values if isinstance(domain, Choice) else (domain.low, domain.high)
 
 
 def check_space(config: Any, space: Space, where: str) -> None:
@@ -130,5 +84,5 @@ def check_space(config: Any, space: Space, where: str) -> None:
         ConfigError: no such key (with the nearest name), or a corner of the space that is not allowed.
     """
     for key, domain in space.items():
-        for corner in domain.corners:
+        for corner in corners(domain):
             with_values(config, {key: corner}, where)

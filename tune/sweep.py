@@ -30,14 +30,13 @@ from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK
 from engine.store.summary import reading_summary
-from envs.core.config import to_dict
+from envs.core.config import put, to_dict
 from envs.core.errors import ClusterError, RunError
 from envs.storage.places import display_path
 from tune.config import RESUME_SAFE, SweepConfig
 from tune.ledger import best_row, nothing_worked
 from tune.plan import Plan, find_plan
 from tune.rows import SWEEP_TRIALS
-from tune.space import nested
 from tune.trial import Setup
 
 BEST, PLAN = "best.yaml", "plan"
@@ -94,10 +93,13 @@ def _write_best(path: Path, config: SweepConfig, plan: Plan, parameters: Mapping
     """
     values = flat(to_dict(plan.base(config.base, config.trial_workers, config.gpus_per_worker)))
     fixed = {key: values[key] for key in (setting.partition("=")[0] for setting in shlex.split(config.base))}
+    document: dict[str, Any] = {}
+    for key, value in {**fixed, **parameters}.items():
+        put(document, key, value)
     words = find(plan.job).words
     head = f"# The best of a sweep: parley {' '.join(words)} {plan.preset} --config {display_path(path)}\n"
     try:
-        write_whole(path, (head + yaml.safe_dump(nested({**fixed, **parameters}), sort_keys=True)).encode())
+        write_whole(path, (head + yaml.safe_dump(document, sort_keys=True)).encode())
     except OSError as error:
         fix = "free some space, then the same command writes it"
         raise RunError("the best settings cannot be written", where=path, got=error.strerror, fix=fix) from None
@@ -140,7 +142,7 @@ def adversarial_training() -> SweepConfig:
 
 def demo() -> SweepConfig:
     """Seconds, without a model: which scripted bargainer gains most, and how long a talk should be."""
-    return _of("demo", samples=6, rungs=2)
+    return _of("demo", num_trials=6, rungs=2)
 
 
 _PRESETS = (gibbs_enum, rl_attack, min_max, white_box, perturbation, adversarial_training, demo)
@@ -178,7 +180,7 @@ class Sweep(Job[SweepConfig, Swept, Swept]):
         from tune.driver import run_trials
 
         config, plan = prepared.config, prepared.setup.plan
-        reporter.stage(f"sweeping {plan.job}", config.samples, "trials")
+        reporter.stage(f"sweeping {plan.job}", config.num_trials, "trials")
         reporter.advance(run.num_done, "starting Ray")
         with session(1 + config.trial_workers, config.address) as here:
             _check_room(config, here, reporter)
@@ -208,7 +210,7 @@ class Sweep(Job[SweepConfig, Swept, Swept]):
         )
 
     def num_rows(self, config: SweepConfig, path: Path) -> int:
-        return config.samples
+        return config.num_trials
 
     def present(self, result: Result, run: RunFolder) -> Result:
         plan = (run.summary() or {}).get(PLAN)

@@ -21,13 +21,13 @@ import numpy as np
 from engine.jobs.job import Result
 from engine.metrics.statistics import NOTHING, Estimate, mean
 from engine.store.lease import STALE_S, keeper_of
+from envs.core.config import with_values
 from envs.core.errors import RunError
 from envs.core.registry import nearest
 from envs.core.seeds import derive_seed
 from envs.storage.places import local_copy
 from tune.news import Board, TrialReporter
 from tune.plan import Plan
-from tune.space import with_values
 
 logger = logging.getLogger(__name__)
 

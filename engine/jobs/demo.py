@@ -213,7 +213,7 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
         searched: dict[str, Any] = {
             "model": display_path(path / "model"),
             "lm": display_path(path / "lm"),
-            "num_targets": config.triggers,
+            "limit": config.triggers,
         }
         searching = replace(search.demo(), **searched, seed=config.seed, workers=config.workers)
         strategies = f"{_SWAP},{_ANTONYM}"

@@ -9,21 +9,20 @@ from __future__ import annotations
 
 import os
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Generic
+from typing import Any, ClassVar
 
 from engine.jobs.device import require_device, threads
 from engine.jobs.job import Reporter
 from engine.runtime.pool import Progress
-from engine.runtime.record import WORK, Counts, Rows, record_shards
+from engine.runtime.record import WORK, Counts, Work, record_shards
 from engine.runtime.session import RaySession, connect
 from engine.runtime.sharding import ItemT, make_shards
-from engine.runtime.worker import ShardWorker
 from engine.store.run_folder import RunFolder
 from envs.core.errors import ConfigError
 from envs.core.ranges import Configuration, NonNegativeFloat, NonNegativeInt, PositiveInt
@@ -90,7 +89,7 @@ class Tally:
     seconds: float
 
 
-class Sharded(ABC, Generic[ItemT]):
+class Sharded(Work[ItemT]):
     """What a job does to its items: sent to every worker, so it holds the names of models or their shared weights.
 
     Attributes:
@@ -105,22 +104,6 @@ class Sharded(ABC, Generic[ItemT]):
     def computes(self) -> bool:
         """Whether it computes with torch, whose threads are then as many here as in an actor: one."""
         return True
-
-    @abstractmethod
-    def seed(self, key: str) -> int:
-        """The seed of an item, by its key."""
-
-    @abstractmethod
-    def worker(self, on_step: Callable[[Counts], None] | None = None) -> ShardWorker[ItemT, Rows]:
-        """Makes a worker, in an actor or in this process.
-
-        Args:
-            on_step: told what a shard has come to so far, by names of the digest; None in an actor.
-        """
-
-    @abstractmethod
-    def digest(self, rows: Rows) -> Counts:
-        """What is counted of a shard's rows; a pure function."""
 
     @abstractmethod
     def shard_size(self, num_items: int, num_workers: int) -> int:

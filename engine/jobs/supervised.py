@@ -21,6 +21,7 @@ from envs.storage.copies import CHECKPOINT
 if TYPE_CHECKING:
     from policies.fitting.evaluation import Fitness
     from policies.fitting.fit import Epoch, Fit
+    from policies.fitting.loop import FittingLoop
 
 STATE = "training.safetensors"
 """The file of a run that a training goes on from."""
@@ -109,9 +110,10 @@ class FitJob(Job[ConfigT, Fitting, Summary]):
             found = estimates("test", test) | estimates("validation", validation) | dict(prepared.finish(test))
         metrics = {name: found[name] for name in self.legend if name in found}
         about = {"corpus": config.corpus, "corpus_key": prepared.corpus.folder.name, "seed": config.seed}
+        how = {"precision": fit.precision, "epochs": len(fit.history)}
         # Searches read off these how likely a usual word is.
         figures = {name: estimate.value for name, estimate in metrics.items() if name in STORED}
-        prepared.save(model, run.path / CHECKPOINT, {**prepared.provenance, **about, "epochs": len(fit.history), **figures})
+        prepared.save(model, run.path / CHECKPOINT, {**prepared.provenance, **about, **how, **figures})
         description = f"Supervised training, seed {config.seed}, {prepared.words}."
         return Summary(f"{prepared.what}, on {prepared.corpus.name}", description, metrics)
 
@@ -154,6 +156,7 @@ def run_fit(
         measure: figures of the model after an epoch, by name; they are part of the event.
         say: an epoch in words.
     """
+    tell_precision(fit, folder, reporter)
     if fit.history or fit.batches_done:
         reporter.say(f"resumed after epoch {len(fit.history)}, batch {fit.batches_done}")
     at_work = 0
@@ -172,6 +175,13 @@ def run_fit(
         reporter.advance(done)
 
     fit.run(on_epoch, on_batch)
+
+
+def tell_precision(fit: FittingLoop[Any, Any, Any, Any], folder: RunFolder, reporter: Reporter) -> None:
+    """Says in which precision a fit forms its products that begins and was left the choice, here and in an event of the run."""
+    if fit.config.precision == "auto" and not fit.history and not fit.batches_done:
+        folder.event("precision", precision=fit.precision)
+        reporter.say(f"products in {fit.precision}, as is fastest here; fit.precision={fit.precision} pins it")
 
 
 def require_splits(corpus: str, splits: Mapping[str, Sized]) -> None:

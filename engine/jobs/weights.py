@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
+from envs.core.disk import file_digest
 from envs.storage.copies import CHECKPOINT, fetched_model
 from policies.stored import WEIGHTS
 
@@ -39,8 +40,7 @@ def _files(spec: str) -> list[Path]:
 def _digest(files: list[Path]) -> str:
     whole = hashlib.sha256()
     for path in files:
-        with path.open("rb") as file:
-            whole.update(f"{path.name}\n{hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+        whole.update(f"{path.name}\n{file_digest(path)}\n".encode())
     return whole.hexdigest()[:12]
 
 

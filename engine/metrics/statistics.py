@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike
 from envs.core.seeds import stream
 
 Row = Mapping[str, Any]
-"""One dialogue, keyed by the columns of `engine.jobs.negotiation.rows.DIALOGUES`."""
+"""One item, keyed by the columns of its job's rows."""
 FOR_ADVERSARY = "higher: adversary"
 FOR_TARGET = "higher: target"
 FOR_BOTH = "higher: both"
@@ -270,7 +270,7 @@ def ratio_of_sums(
     top, bottom = _sum_by_cluster(numerators, denominators, clusters)
     if bottom.sum() == 0:
         return NOTHING
-    convert = transform or _unchanged
+    convert = transform or np.asarray
     value = float(convert(np.array([top.sum() / bottom.sum()]))[0])
     if len(top) == 1:
         return Estimate(value, math.nan, math.nan, 1)
@@ -349,8 +349,9 @@ def _totals_one_by_one(values: np.ndarray, times: np.ndarray, rng: np.random.Gen
     return totals
 
 
-def _unchanged(numbers: np.ndarray) -> np.ndarray:
-    return numbers
+def finished(rows: Sequence[Row]) -> list[Row]:
+    """The rows of items that came to their end."""
+    return [row for row in rows if row["status"] == "ok"]
 
 
 def _finite(number: float) -> float | None:

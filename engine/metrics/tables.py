@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from engine.metrics.statistics import Estimate
 
-_MINUS, ABSENT, BETWEEN = "\N{MINUS SIGN}", "\N{EN DASH}", " : "
+_MINUS, ABSENT, BETWEEN, FEW_MARK = "\N{MINUS SIGN}", "\N{EN DASH}", " : ", " few"
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,14 @@ class TextTable:
         return "".join(f"| {line} |\n" for line in lines) + f"\n{self.note}\n"
 
 
-def figure(value: float) -> str:
+def figure(value: float | None) -> str:
     """A number as tables show it: two places, a dash for none."""
-    return f"{value:.2f}".replace("-", _MINUS) if math.isfinite(value) else ABSENT
+    return ABSENT if value is None or not math.isfinite(value) else f"{value:.2f}".replace("-", _MINUS)
+
+
+def num_measured(estimate: Estimate) -> str:
+    """From how many an estimate is, marked where they are few; a dash for none."""
+    return f"{estimate.n:,}{FEW_MARK * estimate.flagged}" if estimate.n else ABSENT
 
 
 def with_interval(estimate: Estimate) -> str:

@@ -67,11 +67,11 @@ class BuiltInLexicon:
 
     def antonyms(self, word: str, part_of_speech: str | None) -> tuple[str, ...]:
         """Listed opposites of a word's base form, see `Lexicon`."""
-        return self._related(self._antonyms, word, part_of_speech)
-
-    def synonyms(self, word: str, part_of_speech: str | None) -> tuple[str, ...]:
-        """Listed words of the sense of a word's base form, see `Lexicon`."""
-        return self._related(self._synonyms, word, part_of_speech)
+        found: dict[str, None] = {}
+        for kind in _PLAIN if part_of_speech is None else (part_of_speech,):
+            for base in dict.fromkeys((word, *self._bases(word, _PLAIN[kind]))):
+                found.update(dict.fromkeys(self._antonyms.get((base, kind), ())))
+        return tuple(other for other in found if other != word)
 
     def inflect(self, word: str, tag: str) -> str | None:
         """The form of a listed word that has a tag; None for other words."""
@@ -176,24 +176,6 @@ class BuiltInLexicon:
                 related.setdefault((left, kind), {})[right] = None
                 related.setdefault((right, kind), {})[left] = None
         return {key: tuple(found) for key, found in related.items()}
-
-    @cached_property
-    def _synonyms(self) -> dict[tuple[str, str], tuple[str, ...]]:
-        related: dict[tuple[str, str], dict[str, None]] = {}
-        for kind, text in words_of.SYNONYMS.items():
-            for group in text.split("|"):
-                for word in group.split():
-                    related.setdefault((word, kind), {}).update(dict.fromkeys(each for each in group.split() if each != word))
-        return {key: tuple(found) for key, found in related.items()}
-
-    def _related(
-        self, table: Mapping[tuple[str, str], tuple[str, ...]], word: str, part_of_speech: str | None
-    ) -> tuple[str, ...]:
-        found: dict[str, None] = {}
-        for kind in _PLAIN if part_of_speech is None else (part_of_speech,):
-            for base in dict.fromkeys((word, *self._bases(word, _PLAIN[kind]))):
-                found.update(dict.fromkeys(table.get((base, kind), ())))
-        return tuple(other for other in found if other != word)
 
 
 def _wishes(tag_1: str, word_1: str, following: str, awaits_verb: bool) -> Iterable[str]:

@@ -231,23 +231,6 @@ right left          send receipt        input output        host guest          
 }
 """Pairs of opposites, base forms, in the direction given and the other."""
 
-SYNONYMS = {
-    "v": "start begin launch|stop end halt|mend fix repair|help assist aid|close shut|show display|look glance|say state tell|"
-    "get receive obtain|buy purchase|ask inquire|answer reply|send ship|speak talk chat|vanish disappear|delete erase wipe|"
-    "press push|pick choose select|change alter swap|connect join link|install mount|reset restore|guess suppose|use employ|"
-    "finish complete|like enjoy|need require|collect gather|remember recall|restart reboot|throw toss|spill pour|print copy",
-    "a": "big large huge|small little tiny|fast quick rapid|glad happy pleased|nice pleasant|awful terrible|quiet silent calm|"
-    "broken faulty|wrong incorrect false|right correct|strange odd weird|angry mad cross|stupid silly dumb|clever smart|"
-    "sick ill|hard difficult|easy simple|new fresh|loud noisy|empty blank|free available|dirty unclean|great wonderful|"
-    "useless worthless|whole entire|main chief",
-    "r": "quickly fast|maybe perhaps|almost nearly|always forever|often frequently|again anew|slowly gradually|now presently|"
-    "really truly|badly poorly|gently softly|exactly precisely",
-    "n": "screen monitor display|message mail letter|mistake error fault|colleague coworker|boss chief manager|lamp light|"
-    "picture photo image|disk drive|noise sound|password passphrase|folder directory|film movie video|job task|trouble problem|"
-    "bin trash|cellar basement|phone telephone|desk table|street road|label tag",
-}
-"""Words of one sense, base forms, groups separated by bars."""
-
 PARAPHRASES = """
 hello = hi | good morning = good day | goodbye = bye | thank you = thanks | thanks a lot = many thanks |
 you are welcome = no problem | yes = yeah | sorry = excuse me | cannot = can not | do not = don't | does not = doesn't |

@@ -10,7 +10,7 @@ Not here: errors of inflection, which need no table (`grammar.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from pathlib import Path
 
@@ -133,7 +133,7 @@ def _folder_pairs(folder: Path) -> Iterator[tuple[list[str], list[str]]]:
                     got=f"{len(wrong):,} and {len(right):,} lines",
                     fix="get both files of the same version",
                 )
-            yield from _tokenised(zip(wrong, right, strict=True))
+            yield from zip(map(tokenise, wrong), map(tokenise, right), strict=True)
 
 
 def _tabbed_pairs(path: Path) -> Iterator[tuple[list[str], list[str]]]:
@@ -146,8 +146,3 @@ def _tabbed_pairs(path: Path) -> Iterator[tuple[list[str], list[str]]]:
         except DataError as error:
             raise located(error, str(path), number) from None
         yield tokenise(sides[0]), tokenise(sides[1])
-
-
-def _tokenised(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[list[str], list[str]]]:
-    for wrong, right in pairs:
-        yield tokenise(wrong), tokenise(right)

@@ -23,9 +23,6 @@ class Lexicon(Protocol):
             part_of_speech: "v", "n", "a" or "r"; None for any.
         """
 
-    def synonyms(self, word: str, part_of_speech: str | None) -> tuple[str, ...]:
-        """Words of the same sense, as `antonyms`; the word itself is not among them."""
-
     def inflect(self, word: str, tag: str) -> str | None:
         """The form of a word's base that has a Penn Treebank tag, such as ("installed", "VB") -> "install"; None if unknown."""
 

@@ -52,7 +52,6 @@ class NltkLexicon:
             _found(folder)
         self._tags: dict[tuple[str, ...], list[str]] = {}
         self._antonyms = lru_cache(_NUM_WORDS)(self._antonyms_of)
-        self._synonyms = lru_cache(_NUM_WORDS)(self._synonyms_of)
         self._form = lru_cache(_NUM_WORDS)(_form)
 
     def tag(self, words: Sequence[str]) -> list[str]:
@@ -72,10 +71,6 @@ class NltkLexicon:
     def antonyms(self, word: str, part_of_speech: str | None) -> tuple[str, ...]:
         """The first opposite of every lemma of every sense, in WordNet's order; see `Lexicon`."""
         return self._antonyms(word, part_of_speech)
-
-    def synonyms(self, word: str, part_of_speech: str | None) -> tuple[str, ...]:
-        """The lemmas of every sense, in WordNet's order; see `Lexicon`."""
-        return self._synonyms(word, part_of_speech)
 
     def inflect(self, word: str, tag: str) -> str | None:
         """The form of a word's base that has a tag; of verbs and nouns that are in no dictionary the base alone, by rule."""
@@ -119,14 +114,9 @@ class NltkLexicon:
         return wordnet
 
     def _antonyms_of(self, word: str, part_of_speech: str | None) -> tuple[str, ...]:
-        opposites = (lemma.antonyms()[:1] for lemma in self._lemmas(word, part_of_speech))
-        return _names(word, (lemma for first in opposites for lemma in first))
-
-    def _synonyms_of(self, word: str, part_of_speech: str | None) -> tuple[str, ...]:
-        return _names(word, self._lemmas(word, part_of_speech))
-
-    def _lemmas(self, word: str, part_of_speech: str | None) -> list[Any]:
-        return [lemma for synset in self._wordnet.synsets(word, pos=part_of_speech) for lemma in synset.lemmas()]
+        lemmas = (lemma for synset in self._wordnet.synsets(word, pos=part_of_speech) for lemma in synset.lemmas())
+        opposites = (first.name().lower() for lemma in lemmas for first in lemma.antonyms()[:1])
+        return tuple(dict.fromkeys(name for name in opposites if name != word and "_" not in name))
 
 
 def missing_folders() -> list[str]:
@@ -179,11 +169,6 @@ def _senses() -> dict[str, set[str]]:
                 word, kind, num_synsets, *rest = line.split()
                 senses.setdefault(word, set()).update(f"{kind}{offset}" for offset in rest[-int(num_synsets) :])
     return senses
-
-
-def _names(word: str, lemmas: Iterable[Any]) -> tuple[str, ...]:
-    names = (lemma.name().lower() for lemma in lemmas)
-    return tuple(dict.fromkeys(name for name in names if name != word and "_" not in name))
 
 
 def _form(word: str, tag: str) -> str | None:

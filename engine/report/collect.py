@@ -113,7 +113,7 @@ def _collect(run_dir: Path) -> Report:
         runs=[(name or ".", title) for name, title in titles.items()],
         files=files,
         config=config,
-        environment=_environment(next(iter(found.values())).path),
+        environment=_flat(read_json(next(iter(found.values())).path / ENVIRONMENT), ""),
     )
 
 
@@ -177,10 +177,6 @@ def _files(path: Path) -> Sequence[tuple[str, str]]:
     weights = sorted(str(file.relative_to(path)) for file in path.glob(f"*{_WEIGHTS}"))
     weights += sorted(str(file.relative_to(path)) for file in path.glob(f"*/*{_WEIGHTS}"))
     return [*known, *((name, "weights") for name in weights)]
-
-
-def _environment(path: Path) -> dict[str, str]:
-    return _flat(read_json(path / ENVIRONMENT), "")
 
 
 def _flat(values: Mapping[str, Any], prefix: str) -> dict[str, str]:

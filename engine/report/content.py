@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 from markupsafe import Markup
 
@@ -18,6 +18,7 @@ from engine.metrics.statistics import Estimate, Metric, Row
 from engine.metrics.tables import TextTable
 from engine.report.figure import Figure
 from engine.report.runs import Run
+from engine.store.schemas import OK
 
 _MAX_REASONS = 5
 
@@ -39,21 +40,55 @@ class Verdict:
     minor: bool = False
 
 
+@dataclass(frozen=True)
+class Failures:
+    """Items of a run that ended in an error, and the most frequent reasons."""
+
+    name: str
+    what: str
+    failed: int
+    total: int
+    reasons: Sequence[tuple[str, int]]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """The metrics of one run.
+    """One run as a chapter has read it; chapters add what they know of theirs.
 
     Args:
         name: a short heading, such as "adversary vs target".
         metrics: estimates by metric name.
         legend: what the names mean; names that it lacks are shown as they are.
         description: one sentence for a reader who does not know the run.
+        rows: its items, in any order.
     """
 
+    unit: ClassVar[str] = "items"
+    """What the items are, in the plural."""
     name: str
-    metrics: Mapping[str, Estimate]
+    metrics: Mapping[str, Estimate] = field(default_factory=dict)
     legend: Mapping[str, Metric] = field(default_factory=dict)
     description: str = ""
+    rows: Sequence[Row] = ()
+
+    @classmethod
+    def of(cls, run: Run, **more: Any) -> Self:
+        """What every run of a folder has; `more` is what a chapter adds, or has it otherwise."""
+        read: dict[str, Any] = {name: getattr(run, name) for name in ("metrics", "legend", "description", "rows")}
+        return cls(name=run.heading, **read | more)
+
+    @property
+    def done(self) -> list[Row]:
+        """The rows of items that worked."""
+        return [row for row in self.rows if row["status"] == OK]
+
+    @property
+    def failures(self) -> list[Failures]:
+        """The items that ended in an error; none where nothing failed."""
+        failed = [row for row in self.rows if row["status"] != OK]
+        reasons = Counter(str(row["error"]).splitlines()[0] for row in failed)
+        frequent = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))[:_MAX_REASONS]
+        return [Failures(self.name, self.unit, len(failed), len(self.rows), frequent)] if failed else []
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,17 +114,6 @@ class Item:
     body: Markup
 
 
-@dataclass(frozen=True)
-class Failures:
-    """Items of a run that ended in an error, and the most frequent reasons."""
-
-    name: str
-    what: str
-    failed: int
-    total: int
-    reasons: Sequence[tuple[str, int]]
-
-
 @dataclass(frozen=True, kw_only=True)
 class Section:
     """A chapter as the page shows it: a dozen numbers at first sight, the rest folded away.
@@ -97,12 +121,11 @@ class Section:
     Args:
         notes: sentences below the heading.
         tables: tables with their headings.
-        measured: metrics, run by run.
+        measured: the runs whose metrics and failures are shown.
         figures: drawings.
         lists: longer lists of (what, remark), by heading; always folded.
         items: for the viewer.
         chosen: items worth a look, by what they are; each an element of `items`.
-        failures: what is in no figure.
     """
 
     notes: Sequence[str] = ()
@@ -112,7 +135,6 @@ class Section:
     lists: Mapping[str, Sequence[tuple[str, str]]] = field(default_factory=dict)
     items: Sequence[Item] = ()
     chosen: Mapping[str, Item] = field(default_factory=dict)
-    failures: Sequence[Failures] = ()
 
 
 @dataclass(frozen=True)
@@ -201,17 +223,3 @@ class Report:
     files: Sequence[tuple[str, str]] = ()
     config: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
-
-
-def failures(name: str, what: str, failed: Sequence[Row], total: int) -> list[Failures]:
-    """The failures of a run, none where nothing failed.
-
-    Args:
-        name: of the run.
-        what: its items, in the plural.
-        failed: their rows.
-        total: how many items there are.
-    """
-    reasons = Counter(str(row["error"]).splitlines()[0] for row in failed)
-    frequent = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))[:_MAX_REASONS]
-    return [Failures(name, what, len(failed), total, frequent)] if failed else []

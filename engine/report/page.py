@@ -22,7 +22,7 @@ from markupsafe import Markup
 
 from engine.metrics.statistics import NEITHER, Estimate, Metric
 from engine.metrics.tables import ABSENT, TextTable
-from engine.report.content import Chapter, Item, Measured, Report, Section, Verdict
+from engine.report.content import Chapter, Failures, Item, Measured, Report, Section, Verdict
 from engine.report.figure import Figure
 from engine.report.markup import fill
 from engine.report.verdicts import interval, number
@@ -114,9 +114,19 @@ class ShownChapter:
     chosen: Mapping[str, str]
 
     @property
+    def measured(self) -> list[Measured]:
+        """The runs that have metrics."""
+        return [each for each in self.section.measured if each.metrics]
+
+    @property
+    def failures(self) -> list[Failures]:
+        """What is in no figure."""
+        return [failures for each in self.section.measured for failures in each.failures]
+
+    @property
     def notes(self) -> list[str]:
         """How each run was made, and what more the chapter has to say."""
-        described = [f"{each.name}: {each.description}" for each in self.section.measured if each.description]
+        described = [f"{each.name}: {each.description}" for each in self.measured if each.description]
         return [*described, *self.section.notes]
 
 
@@ -216,7 +226,7 @@ def _shown(chapter: Chapter[Any], section: Section, items: Sequence[ShownItem]) 
         num = sum(cell not in ("", ABSENT) for row in table.rows for cell in row[1:])
         (open_sheets if num <= room else folded_sheets).append(fitted(heading, table))
         room -= num if num <= room else 0
-    found = metric_blocks(section.measured)
+    found = metric_blocks([each for each in section.measured if each.metrics])
     first = [block for metric, block in found if metric.main] or [block for _, block in found]
     for _, block in found:
         wanted = not folded_blocks and len(block.lines) <= room and block in first

@@ -68,6 +68,8 @@ class DialogueReinforceConfig(AlgorithmConfig):
         self.driver: dict[str, str] = {}
         # Every dialogue is seeded by itself; RLlib's own seeding replays seeds, and its checker seeds all envs alike.
         self.disable_env_checking = True
+        # Its thread measures the machine for results that nobody reads, and sleeps on while an algorithm stops.
+        self.debugging(log_sys_usage=False)
         self.env_runners(env_runner_cls=DialogueEnvRunner, num_env_runners=0)
         self.learners(num_learners=0)
 

@@ -13,7 +13,7 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -93,6 +93,19 @@ def json_lines() -> Iterator[None]:
             os.environ.pop(name)
             if name in before:
                 os.environ[name] = before[name]
+
+
+@contextmanager
+def quiet(names: Collection[str], level: int) -> Iterator[None]:
+    """Lets some loggers speak from a level on alone, for the length of a `with` block."""
+    before = {name: logging.getLogger(name).level for name in names}
+    try:
+        for name in names:
+            logging.getLogger(name).setLevel(level)
+        yield
+    finally:
+        for name, own in before.items():
+            logging.getLogger(name).setLevel(own)
 
 
 @contextmanager

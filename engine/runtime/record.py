@@ -8,6 +8,7 @@ A shard that failed becomes rows with status "error", one per item, and is tried
 from __future__ import annotations
 
 import logging
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,9 +36,11 @@ WORK = "work"
 class Work(Protocol[ItemT]):
     """What is done to items: it travels to every worker, and is asked by the driver."""
 
+    @abstractmethod
     def seed(self, key: str) -> int:
         """The seed of an item, by its key."""
 
+    @abstractmethod
     def worker(self, on_step: Callable[[Counts], None] | None = None) -> ShardWorker[ItemT, Rows]:
         """Makes a worker whose result for a shard is its rows, one per item, keyed by the run's columns.
 
@@ -45,6 +48,7 @@ class Work(Protocol[ItemT]):
             on_step: told what a shard has come to so far; only of a worker in the driver's own process.
         """
 
+    @abstractmethod
     def digest(self, rows: Rows) -> Counts:
         """What is counted of a shard's rows while the run goes on; a pure function, called where the rows are made.
 

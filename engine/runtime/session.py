@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.runtime import ray_internals
+from engine.runtime import logs, ray_internals
 from engine.runtime.identity import own_identity
 from engine.runtime.probe import wants_token
 from envs.core.errors import ClusterError, ConfigError
@@ -111,13 +111,14 @@ def connect(address: str | None = None, *, num_cpus: int | None = None, timeout_
     import ray
 
     if ray.is_initialized():
-        with _quiet():
+        with logs.quiet(_CHATTY, logging.ERROR):
             yield _current or RaySession("joined")
         return
     session = RaySession(address or os.environ.get("RAY_ADDRESS") or "local")
     # What workers are compared with is read before files are edited.
     own_identity()
-    with _quiet():
+    # Ray comments on its own defaults and deprecations through these; errors still come through.
+    with logs.quiet(_CHATTY, logging.ERROR):
         try:
             with _own_sigterm():
                 if session.is_local:
@@ -150,19 +151,6 @@ def _own_sigterm() -> Iterator[None]:
         if before is not None:
             signal.signal(signal.SIGTERM, before)
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Silences the loggers through which Ray comments on its own defaults and deprecations; errors still come through."""
-    before = {name: logging.getLogger(name).level for name in _CHATTY}
-    for name in _CHATTY:
-        logging.getLogger(name).setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        for name, level in before.items():
-            logging.getLogger(name).setLevel(level)
 
 
 def _start(num_cpus: int | None) -> None:

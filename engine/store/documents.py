@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from envs.core.disk import sync
+
 ASIDE = ".writing"
 """The ending of a file that is being written; one that lies around was left by a process that died."""
 
@@ -34,16 +36,7 @@ def write_whole(path: Path, content: bytes) -> None:
     except OSError:
         aside.unlink(missing_ok=True)
         raise
-    sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Makes renames in a folder survive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync(path.parent)
 
 
 def write_document(path: Path, values: Mapping[str, Any]) -> None:

@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 import sys
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -27,13 +28,18 @@ def describe_environment() -> dict[str, Any]:
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "packages": {name: _version(name) for name in PACKAGES},
-        "git_commit": git_commit(Path(__file__)),
+        **_code(),
         "device": device,
         "cpus": os.cpu_count(),
         "threads": {name: os.environ.get(name) for name in _THREAD_VARIABLES}
         | {"torch": None if torch is None else torch.get_num_threads()},
     }
+
+
+@cache
+def _code() -> dict[str, Any]:
+    """What this process has loaded its code from; read once, before files are edited."""
+    return {"packages": {name: _version(name) for name in PACKAGES}, "git_commit": git_commit(Path(__file__))}
 
 
 def git_commit(source: Path) -> str | None:

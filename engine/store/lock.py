@@ -36,7 +36,7 @@ class RunLock:
         try:
             _lock(self._descriptor)
         except BlockingIOError:
-            holder = _name(self._descriptor)
+            holder = os.pread(self._descriptor, 200, 0).decode(errors="replace").strip()
             os.close(self._descriptor)
             raise RunError(
                 "another process is writing this run",
@@ -85,7 +85,3 @@ def _lock(descriptor: int) -> None:
             if time.monotonic() >= tired_at:
                 raise
             time.sleep(_PAUSE_S)
-
-
-def _name(descriptor: int) -> str:
-    return os.pread(descriptor, 200, 0).decode(errors="replace").strip()

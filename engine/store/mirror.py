@@ -215,7 +215,7 @@ def _make_copy(path: Path, uri: str, held: bool) -> set[str]:
     """
     there = {name: entry for name, entry in entries(uri, recursive=True).items() if name != LEASE}
     here = {str(file.relative_to(path)) for file in _files(path)}
-    runs = {_folder(name) for name in there.keys() | here if PurePosixPath(name).name == ENVIRONMENT}
+    runs = {_spelled(PurePosixPath(name).parent) for name in there.keys() | here if PurePosixPath(name).name == ENVIRONMENT}
     if held:
         runs.add("")
     ours = {run for run in runs if (held and not run) or not is_held(path / run)}
@@ -274,10 +274,6 @@ def _is_in_a_run(file: Path, top: Path) -> bool:
 def _owner(name: str, runs: set[str]) -> str | None:
     """The innermost run folder that a file is in; None where it is in none."""
     return next((folder for folder in map(_spelled, PurePosixPath(name).parents) if folder in runs), None)
-
-
-def _folder(name: str) -> str:
-    return _spelled(PurePosixPath(name).parent)
 
 
 def _spelled(folder: PurePosixPath) -> str:

@@ -36,6 +36,11 @@ def list_of(of: pa.DataType) -> pa.DataType:
     return pa.list_(pa.field("element", of))
 
 
+def ok_row(item_key: str, seed: int) -> dict[str, Any]:
+    """What the row of an item that worked begins with; the columns of its kind follow."""
+    return {"item_key": item_key, "status": OK, "error": None, "seed": seed, "schema_version": SCHEMA_VERSION}
+
+
 def error_row(item_key: str, seed: int, reason: str) -> dict[str, Any]:
     """The row of an item that failed; every column of its kind is null."""
     return {"item_key": item_key, "status": ERROR, "error": reason, "seed": seed, "schema_version": SCHEMA_VERSION}

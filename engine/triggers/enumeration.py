@@ -57,12 +57,6 @@ class Space:
         for length in range(1, self.branch_length + 1):
             yield from product(self.words, repeat=length)
 
-    def branch_size(self, beginning: Sequence[int]) -> int:
-        """Inputs of a branch."""
-        if len(beginning) < self.branch_length:
-            return 1
-        return sum(len(self.words) ** length for length in range(self.max_length - len(beginning) + 1))
-
 
 @dataclass(frozen=True, eq=False)
 class _Nodes:

@@ -79,7 +79,8 @@ def relax(
     replies_BT, mask_BT = stack_targets([task.target for task in tasks])
     embeds = settings.mode == "embedding"
     width = embedding_SE.shape[1 if embeds else 0]
-    drawn = np.stack([_draw(task, (victim.input_length, width)) for task in tasks])
+    streams = [stream(task.seed, "relaxation", task.key, task.restart) for task in tasks]
+    drawn = np.stack([each.standard_normal((victim.input_length, width), dtype=np.float32) for each in streams])
     z = torch.from_numpy(drawn).to(embedding_SE) + (0.0 if embeds else STARTING_LOGIT)
     z.requires_grad_()
     l1_weight = L1_WEIGHT if settings.l1_weight is None else settings.l1_weight
@@ -144,10 +145,6 @@ class Relaxation(Method):
         settings = self.settings.relaxation
         finder.in_pieces(lambda piece: found.extend(relax(self.victim, piece, settings, objective)), tasks)
         return found
-
-
-def _draw(task: Task, shape: tuple[int, int]) -> np.ndarray:
-    return stream(task.seed, "relaxation", task.key, task.restart).standard_normal(shape, dtype=np.float32)
 
 
 def _spread(x_BNS: Tensor) -> Tensor:

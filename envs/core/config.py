@@ -169,7 +169,45 @@ _TYPES = {int: "a whole number", float: "a finite number", str: "text, a number 
 _EXPONENT = re.compile(r"[+-]?\d+e[+-]?\d+", re.IGNORECASE)
 
 
-def assign(config: Any, settings: Sequence[str], flag: str = "--set") -> Any:
+def put(document: dict[str, Any], key: str, value: Any, where: str = "") -> None:
+    """Puts a value under a dotted key, into sections within sections, which are made where they are not there.
+
+    Args:
+        document: what is changed.
+        key: such as "section.key".
+        value: what shall stand there.
+        where: who asks, for messages.
+
+    Raises:
+        ConfigError: a section of the key is a setting.
+    """
+    *sections, last = key.split(".")
+    for section in sections:
+        inner = document.setdefault(section, {})
+        if not isinstance(inner, dict):
+            raise ConfigError(f"{section!r} is a setting and not a section", where=where or None, fix=f"{section}=VALUE")
+        document = inner
+    document[last] = value
+
+
+def with_values(config: ConfigT, values: Mapping[str, Any], where: str) -> ConfigT:
+    """The configuration with other values under some dotted keys.
+
+    Args:
+        config: a configuration.
+        values: what shall stand under each key.
+        where: who asks, for messages.
+
+    Raises:
+        ConfigError: no such key (with the nearest name), or a value that is not allowed.
+    """
+    document = to_dict(config)
+    for key, value in values.items():
+        put(document, key, value, where)
+    return from_dict(type(config), document, where)
+
+
+def assign(config: ConfigT, settings: Sequence[str], flag: str = "--set") -> ConfigT:
     """The configuration with single settings changed.
 
     Args:
@@ -184,17 +222,7 @@ def assign(config: Any, settings: Sequence[str], flag: str = "--set") -> Any:
         key, equals, text = setting.partition("=")
         if not equals:
             raise ConfigError("a setting needs a value", where=f"{flag} {setting}", fix=f"{flag} {key}=VALUE")
-        values = to_dict(config)
-        place = values
-        *sections, last = key.split(".")
-        for section in sections:
-            inner = place.setdefault(section, {})
-            if not isinstance(inner, dict):
-                what = f"{section!r} is a setting and not a section"
-                raise ConfigError(what, where=f"{flag} {setting}", fix=f"{flag} {section}=VALUE")
-            place = inner
-        place[last] = _value(text, f"{flag} {setting}")
-        config = from_dict(type(config), values, f"{flag} {setting}")
+        config = with_values(config, {key: _value(text, f"{flag} {setting}")}, f"{flag} {setting}")
     return config
 
 

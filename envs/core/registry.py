@@ -10,7 +10,8 @@ import difflib
 import importlib
 import importlib.util
 from collections.abc import Callable, Iterable, Iterator
-from importlib.metadata import entry_points
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,7 @@ class Registry:
         return decorate
 
     def __iter__(self) -> Iterator[str]:
-        return iter(sorted({*self._targets, *(point.name for point in self._entry_points())}))
+        return iter(sorted({*self._targets, *(point.name for point in _installed(self.entry_point_group))}))
 
     def summary(self, name: str) -> str:
         """The one-line summary that listings print."""
@@ -75,7 +76,7 @@ class Registry:
         if name in self._targets:
             target = self._targets[name]
             return _load(target) if isinstance(target, str) else target
-        for point in self._entry_points():
+        for point in _installed(self.entry_point_group):
             if point.name == name:
                 return point.load()
         if ".py:" in name:
@@ -85,8 +86,11 @@ class Registry:
             fix=f"known: {', '.join(self)}; or name your own as path/file.py:Name",
         )
 
-    def _entry_points(self) -> Iterable[Any]:
-        return entry_points(group=self.entry_point_group)
+
+@cache
+def _installed(group: str) -> tuple[EntryPoint, ...]:
+    """Parts of installed packages; read once, for the metadata of every package is looked through."""
+    return tuple(entry_points(group=group))
 
 
 def _load(target: str) -> Any:

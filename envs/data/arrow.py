@@ -13,13 +13,13 @@ import errno
 import hashlib
 import json
 import logging
-import os
 import tempfile
 from collections.abc import Callable, Collection
 from pathlib import Path
 
 import pyarrow as pa
 
+from envs.core.disk import file_digest, sync
 from envs.core.errors import DataError
 from envs.data.root import CACHE_VARIABLE, cache_root
 
@@ -72,12 +72,12 @@ def publish(folder: Path, write: Callable[[Path], None]) -> None:
             draft = Path(aside) / "new"
             draft.mkdir()
             write(draft)
-            digests = {path.name: _sha256(path) for path in sorted(draft.iterdir())}
+            digests = {path.name: file_digest(path) for path in sorted(draft.iterdir())}
             (draft / MANIFEST).write_text(json.dumps(digests, indent=1))
             for path in (*draft.iterdir(), draft):
-                _sync(path)
+                sync(path)
             _move(draft, folder)
-        _sync(parent)
+        sync(parent)
     except OSError as error:
         raise DataError(
             "a compiled corpus cannot be written",
@@ -105,7 +105,7 @@ def _damage(folder: Path, names: Collection[str]) -> str:
         if set(digests) != set(names):
             return f"{MANIFEST} names other files"
         for name in sorted(names):
-            if _sha256(folder / name) != digests[name]:
+            if file_digest(folder / name) != digests[name]:
                 return f"{name} has changed since it was written"
     except FileNotFoundError as error:
         return f"{Path(error.filename).name} is missing"
@@ -124,16 +124,3 @@ def _move(draft: Path, folder: Path) -> None:
         # the files are replaced one by one and no reader ever misses one.
         for path in sorted(draft.iterdir(), key=lambda path: path.name == MANIFEST):
             path.replace(folder / path.name)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

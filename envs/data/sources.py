@@ -75,5 +75,31 @@ class Source(Protocol):
         """Hex digits that change whenever the text does; raises `DataError` when files are missing."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Described:
+    """What every corpus says of itself."""
+
+    name: str
+    """Registered name, and that of its folder in the data root unless it names another."""
+    summary: str
+    """What it is, one line."""
+    licence: str
+    """Terms of use, one line."""
+
+
+def fingerprint(*parts: str | int) -> str:
+    """Hex digits of what the text of a corpus depends on."""
+    return hashlib.blake2b("\n".join(map(str, parts)).encode(), digest_size=16).hexdigest()
+
+
+def content_digest(path: Path) -> str:
+    """Hex digits of the content of a file.
+
+    Raises:
+        DataError: it cannot be read.
+    """
+    return hashlib.sha256(read_file(path)).hexdigest()
+
+
 def _sorted_lines(content: bytes) -> bytes:
     return b"".join(line + b"\n" for line in sorted(content.removesuffix(b"\n").split(b"\n")))

@@ -26,7 +26,7 @@ from envs.core.errors import DataError
 from envs.pairs.text import PairText
 from envs.pairs.tokens import tokenise
 from envs.pairs.turns import Turn, turn_words
-from envs.pairs.ubuntu import FOLDERS, LOG, Message, read_links, read_messages, without_address
+from envs.pairs.ubuntu import FOLDERS, LOG, read_links, read_messages, without_address
 
 MIN_TURNS = 3
 """Of a conversation; its neighbouring turns are of different speakers."""
@@ -78,11 +78,8 @@ def _conversations(log: Path, broken: list[DataError]) -> Iterator[list[Turn]]:
     messages = read_messages(log, broken)
     nicks = {message.nick for message in messages if message is not None}
     for lines in components(read_links(log, len(messages), broken)):
-        said = [(message.nick, words) for line in lines if (message := messages[line]) and (words := _words(message, nicks))]
-        turns = [tuple(words for _, words in group) for _, group in groupby(said, key=itemgetter(0))]
+        spoken = [message for line in lines if (message := messages[line])]
+        said = [(message.nick, tuple(tokenise(without_address(message.text, nicks)))) for message in spoken]
+        turns = [tuple(words for _, words in group) for _, group in groupby(filter(itemgetter(1), said), key=itemgetter(0))]
         if len(turns) >= MIN_TURNS:
             yield turns
-
-
-def _words(message: Message, nicks: set[str]) -> tuple[str, ...]:
-    return tuple(tokenise(without_address(message.text, nicks)))

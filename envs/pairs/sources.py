@@ -6,15 +6,14 @@ A corpus of your own is an object like those there: put `CORPUS = FilePairs(name
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from envs.core.errors import DataError
-from envs.data.root import DATA_VARIABLE, read_file
-from envs.data.sources import Source
+from envs.data.root import DATA_VARIABLE
+from envs.data.sources import Described, Source, content_digest, fingerprint
 from envs.pairs.text import PairText
 
 _OWN = "name a file or folder of pairs that is there: lines source<TAB>reply, or train.tsv, val.tsv and test.tsv"
@@ -41,15 +40,9 @@ class PairSource(Source, Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FilePairs:
+class FilePairs(Described):
     """A corpus in files of one folder."""
 
-    name: str
-    """Registered name, and the folder's unless there is a `place` or it `shares` another's."""
-    summary: str
-    """What it is, one line."""
-    licence: str
-    """Terms of use, one line."""
     obtain: str
     """Where a person gets the files; empty where they are that person's own."""
     vocabulary: int
@@ -102,8 +95,8 @@ class FilePairs:
         self.require_files(root)
         folder = self.folder(root)
         paths = {path for group in self.wanted for pattern in group for path in _matches(folder, pattern)}
-        parts = [f"{path.relative_to(folder)} {hashlib.sha256(read_file(path)).hexdigest()}" for path in sorted(paths)]
-        return _digest("files", READER_VERSION, *parts)
+        parts = [f"{path.relative_to(folder)} {content_digest(path)}" for path in sorted(paths)]
+        return fingerprint("files", READER_VERSION, *parts)
 
     def read(self, root: Path) -> PairText:
         """Reads the files; nothing is read while some are missing, and each of those is an error."""
@@ -115,15 +108,9 @@ class FilePairs:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GeneratedPairs:
+class GeneratedPairs(Described):
     """A corpus that Parley writes itself, so that everything runs on a fresh machine offline."""
 
-    name: str
-    """Registered name."""
-    summary: str
-    """What it is, one line."""
-    licence: str
-    """Terms of use, one line."""
     vocabulary: int
     """Entries of the vocabulary, specials included."""
     generator: Callable[[], PairText]
@@ -144,7 +131,7 @@ class GeneratedPairs:
     def fingerprint(self, root: Path) -> str:
         """Digest of the reader's version and the generator's source."""
         # The source stands for a version number that somebody would have to remember to raise.
-        return _digest("generated", READER_VERSION, *(hashlib.sha256(read_file(path)).hexdigest() for path in self.sources))
+        return fingerprint("generated", READER_VERSION, *map(content_digest, self.sources))
 
     def read(self, root: Path) -> PairText:
         """Generates the text."""
@@ -153,7 +140,3 @@ class GeneratedPairs:
 
 def _matches(folder: Path, pattern: str) -> list[Path]:
     return [path for path in folder.glob(pattern) if path.is_file()]
-
-
-def _digest(*parts: str | int) -> str:
-    return hashlib.blake2b("\n".join(map(str, parts)).encode(), digest_size=16).hexdigest()

@@ -6,7 +6,6 @@ and renamed. Nothing here knows what a run or a model is.
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from envs.core.disk import sync
 from envs.core.errors import StorageError
 from envs.core.registry import Registry
 from envs.storage.places import split_uri
@@ -194,11 +194,7 @@ def _stream(system: Any, path: str, content: Any) -> None:
             stream.flush()
     if system.type_name == "local":
         # A rename may otherwise survive a power cut that the content does not.
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync(path)
 
 
 def _forget(system: Any, path: str) -> None:

@@ -10,6 +10,14 @@ import torch
 from torch import Tensor
 
 
+class Tensors:
+    """A dataclass of tensors, or of other such dataclasses."""
+
+    def to(self, device: torch.device) -> Self:
+        """The same on a device."""
+        return type(self)(**{name: part.to(device) for name, part in vars(self).items()})
+
+
 class Batch(Protocol):
     """What a model reads at once, and what it should predict."""
 

@@ -133,7 +133,7 @@ class Fit(FittingLoop[Predictor[Any], FitConfig, float, Epoch], Generic[BatchT])
         """One update; the loss is the sum over the targets, before the update."""
         batch = self.train.batch(group).to(next(self.model.parameters()).device)
         targets = int(self.train.num_targets[group].sum())
-        with autocast(batch.targets_BT.device, self.config.precision):
+        with autocast(batch.targets_BT.device, self.precision):
             loss = self.objective.loss(batch, self._loss)
         self.descend(loss.total / self._targets_per_batch)
         nll = float(loss.nll.detach())

@@ -15,6 +15,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -23,7 +24,8 @@ import torch
 from torch import nn
 
 from envs.core.seeds import derive_seed, stream
-from policies.training import Progress, copied_weights, load_training, require_bounded, save_training
+from policies.bfloat16 import ENOUGH, clock_of, cost_of_bfloat16, multiplies_bfloat16, shortest_share
+from policies.training import Precision, Progress, copied_weights, load_training, require_bounded, save_training
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +57,10 @@ class Recipe(Protocol):
     @property
     def patience(self) -> int:
         """Epochs without a better one after which the full rate ends."""
+
+    @property
+    def precision(self) -> Precision:
+        """Of matrix products; "auto" is left to a measurement when training begins."""
 
 
 class EpochRow(Protocol):
@@ -99,6 +105,8 @@ class FittingLoop(ABC, Generic[ModelT, RecipeT, FiguresT, EpochT]):
 
     falling: ClassVar[str]
     """What the stage at a falling rate is called."""
+    precision: Precision
+    """Of matrix products, never "auto": it is chosen when training begins, and a resumed training keeps it."""
 
     def __init__(
         self, model: ModelT, config: RecipeT, seed: int, state_path: Path, save_every_s: float, *, fresh: bool = True
@@ -118,6 +126,7 @@ class FittingLoop(ABC, Generic[ModelT, RecipeT, FiguresT, EpochT]):
             self.best_loss = self.criterion(self.validate())
         self._optimiser = self.new_optimiser(self._rate)
         self._best = copied_weights(model)
+        self.precision = self._fastest_precision() if config.precision == "auto" else config.precision
 
     @abstractmethod
     def initialise(self, generator: torch.Generator) -> None:
@@ -241,8 +250,34 @@ class FittingLoop(ABC, Generic[ModelT, RecipeT, FiguresT, EpochT]):
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip)
         self._optimiser.step()
 
+    def _fastest_precision(self) -> Precision:
+        """That in which a step is faster here; float32 where the difference is small (`policies/bfloat16.py`)."""
+        device = next(self.model.parameters()).device
+        if not multiplies_bfloat16(device):
+            return "float32"
+        group = max(self.groups(stream(self.seed, "order", 0)), key=len)
+        shapes = [list(value.shape) for value in self.model.parameters()]
+        what = {"training": type(self).__name__, "examples": len(group), "shapes": shapes}
+        cost = cost_of_bfloat16(device, what, partial(self._measure_bfloat16, group, device))
+        return "bfloat16" if cost < ENOUGH else "float32"
+
+    def _measure_bfloat16(self, group: np.ndarray, device: torch.device) -> float:
+        """Makes steps on a batch in both precisions, and takes them back."""
+
+        def step(precision: Precision) -> None:
+            self.precision = precision
+            self.step(group)
+
+        self.model.train()
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            share = shortest_share(partial(step, "bfloat16"), partial(step, "float32"), clock_of(device))
+        self.model.load_state_dict(self._best)
+        self._optimiser = self.new_optimiser(self._rate)
+        return share
+
     def _save(self) -> None:
         counters = {
+            "precision": self.precision,
             "stage": self._stage,
             "rate": self._rate,
             "best_loss": self.best_loss,
@@ -259,6 +294,8 @@ class FittingLoop(ABC, Generic[ModelT, RecipeT, FiguresT, EpochT]):
         saved = load_training(self.state_path, self.model)
         counters, self._best = saved.counters, saved.best
         self._stage, self._rate, self.history = counters["stage"], counters["rate"], counters["history"]
+        # States of older versions do not say it; they were float32 but on processors with AMX.
+        self.precision = counters.get("precision", "float32" if self.config.precision == "auto" else self.config.precision)
         self._optimiser = self.new_optimiser(self._rate)
         saved.restore(self._optimiser)
         self.best_loss, self._since_best = counters["best_loss"], counters["since_best"]

@@ -45,7 +45,8 @@ class FitConfig(Configuration):
     bucketed: bool = True
     """Whether a batch holds replies of like length, which computes less padding."""
     precision: Literal["float32", "bfloat16", "auto"] = "auto"
-    """Of matrix products in training; auto is bfloat16 where the device multiplies it in hardware. The rest is float32."""
+    """Of matrix products in training; auto is bfloat16 where its steps are measured to be faster on this machine, and a resumed
+    run keeps what was chosen. Another machine may choose otherwise, which changes digits; float32 is the same everywhere."""
 
     @property
     def full_epochs(self) -> int:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from envs.negotiation.vocabulary import PAD_ID
+from policies.fitting.batches import Tensors
 
 
 class RecordedDialogues(Protocol):
@@ -34,17 +35,13 @@ class RecordedDialogues(Protocol):
 
 
 @dataclass(frozen=True)
-class NegotiationBatch:
+class NegotiationBatch(Tensors):
     """B dialogues padded to T tokens, as int64 tensors."""
 
     contexts_B6: Tensor
     tokens_BT: Tensor
     lengths_B: Tensor
     outputs_B6: Tensor
-
-    def to(self, device: torch.device) -> NegotiationBatch:
-        """The same batch on a device."""
-        return NegotiationBatch(*(value.to(device) for value in vars(self).values()))
 
 
 def make_batch(dialogues: RecordedDialogues, indices: np.ndarray) -> NegotiationBatch:

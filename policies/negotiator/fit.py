@@ -98,7 +98,7 @@ class NegotiatorFit(FittingLoop[Negotiator, NegotiatorFitConfig, NegotiatorFitne
     def step(self, group: np.ndarray) -> StepLoss:
         """One update; what an epoch reports is the words' share of the loss, padding targets included."""
         batch = make_batch(self.train, group).to(next(self.model.parameters()).device)
-        with autocast(batch.tokens_BT.device, self.config.precision):
+        with autocast(batch.tokens_BT.device, self.precision):
             logits_BTV, choice_B6K = self.model(batch.contexts_B6, batch.tokens_BT, batch.lengths_B)
         nll_BT = word_nll(logits_BTV.float(), batch.tokens_BT)
         loss, words, _ = supervised_loss(choice_B6K.float(), nll_BT, batch.outputs_B6, self.config.selection_weight)

@@ -11,7 +11,6 @@ Shapes: n rows, T tokens, M language states, V words, H language state.
 
 from __future__ import annotations
 
-import time
 from functools import partial
 
 import numpy as np
@@ -19,9 +18,10 @@ import torch
 from torch import Tensor
 
 from envs.negotiation.scenario import ITEM_TOKENS
+from policies.bfloat16 import clock_of, shortest_share
 from policies.negotiator.cells import ROWS, Attended, Cell, Products, Selection, running
 from policies.negotiator.model import NUM_HEADS, Negotiator
-from policies.negotiator.screening import of_machine, shortest_share
+from policies.negotiator.screening import of_machine
 
 MADE_UP = 2, 256
 """Tokens and rows of the dialogues by which bfloat16 is measured."""
@@ -101,9 +101,8 @@ class Tables:
         return self.model.choice(torch.cat([attended.forward, attended.backward, context_rC], dim=1))
 
     def _cost_of_bfloat16(self) -> float:
-        # Seconds of the processor, so that neighbours on the machine do not count.
-        clock = time.thread_time if self.device.type == "cpu" else time.perf_counter
-        return shortest_share(partial(self._read_made_up, torch.bfloat16), partial(self._read_made_up, torch.float32), clock)
+        read = self._read_made_up
+        return shortest_share(partial(read, torch.bfloat16), partial(read, torch.float32), clock_of(self.device))
 
     @torch.no_grad()
     def _read_made_up(self, dtype: torch.dtype) -> Tensor:

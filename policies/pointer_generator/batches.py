@@ -15,44 +15,15 @@ Shapes: B rows, N source words, T target words, V words that the network knows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import numpy as np
-import torch
 from torch import Tensor
 
-from envs.pairs.vocabulary import BOS_ID, EOS_ID, UNK_ID
+from envs.pairs.vocabulary import EOS_ID, UNK_ID
 from policies.pointer_generator.settings import PointerSizes
-from policies.seq2seq.batches import Pairs, Sentences, framed
+from policies.seq2seq.batches import PairExamples, Pairs
+from policies.seq2seq.settings import Seq2SeqSizes
 
 
-@dataclass(frozen=True)
-class Rewrites:
-    """A batch of sentences and what was written in their place."""
-
-    source_BN: Tensor
-    """int64 of any size, padded on the right."""
-    lengths_B: Tensor
-    """Real words per source, `</s>` included, int64."""
-    target: Sentences
-    """The paraphrases."""
-
-    @property
-    def targets_BT(self) -> Tensor:
-        """What is predicted; padding included."""
-        return self.target.targets_BT
-
-    @property
-    def real_BT(self) -> Tensor:
-        """True where there is something to predict."""
-        return self.target.real_BT
-
-    def to(self, device: torch.device) -> Rewrites:
-        """The same batch on a device."""
-        return Rewrites(self.source_BN.to(device), self.lengths_B.to(device), self.target.to(device))
-
-
-class RewriteExamples:
+class RewriteExamples(PairExamples):
     """The pairs of a split.
 
     Args:
@@ -61,18 +32,7 @@ class RewriteExamples:
     """
 
     def __init__(self, split: Pairs, sizes: PointerSizes) -> None:
-        self._utterances, self._pairs, self._sizes = split.utterances, split.pairs, sizes
-        self.num_targets = np.minimum(np.diff(split.utterances.offsets)[split.pairs[:, 1]], sizes.max_reply - 1) + 1
-
-    def __len__(self) -> int:
-        return len(self.num_targets)
-
-    def batch(self, indices: np.ndarray) -> Rewrites:
-        """The pairs at `indices` (B,), sources and targets padded to the longest of each."""
-        pairs = self._pairs[indices]
-        source, lengths = framed(self._utterances, pairs[:, 0], self._sizes.max_source, None, EOS_ID)
-        target, _ = framed(self._utterances, pairs[:, 1], self._sizes.max_reply, BOS_ID, EOS_ID)
-        return Rewrites(torch.from_numpy(source), torch.from_numpy(lengths), Sentences(torch.from_numpy(target)))
+        super().__init__(split, Seq2SeqSizes(max_source=sizes.max_source, max_reply=sizes.max_reply), EOS_ID)
 
 
 def known(ids: Tensor, size: int) -> Tensor:

@@ -15,12 +15,12 @@ import math
 import torch
 
 from policies.fitting.fit import Fit
-from policies.pointer_generator.batches import Rewrites
 from policies.pointer_generator.model import PointerGenerator
 from policies.pointer_generator.settings import PointerFitConfig
+from policies.seq2seq.batches import Exchanges
 
 
-class PointerFit(Fit[Rewrites]):
+class PointerFit(Fit[Exchanges]):
     """One supervised training of a pointer-generator network; the arguments are those of `Fit`."""
 
     model: PointerGenerator

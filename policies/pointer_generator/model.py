@@ -34,8 +34,9 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from envs.pairs.vocabulary import PairVocabulary
 from policies.fitting.loss import OutputLoss
 from policies.fitting.predictor import Loss, Predictor, real_positions
-from policies.pointer_generator.batches import Rewrites, known
+from policies.pointer_generator.batches import known
 from policies.pointer_generator.settings import PointerSizes
+from policies.seq2seq.batches import Exchanges
 
 
 class PointerSource(NamedTuple):
@@ -77,7 +78,7 @@ class PointerStep(NamedTuple):
     attention_BN: Tensor
 
 
-class PointerGenerator(Predictor[Rewrites]):
+class PointerGenerator(Predictor[Exchanges]):
     """A network that paraphrases.
 
     Args:
@@ -155,21 +156,21 @@ class PointerGenerator(Predictor[Rewrites]):
         after = Writer(hidden_BH, cell_BH, context_BA, writer.covered_BN + attention_BN)
         return PointerStep(features_BH, gate_B, attention_BN), after
 
-    def nll(self, batch: Rewrites) -> Tensor:
+    def nll(self, batch: Exchanges) -> Tensor:
         """Negative log-likelihoods of the targets (M,): generated, copied, or both; see `Predictor.nll`."""
         return self._losses(batch)[0]
 
-    def loss(self, batch: Rewrites, output_loss: OutputLoss) -> Loss:
+    def loss(self, batch: Exchanges, output_loss: OutputLoss) -> Loss:
         """The likelihoods and, in the last phase, coverage; `output_loss` knows no copying and is not asked."""
         nll_M, coverage = self._losses(batch)
         nll = nll_M.sum()
         return Loss(nll + self.sizes.coverage * coverage, nll)
 
-    def _losses(self, batch: Rewrites) -> tuple[Tensor, Tensor]:
+    def _losses(self, batch: Exchanges) -> tuple[Tensor, Tensor]:
         """Negative log-likelihoods of the targets (M,), and the sum of the coverage losses."""
         covers, real_BT = bool(self.covers), batch.real_BT
         source, writer = self.read(batch.source_BN, batch.lengths_B)
-        embedded_BTE = self.dropout(self.embedding(known(batch.target.words_in_BT, len(self.vocabulary))))
+        embedded_BTE = self.dropout(self.embedding(known(batch.reply.words_in_BT, len(self.vocabulary))))
         steps, repeated = [], []
         for embedded_BE in embedded_BTE.unbind(1):
             covered_BN = writer.covered_BN

@@ -84,4 +84,6 @@ def fast() -> PointerFitConfig:
 
 def demo() -> PointerFitConfig:
     """For the built-in paraphrases: the fast recipe at a high rate, so that seconds of one core are enough."""
-    return PointerFitConfig(learning_rate=1e-2, batch_size=64, clip=2.0, max_epochs=6, patience=2, decay_epochs=1)
+    return PointerFitConfig(
+        learning_rate=1e-2, batch_size=64, clip=2.0, max_epochs=6, patience=2, decay_epochs=1, precision="float32"
+    )

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from envs.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, PAD_ID
+from policies.fitting.batches import Tensors
 from policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
 
 
@@ -47,7 +48,7 @@ class Pairs(Protocol):
 
 
 @dataclass(frozen=True)
-class Sentences:
+class Sentences(Tensors):
     """A batch for a language model: `<s>`, words, `</s>`, then padding."""
 
     words_BT1: Tensor
@@ -68,21 +69,12 @@ class Sentences:
         """True where there is something to predict."""
         return self.targets_BT != PAD_ID
 
-    def to(self, device: torch.device) -> Sentences:
-        """The same batch on a device."""
-        return Sentences(self.words_BT1.to(device))
 
+@dataclass(frozen=True, kw_only=True)
+class Answered(Tensors):
+    """A batch of replies, behind what they are predicted from."""
 
-@dataclass(frozen=True)
-class Exchanges:
-    """A batch for a sequence-to-sequence model."""
-
-    source_BN: Tensor
-    """int64, padded."""
-    lengths_B: Tensor
-    """Real words per source, `<eou>` included, int64."""
     reply: Sentences
-    """The replies."""
 
     @property
     def targets_BT(self) -> Tensor:
@@ -94,9 +86,15 @@ class Exchanges:
         """True where there is something to predict."""
         return self.reply.real_BT
 
-    def to(self, device: torch.device) -> Exchanges:
-        """The same batch on a device."""
-        return Exchanges(self.source_BN.to(device), self.lengths_B.to(device), self.reply.to(device))
+
+@dataclass(frozen=True, kw_only=True)
+class Exchanges(Answered):
+    """A batch for a sequence-to-sequence model."""
+
+    source_BN: Tensor
+    """int64, padded on the right."""
+    lengths_B: Tensor
+    """Real words per source, the mark at its end included, int64."""
 
 
 class SentenceExamples:
@@ -126,10 +124,11 @@ class PairExamples:
     Args:
         split: pairs and their utterances; for a model of several turns as `envs.pairs.contexts.windows` makes them.
         sizes: how long sources and replies may be.
+        end: the mark at the end of a source.
     """
 
-    def __init__(self, split: Pairs, sizes: Seq2SeqSizes) -> None:
-        self._utterances, self._pairs, self._sizes = split.utterances, split.pairs, sizes
+    def __init__(self, split: Pairs, sizes: Seq2SeqSizes, end: int = EOU_ID) -> None:
+        self._utterances, self._pairs, self._sizes, self._end = split.utterances, split.pairs, sizes, end
         self.num_targets = np.minimum(np.diff(split.utterances.offsets)[split.pairs[:, 1]], sizes.max_reply - 1) + 1
 
     def __len__(self) -> int:
@@ -145,9 +144,13 @@ class PairExamples:
         """The pairs at `indices` (B,), sources and replies padded to the longest of each."""
         pairs = self._pairs[indices]
         newest = self._sizes.turns > 1
-        source, lengths = framed(self._utterances, pairs[:, 0], self._sizes.max_source, None, EOU_ID, newest=newest)
+        source, lengths = framed(self._utterances, pairs[:, 0], self._sizes.max_source, None, self._end, newest=newest)
         reply, _ = framed(self._utterances, pairs[:, 1], self._sizes.max_reply, BOS_ID, EOS_ID)
-        return Exchanges(torch.from_numpy(source), torch.from_numpy(lengths), Sentences(torch.from_numpy(reply)))
+        return Exchanges(
+            source_BN=torch.from_numpy(source),
+            lengths_B=torch.from_numpy(lengths),
+            reply=Sentences(torch.from_numpy(reply)),
+        )
 
 
 def framed_source(words: Sequence[int] | np.ndarray, sizes: Seq2SeqSizes) -> list[int]:

@@ -1,4 +1,4 @@
-"""What the models say: greedy and sampled replies, and sentences of a language model.
+"""What the models say: greedy and sampled replies, those that a beam finds, and sentences of a language model.
 
 Source: He & Glass 2018, sections 3 and 5: greedy decoding; samples that keep only words with log p > T_out, with which the
 `normal` targets of Switchboard and OpenSubtitles are drawn; sentences of full length, with which io searches start.
@@ -15,6 +15,7 @@ Shapes: B items, V words.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -22,12 +23,12 @@ from torch import Tensor
 
 from envs.core.seeds import stream
 from envs.pairs.turns import EOT
-from envs.pairs.vocabulary import BOS_ID, EOS_ID, PAD_ID, SPECIALS
+from envs.pairs.vocabulary import BOS_ID, PAD_ID, SPECIALS
+from policies.decoding import beam_search, in_blocks, likeliest, word_by_word
 from policies.fitting.predictor import real_positions
 from policies.seq2seq.batches import framed_source
-from policies.seq2seq.model import LanguageModel, Memory, Seq2Seq, State
+from policies.seq2seq.model import LanguageModel, Memory, Seq2Seq
 
-_ROWS = 256
 Ids = Sequence[int] | np.ndarray
 
 
@@ -41,7 +42,7 @@ def greedy(model: Seq2Seq, sources: Sequence[Ids]) -> list[list[int]]:
     Returns:
         Word ids of the replies without `</s>`, which ends them; at most `max_reply` - 1 words.
     """
-    return _decode(model, sources, lambda rows, place, logits_BV: logits_BV.argmax(1))
+    return _decode(model, sources, lambda rows: likeliest)
 
 
 def sample(
@@ -73,10 +74,29 @@ def sample(
             logits_BV = logits_BV.masked_fill(short_BV & ~short_BV.all(1, keepdim=True), -torch.inf)
         return _drawn(logits_BV / temperature, draws_RT[rows, place])
 
-    return _decode(model, sources, choose)
+    return _decode(model, sources, lambda rows: partial(choose, rows))
 
 
-@torch.no_grad()
+def beam(model: Seq2Seq, sources: Sequence[Ids], width: int, length_penalty: float = 1.0) -> list[list[int]]:
+    """The best reply that a beam finds to each source (`policies/decoding.py`).
+
+    Args:
+        model: in evaluation mode.
+        sources: as in `greedy`.
+        width: hypotheses kept for each source, at least 1, which is greedy decoding.
+        length_penalty: exponent of the number of words, `</s>` counted, by which log-probabilities are divided; 0 for none.
+
+    Returns:
+        As `greedy`.
+    """
+
+    def decode(rows: slice) -> list[list[int]]:
+        block = sources[rows]
+        return beam_search(model, read(model, block), len(block), width, model.sizes.max_reply, length_penalty)
+
+    return in_blocks(len(sources), decode, width)
+
+
 def sample_sentences(model: LanguageModel, seeds: Sequence[int], length: int) -> np.ndarray:
     """Sentences of full length, drawn from a language model without special tokens, `<unk>` and `<eot>` among them.
 
@@ -91,16 +111,18 @@ def sample_sentences(model: LanguageModel, seeds: Sequence[int], length: int) ->
     draws_BT = np.stack([stream(seed, "sentence").random(length) for seed in seeds])
     device, index = model.output.weight.device, model.vocabulary.index
     barred = [*range(len(SPECIALS)), *([index[EOT]] if EOT in index else [])]
-    words_BT = torch.full((len(seeds), length + 1), BOS_ID, dtype=torch.int64, device=device)
-    for rows in _blocks(len(seeds)):
+
+    def decode(rows: slice) -> list[list[int]]:
         memory = None
+        words_BT = torch.full((rows.stop - rows.start, length + 1), BOS_ID, device=device)
         for place in range(length):
-            embedded_B1E = model.embedding(words_BT[rows, place : place + 1])
-            states_B1H, memory = model.lstm(embedded_B1E, memory)
+            states_B1H, memory = model.lstm(model.embedding(words_BT[:, place : place + 1]), memory)
             logits_BV = model.output(states_B1H[:, 0])
             logits_BV[:, barred] = -torch.inf
-            words_BT[rows, place + 1] = _drawn(logits_BV, draws_BT[rows, place])
-    return words_BT[:, 1:].cpu().numpy()
+            words_BT[:, place + 1] = _drawn(logits_BV, draws_BT[rows, place])
+        return words_BT[:, 1:].tolist()
+
+    return np.array(in_blocks(len(seeds), decode))
 
 
 def read(model: Seq2Seq, sources: Sequence[Ids]) -> Memory:
@@ -121,30 +143,15 @@ def read(model: Seq2Seq, sources: Sequence[Ids]) -> Memory:
     return model.remember(states_BNH, real_positions(lengths_B, states_BNH.shape[1]))
 
 
-@torch.no_grad()
-def _decode(model: Seq2Seq, sources: Sequence[Ids], choose: Callable[[slice, int, Tensor], Tensor]) -> list[list[int]]:
-    """Replies word by word; `choose` gets the rows at work, the place of the word and the logits (B, V)."""
-    replies: list[list[int]] = []
-    device = model.output.weight.device
-    for rows in _blocks(len(sources)):
-        memory = read(model, sources[rows])
-        state: State = model.begin(memory)
-        size = len(memory.last_BH)
-        words_B = torch.full((size,), BOS_ID, dtype=torch.int64, device=device)
-        said: list[Tensor] = []
-        over_B = torch.zeros(size, dtype=torch.bool, device=device)
-        for place in range(model.sizes.max_reply):
-            logits_BV, state = model.step(memory, words_B, state)
-            words_B = choose(rows, place, logits_BV)
-            said.append(words_B)
-            over_B |= words_B == EOS_ID
-            if bool(over_B.all()):
-                break
-        replies += [
-            words[: words.index(EOS_ID)] if EOS_ID in words else words[: model.sizes.max_reply - 1]
-            for words in torch.stack(said, dim=1).tolist()
-        ]
-    return replies
+def _decode(
+    model: Seq2Seq, sources: Sequence[Ids], choice: Callable[[slice], Callable[[int, Tensor], Tensor]]
+) -> list[list[int]]:
+    """Replies word by word; `choice` says how the words of the rows at work are chosen."""
+
+    def decode(rows: slice) -> list[list[int]]:
+        return word_by_word(model, read(model, sources[rows]), model.sizes.max_reply, choice(rows))
+
+    return in_blocks(len(sources), decode)
 
 
 def _drawn(logits_BV: Tensor, draws_B: np.ndarray) -> Tensor:
@@ -153,7 +160,3 @@ def _drawn(logits_BV: Tensor, draws_B: np.ndarray) -> Tensor:
     # Rounding leaves the last sum a little off 1; a draw is a share of what is there.
     bars_B1 = torch.from_numpy(draws_B).to(logits_BV.device).unsqueeze(1) * cumulative_BV[:, -1:]
     return torch.searchsorted(cumulative_BV, bars_B1, right=True).squeeze(1)
-
-
-def _blocks(size: int) -> list[slice]:
-    return [slice(start, min(start + _ROWS, size)) for start in range(0, size, _ROWS)]

@@ -16,8 +16,8 @@ from envs.pairs.compiled import PairSplit, Ragged
 from envs.pairs.turns import Turn, Turns, context_words, turn_words
 from policies.responder import NetworkResponder
 from policies.seq2seq.batches import PairExamples
-from policies.seq2seq.beam import beam as beam_search
 from policies.seq2seq.checkpoints import SEQ2SEQ, load_seq2seq
+from policies.seq2seq.decoding import beam as beam_search
 from policies.seq2seq.decoding import greedy
 from policies.seq2seq.model import Seq2Seq
 

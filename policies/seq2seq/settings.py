@@ -74,4 +74,4 @@ def fast() -> FitConfig:
 
 def demo() -> FitConfig:
     """For the built-in help desk: the fast recipe at a high rate, so that a minute of one core is enough."""
-    return FitConfig(learning_rate=8e-3, max_epochs=19, patience=2, decay_epochs=3)
+    return FitConfig(learning_rate=8e-3, max_epochs=19, patience=2, decay_epochs=3, precision="float32")

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from envs.pairs.turns import Turn, Turns, turn_words
 from envs.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, PAD_ID, PairVocabulary
-from policies.seq2seq.batches import Sentences
+from policies.fitting.batches import Tensors
+from policies.seq2seq.batches import Answered, Sentences
 from policies.vhred.settings import VhredSizes
 
 Context = Sequence[Sequence[int]]
@@ -26,7 +27,7 @@ Context = Sequence[Sequence[int]]
 
 
 @dataclass(frozen=True)
-class Dialogues:
+class Dialogues(Tensors):
     """Contexts side by side."""
 
     words_BKN: Tensor
@@ -34,31 +35,12 @@ class Dialogues:
     lengths_BK: Tensor
     """Words of each turn, `<eou>` included, int64; 0 where there is no turn."""
 
-    def to(self, device: torch.device) -> Dialogues:
-        """The same contexts on a device."""
-        return Dialogues(self.words_BKN.to(device), self.lengths_BK.to(device))
 
-
-@dataclass(frozen=True)
-class DialogueBatch:
+@dataclass(frozen=True, kw_only=True)
+class DialogueBatch(Answered):
     """A batch for VHRED."""
 
     context: Dialogues
-    reply: Sentences
-
-    @property
-    def targets_BT(self) -> Tensor:
-        """What is predicted; padding included."""
-        return self.reply.targets_BT
-
-    @property
-    def real_BT(self) -> Tensor:
-        """True where there is something to predict."""
-        return self.reply.real_BT
-
-    def to(self, device: torch.device) -> DialogueBatch:
-        """The same batch on a device."""
-        return DialogueBatch(self.context.to(device), self.reply.to(device))
 
 
 class DialogueExamples:
@@ -92,7 +74,7 @@ class DialogueExamples:
         """The examples at `indices` (B,), padded to the largest of them."""
         context = side_by_side([self._contexts[index] for index in indices])
         framed = [[BOS_ID, *self._replies[index], EOS_ID] for index in indices]
-        return DialogueBatch(context, Sentences(torch.from_numpy(_padded(framed))))
+        return DialogueBatch(context=context, reply=Sentences(torch.from_numpy(_padded(framed))))
 
 
 def context_ids(context: Turns, vocabulary: PairVocabulary, sizes: VhredSizes) -> list[list[int]]:

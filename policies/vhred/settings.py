@@ -107,4 +107,4 @@ def small_fit() -> FitConfig:
 
 def demo_fit() -> FitConfig:
     """For the built-in help desk: a high rate, so that two minutes of one core are enough."""
-    return FitConfig(learning_rate=4e-3, max_epochs=19, patience=4, decay_epochs=3)
+    return FitConfig(learning_rate=4e-3, max_epochs=19, patience=4, decay_epochs=3, precision="float32")

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from engine.triggers.settings import SearchSettings
+from envs.core.config import put, with_values
 from envs.core.errors import ConfigError
 from tests.tune import plans
 from tune.config import SweepConfig
 from tune.plan import find_plan, sweeps
-from tune.space import check_space, nested, with_values
+from tune.space import check_space
 from tune.sweep import SWEEP
 
 
@@ -112,8 +114,11 @@ def test_budgets_rise_to_the_whole(rungs: int, whole: int, expected: tuple[int, 
     assert SweepConfig(sweep="demo", rungs=rungs).budgets(whole) == expected
 
 
-def test_nested_undoes_dots() -> None:
-    assert nested({"a.b": 1, "a.c": 2, "d": 3}) == {"a": {"b": 1, "c": 2}, "d": 3}
+def test_dotted_keys_are_sections_within_sections() -> None:
+    document: dict[str, Any] = {}
+    for key, value in {"a.b": 1, "a.c": 2, "d": 3}.items():
+        put(document, key, value)
+    assert document == {"a": {"b": 1, "c": 2}, "d": 3}
 
 
 def test_check_space_takes_corners_of_choices() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.jobs.corpora.facts import Check, Problem, Spread, problem, spread, where
+from engine.jobs.corpora.facts import Check, Info, Problem, Spread, problem, said_of, spread, where
 from engine.jobs.corpora.pairs import PairCheck, PairInfo, check_pairs, describe_pairs
 from envs.core.errors import ConfigError, DataError
 from envs.core.registry import nearest
@@ -101,16 +101,9 @@ class SplitInfo:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CorpusInfo:
-    """What `parley data info` tells."""
+class CorpusInfo(Info):
+    """What `parley data info` tells of a corpus of negotiations."""
 
-    name: str
-    summary: str
-    licence: str
-    where: str
-    compiled: str
-    num_words: int
-    """Word ids, the four specials included."""
     threshold: int
     """Words are kept that occur more often than this."""
     num_item_tokens: int
@@ -241,10 +234,7 @@ def describe_corpus(name: str, data_root: Path | None = None) -> CorpusInfo | Pa
             return describe_pairs(source, root)
         corpus = open_corpus(source, root)
     return CorpusInfo(
-        name=source.name,
-        summary=source.summary,
-        licence=source.licence,
-        where=where(source.folder(root)),
+        **said_of(source, root),
         compiled=str(corpus.folder),
         num_words=len(corpus.vocabulary),
         threshold=source.threshold,
@@ -315,15 +305,7 @@ def _listing(source: CorpusSource | PairSource, root: Path) -> CorpusListing:
         kind, missing = "pairs", source.missing(root)
     else:
         kind, missing = "negotiation", tuple(file.describe() for file in _absent(source, root))
-    return CorpusListing(
-        name=source.name,
-        kind=kind,
-        summary=source.summary,
-        licence=source.licence,
-        where=where(source.folder(root)),
-        present=not missing,
-        missing=missing,
-    )
+    return CorpusListing(**said_of(source, root), kind=kind, present=not missing, missing=missing)
 
 
 def _absent(source: CorpusSource, root: Path) -> list[CorpusFile]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from envs.core.errors import DataError
 from envs.data.lines import FileLine
+from envs.data.sources import Source
 
 GENERATED = "generated on this machine"
 
@@ -41,6 +42,19 @@ class Check:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Info:
+    """What `parley data info` tells of a corpus of any kind."""
+
+    name: str
+    summary: str
+    licence: str
+    where: str
+    compiled: str
+    num_words: int
+    """Word ids, the specials included."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Spread:
     """How a number is spread over dialogues or utterances."""
 
@@ -53,6 +67,12 @@ class Spread:
 def where(folder: Path | None) -> str:
     """The folder of a corpus, or that it is generated."""
     return GENERATED if folder is None else str(folder)
+
+
+def said_of(source: Source, root: Path) -> dict[str, str]:
+    """What a corpus is and where it lies, as `Info` holds it."""
+    own = {"name": source.name, "summary": source.summary, "licence": source.licence}
+    return {**own, "where": where(source.folder(root))}
 
 
 def problem(error: DataError) -> Problem:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.jobs.corpora.facts import Check, Spread, problem, spread, where
+from engine.jobs.corpora.facts import Check, Info, Spread, problem, said_of, spread, where
 from envs.pairs.compiled import PairSplit, nothing_to_learn, open_pairs
 from envs.pairs.sources import PairSource
 from envs.pairs.vocabulary import UNK_ID
@@ -41,16 +41,9 @@ class PairSplitInfo:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairInfo:
+class PairInfo(Info):
     """What `parley data info` tells of a corpus of pairs."""
 
-    name: str
-    summary: str
-    licence: str
-    where: str
-    compiled: str
-    num_words: int
-    """Word ids, the five specials included."""
     splits: tuple[PairSplitInfo, ...]
 
 
@@ -80,10 +73,7 @@ def describe_pairs(source: PairSource, root: Path) -> PairInfo:
     """
     corpus = open_pairs(source, root)
     return PairInfo(
-        name=source.name,
-        summary=source.summary,
-        licence=source.licence,
-        where=where(source.folder(root)),
+        **said_of(source, root),
         compiled=str(corpus.folder),
         num_words=len(corpus.vocabulary),
         splits=tuple(_split_info(name, split) for name, split in corpus.splits.items()),

@@ -32,7 +32,7 @@ from engine.runtime.record import Counts, Rows
 from engine.runtime.sharding import Shard
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
-from engine.store.schemas import OK, SCHEMA_VERSION
+from engine.store.schemas import OK, ok_row
 from envs.core.errors import ConfigError
 from envs.core.play import Session, play_sessions
 from envs.core.ranges import NonNegativeFloat, NumItems, PositiveInt
@@ -236,12 +236,7 @@ def dialogue_row(game: NegotiationGame, row: int, key: str) -> dict[str, Any]:
         [ILLEGAL] if illegal else [ITEM_TOKENS[token] for token in table[selection]]
         for selection, illegal in zip(game.selections[row], game.illegal_selections[row], strict=True)
     )
-    return {
-        "item_key": key,
-        "status": OK,
-        "error": None,
-        "seed": game.seeds[row],
-        "schema_version": SCHEMA_VERSION,
+    return ok_row(key, game.seeds[row]) | {
         "counts": list(scenario.counts),
         "values_adversary": list(scenario.values[0]),
         "values_target": list(scenario.values[1]),

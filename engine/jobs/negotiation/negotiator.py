@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from engine.jobs.device import require_device, threads
 from engine.jobs.job import Job, Reporter, Summary
 from engine.jobs.negotiation.language import corpus_words
-from engine.jobs.supervised import EPOCHS, RESUME_SAFE, STATE, SupervisedConfig
+from engine.jobs.supervised import EPOCHS, RESUME_SAFE, STATE, SupervisedConfig, tell_precision
 from engine.metrics.statistics import count
 from engine.metrics.training import NEGOTIATOR
 from engine.store.layout import SUMMARY
@@ -116,11 +116,12 @@ class TrainNegotiator(Job[TrainNegotiatorConfig, tuple[TrainNegotiatorConfig, Co
         with threads(config.threads):
             model = Negotiator(corpus.vocabulary, config.fit.sizes).to(config.device)
             fit = NegotiatorFit(model, train, validation, config.fit, config.seed, run.path / STATE)
+            tell_precision(fit, run, reporter)
             if fit.history:
                 reporter.say(f"resumed after epoch {len(fit.history)}")
             model = fit.run(on_epoch, on_batch)
-            provenance = {"role": "supervised", "corpus": corpus.name, "corpus_key": corpus.folder.name, "seed": config.seed}
-            save_model(model, run.path / CHECKPOINT, provenance)
+            about = {"corpus": corpus.name, "corpus_key": corpus.folder.name, "seed": config.seed, "precision": fit.precision}
+            save_model(model, run.path / CHECKPOINT, {"role": "supervised", **about})
             metrics = {
                 f"{name}_{figure}": count(value, len(split))
                 for name, split in (("validation", validation), ("test", test))

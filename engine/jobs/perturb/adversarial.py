@@ -57,7 +57,7 @@ def fine_tuning() -> FitConfig:
 
     The paper does not say how many epochs.
     """
-    return FitConfig(learning_rate=2e-4, max_epochs=3, patience=3, decay_epochs=0)
+    return FitConfig(learning_rate=2e-4, max_epochs=3, patience=3, decay_epochs=0, precision="float32")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -259,7 +259,8 @@ class TrainAdversarial(Job[TrainAdversarialConfig, Training, Summary]):
             if config.fit.keep == "best" and not any(row["best"] for row in fit.history):
                 reporter.say("no epoch was better than the model that it began with, which is kept: lower fit.learning_rate")
             after = _figures(responder, objective, splits, made)
-        responder.save(run.path / CHECKPOINT, _provenance(prepared, len(fit.history), after))
+        about = _provenance(prepared, len(fit.history), after)
+        responder.save(run.path / CHECKPOINT, {**about, "precision": fit.precision})
         metrics = after | {name + BEFORE: figure for name, figure in before.items()}
         return Summary(
             f"{config.model}, trained against {config.strategies}",

@@ -20,7 +20,7 @@ from engine.perturb.changes import num_changed, spans
 from engine.perturb.resources import Resources
 from engine.runtime.record import Counts, Rows
 from engine.runtime.sharding import Shard
-from engine.store.schemas import OK, SCHEMA_VERSION
+from engine.store.schemas import OK, ok_row
 from envs.core.seeds import derive_seed
 from envs.pairs.turns import Example, Turn, Turns, context_words, format_turns
 
@@ -131,12 +131,7 @@ class RobustnessWorker:
                 for entries, reply in zip(replies, found, strict=True):
                     entries.append({"model": model.label, "strategy": strategy, **reply})
         return [
-            {
-                "item_key": example.key,
-                "status": OK,
-                "error": None,
-                "seed": example_seed(self.config.seed, example.key),
-                "schema_version": SCHEMA_VERSION,
+            ok_row(example.key, example_seed(self.config.seed, example.key)) | {
                 "context": format_turns(example.context),
                 "truth": format_turns((example.reply,)),
                 "perturbations": [_perturbation(name, clean[place], made[place]) for name, made in perturbed.items()],

@@ -24,7 +24,7 @@ from engine.runtime.record import Counts, Rows
 from engine.runtime.sharding import Shard
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
-from engine.store.schemas import OK, SCHEMA_VERSION
+from engine.store.schemas import OK, ok_row
 from envs.core.config import check
 from envs.core.errors import ConfigError
 from envs.core.ranges import NumItems
@@ -109,12 +109,7 @@ class BranchWorker:
             inputs.append(self.spell(words_BL.cpu().numpy()))
             replies.append(self.spell(said_BT.cpu().numpy()))
         found = tally(self.lists, np.concatenate(inputs), np.concatenate(replies))
-        return {
-            "item_key": key,
-            "status": OK,
-            "error": None,
-            "seed": branch_seed(self.seed, key),
-            "schema_version": SCHEMA_VERSION,
+        return ok_row(key, branch_seed(self.seed, key)) | {
             "inputs": found.num_inputs,
             "outside": found.num_outside,
             "finds": [asdict(find) for find in found.finds],

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from engine.jobs.sharded import Sharded, Tally, spread
 from engine.jobs.triggers.config import MAL, TriggerConfig
 from engine.jobs.triggers.models import Models
-from engine.metrics.triggers.hits import PROJECTED, finished, is_hit, kinds
+from engine.metrics.statistics import finished
+from engine.metrics.triggers.hits import PROJECTED, is_hit, kinds
 from engine.runtime.record import Counts, Rows
 from engine.runtime.sharding import Shard
-from engine.store.schemas import OK, SCHEMA_VERSION
+from engine.store.schemas import ok_row
 from engine.triggers.catalogue import make_method
 from engine.triggers.settings import L1_WEIGHT_MALICIOUS, SearchSettings
 from engine.triggers.targets import Target, target_seed
@@ -142,12 +143,7 @@ class SearchWorker:
         entries = {outcome.task.restart: self._entry(outcome) for outcome in outcomes}
         kept = best_restart(outcomes)
         entry, reading = entries[kept.task.restart], kept.reading
-        return {
-            "item_key": target.key,
-            "status": OK,
-            "error": None,
-            "seed": target_seed(self.config.seed, target.key),
-            "schema_version": SCHEMA_VERSION,
+        return ok_row(target.key, target_seed(self.config.seed, target.key)) | {
             "target": " ".join(target.words),
             "trigger": entry["words"],
             "restart": entry["restart"],

@@ -16,7 +16,18 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from engine.metrics.negotiation.dialogues import METRICS, negotiation_metrics, outcome_metrics, perplexity
-from engine.metrics.statistics import FOR_ADVERSARY, LOWER_FOR_ADVERSARY, NEITHER, Estimate, Metric, Points, Row, mean, rate
+from engine.metrics.statistics import (
+    FOR_ADVERSARY,
+    LOWER_FOR_ADVERSARY,
+    NEITHER,
+    Estimate,
+    Metric,
+    Points,
+    Row,
+    finished,
+    mean,
+    rate,
+)
 
 Attempt = Mapping[str, Any]
 """One entry of the column `attempts`."""
@@ -103,7 +114,7 @@ def attack_metrics(rows: Sequence[Row], seconds: Estimate, seed: int = 0) -> dic
         judge).
     """
     live = negotiation_metrics(rows, seed)
-    dialogues = _finished(rows)
+    dialogues = finished(rows)
     forced = outcome_metrics([_with_forced_end(row) for row in dialogues], seed)
     attempts = [(str(row["item_key"]), attempt) for row in dialogues for attempt in row["attempts"]]
     reached = [(key, attempt) for key, attempt in attempts if attempt["accepted"] and attempt["kind"] == REACTIVE]
@@ -157,7 +168,7 @@ def budget_curves(rows: Sequence[Row], seed: int = 0) -> dict[str, Points]:
         whether a sentence ends the talk and to what it would then choose; gradients are not counted. n dialogues with a
         reactive attempt at every budget. Without any, both are empty.
     """
-    attempts = (next((each for each in row["attempts"] if each["kind"] == REACTIVE), None) for row in _finished(rows))
+    attempts = (next((each for each in row["attempts"] if each["kind"] == REACTIVE), None) for row in finished(rows))
     paths = [attempt["steps"] for attempt in attempts if attempt is not None]
     if not paths:
         return {name: [] for name in _COSTS}
@@ -181,10 +192,6 @@ def _gain_within(path: Sequence[Step], cost: Callable[[Step], int], limit: int) 
             break
         last = step
     return int(last["points_adversary"] - last["points_target"]) if last["feasible"] else 0
-
-
-def _finished(rows: Sequence[Row]) -> list[Row]:
-    return [row for row in rows if row["status"] == "ok"]
 
 
 def _with_forced_end(row: Row) -> Row:

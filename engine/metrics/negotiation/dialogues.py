@@ -31,6 +31,7 @@ from engine.metrics.statistics import (
     Metric,
     Row,
     count,
+    finished,
     mean,
     rate,
     ratio_of_sums,
@@ -110,7 +111,7 @@ def negotiation_metrics(rows: Sequence[Row], seed: int = 0) -> dict[str, Estimat
         One estimate per name in `METRICS`, in its order; the value is NaN where no dialogue qualifies (no agreement,
         no likelihoods). Distinct counts and shares carry no interval: resampling repeats dialogues, which biases them.
     """
-    dialogues = [row for row in rows if row["status"] == "ok"]
+    dialogues = finished(rows)
     if len(dialogues) < len(rows):
         logger.warning("%d of %d dialogues failed and are left out of the metrics", len(rows) - len(dialogues), len(rows))
     illegal = {side: [row for row in dialogues if row[f"selection_{side}"] == [ILLEGAL]] for side in ("adversary", "target")}

@@ -35,7 +35,6 @@ from types import MappingProxyType
 
 from engine.metrics.perturb.activity_tables import ActivityTables
 from engine.metrics.statistics import Estimate, mean
-from envs.data.lines import broken_rule
 from envs.pairs.tokens import PATH, UNKNOWN, URL
 from envs.pairs.turns import Turn
 from envs.pairs.vocabulary import EOU
@@ -49,7 +48,6 @@ _QUOTES = ("'", '"')
 _LONGEST_QUOTATION = 5
 _NEVER_COMMANDS = (EOU, "!", ",", _ENTITY)
 _ENDS_QUOTATION = ("--", "-", ":", EOU)
-_NO_ACTIVITY = "none_activity"
 
 
 @dataclass(frozen=True)
@@ -153,22 +151,6 @@ def f1(predicted: ActEnt, truth: ActEnt) -> tuple[float | None, float | None]:
     if not truth.complete:
         return None, None
     return _f1(predicted.activities, truth.activities), _f1(predicted.entities, truth.entities)
-
-
-def parse_act_ent(line: str) -> ActEnt:
-    """Reads a line of the released ground truth (`activity_tables.TRUTHS`).
-
-    Raises:
-        DataError: a word of it is of no kind.
-    """
-    words = [word for word in line.split() if not word.endswith(("_tenses", "cmd")) and word != "__eou__"]
-    kinds = {
-        kind: frozenset(word.removesuffix(kind) for word in words if word.endswith(kind)) for kind in ("_activity", "_entity")
-    }
-    if any(not word.endswith(tuple(kinds)) for word in words):
-        raise broken_rule("a line holds tenses, activities, entities, cmd or no_cmd, and __eou__", line)
-    activities = kinds["_activity"] - {_NO_ACTIVITY.removesuffix("_activity")}
-    return ActEnt(activities, kinds["_entity"], _NO_ACTIVITY not in words)
 
 
 CONSTANTS: Mapping[str, ActEnt] = MappingProxyType(

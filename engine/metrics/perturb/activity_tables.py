@@ -21,8 +21,6 @@ FOLDER = "ubuntu_actent"
 PRESENT, PAST = "activities_present_form.txt", "activities_past_form.txt"
 COMMANDS, CONFLICTS = "commands_all.txt", "commands_conflicts.txt"
 ENTITIES = "unigram2entity.tsv"
-TRUTHS = "actent_test_responses.txt"
-"""What the released code read off the replies of its own test split; scoring needs it only to be checked."""
 _REMEDY = (
     "get them from the folder ActEntRepresentation of github.com/julianser/Ubuntu-Multiresolution-Tools, its pickle written "
     "as lines key<TAB>entity"

@@ -19,7 +19,17 @@ from typing import Any
 import numpy as np
 
 from engine.metrics.perturb.activity import CEILING, CONSTANTS
-from engine.metrics.statistics import NUM_TEST_RESAMPLES, Estimate, Metric, PairedTest, count, mean, paired_bootstrap, rate
+from engine.metrics.statistics import (
+    NUM_TEST_RESAMPLES,
+    Estimate,
+    Metric,
+    PairedTest,
+    count,
+    finished,
+    mean,
+    paired_bootstrap,
+    rate,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -85,11 +95,6 @@ def base_metrics(strategies: Sequence[str]) -> list[str]:
     of_strategies = [f"{kind}.{BASE}.{name}" for name in strategies for kind in kinds]
     f1 = [f"{kind}.{BASE}.{name}" for name in (CLEAN, *strategies) for kind in (ACTIVITY, ENTITY)]
     return [*(f"{PERTURBED_SHARE}.{name}" for name in strategies), f"{DIFFERENT}.{BASE}.{CLEAN}", *of_strategies, *f1]
-
-
-def finished(rows: Sequence[Row]) -> list[Row]:
-    """The rows of examples that were answered."""
-    return [row for row in rows if row["status"] == "ok"]
 
 
 def robustness_metrics(rows: Sequence[Row], num_resamples: int = NUM_TEST_RESAMPLES, seed: int = 0) -> dict[str, Estimate]:

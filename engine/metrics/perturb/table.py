@@ -25,15 +25,13 @@ from engine.metrics.perturb.robustness import (
     TOUCHED_CHANGE_RATE,
 )
 from engine.metrics.statistics import FEW, NOTHING, Estimate
-from engine.metrics.tables import TextTable
+from engine.metrics.tables import ABSENT, FEW_MARK, TextTable, num_measured
 
 SIGNIFICANT = 0.05
 """A star stands where the p-value is below this."""
 
 Metrics = Mapping[str, Estimate]
 
-_ABSENT = "\N{EN DASH}"
-_FEW = " few"
 _PUBLISHED = "published"
 _SCORES = ("activity", "entity")
 _NOTE_2 = (
@@ -114,7 +112,7 @@ def table_4(metrics: Metrics, published: str | None = None) -> TextTable:
 
 
 def _table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]], note: str) -> TextTable:
-    return TextTable(columns, tuple(rows), note + _NOTE_FEW * any(row[-1].endswith(_FEW) for row in rows))
+    return TextTable(columns, tuple(rows), note + _NOTE_FEW * any(row[-1].endswith(FEW_MARK) for row in rows))
 
 
 def _strategies(metrics: Metrics) -> list[str]:
@@ -177,19 +175,19 @@ def _starred(metrics: Metrics, kind: str, model: str, situation: str, show: Call
 
 def _percent(estimate: Estimate, places: int = 2) -> str:
     if not math.isfinite(estimate.value):
-        return _ABSENT
+        return ABSENT
     low, high = (f"{100 * end:.{places}f}" for end in (estimate.low, estimate.high))
     return f"{100 * estimate.value:.{places}f}" + f" [{low}, {high}]" * math.isfinite(estimate.low)
 
 
 def _cosine(estimate: Estimate) -> str:
     if not math.isfinite(estimate.value):
-        return _ABSENT
+        return ABSENT
     return f"{estimate.value:.2f}" + f" [{estimate.low:.2f}, {estimate.high:.2f}]" * math.isfinite(estimate.low)
 
 
 def _share(estimate: Estimate) -> str:
-    return _ABSENT if not estimate.n else f"{_percent(estimate, 1)} %"
+    return ABSENT if not estimate.n else f"{_percent(estimate, 1)} %"
 
 
 def _of_reply(kind: str, show: Callable[[Estimate], str]) -> Callable[[Metrics, str, str], str]:
@@ -197,12 +195,11 @@ def _of_reply(kind: str, show: Callable[[Estimate], str]) -> Callable[[Metrics, 
 
 
 def _num(metrics: Metrics, name: str) -> str:
-    estimate = metrics.get(name, NOTHING)
-    return f"{estimate.n:,}{_FEW * estimate.flagged}" if estimate.n else _ABSENT
+    return num_measured(metrics.get(name, NOTHING))
 
 
 def _nothing(num_cells: int) -> tuple[str, ...]:
-    return (_ABSENT,) * num_cells
+    return (ABSENT,) * num_cells
 
 
 _LIKENESS: dict[str, Callable[[Metrics, str, str], str]] = {

@@ -15,7 +15,17 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from engine.metrics.statistics import FOR_ADVERSARY, LOWER_FOR_ADVERSARY, NEITHER, Estimate, Metric, Points, count, mean, rate
+from engine.metrics.statistics import (
+    FOR_ADVERSARY,
+    LOWER_FOR_ADVERSARY,
+    NEITHER,
+    Estimate,
+    Metric,
+    Points,
+    count,
+    mean,
+    rate,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -58,11 +68,6 @@ def describe(name: str) -> Metric:
 def choose_restart(restarts: Iterable[Restart]) -> Restart:
     """The restart whose input is kept: one that is a hit as wanted, else that of least loss; ties to the first."""
     return min(restarts, key=lambda restart: (restart["stopped"] != SATISFIED, restart["loss"], restart["restart"]))
-
-
-def finished(rows: Sequence[Row]) -> list[Row]:
-    """The rows of searches that came to their end."""
-    return [row for row in rows if row["status"] == "ok"]
 
 
 def is_hit(entry: Row | Restart, kind: str) -> bool:

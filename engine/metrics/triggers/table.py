@@ -11,14 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from engine.metrics.statistics import FEW, NOTHING, Estimate
-from engine.metrics.tables import TextTable
+from engine.metrics.tables import ABSENT, FEW_MARK, TextTable, num_measured
 from engine.metrics.triggers.hits import HIT_RATE, PROJECTED
 from engine.metrics.triggers.published import HIT_RATES, MAL, MAL_IO, NORMAL, RANDOM, RELAXED, Figures
 
 LISTS = (NORMAL, MAL, MAL_IO, RANDOM)
 """What a model is searched for, in the order of the table."""
 
-_ABSENT = "\N{EN DASH}"
 _NOTE_WORDS = (
     "Hit rates in percent. Pairs in braces are k = 1 and k = 2. The searches of mal and random minimise o-sample-min-k1, that "
     "of mal io io-sample-min-k1; the other types are read off the same inputs. Brackets: 95 % intervals."
@@ -28,7 +27,6 @@ _NOTE_RELAXED = (
     "Brackets: 95 % intervals."
 )
 _NOTE_PUBLISHED = " Published: He & Glass 2018, by {}, whose lists and models are others."
-_FEW = " few"
 _NOTE_FEW = f" Few: fewer than {FEW} targets; do not lean on the numbers."
 
 
@@ -67,9 +65,9 @@ def search_table(models: Sequence[SearchedModel], normal: str, relaxed: str | No
         for title, show in lines.items():
             cells = (_braced([show(model, listed, kind) for kind in kinds]) for listed, kinds in columns.values())
             rows.append((title or model.name, *cells))
-        rows.append(("n", *(_num(model.estimate(listed, kinds[0])) for listed, kinds in columns.values())))
+        rows.append(("n", *(num_measured(model.estimate(listed, kinds[0])) for listed, kinds in columns.values())))
     published = any(model.published is not None for model in models)
-    few = any(row[0] == "n" and any(cell.endswith(_FEW) for cell in row) for row in rows)
+    few = any(row[0] == "n" and any(cell.endswith(FEW_MARK) for cell in row) for row in rows)
     return TextTable(("model", *columns), tuple(rows), note + published * _NOTE_PUBLISHED.format(method) + few * _NOTE_FEW)
 
 
@@ -112,17 +110,17 @@ def _both(kind: str) -> tuple[str, ...]:
 
 def _percent(model: SearchedModel, listed: str, kind: str) -> str:
     value = model.estimate(listed, kind).value
-    return f"{100 * value:.1f}" if math.isfinite(value) else _ABSENT
+    return f"{100 * value:.1f}" if math.isfinite(value) else ABSENT
 
 
 def _interval(model: SearchedModel, listed: str, kind: str) -> str:
     estimate = model.estimate(listed, kind)
-    return f"[{100 * estimate.low:.1f}, {100 * estimate.high:.1f}]" if math.isfinite(estimate.low) else _ABSENT
+    return f"[{100 * estimate.low:.1f}, {100 * estimate.high:.1f}]" if math.isfinite(estimate.low) else ABSENT
 
 
 def _known(model: SearchedModel, listed: str, kind: str) -> str:
     value = (model.published or {}).get(listed, {}).get(kind)
-    return _ABSENT if value is None else f"{value:.1f}"
+    return ABSENT if value is None else f"{value:.1f}"
 
 
 _PUBLISHED = "published"
@@ -132,10 +130,6 @@ _LINES: dict[str, Callable[[SearchedModel, str, str], str]] = {"": _percent, "95
 
 def _braced(shown: Sequence[str]) -> str:
     """The cell of a column, in braces where it has two types of hit."""
-    if all(text == _ABSENT for text in shown):
-        return _ABSENT
+    if all(text == ABSENT for text in shown):
+        return ABSENT
     return shown[0] if len(shown) == 1 else f"{{{', '.join(shown)}}}"
-
-
-def _num(estimate: Estimate) -> str:
-    return f"{estimate.n:,}{_FEW * estimate.flagged}" if estimate.n else _ABSENT

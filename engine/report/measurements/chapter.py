@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.report.content import Chapter, Failures, Measured, Section, failures
+from engine.report.content import Chapter, Measured, Section
 from engine.report.runs import Run
 
 
-class Measurements(Chapter[tuple[list[Measured], list[Failures]]]):
+class Measurements(Chapter[list[Measured]]):
     """The chapter of all other runs."""
 
     name, title = "measurements", "Measurements"
@@ -16,16 +16,13 @@ class Measurements(Chapter[tuple[list[Measured], list[Failures]]]):
     def owns(self, job: str) -> bool:
         return True
 
-    def collect(self, runs: Sequence[Run]) -> tuple[list[Measured], list[Failures]] | None:
-        shown = [run for run in runs if run.shown]
-        measured = [Measured(name=run.heading, metrics=run.metrics, legend=run.legend) for run in shown if run.metrics]
-        failed = [each for run in shown for each in failures(run.heading, "items", run.failed, len(run.rows))]
-        return (measured, failed) if measured or failed else None
+    def collect(self, runs: Sequence[Run]) -> list[Measured] | None:
+        found = [Measured.of(run, description="") for run in runs if run.shown]
+        return [each for each in found if each.metrics or each.failures] or None
 
-    def verdict(self, found: tuple[list[Measured], list[Failures]]) -> None:
+    def verdict(self, found: list[Measured]) -> None:
         """Nobody knows which of its metrics matters."""
         return None
 
-    def render(self, found: tuple[list[Measured], list[Failures]]) -> Section:
-        measured, failed = found
-        return Section(measured=measured, failures=failed)
+    def render(self, found: list[Measured]) -> Section:
+        return Section(measured=found)

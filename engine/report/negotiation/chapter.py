@@ -18,7 +18,7 @@ from engine.metrics.negotiation.attack_table import ROWS, AttackLine, attack_tab
 from engine.metrics.negotiation.campaign import ROUND_METRICS, rounds_table
 from engine.metrics.statistics import NOTHING, Estimate, Points
 from engine.metrics.tables import TextTable, with_interval
-from engine.report.content import Chapter, Item, Measured, Section, Stages, Verdict, failures
+from engine.report.content import Chapter, Item, Section, Stages, Verdict
 from engine.report.curves import CurveSource, curve_figure, read_curves
 from engine.report.figure import Figure, told_apart
 from engine.report.negotiation.dialogues import BEST_AND_WORST, dialogue_items
@@ -99,10 +99,10 @@ class Negotiations(Chapter[Negotiation]):
     def render(self, found: Negotiation) -> Section:
         from engine.report.negotiation import plots
 
-        played = [match for match in found.matches if match.dialogues]
+        played = [match for match in found.matches if match.done]
         items = [(match, dialogue_items(match)) for match in played]
         outcomes = [
-            Figure(each.name, _outcome_caption(each, place == 0), Markup(plots.scatter_svg(each.name, each.dialogues)))
+            Figure(each.name, _outcome_caption(each, place == 0), Markup(plots.scatter_svg(each.name, each.done)))
             for place, each in enumerate(played)
         ]
         curves = [curve_figure(curve) for curve in found.curves if any(curve.series.values())]
@@ -112,19 +112,12 @@ class Negotiations(Chapter[Negotiation]):
             if len(shown) > 1:
                 chosen[f"{match.name}: worst for the adversary"] = shown[1]
         return Section(
-            notes=[_NOTE_CHOSEN] if any(len(match.dialogues) > len(shown) for match, shown in items) else [],
+            notes=[_NOTE_CHOSEN] if any(len(match.done) > len(shown) for match, shown in items) else [],
             tables=found.tables,
-            measured=[
-                Measured(name=match.name, metrics=match.metrics, legend=match.legend, description=match.description)
-                for match in found.matches
-                if match.metrics
-            ],
+            measured=found.matches,
             figures=[*curves[:1], *outcomes, *_budgets(played), *curves[1:]],
             items=[item for _, shown in items for item in shown],
             chosen=chosen,
-            failures=[
-                each for match in found.matches for each in failures(match.name, "dialogues", match.failures, len(match.rows))
-            ],
         )
 
 
@@ -145,15 +138,7 @@ def _match(run: Run) -> Match | None:
     rows = run.rows if run.rows and set(DIALOGUES.names) <= set(run.rows[0]) else []
     if not run.metrics and not rows:
         return None
-    return Match(
-        name=run.heading,
-        job=run.job,
-        description=run.description,
-        metrics=run.metrics,
-        legend=run.legend,
-        rows=rows,
-        only_successes=run.job in _COMBINED,
-    )
+    return Match.of(run, job=run.job, rows=rows, only_successes=run.job in _COMBINED)
 
 
 def _tables(runs: Sequence[Run]) -> list[tuple[str, TextTable]]:
@@ -210,7 +195,7 @@ def _budgets(matches: Sequence[Match]) -> list[Figure]:
     reactive = [match for match in matches if match.kinds == {REACTIVE} and not match.only_successes]
     by_budget: dict[str, dict[str, Points]] = {name: {} for name in _BUDGETS}
     for heading, match in zip(told_apart([match.name for match in reactive]), reactive, strict=True):
-        for name, points in budget_curves(match.dialogues).items():
+        for name, points in budget_curves(match.done).items():
             by_budget[name][heading] = points
     figures = []
     for name, (title, label, counted) in _BUDGETS.items():
@@ -224,7 +209,7 @@ def _budgets(matches: Sequence[Match]) -> list[Figure]:
 
 
 def _outcome_caption(match: Match, explained: bool) -> Markup:
-    rows = match.dialogues
+    rows = match.done
     agreed = sum(bool(row["agreed"]) for row in rows)
     optimal = sum(bool(row["pareto"]) for row in rows)
     counted = f"{len(rows)} dialogues: {agreed} deals, {optimal} of them Pareto optimal, {len(rows) - agreed} without a deal"

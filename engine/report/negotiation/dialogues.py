@@ -122,9 +122,9 @@ def dialogue_items(match: Match) -> list[Item]:
     Args:
         match: with at least one finished dialogue.
     """
-    best, worst = extremes(match.dialogues)
+    best, worst = extremes(match.done)
     taken = {str(row["item_key"]) for row in (*best, *worst)}
-    others = [row for row in match.dialogues if str(row["item_key"]) not in taken]
+    others = [row for row in match.done if str(row["item_key"]) not in taken]
     others.sort(key=lambda row: stable_hash("report", str(row["item_key"])))
     chosen = [*best[:1], *worst[:1], *best[1:], *worst[1:], *others[:BEST_AND_WORST]]
     return [_item(match.name, row) for row in chosen]

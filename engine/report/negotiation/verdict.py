@@ -110,7 +110,7 @@ def _unfinished(campaign: Hardening) -> tuple[str, dict[str, Estimate]]:
 
 def _without_effect(matches: Sequence[Match]) -> list[str]:
     """Sentences on attacks that said no other word, and on those that came to the same points as others."""
-    attacks = [match for match in matches if match.job != PLAIN and match.dialogues]
+    attacks = [match for match in matches if match.job != PLAIN and match.done]
     unchanged = [match.name for match in attacks if not match.changed_words]
     said = [f"No word was changed by: {listed(unchanged)}."] if unchanged else []
     by_points: dict[tuple[tuple[str, int, int], ...], list[Match]] = {}

@@ -10,7 +10,7 @@ from engine.metrics.perturb.robustness import BASE, CHANGE_RATE, GAIN, TOUCHED_C
 from engine.metrics.statistics import Estimate
 from engine.perturb.catalogue import strategies
 from engine.perturb.strategy import Expectation
-from engine.report.content import Chapter, Measured, Section, Verdict, failures
+from engine.report.content import Chapter, Section, Verdict
 from engine.report.perturb.examples import example_items, figures_of, note_of, strategy_names
 from engine.report.perturb.sections import ShownEvaluation
 from engine.report.runs import Run
@@ -43,26 +43,49 @@ class Perturbations(Chapter[list[ShownEvaluation]]):
         return [_evaluation(run) for run in runs if run.rows] or None
 
     def verdict(self, found: list[ShownEvaluation]) -> Verdict | None:
-        return _verdict([each for each in found if each.examples])
+        """On the first evaluation: the strategies that go worst, and what training against them did."""
+        measured = [each for each in found if each.done and each.metrics]
+        if not measured:
+            return None
+        first = measured[0]
+        rates = {name: first.metrics.get(f"{TOUCHED_CHANGE_RATE}.{BASE}.{name}") for name in first.strategies}
+        known = {name: rate for name, rate in rates.items() if rate and rate.n}
+        sentences, worst = [], []
+        for expectation, wanted in _WANTED.items():
+            asked = [name for name in known if first.strategies[name] == expectation]
+            if asked:
+                sign = 1 if wanted == "stay" else -1
+                worst.append(max(asked, key=lambda name: sign * known[name].value))
+                changed = number(SHARE, known[worst[-1]].value)
+                sentences.append(f"{_explained(worst[-1])} changes {changed} of the replies that should {wanted}")
+        if not sentences:
+            return None
+        marks: dict[str, Estimate] = {}
+        for name, rate in known.items():
+            marks[f"{visible(name)} (should {_WANTED.get(first.strategies[name], 'either')})"] = rate
+            for model in _trained(first, name):
+                after = first.metrics[f"{TOUCHED_CHANGE_RATE}.{model}.{name}"]
+                marks[f"{visible(name)}, trained against {'it' if model == name else visible(model)}"] = after
+        told = [_training(first, name, model) for name in worst for model in _trained(first, name)[:1]]
+        training = f" Training against it brings that to {listed(told)}." if told else ""
+        more = f" {len(measured) - 1} more evaluations are below." if len(measured) > 1 else ""
+        said = "; ".join(sentences)
+        rest = caveat(*(known[name] for name in worst), unit="contexts")
+        return Verdict(
+            sentence=f"{said[:1].upper()}{said[1:]}.{rest}{training}{more}",
+            metric=_CHANGED,
+            marks=dict(list(marks.items())[:_MOST_MARKS]),
+        )
 
     def render(self, found: list[ShownEvaluation]) -> Section:
-        done = [each for each in found if each.examples]
+        done = [each for each in found if each.done]
         items = {
             f"{each.name}, {visible(name)}": example_items(each, name) for each in done for name in strategy_names(each)
         }
         unscored = [f"{each.name}: activities and entities are not scored: {each.unscored}." for each in found if each.unscored]
         return Section(
             notes=[*unscored, *(note_of(each, name) for each in done for name in strategy_names(each))],
-            measured=[
-                Measured(
-                    name=each.name,
-                    metrics=each.metrics,
-                    legend={name: describe_for(name, each.strategies) for name in each.metrics},
-                    description=each.description,
-                )
-                for each in found
-                if each.metrics
-            ],
+            measured=found,
             tables=[
                 (f"{title}, {each.name}" if len(found) > 1 else title, table)
                 for each in found
@@ -71,57 +94,17 @@ class Perturbations(Chapter[list[ShownEvaluation]]):
             figures=[figure for each in done for figure in figures_of(each)],
             items=[item for shown in items.values() for item in shown],
             chosen={f"{name}: an example": shown[0] for name, shown in items.items() if shown},
-            failures=[
-                failed for each in found for failed in failures(each.name, "examples", each.failures, len(each.rows))
-            ],
         )
 
 
 def _evaluation(run: Run) -> ShownEvaluation:
-    return ShownEvaluation(
-        name=run.heading,
-        description=run.description,
-        metrics=run.metrics,
-        rows=run.rows,
+    strategies = run.summary.get(STRATEGIES, {})
+    return ShownEvaluation.of(
+        run,
+        legend={name: describe_for(name, strategies) for name in run.metrics},
         tables=EVALUATE_ROBUSTNESS.tables(run.folder),
-        strategies=run.summary.get(STRATEGIES, {}),
+        strategies=strategies,
         unscored=run.summary.get(UNSCORED, ""),
-    )
-
-
-def _verdict(evaluations: Sequence[ShownEvaluation]) -> Verdict | None:
-    """On the first evaluation: the strategies that go worst, and what training against them did."""
-    measured = [each for each in evaluations if each.metrics]
-    if not measured:
-        return None
-    first = measured[0]
-    rates = {name: first.metrics.get(f"{TOUCHED_CHANGE_RATE}.{BASE}.{name}") for name in first.strategies}
-    known = {name: rate for name, rate in rates.items() if rate and rate.n}
-    sentences, worst = [], []
-    for expectation, wanted in _WANTED.items():
-        asked = [name for name in known if first.strategies[name] == expectation]
-        if asked:
-            sign = 1 if wanted == "stay" else -1
-            worst.append(max(asked, key=lambda name: sign * known[name].value))
-            changed = number(SHARE, known[worst[-1]].value)
-            sentences.append(f"{_explained(worst[-1])} changes {changed} of the replies that should {wanted}")
-    if not sentences:
-        return None
-    marks: dict[str, Estimate] = {}
-    for name, rate in known.items():
-        marks[f"{visible(name)} (should {_WANTED.get(first.strategies[name], 'either')})"] = rate
-        for model in _trained(first, name):
-            after = first.metrics[f"{TOUCHED_CHANGE_RATE}.{model}.{name}"]
-            marks[f"{visible(name)}, trained against {'it' if model == name else visible(model)}"] = after
-    told = [_training(first, name, model) for name in worst for model in _trained(first, name)[:1]]
-    training = f" Training against it brings that to {listed(told)}." if told else ""
-    more = f" {len(measured) - 1} more evaluations are below." if len(measured) > 1 else ""
-    said = "; ".join(sentences)
-    rest = caveat(*(known[name] for name in worst), unit="contexts")
-    return Verdict(
-        sentence=f"{said[:1].upper()}{said[1:]}.{rest}{training}{more}",
-        metric=_CHANGED,
-        marks=dict(list(marks.items())[:_MOST_MARKS]),
     )
 
 

@@ -75,12 +75,12 @@ class Perturbed:
 
 def strategy_names(evaluation: ShownEvaluation) -> list[str]:
     """The strategies, in the order in which they were asked for; of an evaluation with at least one answered example."""
-    return [str(entry["strategy"]) for entry in evaluation.examples[0]["perturbations"]]
+    return [str(entry["strategy"]) for entry in evaluation.done[0]["perturbations"]]
 
 
 def touched(evaluation: ShownEvaluation, strategy: str) -> list[Row]:
     """The examples that a strategy could do something to."""
-    return [row for row in evaluation.examples if _of(row["perturbations"], strategy)["changed"]]
+    return [row for row in evaluation.done if _of(row["perturbations"], strategy)["changed"]]
 
 
 def note_of(evaluation: ShownEvaluation, strategy: str) -> str:
@@ -88,7 +88,7 @@ def note_of(evaluation: ShownEvaluation, strategy: str) -> str:
     rows, expectation = touched(evaluation, strategy), evaluation.strategies.get(strategy, "")
     otherwise = sum(not _reply(row, BASE, strategy)["same"] for row in rows)
     wanted = f"a good model {_ANSWERS[expectation]}; " if expectation in _ANSWERS else ""
-    counted = f"{len(rows):,} of {len(evaluation.examples):,} contexts were changed"
+    counted = f"{len(rows):,} of {len(evaluation.done):,} contexts were changed"
     return f"{visible(strategy)}: {wanted}{counted}; the base answers {otherwise:,} of these otherwise."
 
 
@@ -188,7 +188,7 @@ def figures_of(evaluation: ShownEvaluation) -> list[Figure]:
     from engine.report import plots
 
     strategies = strategy_names(evaluation)
-    models = list(dict.fromkeys(str(entry["model"]) for entry in evaluation.examples[0]["replies"]))
+    models = list(dict.fromkeys(str(entry["model"]) for entry in evaluation.done[0]["replies"]))
     figures = []
     for measure, (title, unit) in _MEASURES.items():
         series = _series(evaluation.metrics, measure, strategies, models)

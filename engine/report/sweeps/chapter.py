@@ -33,7 +33,23 @@ class Sweeps(Chapter[list[ShownSweep]]):
         return [_sweep(run) for run in runs if run.done] or None
 
     def verdict(self, found: list[ShownSweep]) -> Verdict | None:
-        return _verdict(found)
+        """The best trial of the first sweep, and that the best of many is too good."""
+        first = found[0]
+        ranked = first.ranked()
+        best = ranked[0]
+        metric = Metric(first.objective, f"{'higher' if first.direction == 'max' else 'lower'}: better", "of the best trials")
+        if not best.whole:
+            said = f"None of {len(ranked)} trials was given the whole budget yet; so far the best"
+        else:
+            said = f"The best of {sum(trial.whole for trial in ranked)} whole trials"
+        settings = ", ".join(f"{key} = {told(value)}" for key, value in best.parameters.items())
+        more = f" {len(found) - 1} more sweeps are below." if len(found) > 1 else ""
+        return Verdict(
+            sentence=f"{said} has {first.objective} = {number(POINTS, best.value.value)} with {settings}.{caveat(best.value)} "
+            f"The best of many is too good on average: measure it again.{more}",
+            metric=metric,
+            marks={f"trial {trial.number}": trial.value for trial in ranked[:SHOWN]},
+        )
 
     def render(self, found: list[ShownSweep]) -> Section:
         return Section(
@@ -60,24 +76,4 @@ def _sweep(run: Run) -> ShownSweep:
             for row in run.done
         ],
         failures=len(run.failed),
-    )
-
-
-def _verdict(sweeps: Sequence[ShownSweep]) -> Verdict:
-    """The best trial of the first sweep, and that the best of many is too good."""
-    first = sweeps[0]
-    ranked = first.ranked()
-    best = ranked[0]
-    metric = Metric(first.objective, f"{'higher' if first.direction == 'max' else 'lower'}: better", "of the best trials")
-    if not best.whole:
-        said = f"None of {len(ranked)} trials was given the whole budget yet; so far the best"
-    else:
-        said = f"The best of {sum(trial.whole for trial in ranked)} whole trials"
-    settings = ", ".join(f"{key} = {told(value)}" for key, value in best.parameters.items())
-    more = f" {len(sweeps) - 1} more sweeps are below." if len(sweeps) > 1 else ""
-    return Verdict(
-        sentence=f"{said} has {first.objective} = {number(POINTS, best.value.value)} with {settings}.{caveat(best.value)} "
-        f"The best of many is too good on average: measure it again.{more}",
-        metric=metric,
-        marks={f"trial {trial.number}": trial.value for trial in ranked[:SHOWN]},
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from engine.metrics.statistics import Metric
-from engine.report.content import Chapter, Failures, Measured, Section, Verdict, failures
+from engine.report.content import Chapter, Measured, Section, Verdict
 from engine.report.curves import Curve, CurveSource, curve_figure, read_curves
 from engine.report.runs import Run
 from engine.report.verdicts import caveat, number
@@ -30,7 +30,6 @@ class ShownTraining:
 
     curves: Sequence[Curve]
     measured: Sequence[Measured]
-    failures: Sequence[Failures]
 
 
 class Trainings(Chapter[ShownTraining]):
@@ -47,40 +46,26 @@ class Trainings(Chapter[ShownTraining]):
 
     def collect(self, runs: Sequence[Run]) -> ShownTraining | None:
         curves = read_curves(CURVES, runs)
-        shown = [run for run in runs if run.shown]
-        measured = [
-            Measured(name=run.heading, metrics=run.metrics, legend=run.legend, description=run.description)
-            for run in shown
-            if run.metrics
-        ]
-        failed = [each for run in shown for each in failures(run.heading, "items", run.failed, len(run.rows))]
-        return ShownTraining(curves=curves, measured=measured, failures=failed) if curves or measured or failed else None
+        measured = [each for run in runs if run.shown and ((each := Measured.of(run)).metrics or each.failures)]
+        return ShownTraining(curves=curves, measured=measured) if curves or measured else None
 
     def verdict(self, found: ShownTraining) -> Verdict | None:
-        return _verdict(found)
+        """What the first training came to, by the metrics that its job calls the main ones."""
+        measured = [each for each in found.measured if each.metrics]
+        if not measured:
+            return None
+        first = measured[0]
+        known = {name: first.legend.get(name) or Metric(name.replace("_", " "), "", "") for name in first.metrics}
+        main = [name for name in first.metrics if known[name].main] or list(first.metrics)
+        said = ", ".join(f"{known[name].title} {number(known[name], first.metrics[name].value)}" for name in main[:_NUM_SAID])
+        more = f" {len(measured) - 1} more trainings are below." if len(measured) > 1 else ""
+        return Verdict(
+            sentence=f"{first.name}: {said}.{caveat(first.metrics[main[0]])}{more}",
+            metric=known[main[0]],
+            marks={each.name: each.metrics[main[0]] for each in measured if main[0] in each.metrics},
+            minor=True,
+        )
 
     def render(self, found: ShownTraining) -> Section:
         drawn = [curve for curve in found.curves if any(curve.series.values())]
-        return Section(
-            measured=found.measured,
-            figures=[curve_figure(curve) for curve in drawn],
-            failures=found.failures,
-        )
-
-
-def _verdict(found: ShownTraining) -> Verdict | None:
-    """What the first training came to, by the metrics that its job calls the main ones."""
-    if not found.measured:
-        return None
-    first = found.measured[0]
-    known = {name: first.legend.get(name) or Metric(name.replace("_", " "), "", "") for name in first.metrics}
-    main = [name for name in first.metrics if known[name].main] or list(first.metrics)
-    said = ", ".join(f"{known[name].title} {number(known[name], first.metrics[name].value)}" for name in main[:_NUM_SAID])
-    more = f" {len(found.measured) - 1} more trainings are below." if len(found.measured) > 1 else ""
-    metric = known[main[0]]
-    return Verdict(
-        sentence=f"{first.name}: {said}.{caveat(first.metrics[main[0]])}{more}",
-        metric=metric,
-        marks={each.name: each.metrics[main[0]] for each in found.measured if main[0] in each.metrics},
-        minor=True,
-    )
+        return Section(measured=found.measured, figures=[curve_figure(curve) for curve in drawn])

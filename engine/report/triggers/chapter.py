@@ -12,7 +12,8 @@ from engine.jobs.triggers.search import SEARCH
 from engine.jobs.triggers.table import SEARCH_TABLE
 from engine.metrics.statistics import Estimate
 from engine.metrics.triggers.enumeration import enumeration_table
-from engine.report.content import Chapter, Measured, Section, Stages, Verdict, failures
+from engine.metrics.triggers.hits import describe
+from engine.report.content import Chapter, Measured, Section, Stages, Verdict
 from engine.report.runs import Run
 from engine.report.triggers.pairs import note_of, search_figures, search_items, word_figures
 from engine.report.triggers.sections import ShownSearch, Triggers
@@ -57,14 +58,24 @@ class TriggerSearches(Chapter[Triggers]):
         ]
         tried = [run for run in measured if run.job == SEARCH_ENUMERATE.name]
         tables += [(run.heading, enumeration_table(run.metrics, run.summary["attention"])) for run in tried]
-        enumerations = [
-            Measured(name=run.heading, metrics=run.metrics, legend=run.legend, description=run.description) for run in tried
-        ]
-        found = Triggers(searches=searches, tables=tables, enumerations=enumerations)
+        found = Triggers(searches=searches, tables=tables, enumerations=[Measured.of(run) for run in tried])
         return found if searches or tables else None
 
     def verdict(self, found: Triggers) -> Verdict | None:
-        return _verdict(found)
+        searches = [search for search in found.searches if math.isfinite(search.rate.value)]
+        if not searches:
+            return None
+        ordered = sorted(searches, key=lambda search: -search.rate.value)
+        said = listed([_told(search) for search in ordered])
+        if len(searches) > _MOST_SAID:
+            said = f"{_told(ordered[0])} at most, {_told(ordered[-1])} at least, in {len(searches)} searches"
+        skipped = [f"{len(each.skipped):,} of {len(each.skipped) + len(each.rows):,}" for each in searches if each.skipped]
+        words = f" Skipped for words that the model does not know: {listed(skipped[:_MOST_SAID])} sentences." if skipped else ""
+        return Verdict(
+            sentence=f"A trigger was found for {said}.{caveat(*(each.rate for each in searches), unit='targets')}{words}",
+            metric=SHARE._replace(title="Triggers found", direction="higher: adversary", definition="share of all targets"),
+            marks=_marks(searches[:_MOST_MARKS]),
+        )
 
     def render(self, found: Triggers) -> Section:
         done = [search for search in found.searches if search.done]
@@ -72,14 +83,7 @@ class TriggerSearches(Chapter[Triggers]):
         return Section(
             notes=[note_of(search) for search in done],
             tables=found.tables,
-            measured=[
-                *(
-                    Measured(name=each.name, metrics=each.metrics, legend=each.legend, description=each.description)
-                    for each in found.searches
-                    if each.metrics
-                ),
-                *found.enumerations,
-            ],
+            measured=[*found.searches, *found.enumerations],
             figures=[*search_figures(found.searches), *(figure for search in done for figure in word_figures(search))],
             lists={
                 f"Skipped sentences, {search.name}": [
@@ -90,11 +94,6 @@ class TriggerSearches(Chapter[Triggers]):
             },
             items=[item for shown in items.values() for item in shown],
             chosen={f"{name}: best": shown[0] for name, shown in items.items()},
-            failures=[
-                each
-                for search in found.searches
-                for each in failures(search.name, "targets", search.failures, len(search.rows))
-            ],
         )
 
 
@@ -102,34 +101,15 @@ def _search(run: Run) -> ShownSearch:
     settings = {name: value for name, value in run.config.items() if name not in SEARCH.resume_safe}
     effort = dict(settings["search"])
     candidates = effort.pop("candidates")
-    return ShownSearch(
-        name=run.heading,
-        description=run.description,
-        metrics=run.metrics,
-        rows=run.rows,
+    return ShownSearch.of(
+        run,
+        legend={name: describe(name) for name in run.metrics},
         targets=run.config["targets"],
         hit=run.config["hit"],
         thresholds=run.summary.get("thresholds", {}),
         skipped=[(entry["sentence"], ", ".join(entry["unknown"])) for entry in run.summary.get("skipped", ())],
         candidates=candidates,
         alike=json.dumps({**settings, "search": effort}, sort_keys=True),
-    )
-
-
-def _verdict(found: Triggers) -> Verdict | None:
-    searches = [search for search in found.searches if math.isfinite(search.rate.value)]
-    if not searches:
-        return None
-    ordered = sorted(searches, key=lambda search: -search.rate.value)
-    said = listed([_told(search) for search in ordered])
-    if len(searches) > _MOST_SAID:
-        said = f"{_told(ordered[0])} at most, {_told(ordered[-1])} at least, in {len(searches)} searches"
-    skipped = [f"{len(each.skipped):,} of {len(each.skipped) + len(each.rows):,}" for each in searches if each.skipped]
-    words = f" Skipped for words that the model does not know: {listed(skipped[:_MOST_SAID])} sentences." if skipped else ""
-    return Verdict(
-        sentence=f"A trigger was found for {said}.{caveat(*(each.rate for each in searches), unit='targets')}{words}",
-        metric=SHARE._replace(title="Triggers found", direction="higher: adversary", definition="share of all targets"),
-        marks=_marks(searches[:_MOST_MARKS]),
     )
 
 

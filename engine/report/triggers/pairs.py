@@ -12,6 +12,7 @@ import numpy as np
 from markupsafe import Markup
 
 from engine.metrics.statistics import Points, Row
+from engine.metrics.tables import figure
 from engine.metrics.triggers.hits import HIT_RATE, T_OUT, hits_by_restarts, is_hit, kinds, loss_by_sweep
 from engine.report.content import Item
 from engine.report.figure import Figure, told_apart
@@ -22,7 +23,6 @@ from envs.core.visible import visible
 NUM_SHOWN = 200
 """Targets of a search that the viewer holds."""
 _MAX_SERIES = 8
-_ABSENT = "\N{EN DASH}"
 
 
 @dataclass(frozen=True)
@@ -122,19 +122,15 @@ def read_pair(row: Row, wanted: str) -> Pair:
         trigger=_trigger(row),
         target=visible(str(row["target"])),
         hits=tuple(Hit(str(found["type"]), found["type"] == wanted) for found in row["hits"] if found["hit"]),
-        loss=_nats(row["loss"]),
-        least=_nats(min(words)),
-        mean=_nats(float(np.mean(words))),
-        input=_nats(row["input_log_probability"]),
+        loss=figure(row["loss"]),
+        least=figure(min(words)),
+        mean=figure(float(np.mean(words))),
+        input=figure(row["input_log_probability"]),
     )
 
 
 def _trigger(row: Row) -> str:
     return "(a continuous input)" if row["trigger"] is None else visible(str(row["trigger"]))
-
-
-def _nats(value: float | None) -> str:
-    return _ABSENT if value is None else f"{value:.2f}".replace("-", "\N{MINUS SIGN}")
 
 
 def _by_candidates(sections: Sequence[ShownSearch]) -> dict[str, Points]:

@@ -7,6 +7,7 @@ as `path/file.py:CORPUS`, or let an installed package offer it under the entry p
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -15,13 +16,13 @@ from envs.core.errors import DataError
 from envs.core.registry import Registry
 from envs.data.lines import data_command, read_lines, require_none_broken
 from envs.data.root import UNNAMED, missing_files, read_file, require_files
-from envs.data.sources import SPLITS, CorpusFile, Source
+from envs.data.sources import SPLITS, CorpusFile, Described, Source, content_digest, fingerprint
 from envs.negotiation import scripted
 from envs.negotiation.corpora.dealornodeal import READER_VERSION, DialogueRecord, parse_lines, parse_scenarios
 from envs.negotiation.scenario import Scenario
 
-SELFPLAY_FILE = "selfplay.txt"
-PUBLISHED_NAMES = (*(f"{split}.txt" for split in SPLITS), SELFPLAY_FILE)
+SELFPLAY = "selfplay"
+PUBLISHED_NAMES = tuple(f"{part}.txt" for part in (*SPLITS, SELFPLAY))
 
 corpora = Registry("negotiation corpus", "parley.corpora")
 
@@ -67,15 +68,9 @@ class CorpusSource(Source, Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FileCorpus:
+class FileCorpus(Described):
     """A corpus in the published format: train.txt, val.txt, test.txt and selfplay.txt in one folder of the data root."""
 
-    name: str
-    """Registered name, and the folder's."""
-    summary: str
-    """What it is, one line."""
-    licence: str
-    """Terms of use, one line."""
     obtain: str
     """Where a person gets the files."""
     address: str | None = None
@@ -105,32 +100,22 @@ class FileCorpus:
         """
         folder = self.folder(root)
         require_files(self.name, folder, [file.name for file in self.files], self.remedy)
-        digests = [hashlib.sha256(read_file(folder / file.name)).hexdigest() for file in self.files]
-        return _digest("files", READER_VERSION, *digests)
+        return fingerprint("files", READER_VERSION, *(content_digest(folder / file.name) for file in self.files))
 
     def read(self, root: Path) -> CorpusText:
         """Reads every file that is there; a missing one is among the errors."""
         folder = self.folder(root)
         missing = missing_files(folder, [file.name for file in self.files])
         broken = [DataError("a file is missing", where=folder / name, fix=self.remedy) for name in missing]
-        splits: dict[str, list[DialogueRecord]] = {}
-        for split in SPLITS:
-            splits[split], errors = parse_lines(_lines(folder / f"{split}.txt"), str(folder / f"{split}.txt"))
-            broken += errors
-        selfplay, errors = parse_scenarios(_lines(folder / SELFPLAY_FILE), str(folder / SELFPLAY_FILE))
-        return CorpusText(splits=splits, selfplay=selfplay, broken=broken + errors)
+        paths = {part: folder / f"{part}.txt" for part in (*SPLITS, SELFPLAY)}
+        lines = {part: read_lines(path) if path.is_file() else [] for part, path in paths.items()}
+        return _parsed(lines, lambda part: str(paths[part]), broken)
 
 
 @dataclass(frozen=True, kw_only=True)
-class GeneratedCorpus:
+class GeneratedCorpus(Described):
     """The corpus that Parley writes itself, so that everything runs on a fresh machine offline."""
 
-    name: str
-    """Registered name."""
-    summary: str
-    """What it is, one line."""
-    licence: str
-    """Terms of use, one line."""
     num_dialogues: int
     """Dialogues to generate, all splits together, each seen from both sides."""
     seed: int = 0
@@ -148,20 +133,13 @@ class GeneratedCorpus:
         # The source of the whole package stands for a version number that somebody would have to remember to raise.
         sources = sorted(Path(scripted.__path__[0]).glob("*.py"))
         generator = hashlib.sha256(b"".join(read_file(path) for path in sources)).hexdigest()
-        return _digest("generated", READER_VERSION, generator, self.num_dialogues, self.seed)
+        return fingerprint("generated", READER_VERSION, generator, self.num_dialogues, self.seed)
 
     def read(self, root: Path) -> CorpusText:
         """Generates the dialogues and the scenarios."""
         from envs.negotiation.scripted.corpus import embedded_corpus
 
-        broken: list[DataError] = []
-        splits: dict[str, list[DialogueRecord]] = {}
-        lines = embedded_corpus(self.num_dialogues, self.seed)
-        for split in SPLITS:
-            splits[split], errors = parse_lines(lines[split], f"{self.name} {split}")
-            broken += errors
-        selfplay, errors = parse_scenarios(lines["selfplay"], f"{self.name} selfplay")
-        return CorpusText(splits=splits, selfplay=selfplay, broken=broken + errors)
+        return _parsed(embedded_corpus(self.num_dialogues, self.seed), lambda part: f"{self.name} {part}", [])
 
 
 corpora.register("dealornodeal", "human negotiations, Lewis et al. 2017")(
@@ -217,9 +195,11 @@ corpora.register("embedded", "scripted negotiations, generated")(
 )
 
 
-def _lines(path: Path) -> list[str]:
-    return read_lines(path) if path.is_file() else []
-
-
-def _digest(*parts: str | int) -> str:
-    return hashlib.blake2b("\n".join(map(str, parts)).encode(), digest_size=16).hexdigest()
+def _parsed(lines: Mapping[str, Sequence[str]], place: Callable[[str], str], broken: list[DataError]) -> CorpusText:
+    """The text of the lines of each part; `place` says in messages where a part stands, `broken` what is wrong already."""
+    splits: dict[str, list[DialogueRecord]] = {}
+    for split in SPLITS:
+        splits[split], errors = parse_lines(lines[split], place(split))
+        broken += errors
+    selfplay, errors = parse_scenarios(lines[SELFPLAY], place(SELFPLAY))
+    return CorpusText(splits=splits, selfplay=selfplay, broken=broken + errors)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import re
 import signal
@@ -21,7 +22,7 @@ from envs.core.config import to_dict
 from envs.core.errors import ConfigError, RunError
 from tests.engine.cli.conftest import Parley
 from tests.engine.cli.screens import FOLDER, SCREENS, steady
-from tests.engine.jobs.made_up import ROOT, rows, start_parley
+from tests.engine.jobs.made_up import ROOT, SLOWLY, rows, start_parley
 
 REWRITE = "if the change is intended: python -m tests.engine.cli.rewrite, and read the difference"
 HEAVY = ("ray", "torch", "matplotlib", "scipy", "pandas", "nltk")
@@ -74,19 +75,27 @@ def test_help_shows_every_verb_with_its_examples(parley: Parley) -> None:
         assert all(example.startswith(f"parley {verb.name}") for example in verb.examples)
 
 
-def loaded(*arguments: str) -> tuple[set[str], float]:
-    """Packages that a command loads in a fresh interpreter, and the seconds it takes."""
-    code = (
-        "import sys\nfrom engine.cli.main import main\nmain(sys.argv[1:])\n"
-        "sys.stderr.write('loaded: ' + ' '.join({name.split('.')[0] for name in sys.modules}))"
-    )
-    began = time.monotonic()
-    done = subprocess.run([sys.executable, "-c", code, *arguments], cwd=ROOT, capture_output=True, text=True, check=True)
-    return set(done.stderr.rpartition("loaded: ")[2].split()), time.monotonic() - began
+LOADING = """
+import json, sys
+from engine.cli.main import main
+found = {}
+for words in sys.argv[1:]:
+    main(words.split())
+    found[words] = [*{name.split(".")[0] for name in sys.modules}]
+sys.stderr.write("loaded: " + json.dumps(found))
+"""
+
+
+def loaded(*commands: str) -> dict[str, set[str]]:
+    """Packages that a fresh interpreter has loaded after each of some commands, given one after the other."""
+    done = subprocess.run([sys.executable, "-c", LOADING, *commands], cwd=ROOT, capture_output=True, text=True, check=True)
+    return {words: set(found) for words, found in json.loads(done.stderr.rpartition("loaded: ")[2]).items()}
 
 
 def test_help_starts_at_once() -> None:
-    packages, seconds = loaded("--help")
+    began = time.monotonic()
+    packages = loaded("--help")["--help"]
+    seconds = time.monotonic() - began
     assert not packages & {*HEAVY, "envs", "gymnasium", "numpy", "pyarrow", "rich", "tyro", "yaml"}
     # On a free machine a tenth of this; the imports above are what keeps it so.
     assert seconds < 5
@@ -110,9 +119,15 @@ LIGHT = (
 )
 
 
+@pytest.fixture(scope="module")
+def light() -> dict[str, set[str]]:
+    """All of them in one interpreter: one that loads something heavy is the first that fails."""
+    return loaded(*LIGHT)
+
+
 @pytest.mark.parametrize("words", LIGHT)
-def test_nothing_heavy_is_loaded_to_tell_what_there_is(words: str) -> None:
-    assert not loaded(*words.split())[0] & set(HEAVY)
+def test_nothing_heavy_is_loaded_to_tell_what_there_is(words: str, light: dict[str, set[str]]) -> None:
+    assert not light[words] & set(HEAVY)
 
 
 def test_without_arguments_it_helps(parley: Parley) -> None:
@@ -180,14 +195,14 @@ def test_an_error_is_red_on_a_terminal(parley: Parley, monkeypatch: pytest.Monke
 )
 @pytest.mark.parametrize(
     ("workers", "dialogues"),
-    [(0, 800), pytest.param(2, 4000, marks=[pytest.mark.ray, pytest.mark.slow])],
+    [(0, 200), pytest.param(2, 4000, marks=[pytest.mark.ray, pytest.mark.slow])],
     ids=["here", "actors"],
 )
 def test_an_interrupted_run_says_so_and_the_same_command_resumes(
     tmp_path: Path, parley: Parley, workers: int, dialogues: int, number: signal.Signals, status: int, what: str
 ) -> None:
     asked = ["selfplay", "--dialogues", str(dialogues), "--shard-size", "20", "--run", "run"]
-    with start_parley(*asked, "--workers", str(workers), folder=tmp_path) as process:
+    with start_parley(*asked, "--workers", str(workers), folder=tmp_path, before=SLOWLY) as process:
         while process.poll() is None and len(list((tmp_path / "run" / "rows").glob("*.parquet"))) < 2:
             time.sleep(0.01)
         process.send_signal(number)
@@ -206,7 +221,7 @@ def test_an_interrupted_run_says_so_and_the_same_command_resumes(
 
 @pytest.mark.ray
 @pytest.mark.slow
-@pytest.mark.parametrize("asked", ["sweep demo --samples 40", "selfplay --dialogues 99999 --workers 2"])
+@pytest.mark.parametrize("asked", ["sweep demo --num-trials 40", "selfplay --dialogues 99999 --workers 2"])
 def test_sigterm_to_all_processes_of_a_command_prints_no_stack(tmp_path: Path, asked: str) -> None:
     """As `timeout` and schedulers send it."""
     with start_parley(*asked.split(), "--run", "run", folder=tmp_path, before="import os; os.setsid()") as process:

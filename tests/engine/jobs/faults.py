@@ -103,7 +103,7 @@ def make_case(kind: str, folder: Path) -> Case:
 def _search(folder: Path) -> Case:
     corpus = searches.write_corpus(folder)
     model = searches.save_seq2seq(folder / "model", searches.words_of(corpus), corpus=str(corpus))
-    return Case(SEARCH, searches.search(model, "random", num_targets=NUM_SHARDS, shard_size=1))
+    return Case(SEARCH, searches.search(model, "random", limit=NUM_SHARDS, shard_size=1))
 
 
 def _attack(folder: Path) -> Case:
@@ -152,16 +152,19 @@ class Reaper(threading.Thread):
     Args:
         folder: where `Slowed` workers leave their attempts.
         every_s: seconds between two orders; one that nobody has carried out yet stands.
+        num_deaths: orders in all. Whoever takes a dead worker's place loads torch first, two seconds of a core.
     """
 
-    def __init__(self, folder: Path, every_s: float) -> None:
+    def __init__(self, folder: Path, every_s: float, num_deaths: int) -> None:
         super().__init__(daemon=True)
-        self.order, self.every_s = _order(folder), every_s
+        self.order, self.every_s, self.num_deaths = _order(folder), every_s, num_deaths
         self._over = threading.Event()
 
     def run(self) -> None:
-        while not self._over.wait(self.every_s):
-            self.order.touch()
+        while self.num_deaths and not self._over.wait(self.every_s):
+            if not self.order.exists():
+                self.order.touch()
+                self.num_deaths -= 1
 
     def __enter__(self) -> Reaper:
         self.start()

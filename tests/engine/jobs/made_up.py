@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from tensorboardX.proto.event_pb2 import Event
 
+from engine.jobs.job import Result
 from engine.jobs.negotiation.campaign import MinMaxConfig
 from engine.jobs.negotiation.reinforce import TrainReinforceConfig, TrainTargetConfig
 from engine.jobs.scalars import FOLDER
@@ -97,6 +98,22 @@ def rows(path: Path) -> list[dict[str, Any]]:
     return sorted(RunFolder.load(path).read_rows().to_pylist(), key=lambda row: str(row["item_key"]))
 
 
+def asked_of(path: Path, *names: str) -> dict[str, Any]:
+    """Some settings of a run."""
+    config = RunFolder.load(path).config
+    return {name: config[name] for name in names}
+
+
+def phases(path: Path) -> list[str]:
+    """The names of a campaign's stages."""
+    return sorted(folder.parent.name for folder in path.glob("*/environment.json"))
+
+
+def metrics(result: Result) -> dict[str, Any]:
+    """What a job found, as it is stored."""
+    return {name: estimate.to_json() for name, estimate in result.metrics.items()}
+
+
 def weights(path: Path) -> dict[str, torch.Tensor]:
     """The weights that a training stored."""
     return Checkpoint.load(path / "checkpoint", KIND, Vocabulary).weights
@@ -144,6 +161,22 @@ def kill_when(process: subprocess.Popen[str], reached: Callable[[], bool]) -> No
         process.kill()
         _, told = process.communicate()
     assert process.returncode == -9, told
+
+
+SLOWLY = """
+import time
+from engine.store.run_folder import RunFolder
+
+def slowed(method):
+    def call(*arguments, **options):
+        found = method(*arguments, **options)
+        time.sleep(0.1)
+        return found
+    return call
+
+RunFolder.event, RunFolder.note_part = slowed(RunFolder.event), slowed(RunFolder.note_part)
+"""
+"""Makes a process wait after every event and every shard: the least work is then long enough to be killed in the middle."""
 
 
 def start_parley(*arguments: str, folder: Path, before: str = "") -> subprocess.Popen[str]:

@@ -115,7 +115,7 @@ def test_workers_killed_every_few_seconds_cost_no_row(
     case, log = make_case(kind, tmp_path), tmp_path / "log"
     whole = case.rows_of(tmp_path / "whole")
     monkeypatch.setattr(pool, "ActorPool", slowed(log))
-    with Reaper(log, every_s=0.7):
+    with Reaper(log, every_s=0.7, num_deaths=4):
         found = case.rows_of(tmp_path / "run", workers=2)
     assert len({pid for _, pid in attempts(log)}) >= 4, "two workers came after those that died"
     assert len(attempts(log)) >= NUM_SHARDS + 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 
 import numpy as np
 import torch
@@ -57,11 +57,25 @@ class Oracle:
         self.sentence = [*rng.choice(WORDS, size=int(rng.integers(1, 5))).tolist(), EOS_ID]
         self.draws = generator(state).random((config.replies, replacement.REPLY_WORDS), dtype=np.float32)
 
-    def passes(self, tokens: list[int]) -> tuple[Tensor, list[float]]:
-        """Logits (V,) of the next word, and the score of each legal selection."""
-        words, heads = _passes(self.target, self.scenario.context(1), tuple(tokens))
-        table = selection_table(self.scenario.counts).tolist()
-        return words.clone(), [sum(heads[head][token] for head, token in enumerate(row)) for row in table]
+    def logits(self, tokens: list[int]) -> Tensor:
+        """Logits (V,) of the next word."""
+        return _passes(self.target, self.scenario.context(1), tuple(tokens))[0].clone()
+
+    def scores(self, tokens: list[int]) -> list[float]:
+        """The score of each legal selection."""
+        heads = _passes(self.target, self.scenario.context(1), tuple(tokens))[1]
+        return [sum(heads[head][token] for head, token in enumerate(row)) for row in self.table]
+
+    @cached_property
+    def table(self) -> list[list[int]]:
+        """The tokens of each legal selection."""
+        return selection_table(self.scenario.counts).tolist()
+
+    @cached_property
+    def earned(self) -> list[tuple[int, int]]:
+        """The points of each legal selection of the target, its partner's choice fitting it."""
+        counts = self.scenario.counts
+        return [points(self.scenario, (complement(counts, i), i))[1] for i in range(len(self.table))]
 
     def said(self, sentence: list[int]) -> list[int]:
         """The dialogue with the sentence, up to the target's turn."""
@@ -69,21 +83,19 @@ class Oracle:
 
     def gap(self, sentence: list[int]) -> float:
         """Largest logit of another word than `<selection>` less that of `<selection>`."""
-        logits = self.passes(self.said(sentence))[0]
+        logits = self.logits(self.said(sentence))
         ending = float(logits[SELECTION_ID])
         logits[SELECTION_ID] = -torch.inf
         return float(logits.max()) - ending
 
     def end_probability(self, sentence: list[int]) -> float:
-        logits = self.passes(self.said(sentence))[0]
+        logits = self.logits(self.said(sentence))
         return float((logits / self.target.temperature).softmax(0)[SELECTION_ID])
 
     def chosen(self, tokens: list[int]) -> tuple[float, tuple[int, int]]:
         """Loss and points of the target's choice after a whole dialogue."""
-        scores = self.passes(tokens)[1]
-        counts = self.scenario.counts
-        earned = [points(self.scenario, (complement(counts, i), i))[1] for i in range(len(scores))]
-        ahead = [a - b for a, b in earned]
+        scores = self.scores(tokens)
+        ahead = [a - b for a, b in self.earned]
         inside = [i for i, value in enumerate(ahead) if value > 0]
         best = max(inside, key=lambda i: scores[i])
         chosen = max(range(len(scores)), key=lambda i: scores[i])
@@ -93,7 +105,7 @@ class Oracle:
             loss = 5 * (max(scores) - scores[best]) - ahead[best]
         else:
             loss = max(max(s for i, s in enumerate(scores) if i not in inside) - scores[best], -self.config.kappa)
-        return loss, earned[chosen]
+        return loss, self.earned[chosen]
 
     def judge(self, sentence: list[int]) -> Verdict:
         """Eq. 5-7."""
@@ -109,7 +121,7 @@ class Oracle:
         """The target's words under the draws of one reply."""
         words: list[int] = []
         for draw in self.draws[number]:
-            logits = self.passes(self.said(sentence) + words)[0]
+            logits = self.logits(self.said(sentence) + words)
             cumulative = (logits.double() / self.target.temperature).softmax(0).cumsum(0)
             words.append(int(torch.searchsorted(cumulative, float(draw), right=True)))
             if words[-1] in (EOS_ID, SELECTION_ID):

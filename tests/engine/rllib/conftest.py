@@ -13,7 +13,7 @@ from tests.engine.rllib.trainings import World
 
 @pytest.fixture(scope="package", autouse=True)
 def _one_thread() -> Iterator[None]:
-    """One thread for networks this small."""
+    """As many as an actor of one CPU has: sums of gradients differ in the last digit with the number of threads."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

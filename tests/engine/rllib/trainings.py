@@ -6,13 +6,18 @@ Here, because Ray's workers import classes by name.
 from __future__ import annotations
 
 import logging
+import os
+import signal
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import ray
 import torch
+from ray.exceptions import RayError
+from torch import Tensor
 
 from engine.negotiation.opponents import Opponent, OpponentConfig, TrainingRoster
 from engine.negotiation.settings import ReinforceConfig
@@ -45,6 +50,9 @@ SMALL = ReinforceConfig(
     max_turns=6,
     temperature=1.0,
 )
+GUARDED = replace(SMALL, kl_weight=0.1)
+"""The same with a guard that keeps to the reference's language."""
+GONE_S = 60.0
 CORPUS = f"{made_up.__file__}:SOURCE"
 ADVERSARIES = ("first", "second", "third")
 """Checkpoints that a target learns from, the oldest first."""
@@ -161,3 +169,22 @@ class GameOfNames(Recording):
 def best_items(played: dict[str, Any]) -> np.ndarray:
     """The item (N,) that one of is worth most to the learner, the first of equals."""
     return played["contexts"][:, 1::2].argmax(1)
+
+
+def kill_learner(algorithm: DialogueReinforce) -> None:
+    """Kills the learner's process, and waits until Ray knows."""
+    (actor,) = algorithm.learner_group._workers
+    os.kill(ray.get(actor.apply.remote(lambda _: os.getpid())), signal.SIGKILL)
+    deadline = time.monotonic() + GONE_S
+    while time.monotonic() < deadline:
+        try:
+            ray.get(actor.apply.remote(lambda _: None))
+        except RayError:
+            return
+    raise TimeoutError("the learner is still there")
+
+
+def equal_weights(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:
+    """Whether two networks have the same weights, bit for bit."""
+    assert first.keys() == second.keys()
+    return all(value.equal(second[name]) for name, value in first.items())

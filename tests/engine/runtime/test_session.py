@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from engine.runtime import session
+from engine.runtime import logs, session
 from engine.runtime.pool import run_sharded
 from engine.runtime.probe import wants_token
 from engine.runtime.session import TIMEOUT_VARIABLE, RaySession, code_path, connect
@@ -206,7 +206,7 @@ def test_what_ray_recommends_is_not_heard_in_a_session() -> None:
     before = recommends.level
     recommends.setLevel(logging.WARNING)
     try:
-        with session._quiet():
+        with logs.quiet(session._CHATTY, logging.ERROR):
             assert not recommends.isEnabledFor(logging.WARNING)
             assert recommends.isEnabledFor(logging.ERROR)
         assert recommends.isEnabledFor(logging.WARNING)

@@ -38,7 +38,8 @@ def replies(model: Seq2Seq, space: Space) -> dict[tuple[int, ...], list[int]]:
                 assert tuple(words) not in said
                 assert tuple(words[: len(beginning)]) == beginning
                 said[tuple(words)] = reply
-        assert size == space.branch_size(beginning)
+        below = range(space.max_length - len(beginning) + 1) if len(beginning) == space.branch_length else [0]
+        assert size == sum(len(space.words) ** length for length in below)
     return said
 
 

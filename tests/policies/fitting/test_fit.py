@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from envs.core.errors import CheckpointError, ConfigError
+from policies.fitting import loop
 from policies.fitting.evaluation import evaluate
 from policies.fitting.fit import Epoch, Fit
 from policies.fitting.settings import FitConfig
@@ -227,6 +228,58 @@ def test_half_precision_learns_in_full_precision_weights(tmp_path: Path) -> None
     model = training.run(ignore)
     assert {value.dtype for value in model.state_dict().values()} == {torch.float32}
     assert evaluate(model, VALIDATION).nll < before
+
+
+def costing(monkeypatch: pytest.MonkeyPatch, cost: float) -> list[float]:
+    """A machine on which bfloat16 costs so much, whatever is measured; what was measured."""
+    found: list[float] = []
+
+    def cost_of_bfloat16(device: torch.device, what: object, measure: Callable[[], float]) -> float:
+        found.append(measure())
+        return cost
+
+    monkeypatch.setattr(loop, "multiplies_bfloat16", lambda device: True)
+    monkeypatch.setattr(loop, "cost_of_bfloat16", cost_of_bfloat16)
+    return found
+
+
+@pytest.mark.parametrize(("cost", "precision"), [(0.5, "bfloat16"), (0.9, "float32"), (4.0, "float32")])
+def test_auto_is_what_is_measured_to_be_faster_and_changes_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cost: float, precision: Literal["bfloat16", "float32"]
+) -> None:
+    measured = costing(monkeypatch, cost)
+    torch.manual_seed(3)
+    found = fit(tmp_path / "auto", replace(FAST, precision="auto"))
+    state = torch.get_rng_state()
+    assert (found.precision, len(measured)) == (precision, 1)
+    assert 0 < measured[0] < 1000
+    torch.manual_seed(3)
+    wanted = fit(tmp_path / "set", replace(FAST, precision=precision))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert_equal(weights(found.model), weights(wanted.model))
+    assert_equal(weights(found.run(ignore)), weights(wanted.run(ignore)))
+
+
+def test_a_resumed_training_keeps_the_precision_that_it_began_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def dies(epoch: Epoch) -> None:
+        if epoch.number == 2:
+            raise Killed
+
+    auto = replace(FAST, precision="auto")
+    costing(monkeypatch, 0.5)
+    whole = fit(tmp_path / "whole", auto).run(ignore)
+    with pytest.raises(Killed):
+        fit(tmp_path / "killed", auto).run(dies)
+    measured = costing(monkeypatch, 2.0)
+    resumed = fit(tmp_path / "killed", auto)
+    assert (resumed.precision, measured) == ("bfloat16", [])
+    assert_equal(weights(resumed.run(ignore)), weights(whole))
+
+
+def test_without_instructions_for_bfloat16_nothing_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = costing(monkeypatch, 0.1)
+    monkeypatch.setattr(loop, "multiplies_bfloat16", lambda device: False)
+    assert (fit(tmp_path, replace(FAST, precision="auto")).precision, measured) == ("float32", [])
 
 
 def test_a_training_that_diverges_stops_and_says_what_to_lower(tmp_path: Path) -> None:

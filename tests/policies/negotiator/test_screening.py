@@ -12,9 +12,10 @@ import pytest
 import torch
 
 from envs.data.root import CACHE_VARIABLE
-from policies.negotiator import screening
+from policies import bfloat16
+from policies.bfloat16 import shortest_share
 from policies.negotiator.inference import Tables
-from policies.negotiator.screening import FIRST, Screening, of_machine, shortest_share
+from policies.negotiator.screening import FIRST, Screening, of_machine
 from tests.policies.negotiator.made_up import TINY, negotiator
 
 CPU = torch.device("cpu")
@@ -23,12 +24,12 @@ CPU = torch.device("cpu")
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
-    monkeypatch.setattr(screening, "_KNOWN", {})
+    monkeypatch.setattr(bfloat16, "_KNOWN", {})
     return tmp_path
 
 
 def another_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(screening, "_KNOWN", {})
+    monkeypatch.setattr(bfloat16, "_KNOWN", {})
 
 
 def unmeasured() -> float:

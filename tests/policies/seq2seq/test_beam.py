@@ -8,9 +8,8 @@ import pytest
 import torch
 
 from envs.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, SPECIALS, PairVocabulary
-from policies.seq2seq import beam as module
-from policies.seq2seq.beam import beam
-from policies.seq2seq.decoding import greedy
+from policies import decoding as module
+from policies.seq2seq.decoding import beam, greedy
 from policies.seq2seq.model import Seq2Seq
 from policies.seq2seq.settings import Attention, Seq2SeqSizes
 from tests.policies.seq2seq.made_up import ATTENTIONS, seq2seq

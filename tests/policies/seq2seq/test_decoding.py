@@ -9,7 +9,7 @@ from torch import Tensor
 
 from envs.pairs.contexts import with_eot
 from envs.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID
-from policies.seq2seq import decoding
+from policies import decoding
 from policies.seq2seq.decoding import greedy, sample, sample_sentences
 from policies.seq2seq.model import LanguageModel, Seq2Seq
 from policies.seq2seq.settings import Attention

@@ -29,6 +29,7 @@ from tests.engine.jobs.made_up import (
     given,
     iterations,
     kill_when,
+    metrics,
     save_negotiator,
     start_parley,
 )
@@ -44,10 +45,6 @@ RATE = REINFORCE.learning_rate
 def adversary(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Path:
     """A random negotiator that passes for a trained adversary."""
     return save_negotiator(tmp_path_factory.mktemp("adversary") / "checkpoint", seed=4, vocabulary=corpus_vocabulary(root))
-
-
-def metrics(result: Result) -> dict[str, Any]:
-    return {name: estimate.to_json() for name, estimate in result.metrics.items()}
 
 
 def rolled_back(path: Path) -> list[dict[str, Any]]:

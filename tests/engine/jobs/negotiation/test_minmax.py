@@ -1,4 +1,4 @@
-"""Campaigns of adversarial training: who learns from whom, what a round measures, which target is the result, when it ends."""
+"""Campaigns of adversarial training: who learns from whom, what a round measures, which target is the result."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from engine.jobs.job import Result, Silent
-from engine.jobs.negotiation import exploitability, minmax
-from engine.jobs.negotiation.campaign import ROUND, STOPPED, Campaign, MinMaxConfig, rounds_of
+from engine.jobs.negotiation import exploitability
+from engine.jobs.negotiation.campaign import ROUND, rounds_of
 from engine.jobs.negotiation.judge import judge_of
 from engine.jobs.negotiation.minmax import BEFORE_TRAINING, DROP, DROP_BEYOND_CONTROL, FINAL_STAGES, LEGEND, MINMAX
 from engine.metrics.negotiation.campaign import (
@@ -29,21 +29,21 @@ from engine.metrics.statistics import crossed_difference
 from engine.negotiation.opponents import OpponentConfig
 from engine.runtime.session import RaySession
 from engine.store.run_folder import RunFolder
-from envs.core.errors import CheckpointError, ConfigError, DataError, RunError
 from envs.negotiation.vocabulary import Vocabulary
 from policies.checkpoint import Checkpoint
 from policies.negotiator.settings import KIND
 from tests.engine.jobs.made_up import (
     CORPUS,
     Notes,
+    asked_of,
     assert_equal_weights,
     campaign,
     corpus_vocabulary,
-    given,
+    metrics,
+    phases,
     rows,
     save_negotiator,
     scalars,
-    weights,
 )
 
 run = MINMAX.run
@@ -56,12 +56,6 @@ START, FINAL, CONTROL = (
 )
 """The folders of what measures the start, the result and the control."""
 MIXED = OpponentConfig(sampling="prioritised", partner_share=0.5)
-
-
-@pytest.fixture(scope="module")
-def adversary(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Path:
-    """A random negotiator that passes for a trained adversary."""
-    return save_negotiator(tmp_path_factory.mktemp("adversary") / "checkpoint", seed=4, vocabulary=corpus_vocabulary(root))
 
 
 @pytest.fixture(scope="module")
@@ -89,32 +83,10 @@ def fresh(
     return run(asked, tmp_path_factory.mktemp("fresh") / "run", Silent())
 
 
-@pytest.fixture(scope="module")
-def short(
-    tmp_path_factory: pytest.TempPathFactory, root: Path, trainee: Path, adversary: Path, ray_session: RaySession
-) -> Result:
-    return run(given(root, trainee, adversary), tmp_path_factory.mktemp("given") / "run", Silent())
-
-
-def asked_of(path: Path, *names: str) -> dict[str, Any]:
-    """Some settings of a run."""
-    config = RunFolder.load(path).config
-    return {name: config[name] for name in names}
-
-
 def summary(path: Path) -> dict[str, Any]:
     found = RunFolder.load(path).summary()
     assert found is not None
     return dict(found["metrics"])
-
-
-def metrics(result: Result) -> dict[str, Any]:
-    return {name: estimate.to_json() for name, estimate in result.metrics.items()}
-
-
-def phases(path: Path) -> list[str]:
-    """The names of a campaign's stages."""
-    return sorted(folder.parent.name for folder in path.glob("*/environment.json"))
 
 
 def origin(path: Path, *names: str) -> dict[str, Any]:
@@ -179,38 +151,6 @@ def test_best_responses_are_the_next_rounds_adversaries(fresh: Result, trainee: 
         assert hardened.config["opponents"] == {"sampling": "prioritised", "pool": 8, "partner_share": 0.5}
         assert all("plain_score" in event for event in hardened.events() if event["kind"] == "iteration")
         assert asked_of(path / f"0{number}-plain", "adversary") == {"adversary": str(partner)}
-
-
-def test_an_adversary_that_is_there_is_not_trained_again(short: Result, adversary: Path, trainee: Path) -> None:
-    path = short.run
-    assert "01-adversary" not in phases(path)
-    response = path / "00-exploitability" / exploitability.ADVERSARY
-    assert asked_of(path / "01-target", "adversaries") == {"adversaries": f"{adversary},{response}"}
-    assert asked_of(path / "01-before", "speaker") == {"speaker": str(adversary)}
-    measured = [asked_of(path / name, "seed", "speaker") for name in ("00-exploitability", "final-exploitability")]
-    assert measured[0] == measured[1], "it measures nothing: adversaries of the same seeds do, before and after"
-
-
-def test_an_adversary_that_is_there_joins_the_fresh_ones(tmp_path: Path, root: Path, trainee: Path, adversary: Path) -> None:
-    asked = campaign(root, trainee, adversary=str(adversary), adversaries="fresh", num_adversaries=2)
-    asked = replace(asked, num_final_adversaries=3)
-    with RunFolder.open(tmp_path / "run", asked, job=MINMAX.name) as folder:
-        planned = Campaign(asked, folder, Silent())
-        measured = tmp_path / "run" / "00-exploitability" / exploitability.ADVERSARY
-        assert planned.adversaries(1) == [str(adversary), str(measured), f"{measured}-2", f"{measured}-3"]
-        assert len(planned.adversaries(2)) == 2
-
-
-def test_an_adversary_that_is_there_is_trained_on_in_the_second_round(
-    tmp_path: Path, root: Path, trainee: Path, adversary: Path
-) -> None:
-    asked = campaign(root, trainee, adversary=str(adversary))
-    with RunFolder.open(tmp_path / "run", asked, job=MINMAX.name) as folder:
-        planned = Campaign(asked, folder, Silent())
-        assert planned.adversaries(1) == [str(adversary)]
-        assert planned.adversaries(2) == [str(tmp_path / "run" / "02-adversary")]
-        _, settings = planned._adversary_phase(2, asked.attack)
-    assert (settings.learner, settings.target) == (str(adversary), str(tmp_path / "run" / "01-target"))
 
 
 def test_a_round_measures_what_its_runs_say(continued: tuple[Result, Notes], trainee: Path) -> None:
@@ -279,20 +219,6 @@ def test_the_result_is_the_least_exploitable_target(mode: str, request: pytest.F
         assert asked_of(path / f"{stage}-plain", "target") == {"target": str(target)}
 
 
-@pytest.mark.slow
-def test_a_target_that_plays_no_longer_is_no_result(
-    tmp_path: Path, root: Path, trainee: Path, adversary: Path, ray_session: RaySession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(minmax, "still_playing", lambda rounds, plain_loss: rounds[:1])
-    notes = Notes()
-    result = run(given(root, trainee, adversary), tmp_path / "run", notes)
-    assert any(line.endswith("the result is the start") for line in notes.said)
-    assert Checkpoint.load(result.run / "checkpoint", KIND, Vocabulary).provenance["round"] == 0
-    assert result.metrics[DROP].value == 0
-    started = Checkpoint.load(trainee, KIND, Vocabulary).weights
-    assert all(value.equal(started[name]) for name, value in weights(result.run).items())
-
-
 def test_start_and_result_are_measured_alike(continued: tuple[Result, Notes]) -> None:
     result, _ = continued
     path = result.run
@@ -342,36 +268,6 @@ def test_the_control_is_the_start_trained_as_long_in_ordinary_play_alone(fresh: 
     assert metrics(fresh)[f"{PLAIN_SCORE}_control"] == plain["score_target"]
 
 
-def test_a_finished_campaign_does_nothing(short: Result, root: Path, trainee: Path, adversary: Path) -> None:
-    notes = Notes()
-    again = run(given(root, trainee, adversary, env_runners=2, retries=9), short.run, notes)
-    assert notes.said == [f"{short.run} is finished: nothing is left to do"]
-    assert metrics(again) == metrics(short)
-
-
-@pytest.mark.slow
-def test_the_seed_is_all_that_decides(tmp_path: Path, short: Result, root: Path, trainee: Path, adversary: Path) -> None:
-    again = run(given(root, trainee, adversary), tmp_path / "again", Silent())
-    assert metrics(again) == metrics(short)
-    assert_equal_weights(again.run / "01-target", short.run / "01-target")
-    other = run(given(root, trainee, adversary, seed=2), tmp_path / "other", Silent())
-    assert metrics(other) != metrics(short)
-
-
-def test_a_campaign_that_gains_nothing_ends_early(
-    tmp_path: Path, root: Path, trainee: Path, adversary: Path, ray_session: RaySession
-) -> None:
-    asked, notes = given(root, trainee, adversary, rounds=3, patience=1, least_gain=100.0), Notes()
-    result = run(asked, tmp_path / "run", notes)
-    assert [one.number for one in rounds_of(RunFolder.load(result.run))] == [0, 1]
-    reason = "exploitability has not fallen by 100 in 1 round"
-    assert f"stopped after round 1: {reason}" in notes.said
-    (result.run / "summary.json").unlink()
-    run(asked, result.run, Silent())
-    stops = [event for event in RunFolder.load(result.run).events() if event["kind"] == STOPPED]
-    assert [(event["number"], event["reason"]) for event in stops] == [(1, reason)]
-
-
 def test_tensorboard_shows_the_rounds_and_every_phase(continued: tuple[Result, Notes]) -> None:
     path = continued[0].run
     found = scalars(path)
@@ -392,42 +288,3 @@ def test_what_to_do_next(root: Path, continued: tuple[Result, Notes]) -> None:
     published = MINMAX.next_commands(replace(MINMAX.presets["cheng2019"](), judge="runs/negotiator"), Path("runs/minmax"))
     options = "--judge runs/negotiator --published hardened"
     assert published[-1] == f"parley attack table --target runs/minmax {options}"
-
-
-def test_mistakes_are_named_and_no_run_is_made(tmp_path: Path, root: Path, trainee: Path, target: Path) -> None:
-    def fails(kind: type[Exception], message: str, asked: MinMaxConfig) -> None:
-        with pytest.raises(kind, match=message):
-            run(asked, tmp_path / "run", Silent())
-
-    fails(CheckpointError, "--target needs a checkpoint", campaign(root, tmp_path / "nothing"))
-    for option in ("adversary", "speaker", "partner", "judge"):
-        fails(CheckpointError, f"--{option} needs a checkpoint", campaign(root, trainee, **{option: "scripted"}))
-        other = campaign(root, trainee, **{option: str(target)})
-        fails(CheckpointError, f"--target and --{option} speak different vocabularies", other)
-    fails(ConfigError, "supervised guard has another vocabulary", campaign(root, target))
-    fails(DataError, "parley data get", campaign(tmp_path, trainee, corpus="dealornodeal"))
-    assert not (tmp_path / "run").exists()
-    for option in ("rounds", "patience", "num_adversaries", "num_final_adversaries", "budget", "dialogues", "save_every"):
-        with pytest.raises(ConfigError, match=rf"{option}(.|\n)*at least 1"):
-            campaign(root, trainee, **{option: 0})
-    with pytest.raises(ConfigError, match=r"perplexity_limit(.|\n)*above 1"):
-        campaign(root, trainee, perplexity_limit=0.9)
-
-
-def test_another_campaign_in_the_same_folder_is_an_error(short: Result, root: Path, trainee: Path, adversary: Path) -> None:
-    with pytest.raises(RunError, match="rounds: 1 -> 2"):
-        run(given(root, trainee, adversary, rounds=2), short.run, Silent())
-
-
-def test_presets_are_what_they_say() -> None:
-    paper, population, demo = (MINMAX.presets[name]() for name in ("cheng2019", "population", "demo"))
-    assert (paper.adversaries, paper.opponents) == ("continued", OpponentConfig(sampling="latest", partner_share=0.0))
-    for config in (paper, population, demo):
-        assert config.attack.reward == config.defence.reward == "advantage", "-(S_adv - S_ori), eq. 9"
-        assert config.attack.complementary
-        assert config.defence.complementary
-        assert config.perplexity_limit > 1
-    assert (population.adversaries, population.opponents.sampling) == ("fresh", "prioritised")
-    assert population.opponents.partner_share > 0
-    assert (demo.target, demo.adversary, demo.rounds) == ("runs/demo/target", "runs/demo/adversary", 1)
-    assert demo.corpus == "embedded"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,19 +13,13 @@ from engine.metrics.training import NEGOTIATOR
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError, DataError, RunError
 from policies.negotiator.speaker import load_agent
-from tests.engine.jobs.made_up import CORPUS, FIT, Notes, start_parley, weights
+from tests.engine.jobs.made_up import CORPUS, FIT, SLOWLY, Notes, assert_equal_weights, kill_when, start_parley
 
 run = TRAIN_NEGOTIATOR.run
 
 
 def config(root: Path, **changes: object) -> TrainNegotiatorConfig:
     return replace(TrainNegotiatorConfig(corpus=CORPUS, data_root=root, fit=FIT), **changes)  # type: ignore[arg-type]  # settings of any kind, by name
-
-
-def assert_equal_weights(found: Path, wanted: Path) -> None:
-    first, second = weights(found), weights(wanted)
-    assert first.keys() == second.keys()
-    assert [name for name in first if not first[name].equal(second[name])] == []
 
 
 def test_it_leaves_an_agent_and_its_figures(tmp_path: Path, root: Path) -> None:
@@ -70,19 +63,15 @@ def test_a_lost_checkpoint_is_made_again_without_training(tmp_path: Path, root: 
 
 
 def test_a_killed_training_resumes_to_the_same_weights(tmp_path: Path, root: Path) -> None:
-    asked = config(root, fit=replace(FIT, max_epochs=42))
-    flags = ["--corpus", CORPUS, "--data-root", str(root), "--set", "fit.max_epochs=42", "--set", "fit.batch_size=8"]
+    asked = config(root, fit=replace(FIT, max_epochs=12))
+    flags = ["--corpus", CORPUS, "--data-root", str(root), "--set", "fit.max_epochs=12", "--set", "fit.batch_size=8"]
     flags += ["--set", "fit.learning_rate=2e-3", "--set", "fit.patience=16", "--set", "fit.precision=float32"]
     for name, value in vars(FIT.sizes).items():
         flags += ["--set", f"fit.sizes.{name}={value}"]
     run(asked, tmp_path / "whole", Silent())
     events = tmp_path / "killed" / "events.jsonl"
-    with start_parley("train", "negotiator", *flags, "--run", "killed", folder=tmp_path) as process:
-        while process.poll() is None and not (events.exists() and events.read_text().count('"epoch"') >= 3):
-            time.sleep(0.01)
-        process.kill()
-        _, told = process.communicate()
-    assert process.returncode == -9, told
+    process = start_parley("train", "negotiator", *flags, "--run", "killed", folder=tmp_path, before=SLOWLY)
+    kill_when(process, lambda: events.exists() and events.read_text().count('"epoch"') >= 3)
     assert RunFolder.load(tmp_path / "killed").summary() is None, "it was killed too late"
     notes = Notes()
     run(asked, tmp_path / "killed", notes)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import signal
-import time
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,7 +25,7 @@ from envs.core.config import from_dict
 from envs.negotiation.game import NegotiationGame
 from envs.negotiation.scenario import Scenario
 from envs.negotiation.vocabulary import SELECTION, SPECIALS
-from tests.engine.jobs.made_up import rows, start_parley
+from tests.engine.jobs.made_up import SLOWLY, kill_when, rows, start_parley
 from tests.engine.jobs.negotiation.whitebox import KINDS, asked, attack, save_leaning, save_speaker, save_target
 from tests.engine.runtime.metered import watch
 
@@ -222,19 +220,14 @@ def test_rows_are_equal_for_no_workers_and_for_two(
 def test_a_killed_attack_loses_no_finished_shard(
     tmp_path: Path, target: Path, speaker: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = asked("reactive", target, speaker, dialogues=40, shard_size=2, **vars(SearchConfig()))
-    flags = ["--target", str(target), "--speaker", str(speaker), "--dialogues", "40", "--run", "run"]
+    config = asked("reactive", target, speaker, dialogues=16, shard_size=2, **vars(SearchConfig()))
+    flags = ["--target", str(target), "--speaker", str(speaker), "--dialogues", "16", "--run", "run"]
     few = [word for name in ("shard_size=2", "temperature=1.0", "max_turns=5") for word in ("--set", name)]
-    with start_parley("attack", "reactive", *flags, *few, folder=tmp_path) as process:
-        deadline = time.monotonic() + 60
-        while len(list((tmp_path / "run" / "rows").glob("*.parquet"))) < 2:
-            assert process.poll() is None, process.communicate()[1]
-            assert time.monotonic() < deadline, "the attack saved nothing"
-            time.sleep(0.01)
-        process.send_signal(signal.SIGKILL)
+    process = start_parley("attack", "reactive", *flags, *few, folder=tmp_path, before=SLOWLY)
+    kill_when(process, lambda: len(list((tmp_path / "run" / "rows").glob("*.parquet"))) >= 2)
     parts = {path: path.read_bytes() for path in (tmp_path / "run" / "rows").glob("*.parquet")}
     saved = rows(tmp_path / "run")
-    assert 4 <= len(saved) < 40
+    assert 4 <= len(saved) < 16
     assert from_dict(FixedTurnConfig, RunFolder.load(tmp_path / "run").config) == config
 
     played: list[str] = []

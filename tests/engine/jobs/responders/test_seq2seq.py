@@ -31,20 +31,10 @@ from policies.seq2seq.checkpoints import LANGUAGE_MODEL, SEQ2SEQ, load_language_
 from policies.seq2seq.decoding import greedy
 from policies.seq2seq.responder import Seq2SeqResponder
 from policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
-from tests.engine.jobs.made_up import Notes, kill_when, start_parley
+from tests.engine.jobs.made_up import SLOWLY, Notes, kill_when, start_parley
 
 FIT = FitConfig(learning_rate=0.02, batch_size=8, max_epochs=3, decay_epochs=1)
 WORDS = ("red", "green", "blue", "grey", "brown")
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Sources of two words, answered by the same words the other way round."""
-    folder = tmp_path_factory.mktemp("corpus")
-    lines = [f"{first} {second}\t{second} {first}" for first in WORDS for second in WORDS]
-    for split, part in (("train", lines[:20]), ("val", lines[20:22]), ("test", lines[22:])):
-        (folder / f"{split}.tsv").write_text("\n".join(part) + "\n")
-    return str(folder)
 
 
 def asked(corpus: str, **changes: object) -> TrainSeq2SeqConfig:
@@ -162,13 +152,13 @@ def test_a_finished_training_says_so_and_trains_no_more(tmp_path: Path, corpus: 
 
 
 def test_a_killed_training_resumes_to_the_same_weights(tmp_path: Path, corpus: str) -> None:
-    config = asked(corpus, fit=replace(FIT, max_epochs=31, patience=30))
+    config = asked(corpus, fit=replace(FIT, max_epochs=12, patience=11))
     flags = ["--corpus", corpus, "--set", "sizes.embed=8", "--set", "sizes.hidden=8", "--vocabulary", "10000"]
     flags += [f"--set=fit.{name}={getattr(config.fit, name)}" for name in vars(FIT)]
     config = replace(config, vocabulary=10_000)
     TRAIN_SEQ2SEQ.run(config, tmp_path / "whole", Silent())
     events = tmp_path / "killed" / "events.jsonl"
-    process = start_parley("train", "seq2seq", *flags, "--run", "killed", folder=tmp_path)
+    process = start_parley("train", "seq2seq", *flags, "--run", "killed", folder=tmp_path, before=SLOWLY)
     kill_when(process, lambda: events.exists() and events.read_text().count('"epoch"') >= 3)
     assert RunFolder.load(tmp_path / "killed").summary() is None, "it was killed too late"
     notes = Notes()
@@ -193,6 +183,15 @@ def test_another_model_in_the_same_folder_is_an_error(tmp_path: Path, corpus: st
     other = replace(asked(corpus), sizes=Seq2SeqSizes(embed=8, hidden=8, attention="none"))
     with pytest.raises(RunError, match=r"sizes\.attention: 'general' -> 'none'"):
         TRAIN_SEQ2SEQ.run(other, tmp_path / "run", Silent())
+
+
+def test_a_run_says_in_which_precision_it_was_left_to_train(tmp_path: Path, corpus: str) -> None:
+    TRAIN_SEQ2SEQ.run(asked(corpus), tmp_path / "run", Silent())
+    TRAIN_SEQ2SEQ.run(replace(asked(corpus), fit=replace(FIT, precision="float32")), tmp_path / "set", Silent())
+    (told,) = (event for event in RunFolder.load(tmp_path / "run").events() if event["kind"] == "precision")
+    assert told["precision"] == SEQ2SEQ.provenance(tmp_path / "run")["precision"]
+    assert SEQ2SEQ.provenance(tmp_path / "set")["precision"] == "float32"
+    assert not [event for event in RunFolder.load(tmp_path / "set").events() if event["kind"] == "precision"]
 
 
 def test_a_damaged_training_state_is_named(tmp_path: Path, corpus: str) -> None:

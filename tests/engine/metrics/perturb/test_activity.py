@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.metrics.perturb.activity import CEILING, CONSTANTS, ActEnt, ActivityExtractor, f1, parse_act_ent, reference_metrics
+from engine.metrics.perturb.activity import CEILING, CONSTANTS, ActEnt, ActivityExtractor, f1, reference_metrics
 from engine.metrics.perturb.activity_tables import (
     COMMANDS,
     CONFLICTS,
@@ -16,14 +16,16 @@ from engine.metrics.perturb.activity_tables import (
     FOLDER,
     PAST,
     PRESENT,
-    TRUTHS,
     ActivityTables,
     read_activity_tables,
 )
 from envs.core.errors import DataError
+from envs.data.lines import broken_rule
 from envs.pairs.turns import parse_turns
 
 DATA = os.environ.get("PARLEY_DATA")
+TRUTHS = "actent_test_responses.txt"
+"""What the released code read off the replies of its own test split."""
 VERBS = {"install": "VB", "installed": "VBD", "try": "VB", "log": "VB", "walk": "VB", "use": "NN", "ran": "VBD", "sudo": "VB"}
 FILES = {
     PRESENT: "\tinstall\tinstalls\n\tuse\tre-use\n\ttry\n\tlogin\texecute\n",
@@ -188,6 +190,22 @@ def test_references_are_scored_on_the_truths_that_count() -> None:
         "entity_f1.truth": (0.5, 2),
     }
     assert reference_metrics([])["activity_f1.truth"].n == 0
+
+
+def parse_act_ent(line: str) -> ActEnt:
+    """Reads a line of the released ground truth (`TRUTHS`).
+
+    Raises:
+        DataError: a word of it is of no kind.
+    """
+    words = [word for word in line.split() if not word.endswith(("_tenses", "cmd")) and word != "__eou__"]
+    kinds = {
+        kind: frozenset(word.removesuffix(kind) for word in words if word.endswith(kind)) for kind in ("_activity", "_entity")
+    }
+    if any(not word.endswith(tuple(kinds)) for word in words):
+        raise broken_rule("a line holds tenses, activities, entities, cmd or no_cmd, and __eou__", line)
+    activities = kinds["_activity"] - {"none"}
+    return ActEnt(activities, kinds["_entity"], "none_activity" not in words)
 
 
 def test_lines_of_the_ground_truth_are_read() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.metrics.statistics import Estimate
+from engine.metrics.negotiation.attack import attack_metrics
+from engine.metrics.statistics import NOTHING, Estimate
 from engine.report.chapters import CHAPTERS
 from engine.report.content import Measured, Report
 from engine.report.curves import Curve
@@ -113,7 +114,6 @@ def report(**changes: Any) -> Report:
                     Curve(title="Perplexity", x_label="epoch", y_label="y", series={"training": steps, "validation": steps}),
                     Curve(title="Reward", x_label="iteration", y_label="points", series={"advantage": steps}, smoothed=True),
                 ],
-                failures=[],
             ),
         },
         "commands": ["parley demo --seed 1"],
@@ -122,3 +122,9 @@ def report(**changes: Any) -> Report:
         "environment": {"python": "3.11"},
     }
     return Report(**{**parts, **changes})
+
+
+def searched(**changes: Any) -> Match:
+    """Two dialogues with a reactive attack, the second one changed."""
+    rows = [attack_row("a", (8, 2)), attack_row("b", (5, 5), **changes)]
+    return Match(name="reactive", job="attack-reactive", metrics=attack_metrics(rows, NOTHING), rows=rows)

@@ -14,7 +14,7 @@ from engine.jobs.triggers.config import TriggerConfig
 from engine.jobs.triggers.rows import TRIGGERS
 from engine.jobs.triggers.search import SEARCH
 from engine.metrics.statistics import NOTHING
-from engine.metrics.triggers.hits import search_metrics
+from engine.metrics.triggers.hits import describe, search_metrics
 from engine.report.collect import collect_run, report_from_run
 from engine.report.content import Report
 from engine.report.triggers.chapter import TriggerSearches
@@ -47,11 +47,13 @@ def section(*rows: dict[str, Any], **changes: Any) -> ShownSearch:
         searched("near", restart(0, 1.0), restart(1, 1.5)),
         searched("hit", HIT, input_log_probability=-4.25),
     )
+    metrics = search_metrics(found, NOTHING, 1)
     settings: dict[str, Any] = {
         "name": "mal",
         "hit": GREEDY,
         "thresholds": LIMITS,
-        "metrics": search_metrics(found, NOTHING, 1),
+        "metrics": metrics,
+        "legend": {name: describe(name) for name in metrics},
     }
     return ShownSearch(rows=found, **{**settings, **changes})
 

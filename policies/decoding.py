@@ -1,6 +1,6 @@
-"""Beam search over any decoder that goes from state to state: the likeliest reply per word that a few hypotheses find.
+"""Replies of any decoder that goes from state to state: word by word, or the likeliest per word that a beam finds.
 
-Source: the beam search of the HRED authors' released code (Sordoni et al. 2015, Serban et al. 2016): hypotheses of equal length
+Source of the beam: the HRED authors' released code (Sordoni et al. 2015, Serban et al. 2016): hypotheses of equal length
 compete by their log-probability; one that ends leaves the beam and gives its place up; the best of those that ended is
 the one of the highest log-probability divided by its length.
 
@@ -14,7 +14,7 @@ Shapes: B contexts, K hypotheses of each, R = B K rows, V words.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 import torch
@@ -26,6 +26,9 @@ MemoryT_contra = TypeVar("MemoryT_contra", bound=tuple[Any, ...], contravariant=
 MemoryT = TypeVar("MemoryT", bound=tuple[Any, ...])
 StateT = TypeVar("StateT", bound=tuple[Any, ...])
 
+_ROWS = 256
+"""Hypotheses decoded at once."""
+
 
 class Decoder(Protocol[MemoryT_contra, StateT]):
     """What says replies word by word; memory and state are named tuples of tensors whose first axis is the row."""
@@ -35,6 +38,52 @@ class Decoder(Protocol[MemoryT_contra, StateT]):
 
     def step(self, memory: MemoryT_contra, words_R: Tensor, state: StateT, /) -> tuple[Tensor, StateT]:
         """Reads one word of each reply: the logits (R, V) of the next, and the state after it."""
+
+
+@torch.no_grad()
+def in_blocks(size: int, decode: Callable[[slice], list[list[int]]], width: int = 1) -> list[list[int]]:
+    """The replies to `size` contexts, as many of them decoded together as memory is meant for.
+
+    Args:
+        size: contexts in all.
+        decode: the replies to a slice of them.
+        width: hypotheses of each.
+    """
+    at_once = max(1, _ROWS // width)
+    return [reply for start in range(0, size, at_once) for reply in decode(slice(start, min(start + at_once, size)))]
+
+
+@torch.no_grad()
+def word_by_word(
+    decoder: Decoder[MemoryT, StateT], memory: MemoryT, max_reply: int, choose: Callable[[int, Tensor], Tensor]
+) -> list[list[int]]:
+    """A reply to each context, of which every word is chosen once.
+
+    Args:
+        decoder: of a model in evaluation mode.
+        memory: of B contexts.
+        max_reply: longest reply in words, `</s>` included.
+        choose: the words (B,), from the place of the word and the logits (B, V).
+
+    Returns:
+        As `beam_search`.
+    """
+    state = decoder.begin(memory)
+    first = _first(memory)
+    words_B = torch.full((len(first),), BOS_ID, device=first.device)
+    over_B = torch.zeros_like(words_B, dtype=torch.bool)
+    said: list[Tensor] = []
+    while len(said) < max_reply - 1 and not bool(over_B.all()):
+        logits_BV, state = decoder.step(memory, words_B, state)
+        words_B = choose(len(said), logits_BV)
+        said.append(words_B)
+        over_B |= words_B == EOS_ID
+    return [words[: words.index(EOS_ID)] if EOS_ID in words else words for words in torch.stack(said, dim=1).tolist()]
+
+
+def likeliest(place: int, logits_BV: Tensor) -> Tensor:
+    """The word (B,) that greedy decoding says at any place."""
+    return logits_BV.argmax(1)
 
 
 @torch.no_grad()
@@ -59,7 +108,7 @@ def beam_search(
     repeated = {name: part.repeat_interleave(width, dim=0) for name, part in parts.items()}
     memory = memory._replace(**repeated)  # type: ignore[attr-defined]  # a named tuple
     state = decoder.begin(memory)
-    device = next(iter(parts.values())).device
+    device = _first(memory).device
     words_BK = torch.full((size, width), BOS_ID, device=device)
     # Log-probability of each hypothesis; minus infinity where there is none.
     totals_BK = torch.full((size, width), -torch.inf, device=device)
@@ -95,6 +144,11 @@ def beam_search(
         rows_R = (first_row_B1 + parents_BK).flatten()
         state = type(state)(*(part[rows_R] for part in state))
     return _followed(torch.stack(said).cpu(), torch.stack(parents).cpu(), ended_B2.tolist())
+
+
+def _first(memory: tuple[Any, ...]) -> Tensor:
+    part: Tensor = next(part for part in memory if part is not None)
+    return part
 
 
 def _followed(said_TBK: Tensor, parents_TBK: Tensor, ended: Sequence[tuple[int, int]]) -> list[list[int]]:

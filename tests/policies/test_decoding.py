@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from envs.pairs.vocabulary import BOS_ID, EOS_ID
-from policies.beam import beam_search
+from policies.decoding import beam_search
 
 WORDS, LONGEST = 7, 6
 
