@@ -13,8 +13,8 @@ from typing import Literal, NamedTuple
 
 from engine.metrics.negotiation.attack import UNUSUAL_PROBABILITY
 from engine.metrics.negotiation.published import ATTACKS, PublishedAttack
-from engine.metrics.statistics import FEW, NOTHING, Estimate
-from engine.metrics.tables import ABSENT, BETWEEN, TextTable, _above, _interval, _number, figure
+from engine.metrics.statistics import NOTHING, Estimate
+from engine.metrics.tables import ABSENT, BETWEEN, TextTable, above, few_note, figure, interval, number
 
 TABLE_2: dict[str, str] = {
     "none": "no attack",
@@ -47,7 +47,6 @@ _NOTE_PUBLISHED = (
     "an attack both sides choose there."
 )
 _NOTE_BESIDE = " Before: the same attack, measured alike, on the other target named below."
-_NOTE_FEW = f" Few: fewer than {FEW} dialogues; do not lean on the numbers."
 
 
 @dataclass(frozen=True)
@@ -125,13 +124,13 @@ def attack_table(lines: Sequence[AttackLine], brief: bool = False) -> TextTable:
         _NOTE: True,
         _NOTE_PUBLISHED: any(line.published for line in lines),
         _NOTE_BESIDE: any(line.beside for line in lines),
-        _NOTE_FEW: any(_num(line).flagged for line in lines),
+        few_note("dialogues"): any(_num(line).flagged for line in lines),
     }
     return TextTable(tuple(columns), rows, "".join(note for note, wanted in notes.items() if wanted))
 
 
 def _share(estimate: Estimate) -> str:
-    return _above(_percent(estimate.value), _interval(estimate, lambda share: f"{100 * share:.1f}"))
+    return above(_percent(estimate.value), interval(estimate, lambda share: f"{100 * share:.1f}"))
 
 
 def _percent(share: float) -> str:
@@ -156,13 +155,13 @@ def _points(prefix: str = "") -> _Cell:
         sides = [line.metrics.get(f"{prefix}score_{side}", NOTHING) for side in ("adversary", "target")]
         if not all(math.isfinite(side.value) for side in sides):
             return ABSENT
-        return _above(BETWEEN.join(figure(side.value) for side in sides), *map(_interval, sides))
+        return above(BETWEEN.join(figure(side.value) for side in sides), *map(interval, sides))
 
     return cell
 
 
 def _beside(name: str) -> _Cell:
-    return lambda line: _number(line.beside.get(name, NOTHING))
+    return lambda line: number(line.beside.get(name, NOTHING))
 
 
 def _published(show: Callable[[PublishedAttack], str]) -> _Cell:
@@ -179,8 +178,8 @@ def _has_beside(line: AttackLine) -> bool:
 
 _COLUMNS: dict[str, _Column] = {
     "attack": _Column(lambda line: line.title),
-    "advantage, live": _Column(_metric("advantage", _number), brief="whole"),
-    "advantage, forced": _Column(_metric("forced_advantage", _number), brief="whole"),
+    "advantage, live": _Column(_metric("advantage", number), brief="whole"),
+    "advantage, forced": _Column(_metric("forced_advantage", number), brief="whole"),
     "advantage, published": _Column(_published(lambda attack: figure(attack.advantage)), _has_published),
     "before, live": _Column(_beside("advantage"), _has_beside, brief="whole"),
     "before, forced": _Column(_beside("forced_advantage"), _has_beside, brief="whole"),
@@ -195,7 +194,7 @@ _COLUMNS: dict[str, _Column] = {
     "wins": _Column(_metric("par_strict", _share)),
     "agreement": _Column(_metric("agreement", _share)),
     "agreement, published": _Column(_published(lambda attack: _percent(attack.agreement)), _has_published, brief="absent"),
-    "fluency": _Column(_metric("attack_ppl", _number, instead="fluency_ppl")),
+    "fluency": _Column(_metric("attack_ppl", number, instead="fluency_ppl")),
     "unusual": _Column(_metric("unusual_share", _share)),
     "seconds": _Column(_metric("seconds", _seconds)),
     "n": _Column(lambda line: f"{_num(line).n:,}{' few' if _num(line).flagged else ''}"),
