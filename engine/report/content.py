@@ -14,7 +14,8 @@ from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 from markupsafe import Markup
 
-from engine.metrics.statistics import Estimate, Metric, Row
+from engine.metrics.rows import Row, finished
+from engine.metrics.statistics import Estimate, Metric
 from engine.metrics.tables import TextTable
 from engine.report.figure import Figure
 from engine.report.runs import Run
@@ -80,7 +81,7 @@ class Measured:
     @property
     def done(self) -> list[Row]:
         """The rows of items that worked."""
-        return [row for row in self.rows if row["status"] == OK]
+        return finished(self.rows)
 
     @property
     def failures(self) -> list[Failures]:
