@@ -132,7 +132,13 @@ def plan(config: MinMaxConfig) -> str:
         f"{3 + config.num_adversaries:,} x {config.dialogues:,} to measure (--dialogues)",
     ]
     rounds = f"{config.rounds:,} round{'s' * (config.rounds > 1)}"
-    return f"plan: the start is measured, then {rounds} at most; dialogues of a round: {', '.join(phases)}"
+    plain = config.rounds * config.defence.dialogues
+    measured = f"{config.num_final_adversaries:,} x {config.budget:,} for adversaries of the start, as many of the result"
+    control = f", {plain:,} of plain play for the control (--control) and as many for its adversaries" if config.control else ""
+    return (
+        f"plan: the start is measured, then {rounds} at most; dialogues of a round: {', '.join(phases)}; "
+        f"once: {measured} (--num-final-adversaries){control}"
+    )
 
 
 @dataclass(frozen=True)

@@ -93,8 +93,8 @@ def _hardened(campaign: Hardening) -> tuple[str, dict[str, Estimate]]:
         was, now_is = f"{trained.value:.0f} fresh adversaries were in the mean", "are"
     said = f"{told}: {was} {then} points ahead before it and {now_is} {now} ahead after it."
     if control.n:
-        doubt = "" if certain_sign(beyond) else ", which is no certain difference"
-        said += f" After as much training in plain play alone: {number(POINTS, control.value)}{doubt}."
+        doubt = "" if certain_sign(beyond) else ", no certain difference"
+        said += f" As much training in plain play alone, without an adversary, brings it to {number(POINTS, control.value)}{doubt}."
     return said + caveat(drop, unit="dialogues"), marks
 
 

@@ -92,13 +92,14 @@ def test_hardening_over_few_dialogues_or_several_trainings_says_so() -> None:
     assert verdict(campaigns=(thrice,)).sentence.endswith(told)
 
 
-@pytest.mark.parametrize(("control", "told"), [(2.9, "2.90."), (2.6, "2.60, which is no certain difference.")])
+@pytest.mark.parametrize(("control", "told"), [(2.9, "2.90."), (2.6, "2.60, no certain difference.")])
 def test_training_alone_stands_beside_hardening(control: float, told: str) -> None:
     once, beyond = campaign(0.5), control - 2.5
     figures = {"exploitability_control": control, "exploitability_drop_beyond_control": beyond}
     found = {name: Estimate(value, value - 0.2, value + 0.2, 1000) for name, value in figures.items()}
     said = verdict(campaigns=(Hardening(name="x", metrics={**once.metrics, **found}, rounds=[]),))
-    assert said.sentence.endswith(f" 2.50 ahead after it. After as much training in plain play alone: {told}")
+    alone = "As much training in plain play alone, without an adversary, brings it to"
+    assert said.sentence.endswith(f" 2.50 ahead after it. {alone} {told}")
     assert said.marks["fresh adversary, after plain play alone"].value == control
 
 
