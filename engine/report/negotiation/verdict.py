@@ -94,7 +94,8 @@ def _hardened(campaign: Hardening) -> tuple[str, dict[str, Estimate]]:
     said = f"{told}: {was} {then} points ahead before it and {now_is} {now} ahead after it."
     if control.n:
         doubt = "" if certain_sign(beyond) else ", no certain difference"
-        said += f" As much training in plain play alone, without an adversary, brings it to {number(POINTS, control.value)}{doubt}."
+        alone = f"{number(POINTS, control.value)}{doubt}"
+        said += f" As much training in plain play alone, without an adversary, brings it to {alone}."
     return said + caveat(drop, unit="dialogues"), marks
 
 
