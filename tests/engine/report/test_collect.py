@@ -309,7 +309,7 @@ def test_campaign_among_other_runs_has_tables_of_its_own(tmp_path: Path) -> None
 
 
 def test_table_remembers_what_stood_beside(tmp_path: Path) -> None:
-    table_run(tmp_path, beside={"rl.advantage": figures(7)["advantage"].to_json()})
+    table_run(tmp_path, baseline={"rl.advantage": figures(7)["advantage"].to_json()})
     ((_, table),) = tables(collect_run(tmp_path))
     place = table.columns.index("before, live")
     assert [row[place] for row in table.rows] == ["7.00\n[6.50, 7.50]", "–"]
