@@ -53,7 +53,7 @@ class Failures:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class ShownRun:
     """One run as a chapter has read it; chapters add what they know of theirs.
 
     Args:
@@ -131,7 +131,7 @@ class Section:
 
     notes: Sequence[str] = ()
     tables: Sequence[tuple[str, TextTable]] = ()
-    measured: Sequence[Measured] = ()
+    measured: Sequence[ShownRun] = ()
     figures: Sequence[Figure] = ()
     lists: Mapping[str, Sequence[tuple[str, str]]] = field(default_factory=dict)
     items: Sequence[Item] = ()

@@ -46,7 +46,7 @@ _NOTE_PUBLISHED = (
     " Published: Cheng et al. 2019, on 2,000 scenarios that are not known; where an attack searches, forced figures; without "
     "an attack both sides choose there."
 )
-_NOTE_BESIDE = " Before: the same attack, measured alike, on the other target named below."
+_NOTE_BASELINE = " Before: the same attack, measured alike, on the other target named below."
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,13 @@ class AttackLine:
         metrics: estimates by name: `engine.metrics.negotiation.attack.ATTACK_METRICS`, or the metrics of negotiation alone
             for an attack without a search.
         published: what was published of it; None where nothing was.
-        beside: what the same attack measured on another target, by name.
+        baseline: what the same attack measured on another target, by name.
     """
 
     title: str
     metrics: Mapping[str, Estimate] = field(default_factory=dict)
     published: PublishedAttack | None = None
-    beside: Mapping[str, Estimate] = field(default_factory=dict)
+    baseline: Mapping[str, Estimate] = field(default_factory=dict)
 
 
 _Cell = Callable[[AttackLine], str]
@@ -79,19 +79,19 @@ class _Column(NamedTuple):
 
 
 def table_lines(
-    metrics: Mapping[str, Estimate], published: str, beside: Mapping[str, Estimate] | None = None
+    metrics: Mapping[str, Estimate], published: str, baseline: Mapping[str, Estimate] | None = None
 ) -> list[AttackLine]:
     """The lines of a table from the metrics of all its attacks.
 
     Args:
         metrics: estimates by "ROW.METRIC", the row a name of `ROWS`.
         published: which figures to put beside them, a key of `published.ATTACKS`; any other name for none.
-        beside: metrics of all attacks on another target, by "ROW.METRIC".
+        baseline: metrics of all attacks on another target, by "ROW.METRIC".
 
     Returns:
         One line per row with metrics, in the order of `ROWS`.
     """
-    known, others = ATTACKS.get(published, {}), _by_row(beside or {})
+    known, others = ATTACKS.get(published, {}), _by_row(baseline or {})
     return [AttackLine(ROWS[row], found, known.get(row), others[row]) for row, found in _by_row(metrics).items() if found]
 
 
@@ -123,7 +123,7 @@ def attack_table(lines: Sequence[AttackLine], brief: bool = False) -> TextTable:
     notes = {
         _NOTE: True,
         _NOTE_PUBLISHED: any(line.published for line in lines),
-        _NOTE_BESIDE: any(line.beside for line in lines),
+        _NOTE_BASELINE: any(line.baseline for line in lines),
         few_note("dialogues"): any(_num(line).flagged for line in lines),
     }
     return TextTable(tuple(columns), rows, "".join(note for note, wanted in notes.items() if wanted))
@@ -160,8 +160,8 @@ def _points(prefix: str = "") -> _Cell:
     return cell
 
 
-def _beside(name: str) -> _Cell:
-    return lambda line: number(line.beside.get(name, NOTHING))
+def _baseline(name: str) -> _Cell:
+    return lambda line: number(line.baseline.get(name, NOTHING))
 
 
 def _published(show: Callable[[PublishedAttack], str]) -> _Cell:
@@ -172,8 +172,8 @@ def _has_published(line: AttackLine) -> bool:
     return line.published is not None
 
 
-def _has_beside(line: AttackLine) -> bool:
-    return bool(line.beside)
+def _has_baseline(line: AttackLine) -> bool:
+    return bool(line.baseline)
 
 
 _COLUMNS: dict[str, _Column] = {
@@ -181,8 +181,8 @@ _COLUMNS: dict[str, _Column] = {
     "advantage, live": _Column(_metric("advantage", number), brief="whole"),
     "advantage, forced": _Column(_metric("forced_advantage", number), brief="whole"),
     "advantage, published": _Column(_published(lambda attack: figure(attack.advantage)), _has_published),
-    "before, live": _Column(_beside("advantage"), _has_beside, brief="whole"),
-    "before, forced": _Column(_beside("forced_advantage"), _has_beside, brief="whole"),
+    "before, live": _Column(_baseline("advantage"), _has_baseline, brief="whole"),
+    "before, forced": _Column(_baseline("forced_advantage"), _has_baseline, brief="whole"),
     "points, live": _Column(_points()),
     "points, forced": _Column(_points("forced_"), _has_published, brief="absent"),
     "points, published": _Column(
