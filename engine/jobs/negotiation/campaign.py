@@ -142,7 +142,7 @@ def plan(config: MinMaxConfig) -> str:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredTarget:
     """How robust a target is and how it plays.
 
     Args:
@@ -321,21 +321,21 @@ class Campaign:
         self._folder.event(ROUND, number=number, target=target, estimates=estimates, **figures)
         return Round(number, metrics)
 
-    def measured_again(self, measured: Round) -> Measured:
+    def measured_again(self, measured: Round) -> MeasuredTarget:
         """The target after a round, by fresh adversaries and in dialogues that chose no round; the start was measured so."""
         count = self._config.num_final_adversaries
         if measured.number == 0:
-            return Measured(measured.metrics, exploitability.gains(self._phase(0, EXPLOITABILITY), count))
+            return MeasuredTarget(measured.metrics, exploitability.gains(self._phase(0, EXPLOITABILITY), count))
         return self._as_measured(0, f"{FINAL}-", self.target(measured.number), self._last_seed, count)
 
-    def control(self) -> Measured:
+    def control(self) -> MeasuredTarget:
         """The start after as many dialogues of ordinary play alone, measured as the result is."""
         role = f"{CONTROL}-target"
         self._steadily(0, role, self._control_rule(), self._control_phase)
         target = display_path(self._phase(0, role))
         return self._as_measured(0, f"{CONTROL}-", target, self._last_seed, self._config.num_final_adversaries)
 
-    def _as_measured(self, number: int, prefix: str, target: str, seed: int, count: int) -> Measured:
+    def _as_measured(self, number: int, prefix: str, target: str, seed: int, count: int) -> MeasuredTarget:
         """Measures a target in stages whose names begin so."""
         rule = replace(self._config.attack, dialogues=self._config.budget)
         phase = partial(self._best_response_phase, target, seed, count)
@@ -348,7 +348,7 @@ class Campaign:
             PLAIN_AGREEMENT: plain["agreement"],
             PERPLEXITY: self._perplexity(target),
         }
-        return Measured(metrics, exploitability.gains(attacked.run, count))
+        return MeasuredTarget(metrics, exploitability.gains(attacked.run, count))
 
     def _attacked(self, number: int, name: str, adversary: str, target: str) -> Estimate:
         settings = AttackConfig(speaker=adversary, target=target, **self._match(self._seed))
