@@ -127,9 +127,9 @@ def demo() -> MinMaxConfig:
         budget=rule.dialogues,
         dialogues=500,
         corpus="embedded",
-        # Several adversaries, so that the target learns what they share; and more plain play than theirs, without which it
-        # learns to refuse every deal.
-        opponents=OpponentConfig(sampling="uniform", partner_share=0.65),
+        # Several adversaries, so that the target learns what they share; and four times as much plain play, for with less of it
+        # some trainings give in to whatever they did not meet (0.65), or refuse every deal (0.3).
+        opponents=OpponentConfig(sampling="uniform", partner_share=0.8),
         attack=rule,
         # Half as fast again, or without the KL guard, trainings lose their language; if holding out costs more, they give in.
         perplexity_limit=2.0,
