@@ -16,7 +16,7 @@ class SweepConfig(Configuration):
 
     sweep: str
     """What is swept: a preset's name, or path/file.py:NAME of a tune.plan.Plan."""
-    samples: NumItems = 20
+    num_trials: NumItems = 20
     """Trials."""
     repeats: NumItems = 1
     """Runs of each trial at each budget, from different seeds; the search sees their mean."""

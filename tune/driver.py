@@ -66,11 +66,11 @@ def run_trials(config: SweepConfig, setup: Setup, folder: RunFolder, reporter: R
     # Rows say what went wrong; the table of settings is printed at any verbosity.
     with logs.quiet(_CHATTY, logging.CRITICAL), contextlib.redirect_stdout(io.StringIO()):
         study = Study(plan.space, plan.direction, setup.seed)
-        ledger = Ledger(folder, setup, study, config.samples, reporter)
+        ledger = Ledger(folder, setup, study, config.num_trials, reporter)
         at_once = config.concurrent or max(1, int(ray.cluster_resources()["CPU"]) // (1 + config.trial_workers))
         actors = min(at_once, ledger.num_left) * (1 + config.trial_workers)
         metadata = {"objective": plan.objective, "direction": plan.direction}
-        folder.event(WORK, items=config.samples, left=ledger.num_left, workers=actors, **metadata)
+        folder.event(WORK, items=config.num_trials, left=ledger.num_left, workers=actors, **metadata)
         if ledger.num_left:
             _tune(config, setup, ledger, wait_s)
     if not ledger.complete:

@@ -38,12 +38,12 @@ class Ledger:
         folder: the sweep's run, opened for writing.
         setup: what all trials have in common.
         study: proposes settings; knows nothing yet.
-        samples: trials in all.
+        num_trials: all of them.
         reporter: hears of every trial that ends, and how the others stand.
     """
 
-    def __init__(self, folder: RunFolder, setup: Setup, study: Study, samples: int, reporter: Reporter) -> None:
-        self._folder, self._setup, self._samples, self._reporter = folder, setup, samples, reporter
+    def __init__(self, folder: RunFolder, setup: Setup, study: Study, num_trials: int, reporter: Reporter) -> None:
+        self._folder, self._setup, self._num_trials, self._reporter = folder, setup, num_trials, reporter
         self._study = study
         self._rows = {int(row["item_key"]): row for row in folder.read_rows().to_pylist() if row["status"] == OK}
         proposed = [
@@ -59,7 +59,7 @@ class Ledger:
             if number in self._rows:
                 self._study.tell(number, values_of(self._rows[number]), whole=self._rows[number]["whole"])
         # A trial that was interrupted, or failed, goes first and is given what it was given before.
-        self._left = deque(number for number in range(samples) if number not in self._rows)
+        self._left = deque(number for number in range(num_trials) if number not in self._rows)
 
     def __getstate__(self) -> dict[str, Any]:
         # Ray Tune pickles its searcher and callbacks for a restart that is not ours; locks and screens cannot be.
@@ -78,7 +78,7 @@ class Ledger:
     @property
     def complete(self) -> bool:
         """Whether every trial has ended."""
-        return self.num_ended == self._samples
+        return self.num_ended == self._num_trials
 
     @property
     def rows(self) -> list[Row]:

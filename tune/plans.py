@@ -21,7 +21,7 @@ GIBBS_ENUM = Plan(
     },
     metrics=("hit_rate.io-sample-min-k1",),
     direction="max",
-    fidelity="num_targets",
+    fidelity="limit",
     budget=90,
 )
 RL_ATTACK = Plan(

@@ -25,11 +25,6 @@ class Choice:
 
     values: tuple[Value, ...]
 
-    @property
-    def corners(self) -> tuple[Value, ...]:
-        """Values that must be allowed for all others to be."""
-        return self.values
-
     def distribution(self) -> BaseDistribution:
         """The same for Optuna."""
         from optuna.distributions import CategoricalDistribution
@@ -44,11 +39,6 @@ class Integer:
     low: int
     high: int
     log: bool = False
-
-    @property
-    def corners(self) -> tuple[Value, ...]:
-        """Values that must be allowed for all others to be."""
-        return (self.low, self.high)
 
     def distribution(self) -> BaseDistribution:
         """The same for Optuna."""
@@ -65,11 +55,6 @@ class Real:
     high: float
     log: bool = False
 
-    @property
-    def corners(self) -> tuple[Value, ...]:
-        """Values that must be allowed for all others to be."""
-        return (self.low, self.high)
-
     def distribution(self) -> BaseDistribution:
         """The same for Optuna."""
         from optuna.distributions import FloatDistribution
@@ -80,6 +65,11 @@ class Real:
 Domain = Choice | Integer | Real
 Space = Mapping[str, Domain]
 """What may stand under each dotted key."""
+
+
+def corners(domain: Domain) -> tuple[Value, ...]:
+    """Values that must be allowed for all others to be."""
+    return domain.values if isinstance(domain, Choice) else (domain.low, domain.high)
 
 
 def check_space(config: Any, space: Space, where: str) -> None:
@@ -94,5 +84,5 @@ def check_space(config: Any, space: Space, where: str) -> None:
         ConfigError: no such key (with the nearest name), or a corner of the space that is not allowed.
     """
     for key, domain in space.items():
-        for corner in domain.corners:
+        for corner in corners(domain):
             with_values(config, {key: corner}, where)

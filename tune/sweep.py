@@ -142,7 +142,7 @@ def adversarial_training() -> SweepConfig:
 
 def demo() -> SweepConfig:
     """Seconds, without a model: which scripted bargainer gains most, and how long a talk should be."""
-    return _of("demo", samples=6, rungs=2)
+    return _of("demo", num_trials=6, rungs=2)
 
 
 _PRESETS = (gibbs_enum, rl_attack, min_max, white_box, perturbation, adversarial_training, demo)
@@ -180,7 +180,7 @@ class Sweep(Job[SweepConfig, Swept, Swept]):
         from tune.driver import run_trials
 
         config, plan = prepared.config, prepared.setup.plan
-        reporter.stage(f"sweeping {plan.job}", config.samples, "trials")
+        reporter.stage(f"sweeping {plan.job}", config.num_trials, "trials")
         reporter.advance(run.num_done, "starting Ray")
         with session(1 + config.trial_workers, config.address) as here:
             _check_room(config, here, reporter)
@@ -210,7 +210,7 @@ class Sweep(Job[SweepConfig, Swept, Swept]):
         )
 
     def num_rows(self, config: SweepConfig, path: Path) -> int:
-        return config.samples
+        return config.num_trials
 
     def present(self, result: Result, run: RunFolder) -> Result:
         plan = (run.summary() or {}).get(PLAN)

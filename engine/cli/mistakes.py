@@ -21,7 +21,7 @@ _ALIKE = 0.75
 _MEANINGS = (
     {"adversary", "speaker", "attacker", "learner"},
     {"target", "model", "agent", "victim", "corpus"},
-    {"dialogues", "limit", "num-targets", "samples", "budget", "contexts", "n", "num", "count", "max-pairs", "games"},
+    {"dialogues", "limit", "num-trials", "budget", "contexts", "num-targets", "samples", "n", "num", "count", "games"},
     {"run", "out", "output", "output-dir", "dir", "folder"},
     {"workers", "env-runners", "num-workers", "jobs", "processes"},
     {"device", "gpu", "cuda"},

@@ -291,8 +291,8 @@ ENTRIES = (
         "tune.sweep:SWEEP",
         (
             "parley sweep demo                             # seconds, without a model",
-            'parley sweep gibbs-enum --samples 50 --base "model=runs/seq2seq lm=runs/lm" --trial-workers 1',
-            'parley sweep rl-attack --samples 40 --base "target=runs/negotiator" --address 10.0.0.1:6379',
+            'parley sweep gibbs-enum --num-trials 50 --base "model=runs/seq2seq lm=runs/lm" --trial-workers 1',
+            'parley sweep rl-attack --num-trials 40 --base "target=runs/negotiator" --address 10.0.0.1:6379',
         ),
         reports=True,
     ),

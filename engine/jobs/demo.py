@@ -15,18 +15,14 @@ them finished.
 from __future__ import annotations
 
 import logging
-import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
-from engine.jobs.catalogue import find
-from engine.jobs.composite import Composite, Stage, run_stages
-from engine.jobs.job import Comparison, Reporter, Result, Silent, Summary
+from engine.jobs.composite import Beside, Composite, Stage, run_stages
+from engine.jobs.job import Comparison, Reporter, Result, Summary
 from engine.jobs.negotiation import minmax, negotiator, reinforce
 from engine.jobs.negotiation.attack import ATTACK_RL, AttackConfig
 from engine.jobs.negotiation.exploitability import NUM_TRAINED
@@ -43,13 +39,9 @@ from engine.metrics.negotiation.dialogues import METRICS
 from engine.metrics.perturb.robustness import BASE, TOUCHED_CHANGE_RATE
 from engine.metrics.statistics import FOR_ADVERSARY, Estimate, Metric, paired_difference
 from engine.negotiation.settings import ReinforceConfig
-from engine.runtime.pool import run_sharded
-from engine.runtime.session import connect
-from engine.runtime.sharding import Shard, make_shards
-from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK
-from envs.core.config import check, check_count
+from envs.core.ranges import Configuration, NonNegativeInt, NumItems, NumItemsOrAll
 from envs.storage.places import display_path
 from policies.fitting import settings as fitting
 from policies.negotiator.settings import NegotiatorFitConfig
@@ -69,10 +61,10 @@ GAIN = "advantage_gain"
 LEAST_AGREEMENT = 0.5
 """Share of its dialogues with itself in which the target has to agree, so that it is worth an attack."""
 HARDENED = (
-    *(name + ending for name in (PLAIN_AGREEMENT, EXPLOITABILITY) for ending in (minmax.BEFORE_TRAINING, "")),
-    *(minmax.DROP, NUM_TRAINED),
+    *(name + ending for name in (PLAIN_AGREEMENT, EXPLOITABILITY) for ending in minmax.TARGETS),
+    *(minmax.DROP, minmax.DROP_BEYOND_CONTROL, NUM_TRAINED),
 )
-"""How the target plays, and what fresh adversaries gain from it, before and after it was hardened."""
+"""How the target plays, and what fresh adversaries gain from it: before, after plain play alone, and after hardening."""
 _HITS = {"normal": "o-greedy", "mal": "o-sample-avg-k1"}
 """The type of hit that each trigger search is told by."""
 _SWAP, _ANTONYM = "random-swap", "antonym"
@@ -103,22 +95,22 @@ LEGEND = METRICS | {
 
 
 @dataclass(frozen=True, kw_only=True)
-class DemoConfig:
+class DemoConfig(Configuration):
     """How large the demonstration is."""
 
-    dialogues: int = 1000
-    """Dialogues of each of the two matches."""
-    searches: int = 200
+    dialogues: NumItems = 1000
+    """Dialogues of each of the two matches; at most as many measure each target of the hardening."""
+    searches: NumItems = 200
     """Dialogues of the white-box attack."""
-    triggers: int = 30
+    triggers: NumItems = 30
     """Targets of each of the two trigger searches."""
-    contexts: int = 200
+    contexts: NumItemsOrAll = 200
     """Contexts that are perturbed and answered; 0 for all."""
     side_by_side: bool = True
-    """Two cores: fit, search and perturb the models that reply in an actor beside the negotiators, and not after them."""
-    workers: int = 0
+    """Two cores: work in Ray actors on the models that reply while negotiators are trained, and on adversaries side by side."""
+    workers: NonNegativeInt = 0
     """Ray actors that play the matches, search and answer; 0 does all of it in the process that the stage is in."""
-    seed: int = 1
+    seed: NonNegativeInt = 1
     """Master seed of every stage."""
     fit: NegotiatorFitConfig = field(default_factory=lambda: negotiator.demo().fit)
     """The target's recipe."""
@@ -130,80 +122,6 @@ class DemoConfig:
     """The recipe of the sequence-to-sequence model, and of the language model that judges its inputs."""
     hardening: fitting.FitConfig = field(default_factory=lambda: adversarial.demo().fit)
     """The recipe by which the first of them is trained against perturbations."""
-
-    def __post_init__(self) -> None:
-        check_count(self, "dialogues")
-        check_count(self, "searches")
-        check_count(self, "triggers")
-        check_count(self, "contexts", least=0)
-        check(self, "workers", self.workers >= 0, "at least 0")
-        check(self, "seed", self.seed >= 0, "at least 0")
-
-
-class Beside:
-    """Stages that a Ray actor does, one after another, while this process does others.
-
-    They are only done ahead: what fails there, or is lost with the actor, is left to be done here, where errors are told.
-
-    Args:
-        planned: jobs and configurations by stage; those that are finished are left out.
-        path: the folder of their runs.
-        num_cpus: logical CPUs of the Ray session.
-    """
-
-    def __init__(self, planned: Mapping[str, Stage], path: Path, num_cpus: int) -> None:
-        items = {
-            f"{number}-{name}": (job.name, settings, path / name)
-            for number, (name, (job, settings)) in enumerate(planned.items())
-            if not (path / name / SUMMARY).exists()
-        }
-        self._shards, self._num_done, self._num_cpus = make_shards(items, 1), 0, num_cpus
-        self._session = ExitStack()
-        # Were it waited for when this process is interrupted, that would take as long as its stages.
-        self._thread = Thread(target=self._work, daemon=True)
-
-    def __enter__(self) -> Beside:
-        if self._shards:
-            self._session.enter_context(connect(num_cpus=self._num_cpus))
-            self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._session.close()
-
-    def wait(self, reporter: Reporter) -> None:
-        """Waits until all has been tried."""
-        if not self._thread.is_alive():
-            return
-        reporter.stage("what was begun beside", len(self._shards), "stages")
-        while self._thread.is_alive():
-            reporter.advance(self._num_done)
-            self._thread.join(1.0)
-
-    def _work(self) -> None:
-        try:
-            run_sharded(_Stages, (Path.cwd(),), self._shards, num_workers=1, on_result=self._count)
-        except Exception:
-            logger.warning("no stage is done beside this process", exc_info=True)
-
-    def _count(self, _shard: Shard[Any], _result: Any) -> None:
-        self._num_done += 1
-
-
-class _Stages:
-    """The worker of `Beside`.
-
-    Args:
-        folder: which relative paths are relative to.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        os.chdir(folder)
-
-    def run(self, shard: Shard[tuple[str, Any, Path]]) -> None:
-        """Does a stage."""
-        for name, config, path in shard.items:
-            find(name).load().run(config, path, Silent())
 
 
 def _dialogues(path: Path) -> dict[str, Mapping[str, Any]]:
@@ -282,10 +200,11 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
             target=target,
             adversary=adversary,
             budget=config.reinforce.dialogues,
-            dialogues=config.dialogues,
+            dialogues=min(config.dialogues, minmax.demo().dialogues),
             corpus=fitted.corpus,
             seed=config.seed,
             workers=config.workers,
+            trainers=2 * config.side_by_side,
             attack=config.reinforce,
             defence=config.defence,
         )
@@ -294,7 +213,7 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
         searched: dict[str, Any] = {
             "model": display_path(path / "model"),
             "lm": display_path(path / "lm"),
-            "num_targets": config.triggers,
+            "limit": config.triggers,
         }
         searching = replace(search.demo(), **searched, seed=config.seed, workers=config.workers)
         strategies = f"{_SWAP},{_ANTONYM}"
@@ -345,8 +264,9 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
     def work(self, run: RunFolder, prepared: DemoConfig, reporter: Reporter) -> DemoConfig:
         """Does what is left of the stages."""
         planned = self.stages(prepared, run.path)
-        ahead = {name: planned[name] for name in BESIDE} if prepared.side_by_side else {}
-        with Beside(ahead, run.path, num_cpus=max(os.cpu_count() or 1, 1 + 2 * prepared.workers)) as beside:
+        ahead = [{name: planned[name]} for name in BESIDE] if prepared.side_by_side else []
+        # An actor each for this, for the control, and for adversaries; those of a match come and go twice.
+        with Beside(ahead, run.path, 1, num_cpus=4 + 2 * prepared.workers) as beside:
             run_stages(planned, run.path, reporter, lambda name: beside.wait(reporter) if name in BESIDE else None)
         return prepared
 

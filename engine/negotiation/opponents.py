@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from envs.core.ranges import Configuration, PositiveInt, ShareBelowOne
+from envs.core.ranges import Configuration, PositiveInt, Share
 from envs.core.seeds import stream
 
 Reward = Literal["points", "advantage"]
@@ -50,8 +50,8 @@ class OpponentConfig(Configuration):
     """The newest adversary (paper), any of the pool alike (fictitious play), or those that win more often."""
     pool: PositiveInt = 8
     """Newest adversaries that are drawn from; older ones are forgotten."""
-    partner_share: ShareBelowOne = 0.0
-    """Share of the dialogues that are ordinary play with a partner, in which both choose, for own points."""
+    partner_share: Share = 0.0
+    """Share of the dialogues that are ordinary play with a partner, in which both choose, for own points; 1 for no other."""
 
 
 @dataclass(frozen=True, kw_only=True)

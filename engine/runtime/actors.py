@@ -258,7 +258,9 @@ class ActorPool(Generic[ItemT, ResultT]):
         for worker in self._workers:
             if worker in busy or not worker.is_up:
                 continue
-            while self._waiting and in_flight[worker] < MAX_IN_FLIGHT:
+            # A second shard waits at a worker only when the others, those that are starting included, have one each.
+            idle = sum(not in_flight[other] for other in self._workers if other is not worker)
+            while self._waiting and in_flight[worker] < (MAX_IN_FLIGHT if len(self._waiting) > idle else 1):
                 self._give(worker, self._waiting.popleft(), alone=False)
                 in_flight[worker] += 1
             if self._suspects and not self._waiting and not in_flight[worker]:

@@ -111,7 +111,8 @@ def connect(address: str | None = None, *, num_cpus: int | None = None, timeout_
     import ray
 
     if ray.is_initialized():
-        yield _current or RaySession("joined")
+        with logs.quiet(_CHATTY, logging.ERROR):
+            yield _current or RaySession("joined")
         return
     session = RaySession(address or os.environ.get("RAY_ADDRESS") or "local")
     # What workers are compared with is read before files are edited.

@@ -33,15 +33,6 @@ def check(owner: object, field: str, ok: bool, allowed: str) -> None:
         raise OutOfRangeError(f"{field} is out of range", got=repr(getattr(owner, field)), fix=f"allowed: {allowed}")
 
 
-MOST_ITEMS = 10_000_000
-"""Dialogues, targets, samples or other items of one run: their keys are held in memory, at some hundred bytes each."""
-
-
-def check_count(owner: object, field: str, least: int = 1) -> None:
-    """Raises a `ConfigError` unless a number of items is at least `least` and no more than one run can have."""
-    check(owner, field, least <= getattr(owner, field) <= MOST_ITEMS, f"at least {least} and at most {MOST_ITEMS:,}")
-
-
 def to_dict(config: Any) -> dict[str, Any]:
     """A configuration as nested dictionaries of JSON types."""
     return json.loads(json.dumps(dataclasses.asdict(config), default=str))

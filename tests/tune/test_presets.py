@@ -14,6 +14,7 @@ from tests.engine.jobs import made_up
 from tests.engine.jobs.perturb import robust
 from tests.engine.jobs.triggers import searches
 from tune.plan import Plan, find_plan
+from tune.space import corners
 from tune.sweep import SWEEP
 from tune.trial import Setup, measure
 
@@ -49,7 +50,7 @@ def first_trial(preset: str, settings: str, budget: int, path: Path, **smaller: 
     plan = find_plan(config.sweep)
     base = plan.base(f"{config.base} {settings}", 0)
     setup = Setup(plan=plan, base=base, budgets=(budget,), repeats=1, seed=1, run=str(path), folder=path)
-    parameters = {key: domain.corners[0] for key, domain in plan.space.items()}
+    parameters = {key: corners(domain)[0] for key, domain in plan.space.items()}
     smaller_ones = {key.replace("__", "."): value for key, value in smaller.items()}
     return plan, measure({**parameters, **smaller_ones}, setup, budget, path / "runs").value
 

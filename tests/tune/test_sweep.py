@@ -32,7 +32,7 @@ pytestmark = pytest.mark.ray
 
 
 def asked(name: str, **changes: Any) -> SweepConfig:
-    return SweepConfig(**{"sweep": f"{PLANS}:{name}", "samples": 3, "rungs": 1, **changes})
+    return SweepConfig(**{"sweep": f"{PLANS}:{name}", "num_trials": 3, "rungs": 1, **changes})
 
 
 def rows_of(path: Path) -> list[dict[str, Any]]:
@@ -68,7 +68,7 @@ def test_rows_best_and_the_verb_that_takes_it(tmp_path: Path, ray_session: RaySe
 
 @pytest.mark.slow
 def test_failed_trials_are_rows_with_their_reason(tmp_path: Path, ray_session: RaySession) -> None:
-    SWEEP.run(asked("HALF_FAIL", samples=6), tmp_path / "sweep", Silent())
+    SWEEP.run(asked("HALF_FAIL", num_trials=6), tmp_path / "sweep", Silent())
     rows = rows_of(tmp_path / "sweep")
     by_status = {status: [row for row in rows if row["status"] == status] for status in ("ok", "error")}
     assert by_status["ok"]
@@ -79,7 +79,7 @@ def test_failed_trials_are_rows_with_their_reason(tmp_path: Path, ray_session: R
 @pytest.mark.slow
 def test_a_sweep_without_any_result_says_why(tmp_path: Path, ray_session: RaySession) -> None:
     with pytest.raises(RunError, match="no agent is called 'n"):
-        SWEEP.run(asked("ALL_FAIL", samples=2), tmp_path / "sweep", Silent())
+        SWEEP.run(asked("ALL_FAIL", num_trials=2), tmp_path / "sweep", Silent())
     assert [row["status"] for row in rows_of(tmp_path / "sweep")] == ["error"] * 2, "the reasons are kept"
 
 
@@ -110,7 +110,7 @@ from engine.runtime.session import connect
 from tune.config import SweepConfig
 from tune.sweep import SWEEP
 with connect(num_cpus=2):
-    SWEEP.run(SweepConfig(sweep=sys.argv[1], samples=3, rungs=1, trial_workers=1, concurrent=3), Path("sweep"), Silent())
+    SWEEP.run(SweepConfig(sweep=sys.argv[1], num_trials=3, rungs=1, trial_workers=1, concurrent=3), Path("sweep"), Silent())
 """
 
 
@@ -134,7 +134,7 @@ class Losing(Notes):
             cluster.remove_node(doomed, allow_graceful=False)
 
 try:
-    SWEEP.run(asked("LONG", samples=5, concurrent=2, address=cluster.address), folder / "sweep", Losing())
+    SWEEP.run(asked("LONG", num_trials=5, concurrent=2, address=cluster.address), folder / "sweep", Losing())
 except ClusterError as error:
     assert not HEAD and "no trial has run for 60 s" in str(error), error
     assert len(rows(folder / "sweep")) == 2

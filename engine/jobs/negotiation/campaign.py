@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from engine.jobs.composite import Stage
+from engine.jobs.composite import Beside, Stage
 from engine.jobs.job import Reporter, Result
 from engine.jobs.negotiation import exploitability, reinforce
 from engine.jobs.negotiation.attack import ATTACK_RL, AttackConfig
@@ -45,20 +45,26 @@ from engine.store.head import whole
 from engine.store.layout import EVENTS, SUMMARY
 from engine.store.mirror import fetched_run
 from engine.store.run_folder import RunFolder
-from envs.core.config import check, check_count
+from envs.core.config import check
+from envs.core.ranges import NonNegativeFloat, NonNegativeInt, NumItems, PositiveInt
 from envs.core.seeds import derive_seed
 from envs.storage.places import display_path
 
 ROUND, ROLLED_BACK, STOPPED = "round", "rolled_back", "stopped"
 """Kinds of events: a round is measured, a phase diverged and is done again, the campaign ends before its last round."""
-FINAL = "final"
-"""What start and result are measured by once more."""
-_TRAINED = {
+FINAL, CONTROL = "final", "control"
+"""What the result is measured by once more, and the start after as many updates of ordinary play alone."""
+_EACH_ROUND = {
     "adversary": "the adversary",
     "target": "the target",
     EXPLOITABILITY: "fresh adversaries against the frozen target",
-    FINAL: "fresh adversaries once more, from seeds that chose no round",
 }
+_ONCE = {
+    f"{FINAL}-{EXPLOITABILITY}": "fresh adversaries once more, from seeds that chose no round",
+    f"{CONTROL}-target": "the control, in ordinary play alone",
+    f"{CONTROL}-{EXPLOITABILITY}": "fresh adversaries against the control",
+}
+_TRAINED = _EACH_ROUND | _ONCE
 """What is trained in a phase, by its role."""
 _WIDTHS = (5, 20, 20, 20, 20, 15, 10)
 
@@ -77,30 +83,34 @@ class MinMaxConfig(LearningConfig):
     """Ordinary partner of plain play, such as the supervised agent; the target's start when empty."""
     judge: str = ""
     """Checkpoint whose perplexity measures fluency; when empty, the target as it was before any reinforcement."""
-    rounds: int = 6
+    rounds: NumItems = 6
     """Rounds at most."""
     adversaries: Literal["continued", "fresh"] = "continued"
     """The adversary of a round is the last one trained on (paper), or the best responses that measured the round before."""
-    patience: int = 3
+    patience: PositiveInt = 3
     """Rounds without gain after which the campaign stops."""
-    least_gain: float = 0.1
+    least_gain: NonNegativeFloat = 0.1
     """Points by which exploitability must fall to count as gain."""
-    plain_loss: float = 0.5
+    plain_loss: NonNegativeFloat = 0.5
     """Points of plain score that the result may have lost against the start."""
-    num_adversaries: int = 1
+    num_adversaries: NumItems = 1
     """Fresh adversaries, from seeds of their own, that measure the target of a round."""
-    num_final_adversaries: int = 1
-    """Others that measure the start, and as many the result, at last; the interval of what was lost narrows with them."""
-    budget: int = 12_800
+    num_final_adversaries: NumItems = 1
+    """Fresh adversaries that measure the start, and as many the result, at last; the interval of what was lost narrows."""
+    control: bool = False
+    """Also train the start as long in ordinary play alone, and measure it as the result: what adversaries alone explain."""
+    budget: NumItems = 12_800
     """Dialogues that each of them learns from; a round's own phases have attack.dialogues and defence.dialogues."""
-    dialogues: int = 1000
+    dialogues: NumItems = 1000
     """Dialogues of each measurement."""
     perplexity_limit: float = 1.5
     """Perplexity, as a multiple of that at the start of a phase, from which the phase counts as diverged; 0 for no limit."""
-    retries: int = 3
+    retries: NonNegativeInt = 3
     """Times that a phase is done again, each time at half the rate, before the campaign gives up."""
-    workers: int = 0
+    workers: NonNegativeInt = 0
     """Ray actors that play the measured dialogues; 0 plays in this process."""
+    trainers: NonNegativeInt = 0
+    """Ray actors on this machine that train fresh adversaries, and beside the rounds the control; 0 trains in this process."""
     opponents: OpponentConfig = field(default_factory=OpponentConfig)
     """Whom the target meets."""
     attack: ReinforceConfig = field(default_factory=lambda: replace(reinforce.cheng2019().reinforce, dialogues=12_800))
@@ -110,10 +120,6 @@ class MinMaxConfig(LearningConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("rounds", "patience", "num_adversaries", "num_final_adversaries", "budget", "dialogues"):
-            check_count(self, name)
-        for name in ("least_gain", "plain_loss", "retries", "workers"):
-            check(self, name, getattr(self, name) >= 0, "at least 0")
         check(self, "perplexity_limit", self.perplexity_limit == 0 or self.perplexity_limit > 1, "0, or above 1")
 
 
@@ -129,6 +135,19 @@ def plan(config: MinMaxConfig) -> str:
     return f"plan: the start is measured, then {rounds} at most; dialogues of a round: {', '.join(phases)}"
 
 
+@dataclass(frozen=True)
+class Measured:
+    """How robust a target is and how it plays.
+
+    Args:
+        metrics: exploitability, plain play and perplexity, by name.
+        gains: of each fresh adversary in each dialogue, by the dialogue's key.
+    """
+
+    metrics: Mapping[str, Estimate]
+    gains: dict[str, list[float]]
+
+
 class Campaign:
     """A campaign in its folder, from where it stands to its end."""
 
@@ -138,7 +157,7 @@ class Campaign:
         self._speaker = config.speaker or config.target
         self._partner = config.partner or config.target
         self._judge = judge_of(config.judge, (config.target,))
-        self._seed = derive_seed(config.seed, "measured")
+        self._seed, self._last_seed = (derive_seed(config.seed, name) for name in ("measured", FINAL))
 
     def rounds(self) -> list[Round]:
         """Makes what is left of the rounds; all of them, the start as number 0."""
@@ -167,14 +186,13 @@ class Campaign:
         there = [self._config.adversary] if number == 1 and self._config.adversary else []
         if self._config.adversaries == "fresh":
             measured = self._phase(number - 1, EXPLOITABILITY)
-            names = (exploitability.stage(exploitability.ADVERSARY, k) for k in range(1, self._config.num_adversaries + 1))
+            count = self._config.num_final_adversaries if number == 1 else self._config.num_adversaries
+            names = (exploitability.stage(exploitability.ADVERSARY, k) for k in range(1, count + 1))
             return there + [display_path(measured / name) for name in names]
         return there or [display_path(self._phase(number, "adversary"))]
 
     def _stage(self, number: int, name: str) -> Path:
-        if name.partition("-")[0] == FINAL:
-            return self._path / (f"{name}-exploitability" if number else f"{name}-exploitability-before")
-        return self._path / f"{number:02d}-{name}"
+        return self._path / (name if name.partition("-")[0] in (FINAL, CONTROL) else f"{number:02d}-{name}")
 
     def _phase(self, number: int, role: str) -> Path:
         """Where a phase is trained: a place of its own after each time that it diverged."""
@@ -193,10 +211,10 @@ class Campaign:
         from engine.negotiation.reinforce import DivergenceError
 
         while True:
-            # Later rounds do not change the rate at which this one was trained.
-            rate = rule.learning_rate / 2 ** self._times_diverged(role, range(number + 1))
-            self._reporter.say(f"round {number}: training {_TRAINED[role]}")
-            job, settings = phase(number, replace(rule, learning_rate=rate))
+            slower = self._rule(role, rule, number)
+            told = "" if role in _ONCE else f"round {number}: "
+            self._reporter.say(f"{told}training {_TRAINED[role]}")
+            job, settings = phase(number, slower)
             path = self._phase(number, role)
             try:
                 return job.run(settings, path, self._reporter)
@@ -205,9 +223,14 @@ class Campaign:
                     fix = f"the same command with more --retries goes on at smaller rates; or {error.fix}"
                     where = f"{display_path(path)}, {error.where}"
                     raise DivergenceError(error.what, where=where, got=error.got, fix=fix) from error
-                self._reporter.say(f"round {number}: {error.what} ({error.got}); back to its start at the rate {rate / 2:g}")
-                name = f"{number:02d}-{role}"
-                self._folder.event(ROLLED_BACK, number=number, phase=name, role=role, reason=str(error), learning_rate=rate / 2)
+                rate = slower.learning_rate / 2
+                self._reporter.say(f"{told}{error.what} ({error.got}); back to its start at the rate {rate:g}")
+                name = self._stage(number, role).name
+                self._folder.event(ROLLED_BACK, number=number, phase=name, role=role, reason=str(error), learning_rate=rate)
+
+    def _rule(self, role: str, rule: ReinforceConfig, number: int) -> ReinforceConfig:
+        """The rule at half the rate for each time that the role diverged; later rounds do not change that of earlier ones."""
+        return replace(rule, learning_rate=rule.learning_rate / 2 ** self._times_diverged(role, range(number + 1)))
 
     def _times_diverged(self, role: str, rounds: Container[int]) -> int:
         """How often the phases of a role were done again in some rounds."""
@@ -240,15 +263,35 @@ class Campaign:
         )
         return reinforce.TRAIN_TARGET, settings
 
-    def _best_response_phase(self, seed: int, count: int, number: int, rule: ReinforceConfig) -> Stage:
+    def beside(self) -> Beside:
+        """The control's training while the rounds go on: it needs nothing of them. Without `trainers` it waits for its turn."""
+        config, role = self._config, f"{CONTROL}-target"
+        phase = self._control_phase(0, self._rule(role, self._control_rule(), 0))
+        return Beside([{self._phase(0, role).name: phase}], self._path, num_workers=int(config.control and config.trainers > 0))
+
+    def _control_rule(self) -> ReinforceConfig:
+        """As many dialogues as the target has in all rounds."""
+        return replace(self._config.defence, dialogues=self._config.rounds * self._config.defence.dialogues)
+
+    def _control_phase(self, number: int, rule: ReinforceConfig) -> Stage:
+        settings = reinforce.TrainTargetConfig(
+            target=self._config.target,
+            partner=self._partner,
+            opponents=OpponentConfig(partner_share=1.0),
+            **self._trained(number, rule),
+        )
+        return reinforce.TRAIN_TARGET, settings
+
+    def _best_response_phase(self, target: str, seed: int, count: int, number: int, rule: ReinforceConfig) -> Stage:
         config = self._config
         settings = ExploitabilityConfig(
-            target=self.target(number),
+            target=target,
             speaker=self._speaker,
             judge=self._judge,
             num_adversaries=count,
             dialogues=config.dialogues,
             workers=config.workers,
+            trainers=config.trainers,
             reinforce=rule,
             **config.learning() | {"seed": seed},
         )
@@ -262,50 +305,60 @@ class Campaign:
             adversary = self.adversaries(number)[0]
             metrics[BEFORE] = self._attacked(number, "before", adversary, self.target(number - 1))
             metrics[AFTER] = self._attacked(number, "after", adversary, target)
-        # The same seed for all rounds, so that they differ by the target alone.
-        measured = self._exploited(number, EXPLOITABILITY, self._seed, self._config.num_adversaries)
-        metrics[EXPLOITABILITY] = measured.metrics[EXPLOITABILITY]
-        plain = self.play(f"{number:02d}-plain", target, self._seed)
-        metrics[PLAIN_SCORE], metrics[PLAIN_AGREEMENT] = plain["score_target"], plain["agreement"]
-        metrics[PERPLEXITY] = self._perplexity(number, target)
+            # The same seed for all rounds, so that they differ by the target alone.
+            measured = self._as_measured(number, "", target, self._seed, self._config.num_adversaries)
+        else:
+            measured = self._as_measured(0, "", target, self._last_seed, self._config.num_final_adversaries)
+        metrics |= measured.metrics
         figures = {name: estimate.value for name, estimate in metrics.items()}
         estimates = {name: estimate.to_json() for name, estimate in metrics.items()}
         self._folder.event(ROUND, number=number, target=target, estimates=estimates, **figures)
         return Round(number, metrics)
 
-    def measured_again(self, number: int, seed: int) -> Result:
-        """What fresh adversaries that chose no round gain from the target after a round.
+    def measured_again(self, measured: Round) -> Measured:
+        """The target after a round, by fresh adversaries and in dialogues that chose no round; the start was measured so."""
+        count = self._config.num_final_adversaries
+        if measured.number == 0:
+            return Measured(measured.metrics, exploitability.gains(self._phase(0, EXPLOITABILITY), count))
+        return self._as_measured(0, f"{FINAL}-", self.target(measured.number), self._last_seed, count)
 
-        Args:
-            number: of the round.
-            seed: of the adversaries and of the dialogues.
-        """
-        return self._exploited(number, FINAL, seed, self._config.num_final_adversaries)
+    def control(self) -> Measured:
+        """The start after as many dialogues of ordinary play alone, measured as the result is."""
+        role = f"{CONTROL}-target"
+        self._steadily(0, role, self._control_rule(), self._control_phase)
+        target = display_path(self._phase(0, role))
+        return self._as_measured(0, f"{CONTROL}-", target, self._last_seed, self._config.num_final_adversaries)
 
-    def _exploited(self, number: int, role: str, seed: int, count: int) -> Result:
+    def _as_measured(self, number: int, prefix: str, target: str, seed: int, count: int) -> Measured:
+        """Measures a target in stages whose names begin so."""
         rule = replace(self._config.attack, dialogues=self._config.budget)
-        return self._steadily(number, role, rule, partial(self._best_response_phase, seed, count))
+        phase = partial(self._best_response_phase, target, seed, count)
+        attacked = self._steadily(number, f"{prefix}{EXPLOITABILITY}", rule, phase)
+        settings = MatchConfig(adversary=self._partner, target=target, **self._match(seed))
+        plain = SELFPLAY.run(settings, self._stage(number, f"{prefix}plain"), self._reporter).metrics
+        metrics = {
+            EXPLOITABILITY: attacked.metrics[EXPLOITABILITY],
+            PLAIN_SCORE: plain["score_target"],
+            PLAIN_AGREEMENT: plain["agreement"],
+            PERPLEXITY: self._perplexity(target),
+        }
+        return Measured(metrics, exploitability.gains(attacked.run, count))
 
     def _attacked(self, number: int, name: str, adversary: str, target: str) -> Estimate:
         settings = AttackConfig(speaker=adversary, target=target, **self._match(self._seed))
         return ATTACK_RL.run(settings, self._stage(number, name), self._reporter).metrics["advantage"]
-
-    def play(self, stage: str, target: str, seed: int) -> Mapping[str, Estimate]:
-        """How a target plays with the ordinary partner, in a stage of that name."""
-        settings = MatchConfig(adversary=self._partner, target=target, **self._match(seed))
-        return SELFPLAY.run(settings, self._path / stage, self._reporter).metrics
 
     def _match(self, seed: int) -> dict[str, Any]:
         names = ("dialogues", "workers", "data_root")
         address = self._config.address if self._config.workers else ""
         return {name: getattr(self._config, name) for name in names} | {"address": address, "judge": self._judge, "seed": seed}
 
-    def _perplexity(self, number: int, target: str) -> Estimate:
-        if number:
-            path = fetched_run(target)
-            with whole(path / SUMMARY):
-                return RunFolder.load(path).metrics()[PERPLEXITY]
-        return validation_perplexity(target, self._config.corpus, self._config.data_root)
+    def _perplexity(self, target: str) -> Estimate:
+        if target == self._config.target:
+            return validation_perplexity(target, self._config.corpus, self._config.data_root)
+        path = fetched_run(target)
+        with whole(path / SUMMARY):
+            return RunFolder.load(path).metrics()[PERPLEXITY]
 
     def _stop(self, number: int) -> None:
         rounds = f"{self._config.patience} round{'s' * (self._config.patience > 1)}"

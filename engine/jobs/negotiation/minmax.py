@@ -1,8 +1,8 @@
 """Adversarial training: `parley minmax` (Cheng et al. 2019, section 6).
 
 A campaign (`campaign.py`) ends after its rounds, or when exploitability has stopped falling; the least exploitable target that
-still plays well with an ordinary partner is the result. It and the start are then measured once more, by adversaries and in
-dialogues that chose nothing.
+still plays well with an ordinary partner is the result. It is measured once more, by adversaries and in dialogues that chose no
+round. A control, the start trained as long in ordinary play alone, says how much of the gain is owed to adversaries.
 
 The paper gives no schedule, rates or stopping rule: `cheng2019` keeps what it says (the latest adversary, trained on, and
 reward -(S_adv - S_ori)); `population` adds what the field found to help since.
@@ -11,7 +11,7 @@ reward -(S_adv - S_ori)); `population` adds what the field found to help since.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,17 +20,13 @@ import numpy as np
 from engine.jobs.job import Job, Reporter, Steps, Summary
 from engine.jobs.negotiation import exploitability, reinforce, training
 from engine.jobs.negotiation.agents import require_agents, require_negotiator
-from engine.jobs.negotiation.campaign import FINAL, ROUND, Campaign, MinMaxConfig
+from engine.jobs.negotiation.campaign import CONTROL, FINAL, ROUND, Campaign, MinMaxConfig
 from engine.jobs.negotiation.exploitability import NUM_TRAINED
 from engine.jobs.negotiation.language import PUBLISHED, corpus_words, require_words
 from engine.jobs.sharded import session
 from engine.metrics.negotiation.campaign import (
     AFTER,
     BEFORE,
-    EXPLOITABILITY,
-    PERPLEXITY,
-    PLAIN_AGREEMENT,
-    PLAIN_SCORE,
     ROUND_METRICS,
     Round,
     best_round,
@@ -41,57 +37,61 @@ from engine.metrics.statistics import Estimate, Metric, count, crossed_differenc
 from engine.negotiation.opponents import OpponentConfig
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
-from envs.core.seeds import derive_seed
 from envs.storage.copies import CHECKPOINT
 from envs.storage.places import display_path
 
 FINAL_STAGES = {
-    f"{FINAL}-exploitability-before/{exploitability.ATTACK}": "fresh adversary, before",
-    f"{FINAL}-plain-before": "plain play, before",
+    f"00-exploitability/{exploitability.ATTACK}": "fresh adversary, before",
+    "00-plain": "plain play, before",
     f"{FINAL}-exploitability/{exploitability.ATTACK}": "fresh adversary, after",
     f"{FINAL}-plain": "plain play, after",
+    f"{CONTROL}-exploitability/{exploitability.ATTACK}": "fresh adversary, control",
+    f"{CONTROL}-plain": "plain play, control",
 }
-"""What the matches are called that measure the start and the result once more."""
-BEFORE_TRAINING = "_before"
-"""Ending of the metrics of the target before any training."""
-DROP = "exploitability_drop"
+"""What the matches are called that measure the start, the result and the control."""
+BEFORE_TRAINING, AS_CONTROL = "_before", "_control"
+"""Endings of the metrics of the target before any training, and trained as long in ordinary play alone."""
+TARGETS = {BEFORE_TRAINING: ", before", AS_CONTROL: ", after plain play alone", "": ""}
+"""The targets that are compared, by the ending of their metrics, and how these are told apart."""
+DROP, DROP_BEYOND_CONTROL = "exploitability_drop", "exploitability_drop_beyond_control"
 
 _COMPARED = {name: metric for name, metric in ROUND_METRICS.items() if name not in (BEFORE, AFTER)}
 _PAIRS = {
     name + ending: metric._replace(title=metric.title + told)
     for name, metric in _COMPARED.items()
-    for ending, told in ((BEFORE_TRAINING, ", before"), ("", ""))
+    for ending, told in TARGETS.items()
 }
 LEGEND = _PAIRS | {
     DROP: Metric("exploitability lost", "higher: target", "before less after in the same dialogues, mean", main=True),
+    DROP_BEYOND_CONTROL: Metric(
+        "  more than by plain play alone", "higher: target", "the control's less the result's in the same dialogues, mean"
+    ),
     NUM_TRAINED: Metric("fresh adversaries", NEITHER, "trained before, and as many after, for exploitability", "count"),
 }
 
 
 def _cpus(config: MinMaxConfig) -> int:
-    return max(config.env_runners + 1 + config.threads * config.remote_learner, config.workers)
+    learning = config.env_runners + 1 + config.threads * config.remote_learner
+    return max(learning, config.workers, config.trainers) + config.control
 
 
-def _measured_again(campaign: Campaign, config: MinMaxConfig, rounds: Sequence[Round], best: Round) -> dict[str, Estimate]:
-    """Start and result by adversaries and in dialogues that did not choose the result."""
-    seed = derive_seed(config.seed, FINAL)
-    metrics: dict[str, Estimate] = {}
-    gained = []
-    for ending, number in ((BEFORE_TRAINING, 0), ("", best.number)):
-        attacked = campaign.measured_again(number, seed)
-        gained.append(exploitability.gains(attacked.run, config.num_final_adversaries))
-        plain = campaign.play(f"{FINAL}-plain{ending.replace('_', '-')}", campaign.target(number), seed)
-        metrics |= {
-            EXPLOITABILITY + ending: attacked.metrics[EXPLOITABILITY],
-            PLAIN_SCORE + ending: plain["score_target"],
-            PLAIN_AGREEMENT + ending: plain["agreement"],
-            PERPLEXITY + ending: rounds[number].metrics[PERPLEXITY],
-        }
-    keys = sorted(gained[0].keys() & gained[1].keys())
-    before, after = (np.array([one[key] for key in keys]).reshape(-1, config.num_final_adversaries).T for one in gained)
-    metrics[DROP] = crossed_difference(before, after)
-    metrics[NUM_TRAINED] = count(config.num_final_adversaries, config.num_final_adversaries)
-    return metrics
+def _outcome(campaign: Campaign, config: MinMaxConfig, start: Round, best: Round) -> dict[str, Estimate]:
+    """Start, control and result, each by as many fresh adversaries and in the same dialogues."""
+    measured = {BEFORE_TRAINING: campaign.measured_again(start), "": campaign.measured_again(best)}
+    if config.control:
+        measured[AS_CONTROL] = campaign.control()
+    found = {name + ending: estimate for ending, one in measured.items() for name, estimate in one.metrics.items()}
+    found[DROP] = _lost(measured[BEFORE_TRAINING].gains, measured[""].gains)
+    if config.control:
+        found[DROP_BEYOND_CONTROL] = _lost(measured[AS_CONTROL].gains, measured[""].gains)
+    found[NUM_TRAINED] = count(config.num_final_adversaries, config.num_final_adversaries)
+    return {name: found[name] for name in LEGEND if name in found}
+
+
+def _lost(before: Mapping[str, Sequence[float]], after: Mapping[str, Sequence[float]]) -> Estimate:
+    """What adversaries gain less, from their gains by dialogue."""
+    keys = sorted(before.keys() & after.keys())
+    return crossed_difference(*(np.array([one[key] for key in keys]).T for one in (before, after)))
 
 
 def _store(campaign: Campaign, config: MinMaxConfig, path: Path, best: Round) -> None:
@@ -122,8 +122,10 @@ def demo() -> MinMaxConfig:
         rounds=1,
         adversaries="fresh",
         num_adversaries=2,
-        num_final_adversaries=3,
+        num_final_adversaries=4,
+        control=True,
         budget=rule.dialogues,
+        dialogues=500,
         corpus="embedded",
         # Several adversaries, so that the target learns what they share; and more plain play than theirs, without which it
         # learns to refuse every deal.
@@ -131,7 +133,7 @@ def demo() -> MinMaxConfig:
         attack=rule,
         # Half as fast again, or without the KL guard, trainings lose their language; if holding out costs more, they give in.
         perplexity_limit=2.0,
-        defence=replace(rule, dialogues=7_680, supervised_weight=1.0, kl_weight=0.1, stalling_penalty=2.0),
+        defence=replace(rule, dialogues=5_760, supervised_weight=1.0, kl_weight=0.1, stalling_penalty=2.0),
     )
 
 
@@ -144,7 +146,7 @@ class MinMax(Job[MinMaxConfig, MinMaxConfig, Summary]):
     presets = {"cheng2019": latest, "population": population, "demo": demo}
     legend = LEGEND
     files = (CHECKPOINT, SUMMARY)
-    resume_safe = (*training.RESUME_SAFE, "workers", "retries")
+    resume_safe = (*training.RESUME_SAFE, "workers", "trainers", "retries")
     steps = Steps(ROUND, "rounds", lambda config: config["rounds"] if isinstance(config.get("rounds"), int) else None)
 
     def prepare(self, config: MinMaxConfig, path: Path, reporter: Reporter) -> MinMaxConfig:
@@ -155,13 +157,14 @@ class MinMax(Job[MinMaxConfig, MinMaxConfig, Summary]):
 
     def work(self, run: RunFolder, prepared: MinMaxConfig, reporter: Reporter) -> Summary:
         """Does what is left of the campaign, and stores its result as `checkpoint`."""
-        with session(_cpus(prepared), prepared.address):
-            campaign = Campaign(prepared, run, reporter)
+        campaign = Campaign(prepared, run, reporter)
+        with session(_cpus(prepared), prepared.address), campaign.beside() as beside:
             rounds = campaign.rounds()
             best = best_round(still_playing(rounds, prepared.plain_loss))
             if best.number == 0:
                 reporter.say("no round made the target less exploitable and left its plain play: the result is the start")
-            metrics = _measured_again(campaign, prepared, rounds, best)
+            beside.wait(reporter, "the control")
+            metrics = _outcome(campaign, prepared, rounds[0], best)
             _store(campaign, prepared, run.path, best)
         return Summary(
             f"{prepared.target} hardened",

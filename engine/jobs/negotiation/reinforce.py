@@ -161,9 +161,10 @@ class TrainTarget(LearnJob[TrainTargetConfig]):
     presets = {"cheng2019": hardened}
 
     def prepare(self, config: TrainTargetConfig, path: Path, reporter: Reporter) -> PreparedTraining:
-        """The target, which learns, and its frozen adversaries."""
-        names = [name.strip() for name in config.adversaries.split(",") if name.strip()]
-        if not names:
+        """The target, which learns, and whom it meets: frozen adversaries, a partner, or that partner alone."""
+        share = config.opponents.partner_share
+        names = [name.strip() for name in config.adversaries.split(",") if name.strip()] if share < 1 else []
+        if not names and share < 1:
             fix = "parley train adversary makes one"
             raise ConfigError("there is no adversary to learn from", where="--adversaries", fix=fix)
         target = _folder(config.target, "--target")
@@ -176,13 +177,14 @@ class TrainTarget(LearnJob[TrainTargetConfig]):
             Opponent(name=name, checkpoint=folder, reward=rule.reward, complementary=rule.complementary)
             for name, folder in folders.items()
         ]
-        if config.opponents.partner_share > 0:
-            plain = Opponent(name=PARTNER, checkpoint=partner, reward="points", complementary=False, ordinary=True)
+        if share > 0:
+            plain = Opponent(name=PARTNER, checkpoint=partner, reward="points", complementary=False, ordinary=share < 1)
             opponents = [plain, *opponents]
         roster = TrainingRoster(
             role="target", learner=target, reference=reference, opponents=tuple(opponents), drawing=config.opponents
         )
-        title = f"{config.target} against {names[-1]}" + (f" and {len(names) - 1} earlier" if len(names) > 1 else "")
+        against = names[-1] + (f" and {len(names) - 1} earlier" if len(names) > 1 else "") if names else "an ordinary partner"
+        title = f"{config.target} against {against}"
         return lessons(config, roster, title, {"role": "target", "target": config.target, "adversaries": names})
 
     def next_commands(self, config: TrainTargetConfig, path: Path) -> tuple[str, ...]:

@@ -34,6 +34,7 @@ from engine.store.mirror import fetched_run
 from engine.store.run_folder import RunFolder
 from envs.core.config import shared
 from envs.core.errors import ConfigError, RunError
+from envs.core.ranges import NumItems
 from envs.core.registry import nearest
 from envs.storage.places import display_path
 
@@ -64,7 +65,7 @@ class TableConfig(PlayedConfig):
     """Figures of Cheng et al. 2019 to show: of their supervised, RL or hardened target; turns: of the RL one, table 7."""
     beside: str = ""
     """Another table's run, such as of the target before it was hardened, whose advantages stand beside."""
-    dialogues: int = 500
+    dialogues: NumItems = 500
     """Dialogues of each row."""
     corpus: str = "dealornodeal"
     """Corpus that the target was fitted to, where an adversary is trained."""

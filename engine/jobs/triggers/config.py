@@ -70,7 +70,7 @@ class SearchingConfig(ShardedConfig):
     """Run or checkpoint folder of a language model that judges inputs (parley train lm); without one no io type is read."""
     method: str = "gibbs-enum"
     """gibbs-enum, random, hotflip, gcg, beam, relaxation, or path/file.py:Class."""
-    num_targets: NumItemsOrAll = 500
+    limit: NumItemsOrAll = 500
     """At most so many targets, the seed's choice of a longer list; 0 for all."""
     corpus: str = ""
     """Corpus whose test sources the normal targets answer; the one that the model was fitted to when empty."""

@@ -79,13 +79,13 @@ def released() -> TriggerConfig:
 
 def quick() -> TriggerConfig:
     """A first look: 100 targets, 2 restarts of up to 10 sweeps."""
-    return TriggerConfig(num_targets=100, search=SearchSettings(restarts=2, max_sweeps=10))
+    return TriggerConfig(limit=100, search=SearchSettings(restarts=2, max_sweeps=10))
 
 
 def demo() -> TriggerConfig:
     """Seconds, on the model of parley train seq2seq demo: what it says anyway, 20 targets, 2 restarts of up to 5 sweeps."""
     effort = SearchSettings(candidates=20, restarts=2, max_sweeps=5)
-    return TriggerConfig(targets=NORMAL, num_targets=20, hit="o-greedy", search=effort)
+    return TriggerConfig(targets=NORMAL, limit=20, hit="o-greedy", search=effort)
 
 
 class Search(Job[TriggerConfig, Wanted, Wanted]):

@@ -35,6 +35,7 @@ from engine.triggers import settings
 from engine.triggers.settings import SearchSettings
 from envs.core.config import shared
 from envs.core.errors import ConfigError
+from envs.core.ranges import NumItemsOrAll
 from envs.core.registry import nearest
 from envs.storage.copies import CHECKPOINT
 from envs.storage.places import display_path, local_copy
@@ -57,7 +58,7 @@ class SearchTableConfig(SearchingConfig):
     """The same of the language model that judges inputs; without one the list mal-io is left out."""
     lists: str = ",".join(LISTS)
     """Lists to search for, separated by commas; those measured in the same folder before stay in the table."""
-    num_targets: int = 100
+    limit: NumItemsOrAll = 100
     """At most so many targets of each list; 0 for all."""
     normal: Literal["greedy", "sampled"] = "greedy"
     """What the models' own replies are: the likeliest ones, or drawn ones for models whose likeliest are few and general."""
@@ -122,7 +123,7 @@ def quick() -> SearchTableConfig:
 def demo() -> SearchTableConfig:
     """A minute, on the models of parley train seq2seq demo and parley train lm demo: 10 targets a list."""
     effort = SearchSettings(candidates=20, restarts=2, max_sweeps=5)
-    return SearchTableConfig(lm="runs/lm", num_targets=10, search=effort)
+    return SearchTableConfig(lm="runs/lm", limit=10, search=effort)
 
 
 class SearchTable(Composite[SearchTableConfig, SearchTableConfig, SearchTableConfig]):
@@ -188,7 +189,7 @@ class SearchTable(Composite[SearchTableConfig, SearchTableConfig, SearchTableCon
                     metrics |= {f"{label}.{listed}.{name}": estimate for name, estimate in searched.items()}
         return Summary(
             f"trigger searches on {found.model}",
-            f"At most {found.num_targets:,} targets a list, {found.method}, {found.search.restarts} restarts, "
+            f"At most {found.limit:,} targets a list, {found.method}, {found.search.restarts} restarts, "
             f"seed {found.seed}.",
             metrics,
             {ATTENTIONS: {label: _attention(model) for label, model in labels.items()}},

@@ -73,7 +73,7 @@ def choose_targets(config: TriggerConfig, models: Models) -> TargetList:
             got=f"{', '.join(first.unknown)} in {first.sentence!r}",
             fix="leave out --strict to skip and count such targets",
         )
-    return _choose(made.require_some(), config.num_targets, config.seed)
+    return _choose(made.require_some(), config.limit, config.seed)
 
 
 def save_targets(targets: TargetList, path: Path) -> None:
@@ -141,7 +141,7 @@ def _file(config: TriggerConfig) -> Path:
 
 
 def _wanted(config: TriggerConfig) -> tuple[int, ...]:
-    return (config.num_targets,) if config.num_targets else ()
+    return (config.limit,) if config.limit else ()
 
 
 def _sources(config: TriggerConfig, provenance: Mapping[str, Any], vocabulary: PairVocabulary) -> Iterator[np.ndarray]:

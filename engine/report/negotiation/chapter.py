@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from engine.jobs.negotiation.campaign import rounds_of
 from engine.jobs.negotiation.exploitability import EVALUATE_EXPLOITABILITY, NUM_TRAINED
-from engine.jobs.negotiation.minmax import BEFORE_TRAINING, DROP, FINAL_STAGES, LEGEND, MINMAX
+from engine.jobs.negotiation.minmax import AS_CONTROL, BEFORE_TRAINING, DROP, DROP_BEYOND_CONTROL, FINAL_STAGES, LEGEND, MINMAX
 from engine.jobs.negotiation.rows import DIALOGUES
 from engine.jobs.negotiation.table import ATTACK_TABLE, BESIDE
 from engine.jobs.negotiation.whitebox import ATTACK_RA_PA_DA, ATTACK_RA_PA_TA
@@ -171,16 +171,21 @@ def _campaign_tables(campaign: Run) -> list[tuple[str, TextTable]]:
 
 
 def _before_and_after(metrics: Mapping[str, Estimate]) -> TextTable:
-    pairs = {name: metric.title for name, metric in ROUND_METRICS.items() if name in metrics}
+    columns = {"before": BEFORE_TRAINING, "after": ""}
+    if DROP_BEYOND_CONTROL in metrics:
+        columns["plain play alone"] = AS_CONTROL
     rows = [
-        (title, with_interval(metrics[name + BEFORE_TRAINING]), with_interval(metrics[name])) for name, title in pairs.items()
+        (metric.title, *(with_interval(metrics[name + ending]) for ending in columns.values()))
+        for name, metric in ROUND_METRICS.items()
+        if name in metrics
     ]
     lost = LEGEND[DROP]
-    rows.append((lost.title, "", with_interval(metrics[DROP])))
+    more = [with_interval(metrics[name]) for name in (DROP, DROP_BEYOND_CONTROL) if name in metrics]
+    rows.append((lost.title, "", more[0], *(f"{each} more than it" for each in more[1:])))
     trained = metrics.get(NUM_TRAINED, NOTHING)
     who = f"By {trained.value:.0f} fresh adversaries each" if trained.n else "By a fresh adversary each"
     note = f"{who}, in dialogues that chose no round. {lost.title.capitalize()}: {lost.definition}. Brackets: 95 % intervals."
-    return TextTable(("target", "before", "after"), tuple(rows), note)
+    return TextTable(("target", *columns), tuple(rows), note)
 
 
 def _budgets(matches: Sequence[Match]) -> list[Figure]:

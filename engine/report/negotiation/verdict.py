@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from engine.jobs.negotiation.exploitability import NUM_TRAINED
-from engine.jobs.negotiation.minmax import BEFORE_TRAINING, DROP
+from engine.jobs.negotiation.minmax import AS_CONTROL, BEFORE_TRAINING, DROP, DROP_BEYOND_CONTROL
 from engine.metrics.negotiation.campaign import EXPLOITABILITY
 from engine.metrics.statistics import NOTHING, Estimate, Metric
 from engine.report.content import Verdict
@@ -80,8 +80,10 @@ def _hardened(campaign: Hardening) -> tuple[str, dict[str, Estimate]]:
         0: "Hardening did not certainly help",
         -1: f"Hardening made it worse, by {lost.lstrip(MINUS)} points",
     }[certain_sign(drop)]
+    control, beyond = (campaign.metrics.get(name, NOTHING) for name in (EXPLOITABILITY + AS_CONTROL, DROP_BEYOND_CONTROL))
     marks = {
         "fresh adversary, before hardening": before,
+        **({"fresh adversary, after plain play alone": control} if control.n else {}),
         "fresh adversary, after hardening": after,
         "points that hardening takes off": drop,
     }
@@ -90,6 +92,9 @@ def _hardened(campaign: Hardening) -> tuple[str, dict[str, Estimate]]:
     if trained.n and trained.value > 1:
         was, now_is = f"{trained.value:.0f} fresh adversaries were in the mean", "are"
     said = f"{told}: {was} {then} points ahead before it and {now_is} {now} ahead after it."
+    if control.n:
+        doubt = "" if certain_sign(beyond) else ", which is no certain difference"
+        said += f" After as much training in plain play alone: {number(POINTS, control.value)}{doubt}."
     return said + caveat(drop, unit="dialogues"), marks
 
 

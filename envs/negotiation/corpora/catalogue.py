@@ -7,6 +7,7 @@ as `path/file.py:CORPUS`, or let an installed package offer it under the entry p
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -20,8 +21,8 @@ from envs.negotiation import scripted
 from envs.negotiation.corpora.dealornodeal import READER_VERSION, DialogueRecord, parse_lines, parse_scenarios
 from envs.negotiation.scenario import Scenario
 
-SELFPLAY_FILE = "selfplay.txt"
-PUBLISHED_NAMES = (*(f"{split}.txt" for split in SPLITS), SELFPLAY_FILE)
+SELFPLAY = "selfplay"
+PUBLISHED_NAMES = tuple(f"{part}.txt" for part in (*SPLITS, SELFPLAY))
 
 corpora = Registry("negotiation corpus", "parley.corpora")
 
@@ -106,12 +107,9 @@ class FileCorpus(Described):
         folder = self.folder(root)
         missing = missing_files(folder, [file.name for file in self.files])
         broken = [DataError("a file is missing", where=folder / name, fix=self.remedy) for name in missing]
-        splits: dict[str, list[DialogueRecord]] = {}
-        for split in SPLITS:
-            splits[split], errors = parse_lines(_lines(folder / f"{split}.txt"), str(folder / f"{split}.txt"))
-            broken += errors
-        selfplay, errors = parse_scenarios(_lines(folder / SELFPLAY_FILE), str(folder / SELFPLAY_FILE))
-        return CorpusText(splits=splits, selfplay=selfplay, broken=broken + errors)
+        paths = {part: folder / f"{part}.txt" for part in (*SPLITS, SELFPLAY)}
+        lines = {part: read_lines(path) if path.is_file() else [] for part, path in paths.items()}
+        return _parsed(lines, lambda part: str(paths[part]), broken)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,14 +139,7 @@ class GeneratedCorpus(Described):
         """Generates the dialogues and the scenarios."""
         from envs.negotiation.scripted.corpus import embedded_corpus
 
-        broken: list[DataError] = []
-        splits: dict[str, list[DialogueRecord]] = {}
-        lines = embedded_corpus(self.num_dialogues, self.seed)
-        for split in SPLITS:
-            splits[split], errors = parse_lines(lines[split], f"{self.name} {split}")
-            broken += errors
-        selfplay, errors = parse_scenarios(lines["selfplay"], f"{self.name} selfplay")
-        return CorpusText(splits=splits, selfplay=selfplay, broken=broken + errors)
+        return _parsed(embedded_corpus(self.num_dialogues, self.seed), lambda part: f"{self.name} {part}", [])
 
 
 corpora.register("dealornodeal", "human negotiations, Lewis et al. 2017")(
@@ -204,5 +195,11 @@ corpora.register("embedded", "scripted negotiations, generated")(
 )
 
 
-def _lines(path: Path) -> list[str]:
-    return read_lines(path) if path.is_file() else []
+def _parsed(lines: Mapping[str, Sequence[str]], place: Callable[[str], str], broken: list[DataError]) -> CorpusText:
+    """The text of the lines of each part; `place` says in messages where a part stands, `broken` what is wrong already."""
+    splits: dict[str, list[DialogueRecord]] = {}
+    for split in SPLITS:
+        splits[split], errors = parse_lines(lines[split], place(split))
+        broken += errors
+    selfplay, errors = parse_scenarios(lines[SELFPLAY], place(SELFPLAY))
+    return CorpusText(splits=splits, selfplay=selfplay, broken=broken + errors)

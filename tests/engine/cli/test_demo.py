@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from engine.jobs import demo
-from engine.jobs.demo import BESIDE, DEMO, GAIN, HARDENED, STAGES, Beside, DemoConfig
+from engine.jobs.composite import Beside
+from engine.jobs.demo import BESIDE, DEMO, GAIN, HARDENED, STAGES, DemoConfig
 from engine.jobs.negotiation import minmax, negotiator, reinforce
 from engine.jobs.perturb import adversarial
 from engine.metrics.statistics import Estimate
@@ -113,7 +114,8 @@ def test_the_stages_name_each_other_as_the_folder_was_given() -> None:
     assert {config.seed for config in configs.values()} == {7}
     assert (configs["minmax"].target, configs["minmax"].adversary) == ("runs/demo/target", "runs/demo/adversary")
     assert configs["minmax"].rounds == 1
-    assert configs["minmax"].num_final_adversaries == 3, "one training is one draw"
+    assert configs["minmax"].num_final_adversaries == 4, "one training is one draw"
+    assert configs["minmax"].control, "training alone may explain what is gained"
     before = {str(getattr(configs[name], key, "")) for name in BESIDE for key in ("model", "lm", "trained")}
     assert before <= {"", *(f"runs/demo/{name}" for name in BESIDE)}, "what is done beside needs nothing before it"
     assert configs["minmax"].budget == configs["adversary"].reinforce.dialogues, "measured on the adversary's own budget"
@@ -166,7 +168,7 @@ def test_stages_beside_are_done_in_an_actor_and_failures_are_left_for_here(tmp_p
     planned = {"finished": (job, good), "bad": (job, bad), "good": (job, good)}
     (tmp_path / "finished").mkdir()
     (tmp_path / "finished" / SUMMARY).touch()
-    with Beside(planned, tmp_path, num_cpus=2) as beside:
+    with Beside([{name: stage} for name, stage in planned.items()], tmp_path, 1) as beside:
         beside.wait(notes)
     assert notes.stages == [("what was begun beside", 2, "stages")], "what is finished is left out"
     found = RunFolder.load(tmp_path / "good")

@@ -221,7 +221,7 @@ def test_an_interrupted_run_says_so_and_the_same_command_resumes(
 
 @pytest.mark.ray
 @pytest.mark.slow
-@pytest.mark.parametrize("asked", ["sweep demo --samples 40", "selfplay --dialogues 99999 --workers 2"])
+@pytest.mark.parametrize("asked", ["sweep demo --num-trials 40", "selfplay --dialogues 99999 --workers 2"])
 def test_sigterm_to_all_processes_of_a_command_prints_no_stack(tmp_path: Path, asked: str) -> None:
     """As `timeout` and schedulers send it."""
     with start_parley(*asked.split(), "--run", "run", folder=tmp_path, before="import os; os.setsid()") as process:

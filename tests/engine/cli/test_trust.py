@@ -173,7 +173,7 @@ def test_a_sweep_asks_unless_it_is_finished(
     parley: Parley, tmp_path: Path, agent: Path, mark: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "plan.py").write_text(PLAN.format(mark=str(mark)))
-    first = parley("sweep --sweep plan.py:PLAN --base= --samples 2 --rungs 1 --run swept")
+    first = parley("sweep --sweep plan.py:PLAN --base= --num-trials 2 --rungs 1 --run swept")
     assert first.status == 0, first.err
     assert mark.exists()
     mark.unlink()

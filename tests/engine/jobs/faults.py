@@ -103,7 +103,7 @@ def make_case(kind: str, folder: Path) -> Case:
 def _search(folder: Path) -> Case:
     corpus = searches.write_corpus(folder)
     model = searches.save_seq2seq(folder / "model", searches.words_of(corpus), corpus=str(corpus))
-    return Case(SEARCH, searches.search(model, "random", num_targets=NUM_SHARDS, shard_size=1))
+    return Case(SEARCH, searches.search(model, "random", limit=NUM_SHARDS, shard_size=1))
 
 
 def _attack(folder: Path) -> Case:

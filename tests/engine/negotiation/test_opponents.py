@@ -163,7 +163,7 @@ def test_sides_are_those_of_the_game() -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("pool", 0), ("partner_share", -0.1), ("partner_share", 1.0), ("sampling", "newest")]
+    ("field", "value"), [("pool", 0), ("partner_share", -0.1), ("partner_share", 1.1), ("sampling", "newest")]
 )
 def test_values_out_of_range_are_named(field: str, value: Any) -> None:
     with pytest.raises(ConfigError, match=field) as caught:

@@ -13,7 +13,7 @@ import pytest
 from engine.jobs.catalogue import ENTRIES
 from engine.jobs.job import Job
 from engine.jobs.negotiation.campaign import MinMaxConfig, rounds_of
-from engine.jobs.negotiation.minmax import BEFORE_TRAINING, DROP, FINAL_STAGES, LEGEND
+from engine.jobs.negotiation.minmax import AS_CONTROL, BEFORE_TRAINING, DROP, DROP_BEYOND_CONTROL, FINAL_STAGES, LEGEND
 from engine.jobs.negotiation.negotiator import TRAIN_NEGOTIATOR
 from engine.jobs.negotiation.rows import ATTACKS, DIALOGUES
 from engine.jobs.negotiation.table import TableConfig
@@ -264,12 +264,14 @@ def test_campaign_shows_what_its_rounds_came_to(tmp_path: Path) -> None:
     (first, outcome), (second, rounds) = tables(data)
     assert (data.title, first, second) == ("x hardened", "Before and after", "Rounds")
     places = {name: place for place, name in enumerate(LEGEND)}
+    assert outcome.columns == ("target", "before", "after", "plain play alone")
+    lost, more = (f"{places[name]:.2f} [0.00, 9.00]" for name in (DROP, DROP_BEYOND_CONTROL))
     assert outcome.rows == (
         *(
-            (LEGEND[name].title, *(f"{places[name + ending]:.2f} [0.00, 9.00]" for ending in (BEFORE_TRAINING, "")))
+            (LEGEND[name].title, *(f"{places[name + ending]:.2f} [0.00, 9.00]" for ending in (BEFORE_TRAINING, "", AS_CONTROL)))
             for name in (EXPLOITABILITY, PLAIN_SCORE, PLAIN_AGREEMENT, PERPLEXITY)
         ),
-        (LEGEND[DROP].title, "", f"{places[DROP]:.2f} [0.00, 9.00]"),
+        (LEGEND[DROP].title, "", lost, f"{more} more than it"),
     )
     assert rounds == rounds_table(rounds_of(RunFolder.load(tmp_path)))
     assert [section.name for section in matches(data)] == list(FINAL_STAGES.values()), "the rounds' phases are many"

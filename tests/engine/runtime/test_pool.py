@@ -31,6 +31,7 @@ from tests.engine.runtime.workers import (
     OnlyOne,
     RaisesOn,
     Unsendable,
+    WaitsForAnother,
     attempts,
     seed_of,
     shards_of,
@@ -88,6 +89,13 @@ def test_rows_are_equal_for_no_one_and_two_workers(log: Path, tmp_path: Path) ->
     assert tables[0].num_rows == 30
     assert tables[0].equals(tables[1])
     assert tables[0].equals(tables[2])
+
+
+@pytest.mark.ray
+def test_no_shard_waits_at_a_worker_for_which_another_has_time(log: Path) -> None:
+    results = Collected()
+    run_sharded(WaitsForAnother, (str(log),), shards_of(2, 1), num_workers=ACTORS, on_result=results.take)
+    assert list(results.values()) == [2, 2], "each began while the other was at work, a worker that started late included"
 
 
 @EITHER

@@ -48,6 +48,20 @@ class Counting:
         ]
 
 
+class WaitsForAnother:
+    """How many processes were at work at once; the second waits until it is there, for half a minute at most."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = Path(folder)
+
+    def run(self, shard: Shard[int]) -> int:
+        (self.folder / str(os.getpid())).touch()
+        until = time.monotonic() + 30
+        while len([*self.folder.iterdir()]) < 2 and time.monotonic() < until:
+            time.sleep(0.05)
+        return len([*self.folder.iterdir()])
+
+
 class By:
     """Work that a class of worker does."""
 

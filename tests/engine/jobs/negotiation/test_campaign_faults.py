@@ -91,12 +91,10 @@ def test_a_phase_that_diverges_is_done_again_at_half_the_rate(
     ]
     assert "the learner is made to diverge" in rolled_back(path)[0]["reason"]
     told = [line for line in notes.said if "back to its start" in line]
-    assert told == [
-        f"round {number}: the learner is made to diverge (a made-up perplexity); back to its start at the rate {RATE / 2:g}"
-        for number in (1, 2)
-    ]
+    reason = f"the learner is made to diverge (a made-up perplexity); back to its start at the rate {RATE / 2:g}"
+    assert told == [f"round {number}: {reason}" for number in (1, 2)]
     again = f"01-exploitability-again-1/{exploitability.ADVERSARY}"
-    measured = ("00-exploitability", "final-exploitability-before", "final-exploitability")
+    measured = ("00-exploitability", "final-exploitability")
     assert trained(path) == {
         **{f"{name}/{exploitability.ADVERSARY}": [1, 2] for name in measured},
         "01-target": [1, 2],

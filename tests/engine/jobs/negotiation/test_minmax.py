@@ -14,7 +14,7 @@ from engine.jobs.job import Result, Silent
 from engine.jobs.negotiation import exploitability
 from engine.jobs.negotiation.campaign import ROUND, rounds_of
 from engine.jobs.negotiation.judge import judge_of
-from engine.jobs.negotiation.minmax import BEFORE_TRAINING, DROP, FINAL_STAGES, LEGEND, MINMAX
+from engine.jobs.negotiation.minmax import BEFORE_TRAINING, DROP, DROP_BEYOND_CONTROL, FINAL_STAGES, LEGEND, MINMAX
 from engine.metrics.negotiation.campaign import (
     AFTER,
     BEFORE,
@@ -50,8 +50,11 @@ run = MINMAX.run
 
 pytestmark = pytest.mark.ray
 
-FINAL = sorted({name.partition("/")[0] for name in FINAL_STAGES})
-"""The folders of what measures the start and the result once more."""
+START, FINAL, CONTROL = (
+    sorted(name for name in {name.partition("/")[0] for name in FINAL_STAGES} if name.startswith(kind))
+    for kind in ("00-", "final-", "control-")
+)
+"""The folders of what measures the start, the result and the control."""
 MIXED = OpponentConfig(sampling="prioritised", partner_share=0.5)
 
 
@@ -74,9 +77,9 @@ def continued(
 def fresh(
     tmp_path_factory: pytest.TempPathFactory, root: Path, trainee: Path, partner: Path, ray_session: RaySession
 ) -> Result:
-    """Two rounds against two fresh best responses each and an ordinary partner, measured at last by three others."""
+    """Two rounds with fresh best responses and an ordinary partner; three adversaries measure start, result and control."""
     asked = campaign(root, trainee, adversaries="fresh", num_adversaries=2, partner=str(partner), opponents=MIXED)
-    asked = replace(asked, num_final_adversaries=3)
+    asked = replace(asked, num_final_adversaries=3, control=True, seed=2)
     return run(asked, tmp_path_factory.mktemp("fresh") / "run", Silent())
 
 
@@ -95,8 +98,8 @@ def origin(path: Path, *names: str) -> dict[str, Any]:
 def test_in_the_paper_each_side_is_trained_on(continued: tuple[Result, Notes], trainee: Path) -> None:
     path, start = continued[0].run, str(trainee)
     measured = ("adversary", "after", "before", "exploitability", "plain", "target")
-    names = ["00-exploitability", "00-plain", *(f"0{k}-{name}" for k in (1, 2) for name in measured)]
-    assert phases(path) == sorted([*names, *FINAL])
+    names = [f"0{k}-{name}" for k in (1, 2) for name in measured]
+    assert phases(path) == sorted([*START, *names, *FINAL])
     first, second = ({name: str(path / f"0{k}-{name}") for name in measured} for k in (1, 2))
     learned = ("target", "learner", "reference")
     assert asked_of(path / "01-adversary", *learned) == dict(zip(learned, (start, start, start), strict=True))
@@ -134,8 +137,8 @@ def test_best_responses_start_afresh(continued: tuple[Result, Notes], fresh: Res
 def test_best_responses_are_the_next_rounds_adversaries(fresh: Result, trainee: Path, partner: Path) -> None:
     path = fresh.run
     assert not any(name.endswith("-adversary") for name in phases(path)), "none is trained along"
-    names = [exploitability.stage(exploitability.ADVERSARY, number) for number in (1, 2)]
-    first, second = ([str(path / f"0{k}-exploitability" / name) for name in names] for k in (0, 1))
+    names = [exploitability.stage(exploitability.ADVERSARY, number) for number in (1, 2, 3)]
+    first, second = ([str(path / f"0{k}-exploitability" / name) for name in names[: 3 - k]] for k in (0, 1))
     assert asked_of(path / "01-target", "target", "adversaries") == {"target": str(trainee), "adversaries": ",".join(first)}
     assert asked_of(path / "02-target", "target", "adversaries") == {
         "target": str(path / "01-target"),
@@ -189,7 +192,6 @@ def test_the_rounds_are_told_as_they_end(continued: tuple[Result, Notes]) -> Non
     shown = [tuple(cell.strip() for cell in cells if cell.strip()) for cells in told]
     assert [cells for cells in shown if cells[0] in ("round", "0", "1", "2")] == [table.columns, *table.rows]
     trained = [line for line in notes.said if "training" in line]
-    best = origin(result.run, "round")["round"]
     assert trained == [
         "round 0: training fresh adversaries against the frozen target",
         *(
@@ -197,7 +199,7 @@ def test_the_rounds_are_told_as_they_end(continued: tuple[Result, Notes]) -> Non
             for number in (1, 2)
             for what in ("the adversary", "the target", "fresh adversaries against the frozen target")
         ),
-        *(f"round {number}: training fresh adversaries once more, from seeds that chose no round" for number in (0, best)),
+        "training fresh adversaries once more, from seeds that chose no round",
     ]
 
 
@@ -212,39 +214,58 @@ def test_the_result_is_the_least_exploitable_target(mode: str, request: pytest.F
     assert_equal_weights(path, path / f"0{best}-target")
     assert origin(path, "campaign_from", "round") == {"campaign_from": str(trainee), "round": best}
     assert judge_of("", [str(path)]) == str(trainee)
-    for stage, target in (("-before", trainee), ("", path / f"0{best}-target")):
-        assert asked_of(path / f"final-exploitability{stage}", "target") == {"target": str(target)}
-        assert asked_of(path / f"final-plain{stage}", "target") == {"target": str(target)}
+    for stage, target in (("00", trainee), ("final", path / f"0{best}-target")):
+        assert asked_of(path / f"{stage}-exploitability", "target") == {"target": str(target)}
+        assert asked_of(path / f"{stage}-plain", "target") == {"target": str(target)}
 
 
-def test_start_and_result_are_measured_once_more(continued: tuple[Result, Notes]) -> None:
+def test_start_and_result_are_measured_alike(continued: tuple[Result, Notes]) -> None:
     result, _ = continued
     path = result.run
-    assert set(result.metrics) == set(LEGEND)
+    assert set(result.metrics) == {name for name in LEGEND if not name.endswith("control")}
     found = metrics(result)
-    for ending, stage in ((BEFORE_TRAINING, "-before"), ("", "")):
-        attack, plain = summary(path / f"final-exploitability{stage}"), summary(path / f"final-plain{stage}")
+    for ending, stage in ((BEFORE_TRAINING, "00"), ("", "final")):
+        attack, plain = summary(path / f"{stage}-exploitability"), summary(path / f"{stage}-plain")
         assert found[EXPLOITABILITY + ending] == attack[EXPLOITABILITY]
         assert (found[PLAIN_SCORE + ending], found[PLAIN_AGREEMENT + ending]) == (plain["score_target"], plain["agreement"])
-    seeds = {asked_of(path / stage, "seed")["seed"] for stage in FINAL}
+    seeds = {asked_of(path / stage, "seed")["seed"] for stage in START + FINAL}
     assert len(seeds) == 1
-    chose = {asked_of(path / f"0{k}-{name}", "seed")["seed"] for k in range(3) for name in ("plain", "exploitability")}
+    chose = {asked_of(path / f"0{k}-{name}", "seed")["seed"] for k in (1, 2) for name in ("plain", "exploitability")}
     assert not seeds & chose, "dialogues and adversaries that chose no round"
     lost = [
         (before["points_adversary"] - before["points_target"]) - (after["points_adversary"] - after["points_target"])
         for before, after in zip(
-            rows(path / "final-exploitability-before/attack"), rows(path / "final-exploitability/attack"), strict=True
+            rows(path / "00-exploitability/attack"), rows(path / "final-exploitability/attack"), strict=True
         )
     ]
     assert result.metrics[DROP].value == pytest.approx(sum(lost) / len(lost))
 
 
 def test_what_was_lost_counts_every_adversary(fresh: Result) -> None:
-    gained = [exploitability.gains(fresh.run / f"final-exploitability{ending}", 3) for ending in ("-before", "")]
-    before, after = (np.array(list(one.values())).T for one in gained)
-    assert before.shape == after.shape == (3, len(gained[0]))
+    gained = [exploitability.gains(fresh.run / f"{stage}-exploitability", 3) for stage in ("00", "final", "control")]
+    before, after, control = (np.array(list(one.values())).T for one in gained)
+    assert before.shape == after.shape == control.shape == (3, len(gained[0]))
     assert fresh.metrics[DROP].to_json() == pytest.approx(crossed_difference(before, after).to_json())
+    assert fresh.metrics[DROP_BEYOND_CONTROL].to_json() == pytest.approx(crossed_difference(control, after).to_json())
     assert fresh.metrics[exploitability.NUM_TRAINED].value == 3
+    assert set(fresh.metrics) == set(LEGEND)
+
+
+def test_the_control_is_the_start_trained_as_long_in_ordinary_play_alone(fresh: Result, trainee: Path, partner: Path) -> None:
+    path = fresh.run
+    control, hardened = (RunFolder.load(path / name) for name in ("control-target", "02-target"))
+    roles = {name: control.config[name] for name in ("target", "partner", "opponents")}
+    alone = {"sampling": "latest", "pool": 8, "partner_share": 1.0}
+    assert roles == {"target": str(trainee), "partner": str(partner), "opponents": alone}
+    asked = {**hardened.config["reinforce"], "dialogues": 2 * hardened.config["reinforce"]["dialogues"]}
+    assert control.config["reinforce"] == asked, "by the same rule, for as many dialogues as both rounds had"
+    assert origin(path / "control-target", "role", "adversaries") == {"role": "target", "adversaries": []}
+    for stage in ("exploitability", "plain"):
+        measured = [asked_of(path / f"{name}-{stage}", "seed", "dialogues") for name in ("00", "final", "control")]
+        assert measured[0] == measured[1] == measured[2]
+        assert asked_of(path / f"control-{stage}", "target") == {"target": str(path / "control-target")}
+    plain = summary(path / "control-plain")
+    assert metrics(fresh)[f"{PLAIN_SCORE}_control"] == plain["score_target"]
 
 
 def test_tensorboard_shows_the_rounds_and_every_phase(continued: tuple[Result, Notes]) -> None:

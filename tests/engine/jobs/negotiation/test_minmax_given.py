@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -54,16 +55,17 @@ def test_an_adversary_that_is_there_is_not_trained_again(short: Result, adversar
     response = path / "00-exploitability" / exploitability.ADVERSARY
     assert asked_of(path / "01-target", "adversaries") == {"adversaries": f"{adversary},{response}"}
     assert asked_of(path / "01-before", "speaker") == {"speaker": str(adversary)}
-    measured = [asked_of(path / f"0{number}-exploitability", "seed", "speaker") for number in (0, 1)]
+    measured = [asked_of(path / name, "seed", "speaker") for name in ("00-exploitability", "final-exploitability")]
     assert measured[0] == measured[1], "it measures nothing: adversaries of the same seeds do, before and after"
 
 
 def test_an_adversary_that_is_there_joins_the_fresh_ones(tmp_path: Path, root: Path, trainee: Path, adversary: Path) -> None:
     asked = campaign(root, trainee, adversary=str(adversary), adversaries="fresh", num_adversaries=2)
+    asked = replace(asked, num_final_adversaries=3)
     with RunFolder.open(tmp_path / "run", asked, job=MINMAX.name) as folder:
         planned = Campaign(asked, folder, Silent())
         measured = tmp_path / "run" / "00-exploitability" / exploitability.ADVERSARY
-        assert planned.adversaries(1) == [str(adversary), str(measured), f"{measured}-2"]
+        assert planned.adversaries(1) == [str(adversary), str(measured), f"{measured}-2", f"{measured}-3"]
         assert len(planned.adversaries(2)) == 2
 
 

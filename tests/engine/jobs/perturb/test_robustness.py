@@ -34,7 +34,6 @@ from tests.engine.jobs.perturb.robust import (
     SWAP,
     evaluation,
     save_responder,
-    words_of_the_desk,
 )
 from tests.engine.jobs.triggers.searches import write_corpus
 
@@ -42,32 +41,10 @@ run = EVALUATE_ROBUSTNESS.run
 
 
 @pytest.fixture(scope="module")
-def vocabulary() -> PairVocabulary:
-    return words_of_the_desk()
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory, vocabulary: PairVocabulary) -> str:
-    return save_responder(tmp_path_factory.mktemp("model") / "checkpoint", vocabulary)
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory, vocabulary: PairVocabulary) -> str:
-    return save_responder(
-        tmp_path_factory.mktemp("trained") / "checkpoint", vocabulary, seed=1, role="adversarial", strategies=[SWAP]
-    )
-
-
-@pytest.fixture(scope="module")
 def desk() -> Mapping[str, Example]:
     """The examples of the test split by their keys."""
     found = examples(load_pairs("helpdesk", every_word=True), "test", 2)
     return {example.key: example for example in found}
-
-
-@pytest.fixture
-def asked(model: str) -> RobustnessConfig:
-    return evaluation(model)
 
 
 def replies(row: Mapping[str, Any], who: str = "base") -> dict[str, dict[str, Any]]:

@@ -28,25 +28,9 @@ from tests.engine.jobs.perturb.robust import (
     Dying,
     evaluation,
     save_responder,
-    words_of_the_desk,
 )
 
 run = EVALUATE_ROBUSTNESS.run
-
-
-@pytest.fixture(scope="module")
-def vocabulary() -> PairVocabulary:
-    return words_of_the_desk()
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory, vocabulary: PairVocabulary) -> str:
-    return save_responder(tmp_path_factory.mktemp("model") / "checkpoint", vocabulary)
-
-
-@pytest.fixture
-def asked(model: str) -> RobustnessConfig:
-    return evaluation(model)
 
 
 def interrupt(config: RobustnessConfig, path: Path, done: int) -> None:

@@ -20,34 +20,11 @@ from tests.engine.jobs.made_up import save_negotiator
 from tests.engine.jobs.perturb.robust import (
     OWN,
     SWAP,
-    evaluation,
     save_responder,
     words_of_the_desk,
 )
 
 run = EVALUATE_ROBUSTNESS.run
-
-
-@pytest.fixture(scope="module")
-def vocabulary() -> PairVocabulary:
-    return words_of_the_desk()
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory, vocabulary: PairVocabulary) -> str:
-    return save_responder(tmp_path_factory.mktemp("model") / "checkpoint", vocabulary)
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory, vocabulary: PairVocabulary) -> str:
-    return save_responder(
-        tmp_path_factory.mktemp("trained") / "checkpoint", vocabulary, seed=1, role="adversarial", strategies=[SWAP]
-    )
-
-
-@pytest.fixture
-def asked(model: str) -> RobustnessConfig:
-    return evaluation(model)
 
 
 def test_paraphrases_of_a_group_need_a_network_and_are_left_out_without_one(asked: RobustnessConfig) -> None:

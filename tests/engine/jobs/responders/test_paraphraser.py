@@ -25,17 +25,6 @@ from policies.pointer_generator.settings import BeamConfig, PointerFitConfig, Po
 from tests.engine.jobs.made_up import Notes
 
 FIT = PointerFitConfig(learning_rate=0.02, batch_size=8, max_epochs=3, decay_epochs=1)
-WORDS = ("red", "green", "blue", "grey", "brown")
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Sentences of two words, said the other way round."""
-    folder = tmp_path_factory.mktemp("corpus")
-    lines = [f"{first} {second}\t{second} {first}" for first in WORDS for second in WORDS]
-    for split, part in (("train", lines[:20]), ("val", lines[20:22]), ("test", lines[22:])):
-        (folder / f"{split}.tsv").write_text("\n".join(part) + "\n")
-    return str(folder)
 
 
 def asked(corpus: str, **changes: object) -> TrainParaphraserConfig:

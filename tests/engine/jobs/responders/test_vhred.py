@@ -23,17 +23,6 @@ run = TRAIN_VHRED.run
 
 FIT = FitConfig(learning_rate=0.02, batch_size=8, max_epochs=3, decay_epochs=1)
 SIZES = VhredSizes(embed=6, encoder=4, context=4, decoder=6, latent=3, score=4, readout=6, anneal_steps=4)
-WORDS = ("red", "green", "blue", "grey", "brown")
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Sources of two words, answered by the same words the other way round."""
-    folder = tmp_path_factory.mktemp("corpus")
-    lines = [f"{first} {second}\t{second} {first}" for first in WORDS for second in WORDS]
-    for split, part in (("train", lines[:20]), ("val", lines[20:22]), ("test", lines[22:])):
-        (folder / f"{split}.tsv").write_text("\n".join(part) + "\n")
-    return str(folder)
 
 
 def asked(corpus: str, **changes: object) -> TrainVhredConfig:

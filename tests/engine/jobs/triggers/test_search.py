@@ -35,23 +35,11 @@ from tests.engine.jobs.triggers.searches import (
     save_lm,
     save_seq2seq,
     search,
-    words_of,
-    write_corpus,
     write_targets,
 )
 from tests.engine.runtime.metered import watch
 
 run = SEARCH.run
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_corpus(tmp_path_factory.mktemp("corpus"))
-
-
-@pytest.fixture(scope="module")
-def vocabulary(corpus: Path) -> PairVocabulary:
-    return words_of(corpus)
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +106,7 @@ def test_rows_depend_neither_on_the_batch_nor_on_what_else_is_searched_for(tmp_p
     engine = TriggerEngineSettings(batch_size=1)
     run(replace(asked, engine=engine, shard_size=1), tmp_path / "one", Silent())
     assert rows(tmp_path / "one") == rows(tmp_path / "here")
-    run(replace(asked, num_targets=3), tmp_path / "few", Silent())
+    run(replace(asked, limit=3), tmp_path / "few", Silent())
     few = rows(tmp_path / "few")
     assert len(few) == 3
     assert [row for row in rows(tmp_path / "here") if row["item_key"] in {each["item_key"] for each in few}] == few
@@ -155,9 +143,9 @@ def test_a_killed_worker_costs_nothing(
 
 @pytest.mark.parametrize("workers", [0, pytest.param(2, marks=[pytest.mark.ray, pytest.mark.slow])])
 def test_a_killed_driver_resumes_to_the_same_rows(tmp_path: Path, model: str, vocabulary: PairVocabulary, workers: int) -> None:
-    config = search(model, "random", num_targets=6, search=EFFORT, engine=TriggerEngineSettings(), shard_size=1)
+    config = search(model, "random", limit=6, search=EFFORT, engine=TriggerEngineSettings(), shard_size=1)
     path = tmp_path / "run"
-    words = ["search", "--model", model, "--targets", "random", "--num-targets", "6", "--run", str(path)]
+    words = ["search", "--model", model, "--targets", "random", "--limit", "6", "--run", str(path)]
     for key in ("candidates", "max_sweeps", "restarts"):
         words += ["--set", f"search.{key}={getattr(EFFORT, key)}"]
     words += ["--shard-size", "1", "--workers", str(workers)]
@@ -198,8 +186,8 @@ def test_another_configuration_or_other_targets_in_the_same_folder_are_an_error(
     run(asked, tmp_path / "run", Silent())
     with pytest.raises(RunError, match=r"search\.candidates: 4 -> 7"):
         run(replace(asked, search=replace(EFFORT, candidates=7)), tmp_path / "run", Silent())
-    with pytest.raises(RunError, match="num_targets: 500 -> 2"):
-        run(replace(asked, num_targets=2), tmp_path / "run", Silent())
+    with pytest.raises(RunError, match="limit: 500 -> 2"):
+        run(replace(asked, limit=2), tmp_path / "run", Silent())
     (tmp_path / "run" / "summary.json").unlink()
     write_targets(tmp_path, ("you are boring",))
     with pytest.raises(RunError, match=r"targets are others(.|\n)*wishes-000000"):
@@ -209,7 +197,7 @@ def test_another_configuration_or_other_targets_in_the_same_folder_are_an_error(
 def test_normal_targets_are_what_the_model_says_and_are_asked_for_once(
     tmp_path: Path, model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = search(model, "normal", hit="o-greedy", num_targets=2)
+    config = search(model, "normal", hit="o-greedy", limit=2)
     run(config, tmp_path / "run", Silent())
     first = rows(tmp_path / "run")
     assert len(first) == 2
@@ -223,7 +211,7 @@ def test_normal_targets_of_a_model_of_two_turns_answer_contexts(
     tmp_path: Path, corpus: Path, vocabulary: PairVocabulary
 ) -> None:
     model = save_seq2seq(tmp_path / "two", with_eot(vocabulary), seed=3, turns=2, corpus=str(corpus))
-    run(search(model, "normal", hit="o-greedy", num_targets=2), tmp_path / "run", Silent())
+    run(search(model, "normal", hit="o-greedy", limit=2), tmp_path / "run", Silent())
     assert [row["status"] for row in rows(tmp_path / "run")] == ["ok", "ok"]
 
 
@@ -232,7 +220,7 @@ def test_a_model_of_two_turns_is_judged_by_a_language_model_of_two_turns(
 ) -> None:
     about = {"corpus": str(corpus), "vocabulary": len(vocabulary)}
     model = save_seq2seq(tmp_path / "two", with_eot(vocabulary), turns=2, **about)
-    asked = search(model, write_targets(tmp_path), lm=lm, hit="io-sample-min-k1", num_targets=1)
+    asked = search(model, write_targets(tmp_path), lm=lm, hit="io-sample-min-k1", limit=1)
     named = f"parley train lm --corpus {corpus} --vocabulary {len(vocabulary)} --set sizes.turns=2 --set sizes.max_length=5"
     with pytest.raises(CheckpointError, match=re.escape(named)):
         run(asked, tmp_path / "run", Silent())
@@ -244,8 +232,8 @@ def test_a_model_of_two_turns_is_judged_by_a_language_model_of_two_turns(
 
 
 def test_sampled_replies_are_targets_too(tmp_path: Path, model: str) -> None:
-    run(search(model, "normal-sampled", num_targets=2), tmp_path / "run", Silent())
-    run(search(model, "normal", num_targets=2), tmp_path / "greedy", Silent())
+    run(search(model, "normal-sampled", limit=2), tmp_path / "run", Silent())
+    run(search(model, "normal", limit=2), tmp_path / "greedy", Silent())
     said, likeliest = ({row["target"] for row in rows(tmp_path / name)} for name in ("run", "greedy"))
     assert said != likeliest
 
@@ -253,17 +241,17 @@ def test_sampled_replies_are_targets_too(tmp_path: Path, model: str) -> None:
 def test_of_a_long_list_the_seed_chooses(tmp_path: Path, asked: TriggerConfig) -> None:
     chosen = set()
     for seed in (1, 2, 3):
-        run(replace(asked, num_targets=2, seed=seed), tmp_path / str(seed), Silent())
+        run(replace(asked, limit=2, seed=seed), tmp_path / str(seed), Silent())
         chosen.add(tuple(row["item_key"] for row in rows(tmp_path / str(seed))))
     assert {len(keys) for keys in chosen} == {2}
     assert len(chosen) > 1
-    run(replace(asked, num_targets=0), tmp_path / "all", Silent())
+    run(replace(asked, limit=0), tmp_path / "all", Silent())
     assert len(rows(tmp_path / "all")) == 5
 
 
 @pytest.mark.parametrize("method", [*searches])
 def test_every_method_fills_the_same_rows(tmp_path: Path, asked: TriggerConfig, method: str) -> None:
-    config = replace(asked, method=method, num_targets=1)
+    config = replace(asked, method=method, limit=1)
     if method == "relaxation":
         config = replace(config, search=replace(config.search, relaxation=SMALL))
     run(config, tmp_path / "run", Silent())

@@ -22,17 +22,10 @@ from tests.engine.jobs.triggers.searches import (
     save_lm,
     save_seq2seq,
     search,
-    words_of,
-    write_corpus,
     write_targets,
 )
 
 run = SEARCH.run
-
-
-@pytest.fixture(scope="module")
-def vocabulary(tmp_path_factory: pytest.TempPathFactory) -> PairVocabulary:
-    return words_of(write_corpus(tmp_path_factory.mktemp("corpus")))
 
 
 @pytest.fixture
@@ -68,7 +61,7 @@ def test_one_hot_inputs_of_malicious_targets_are_drawn_to_words_as_weakly_as_in_
         return relax(victim, tasks, settings, objective)
 
     monkeypatch.setattr(relaxation, "relax", heard)
-    config = replace(asked, targets=targets or asked.targets, num_targets=1, method="relaxation", hit="o-greedy")
+    config = replace(asked, targets=targets or asked.targets, limit=1, method="relaxation", hit="o-greedy")
     run(replace(config, search=replace(EFFORT, relaxation=replace(SMALL, l1_weight=given))), tmp_path / "run", Silent())
     assert weights == {weight}
 

@@ -19,7 +19,7 @@ from engine.triggers.settings import RelaxationSettings
 from envs.core.errors import CheckpointError, ConfigError
 from envs.pairs.vocabulary import PairVocabulary
 from tests.engine.jobs.made_up import Notes, rows
-from tests.engine.jobs.triggers.searches import EFFORT, save_lm, save_seq2seq, words_of, write_corpus
+from tests.engine.jobs.triggers.searches import EFFORT, save_lm, save_seq2seq
 
 run = SEARCH_TABLE.run
 
@@ -29,16 +29,6 @@ def stages(config: SearchTableConfig) -> dict[str, TriggerConfig]:
     return {name: search for name, (_, search) in SEARCH_TABLE.stages(config, Path("table")).items()}
 
 EFFORTLESS = replace(EFFORT, restarts=1, max_sweeps=1)
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_corpus(tmp_path_factory.mktemp("corpus"))
-
-
-@pytest.fixture(scope="module")
-def vocabulary(corpus: Path) -> PairVocabulary:
-    return words_of(corpus)
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +45,7 @@ def lm(tmp_path_factory: pytest.TempPathFactory, vocabulary: PairVocabulary) -> 
 
 def table(model: str, **changes: Any) -> SearchTableConfig:
     """A table of two targets a list."""
-    settings: dict[str, Any] = {"num_targets": 2, "search": EFFORTLESS, "shard_size": 2}
+    settings: dict[str, Any] = {"limit": 2, "search": EFFORTLESS, "shard_size": 2}
     return SearchTableConfig(model=model, **{**settings, **changes})
 
 

@@ -92,6 +92,16 @@ def test_hardening_over_few_dialogues_or_several_trainings_says_so() -> None:
     assert verdict(campaigns=(thrice,)).sentence.endswith(told)
 
 
+@pytest.mark.parametrize(("control", "told"), [(2.9, "2.90."), (2.6, "2.60, which is no certain difference.")])
+def test_training_alone_stands_beside_hardening(control: float, told: str) -> None:
+    once, beyond = campaign(0.5), control - 2.5
+    figures = {"exploitability_control": control, "exploitability_drop_beyond_control": beyond}
+    found = {name: Estimate(value, value - 0.2, value + 0.2, 1000) for name, value in figures.items()}
+    said = verdict(campaigns=(Hardening(name="x", metrics={**once.metrics, **found}, rounds=[]),))
+    assert said.sentence.endswith(f" 2.50 ahead after it. After as much training in plain play alone: {told}")
+    assert said.marks["fresh adversary, after plain play alone"].value == control
+
+
 def test_a_campaign_that_goes_on_says_how_far_it_is() -> None:
     rounds = [Round(number, {"exploitability": Estimate(3.0 - number, 2.0, 4.0, 100)}) for number in (0, 1)]
     found = verdict(campaigns=(Hardening(name="x", metrics={}, rounds=rounds),))

@@ -1,0 +1,31 @@
+"""Models that evaluations under perturbations ask, made once for all of their tests."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.jobs.perturb.config import RobustnessConfig
+from envs.pairs.vocabulary import PairVocabulary
+from tests.engine.jobs.perturb.robust import SWAP, evaluation, save_responder, words_of_the_desk
+
+
+@pytest.fixture(scope="package")
+def vocabulary() -> PairVocabulary:
+    return words_of_the_desk()
+
+
+@pytest.fixture(scope="package")
+def model(tmp_path_factory: pytest.TempPathFactory, vocabulary: PairVocabulary) -> str:
+    return save_responder(tmp_path_factory.mktemp("model") / "checkpoint", vocabulary)
+
+
+@pytest.fixture(scope="package")
+def trained(tmp_path_factory: pytest.TempPathFactory, vocabulary: PairVocabulary) -> str:
+    return save_responder(
+        tmp_path_factory.mktemp("trained") / "checkpoint", vocabulary, seed=1, role="adversarial", strategies=[SWAP]
+    )
+
+
+@pytest.fixture
+def asked(model: str) -> RobustnessConfig:
+    return evaluation(model)
