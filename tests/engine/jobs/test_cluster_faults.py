@@ -1,6 +1,7 @@
 """Jobs on clusters that lose machines, workers and drivers: they end with the rows of a run that nothing disturbed.
 
 Each script has a Ray of its own, in a process of its own. More of training, and of what it loses, is in tests/engine/rllib.
+All are slow: Ray takes three seconds of a core, and every worker that begins, or takes a dead one's place, two more for torch.
 """
 
 from __future__ import annotations
