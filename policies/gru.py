@@ -28,7 +28,7 @@ class GRU(nn.GRU):
     bias_hh_l0_reverse: Tensor
 
 
-class _Recurrence(torch.autograd.Function):
+class _GruRecurrence(torch.autograd.Function):
     @staticmethod
     def forward(  # type: ignore[no-untyped-def]  # torch has no type for ctx
         ctx, gates_DTB3H: Tensor, weight_D3HH: Tensor, bias_D3H: Tensor, start_DBH: Tensor, dtype: torch.dtype
@@ -102,7 +102,7 @@ def recur(gates_DTB3H: Tensor, weight_D3HH: Tensor, bias_D3H: Tensor, start_DBH:
     """
     device = gates_DTB3H.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight_D3HH.dtype
-    return _Recurrence.apply(gates_DTB3H.to(start_DBH.dtype), weight_D3HH, bias_D3H, start_DBH, dtype)
+    return _GruRecurrence.apply(gates_DTB3H.to(start_DBH.dtype), weight_D3HH, bias_D3H, start_DBH, dtype)
 
 
 def flip_by_length(values_TB: Tensor, lengths_B: Tensor) -> Tensor:

@@ -80,7 +80,7 @@ def retreat(
     cell_grad_BH *= forget
 
 
-class _Recurrence(torch.autograd.Function):
+class _LstmRecurrence(torch.autograd.Function):
     @staticmethod
     def forward(ctx, gates_TB4H: Tensor, weight_4HH: Tensor, dtype: torch.dtype) -> Tensor:  # type: ignore[no-untyped-def]  # torch has no type for ctx
         steps, rows, _ = gates_TB4H.shape
@@ -131,4 +131,4 @@ def recur(gates_TB4H: Tensor, weight_4HH: Tensor) -> Tensor:
     """
     dtype = product_dtype(weight_4HH)
     with torch.autocast(weight_4HH.device.type, enabled=False):
-        return _Recurrence.apply(gates_TB4H, weight_4HH, dtype)
+        return _LstmRecurrence.apply(gates_TB4H, weight_4HH, dtype)

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
@@ -224,3 +225,8 @@ def tracked_texts() -> Iterator[tuple[str, str]]:
 def test_no_file_names_a_folder_of_one_machine() -> None:
     pattern = re.compile(r"(?<![\w.~}])/(work|opt|root|home|Users|mnt)/\w")
     assert [name for name, text in tracked_texts() if pattern.search(text)] == []
+
+
+def test_a_class_name_is_used_once() -> None:
+    names = [node.name for path in SOURCES for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef)]
+    assert sorted(name for name, count in Counter(names).items() if count > 1) == []

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -52,3 +53,11 @@ def test_an_example_runs_from_an_empty_folder(path: Path, tmp_path: Path) -> Non
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
+
+
+def test_the_environment_is_stepped_through_as_its_page_says(capsys: pytest.CaptureFixture[str]) -> None:
+    _, _, rest = (ROOT / "docs" / "negotiation.md").read_text().partition("```python\n")
+    found: dict[str, Any] = {}
+    exec(rest.partition("```")[0], found)  # our own page
+    assert "YOU: i need the books <eos> THEM:" in capsys.readouterr().out
+    assert found["terminated"]

@@ -87,10 +87,10 @@ def unknown_flag(argument: str, command: str, flags: Sequence[str], settings: Se
 
 
 def meant(name: str, names: Sequence[str], dashes: str = "") -> str:
-    """A hint such as ", did you mean '--speaker'?": the name that is spelled alike, or says about the same; or nothing."""
+    """A hint such as ", did you mean '--speaker'?": the name that says about the same, or is spelled alike; or nothing."""
     alike = difflib.get_close_matches(name, names, n=1, cutoff=_ALIKE)
     same = [each for group in _MEANINGS if name in group for each in names if each in group]
-    found = [*alike, *same][:1]
+    found = [*(each for each in alike if each in same), *same, *alike][:1]
     return f", did you mean {dashes + found[0]!r}?" if found else ""
 
 

@@ -116,7 +116,8 @@ def run_perturb(verb: Verb, arguments: Sequence[str]) -> int:
         return 0
     _summarise(console, counts)
     if settings.rule == "paper" and counts.perturbed.get(RandomSwap.name, counts.lines) < counts.lines:
-        short = f"{RandomSwap.name} leaves utterances of fewer than {settings.swap_every} words alone (perturb.swap_every)"
+        few = f"utterances of fewer than {settings.swap_every} words"
+        short = f"{RandomSwap.name} leaves {few} alone, and words that are equal (perturb.swap_every)"
         console.print(Text(short), soft_wrap=True)
     return 0
 

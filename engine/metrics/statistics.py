@@ -25,8 +25,6 @@ from numpy.typing import ArrayLike
 
 from envs.core.seeds import stream
 
-Row = Mapping[str, Any]
-"""One item, keyed by the columns of its job's rows."""
 FOR_ADVERSARY = "higher: adversary"
 FOR_TARGET = "higher: target"
 FOR_BOTH = "higher: both"
@@ -347,11 +345,6 @@ def _totals_one_by_one(values: np.ndarray, times: np.ndarray, rng: np.random.Gen
         sums = np.add.reduceat(np.append(drawn, 0.0), ends - times[start : start + rows])
         totals[start : start + rows] = np.where(times[start : start + rows] > 0, sums, 0.0)
     return totals
-
-
-def finished(rows: Sequence[Row]) -> list[Row]:
-    """The rows of items that came to their end."""
-    return [row for row in rows if row["status"] == "ok"]
 
 
 def _finite(number: float) -> float | None:

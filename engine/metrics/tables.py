@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from engine.metrics.statistics import Estimate
+from engine.metrics.statistics import FEW, Estimate
 
 _MINUS, ABSENT, BETWEEN, FEW_MARK = "\N{MINUS SIGN}", "\N{EN DASH}", " : ", " few"
 
@@ -42,9 +42,14 @@ def num_measured(estimate: Estimate) -> str:
     return f"{estimate.n:,}{FEW_MARK * estimate.flagged}" if estimate.n else ABSENT
 
 
+def few_note(unit: str) -> str:
+    """What the mark of few says, in a table's note."""
+    return f" Few: fewer than {FEW} {unit}; do not lean on the numbers."
+
+
 def with_interval(estimate: Estimate) -> str:
     """An estimate as tables show it, on one line."""
-    return _number(estimate).replace("\n", " ")
+    return number(estimate).replace("\n", " ")
 
 
 def _in_one_line(cell: str) -> str:
@@ -52,14 +57,16 @@ def _in_one_line(cell: str) -> str:
     return cell.replace("\n", " ").replace("|", "\\|")
 
 
-def _above(shown: str, *below: str) -> str:
+def above(shown: str, *below: str) -> str:
     """Figures above what there is of their intervals."""
     return "\n".join(filter(None, (shown, BETWEEN.join(filter(None, below)))))
 
 
-def _interval(estimate: Estimate, places: Callable[[float], str] = figure) -> str:
+def interval(estimate: Estimate, places: Callable[[float], str] = figure) -> str:
+    """The 95 % interval of an estimate in brackets; empty where it has none."""
     return f"[{places(estimate.low)}, {places(estimate.high)}]" if math.isfinite(estimate.low) else ""
 
 
-def _number(estimate: Estimate) -> str:
-    return _above(figure(estimate.value), _interval(estimate))
+def number(estimate: Estimate) -> str:
+    """An estimate above its interval."""
+    return above(figure(estimate.value), interval(estimate))

@@ -113,20 +113,23 @@ class SearchAgent:
         # A speaker that cannot end the talk: what it says is always a sentence with words to replace.
         self.talker = NegotiatorAgent(speaker.model, speaker.name, speaker.temperature, unsaid=(SELECTION_ID,))
 
+    def __repr__(self) -> str:
+        return f"SearchAgent({self.kind!r}, {self.speaker!r}, target={self.target!r}, {self.search!r})"
+
     def join(self, view: SideView) -> SearchSession:
         """Takes a seat; it also looks at what the target sees."""
         return SearchSession(self, view)
 
 
 class SearchSession:
-    """The adversary's part in a batch of dialogues, and what it did in each: `journals`."""
+    """The adversary's part in a batch of dialogues, and what it did in each: `logs`."""
 
     def __init__(self, agent: SearchAgent, view: SideView) -> None:
         self._agent, self._view, self._opponent = agent, view, view.opponent()
         self._speaker: Session = agent.speaker.join(view)
         self._about_to_end = np.zeros(len(view), dtype=bool)
         self._spent = np.zeros(len(view), dtype=bool)
-        self.journals = [AttackLog() for _ in range(len(view))]
+        self.logs = [AttackLog() for _ in range(len(view))]
 
     def speak(self, rows: np.ndarray) -> Utterances:
         """Attacks in the dialogues whose turn it is, and speaks in the others."""
@@ -187,14 +190,14 @@ class SearchSession:
         sentences, draws = [bases[row] for row in rows.tolist()], [generators[row] for row in rows.tolist()]
         found = search(self._agent.target, exchanges, sentences, self._agent.search, draws)
         for row, result in zip(rows.tolist(), found, strict=True):
-            self.journals[row].reads += result.reads
-            self.journals[row].decisions += result.decisions
+            self.logs[row].reads += result.reads
+            self.logs[row].decisions += result.decisions
         return dict(zip(rows.tolist(), found, strict=True))
 
     def _note(self, kind: str, row: int, base: np.ndarray, sentence: np.ndarray, found: Found | None) -> np.ndarray:
         view = self._view
         attempt = Attempt(int(view.num_turns[row]), kind, base, sentence, int(view.num_tokens[row]) + 1, found)
-        self.journals[row].attempts.append(attempt)
+        self.logs[row].attempts.append(attempt)
         return sentence
 
 

@@ -14,7 +14,8 @@ from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 from markupsafe import Markup
 
-from engine.metrics.statistics import Estimate, Metric, Row
+from engine.metrics.rows import Row, finished
+from engine.metrics.statistics import Estimate, Metric
 from engine.metrics.tables import TextTable
 from engine.report.figure import Figure
 from engine.report.runs import Run
@@ -52,7 +53,7 @@ class Failures:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class ShownRun:
     """One run as a chapter has read it; chapters add what they know of theirs.
 
     Args:
@@ -80,7 +81,7 @@ class Measured:
     @property
     def done(self) -> list[Row]:
         """The rows of items that worked."""
-        return [row for row in self.rows if row["status"] == OK]
+        return finished(self.rows)
 
     @property
     def failures(self) -> list[Failures]:
@@ -130,7 +131,7 @@ class Section:
 
     notes: Sequence[str] = ()
     tables: Sequence[tuple[str, TextTable]] = ()
-    measured: Sequence[Measured] = ()
+    measured: Sequence[ShownRun] = ()
     figures: Sequence[Figure] = ()
     lists: Mapping[str, Sequence[tuple[str, str]]] = field(default_factory=dict)
     items: Sequence[Item] = ()

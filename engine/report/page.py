@@ -22,7 +22,7 @@ from markupsafe import Markup
 
 from engine.metrics.statistics import NEITHER, Estimate, Metric
 from engine.metrics.tables import ABSENT, TextTable
-from engine.report.content import Chapter, Failures, Item, Measured, Report, Section, Verdict
+from engine.report.content import Chapter, Failures, Item, Report, Section, ShownRun, Verdict
 from engine.report.figure import Figure
 from engine.report.markup import fill
 from engine.report.verdicts import interval, number
@@ -114,7 +114,7 @@ class ShownChapter:
     chosen: Mapping[str, str]
 
     @property
-    def measured(self) -> list[Measured]:
+    def measured(self) -> list[ShownRun]:
         """The runs that have metrics."""
         return [each for each in self.section.measured if each.metrics]
 
@@ -189,7 +189,7 @@ def shown_verdicts(report: Report, chapters: Sequence[Chapter[Any]]) -> list[Sho
     ]
 
 
-def metric_blocks(measured: Sequence[Measured]) -> list[tuple[Metric, MetricBlock]]:
+def metric_blocks(measured: Sequence[ShownRun]) -> list[tuple[Metric, MetricBlock]]:
     """The metrics of some runs, each over all runs that have it; those that a reader looks for first come first.
 
     Metrics of one name that mean different things are not comparable: they have blocks of their own.

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from engine.jobs.catalogue import find
-from engine.metrics.statistics import Estimate, Metric, Row
+from engine.metrics.rows import Row, finished
+from engine.metrics.statistics import Estimate, Metric
 from engine.store.layout import CONFIG, ENVIRONMENT
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK
@@ -81,7 +82,7 @@ class Run:
     @property
     def done(self) -> list[Row]:
         """The rows of items that worked."""
-        return [row for row in self.rows if row["status"] == OK]
+        return finished(self.rows)
 
     @property
     def failed(self) -> list[Row]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,6 +68,15 @@ def use_token() -> bool:
     from ray._private.authentication import authentication_token_setup
 
     return bool(authentication_token_setup.maybe_enable_token_auth_if_token_available(warn_if_disabled=False))
+
+
+def hide_token() -> None:
+    """Makes the file of Ray's token readable for its owner alone: who has the token can run code in a session."""
+    from ray._private.authentication import authentication_token_setup
+
+    # It may not be there, or be somebody else's.
+    with suppress(OSError):
+        authentication_token_setup._get_default_token_path().chmod(0o600)
 
 
 def add_env_runners(group: Any, number: int) -> None:

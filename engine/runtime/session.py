@@ -162,6 +162,7 @@ def _start(num_cpus: int | None) -> None:
     except Exception as error:
         # On a machine that is too busy to start it in time Ray raises a bare Exception.
         raise ClusterError("Ray cannot be started on this machine", got=f"{type(error).__name__}: {error}") from error
+    ray_internals.hide_token()
 
 
 def _join(address: str, timeout_s: float) -> None:

@@ -57,6 +57,9 @@ class Registry:
 
         return decorate
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._targets or any(point.name == name for point in _installed(self.entry_point_group))
+
     def __iter__(self) -> Iterator[str]:
         return iter(sorted({*self._targets, *(point.name for point in _installed(self.entry_point_group))}))
 

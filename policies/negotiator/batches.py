@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -12,26 +12,8 @@ from torch import Tensor
 from envs.negotiation.vocabulary import PAD_ID
 from policies.fitting.batches import Tensors
 
-
-class RecordedDialogues(Protocol):
-    """A split of a compiled corpus: N dialogues, each seen from one side."""
-
-    @property
-    def contexts(self) -> np.ndarray:
-        """(N, 6) count and own value of each item in turn."""
-
-    @property
-    def outputs(self) -> np.ndarray:
-        """(N, 6) item token ids of the final selection."""
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """(N,) tokens per dialogue."""
-
-    def tokens(self, index: int, /) -> np.ndarray:
-        """The tokens of one dialogue (lengths[index],) int64."""
-
-    def __len__(self) -> int: ...
+if TYPE_CHECKING:
+    from envs.negotiation.corpora.compiled import Split
 
 
 @dataclass(frozen=True)
@@ -44,7 +26,7 @@ class NegotiationBatch(Tensors):
     outputs_B6: Tensor
 
 
-def make_batch(dialogues: RecordedDialogues, indices: np.ndarray) -> NegotiationBatch:
+def make_batch(dialogues: Split, indices: np.ndarray) -> NegotiationBatch:
     """The dialogues at `indices` (B,), padded to the longest of them."""
     lengths = dialogues.lengths[indices]
     tokens = np.full((len(indices), int(lengths.max())), PAD_ID, dtype=np.int64)
@@ -58,13 +40,13 @@ def make_batch(dialogues: RecordedDialogues, indices: np.ndarray) -> Negotiation
     )
 
 
-def by_length(dialogues: RecordedDialogues, batch_size: int) -> list[np.ndarray]:
+def by_length(dialogues: Split, batch_size: int) -> list[np.ndarray]:
     """Indices of batches of dialogues of like length, shortest first; the last may be smaller."""
     order = np.argsort(dialogues.lengths, kind="stable")
     return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
 
 
-def shuffled(dialogues: RecordedDialogues, batch_size: int, generator: np.random.Generator) -> list[np.ndarray]:
+def shuffled(dialogues: Split, batch_size: int, generator: np.random.Generator) -> list[np.ndarray]:
     """Indices of the batches of one epoch: dialogues of like length, the batches in random order."""
     groups = by_length(dialogues, batch_size)
     return [groups[index] for index in generator.permutation(len(groups))]

@@ -11,12 +11,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
-from policies.negotiator.batches import RecordedDialogues, by_length, make_batch
+from policies.negotiator.batches import by_length, make_batch
 from policies.negotiator.model import Negotiator, selection_loss, word_nll
+
+if TYPE_CHECKING:
+    from envs.negotiation.corpora.compiled import Split
 
 REFERENCE_BATCH = 16
 _GROUPS_PER_PASS = 16
@@ -42,7 +46,7 @@ class NegotiatorFitness:
 
 
 @torch.no_grad()
-def evaluate(model: Negotiator, dialogues: RecordedDialogues) -> NegotiatorFitness:
+def evaluate(model: Negotiator, dialogues: Split) -> NegotiatorFitness:
     """Scores a model on a split; dropout is off while it runs."""
     was_training = model.training
     model.eval()

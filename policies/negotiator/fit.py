@@ -15,18 +15,21 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from envs.core.seeds import derive_seed
 from policies.fitting.loop import FULL, FittingLoop, StepLoss
-from policies.negotiator.batches import RecordedDialogues, make_batch, shuffled
+from policies.negotiator.batches import make_batch, shuffled
 from policies.negotiator.evaluation import NegotiatorFitness, evaluate
 from policies.negotiator.model import Negotiator, supervised_loss, word_nll
 from policies.negotiator.settings import NegotiatorFitConfig
 from policies.training import autocast
+
+if TYPE_CHECKING:
+    from envs.negotiation.corpora.compiled import Split
 
 
 @dataclass(frozen=True)
@@ -67,8 +70,8 @@ class NegotiatorFit(FittingLoop[Negotiator, NegotiatorFitConfig, NegotiatorFitne
     def __init__(
         self,
         model: Negotiator,
-        train: RecordedDialogues,
-        validation: RecordedDialogues,
+        train: Split,
+        validation: Split,
         config: NegotiatorFitConfig,
         seed: int,
         state_path: Path,

@@ -54,6 +54,9 @@ class NegotiatorAgent:
         self.word_bias_V = self.tables.word_bias_V * sharpness
         self.word_bias_V[[*self.vocabulary.unspeakable_ids, *unsaid]] = -torch.inf
 
+    def __repr__(self) -> str:
+        return f"NegotiatorAgent({self.name!r}, temperature={self.temperature:g})"
+
     def join(self, view: SideView) -> NegotiatorSession:
         """Takes a seat; the vocabulary of the game must be the model's own.
 

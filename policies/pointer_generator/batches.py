@@ -15,12 +15,17 @@ Shapes: B rows, N source words, T target words, V words that the network knows.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from torch import Tensor
 
 from envs.pairs.vocabulary import EOS_ID, UNK_ID
 from policies.pointer_generator.settings import PointerSizes
-from policies.seq2seq.batches import PairExamples, Pairs
+from policies.seq2seq.batches import PairExamples
 from policies.seq2seq.settings import Seq2SeqSizes
+
+if TYPE_CHECKING:
+    from envs.pairs.compiled import PairSplit
 
 
 class RewriteExamples(PairExamples):
@@ -31,7 +36,7 @@ class RewriteExamples(PairExamples):
         sizes: how long sources and targets may be.
     """
 
-    def __init__(self, split: Pairs, sizes: PointerSizes) -> None:
+    def __init__(self, split: PairSplit, sizes: PointerSizes) -> None:
         super().__init__(split, Seq2SeqSizes(max_source=sizes.max_source, max_reply=sizes.max_reply), EOS_ID)
 
 

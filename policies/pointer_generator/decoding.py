@@ -43,7 +43,7 @@ _ROWS = 64
 
 
 @dataclass(frozen=True, eq=False)
-class _Search:
+class _BeamSearch:
     """One sentence at work."""
 
     ids: tuple[int, ...]
@@ -133,7 +133,7 @@ def _decode(model: PointerGenerator, sentences: Sequence[Words], config: BeamCon
 
 
 def _continue(
-    search: _Search,
+    search: _BeamSearch,
     said: Sequence[tuple[int, ...]],
     choices: Iterable[tuple[float, int, int]],
     place: int,
@@ -165,7 +165,7 @@ def _continue(
     return kept + [(-math.inf, *kept[0][1:])] * (width - len(kept))
 
 
-def _repeats(search: _Search, said: tuple[int, ...], word: int) -> bool:
+def _repeats(search: _BeamSearch, said: tuple[int, ...], word: int) -> bool:
     """Whether a word would say itself, or a pair of neighbours, more often in a row than the sentence and once do."""
     if not said:
         return False
@@ -174,17 +174,17 @@ def _repeats(search: _Search, said: tuple[int, ...], word: int) -> bool:
     return sum(each == pair for each in pairwise(said)) >= most
 
 
-def _begin(model: PointerGenerator, words: Words, config: BeamConfig) -> _Search:
+def _begin(model: PointerGenerator, words: Words, config: BeamConfig) -> _BeamSearch:
     index = model.vocabulary.index
     unknown = tuple(dict.fromkeys(word for word in words if word not in index))
     beyond = {word: len(index) + number for number, word in enumerate(unknown)}
     ids = tuple(index[word] if word in index else beyond[word] for word in words)
     shortest = max(1, math.ceil(config.min_share * len(words)))
     longest = math.floor(config.max_share * len(words)) + config.max_extra
-    return _Search(ids, unknown, shortest, longest, Counter(pairwise(ids)))
+    return _BeamSearch(ids, unknown, shortest, longest, Counter(pairwise(ids)))
 
 
-def _padded(searches: Sequence[_Search]) -> tuple[Tensor, Tensor]:
+def _padded(searches: Sequence[_BeamSearch]) -> tuple[Tensor, Tensor]:
     """Ids (B, N) of the sentences with `</s>`, and lengths (B,)."""
     rows = [torch.tensor([*search.ids, EOS_ID]) for search in searches]
     return pad_sequence(rows, batch_first=True, padding_value=PAD_ID), torch.tensor([len(row) for row in rows])
@@ -197,7 +197,7 @@ def _probabilities(model: PointerGenerator, step: PointerStep, source_RN: Tensor
     return p_RW.scatter_add_(1, source_RN, (-step.gate_B).sigmoid().unsqueeze(1) * step.attention_BN)
 
 
-def _spelled(model: PointerGenerator, search: _Search) -> list[tuple[str, ...]]:
+def _spelled(model: PointerGenerator, search: _BeamSearch) -> list[tuple[str, ...]]:
     size = len(model.vocabulary)
     ranked = sorted(search.ended, key=lambda hypothesis: -hypothesis[0])
     return [tuple(model.vocabulary.words[i] if i < size else search.unknown[i - size] for i in ids) for _, ids in ranked]

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -22,29 +22,8 @@ from envs.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, PAD_ID
 from policies.fitting.batches import Tensors
 from policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
 
-
-class RaggedWords(Protocol):
-    """Word ids of U utterances, one after the other (`envs.pairs.compiled.Ragged`)."""
-
-    @property
-    def values(self) -> np.ndarray:
-        """(W,) ids of all words."""
-
-    @property
-    def offsets(self) -> np.ndarray:
-        """(U + 1,) where each utterance starts in `values`, and where the last one ends."""
-
-
-class Pairs(Protocol):
-    """A split of a corpus of pairs (`envs.pairs.compiled.PairSplit`)."""
-
-    @property
-    def utterances(self) -> RaggedWords:
-        """Every utterance once, without specials, of any length."""
-
-    @property
-    def pairs(self) -> np.ndarray:
-        """(P, 2) indices of source and reply."""
+if TYPE_CHECKING:
+    from envs.pairs.compiled import PairSplit, Ragged
 
 
 @dataclass(frozen=True)
@@ -105,7 +84,7 @@ class SentenceExamples:
         sizes: how long a text may be.
     """
 
-    def __init__(self, utterances: RaggedWords, sizes: LanguageModelSizes) -> None:
+    def __init__(self, utterances: Ragged, sizes: LanguageModelSizes) -> None:
         self._utterances, self._width, self._newest = utterances, sizes.max_length, sizes.turns > 1
         self.num_targets = np.minimum(np.diff(utterances.offsets), sizes.max_length - 1) + 1
 
@@ -127,7 +106,7 @@ class PairExamples:
         end: the mark at the end of a source.
     """
 
-    def __init__(self, split: Pairs, sizes: Seq2SeqSizes, end: int = EOU_ID) -> None:
+    def __init__(self, split: PairSplit, sizes: Seq2SeqSizes, end: int = EOU_ID) -> None:
         self._utterances, self._pairs, self._sizes, self._end = split.utterances, split.pairs, sizes, end
         self.num_targets = np.minimum(np.diff(split.utterances.offsets)[split.pairs[:, 1]], sizes.max_reply - 1) + 1
 
@@ -160,7 +139,7 @@ def framed_source(words: Sequence[int] | np.ndarray, sizes: Seq2SeqSizes) -> lis
 
 
 def framed(
-    utterances: RaggedWords, indices: np.ndarray, longest: int, first: int | None, last: int, *, newest: bool = False
+    utterances: Ragged, indices: np.ndarray, longest: int, first: int | None, last: int, *, newest: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
     """Utterances cut to length with specials around them.
 

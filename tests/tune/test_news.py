@@ -12,6 +12,7 @@ from ray.tune.experiment import Trial
 
 from engine.jobs.job import Silent
 from engine.metrics.statistics import Estimate
+from engine.runtime import ray_internals
 from engine.runtime.session import RaySession
 from tests.tune.test_ledger import PLAN, SAMPLES, opened, setup_of
 from tune.driver import SHOWN, _Results
@@ -43,6 +44,18 @@ def test_a_line_is_read_where_the_driver_is(ray_session: RaySession) -> None:
     assert board.line(3) == "three"
     board.clear(3)
     assert board.line(3) == ""
+
+
+def test_without_an_answer_of_the_head_a_line_is_lost_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unanswered(*_: str) -> str:
+        raise ConnectionError("no head")
+
+    for name in ("put_note", "note", "drop_note"):
+        monkeypatch.setattr(ray_internals, name, unanswered)
+    board = Board()
+    TrialReporter(lambda line: board.put(3, line), "dialogues 500").stage("playing", 500, "dialogues")
+    assert board.line(3) == ""
+    board.clear(3)
 
 
 class Heard(Silent):

@@ -133,9 +133,9 @@ def find_corpus(name: str) -> CorpusSource | PairSource:
         ConfigError: no such corpus, with the nearest name.
     """
     source: CorpusSource | PairSource
-    if is_path(name) or name in [*pair_corpora]:
+    if is_path(name) or name in pair_corpora:
         return find_pairs(name)
-    if name in [*corpora] or ".py:" in name:
+    if name in corpora or ".py:" in name:
         source = corpora.get(name)
         return source
     known = sorted((*corpora, *pair_corpora))

@@ -40,7 +40,7 @@ from envs.storage.places import display_path
 
 ADVERSARY = "adversary"
 """Name of the stage that trains one; also of its folder."""
-BESIDE = "beside"
+BASELINE = "baseline"
 """Entry of the summary that holds the metrics of the other table that is shown beside."""
 
 _SECONDS_PER_TRAINED_DIALOGUE = 0.0225
@@ -63,7 +63,7 @@ class TableConfig(PlayedConfig):
     """Rows to measure, separated by commas; in reactive-N, 1 to 4, N utterances come before the attack's. Earlier rows stay."""
     published: Literal["sv", "rl", "hardened", "turns", "none"] = "none"
     """Figures of Cheng et al. 2019 to show: of their supervised, RL or hardened target; turns: of the RL one, table 7."""
-    beside: str = ""
+    baseline: str = ""
     """Another table's run, such as of the target before it was hardened, whose advantages stand beside."""
     dialogues: NumItems = 500
     """Dialogues of each row."""
@@ -94,12 +94,12 @@ class Planned:
     Args:
         config: what was asked for.
         untrained: whether an adversary is trained first.
-        beside: the metrics of the table that is shown beside, by "ROW.METRIC".
+        baseline: the metrics of the table that is shown beside, by "ROW.METRIC".
     """
 
     config: TableConfig
     untrained: bool
-    beside: Mapping[str, Estimate]
+    baseline: Mapping[str, Estimate]
 
 
 def _announcement(rule: ReinforceConfig) -> str:
@@ -110,20 +110,20 @@ def _announcement(rule: ReinforceConfig) -> str:
     )
 
 
-def _metrics_beside(config: TableConfig) -> dict[str, Estimate]:
+def _baseline_metrics(config: TableConfig) -> dict[str, Estimate]:
     """The metrics of the table that is shown beside, by "ROW.METRIC".
 
     Raises:
         RunError: it is no finished table.
     """
-    if not config.beside:
+    if not config.baseline:
         return {}
-    other = RunFolder.load(fetched_run(config.beside))
+    other = RunFolder.load(fetched_run(config.baseline))
     metrics = other.metrics()
     if other.job != ATTACK_TABLE.name or not metrics:
         raise RunError(
-            "--beside needs a finished table of attacks",
-            where=config.beside,
+            "--baseline needs a finished table of attacks",
+            where=config.baseline,
             got=f"a run of {other.job}" + ("" if metrics else ", not finished"),
             fix="name the run folder of parley attack table",
         )
@@ -142,7 +142,7 @@ def on_rl() -> TableConfig:
 
 def on_hardened() -> TableConfig:
     """Table 6: the target after adversarial training, beside the RL target that it was (Cheng et al. 2019)."""
-    return TableConfig(target="runs/minmax", judge="runs/negotiator", published="hardened", beside="runs/attack-table-rl")
+    return TableConfig(target="runs/minmax", judge="runs/negotiator", published="hardened", baseline="runs/attack-table-rl")
 
 
 def at_fixed_turns() -> TableConfig:
@@ -170,7 +170,7 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
     }
     legend = {f"{row}.{name}": metric for row in ROWS for name, metric in ATTACK_METRICS.items()}
     files = (TABLE_FILE, SUMMARY)
-    resume_safe = (*sharded.RESUME_SAFE, "rows", "beside")
+    resume_safe = (*sharded.RESUME_SAFE, "rows", "baseline")
 
     def stages(self, config: TableConfig, path: Path) -> dict[str, Stage]:
         wanted = set(config.row_names())
@@ -215,12 +215,12 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
 
     def prepare(self, config: TableConfig, path: Path, reporter: Reporter) -> Planned:
         words = require_agents(config, ("target", "speaker", "adversary", "judge"))
-        beside = _metrics_beside(config)
+        baseline = _baseline_metrics(config)
         untrained = ADVERSARY in self.stages(config, path) and checkpoint_folder(display_path(path / ADVERSARY)) is None
         if untrained and config.reinforce.supervised_weight > 0:
             # Before there is a folder, which is tied to its configuration.
             require_words(config.corpus, config.data_root, words, "or a trained adversary with --adversary")
-        return Planned(config, untrained, beside)
+        return Planned(config, untrained, baseline)
 
     def work(self, run: RunFolder, prepared: Planned, reporter: Reporter) -> Planned:
         if prepared.untrained:
@@ -244,7 +244,7 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
             f"seed {config.seed}; the target alone chooses; {who_judges(judge_of(config.judge, (config.target,)))}.",
             metrics,
             # The report shows them too, wherever the other table is by then.
-            {BESIDE: {name: estimate.to_json() for name, estimate in found.beside.items()}},
+            {BASELINE: {name: estimate.to_json() for name, estimate in found.baseline.items()}},
         )
 
     def next_commands(self, config: TableConfig, path: Path) -> tuple[str, ...]:
@@ -258,8 +258,8 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
 
     def lines(self, run: RunFolder) -> list[AttackLine]:
         """The lines of the table."""
-        beside = {name: Estimate.from_json(parts) for name, parts in (run.summary() or {}).get(BESIDE, {}).items()}
-        return table_lines(run.metrics(), run.config["published"], beside)
+        baseline = {name: Estimate.from_json(parts) for name, parts in (run.summary() or {}).get(BASELINE, {}).items()}
+        return table_lines(run.metrics(), run.config["published"], baseline)
 
     def present(self, result: Result, run: RunFolder) -> Result:
         """With as much of the table as a screen holds."""

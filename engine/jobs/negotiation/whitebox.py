@@ -141,26 +141,26 @@ class AttackWorker(MatchWorker):
 
     def rows(self, game: NegotiationGame, sessions: tuple[Session, Session], keys: Sequence[str]) -> list[dict[str, Any]]:
         rows = super().rows(game, sessions, keys)
-        journals: list[AttackLog] = sessions[0].journals  # type: ignore[attr-defined]  # the adversary is a SearchAgent
-        for number, (row, journal) in enumerate(zip(rows, journals, strict=True)):
-            forced = journal.forced_points
+        logs: list[AttackLog] = sessions[0].logs  # type: ignore[attr-defined]  # the adversary is a SearchAgent
+        for number, (row, log) in enumerate(zip(rows, logs, strict=True)):
+            forced = log.forced_points
             adversary, target = forced or (row["points_adversary"], row["points_target"])
             row |= {
                 "forced_points_adversary": adversary,
                 "forced_points_target": target,
                 "forced_agreed": row["agreed"] if forced is None else adversary + target > 0,
-                "reads": journal.reads,
-                "decisions": journal.decisions,
-                "attempts": [_attempt_row(game, number, attempt) for attempt in journal.attempts],
+                "reads": log.reads,
+                "decisions": log.decisions,
+                "attempts": [_attempt_row(game, number, attempt) for attempt in log.attempts],
             }
-        self._score(game, rows, journals)
+        self._score(game, rows, logs)
         return rows
 
-    def _score(self, game: NegotiationGame, rows: list[dict[str, Any]], journals: Sequence[AttackLog]) -> None:
+    def _score(self, game: NegotiationGame, rows: list[dict[str, Any]], logs: Sequence[AttackLog]) -> None:
         """Fills in how likely the judge finds the sentences, and those that would have been said."""
         from policies.negotiator.scoring import sentence_nll
 
-        attempts = [(row, attempt) for row, journal in enumerate(journals) for attempt in journal.attempts]
+        attempts = [(row, attempt) for row, log in enumerate(logs) for attempt in log.attempts]
         if self.judge is None or not attempts:
             return
         index = np.array([row for row, _ in attempts])

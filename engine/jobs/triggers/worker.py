@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from engine.jobs.sharded import Sharded, Tally, spread
 from engine.jobs.triggers.config import MAL, TriggerConfig
 from engine.jobs.triggers.models import Models
-from engine.metrics.statistics import finished
+from engine.metrics.rows import finished
 from engine.metrics.triggers.hits import PROJECTED, is_hit, kinds
 from engine.runtime.record import Counts, Rows
 from engine.runtime.sharding import Shard

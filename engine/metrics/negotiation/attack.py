@@ -16,18 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from engine.metrics.negotiation.dialogues import METRICS, negotiation_metrics, outcome_metrics, perplexity
-from engine.metrics.statistics import (
-    FOR_ADVERSARY,
-    LOWER_FOR_ADVERSARY,
-    NEITHER,
-    Estimate,
-    Metric,
-    Points,
-    Row,
-    finished,
-    mean,
-    rate,
-)
+from engine.metrics.rows import Row, finished
+from engine.metrics.statistics import FOR_ADVERSARY, LOWER_FOR_ADVERSARY, NEITHER, Estimate, Metric, Points, mean, rate
 
 Attempt = Mapping[str, Any]
 """One entry of the column `attempts`."""

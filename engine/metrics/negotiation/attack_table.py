@@ -13,8 +13,8 @@ from typing import Literal, NamedTuple
 
 from engine.metrics.negotiation.attack import UNUSUAL_PROBABILITY
 from engine.metrics.negotiation.published import ATTACKS, PublishedAttack
-from engine.metrics.statistics import FEW, NOTHING, Estimate
-from engine.metrics.tables import ABSENT, BETWEEN, TextTable, _above, _interval, _number, figure
+from engine.metrics.statistics import NOTHING, Estimate
+from engine.metrics.tables import ABSENT, BETWEEN, TextTable, above, few_note, figure, interval, number
 
 TABLE_2: dict[str, str] = {
     "none": "no attack",
@@ -46,8 +46,7 @@ _NOTE_PUBLISHED = (
     " Published: Cheng et al. 2019, on 2,000 scenarios that are not known; where an attack searches, forced figures; without "
     "an attack both sides choose there."
 )
-_NOTE_BESIDE = " Before: the same attack, measured alike, on the other target named below."
-_NOTE_FEW = f" Few: fewer than {FEW} dialogues; do not lean on the numbers."
+_NOTE_BASELINE = " Before: the same attack, measured alike, on the other target named below."
 
 
 @dataclass(frozen=True)
@@ -59,13 +58,13 @@ class AttackLine:
         metrics: estimates by name: `engine.metrics.negotiation.attack.ATTACK_METRICS`, or the metrics of negotiation alone
             for an attack without a search.
         published: what was published of it; None where nothing was.
-        beside: what the same attack measured on another target, by name.
+        baseline: what the same attack measured on another target, by name.
     """
 
     title: str
     metrics: Mapping[str, Estimate] = field(default_factory=dict)
     published: PublishedAttack | None = None
-    beside: Mapping[str, Estimate] = field(default_factory=dict)
+    baseline: Mapping[str, Estimate] = field(default_factory=dict)
 
 
 _Cell = Callable[[AttackLine], str]
@@ -80,19 +79,19 @@ class _Column(NamedTuple):
 
 
 def table_lines(
-    metrics: Mapping[str, Estimate], published: str, beside: Mapping[str, Estimate] | None = None
+    metrics: Mapping[str, Estimate], published: str, baseline: Mapping[str, Estimate] | None = None
 ) -> list[AttackLine]:
     """The lines of a table from the metrics of all its attacks.
 
     Args:
         metrics: estimates by "ROW.METRIC", the row a name of `ROWS`.
         published: which figures to put beside them, a key of `published.ATTACKS`; any other name for none.
-        beside: metrics of all attacks on another target, by "ROW.METRIC".
+        baseline: metrics of all attacks on another target, by "ROW.METRIC".
 
     Returns:
         One line per row with metrics, in the order of `ROWS`.
     """
-    known, others = ATTACKS.get(published, {}), _by_row(beside or {})
+    known, others = ATTACKS.get(published, {}), _by_row(baseline or {})
     return [AttackLine(ROWS[row], found, known.get(row), others[row]) for row, found in _by_row(metrics).items() if found]
 
 
@@ -124,14 +123,14 @@ def attack_table(lines: Sequence[AttackLine], brief: bool = False) -> TextTable:
     notes = {
         _NOTE: True,
         _NOTE_PUBLISHED: any(line.published for line in lines),
-        _NOTE_BESIDE: any(line.beside for line in lines),
-        _NOTE_FEW: any(_num(line).flagged for line in lines),
+        _NOTE_BASELINE: any(line.baseline for line in lines),
+        few_note("dialogues"): any(_num(line).flagged for line in lines),
     }
     return TextTable(tuple(columns), rows, "".join(note for note, wanted in notes.items() if wanted))
 
 
 def _share(estimate: Estimate) -> str:
-    return _above(_percent(estimate.value), _interval(estimate, lambda share: f"{100 * share:.1f}"))
+    return above(_percent(estimate.value), interval(estimate, lambda share: f"{100 * share:.1f}"))
 
 
 def _percent(share: float) -> str:
@@ -156,13 +155,13 @@ def _points(prefix: str = "") -> _Cell:
         sides = [line.metrics.get(f"{prefix}score_{side}", NOTHING) for side in ("adversary", "target")]
         if not all(math.isfinite(side.value) for side in sides):
             return ABSENT
-        return _above(BETWEEN.join(figure(side.value) for side in sides), *map(_interval, sides))
+        return above(BETWEEN.join(figure(side.value) for side in sides), *map(interval, sides))
 
     return cell
 
 
-def _beside(name: str) -> _Cell:
-    return lambda line: _number(line.beside.get(name, NOTHING))
+def _baseline(name: str) -> _Cell:
+    return lambda line: number(line.baseline.get(name, NOTHING))
 
 
 def _published(show: Callable[[PublishedAttack], str]) -> _Cell:
@@ -173,17 +172,17 @@ def _has_published(line: AttackLine) -> bool:
     return line.published is not None
 
 
-def _has_beside(line: AttackLine) -> bool:
-    return bool(line.beside)
+def _has_baseline(line: AttackLine) -> bool:
+    return bool(line.baseline)
 
 
 _COLUMNS: dict[str, _Column] = {
     "attack": _Column(lambda line: line.title),
-    "advantage, live": _Column(_metric("advantage", _number), brief="whole"),
-    "advantage, forced": _Column(_metric("forced_advantage", _number), brief="whole"),
+    "advantage, live": _Column(_metric("advantage", number), brief="whole"),
+    "advantage, forced": _Column(_metric("forced_advantage", number), brief="whole"),
     "advantage, published": _Column(_published(lambda attack: figure(attack.advantage)), _has_published),
-    "before, live": _Column(_beside("advantage"), _has_beside, brief="whole"),
-    "before, forced": _Column(_beside("forced_advantage"), _has_beside, brief="whole"),
+    "before, live": _Column(_baseline("advantage"), _has_baseline, brief="whole"),
+    "before, forced": _Column(_baseline("forced_advantage"), _has_baseline, brief="whole"),
     "points, live": _Column(_points()),
     "points, forced": _Column(_points("forced_"), _has_published, brief="absent"),
     "points, published": _Column(
@@ -195,7 +194,7 @@ _COLUMNS: dict[str, _Column] = {
     "wins": _Column(_metric("par_strict", _share)),
     "agreement": _Column(_metric("agreement", _share)),
     "agreement, published": _Column(_published(lambda attack: _percent(attack.agreement)), _has_published, brief="absent"),
-    "fluency": _Column(_metric("attack_ppl", _number, instead="fluency_ppl")),
+    "fluency": _Column(_metric("attack_ppl", number, instead="fluency_ppl")),
     "unusual": _Column(_metric("unusual_share", _share)),
     "seconds": _Column(_metric("seconds", _seconds)),
     "n": _Column(lambda line: f"{_num(line).n:,}{' few' if _num(line).flagged else ''}"),

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from engine.metrics.rows import Row, finished
 from engine.metrics.statistics import (
     FOR_ADVERSARY,
     FOR_BOTH,
@@ -29,9 +30,7 @@ from engine.metrics.statistics import (
     NOTHING,
     Estimate,
     Metric,
-    Row,
     count,
-    finished,
     mean,
     rate,
     ratio_of_sums,

@@ -19,17 +19,8 @@ from typing import Any
 import numpy as np
 
 from engine.metrics.perturb.activity import CEILING, CONSTANTS
-from engine.metrics.statistics import (
-    NUM_TEST_RESAMPLES,
-    Estimate,
-    Metric,
-    PairedTest,
-    count,
-    finished,
-    mean,
-    paired_bootstrap,
-    rate,
-)
+from engine.metrics.rows import finished
+from engine.metrics.statistics import NUM_TEST_RESAMPLES, Estimate, Metric, PairedTest, count, mean, paired_bootstrap, rate
 
 logger = logging.getLogger(__name__)
 

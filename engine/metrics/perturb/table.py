@@ -24,8 +24,8 @@ from engine.metrics.perturb.robustness import (
     REPLY_SIMILARITY,
     TOUCHED_CHANGE_RATE,
 )
-from engine.metrics.statistics import FEW, NOTHING, Estimate
-from engine.metrics.tables import ABSENT, FEW_MARK, TextTable, num_measured
+from engine.metrics.statistics import NOTHING, Estimate
+from engine.metrics.tables import ABSENT, FEW_MARK, TextTable, above, few_note, interval, num_measured, number
 
 SIGNIFICANT = 0.05
 """A star stands where the p-value is below this."""
@@ -53,7 +53,6 @@ _NOTE_4 = (
     "for their number."
 )
 _NOTE_4_PUBLISHED = " Published: Niu & Bansal 2018, {title}."
-_NOTE_FEW = f" Few: fewer than {FEW} examples; do not lean on the numbers."
 
 
 def table_2(metrics: Metrics, published: str | None = None) -> TextTable:
@@ -112,7 +111,7 @@ def table_4(metrics: Metrics, published: str | None = None) -> TextTable:
 
 
 def _table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]], note: str) -> TextTable:
-    return TextTable(columns, tuple(rows), note + _NOTE_FEW * any(row[-1].endswith(FEW_MARK) for row in rows))
+    return TextTable(columns, tuple(rows), note + few_note("examples") * any(row[-1].endswith(FEW_MARK) for row in rows))
 
 
 def _strategies(metrics: Metrics) -> list[str]:
@@ -170,24 +169,18 @@ def _starred(metrics: Metrics, kind: str, model: str, situation: str, show: Call
     """A figure, with a star where it differs from the base's."""
     p_value = metrics.get(f"{kind}{P_VALUE}.{model}.{situation}", NOTHING).value
     # NaN, for no test, is not below it.
-    return show(metrics.get(f"{kind}.{model}.{situation}", NOTHING)) + "*" * (p_value < SIGNIFICANT)
+    shown, *below = show(metrics.get(f"{kind}.{model}.{situation}", NOTHING)).split("\n")
+    return above(shown + "*" * (p_value < SIGNIFICANT), *below)
 
 
-def _percent(estimate: Estimate, places: int = 2) -> str:
+def _percent(estimate: Estimate, places: int = 2, unit: str = "") -> str:
     if not math.isfinite(estimate.value):
         return ABSENT
-    low, high = (f"{100 * end:.{places}f}" for end in (estimate.low, estimate.high))
-    return f"{100 * estimate.value:.{places}f}" + f" [{low}, {high}]" * math.isfinite(estimate.low)
-
-
-def _cosine(estimate: Estimate) -> str:
-    if not math.isfinite(estimate.value):
-        return ABSENT
-    return f"{estimate.value:.2f}" + f" [{estimate.low:.2f}, {estimate.high:.2f}]" * math.isfinite(estimate.low)
+    return above(f"{100 * estimate.value:.{places}f}{unit}", interval(estimate, lambda share: f"{100 * share:.{places}f}"))
 
 
 def _share(estimate: Estimate) -> str:
-    return ABSENT if not estimate.n else f"{_percent(estimate, 1)} %"
+    return _percent(estimate, 1, " %") if estimate.n else ABSENT
 
 
 def _of_reply(kind: str, show: Callable[[Estimate], str]) -> Callable[[Metrics, str, str], str]:
@@ -203,9 +196,9 @@ def _nothing(num_cells: int) -> tuple[str, ...]:
 
 
 _LIKENESS: dict[str, Callable[[Metrics, str, str], str]] = {
-    "contexts": _of_reply(CONTEXT_SIMILARITY, _cosine),
-    "replies": _of_reply(REPLY_SIMILARITY, _cosine),
-    "BLEU": _of_reply(BLEU, _cosine),
+    "contexts": _of_reply(CONTEXT_SIMILARITY, number),
+    "replies": _of_reply(REPLY_SIMILARITY, number),
+    "BLEU": _of_reply(BLEU, number),
     "changed replies": lambda metrics, model, name: _starred(metrics, CHANGE_RATE, model, name, _share),
     "changed, touched": _of_reply(TOUCHED_CHANGE_RATE, _share),
     "touched": lambda metrics, _, name: _share(metrics.get(f"{PERTURBED_SHARE}.{name}", NOTHING)),

@@ -15,17 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from engine.metrics.statistics import (
-    FOR_ADVERSARY,
-    LOWER_FOR_ADVERSARY,
-    NEITHER,
-    Estimate,
-    Metric,
-    Points,
-    count,
-    mean,
-    rate,
-)
+from engine.metrics.statistics import FOR_ADVERSARY, LOWER_FOR_ADVERSARY, NEITHER, Estimate, Metric, Points, count, mean, rate
 
 logger = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from engine.metrics.statistics import FEW, NOTHING, Estimate
-from engine.metrics.tables import ABSENT, FEW_MARK, TextTable, num_measured
+from engine.metrics.statistics import NOTHING, Estimate
+from engine.metrics.tables import ABSENT, FEW_MARK, TextTable, few_note, num_measured
 from engine.metrics.triggers.hits import HIT_RATE, PROJECTED
 from engine.metrics.triggers.published import HIT_RATES, MAL, MAL_IO, NORMAL, RANDOM, RELAXED, Figures
 
@@ -27,7 +27,6 @@ _NOTE_RELAXED = (
     "Brackets: 95 % intervals."
 )
 _NOTE_PUBLISHED = " Published: He & Glass 2018, by {}, whose lists and models are others."
-_NOTE_FEW = f" Few: fewer than {FEW} targets; do not lean on the numbers."
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,8 @@ def search_table(models: Sequence[SearchedModel], normal: str, relaxed: str | No
         rows.append(("n", *(num_measured(model.estimate(listed, kinds[0])) for listed, kinds in columns.values())))
     published = any(model.published is not None for model in models)
     few = any(row[0] == "n" and any(cell.endswith(FEW_MARK) for cell in row) for row in rows)
-    return TextTable(("model", *columns), tuple(rows), note + published * _NOTE_PUBLISHED.format(method) + few * _NOTE_FEW)
+    note += published * _NOTE_PUBLISHED.format(method) + few * few_note("targets")
+    return TextTable(("model", *columns), tuple(rows), note)
 
 
 def figures_of(corpus: str, attention: str, relaxed: str | None = None) -> Figures | None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.report.content import Chapter, Measured, Section
+from engine.report.content import Chapter, Section, ShownRun
 from engine.report.runs import Run
 
 
-class Measurements(Chapter[list[Measured]]):
+class Measurements(Chapter[list[ShownRun]]):
     """The chapter of all other runs."""
 
     name, title = "measurements", "Measurements"
@@ -16,13 +16,13 @@ class Measurements(Chapter[list[Measured]]):
     def owns(self, job: str) -> bool:
         return True
 
-    def collect(self, runs: Sequence[Run]) -> list[Measured] | None:
-        found = [Measured.of(run, description="") for run in runs if run.shown]
+    def collect(self, runs: Sequence[Run]) -> list[ShownRun] | None:
+        found = [ShownRun.of(run, description="") for run in runs if run.shown]
         return [each for each in found if each.metrics or each.failures] or None
 
-    def verdict(self, found: list[Measured]) -> None:
+    def verdict(self, found: list[ShownRun]) -> None:
         """Nobody knows which of its metrics matters."""
         return None
 
-    def render(self, found: list[Measured]) -> Section:
+    def render(self, found: list[ShownRun]) -> Section:
         return Section(measured=found)

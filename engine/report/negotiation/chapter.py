@@ -11,7 +11,7 @@ from engine.jobs.negotiation.campaign import rounds_of
 from engine.jobs.negotiation.exploitability import EVALUATE_EXPLOITABILITY, NUM_TRAINED
 from engine.jobs.negotiation.minmax import AS_CONTROL, BEFORE_TRAINING, DROP, DROP_BEYOND_CONTROL, FINAL_STAGES, LEGEND, MINMAX
 from engine.jobs.negotiation.rows import DIALOGUES
-from engine.jobs.negotiation.table import ATTACK_TABLE, BESIDE
+from engine.jobs.negotiation.table import ATTACK_TABLE, BASELINE
 from engine.jobs.negotiation.whitebox import ATTACK_RA_PA_DA, ATTACK_RA_PA_TA
 from engine.metrics.negotiation.attack import REACTIVE, budget_curves
 from engine.metrics.negotiation.attack_table import ROWS, AttackLine, attack_table, table_lines
@@ -152,8 +152,8 @@ def _tables(runs: Sequence[Run]) -> list[tuple[str, TextTable]]:
                 return found
             tables += [(f"{run.heading}: {title.lower()}", table) for title, table in found]
         elif run.job == ATTACK_TABLE.name and run.metrics:
-            beside = estimates(run.summary.get(BESIDE, {}))
-            table = attack_table(table_lines(run.metrics, run.config["published"], beside))
+            baseline = estimates(run.summary.get(BASELINE, {}))
+            table = attack_table(table_lines(run.metrics, run.config["published"], baseline))
             if not run.name:
                 # The attacks below it are its rows, and the page bears its title.
                 return [("All attacks", table)]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.metrics.negotiation.attack import Attempt
-from engine.metrics.statistics import Row
+from engine.metrics.rows import Row
 from engine.report.content import Item
 from engine.report.markup import fill, line
 from engine.report.negotiation.sections import Match

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
-from engine.metrics.statistics import Row
+from engine.metrics.rows import Row
 from engine.report.negotiation.sections import TOTAL
 from engine.report.plots import DULL, GOOD, INK, MUTED, PAPER, TINT, svg
 

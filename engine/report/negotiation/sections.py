@@ -10,7 +10,7 @@ from engine.metrics.negotiation.attack import ATTACK_METRICS
 from engine.metrics.negotiation.campaign import Round
 from engine.metrics.statistics import NOTHING, Estimate, Metric
 from engine.metrics.tables import TextTable
-from engine.report.content import Measured
+from engine.report.content import ShownRun
 from engine.report.curves import Curve
 
 TOTAL = 10
@@ -20,7 +20,7 @@ PLAIN = "selfplay"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Match(Measured):
+class Match(ShownRun):
     """One match, or one attack; its items are dialogues.
 
     Args:

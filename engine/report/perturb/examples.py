@@ -13,7 +13,8 @@ from markupsafe import Markup
 
 from engine.jobs.perturb.worker import CLEAN
 from engine.metrics.perturb.robustness import ACTIVITY, BASE, CHANGE_RATE, ENTITY
-from engine.metrics.statistics import Estimate, Row
+from engine.metrics.rows import Row
+from engine.metrics.statistics import Estimate
 from engine.perturb.changes import ChangeKind, spans
 from engine.perturb.strategy import Expectation
 from engine.report.content import Item

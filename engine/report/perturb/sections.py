@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from engine.metrics.tables import TextTable
-from engine.report.content import Measured
+from engine.report.content import ShownRun
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShownEvaluation(Measured):
+class ShownEvaluation(ShownRun):
     """One evaluation under perturbations; its items are examples.
 
     Args:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from engine.metrics.statistics import Metric
-from engine.report.content import Chapter, Measured, Section, Verdict
+from engine.report.content import Chapter, Section, ShownRun, Verdict
 from engine.report.curves import Curve, CurveSource, curve_figure, read_curves
 from engine.report.runs import Run
 from engine.report.verdicts import caveat, number
@@ -29,7 +29,7 @@ class ShownTraining:
     """Some trainings."""
 
     curves: Sequence[Curve]
-    measured: Sequence[Measured]
+    measured: Sequence[ShownRun]
 
 
 class Trainings(Chapter[ShownTraining]):
@@ -46,7 +46,7 @@ class Trainings(Chapter[ShownTraining]):
 
     def collect(self, runs: Sequence[Run]) -> ShownTraining | None:
         curves = read_curves(CURVES, runs)
-        measured = [each for run in runs if run.shown and ((each := Measured.of(run)).metrics or each.failures)]
+        measured = [each for run in runs if run.shown and ((each := ShownRun.of(run)).metrics or each.failures)]
         return ShownTraining(curves=curves, measured=measured) if curves or measured else None
 
     def verdict(self, found: ShownTraining) -> Verdict | None:

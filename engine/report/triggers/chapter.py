@@ -13,7 +13,7 @@ from engine.jobs.triggers.table import SEARCH_TABLE
 from engine.metrics.statistics import Estimate
 from engine.metrics.triggers.enumeration import enumeration_table
 from engine.metrics.triggers.hits import describe
-from engine.report.content import Chapter, Measured, Section, Stages, Verdict
+from engine.report.content import Chapter, Section, ShownRun, Stages, Verdict
 from engine.report.runs import Run
 from engine.report.triggers.pairs import note_of, search_figures, search_items, word_figures
 from engine.report.triggers.sections import ShownSearch, Triggers
@@ -58,7 +58,7 @@ class TriggerSearches(Chapter[Triggers]):
         ]
         tried = [run for run in measured if run.job == SEARCH_ENUMERATE.name]
         tables += [(run.heading, enumeration_table(run.metrics, run.summary["attention"])) for run in tried]
-        found = Triggers(searches=searches, tables=tables, enumerations=[Measured.of(run) for run in tried])
+        found = Triggers(searches=searches, tables=tables, enumerations=[ShownRun.of(run) for run in tried])
         return found if searches or tables else None
 
     def verdict(self, found: Triggers) -> Verdict | None:

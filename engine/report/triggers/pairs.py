@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from markupsafe import Markup
 
-from engine.metrics.statistics import Points, Row
+from engine.metrics.rows import Row
+from engine.metrics.statistics import Points
 from engine.metrics.tables import figure
 from engine.metrics.triggers.hits import HIT_RATE, T_OUT, hits_by_restarts, is_hit, kinds, loss_by_sweep
 from engine.report.content import Item

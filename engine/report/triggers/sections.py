@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from engine.metrics.statistics import NOTHING, Estimate
 from engine.metrics.tables import TextTable
 from engine.metrics.triggers.hits import HIT_RATE
-from engine.report.content import Measured
+from engine.report.content import ShownRun
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShownSearch(Measured):
+class ShownSearch(ShownRun):
     """One trigger search; its items are targets.
 
     Args:
@@ -44,4 +44,4 @@ class Triggers:
 
     searches: Sequence[ShownSearch] = ()
     tables: Sequence[tuple[str, TextTable]] = ()
-    enumerations: Sequence[Measured] = ()
+    enumerations: Sequence[ShownRun] = ()

@@ -89,6 +89,8 @@ MISTAKES = {
     "selfplay nobody": "no preset is called 'nobody'",
     "attack transfer fixd": "did you mean 'fixed'",
     "selfplay --dialogus 3": "no flag --dialogus, did you mean '--dialogues'",
+    "search --num-targets 3": "did you mean '--limit'",
+    "selfplay --num-workers 3": "did you mean '--workers'",
     "selfplay --dialogus=3": "did you mean '--dialogues'",
     "selfplay --jsn": "did you mean '--json'",
     "selfplay --dialogues 3 scripted": "'scripted' is one argument too many",

@@ -81,12 +81,12 @@ class Played:
     """Attacked dialogues, over."""
 
     game: NegotiationGame
-    journals: list[AttackLog]
+    logs: list[AttackLog]
     searches: list[Search]
 
     def attempts(self) -> list[tuple[int, Attempt]]:
         """Every attempt with the row of its dialogue."""
-        return [(row, attempt) for row, journal in enumerate(self.journals) for attempt in journal.attempts]
+        return [(row, attempt) for row, log in enumerate(self.logs) for attempt in log.attempts]
 
     def turns(self, row: int) -> list[tuple[int, str]]:
         return [(side, " ".join(words)) for side, words in self.game.transcript(row)]
@@ -120,7 +120,7 @@ def attacked(game: NegotiationGame, attacking: SearchAgent, target: NegotiatorAg
         for kind in FIXED:
             patch.setattr(adversary, kind, watched(kind, getattr(adversary, kind)))
         play_sessions(game, (session, (target or attacking.target).join(game.view(1))))
-    return Played(game, session.journals, searches)
+    return Played(game, session.logs, searches)
 
 
 @cache

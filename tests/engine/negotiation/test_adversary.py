@@ -67,14 +67,14 @@ def test_until_it_has_attacked_it_never_ends_the_talk(kind: AttackKind) -> None:
     eager, patient = agent(10, ending=ALWAYS), agent(3, ending=NEVER)
     hopeless = SearchConfig(goal=11.0, preemptive_goal=11.0, proposals="random", candidates=2, replies=1, screening_replies=1)
     played = attacked(table(range(8), 0), attacker(kind, hopeless, 4, eager, patient, transfer_turn=6))
-    for row, journal in enumerate(played.journals):
+    for row, log in enumerate(played.logs):
         own = [(place, words) for place, (side, words) in enumerate(played.turns(row)) if side == 0]
         ends = [place for place, words in own if words == SELECTION]
         if kind in FIXED:
-            assert [attempt.turn for attempt in journal.attempts] == [4]
+            assert [attempt.turn for attempt in log.attempts] == [4]
             assert ends == [6], "its speaker would have ended every utterance before"
         else:
-            assert [attempt.turn for attempt in journal.attempts] == ([6, 8] if kind == "ra-pa-ta" else [])
+            assert [attempt.turn for attempt in log.attempts] == ([6, 8] if kind == "ra-pa-ta" else [])
             assert ends == []
             assert played.game.forced[row]
 
@@ -108,7 +108,7 @@ def test_after_its_attack_a_fixed_adversary_is_its_speaker_and_no_longer_searche
     played = usual("reactive")
     longest = max(range(SIZE), key=lambda row: played.game.num_turns[row])
     assert played.game.num_turns[longest] > 5
-    assert len(played.journals[longest].attempts) == 1
+    assert len(played.logs[longest].attempts) == 1
     assert [search.turn for search in played.searches if search.row == longest] == [2]
 
 
@@ -116,7 +116,7 @@ def test_after_its_attack_a_fixed_adversary_is_its_speaker_and_no_longer_searche
 def test_at_every_own_turn_a_reactive_search_and_a_preemptive_one_if_that_fails(kind: AttackKind) -> None:
     played = usual(kind)
     for row in range(SIZE):
-        attempts = {attempt.turn: attempt for attempt in played.journals[row].attempts}
+        attempts = {attempt.turn: attempt for attempt in played.logs[row].attempts}
         searched = {search.turn for search in played.searches if search.row == row}
         for turn, (side, words) in enumerate(played.turns(row)):
             if side == 1 or words == SELECTION:
@@ -183,10 +183,10 @@ def test_what_the_journal_holds_was_said(kind: AttackKind) -> None:
 @pytest.mark.parametrize("kind", COMBINED)
 def test_queries_of_failed_searches_count_too(kind: AttackKind) -> None:
     played, num_failed = usual(kind), 0
-    for row, journal in enumerate(played.journals):
+    for row, log in enumerate(played.logs):
         own = [search.found for search in played.searches if search.row == row]
-        assert journal.reads == sum(found.reads for found in own)
-        assert journal.decisions == sum(found.decisions for found in own)
+        assert log.reads == sum(found.reads for found in own)
+        assert log.decisions == sum(found.decisions for found in own)
         num_failed += sum(not found.reached for found in own)
     assert num_failed > 5
 
@@ -207,14 +207,14 @@ def test_it_has_read_the_dialogue_as_it_was_and_otherwise_speaks_as_its_speaker(
         rows = game.rows_to_speak(0)
         if rows.size:
             talked, spoken = talker.join(game.view(0)).speak(rows), speaker.join(game.view(0)).speak(rows)
-            before = [list(session.journals[row].attempts) for row in rows.tolist()]
+            before = [list(session.logs[row].attempts) for row in rows.tolist()]
             said = session.speak(rows)
             for i, row in enumerate(rows.tolist()):
                 base = words_of(talked, i)
                 if base[-1] != EOS_ID:
                     base.append(EOS_ID)
                     seen["cut off"] += 1
-                new = session.journals[row].attempts[len(before[i]) :]
+                new = session.logs[row].attempts[len(before[i]) :]
                 if before[i] and before[i][-1].kind == "preemptive":
                     assert words_of(said, i) == [SELECTION_ID]
                 elif before[i] and kind in FIXED:
@@ -250,7 +250,7 @@ def test_it_goes_by_its_attack_and_speaker() -> None:
 
 
 def test_special_tokens_that_are_offered_are_told_as_said_though_the_game_drops_them() -> None:
-    """The game lets nobody forge a transcript; the journal holds the sentence as the search judged it."""
+    """The game lets nobody forge a transcript; the log holds the sentence as the search judged it."""
     search = SearchConfig(allow_special=True, constraint="soft", loss="released", proposals="exhaustive")
     played = attacked(table(range(SIZE), 0), attacker("reactive", search))
     dropped = [

@@ -47,7 +47,7 @@ def assert_same_dialogue(ours: Played, row: int, theirs: Played, other: int) -> 
     for name in ("num_tokens", "selections", "points", "agreed", "forced", "to_move"):
         assert np.array_equal(getattr(ours.game, name)[row], getattr(theirs.game, name)[other]), name
     assert np.array_equal(ours.game.tokens[:, row], theirs.game.tokens[:, other])
-    mine, their = ours.journals[row], theirs.journals[other]
+    mine, their = ours.logs[row], theirs.logs[other]
     assert (mine.reads, mine.decisions) == (their.reads, their.decisions)
     assert len(mine.attempts) == len(their.attempts)
     assert all(same(a, b) for a, b in zip(mine.attempts, their.attempts, strict=True))
@@ -74,7 +74,7 @@ def test_the_same_attack_goes_the_same_way_again(kind: AttackKind) -> None:
     again = attacked(table(range(SIZE), 0 if kind in FIXED else None), attacker(kind))
     for row in range(SIZE):
         assert_same_dialogue(again, row, usual(kind), row)
-        mine, their = again.journals[row], usual(kind).journals[row]
+        mine, their = again.logs[row], usual(kind).logs[row]
         assert [a.found and a.found.steps for a in mine.attempts] == [a.found and a.found.steps for a in their.attempts]
 
 
@@ -85,7 +85,7 @@ def test_another_target_than_the_one_at_the_table_may_be_read() -> None:
     before = usual("reactive")
     both = [row for row in range(12) if played.turns(row)[:2] == before.turns(row)[:2]]
     for row in both:
-        ours, theirs = played.journals[row].attempts, before.journals[row].attempts
+        ours, theirs = played.logs[row].attempts, before.logs[row].attempts
         assert len(ours) == len(theirs)
         assert all(same(a, b) for a, b in zip(ours, theirs, strict=True))
     assert played.game.selections.tolist() != before.game.selections[:12].tolist()
@@ -132,7 +132,7 @@ def test_a_forced_end_pays_what_the_target_would_choose_there() -> None:
     played, num_seen = usual("reactive"), 0
     for row, attempt in played.attempts():
         assert attempt.found
-        forced = played.journals[row].forced_points
+        forced = played.logs[row].forced_points
         assert (forced is None) == attempt.found.steps[-1].broken
         if forced is None:
             continue

@@ -66,6 +66,16 @@ def test_by_default_one_word_in_five_that_may_change_does() -> None:
     assert all(2000 - column.most_common(1)[0][1] == pytest.approx(400, abs=4 * (2000 * 0.16) ** 0.5) for column in may_change)
 
 
+def test_the_settings_say_the_rate() -> None:
+    def changed(rate: float) -> float:
+        chosen = PerturbSettings(lexicon="built-in", grammar_rate=rate)
+        columns = forms(("the", "file", "is", "here"), build(chosen, Resources(chosen)), 1000)
+        return 1 - columns[2]["is"] / 1000
+
+    assert changed(1.0) == 1.0
+    assert changed(0.5) == pytest.approx(0.5, abs=0.07)
+
+
 def test_an_error_is_a_word_that_alone_stands_for_another() -> None:
     right, wrong = (tuple(line.split()) for line in ("he goes to the shop in 2 days .", "he go to a big shop on 3 days ."))
     assert list(replaced_words(right, wrong)) == [("goes", "go")]

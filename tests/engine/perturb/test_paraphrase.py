@@ -99,6 +99,15 @@ class TestReading:
             assert build(chosen, Resources(chosen)).perturb([said("disk")], [1]) == [said(word)]
 
 
+    def test_the_settings_say_the_rate(self, tmp_path: Path) -> None:
+        path = tmp_path / "pairs.txt"
+        path.write_text("disk\tdevice\n")
+        for rate, share in ((1.0, 1.0), (0.5, 0.5)):
+            chosen = PerturbSettings(paraphrases=path, paraphrase_rate=rate)
+            after = build(chosen, Resources(chosen)).perturb([said("disk")] * 1000, range(1000))
+            assert after.count(said("device")) / 1000 == pytest.approx(share, abs=0.07)
+
+
 class TestReplacing:
     def test_starts_run_from_the_right_and_long_phrases_win(self) -> None:
         changed = strategy([("b c", "x"), ("c", "y"), ("a b", "z"), ("d e f", "w"), ("d e", "v")])

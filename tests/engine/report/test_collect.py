@@ -32,7 +32,7 @@ from engine.metrics.negotiation.dialogues import negotiation_metrics
 from engine.metrics.statistics import NOTHING, Estimate
 from engine.metrics.tables import TextTable
 from engine.report.collect import collect_run, report_from_run
-from engine.report.content import Measured, Report
+from engine.report.content import Report, ShownRun
 from engine.report.curves import Curve
 from engine.report.negotiation.sections import Match
 from engine.report.page import metric_blocks
@@ -180,7 +180,7 @@ def test_every_figure_of_a_training_has_the_definition_of_its_own_job(tmp_path: 
     # Beside another training whose figures bear the same names.
     for name, other in (("this", job), ("negotiator", TRAIN_NEGOTIATOR), ("seq2seq", TRAIN_SEQ2SEQ)):
         measure(tmp_path / name, other.name, {metric: Estimate(2, 1, 3, 40) for metric in other.legend}, title=name)
-    measured: list[Measured] = list(collect_run(tmp_path).found["training"].measured)
+    measured: list[ShownRun] = list(collect_run(tmp_path).found["training"].measured)
     shown = {
         (block.title.lower(), block.definition)
         for _, block in metric_blocks(measured)
@@ -309,7 +309,7 @@ def test_campaign_among_other_runs_has_tables_of_its_own(tmp_path: Path) -> None
 
 
 def test_table_remembers_what_stood_beside(tmp_path: Path) -> None:
-    table_run(tmp_path, beside={"rl.advantage": figures(7)["advantage"].to_json()})
+    table_run(tmp_path, baseline={"rl.advantage": figures(7)["advantage"].to_json()})
     ((_, table),) = tables(collect_run(tmp_path))
     place = table.columns.index("before, live")
     assert [row[place] for row in table.rows] == ["7.00\n[6.50, 7.50]", "–"]

@@ -11,7 +11,7 @@ from engine.metrics.negotiation.attack import ATTACK_METRICS
 from engine.metrics.statistics import Estimate, Metric
 from engine.metrics.tables import TextTable
 from engine.report.chapters import CHAPTERS
-from engine.report.content import Measured, Report
+from engine.report.content import Report, ShownRun
 from engine.report.curves import Curve
 from engine.report.negotiation.sections import Match, Negotiation
 from engine.report.page import MOST_NUMBERS, MetricBlock, fitted, metric_blocks, write_report
@@ -150,7 +150,7 @@ def test_interval_direction_and_definition_stand_beside_the_value(page: str) -> 
 
 
 def blocks_of(*matches: Match) -> list[MetricBlock]:
-    measured = [Measured(name=match.name, metrics=match.metrics, legend=match.legend) for match in matches]
+    measured = [ShownRun(name=match.name, metrics=match.metrics, legend=match.legend) for match in matches]
     return [block for _, block in metric_blocks(measured)]
 
 

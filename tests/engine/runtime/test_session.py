@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from engine.runtime import logs, session
+from engine.runtime import logs, ray_internals, session
 from engine.runtime.pool import run_sharded
 from engine.runtime.probe import wants_token
 from engine.runtime.session import TIMEOUT_VARIABLE, RaySession, code_path, connect
@@ -156,6 +156,17 @@ def test_tokens_follow_the_cluster(
             session._settle_tokens("head:6379", wanted)
     else:
         session._settle_tokens("head:6379", wanted)
+
+
+def test_the_token_is_for_its_owner_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    ray_internals.hide_token()
+    token = tmp_path / ".ray" / "auth_token"
+    token.parent.mkdir()
+    token.write_text("secret")
+    token.chmod(0o644)
+    ray_internals.hide_token()
+    assert token.stat().st_mode & 0o777 == 0o600
 
 
 def test_connecting_to_nothing_fails_in_time() -> None:

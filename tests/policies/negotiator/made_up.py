@@ -37,7 +37,7 @@ def never_screened() -> Screening:
 
 @dataclass(frozen=True)
 class MadeUp:
-    """Dialogues in memory (`policies.negotiator.batches.Dialogues`)."""
+    """Dialogues in memory (as `envs.negotiation.corpora.compiled.Split`)."""
 
     contexts: np.ndarray
     outputs: np.ndarray

@@ -71,6 +71,10 @@ def speaking_logits(model: Negotiator, game: NegotiationGame, row: int, side: in
     return logits
 
 
+def test_an_agent_says_who_it_is() -> None:
+    assert repr(NegotiatorAgent(negotiator(), "target", temperature=0.25)) == "NegotiatorAgent('target', temperature=0.25)"
+
+
 def test_dialogues_side_by_side_are_those_played_one_at_a_time() -> None:
     together = played(60)
     assert len(set(together.num_turns.tolist())) > 2, "dialogues of one length would prove little"

@@ -223,7 +223,7 @@ def test_another_table_stands_beside(tmp_path: Path, target: Path, speaker: Path
     before, path = tmp_path / "before", tmp_path / "after"
     other = run(table(speaker, adversary=str(speaker), rows="none,reactive"), before, Silent())
     config = table(target, adversary=str(speaker), rows="none,rl,reactive")
-    shown = run(dataclasses.replace(config, beside=str(before)), path, Silent())
+    shown = run(dataclasses.replace(config, baseline=str(before)), path, Silent())
     none, reactive = column(other, "advantage, live")
     assert column(shown, "before, live") == [none, "–", reactive]
     assert column(shown, "before, forced") == ["–", "–", column(other, "advantage, forced")[1]]
@@ -231,7 +231,7 @@ def test_another_table_stands_beside(tmp_path: Path, target: Path, speaker: Path
     assert whole.to_markdown() in (path / TABLE_FILE).read_text()
     place = whole.columns.index("before, live")
     assert [row[place] for row in whole.rows] == column(shown, "before, live")
-    # What stands beside is no part of what is measured.
+    # What stands beside it is no part of what is measured.
     alone = run(config, path, Silent())
     assert alone.metrics == shown.metrics
     (lone,) = alone.tables
@@ -249,15 +249,15 @@ def test_only_a_finished_table_stands_beside(tmp_path: Path, target: Path, speak
         "nothing": "no run here",
     }.items():
         with pytest.raises(RunError, match=message):
-            run(table(target, adversary=str(speaker), beside=str(tmp_path / name)), tmp_path / "run", Silent())
+            run(table(target, adversary=str(speaker), baseline=str(tmp_path / name)), tmp_path / "run", Silent())
     assert not (tmp_path / "run").exists()
 
 
 def test_the_hardened_target_stands_beside_what_it_was() -> None:
     hardened, before = (ATTACK_TABLE.presets[name]() for name in ("cheng2019-hardened", "cheng2019-rl"))
     assert (hardened.target, hardened.published, hardened.judge) == ("runs/minmax", "hardened", before.judge)
-    assert hardened.beside == "runs/attack-table-rl"
-    same = dataclasses.replace(hardened, target=before.target, published=before.published, beside="")
+    assert hardened.baseline == "runs/attack-table-rl"
+    same = dataclasses.replace(hardened, target=before.target, published=before.published, baseline="")
     assert same == before, "both are attacked alike"
 
 

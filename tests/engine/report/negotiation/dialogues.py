@@ -7,7 +7,7 @@ from typing import Any
 from engine.metrics.negotiation.attack import attack_metrics
 from engine.metrics.statistics import NOTHING, Estimate
 from engine.report.chapters import CHAPTERS
-from engine.report.content import Measured, Report
+from engine.report.content import Report, ShownRun
 from engine.report.curves import Curve
 from engine.report.negotiation.sections import Match, Negotiation
 from engine.report.page import render
@@ -109,7 +109,7 @@ def report(**changes: Any) -> Report:
                 ]
             ),
             "training": ShownTraining(
-                measured=[Measured(name="target, supervised", metrics={"validation_loss": Estimate(1.7, NAN, NAN, 400)})],
+                measured=[ShownRun(name="target, supervised", metrics={"validation_loss": Estimate(1.7, NAN, NAN, 400)})],
                 curves=[
                     Curve(title="Perplexity", x_label="epoch", y_label="y", series={"training": steps, "validation": steps}),
                     Curve(title="Reward", x_label="iteration", y_label="points", series={"advantage": steps}, smoothed=True),
