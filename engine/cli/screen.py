@@ -12,6 +12,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.table import Column
 from rich.text import Text
 
 from engine.cli.tables import make_console
@@ -188,7 +189,8 @@ def watching(live: bool = True) -> Iterator[Reporter]:
             stack.enter_context(beating(plain.beat))
             yield plain
             return
-        columns = (BarColumn(bar_width=12), TextColumn("{task.description}", markup=False))
+        # A narrow terminal shows more lines, and not less of them.
+        columns = (BarColumn(bar_width=12), TextColumn("{task.description}", markup=False, table_column=Column(ratio=1)))
         progress = Progress(*columns, console=console, transient=True)
         stack.callback(progress.stop)
         screen = LiveScreen(progress)

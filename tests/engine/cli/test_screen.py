@@ -96,6 +96,17 @@ def test_a_terminal_gets_a_live_line(monkeypatch: pytest.MonkeyPatch, capsys: py
     assert capsys.readouterr().out == ""
 
 
+def test_a_narrow_terminal_shows_the_whole_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "40")
+    note = ", ".join(f"trial {number}: {number}0/99 steps" for number in range(5))
+    with watching() as reporter:
+        reporter.stage("sweeping", 9, "trials")
+        reporter.advance(1, note)
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", capsys.readouterr().err)
+    assert all(f"{number}0/99" in shown for number in range(5))
+
+
 def test_warnings_are_shown_while_a_job_is_watched_and_not_after(capsys: pytest.CaptureFixture[str]) -> None:
     root = logging.getLogger()
     before = list(root.handlers)
