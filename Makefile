@@ -16,8 +16,9 @@ help: ## this list
 demo: $(USE) ## train, self-play and attack on the built-in corpus, then write runs/demo/report.html
 	@$(BIN)/parley demo
 
+# Sources are compiled once, for the hundred processes that the tests start, whatever the surroundings say.
 test: $(DEV) ## every test that needs neither a GPU nor downloaded data
-	@$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 lint: $(DEV) ## ruff
 	@$(BIN)/ruff check .

@@ -20,6 +20,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
+from torch.nn import init
+from torch.overrides import TorchFunctionMode
 
 from envs.core.config import from_dict
 from envs.core.disk import file_digest, sync
@@ -115,6 +117,18 @@ class Checkpoint(Generic[WordsT]):
             with safe_open(folder / WEIGHTS, framework="pt") as file:
                 weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # safe_open is no mapping
             return Checkpoint(kind, config["sizes"], config["provenance"], read_words(folder, kind, words), weights)
+
+
+class Uninitialised(TorchFunctionMode):
+    """Networks built in this `with` block get no initial weights: stored ones take their place.
+
+    On the device "meta" torch would load its compiler to draw them, which takes a second of every process.
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Leaves a parameter as it is where torch.nn.init would fill it; does all else."""
+        kwargs = kwargs or {}
+        return kwargs.get("tensor") if getattr(func, "__module__", "") == init.__name__ else func(*args, **kwargs)
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,14 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from envs.core.errors import CheckpointError
 from envs.negotiation.vocabulary import Vocabulary
 from policies.checkpoint import (
     FORMAT_VERSION,
     Checkpoint,
+    Uninitialised,
     flatten_optimiser,
     load_state,
     restore_optimiser,
@@ -349,3 +350,17 @@ def test_settings_of_the_optimiser_are_those_of_now_and_not_of_then() -> None:
     restore_optimiser(second, *flatten_optimiser(first))
     assert second.param_groups[0]["lr"] == 0.02
     assert torch.equal(second.state[vector]["momentum_buffer"], first.state[vector]["momentum_buffer"])
+
+
+def test_a_network_that_gets_stored_weights_is_built_without_drawing_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the device "meta" torch loads its compiler to draw from a normal distribution."""
+    drawn: list[object] = []
+    monkeypatch.setattr("torch.nn.init._no_grad_normal_", lambda tensor, *_: drawn.append(tensor))
+    nn.Embedding(3, 4)
+    assert len(drawn) == 1, "embeddings are drawn so"
+    with torch.device("meta"), Uninitialised():
+        embedding, linear = nn.Embedding(3, 4), nn.Linear(4, 5)
+    assert len(drawn) == 1
+    assert (embedding.weight.shape, linear.weight.shape) == ((3, 4), (5, 4))
+    assert embedding.weight.is_meta
+    assert linear.weight.is_meta

@@ -58,7 +58,9 @@ class StoredNetwork:
         """The network; on a CPU its weights are the stored ones, not a copy."""
         import torch
 
-        with torch.device("meta"):
+        from policies.checkpoint import Uninitialised
+
+        with torch.device("meta"), Uninitialised():
             network = self.kind.network(self.vocabulary, self.sizes)
         arrays = self.weights.get() if isinstance(self.weights, SharedArrays) else self.weights
         network.load_state_dict({name: _tensor(array) for name, array in arrays.items()}, assign=True)
