@@ -1,15 +1,15 @@
 """The whole story on the embedded corpus, offline: `parley demo`.
 
-A target is fitted, an adversary is trained against it, then both play the same scenarios with the same seeds: the target
+A target is fitted, and an adversary is trained against it. A round of adversarial training hardens the target; fresh
+adversaries say what they gain before and after it. Target and adversary play the same scenarios with the same seeds: the target
 against itself, and the adversary against the target. In both matches side 1 alone chooses, so that the adversary's gain is
-not a gain of the rule. Then comes a white-box attack, whose adversary reads the target's networks, and a round of adversarial
-training with what a fresh adversary gains before and after it. Last a sequence-to-sequence model is fitted to the help desk,
+not a gain of the rule. A white-box attack reads the target's networks. A sequence-to-sequence model is fitted to the help desk,
 and inputs are searched that make it say what it says anyway (a search that works finds them) and what nobody taught it; it is
 trained against two perturbations of what it is asked, one that should not change its replies and one that should, and both
 models are asked what they say. Each stage is a run of its own below the demonstration's folder, and resumes by itself.
 
-The replying models know nothing of the negotiators: their stages are done in a Ray actor beside this process, which then finds
-them finished.
+The replying models know nothing of the negotiators, nor matches of hardening: their stages are done in a Ray actor beside this
+process, which then finds them finished.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -50,12 +51,14 @@ from policies.seq2seq import settings
 logger = logging.getLogger(__name__)
 
 STAGES = (
-    *("target", "adversary", "selfplay", "attack", "reactive", "minmax"),
+    *("target", "adversary", "minmax", "selfplay", "attack", "reactive"),
     *("model", "lm", "normal", "mal", "adversarial", "robustness"),
 )
 """Names of the stages, in the order in which they are done; also of their folders."""
 BESIDE = STAGES[STAGES.index("model") :]
 """Those that need none before them, and are done beside them."""
+BESIDE_HARDENING = STAGES[STAGES.index("selfplay") : STAGES.index("model")]
+"""Those that need what hardening needs, and are done beside it."""
 
 GAIN = "advantage_gain"
 LEAST_AGREEMENT = 0.5
@@ -238,13 +241,13 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
         return {
             "target": (negotiator.TRAIN_NEGOTIATOR, fitted),
             "adversary": (reinforce.TRAIN_ADVERSARY, trained),
+            "minmax": (minmax.MINMAX, hardening),
             "selfplay": (SELFPLAY, MatchConfig(adversary=target, target=target, complementary=True, **matched)),
             "attack": (ATTACK_RL, AttackConfig(speaker=adversary, target=target, **matched)),
             "reactive": (
                 ATTACK_REACTIVE,
                 FixedTurnConfig(speaker=target, target=target, **{**matched, "dialogues": config.searches}),
             ),
-            "minmax": (minmax.MINMAX, hardening),
             "model": (seq2seq.TRAIN_SEQ2SEQ, model),
             "lm": (seq2seq.TRAIN_LM, lm),
             "normal": (search.SEARCH, searching),
@@ -264,10 +267,23 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
     def work(self, run: RunFolder, prepared: DemoConfig, reporter: Reporter) -> DemoConfig:
         """Does what is left of the stages."""
         planned = self.stages(prepared, run.path)
-        ahead = [{name: planned[name]} for name in BESIDE] if prepared.side_by_side else []
-        # An actor each for this, for the control, and for adversaries; those of a match come and go twice.
-        with Beside(ahead, run.path, 1, num_cpus=4 + 2 * prepared.workers) as beside:
-            run_stages(planned, run.path, reporter, lambda name: beside.wait(reporter) if name in BESIDE else None)
+        # For both of these, the control and two trainers; actors of a match come and go on either side.
+        num_cpus = 5 + 2 * prepared.workers
+        models, matches = (
+            Beside([{name: planned[name]} for name in names], run.path, int(prepared.side_by_side), num_cpus=num_cpus)
+            for names in (BESIDE, BESIDE_HARDENING)
+        )
+        with models, ExitStack() as until_done:
+
+            def before(name: str) -> None:
+                if name == "minmax":
+                    until_done.enter_context(matches)
+                elif name in BESIDE_HARDENING:
+                    matches.wait(reporter)
+                elif name in BESIDE:
+                    models.wait(reporter)
+
+            run_stages(planned, run.path, reporter, before)
         return prepared
 
     def measure(self, run: RunFolder, found: DemoConfig) -> Summary:

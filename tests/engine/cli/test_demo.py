@@ -12,7 +12,7 @@ import pytest
 
 from engine.jobs import demo
 from engine.jobs.composite import Beside
-from engine.jobs.demo import BESIDE, DEMO, GAIN, HARDENED, STAGES, DemoConfig
+from engine.jobs.demo import BESIDE, BESIDE_HARDENING, DEMO, GAIN, HARDENED, STAGES, DemoConfig
 from engine.jobs.negotiation import minmax, negotiator, reinforce
 from engine.jobs.perturb import adversarial
 from engine.metrics.statistics import Estimate
@@ -118,6 +118,9 @@ def test_the_stages_name_each_other_as_the_folder_was_given() -> None:
     assert configs["minmax"].control, "training alone may explain what is gained"
     before = {str(getattr(configs[name], key, "")) for name in BESIDE for key in ("model", "lm", "trained")}
     assert before <= {"", *(f"runs/demo/{name}" for name in BESIDE)}, "what is done beside needs nothing before it"
+    assert BESIDE_HARDENING == ("selfplay", "attack", "reactive")
+    met = {value for name in BESIDE_HARDENING for value in vars(configs[name]).values() if str(value).startswith("runs/demo")}
+    assert met == {"runs/demo/target", "runs/demo/adversary"}, "what is done beside hardening needs nothing of it"
     assert configs["minmax"].budget == configs["adversary"].reinforce.dialogues, "measured on the adversary's own budget"
     assert (configs["adversarial"].model, configs["robustness"].model) == ("runs/demo/model", "runs/demo/model")
     assert configs["robustness"].trained == "runs/demo/adversarial"
