@@ -123,24 +123,6 @@ class MinMaxConfig(LearningConfig):
         check(self, "perplexity_limit", self.perplexity_limit == 0 or self.perplexity_limit > 1, "0, or above 1")
 
 
-def plan(config: MinMaxConfig) -> str:
-    """What a campaign is going to do, at most, in one line: the dialogues of each phase, and the settings that say so."""
-    phases = [
-        *([f"{config.attack.dialogues:,} for the adversary (attack.dialogues)"] if config.adversaries == "continued" else []),
-        f"{config.defence.dialogues:,} for the target (defence.dialogues)",
-        f"{config.num_adversaries:,} x {config.budget:,} for fresh adversaries (--num-adversaries, --budget)",
-        f"{3 + config.num_adversaries:,} x {config.dialogues:,} to measure (--dialogues)",
-    ]
-    rounds = f"{config.rounds:,} round{'s' * (config.rounds > 1)}"
-    plain = config.rounds * config.defence.dialogues
-    measured = f"{config.num_final_adversaries:,} x {config.budget:,} for adversaries of the start, as many of the result"
-    control = f", {plain:,} of plain play for the control (--control) and as many for its adversaries" if config.control else ""
-    return (
-        f"plan: the start is measured, then {rounds} at most; dialogues of a round: {', '.join(phases)}; "
-        f"once: {measured} (--num-final-adversaries){control}"
-    )
-
-
 @dataclass(frozen=True)
 class MeasuredTarget:
     """How robust a target is and how it plays.
@@ -168,7 +150,6 @@ class Campaign:
     def rounds(self) -> list[Round]:
         """Makes what is left of the rounds; all of them, the start as number 0."""
         rounds = rounds_of(self._folder)
-        self._reporter.say(plan(self._config))
         if rounds:
             self._show(rounds)
         with Scalars(self._path, len(rounds) - 1) as scalars:
@@ -270,10 +251,18 @@ class Campaign:
         return reinforce.TRAIN_TARGET, settings
 
     def beside(self) -> Beside:
-        """The control's training while the rounds go on: it needs nothing of them. Without `trainers` it waits for its turn."""
-        config, role = self._config, f"{CONTROL}-target"
-        phase = self._control_phase(0, self._rule(role, self._control_rule(), 0))
-        return Beside([{self._phase(0, role).name: phase}], self._path, num_workers=int(config.control and config.trainers > 0))
+        """The control, trained and measured while the rounds go on: it needs nothing of them. Without `trainers` it is last."""
+        config, name = self._config, f"{CONTROL}-{EXPLOITABILITY}"
+        trained, measured = self._phase(0, f"{CONTROL}-target"), self._phase(0, name)
+        target, count = display_path(trained), config.num_final_adversaries
+        rule = self._rule(name, self._best_response_rule(), 0)
+        job, settings = self._best_response_phase(target, self._last_seed, count, 0, rule)
+        chain = {
+            trained.name: self._control_phase(0, self._rule(f"{CONTROL}-target", self._control_rule(), 0)),
+            measured.name: (job, replace(settings, trainers=0, workers=0)),
+            f"{CONTROL}-plain": (SELFPLAY, replace(self._plain(target, self._last_seed), workers=0, address="")),
+        }
+        return Beside([chain], self._path, num_workers=int(config.control and config.trainers > 0))
 
     def _control_rule(self) -> ReinforceConfig:
         """As many dialogues as the target has in all rounds."""
@@ -337,11 +326,9 @@ class Campaign:
 
     def _as_measured(self, number: int, prefix: str, target: str, seed: int, count: int) -> MeasuredTarget:
         """Measures a target in stages whose names begin so."""
-        rule = replace(self._config.attack, dialogues=self._config.budget)
         phase = partial(self._best_response_phase, target, seed, count)
-        attacked = self._steadily(number, f"{prefix}{EXPLOITABILITY}", rule, phase)
-        settings = MatchConfig(adversary=self._partner, target=target, **self._match(seed))
-        plain = SELFPLAY.run(settings, self._stage(number, f"{prefix}plain"), self._reporter).metrics
+        attacked = self._steadily(number, f"{prefix}{EXPLOITABILITY}", self._best_response_rule(), phase)
+        plain = SELFPLAY.run(self._plain(target, seed), self._stage(number, f"{prefix}plain"), self._reporter).metrics
         metrics = {
             EXPLOITABILITY: attacked.metrics[EXPLOITABILITY],
             PLAIN_SCORE: plain["score_target"],
@@ -349,6 +336,12 @@ class Campaign:
             PERPLEXITY: self._perplexity(target),
         }
         return MeasuredTarget(metrics, exploitability.gains(attacked.run, count))
+
+    def _best_response_rule(self) -> ReinforceConfig:
+        return replace(self._config.attack, dialogues=self._config.budget)
+
+    def _plain(self, target: str, seed: int) -> MatchConfig:
+        return MatchConfig(adversary=self._partner, target=target, **self._match(seed))
 
     def _attacked(self, number: int, name: str, adversary: str, target: str) -> Estimate:
         settings = AttackConfig(speaker=adversary, target=target, **self._match(self._seed))

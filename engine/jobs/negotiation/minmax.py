@@ -11,7 +11,7 @@ reward -(S_adv - S_ori)); `population` adds what the field found to help since.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -75,10 +75,21 @@ def _cpus(config: MinMaxConfig) -> int:
     return max(learning, config.workers, config.trainers) + config.control
 
 
-def _outcome(campaign: Campaign, config: MinMaxConfig, start: Round, best: Round) -> dict[str, Estimate]:
-    """Start, control and result, each by as many fresh adversaries and in the same dialogues."""
+def _outcome(
+    campaign: Campaign, config: MinMaxConfig, start: Round, best: Round, wait: Callable[[], None]
+) -> dict[str, Estimate]:
+    """Start, result and control, each by as many fresh adversaries and in the same dialogues.
+
+    Args:
+        campaign: whose rounds are made.
+        config: what was asked for.
+        start: round 0.
+        best: the round that is the result.
+        wait: returns when what was begun of the control is done.
+    """
     measured = {BEFORE_TRAINING: campaign.measured_again(start), "": campaign.measured_again(best)}
     if config.control:
+        wait()
         measured[AS_CONTROL] = campaign.control()
     found = {name + ending: estimate for ending, one in measured.items() for name, estimate in one.metrics.items()}
     found[DROP] = _lost(measured[BEFORE_TRAINING].gains, measured[""].gains)
@@ -121,7 +132,6 @@ def demo() -> MinMaxConfig:
         adversary="runs/demo/adversary",
         rounds=1,
         adversaries="fresh",
-        num_adversaries=2,
         num_final_adversaries=4,
         control=True,
         budget=rule.dialogues,
@@ -134,6 +144,24 @@ def demo() -> MinMaxConfig:
         # Half as fast again, or without the KL guard, trainings lose their language; if holding out costs more, they give in.
         perplexity_limit=2.0,
         defence=replace(rule, dialogues=5_760, supervised_weight=1.0, kl_weight=0.1, stalling_penalty=2.0),
+    )
+
+
+def plan(config: MinMaxConfig) -> str:
+    """What a campaign is going to do, at most, in one line: the dialogues of each phase, and the settings that say so."""
+    phases = [
+        *([f"{config.attack.dialogues:,} for the adversary (attack.dialogues)"] if config.adversaries == "continued" else []),
+        f"{config.defence.dialogues:,} for the target (defence.dialogues)",
+        f"{config.num_adversaries:,} x {config.budget:,} for fresh adversaries (--num-adversaries, --budget)",
+        f"{3 + config.num_adversaries:,} x {config.dialogues:,} to measure (--dialogues)",
+    ]
+    rounds = f"{config.rounds:,} round{'s' * (config.rounds > 1)}"
+    plain = config.rounds * config.defence.dialogues
+    measured = f"{config.num_final_adversaries:,} x {config.budget:,} for adversaries of the start, as many of the result"
+    control = f", {plain:,} of plain play for the control (--control) and as many for its adversaries" if config.control else ""
+    return (
+        f"plan: the start is measured, then {rounds} at most; dialogues of a round: {', '.join(phases)}; "
+        f"once: {measured} (--num-final-adversaries){control}"
     )
 
 
@@ -158,13 +186,13 @@ class MinMax(Job[MinMaxConfig, MinMaxConfig, Summary]):
     def work(self, run: RunFolder, prepared: MinMaxConfig, reporter: Reporter) -> Summary:
         """Does what is left of the campaign, and stores its result as `checkpoint`."""
         campaign = Campaign(prepared, run, reporter)
+        reporter.say(plan(prepared))
         with session(_cpus(prepared), prepared.address), campaign.beside() as beside:
             rounds = campaign.rounds()
             best = best_round(still_playing(rounds, prepared.plain_loss))
             if best.number == 0:
                 reporter.say("no round made the target less exploitable and left its plain play: the result is the start")
-            beside.wait(reporter, "the control")
-            metrics = _outcome(campaign, prepared, rounds[0], best)
+            metrics = _outcome(campaign, prepared, rounds[0], best, lambda: beside.wait(reporter, "the control"))
             _store(campaign, prepared, run.path, best)
         return Summary(
             f"{prepared.target} hardened",

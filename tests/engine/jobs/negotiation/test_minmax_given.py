@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -109,6 +110,19 @@ def test_the_seed_is_all_that_decides(tmp_path: Path, short: Result, root: Path,
     assert_equal_weights(again.run / "01-target", short.run / "01-target")
     other = run(given(root, trainee, adversary, seed=2), tmp_path / "other", Silent())
     assert metrics(other) != metrics(short)
+
+
+def test_the_control_is_done_beside_the_rounds_and_comes_out_the_same(
+    tmp_path: Path, root: Path, trainee: Path, adversary: Path, ray_session: RaySession
+) -> None:
+    asked, path, notes = given(root, trainee, adversary, control=True, trainers=1), tmp_path / "run", Notes()
+    result = run(asked, path, notes)
+    control = ("control-target", "control-exploitability", "control-plain")
+    assert {f"{path / name} is finished: nothing is left to do" for name in control} <= set(notes.said)
+    for name in control:
+        shutil.rmtree(path / name)
+    (path / "summary.json").unlink()
+    assert metrics(run(replace(asked, trainers=0), path, Silent())) == metrics(result)
 
 
 def test_a_campaign_that_gains_nothing_ends_early(
