@@ -181,7 +181,9 @@ RunFolder.event, RunFolder.note_part = slowed(RunFolder.event), slowed(RunFolder
 
 def start_parley(*arguments: str, folder: Path, before: str = "") -> subprocess.Popen[str]:
     """Starts `parley` in a process of its own, in a folder; before it, some lines of code."""
-    code = f"{before}\nimport sys; from engine.cli.main import main; sys.exit(main())"
+    # A shell ignores Ctrl-C for what it starts in the background, and so would what is started here.
+    heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    code = f"{heard}\n{before}\nimport sys; from engine.cli.main import main; sys.exit(main())"
     variables = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
     return subprocess.Popen(
         [sys.executable, "-c", code, *arguments],
