@@ -46,8 +46,8 @@ def test_the_examples_are_listed() -> None:
 @pytest.mark.ray
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_runs_from_an_empty_folder(path: Path, tmp_path: Path) -> None:
-    """Slow, for each is a process of its own; one makes the embedded corpus, fits a target and starts Ray."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PARLEY_CACHE": str(tmp_path / "cache")}
+    """Slow, for each is a process of its own; one fits a target and starts Ray."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         [sys.executable, str(path)], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=240
     )

@@ -36,12 +36,13 @@ KEPT = dict.fromkeys(("advantage", "exploitability_drop", "plain_agreement_befor
 
 @pytest.fixture
 def _small_corpus(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Puts the made-up corpus in the place of the embedded one, which takes seconds to make."""
+    """Puts the made-up corpus in the place of the embedded one, which takes seconds to make, and two adversaries for four."""
     fitted, trained, hardened = negotiator.demo(), reinforce.demo(), minmax.demo()
     small: dict[str, Any] = {"corpus": CORPUS, "data_root": root}
     monkeypatch.setattr(negotiator, "demo", lambda: dataclasses.replace(fitted, **small))
     monkeypatch.setattr(reinforce, "demo", lambda: dataclasses.replace(trained, data_root=root))
-    monkeypatch.setattr(minmax, "demo", lambda: dataclasses.replace(hardened, data_root=root))
+    few = dataclasses.replace(hardened, data_root=root, num_final_adversaries=2)
+    monkeypatch.setattr(minmax, "demo", lambda: few)
 
 
 @pytest.mark.ray
