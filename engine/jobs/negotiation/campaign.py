@@ -98,7 +98,7 @@ class MinMaxConfig(LearningConfig):
     num_final_adversaries: NumItems = 1
     """Fresh adversaries that measure the start, and as many the result, at last; the interval of what was lost narrows."""
     control: bool = False
-    """Also train the start as long in ordinary play alone, and measure it as the result: what adversaries alone explain."""
+    """Also train the start as long in ordinary play alone, and measure it as the result: what training alone explains."""
     budget: NumItems = 12_800
     """Dialogues that each of them learns from; a round's own phases have attack.dialogues and defence.dialogues."""
     dialogues: NumItems = 1000
