@@ -95,6 +95,11 @@ class Beside:
     def __exit__(self, *_: object) -> None:
         self._session.close()
 
+    @property
+    def has_done_all(self) -> bool:
+        """Whether there was something to do ahead, and all of it is done."""
+        return bool(self._summaries) and all(summary.exists() for summary in self._summaries)
+
     def wait(self, reporter: Reporter, title: str = "what was begun beside") -> None:
         """Waits until all has been tried.
 
