@@ -74,7 +74,7 @@ def parse_job(verb: Verb, job: Job[Any, Any, Any], arguments: Sequence[str]) -> 
     """
     preset, rest = _take_preset(job, arguments)
     config = job.presets[preset]()
-    settings_type = _settings_type(job.config)
+    settings_type = _settings_type(job.config, job.argument)
     title = verb.words[-1].replace("-", "_")
     parts = {title: settings_type, "run": RunFlags}
     line_type = make_dataclass("Line", [(name, Annotated[part, conf.OmitArgPrefixes]) for name, part in parts.items()])
@@ -131,6 +131,8 @@ def _take_preset(job: Job[Any, Any, Any], arguments: Sequence[str]) -> tuple[str
     if not arguments or arguments[0].startswith("-"):
         return next(iter(job.presets)), list(arguments)
     name = arguments[0]
+    if name not in job.presets and job.argument:
+        return next(iter(job.presets)), list(arguments)
     if name not in job.presets:
         fix = f"presets: {', '.join(job.presets)}; the first one when none is named"
         raise ConfigError(f"no preset is called {name!r}{meant(name, [*job.presets])}", fix=fix)
@@ -197,11 +199,17 @@ def _fields(kind: type) -> Iterator[tuple[str, Any]]:
         names = [name for name in names if name not in owner]
 
 
-def _settings_type(kind: type) -> Any:
-    """A dataclass of the simple fields of a configuration, as tyro shall show them."""
+def _settings_type(kind: type, argument: str) -> Any:
+    """A dataclass of the simple fields of a configuration, as tyro shall show them; one of them may be an argument."""
     docs = field_docs(kind)
     flags = [
-        (name, Annotated[hint, conf.arg(help=docs.get(name, ""), metavar=_metavar(hint), help_behavior_hint=_default_hint)])
+        (
+            name,
+            Annotated[
+                conf.Positional[hint] if name == argument else hint,
+                conf.arg(help=docs.get(name, ""), metavar=_metavar(hint), help_behavior_hint=_default_hint),
+            ],
+        )
         for name, hint in _simple_fields(kind)
     ]
     return make_dataclass("Settings", flags, kw_only=True, namespace={"__doc__": inspect.getdoc(kind)})

@@ -62,6 +62,17 @@ OTHERS = (
         "STRATEGY",
     ),
     Verb(
+        ("perturb", "label"),
+        "read labelled lines of an audit back into its rates",
+        "engine.cli.label:run_label",
+        (
+            "parley perturb label runs/audit runs/audit/sheet.csv",
+            "parley perturb label runs/audit alice.csv bob.csv      # two labellers: how far they agree",
+            "parley perturb label runs/audit alice.csv --json",
+        ),
+        "RUN FILE ...",
+    ),
+    Verb(
         ("list",),
         "agents, corpora, presets, environments and metrics",
         "engine.cli.listing:run_list",
@@ -168,8 +179,8 @@ def find_verb(arguments: Sequence[str]) -> Verb | None:
 
 
 def below(word: str) -> list[Verb]:
-    """The verbs that begin with a word."""
-    return [verb for verb in VERBS if verb.words[0] == word]
+    """The verbs that begin with a word, the word itself first where it is one."""
+    return sorted((verb for verb in VERBS if verb.words[0] == word), key=lambda verb: len(verb.words) > 1)
 
 
 def help_text() -> str:

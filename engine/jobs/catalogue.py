@@ -286,6 +286,17 @@ ENTRIES = (
         reports=True,
     ),
     Entry(
+        ("perturb", "audit"),
+        "how much strategies change, how it reads, and lines of each for a person to label",
+        "engine.jobs.perturb.audit:PERTURB_AUDIT",
+        (
+            "parley perturb audit antonym --corpus ubuntu_irc",
+            "parley perturb audit should-not-change --corpus mine.tsv --limit 2000 --workers 2",
+            "parley perturb audit demo                     # seconds, the built-in help desk and lexicon",
+        ),
+        reports=True,
+    ),
+    Entry(
         ("sweep",),
         "turn the knobs of an attack or a training, many trials at a time (Ray Tune)",
         "tune.sweep:SWEEP",
