@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,8 @@ class Entailment:
                 fix="name a model of natural language inference, whose config.json has it in id2label",
             )
         self._label = labels[ENTAILMENT]
+        # A tokenizer that was saved without a limit has one of 10^30.
+        self._longest = min(tokenizer.model_max_length, getattr(model.config, "max_position_embeddings", math.inf))
 
     @torch.inference_mode()
     def follows(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[bool]:
@@ -50,9 +53,8 @@ class Entailment:
         found: list[bool] = []
         for start in range(0, len(premises), self._batch_size):
             rows = slice(start, start + self._batch_size)
-            read = self._tokenizer(
-                list(premises[rows]), list(hypotheses[rows]), padding=True, truncation=True, return_tensors="pt"
-            )
+            pairs = list(premises[rows]), list(hypotheses[rows])
+            read = self._tokenizer(*pairs, padding=True, truncation=True, max_length=self._longest, return_tensors="pt")
             logits = self._model(**read.to(self._model.device)).logits
             found += (logits.argmax(-1) == self._label).tolist()
         return found

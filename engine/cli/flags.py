@@ -21,7 +21,7 @@ import tyro
 from tyro import conf
 
 from engine.cli.mistakes import meant, numbers, told, unknown_flag
-from engine.cli.verbs import Verb
+from engine.cli.verbs import PRESET, Verb
 from engine.jobs.job import Job
 from envs.core.config import assign, overlay
 from envs.core.errors import ConfigError, OutOfRangeError
@@ -148,7 +148,7 @@ def _parse(
             found, unknown = tyro.cli(
                 kind,
                 # tyro shows positional arguments of its own accord; it does not know of presets.
-                prog=f"{name} {verb.usage}" if verb.has_presets else name,
+                prog=f"{name} {PRESET}" if verb.has_presets else name,
                 description=about,
                 args=list(arguments),
                 default=default,
@@ -207,7 +207,11 @@ def _settings_type(kind: type, argument: str) -> Any:
             name,
             Annotated[
                 conf.Positional[hint] if name == argument else hint,
-                conf.arg(help=docs.get(name, ""), metavar=_metavar(hint), help_behavior_hint=_default_hint),
+                conf.arg(
+                    help=docs.get(name, ""),
+                    metavar=argument.upper() if name == argument else _metavar(hint),
+                    help_behavior_hint=_default_hint,
+                ),
             ],
         )
         for name, hint in _simple_fields(kind)

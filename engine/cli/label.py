@@ -25,7 +25,7 @@ class LabelArguments:
 
     run: Annotated[conf.Positional[str], conf.arg(metavar="RUN")]
     """Folder or URI of a finished run of parley perturb audit."""
-    sheets: Annotated[conf.Positional[tuple[Path, ...]], conf.arg(metavar="FILE ...")]
+    sheets: Annotated[conf.Positional[tuple[Path, ...]], conf.arg(metavar="FILE ...", help_behavior_hint="")]
     """Labelled copies of its sheet.csv, each named after its labeller; labels are ok or wrong, or empty."""
     json: Annotated[conf.FlagCreatePairsOff[bool], conf.arg(help_behavior_hint="")] = False
     """Print the metrics as one JSON object on standard output."""

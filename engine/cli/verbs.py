@@ -39,7 +39,7 @@ class Verb:
     @property
     def has_presets(self) -> bool:
         """Whether it runs a job, whose first argument may name a preset."""
-        return self.usage == PRESET
+        return self.usage.startswith(PRESET)
 
     def run(self, arguments: Sequence[str]) -> int:
         """Imports the verb's module and runs it; returns the exit status."""
@@ -48,7 +48,16 @@ class Verb:
         return function(self, arguments)
 
 
-JOBS = tuple(Verb(entry.words, entry.summary, "engine.cli.jobs:run_job", entry.examples, PRESET) for entry in ENTRIES)
+JOBS = tuple(
+    Verb(
+        entry.words,
+        entry.summary,
+        "engine.cli.jobs:run_job",
+        entry.examples,
+        f"{PRESET} [{entry.argument}]" if entry.argument else PRESET,
+    )
+    for entry in ENTRIES
+)
 OTHERS = (
     Verb(
         ("perturb",),

@@ -23,6 +23,7 @@ class Entry:
         target: "module:ATTRIBUTE" of the `Job`.
         examples: copy-paste commands.
         reports: whether a finished run is shown as a page right away.
+        argument: what may be typed behind the preset, in capitals; empty for nothing.
     """
 
     words: tuple[str, ...]
@@ -30,6 +31,7 @@ class Entry:
     target: str
     examples: tuple[str, ...]
     reports: bool = False
+    argument: str = ""
 
     def load(self) -> Job[Any, Any, Any]:
         """Imports the job."""
@@ -295,6 +297,7 @@ ENTRIES = (
             "parley perturb audit demo                     # seconds, the built-in help desk and lexicon",
         ),
         reports=True,
+        argument="STRATEGIES",
     ),
     Entry(
         ("sweep",),

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from engine.jobs.checkpoints import require_checkpoint
 from engine.jobs.job import Job, Reporter, Result, Silent, Summary
 from engine.jobs.perturb.audit_worker import Auditing, audit_resources, entailment_model, likelihood_model
 from engine.jobs.perturb.config import AuditConfig
@@ -64,7 +65,7 @@ def _prepare(config: AuditConfig, reporter: Reporter) -> PreparedAudit:
     config.require_device()
     tell_of_left_out(config, reporter)
     found = replace(config, data_root=data_root(config.data_root))
-    chosen, _ = chosen_examples(found, config.corpus, config.contexts.turns or OWN_TURNS, reporter)
+    chosen, _ = chosen_examples(found, config.corpus, config.contexts.turns or _turns(config.model), reporter)
     shared = audit_resources(found, load_pairs(config.corpus, found.data_root).vocabulary)
     names = [strategy.name for strategy in tried(found, shared, chosen[0])]
     if CONTROL in names:
@@ -73,8 +74,19 @@ def _prepare(config: AuditConfig, reporter: Reporter) -> PreparedAudit:
     shared.lexicon.tag(("word",))
     if config.lm:
         likelihood_model(found)
-    entailment_model(found)
+    if config.entailment:
+        entailment_model(found)
     return PreparedAudit(found, chosen, names)
+
+
+def _turns(model: str) -> int:
+    """Turns of context that a model reads."""
+    if not model:
+        return OWN_TURNS
+    from policies.responders import load_responder
+
+    responder = load_responder(require_checkpoint(model, "--model", "parley train seq2seq"))
+    return int(getattr(responder, "turns", OWN_TURNS))
 
 
 def lines_of(run: RunFolder) -> dict[str, DrawnLine]:
@@ -95,27 +107,6 @@ def labels_of(run: RunFolder, lines: Mapping[str, DrawnLine]) -> dict[str, Label
 def _drawn(run: RunFolder, config: AuditConfig, strategies: Sequence[str]) -> dict[str, DrawnLine]:
     rows = (row for part in run.read_parts() for row in part.to_pylist())
     return drawn_lines(rows, strategies, config.num_lines, config.seed)
-
-
-def _summary(run: RunFolder, config: AuditConfig, strategies: Sequence[str], lines: Mapping[str, DrawnLine]) -> Summary:
-    """What a run has come to, the labels that it keeps included."""
-    rows = [row for part in run.read_parts() for row in part.to_pylist()]
-    labels = {name: each.labels for name, each in labels_of(run, lines).items()}
-    drawn = Counter(line.strategy for line in lines.values())
-    labelled = Counter(lines[key].strategy for key in set().union(*labels.values()))
-    metrics = audit_metrics(rows, strategies, config.max_ratio)
-    return Summary(
-        f"audit of perturbations on {config.corpus}",
-        f"{len(rows):,} {config.split} contexts, {len(strategies)} {'strategy' if len(strategies) == 1 else 'strategies'}, "
-        f"seed {config.seed}.",
-        {**label_metrics({key: line.strategy for key, line in lines.items()}, labels), **metrics},
-        {
-            NUM_EXAMPLES: len(rows),
-            AUDITED: list(strategies),
-            NUM_LINES: {name: {"drawn": drawn[name], "labelled": labelled[name]} for name in strategies},
-            LABELLERS: {name: len(said) for name, said in labels.items()},
-        },
-    )
 
 
 def _keep(path: Path, content: bytes) -> None:
@@ -163,12 +154,38 @@ class PerturbAudit(Job[AuditConfig, PreparedAudit, PreparedAudit]):
         return prepared
 
     def measure(self, run: RunFolder, found: PreparedAudit) -> Summary:
-        lines = _drawn(run, found.config, found.strategies)
+        return self.measured(run, found.config, found.strategies)
+
+    def measured(self, run: RunFolder, config: AuditConfig, strategies: Sequence[str]) -> Summary:
+        """What a run has come to, the labels that it keeps included; writes its sheet.
+
+        Args:
+            run: opened for writing.
+            config: what was asked for.
+            strategies: the names of those that its rows hold.
+        """
+        lines = _drawn(run, config, strategies)
         path = run.path / SHEET
         # Somebody may have labelled the one that is there.
         if not (path.is_file() and read_sheet(path, lines).labels):
             _keep(path, sheet(lines.values()))
-        return _summary(run, found.config, found.strategies, lines)
+        rows = [row for part in run.read_parts() for row in part.to_pylist()]
+        labels = {name: each.labels for name, each in labels_of(run, lines).items()}
+        drawn = Counter(line.strategy for line in lines.values())
+        labelled = Counter(lines[key].strategy for key in set().union(*labels.values()))
+        metrics = audit_metrics(rows, strategies, config.max_ratio)
+        return Summary(
+            f"audit of perturbations on {config.corpus}",
+            f"{len(rows):,} {config.split} contexts, {len(strategies)} {'strategy' if len(strategies) == 1 else 'strategies'}, "
+            f"seed {config.seed}.",
+            {**label_metrics({key: line.strategy for key, line in lines.items()}, labels), **metrics},
+            {
+                NUM_EXAMPLES: len(rows),
+                AUDITED: list(strategies),
+                NUM_LINES: {name: {"drawn": drawn[name], "labelled": labelled[name]} for name in strategies},
+                LABELLERS: {name: len(said) for name, said in labels.items()},
+            },
+        )
 
     def label(self, path: Path, sheets: Sequence[Path], reporter: Reporter) -> Result:
         """Reads labelled sheets into a finished run; what a labeller of that name said before is replaced.
@@ -207,7 +224,7 @@ class PerturbAudit(Job[AuditConfig, PreparedAudit, PreparedAudit]):
                 again = ", which replace those of before" if kept.exists() else ""
                 reporter.say(f"{each.stem}: {len(found.labels):,} of {len(lines):,} lines are labelled{again}")
                 _keep(kept, contents[each.stem])
-            self.conclude(run, config, _summary(run, config, (before.summary() or {})[AUDITED], lines))
+            self.conclude(run, config, self.measured(run, config, (before.summary() or {})[AUDITED]))
         return self.result(config, path)
 
     def models(self, config: AuditConfig) -> dict[str, str]:

@@ -66,7 +66,8 @@ def audit_tables(metrics: Metrics, max_ratio: float, likelihood: str) -> dict[st
     if WRONG in asked:
         note += " Wrong by hand: a line that one labeller at least calls wrong, of the labelled ones."
     if (agreed := metrics.get(AGREEMENT, NOTHING)).n:
-        note += f" {agreed.n:,} lines have several labels: {_line(_share(agreed))} agree, kappa {figure(metrics[KAPPA].value)}."
+        kappa = figure(metrics[KAPPA].value)
+        note += f" Of lines with several labels ({agreed.n:,}) {_line(_share(agreed))} agree, kappa {kappa}."
     of_changes = "Touched: something was changed. Words changed: in a touched utterance, mean. Brackets: 95 % intervals."
     return {"How it reads": _table(metrics, reads, note), "How much is changed": _table(metrics, changes, of_changes)}
 
