@@ -202,11 +202,12 @@ def _fields(kind: type) -> Iterator[tuple[str, Any]]:
 def _settings_type(kind: type, argument: str) -> Any:
     """A dataclass of the simple fields of a configuration, as tyro shall show them; one of them may be an argument."""
     docs = field_docs(kind)
+    positional: Any = conf.Positional
     flags = [
         (
             name,
             Annotated[
-                conf.Positional[hint] if name == argument else hint,
+                positional[hint] if name == argument else hint,
                 conf.arg(
                     help=docs.get(name, ""),
                     metavar=argument.upper() if name == argument else _metavar(hint),

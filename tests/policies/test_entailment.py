@@ -55,7 +55,7 @@ def test_a_saved_model_says_what_is_likeliest_of_each_pair(tmp_path: Path) -> No
     pairs = [(one, other) for one in TEXTS for other in TEXTS]
     said = load_entailment(save(tmp_path), batch_size=5).follows(*zip(*pairs, strict=True))
     model, read = classifier().eval(), tokenizer()
-    wanted = [int(model(**read(*pair, return_tensors="pt")).logits[0].argmax()) == 2 for pair in pairs]
+    wanted = [int(model(**read([one], [other], return_tensors="pt")).logits[0].argmax()) == 2 for one, other in pairs]
     assert said == wanted
     assert {*wanted} == {True, False}
     assert load_entailment(tmp_path).follows([], []) == []

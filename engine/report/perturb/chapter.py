@@ -14,7 +14,7 @@ from engine.perturb.strategy import Expectation
 from engine.report.content import Chapter, Section, Verdict
 from engine.report.perturb.audits import audit_verdict, shown_audit
 from engine.report.perturb.examples import example_items, figures_of, note_of, strategy_names
-from engine.report.perturb.sections import ShownEvaluation, ShownPerturbations
+from engine.report.perturb.sections import ShownAudit, ShownEvaluation, ShownPerturbations
 from engine.report.runs import Run
 from engine.report.verdicts import SHARE, caveat, certain_sign, listed, number
 from envs.core.visible import visible
@@ -90,7 +90,7 @@ class Perturbations(Chapter[ShownPerturbations]):
 
     def render(self, found: ShownPerturbations) -> Section:
         done = [each for each in found.evaluations if each.done]
-        both = [*found.evaluations, *found.audits]
+        both: list[ShownEvaluation | ShownAudit] = [*found.evaluations, *found.audits]
         items = {
             f"{each.name}, {visible(name)}": example_items(each, name) for each in done for name in strategy_names(each)
         }

@@ -31,7 +31,7 @@ def test_a_labelled_sheet_becomes_a_rate(parley: Parley) -> None:
     assert (read.status, "2 of 4 lines are labelled" in read.err, "runs/audit/report.html" in read.err) == (0, True, True)
     assert json.loads(read.out)["metrics"]["wrong.antonym"]["value"] == 1.0
     assert json.loads(parley(f"{DEMO} --json").out) == json.loads(read.out)
-    assert "wrong by hand" in parley(DEMO).err
+    assert "Labellers: alice 2." in parley(DEMO).err
 
 
 def test_what_cannot_be_read_back_says_what_to_do(parley: Parley) -> None:
