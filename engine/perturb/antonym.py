@@ -23,13 +23,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
+import numpy as np
+
 from engine.perturb.draws import uniforms
-from engine.perturb.flat import FlatContexts
+from engine.perturb.flat import Edits, FlatContexts
 from engine.perturb.lexicon import Lexicon
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings, Rule
-from engine.perturb.strategy import Expectation
-from envs.pairs.turns import Turns, Utterance
+from engine.perturb.strategy import ByEdits, Expectation
+from envs.pairs.turns import Utterance
 
 BE = frozenset({"be", "am", "is", "are", "was", "were", "been"})
 DO = frozenset({"do", "does", "did", "doing", "done"})
@@ -43,7 +45,7 @@ _BASE_FORMS = frozenset({"VB", "VBP", "JJ", "RB"})
 _NUM_WORDS = 1 << 17
 
 
-class Antonym:
+class Antonym(ByEdits):
     """The first word that has an opposite gets one.
 
     Args:
@@ -59,18 +61,17 @@ class Antonym:
         self.lexicon, self.may_enter, self.rule = lexicon, may_enter, rule
         self._opposites = lru_cache(_NUM_WORDS)(self._opposites_of)
 
-    def perturb(self, contexts: Sequence[Turns], seeds: Sequence[int]) -> list[Turns]:
-        """The perturbed contexts, see `Strategy`."""
-        flat = FlatContexts(contexts)
-        draws = uniforms(seeds, self.name, [sum(map(len, turns)) for turns in contexts]).tolist()
-        return flat.shaped(tuple(map(self._utterance, flat.utterances, self.lexicon.tag_all(flat.utterances), draws)))
+    def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
+        """What is changed, see `ByEdits`."""
+        draws = uniforms(seeds, self.name, np.diff(flat.turn_edges[flat.shape_edges])).tolist()
+        return flat.edits_of(map(self._edit, flat.utterances, self.lexicon.tag_all(flat.utterances), draws))
 
-    def _utterance(self, words: Utterance, tags: Sequence[str], draw: float) -> Utterance:
+    def _edit(self, words: Utterance, tags: Sequence[str], draw: float) -> tuple[int, int, Utterance] | None:
         for place, tag in enumerate(tags):
             opposites = self._opposites(words[place], tag)
             if opposites and not (words[place] in HAVE and self.rule == "paper" and _before_verb(tags, place)):
-                return (*words[:place], opposites[int(draw * len(opposites))], *words[place + 1 :])
-        return words
+                return place, place + 1, (opposites[int(draw * len(opposites))],)
+        return None
 
     def _opposites_of(self, word: str, tag: str) -> tuple[str, ...]:
         """What may stand in the place of a word, in a fixed order."""

@@ -30,16 +30,16 @@ from pathlib import Path
 import numpy as np
 
 from engine.perturb.draws import uniforms
-from engine.perturb.flat import FlatContexts
+from engine.perturb.flat import Edits, FlatContexts
 from engine.perturb.phrases import Matches, Phrases
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings
-from engine.perturb.strategy import Expectation
+from engine.perturb.strategy import ByEdits, Expectation
 from envs.core.errors import ConfigError, DataError
 from envs.data.lines import broken_rule, located, read_lines, require_utf8
 from envs.data.root import read_file
 from envs.pairs.tokens import tokenise
-from envs.pairs.turns import EOT, Turns, Utterance
+from envs.pairs.turns import EOT, Utterance
 from envs.pairs.vocabulary import SPECIALS
 
 
@@ -81,7 +81,7 @@ class Entities:
         return found.where(stays)
 
 
-class RandomInputs:
+class RandomInputs(ByEdits):
     """Every word by a random one.
 
     Args:
@@ -95,19 +95,19 @@ class RandomInputs:
         self.name = "random-inputs" if kept is None else "random-inputs-kept-entities"
         self.common, self.kept = np.array(common, dtype=object), kept
 
-    def perturb(self, contexts: Sequence[Turns], seeds: Sequence[int]) -> list[Turns]:
-        """The perturbed contexts, see `Strategy`."""
-        flat = FlatContexts(contexts)
+    def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
+        """What is changed, see `ByEdits`."""
         drawn = (uniforms(seeds, self.name, flat.num_words) * len(self.common)).astype(np.int64)
-        words = self.common.take(drawn).tolist()
+        changes = np.ones(len(drawn), dtype=bool)
         if self.kept is not None:
             starts, ends, _ = self.kept.find(flat)
             for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-                words[start:end] = flat.words[start:end]
-        return flat.cut(tuple(words))
+                changes[start:end] = False
+        places = np.flatnonzero(changes)
+        return Edits.of_words(places, list(zip(self.common.take(drawn[places]).tolist())))
 
 
-class ConfusingEntity:
+class ConfusingEntity(ByEdits):
     """Every entity by another one of its category.
 
     Args:
@@ -128,9 +128,8 @@ class ConfusingEntity:
                     self._by_category.setdefault(category, []).append(entity)
         self._choices: dict[int, list[Utterance]] = {}
 
-    def perturb(self, contexts: Sequence[Turns], seeds: Sequence[int]) -> list[Turns]:
-        """The perturbed contexts, see `Strategy`."""
-        flat = FlatContexts(contexts)
+    def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
+        """What is changed, see `ByEdits`."""
         found = self._entities.find(flat)
         kinds, kind = np.unique(found.phrases, return_inverse=True)
         choices = [self._choices_for(form) for form in kinds.tolist()]
@@ -140,7 +139,7 @@ class ConfusingEntity:
         found, kind = found.where(may_change), kind[may_change]
         drawn = uniforms(seeds, self.name, flat.num_in_contexts(found.starts)) * counts[kind]
         chosen = zip(kind.tolist(), drawn.astype(np.int64).tolist(), strict=True)
-        return flat.replaced(found.starts, found.ends, [choices[which][number] for which, number in chosen])
+        return Edits(found.starts, found.ends, [choices[which][number] for which, number in chosen])
 
     def _choices_for(self, form: int) -> list[Utterance]:
         """What may stand in the place of one of the forms."""

@@ -6,17 +6,39 @@ build the tuples again is most of what a quick strategy costs.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence, Sized
+from collections.abc import Container, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, compress, pairwise, repeat
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from envs.pairs.turns import Turn, Turns, Utterance
 
 PieceT = TypeVar("PieceT")
+
+
+class Edits(NamedTuple):
+    """What a strategy changes: other words in the place of some of `FlatContexts.words`."""
+
+    starts: np.ndarray
+    """Where what is replaced begins (M,) int64, ascending."""
+    ends: np.ndarray
+    """Where it ends, within its utterance and not beyond the next start (M,) int64; where it begins: the others are inserted
+    before that word."""
+    others: Sequence[Utterance]
+    """What stands there instead (M); nothing: the words are left out. As many words as before replace one another in order."""
+
+    @classmethod
+    def of_words(cls, places: np.ndarray, others: Sequence[Utterance]) -> Edits:
+        """Edits of single words.
+
+        Args:
+            places: of those words, ascending (M,) int64.
+            others: what stands in the place of each (M).
+        """
+        return cls(places, places + 1, others)
 
 
 @dataclass(frozen=True)
@@ -111,21 +133,30 @@ class FlatContexts:
         """
         return self.shaped(tuple(_cut(words, self.edges if edges is None else edges)))
 
-    def replaced(self, starts: np.ndarray, ends: np.ndarray, others: Sequence[Utterance]) -> list[Turns]:
-        """Contexts with other words in the place of some.
+    def edits_of(self, found: Iterable[tuple[int, int, Utterance] | None]) -> Edits:
+        """Edits from what a rule says of each utterance.
 
         Args:
-            starts: where those begin among the words, left to right (M,) int64.
-            ends: where they end, each within its utterance and not beyond the next one's start (M,) int64.
-            others: what stands there instead (M).
+            found: for each of `utterances` where an edit begins and ends in it and what stands there instead; None: no edit.
         """
+        edges = zip(self.edges[:-1].tolist(), found, strict=True)
+        moved = [(edge + edit[0], edge + edit[1], edit[2]) for edge, edit in edges if edit is not None]
+        starts, ends, others = zip(*moved, strict=True) if moved else ((), (), ())
+        return Edits(np.array(starts, dtype=np.int64), np.array(ends, dtype=np.int64), others)
+
+    def replaced(self, edits: Edits) -> list[Turns]:
+        """Contexts with other words in the place of some."""
+        starts, ends, others = edits
+        if not len(starts):
+            return list(self.contexts)
         words = list(self.words)
-        lengths, others_lengths = ends - starts, np.fromiter(map(len, others), dtype=np.int64, count=len(others))
-        single = (lengths == 1) & (others_lengths == 1)
-        for start, (word,) in zip(starts[single].tolist(), compress(others, single.tolist()), strict=True):
-            words[start] = word
-        moving = np.flatnonzero(~single)
-        starts, ends, longer = starts[moving], ends[moving], (others_lengths - lengths)[moving]
+        longer = np.fromiter(map(len, others), dtype=np.int64, count=len(others)) - (ends - starts)
+        as_long = longer == 0
+        in_place = zip(starts[as_long].tolist(), ends[as_long].tolist(), compress(others, as_long.tolist()), strict=True)
+        for start, end, instead in in_place:
+            words[start:end] = instead
+        moving = np.flatnonzero(~as_long)
+        starts, ends, longer = starts[moving], ends[moving], longer[moving]
         written: list[str] = []
         done = 0
         for start, end, i in zip(starts.tolist(), ends.tolist(), moving.tolist(), strict=True):

@@ -21,18 +21,17 @@ import numpy as np
 
 from engine.perturb.corrections import open_corrections
 from engine.perturb.draws import uniforms
-from engine.perturb.flat import FlatContexts
+from engine.perturb.flat import Edits, FlatContexts
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings
-from engine.perturb.strategy import Expectation
-from envs.pairs.turns import Turns
+from engine.perturb.strategy import ByEdits, Expectation
 
 PLAIN_FORMS = {"VBD": "VB", "VBG": "VB", "VBN": "VB", "VBP": "VB", "VBZ": "VB", "NNS": "NN"}
 """Tags of inflected words, and of the form that learners leave them in."""
 Forms = tuple[str, ...]
 
 
-class GrammarErrors:
+class GrammarErrors(ByEdits):
     """Words are written as learners write them.
 
     Args:
@@ -50,23 +49,20 @@ class GrammarErrors:
         self._table = {good: bad for good, bad in kept.items() if bad}
         self._known: dict[tuple[str, str], Forms] = {}
 
-    def perturb(self, contexts: Sequence[Turns], seeds: Sequence[int]) -> list[Turns]:
-        """The perturbed contexts, see `Strategy`."""
-        flat = FlatContexts(contexts)
-        known, forms = self._known, self._forms
+    def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
+        """What is changed, see `ByEdits`."""
+        known = self._known
         tags = chain.from_iterable(self._resources.lexicon.tag_all(flat.utterances))
         keys = list(zip(flat.words, tags, strict=True))
         for key in {*keys} - known.keys():
-            known[key] = forms(*key)
+            known[key] = self._forms(*key)
         choices = [known[key] for key in keys]
         places = np.flatnonzero(np.fromiter(map(bool, choices), dtype=bool, count=len(choices)))
         drawn = uniforms(seeds, self.name, flat.num_in_contexts(places)) / self._rate
-        words = list(flat.words)
-        for place, share in zip(places.tolist(), drawn.tolist(), strict=True):
-            if share < 1:
-                wrong = choices[place]
-                words[place] = wrong[int(share * len(wrong))]
-        return flat.cut(tuple(words))
+        places, drawn = places[drawn < 1], drawn[drawn < 1]
+        wrong = [choices[place] for place in places.tolist()]
+        chosen = [(forms[int(share * len(forms))],) for forms, share in zip(wrong, drawn.tolist(), strict=True)]
+        return Edits.of_words(places, chosen)
 
     def _forms(self, word: str, tag: str) -> Forms:
         """The wrong forms of a word that may enter; none for what is not written in letters."""

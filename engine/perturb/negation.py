@@ -28,12 +28,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from engine.perturb.flat import FlatContexts
+from engine.perturb.flat import Edits, FlatContexts
 from engine.perturb.lexicon import Lexicon
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings, Rule
-from engine.perturb.strategy import Expectation
-from envs.pairs.turns import Turns, Utterance
+from engine.perturb.strategy import ByEdits, Expectation
+from envs.pairs.turns import Utterance
 
 _NOT_BEFORE = frozenset({"VB", "VBG", "VBN"})
 _FINITE = {"VBD": "did", "VBP": "do", "VBZ": "does"}
@@ -41,7 +41,7 @@ _TAKE_NT = {"VBD": ("was", "were"), "VBP": ("are",), "VBZ": ("is",)}
 _CONTRACTIONS = frozenset({"'m", "'re", "'s", "'ve", "'d"})
 
 
-class AddNegation:
+class AddNegation(ByEdits):
     """The first verb that can be is negated.
 
     Args:
@@ -57,18 +57,17 @@ class AddNegation:
         self.lexicon, self.may_enter, self.rule = lexicon, may_enter, rule
         self._contracted = "n't" if may_enter(("n't",)) else "not"
 
-    def perturb(self, contexts: Sequence[Turns], seeds: Sequence[int]) -> list[Turns]:
-        """The perturbed contexts, see `Strategy`; nothing is drawn."""
-        flat = FlatContexts(contexts)
-        return flat.shaped(tuple(map(self._utterance, flat.utterances, self.lexicon.tag_all(flat.utterances))))
+    def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
+        """What is changed, see `ByEdits`; nothing is drawn."""
+        return flat.edits_of(map(self._edit, flat.utterances, self.lexicon.tag_all(flat.utterances)))
 
-    def _utterance(self, words: Utterance, tags: Sequence[str]) -> Utterance:
+    def _edit(self, words: Utterance, tags: Sequence[str]) -> tuple[int, int, Utterance] | None:
         for place, tag in enumerate(tags):
             negated = self._negated(words[place], tag) if words[place + 1 : place + 2] != ("n't",) else None
             if negated is not None:
                 changed = words.index(words[place]) if self.rule == "released" else place
-                return words[:changed] + negated + words[changed + 1 :]
-        return words
+                return changed, changed + 1, negated
+        return None
 
     def _negated(self, word: str, tag: str) -> tuple[str, ...] | None:
         """What stands in the place of a word; None where no rule fits, or a word of it may not enter."""

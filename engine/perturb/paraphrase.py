@@ -25,16 +25,16 @@ from itertools import chain
 import numpy as np
 
 from engine.perturb.draws import uniforms_at
-from engine.perturb.flat import FlatContexts, running
+from engine.perturb.flat import Edits, FlatContexts, running
 from engine.perturb.phrases import Matches, Phrases
 from engine.perturb.ppdb import Phrase, read_paraphrases
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings
-from engine.perturb.strategy import Expectation
-from envs.pairs.turns import Turns, Utterance
+from engine.perturb.strategy import ByEdits, Expectation
+from envs.pairs.turns import Utterance
 
 
-class DataParaphrase:
+class DataParaphrase(ByEdits):
     """Phrases of a table are replaced by their paraphrases.
 
     Args:
@@ -57,16 +57,15 @@ class DataParaphrase:
         self._firsts = running(self._counts)
         self._others = list(chain.from_iterable(table.values()))
 
-    def perturb(self, contexts: Sequence[Turns], seeds: Sequence[int]) -> list[Turns]:
-        """The perturbed contexts, see `Strategy`."""
-        flat = FlatContexts(contexts)
+    def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
+        """What is changed, see `ByEdits`."""
         found = self._phrases.longest(flat)
         if self.rate < 1:
             found = found.where(self._drawn(flat, seeds, found, 0) < self.rate)
         found = self._apart(flat.words, found)
         shares = self._drawn(flat, seeds, found, 1)
         others = self._firsts[found.phrases] + (shares * self._counts[found.phrases]).astype(np.int64)
-        return flat.replaced(found.starts, found.ends, [self._others[i] for i in others.tolist()])
+        return Edits(found.starts, found.ends, [self._others[i] for i in others.tolist()])
 
     def _drawn(self, flat: FlatContexts, seeds: Sequence[int], found: Matches, which: int) -> np.ndarray:
         """One of a start's two draws, which are named by its place, so that none depends on another start."""

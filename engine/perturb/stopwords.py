@@ -15,16 +15,14 @@ Source: Niu & Bansal 2018, section 3.1.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import compress
 
 import numpy as np
 
 from engine.perturb.draws import uniforms
-from engine.perturb.flat import FlatContexts, running
+from engine.perturb.flat import Edits, FlatContexts, running
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings
-from engine.perturb.strategy import Expectation
-from envs.pairs.turns import Turns
+from engine.perturb.strategy import ByEdits, Expectation
 
 _KEPT = """
     i me my myself we our ours ourselves you your yours yourself yourselves he him his himself she her hers herself it
@@ -42,7 +40,7 @@ VERBS = frozenset(_VERBS.split())
 """Stop words that are verbs, whole or cut, with the negation that hangs on them; kept under the paper's rule."""
 
 
-class StopwordDropout:
+class StopwordDropout(ByEdits):
     """Stop words are left out.
 
     Args:
@@ -56,16 +54,16 @@ class StopwordDropout:
     def __init__(self, dropped: frozenset[str], most: int | None) -> None:
         self.dropped, self.most = dropped, most
 
-    def perturb(self, contexts: Sequence[Turns], seeds: Sequence[int]) -> list[Turns]:
-        """The perturbed contexts, see `Strategy`."""
-        flat = FlatContexts(contexts)
+    def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
+        """What is changed, see `ByEdits`."""
         goes = flat.are_in(self.dropped)
         if self.most is not None:
             lengths = np.diff(flat.edges)
             goes &= np.repeat(np.diff(running(goes)[flat.edges]) < lengths, lengths)
             edges = flat.edges[flat.turn_edges]
             self._choose(goes, edges, np.flatnonzero(np.diff(running(goes)[edges]) > self.most), flat, seeds)
-        return flat.cut(tuple(compress(flat.words, (~goes).tobytes())), running(~goes)[flat.edges])
+        places = np.flatnonzero(goes)
+        return Edits.of_words(places, [()] * len(places))
 
     def _choose(self, goes: np.ndarray, edges: np.ndarray, turns: np.ndarray, flat: FlatContexts, seeds: Sequence[int]) -> None:
         """Leaves as many words of some turns as may go, in place; drawn only where something is to be chosen, which is rare."""

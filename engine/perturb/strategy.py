@@ -5,7 +5,8 @@ Models", section 3. A Should-Not-Change strategy edits a context so that a good 
 strategy so that it must not. Only the context is edited, never the reply; utterance and turn boundaries keep their places.
 
 A strategy takes many contexts at once, because some are models that decode in batches; what it makes of one depends on that
-context and its seed alone. One of a user's own that looks at one utterance at a time inherits from `OnUtterances`.
+context and its seed alone. One of a user's own that looks at one utterance at a time inherits from `OnUtterances`; one that
+says what it changes, and not what comes out, from `ByEdits`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Protocol
 
 import numpy as np
 
+from engine.perturb.flat import Edits, FlatContexts
 from envs.core.seeds import stream
 from envs.pairs.turns import Turns, Utterance
 
@@ -50,6 +52,27 @@ class Strategy(Protocol):
 
         Returns:
             As many turns of as many utterances each; a context in which nothing can be done comes back as it was.
+        """
+
+
+class ByEdits(ABC):
+    """The base of a strategy that says which words it changes to what: a text keeps all else as it is (`augment.py`)."""
+
+    name: str
+    expectation: Expectation
+
+    def perturb(self, contexts: Sequence[Turns], seeds: Sequence[int]) -> list[Turns]:
+        """The perturbed contexts, see `Strategy`."""
+        flat = FlatContexts(contexts)
+        return flat.replaced(self.edits(flat, seeds))
+
+    @abstractmethod
+    def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
+        """What is changed.
+
+        Args:
+            flat: the contexts.
+            seeds: one for each context, at least 0; equal seeds draw alike.
         """
 
 

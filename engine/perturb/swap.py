@@ -20,18 +20,17 @@ from string import punctuation
 import numpy as np
 
 from engine.perturb.draws import uniforms
-from engine.perturb.flat import FlatContexts
+from engine.perturb.flat import Edits, FlatContexts
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings, Rule
-from engine.perturb.strategy import Expectation
-from envs.pairs.turns import Turns
+from engine.perturb.strategy import ByEdits, Expectation
 
 MARKS = frozenset(punctuation) | {"..."}
 """Tokens that are no words."""
 RELEASED_EVERY = 3
 
 
-class RandomSwap:
+class RandomSwap(ByEdits):
     """Neighbouring words change places.
 
     Args:
@@ -45,15 +44,13 @@ class RandomSwap:
     def __init__(self, rule: Rule = "paper", every: int = 4) -> None:
         self.rule, self.every = rule, every
 
-    def perturb(self, contexts: Sequence[Turns], seeds: Sequence[int]) -> list[Turns]:
-        """The perturbed contexts, see `Strategy`."""
-        flat = FlatContexts(contexts)
-        words = list(flat.words)
+    def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
+        """What is changed, see `ByEdits`."""
+        words = flat.words
         pool, stretch, limits = (self._by_paper if self.rule == "paper" else self._by_release)(flat)
         order = uniforms(seeds, self.name, flat.num_in_contexts(pool))
-        for place in pool[_chosen(pool, stretch, order, limits)].tolist():
-            words[place], words[place + 1] = words[place + 1], words[place]
-        return flat.cut(tuple(words))
+        places = np.sort(pool[_chosen(pool, stretch, order, limits)])
+        return Edits(places, places + 2, [(words[place + 1], words[place]) for place in places.tolist()])
 
     def _by_paper(self, flat: FlatContexts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Places that may swap with the next one, the utterance of each, and how many swaps each utterance gets."""
