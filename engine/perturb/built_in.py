@@ -73,6 +73,11 @@ class BuiltInLexicon:
                 found.update(dict.fromkeys(self._antonyms.get((base, kind), ())))
         return tuple(other for other in found if other != word)
 
+    def same_sense(self, word: str, other: str, part_of_speech: str) -> bool:
+        """Whether both are listed as that part of speech: pairs were listed for the sense that a help desk uses."""
+        tag = _PLAIN[part_of_speech]
+        return (word, tag) in self._forms and (other, tag) in self._forms
+
     def inflect(self, word: str, tag: str) -> str | None:
         """The form of a listed word that has a tag; None for other words."""
         return next((self._forms[base, tag] for base in self._bases(word, tag[:2]) if (base, tag) in self._forms), None)

@@ -5,16 +5,21 @@ Not here: what the lexicons know (`lexicon.py`, `nltk_lexicon.py`, `built_in.py`
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.perturb.settings import PerturbSettings
+from envs.pairs.turns import Utterance
 
 if TYPE_CHECKING:
     from engine.perturb.lexicon import Lexicon
+    from engine.perturb.ngrams import NGrams
+
+USUAL = 3
+"""How often a corpus says a word at least that is called usual."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +32,7 @@ class Resources:
         common: words that random inputs are drawn from; most frequent first.
         data_root: where corpora lie.
         device: torch device of the paraphraser.
+        utterances: reads what the corpus says in its training split; None: no corpus is at hand.
     """
 
     settings: PerturbSettings
@@ -34,10 +40,22 @@ class Resources:
     common: Sequence[str] = ()
     data_root: Path | None = None
     device: str = "cpu"
+    utterances: Callable[[], Iterable[Utterance]] | None = None
 
     def may_enter(self, words: Sequence[str]) -> bool:
         """Whether a model knows all of these words."""
         return self.words is None or all(word in self.words for word in words)
+
+    def is_usual(self, word: str) -> bool:
+        """Whether a word may enter and the corpus says it a few times; where no corpus is at hand, the first alone."""
+        return self.may_enter((word,)) and (self.language is None or self.language.counts[word] >= USUAL)
+
+    @cached_property
+    def language(self) -> NGrams | None:
+        """The trigrams of the corpus; None where none is at hand."""
+        from engine.perturb.ngrams import NGrams
+
+        return None if self.utterances is None else NGrams(self.utterances())
 
     @cached_property
     def lexicon(self) -> Lexicon:
