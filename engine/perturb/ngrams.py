@@ -24,7 +24,7 @@ BEGIN, END = "<begin>", "<end>"
 """What stands in a window before an utterance's first word, and behind its last."""
 _EDGES = {BEGIN: _BEGIN, END: _END}
 Window = Sequence[str]
-"""Neighbouring words, two that are read only and at least one that is judged behind them; `BEGIN` and `END` may be among them."""
+"""Neighbouring words: two that are only read, and at least one behind them that is judged; with `BEGIN` and `END`."""
 _FIRST = 3
 """The number of the most frequent word."""
 

@@ -2,18 +2,20 @@
 
 Source: Niu & Bansal 2018 (arXiv 1809.02079), section 3.1, with the small PPDB 2.0.
 
-Under rule "paper" a paraphrase keeps what the sentence says. Single words are replaced by synonyms in the sense, part of speech and
-form that they have there (`synonyms.py`), phrases by what this project lists (`phrasings.py`) or the user's table says; where a
-corpus is at hand its trigram model judges each in its place; and at most a share of an utterance's words change, never two neighbours.
+Under rule "paper" a paraphrase keeps what the sentence says. Single words are replaced by synonyms in the sense, part of
+speech and form that they have there (`synonyms.py`), phrases by what this project lists (`phrasings.py`) or the user's table
+says; where a corpus is at hand its trigram model judges each in its place; and at most a share of an utterance's words
+change, never two neighbours.
 
-Under rule "released" starts run from the right to the left; at each the longest phrase of the table that reaches into no replaced
-one is replaced by a paraphrase drawn uniformly. Both sides of a paraphrase must be known to the model, and paraphrases hold both ways.
+Under rule "released" starts run from the right to the left; at each the longest phrase of the table that reaches into no
+replaced one is replaced by a paraphrase drawn uniformly. Both sides of a paraphrase must be known to the model, and
+paraphrases hold both ways.
 
 Departures:
-  * # Paper, released: every match is replaced, whatever it means there. Ours: rule "paper" as above, because four of five sentences
-    of #ubuntu then say something else or are no English, so that a model which answers otherwise is right.
-  * # Paper: does not restrict PPDB. Released: only what PPDB marks as equivalent. Ours: under rule "released" as released; pairs
-    without such a mark, the lexicon's own among them, count as equivalent.
+  * # Paper, released: every match is replaced, whatever it means there. Ours: rule "paper" as above, because four of five
+    sentences of #ubuntu then say something else or are no English, so that a model which answers otherwise is right.
+  * # Paper: does not restrict PPDB. Released: only what PPDB marks as equivalent. Ours: under rule "released" as released;
+    pairs without such a mark, the lexicon's own among them, count as equivalent.
   * # Released: later starts look at the text as it stands after replacements of other lengths, so that indices slip and a
     phrase can reach into a replaced one. Ours: phrases are those of the text as it came.
   * # Released: where a phrase is spared by the rate, shorter ones at the same start have their turn. Ours: a start is spared,
@@ -31,7 +33,7 @@ import numpy as np
 
 from engine.perturb.draws import uniforms_at
 from engine.perturb.flat import Edits, FlatContexts, running
-from engine.perturb.ngrams import BEGIN, END, NGrams
+from engine.perturb.ngrams import BEGIN, END
 from engine.perturb.phrases import Matches, Phrases
 from engine.perturb.phrasings import phrasings, synonyms
 from engine.perturb.ppdb import Phrase, read_paraphrases
@@ -80,7 +82,7 @@ class DataParaphrase(ByEdits):
         return Edits(starts[kept], ends[kept], chosen)
 
     def _found(self, flat: FlatContexts) -> tuple[np.ndarray, np.ndarray, list[tuple[Phrase, ...]]]:
-        """Where words may be replaced, and by what; the longest phrase of a place goes before its word's synonyms."""
+        """Where words may be replaced, and by what; a phrase is replaced whole, not by its words' synonyms."""
         known, others_of = self._known, self._synonyms.of
         tags = chain.from_iterable(self._resources.lexicon.tag_all(flat.utterances))
         keys = list(zip(flat.words, tags, strict=True))
@@ -88,7 +90,10 @@ class DataParaphrase(ByEdits):
             known[key] = others_of(*key)
         singles = np.fromiter(map(len, map(known.__getitem__, keys)), dtype=np.int64, count=len(keys))
         matches = self._phrases.longest(flat)
-        singles[matches.starts] = 0
+        covered = np.zeros(len(keys) + 1, dtype=np.int64)
+        np.add.at(covered, matches.starts, 1)
+        np.subtract.at(covered, matches.ends, 1)
+        singles[np.cumsum(covered)[:-1] > 0] = 0
         words = np.flatnonzero(singles)
         starts = np.concatenate([words, matches.starts])
         ends = np.concatenate([words + 1, matches.ends])
@@ -206,7 +211,10 @@ def build(settings: PerturbSettings, resources: Resources) -> DataParaphrase | R
     """
     released = settings.rule == "released"
     own = settings.paraphrases is None
-    table = resources.lexicon.paraphrases if settings.paraphrases is None else read_paraphrases(settings.paraphrases, equivalent=released)
+    if settings.paraphrases is None:
+        table = resources.lexicon.paraphrases
+    else:
+        table = read_paraphrases(settings.paraphrases, equivalent=released)
     if released:
         return ReleasedParaphrase(table, resources.may_enter, settings.paraphrase_rate)
     phrases = phrasings() if own else {phrase: others for phrase, others in table.items() if len(phrase) > 1}

@@ -298,34 +298,35 @@ _SYNONYMS = {
 }
 """Words of one part of speech, base forms, that mean the same in talk about everyday things and computers."""
 
-COMMANDS = frozenset(
-    """
-    alias apt apt-get aptitude ar as at awk bash bc bg bin boot bz2 cal cat cd cfdisk chgrp chmod chown chroot clear cmp compiz
-    conf cp cpu cron crontab curl cut date dd deb desktop dev df diff dig dmesg dpkg dpkg-reconfigure du echo eject emacs env
-    etc eth0 exec exit export ext3 ext4 fd fdisk fg file find fold free fs fsck ftp gcc gconf gdm gedit gksu gksudo glx gnome
-    grep groups grub gz gzip halt head history host hosts htop id ifconfig iface install ip irc iso iwconfig jobs join kde
-    kdesu kernel kill killall last less lib link linux ln locate login logout look ls lsb_release lsmod lspci lsusb make man
-    md5sum mesg mkdir mkfs modprobe more mount mv nano nautilus nc nice nmap nohup ntfs open opt paste patch perl ping pkill
-    proc ps pwd python ram read reboot reset restart rm rmdir root rsync sbin scp screen script sed sh shutdown sleep sort
-    source split ssh start stat startx stop su sudo swap sync synaptic tail tar tee telnet terminal test time tmp top touch tr
-    tty type ubuntu umount unalias uname uniq unmount unzip update upgrade uptime usb user usr vi vim vga vmstat vmware wait
-    watch wc wget whereis which who whoami wifi win windows wine wireless write x xchat xorg yes zip
-    """.split()
-)
+_COMMANDS = """
+alias apt apt-get aptitude ar as at awk bash bc bg bin boot bz2 cal cat cd cfdisk chgrp chmod chown chroot clear cmp
+compiz conf cp cpu cron crontab curl cut date dd deb desktop dev df diff dig dmesg dpkg dpkg-reconfigure du echo eject
+emacs env etc eth0 exec exit export ext3 ext4 fd fdisk fg file find fold free fs fsck ftp gcc gconf gdm gedit gksu
+gksudo glx gnome grep groups grub gz gzip halt head history host hosts htop id ifconfig iface install ip irc iso
+iwconfig jobs join kde kdesu kernel kill killall last less lib link linux ln locate login logout look ls lsb_release
+lsmod lspci lsusb make man md5sum mesg mkdir mkfs modprobe more mount mv nano nautilus nc nice nmap nohup ntfs open opt
+paste patch perl ping pkill proc ps pwd python ram read reboot reset restart rm rmdir root rsync sbin scp screen script
+sed sh shutdown sleep sort source split ssh start stat startx stop su sudo swap sync synaptic tail tar tee telnet
+terminal test time tmp top touch tr tty type ubuntu umount unalias uname uniq unmount unzip update upgrade uptime usb
+user usr vi vim vga vmstat vmware wait watch wc wget whereis which who whoami wifi win windows wine wireless write x
+xchat xorg yes zip
+"""
+COMMANDS = frozenset(_COMMANDS.split())
 """Names of commands, programs and folders: as words they have synonyms, as names none."""
 
 _GRAMMAR = """
-no not n't nor never none neither have has had having be am is are was were been being do does did doing done can could may
-might must shall should will would ought need dare use used like well just so as too very much many most more less least few
-get gets got getting gotten go goes going went gone make makes made making take takes took taken taking put puts putting
-let lets set sets setting come comes coming came give gives gave given giving keep keeps kept keeping say says said saying
-tell tells told telling think thinks thought thinking know knows knew known knowing want wants wanted wanting look looks
-looked looking see sees saw seen seeing mean means meant try tries tried trying work works worked working run runs ran
-running call calls called calling name names named way ways thing things kind sort case cases point right left good bad
-fine great hard free single one ones first second last next only other same such own even still now then here there back up
-down on off out in over away please thanks hello hi hey sorry yes yeah yep ok okay sure cool damn guy guys man dude pal buddy
-""".split()
-UNTOUCHED = frozenset((*_GRAMMAR, *COMMANDS))
+no not n't nor never none neither have has had having be am is are was were been being do does did doing done can could
+may might must shall should will would ought need dare use used like well just so as too very much many most more less
+least few get gets got getting gotten go goes going went gone make makes made making take takes took taken taking put
+puts putting let lets set sets setting come comes coming came give gives gave given giving keep keeps kept keeping say
+says said saying tell tells told telling think thinks thought thinking know knows knew known knowing want wants wanted
+wanting look looks looked looking see sees saw seen seeing mean means meant try tries tried trying work works worked
+working run runs ran running call calls called calling name names named way ways thing things kind sort case cases point
+right left good bad fine great hard free single one ones first second last next only other same such own even still now
+then here there back up down on off out in over away please thanks hello hi hey sorry yes yeah yep ok okay sure cool
+damn guy guys man dude pal buddy
+"""
+UNTOUCHED = COMMANDS | frozenset(_GRAMMAR.split())
 """Words that tables of single words neither replace nor bring in: those that grammar hangs on or that mean too much, names."""
 
 

@@ -5,14 +5,15 @@ Not here: what the lexicons know (`lexicon.py`, `nltk_lexicon.py`, `built_in.py`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.perturb.settings import PerturbSettings
-from envs.pairs.turns import Utterance
+from envs.pairs.compiled import load_pairs
+from envs.pairs.contexts import said
 
 if TYPE_CHECKING:
     from engine.perturb.lexicon import Lexicon
@@ -32,7 +33,7 @@ class Resources:
         common: words that random inputs are drawn from; most frequent first.
         data_root: where corpora lie.
         device: torch device of the paraphraser.
-        utterances: reads what the corpus says in its training split; None: no corpus is at hand.
+        corpus: whose training split says what is usual and fluent, by its name; empty: none is at hand.
     """
 
     settings: PerturbSettings
@@ -40,7 +41,7 @@ class Resources:
     common: Sequence[str] = ()
     data_root: Path | None = None
     device: str = "cpu"
-    utterances: Callable[[], Iterable[Utterance]] | None = None
+    corpus: str = ""
 
     def may_enter(self, words: Sequence[str]) -> bool:
         """Whether a model knows all of these words."""
@@ -52,10 +53,16 @@ class Resources:
 
     @cached_property
     def language(self) -> NGrams | None:
-        """The trigrams of the corpus; None where none is at hand."""
+        """The trigrams of the corpus; None where none is at hand.
+
+        Raises:
+            DataError: the corpus cannot be read.
+        """
         from engine.perturb.ngrams import NGrams
 
-        return None if self.utterances is None else NGrams(self.utterances())
+        if not self.corpus:
+            return None
+        return NGrams(said(load_pairs(self.corpus, self.data_root, every_word=True), "train"))
 
     @cached_property
     def lexicon(self) -> Lexicon:

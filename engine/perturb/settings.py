@@ -30,7 +30,7 @@ class PerturbSettings(Configuration):
     perplexity_ratio: PositiveFloat = 1.5
     """Data-level paraphrase, rule "paper": a paraphrase may raise the perplexity of the words around it so many times, by the
     corpus' own trigrams; without a corpus nothing is judged."""
-    grammar_rate: PositiveShare = 0.2
+    grammar_rate: PositiveShare = 0.3
     """Grammar errors: share of words with a known error that get one (paper: silent); at 1 half of a text's words change."""
     paraphrases: Path | None = None
     """Data-level paraphrase: a PPDB file, or pairs of phrases separated by a tab; the lexicon's own pairs when not given."""

@@ -1,17 +1,19 @@
 """Single words that may stand for a word in a sentence: same part of speech, same form, same sense.
 
-Source: Niu & Bansal 2018, section 3.1, name the small PPDB 2.0 and say that the validity of a paraphrase depends on its context.
+Source: Niu & Bansal 2018, section 3.1, name the small PPDB 2.0 and say that the validity of a paraphrase depends on its
+context.
 
 A table knows pairs of words in any sense. Of those, a word's synonyms in a sentence are the ones
 
-- whose sense in use is the word's: the first sense of both in WordNet, for the word's part of speech there, where it is also the
-  sense in most of the texts that WordNet's makers counted (`Lexicon.same_sense`);
+- whose sense in use is the word's: the first sense of both in WordNet, for the word's part of speech there, where it is also
+  the sense in most of the texts that WordNet's makers counted (`Lexicon.same_sense`);
 - in the form that the word has there ("bought" by "purchased", never "purchase"), which is not a form of the same base;
 - that keep "a" and "an" before them right;
 - that are usual: both words occur in the corpus a few times where one is at hand;
 - of which neither is a name of a command or a word that grammar hangs on (`phrasings.UNTOUCHED`).
 
-Pairs that this project lists by part of speech (`phrasings.synonyms`) are of one sense; of them the first and the last is not asked.
+Pairs that this project lists by part of speech (`phrasings.synonyms`) are of one sense; of them the first and the last is not
+asked.
 """
 
 from __future__ import annotations
@@ -47,8 +49,9 @@ class Synonyms:
         listed: Mapping[tuple[str, str], tuple[str, ...]],
     ) -> None:
         self._lexicon, self._usual, self._listed = lexicon, usual, listed
-        singles = {phrase[0]: [other[0] for other in others if len(other) == 1] for phrase, others in table.items() if len(phrase) == 1}
-        self._table = {word: others for word, others in singles.items() if others}
+        self._table = {
+            phrase[0]: [other[0] for other in others if len(other) == 1] for phrase, others in table.items() if len(phrase) == 1
+        }
 
     def of(self, word: str, tag: str) -> tuple[Phrase, ...]:
         """Forms of synonyms, one word each, in the order of the table.
