@@ -42,7 +42,7 @@ from engine.perturb.strategy import ByEdits, Expectation
 from envs.pairs.turns import Utterance
 
 
-class Kind(StrEnum):
+class ErrorKind(StrEnum):
     """Kinds of errors."""
 
     INFLECTION = "inflection"
@@ -54,12 +54,12 @@ class Kind(StrEnum):
 
 
 WEIGHTS = {
-    Kind.INFLECTION: 1.0,
-    Kind.AGREEMENT: 0.5,
-    Kind.ARTICLE: 0.75,
-    Kind.PREPOSITION: 0.3,
-    Kind.CONFUSION: 0.5,
-    Kind.SPELLING: 0.35,
+    ErrorKind.INFLECTION: 1.0,
+    ErrorKind.AGREEMENT: 0.5,
+    ErrorKind.ARTICLE: 0.75,
+    ErrorKind.PREPOSITION: 0.3,
+    ErrorKind.CONFUSION: 0.5,
+    ErrorKind.SPELLING: 0.35,
 }
 """How readily a word that may have an error of a kind gets it, against the rate."""
 _PLAIN_FORMS = {"VBG": "VB", "VBN": "VB", "VBZ": "VB", "VBD": "VB", "NNS": "NN"}
@@ -83,7 +83,7 @@ _SHORTEST = 4
 class Slip(NamedTuple):
     """A wrong form of a word, or of it and the words behind it."""
 
-    kind: Kind
+    kind: ErrorKind
     following: Utterance
     """What must stand behind the word, and is written with it; mostly nothing."""
     said: Utterance
@@ -141,12 +141,12 @@ class GrammarErrors(ByEdits):
         if tag in _PLAIN_FORMS and word.isalpha() and word not in _BE_HAVE:
             plain = self._resources.lexicon.inflect(word, _PLAIN_FORMS[tag])
         if plain is not None and plain != word and may_enter((plain,)):
-            yield Slip(Kind.INFLECTION, (), (plain,), WEIGHTS[Kind.INFLECTION])
+            yield Slip(ErrorKind.INFLECTION, (), (plain,), WEIGHTS[ErrorKind.INFLECTION])
         if word in _ARTICLES:
-            yield Slip(Kind.ARTICLE, (), (), WEIGHTS[Kind.ARTICLE])
+            yield Slip(ErrorKind.ARTICLE, (), (), WEIGHTS[ErrorKind.ARTICLE])
         misspelt = [wrong for wrong in self._misspelt(word) if may_enter((wrong,))][:_MOST_MISSPELLINGS]
         for wrong in misspelt:
-            yield Slip(Kind.SPELLING, (), (wrong,), WEIGHTS[Kind.SPELLING] / len(misspelt))
+            yield Slip(ErrorKind.SPELLING, (), (wrong,), WEIGHTS[ErrorKind.SPELLING] / len(misspelt))
 
     def _misspelt(self, word: str) -> Iterator[str]:
         yield from slips.MISSPELLINGS.get(word, ())
@@ -160,16 +160,16 @@ def _listed(corrections: Corrections) -> Mapping[str, tuple[Slip, ...]]:
     """Errors by the word that they begin with, whatever its tag."""
     found: dict[str, list[Slip]] = {}
 
-    def add(kind: Kind, right: str, wrong: Mapping[str, float]) -> None:
+    def add(kind: ErrorKind, right: str, wrong: Mapping[str, float]) -> None:
         word, *following = right.split()
         for said, share in wrong.items():
             weight = WEIGHTS[kind] * share / sum(wrong.values())
             found.setdefault(word, []).append(Slip(kind, tuple(following), tuple(said.split()), weight))
 
-    lists: tuple[tuple[Kind, Mapping[str, Iterable[str]]], ...] = (
-        (Kind.AGREEMENT, slips.AGREEMENT),
-        (Kind.PREPOSITION, slips.PREPOSITIONS),
-        (Kind.CONFUSION, slips.CONFUSED),
+    lists: tuple[tuple[ErrorKind, Mapping[str, Iterable[str]]], ...] = (
+        (ErrorKind.AGREEMENT, slips.AGREEMENT),
+        (ErrorKind.PREPOSITION, slips.PREPOSITIONS),
+        (ErrorKind.CONFUSION, slips.CONFUSED),
     )
     for kind, listed in lists:
         for right, wrong in listed.items():
@@ -177,11 +177,11 @@ def _listed(corrections: Corrections) -> Mapping[str, tuple[Slip, ...]]:
             shown = corrections.replaced.get(right, {})
             add(kind, right, {said: 1.0 + shown.get(said, 0) for said in wrong})
     for right, said in slips.APOSTROPHES.items():
-        add(Kind.CONFUSION, right, {said: 1.0})
+        add(ErrorKind.CONFUSION, right, {said: 1.0})
     for right, replaced in corrections.replaced.items():
         misspelt = {said: float(number) for said, number in replaced.items() if _is_misspelling(right, said, corrections)}
         if misspelt:
-            add(Kind.SPELLING, right, misspelt)
+            add(ErrorKind.SPELLING, right, misspelt)
     return {word: tuple(of_word) for word, of_word in found.items()}
 
 
@@ -211,14 +211,14 @@ def _fits(slip: Slip, before: Utterance, behind: Utterance, tags: Sequence[str],
         return False
     last, last_tag = (before[-1], tags[place - 1]) if before else ("", "")
     following, next_tag = (behind[0], tags[place + 1]) if behind else ("", "")
-    if slip.kind is Kind.INFLECTION:
+    if slip.kind is ErrorKind.INFLECTION:
         return _is_wrong_plain(tags[place], before, tags[:place], next_tag)
-    if slip.kind is Kind.AGREEMENT:
+    if slip.kind is ErrorKind.AGREEMENT:
         # In a question or behind "not" the subject stands elsewhere.
         return last_tag in ("PRP", "NN", "NNS", "NNP", "EX", "DT", "WDT") and _disagrees(last, last_tag, slip.said[0])
-    if slip.kind is Kind.ARTICLE:
+    if slip.kind is ErrorKind.ARTICLE:
         return following.isalpha() and next_tag[:2] in ("NN", "JJ") and following not in _WITH_A
-    if slip.kind is Kind.PREPOSITION:
+    if slip.kind is ErrorKind.PREPOSITION:
         around = last_tag[:2] in ("NN", "PR") or not before
         return tags[place] == "IN" and around and next_tag in ("DT", "PRP$", "NN", "NNS", "JJ") and following not in _WITH_A
     return True

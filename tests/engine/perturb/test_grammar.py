@@ -11,7 +11,7 @@ import pytest
 
 from engine.perturb import slips
 from engine.perturb.corrections import Corrections, open_corrections, read_corrections, read_misspellings, replaced_words
-from engine.perturb.grammar import WEIGHTS, GrammarErrors, Kind
+from engine.perturb.grammar import WEIGHTS, ErrorKind, GrammarErrors
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings
 from envs.core.errors import DataError
@@ -88,7 +88,7 @@ def test_only_known_words_enter() -> None:
 
 def test_the_rate_and_the_weight_say_how_many_words_change() -> None:
     found = versions("open the folder", made(rate=0.25, words=frozenset({"open", "the", "folder"})), 2000)
-    assert found["open folder"] == pytest.approx(2000 * 0.25 * WEIGHTS[Kind.ARTICLE], abs=90)
+    assert found["open folder"] == pytest.approx(2000 * 0.25 * WEIGHTS[ErrorKind.ARTICLE], abs=90)
 
 
 def test_what_a_corpus_shows_oftener_is_oftener_written() -> None:
