@@ -1,8 +1,8 @@
 """Augmenters of nlpaug and TextAttack that come nearest to strategies, as their manuals show them.
 
 nlpaug's get the same tables and words as the strategies, and are told to change as many words: all that the table holds, at
-most eight stop words, one word in four swapped, one antonym. What they do is less: opposites keep no form. TextAttack's have no table to give, and keep their defaults (one word
-in ten). Neither has an augmenter that negates.
+most eight stop words, one word in four swapped, one antonym. What they do is less: opposites keep no form. TextAttack's
+have no table to give, and keep their defaults (one word in ten). Neither has an augmenter that negates.
 
 Not here: how they are clocked (`perturbation.py`).
 """

@@ -47,7 +47,7 @@ class NGrams:
         self._ids = {word: i for i, word in enumerate(known, _FIRST)}
         self._size = len(known) + _FIRST
         text = self._text(said)
-        self._levels = [_Level(_grams(text, order, self._size)) for order in range(ORDER, 0, -1)][::-1]
+        self._levels = [_OrderCounts(_grams(text, order, self._size)) for order in range(ORDER, 0, -1)][::-1]
         # Kneser and Ney: a shorter n-gram counts by how many words stand before it, not by how often it is said.
         for order, (shorter, longer) in enumerate(pairwise(self._levels), 1):
             shorter.count_by(longer.keys % self._size**order)
@@ -97,7 +97,7 @@ class NGrams:
         return found
 
 
-class _Level:
+class _OrderCounts:
     """The n-grams of one order, with their counts.
 
     Args:
