@@ -20,6 +20,11 @@ from envs.pairs.turns import Utterance
 
 ORDER = 3
 _UNKNOWN, _BEGIN, _END = 0, 1, 2
+BEGIN, END = "<begin>", "<end>"
+"""What stands in a window before an utterance's first word, and behind its last."""
+_EDGES = {BEGIN: _BEGIN, END: _END}
+Window = Sequence[str]
+"""Neighbouring words: two that are only read, and at least one behind them that is judged; with `BEGIN` and `END`."""
 _FIRST = 3
 """The number of the most frequent word."""
 
@@ -42,7 +47,7 @@ class NGrams:
         self._ids = {word: i for i, word in enumerate(known, _FIRST)}
         self._size = len(known) + _FIRST
         text = self._text(said)
-        self._levels = [_Level(_grams(text, order, self._size)) for order in range(ORDER, 0, -1)][::-1]
+        self._levels = [_OrderCounts(_grams(text, order, self._size)) for order in range(ORDER, 0, -1)][::-1]
         # Kneser and Ney: a shorter n-gram counts by how many words stand before it, not by how often it is said.
         for order, (shorter, longer) in enumerate(pairwise(self._levels), 1):
             shorter.count_by(longer.keys % self._size**order)
@@ -56,19 +61,22 @@ class NGrams:
         edges = np.cumsum([len(words) + 1 for words in utterances])
         return np.split(scores, edges[:-1]) if len(utterances) else []
 
-    def totals(self, utterances: Sequence[Utterance]) -> np.ndarray:
-        """Log-probability of each utterance with its end (utterances,) float64."""
-        return np.array([scores.sum() for scores in self.log_probabilities(utterances)], dtype=np.float64)
+    def ratios(self, windows: Sequence[Window], others: Sequence[Window]) -> np.ndarray:
+        """Perplexities of some windows, each divided by that of another (windows,) float64; above 1: less fluent."""
+        return np.asarray(np.exp(self._surprise(windows) - self._surprise(others)))
 
-    def gains(self, utterances: Sequence[Utterance], others: Sequence[Utterance]) -> np.ndarray:
-        """How much likelier each utterance is than another, a word of it (utterances,) float64, nats.
-
-        Args:
-            utterances: after an edit.
-            others: before it, as many.
-        """
-        lengths = np.fromiter(((len(words) + 1) for words in others), dtype=np.float64, count=len(others))
-        return (self.totals(utterances) - self.totals(others)) / lengths
+    def _surprise(self, windows: Sequence[Window]) -> np.ndarray:
+        """Nats a word of each window (windows,) float64."""
+        find = self._ids.get
+        numbers: list[int] = []
+        for words in windows:
+            numbers += [_EDGES[word] if word in _EDGES else find(word, _UNKNOWN) for word in words]
+        text = np.array(numbers, dtype=np.int64)
+        counts = np.fromiter(map(len, windows), dtype=np.int64, count=len(windows)) - 2
+        starts = np.cumsum(counts + 2) - counts
+        places = np.repeat(starts - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
+        nats = -np.log(self._probabilities(text, places))
+        return np.add.reduceat(nats, np.cumsum(counts) - counts) / counts if len(counts) else np.zeros(0)
 
     def _text(self, utterances: Sequence[Utterance]) -> np.ndarray:
         """Numbers of all words, two beginnings before and an end behind each utterance (N,) int64."""
@@ -89,7 +97,7 @@ class NGrams:
         return found
 
 
-class _Level:
+class _OrderCounts:
     """The n-grams of one order, with their counts.
 
     Args:

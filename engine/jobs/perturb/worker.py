@@ -48,7 +48,8 @@ def resources(config: RobustnessConfig, models: AskedModels, common: Sequence[st
         models: whose words may enter.
         common: words, most frequent first.
     """
-    return Resources(config.perturb, models.words, tuple(common[:NUM_COMMON]), config.data_root, config.device)
+    corpus = config.corpus or models.corpus
+    return Resources(config.perturb, models.words, tuple(common[:NUM_COMMON]), config.data_root, config.device, corpus)
 
 
 @dataclass(frozen=True)
