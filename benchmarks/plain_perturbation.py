@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from engine.perturb.clauses import negated
 from engine.perturb.lexicon import Lexicon
 
 Words = list[str]
@@ -21,7 +22,6 @@ _BE_OR_DO = ["be", "am", "is", "are", "was", "were", "been", "do", "does", "did"
 _HAVE = ["have", "has", "had", "having"]
 _PLAIN_FORMS = {"VBD": "VB", "VBG": "VB", "VBN": "VB", "VBP": "VB", "VBZ": "VB", "NNS": "NN"}
 _KINDS = {"V": "VERB", "N": "NOUN", "J": "ADJ", "R": "ADV"}
-_CONTRACTIONS = ["'m", "'re", "'s", "'ve", "'d"]
 
 
 class Knowledge(Protocol):
@@ -185,27 +185,11 @@ class PlainLoops:
 
     def negate(self, words: Words, draw: Draw) -> Words:
         """Add Negation."""
-        not_, nt = "not" in self.known, "n't" if "n't" in self.known else "not"
-        for i, (word, tag) in enumerate(zip(words, self.knowledge.tag(words), strict=True)):
-            new: Words | None = None
-            if words[i + 1 : i + 2] == ["n't"]:
-                continue
-            if tag in ("VB", "VBG", "VBN"):
-                new = ["not", word] if not_ else None
-            elif tag in ("VBD", "VBP", "VBZ"):
-                if word == "am" or word in _CONTRACTIONS:
-                    new = [word, "not"] if not_ else None
-                elif (tag, word) in [("VBD", "was"), ("VBD", "were"), ("VBP", "are"), ("VBZ", "is")]:
-                    new = [word, nt] if nt in self.known else None
-                else:
-                    base = word if tag == "VBP" else self.knowledge.inflect(word, "VB")
-                    if base is not None and (base != word or tag == "VBP"):
-                        new = [{"VBD": "did", "VBP": "do", "VBZ": "does"}[tag], nt, base]
-                        if any(each not in self.known for each in new):
-                            new = None
-            if new is not None:
-                return words[:i] + new + words[i + 1 :]
-        return words
+        found = negated(words, self.knowledge.tag(words), lambda word: self.knowledge.inflect(word, "VB"))
+        if found is None:
+            return words
+        start, end, others = found
+        return [*words[:start], *others, *words[end:]]
 
     def oppose(self, words: Words, draw: Draw) -> Words:
         """Antonym."""
