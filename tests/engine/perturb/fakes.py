@@ -32,6 +32,9 @@ class FakeLexicon:
     def antonyms(self, word: str, part_of_speech: str | None) -> tuple[str, ...]:
         return {"old": ("new", "young")}.get(word, ())
 
+    def opposites(self, word: str, part_of_speech: str) -> tuple[str, ...]:
+        return ()
+
     def synonyms(self, word: str, part_of_speech: str | None) -> tuple[str, ...]:
         return ()
 
