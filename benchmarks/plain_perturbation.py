@@ -21,7 +21,6 @@ Words = list[str]
 Draw = Callable[[], float]
 Phrase = tuple[str, ...]
 _MARKS = [*"!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~", "..."]
-_PLAIN_FORMS = {"VBD": "VB", "VBG": "VB", "VBN": "VB", "VBP": "VB", "VBZ": "VB", "NNS": "NN"}
 _KINDS = {"V": "VERB", "N": "NOUN", "J": "ADJ", "R": "ADV"}
 
 
@@ -94,7 +93,6 @@ class PlainLoops:
         known: words that may enter.
         common: words of random inputs.
         dropped: stop words that may go.
-        errors: from words to wrong forms.
         paraphrases: of phrases.
         entities: and their categories.
     """
@@ -103,7 +101,6 @@ class PlainLoops:
     known: Collection[str]
     common: Sequence[str]
     dropped: Collection[str]
-    errors: Mapping[str, Sequence[str]]
     paraphrases: Mapping[Phrase, Sequence[Phrase]]
     entities: Mapping[Phrase, Sequence[str]]
 
@@ -118,7 +115,6 @@ class PlainLoops:
             "random-swap": self.swap,
             "stopword-dropout": self.drop,
             "data-paraphrase": self.paraphrase,
-            "grammar-errors": self.err,
             "add-negation": self.negate,
             "antonym": self.oppose,
             "random-inputs": self.randomise,
@@ -168,22 +164,6 @@ class PlainLoops:
                     result[i:j] = others[int(draws[i][1] * len(others))]
                     free = i
                     break
-        return result
-
-    def err(self, words: Words, draw: Draw) -> Words:
-        """Grammar Errors."""
-        result = list(words)
-        tags = self.knowledge.tag(words)
-        for i, word in enumerate(words):
-            if not word.isalpha():
-                continue
-            wrong = [other for other in self.errors.get(word, []) if other in self.known]
-            if tags[i] in _PLAIN_FORMS:
-                plain = self.knowledge.inflect(word, _PLAIN_FORMS[tags[i]])
-                if plain is not None and plain != word and plain in self.known and plain not in wrong:
-                    wrong.append(plain)
-            if wrong:
-                result[i] = wrong[int(draw() * len(wrong))]
         return result
 
     def negate(self, words: Words, draw: Draw) -> Words:
