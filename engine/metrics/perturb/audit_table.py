@@ -66,7 +66,7 @@ def audit_tables(metrics: Metrics, max_ratio: float, likelihood: str) -> dict[st
         f"Brackets: 95 % intervals."
     )
     if likelihood == TRIGRAMS:
-        note += " A strategy that chooses by these trigrams (data-paraphrase) looks better than it is: --lm names another judge."
+        note += " A strategy that chooses by them (data-paraphrase) looks better than it is: --lm names another judge."
     if WRONG in asked:
         note += " Wrong by hand: a line that one labeller at least calls wrong, of the labelled ones."
     if (agreed := metrics.get(AGREEMENT, NOTHING)).n:
