@@ -80,7 +80,7 @@ def test_json_has_one_object_for_each_line_and_strategy(typed: Parley) -> None:
         (2, "stopword-dropout"),
     ]
     assert found[0]["after"] == perturb_text(LINE, "random-swap", seed=5)
-    assert found[0]["before"] == LINE.lower()
+    assert found[0]["before"] == LINE
     assert found[0]["untouched"] is False
     assert found[2] == {
         "line": 2,
