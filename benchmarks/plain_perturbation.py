@@ -19,7 +19,6 @@ Phrase = tuple[str, ...]
 _MARKS = [*"!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~", "..."]
 _BE_OR_DO = ["be", "am", "is", "are", "was", "were", "been", "do", "does", "did", "doing", "done"]
 _HAVE = ["have", "has", "had", "having"]
-_PLAIN_FORMS = {"VBD": "VB", "VBG": "VB", "VBN": "VB", "VBP": "VB", "VBZ": "VB", "NNS": "NN"}
 _KINDS = {"V": "VERB", "N": "NOUN", "J": "ADJ", "R": "ADV"}
 _CONTRACTIONS = ["'m", "'re", "'s", "'ve", "'d"]
 
@@ -96,7 +95,6 @@ class PlainLoops:
         known: words that may enter.
         common: words of random inputs.
         dropped: stop words that may go.
-        errors: from words to wrong forms.
         paraphrases: of phrases.
         entities: and their categories.
     """
@@ -105,7 +103,6 @@ class PlainLoops:
     known: Collection[str]
     common: Sequence[str]
     dropped: Collection[str]
-    errors: Mapping[str, Sequence[str]]
     paraphrases: Mapping[Phrase, Sequence[Phrase]]
     entities: Mapping[Phrase, Sequence[str]]
 
@@ -115,7 +112,6 @@ class PlainLoops:
             "random-swap": self.swap,
             "stopword-dropout": self.drop,
             "data-paraphrase": self.paraphrase,
-            "grammar-errors": self.err,
             "add-negation": self.negate,
             "antonym": self.oppose,
             "random-inputs": self.randomise,
@@ -165,22 +161,6 @@ class PlainLoops:
                     result[i:j] = others[int(draws[i][1] * len(others))]
                     free = i
                     break
-        return result
-
-    def err(self, words: Words, draw: Draw) -> Words:
-        """Grammar Errors."""
-        result = list(words)
-        tags = self.knowledge.tag(words)
-        for i, word in enumerate(words):
-            if not word.isalpha():
-                continue
-            wrong = [other for other in self.errors.get(word, []) if other in self.known]
-            if tags[i] in _PLAIN_FORMS:
-                plain = self.knowledge.inflect(word, _PLAIN_FORMS[tags[i]])
-                if plain is not None and plain != word and plain in self.known and plain not in wrong:
-                    wrong.append(plain)
-            if wrong:
-                result[i] = wrong[int(draw() * len(wrong))]
         return result
 
     def negate(self, words: Words, draw: Draw) -> Words:

@@ -230,28 +230,3 @@ right left          send receipt        input output        host guest          
 """,
 }
 """Pairs of opposites, base forms, in the direction given and the other."""
-
-PARAPHRASES = """
-hello = hi | good morning = good day | goodbye = bye | thank you = thanks | thanks a lot = many thanks |
-you are welcome = no problem | yes = yeah | sorry = excuse me | cannot = can not | do not = don't | does not = doesn't |
-did not = didn't | is not = isn't | are not = aren't | was not = wasn't | will not = won't | it is = it's | i am = i'm |
-you are = you're | what is = what's | i will = i'll | i have = i've | we are = we're | they are = they're |
-please = be so kind and | again = once more | now = right now | at once = immediately | today = this day |
-tomorrow = the next day | soon = before long | maybe = perhaps | nearly = almost | much = a lot | all = every one of |
-nothing = not a thing | everything = all of it | nobody = no one | somebody = someone | anybody = anyone |
-how can i help you = what can i do for you | what is your name = who are you | my name is = i am called |
-come to = come over to |
-look at = have a look at | look for = search for | turn on = switch on | turn off = switch off | plug in = connect |
-take out = remove | put back = return | throw away = throw out | set up = install | log in = sign in |
-log out = sign out | find out = learn | give up = stop trying | go on = continue | start = begin | stop = end |
-mend = repair | fix = put right | close = shut | help = assist | show = display | tell = let know |
-must = have to | want = would like | should = ought to | let me = allow me to | wait = hold on |
-try again = have another go | busy = in use | too slow = not fast enough |
-big = large | small = little | fast = quick | glad = happy | great = wonderful |
-awful = terrible | quiet = silent | strange = odd | screen = monitor | message = letter | mistake = error |
-colleague = coworker | boss = manager | picture = photo | noise = sound | film = movie | cellar = basement |
-folder = directory | laptop = portable computer | phone = telephone | minute = moment | help desk = support team |
-near = close to | beside = next to | under = below | inside = within | until = till | because = since | but = however |
-also = as well | about = around | before = ahead of
-"""
-"""Phrases that say the same, pairs separated by bars."""

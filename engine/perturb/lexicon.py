@@ -23,6 +23,15 @@ class Lexicon(Protocol):
             part_of_speech: "v", "n", "a" or "r"; None for any.
         """
 
+    def same_sense(self, word: str, other: str, part_of_speech: str) -> bool:
+        """Whether two words mean the same where each is used as it mostly is.
+
+        Args:
+            word: base form, lower case.
+            other: likewise.
+            part_of_speech: of both: "v", "n", "a" or "r".
+        """
+
     def inflect(self, word: str, tag: str) -> str | None:
         """The form of a word's base that has a Penn Treebank tag, such as ("installed", "VB") -> "install"; None if unknown."""
 
