@@ -27,7 +27,7 @@ class Edit(NamedTuple):
     others: Utterance
 
 
-class Line:
+class WrittenText:
     """A text as tokens, and as what is written.
 
     Args:

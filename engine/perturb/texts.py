@@ -13,7 +13,7 @@ import numpy as np
 
 from engine.perturb.changes import ChangeKind, aligned
 from engine.perturb.flat import Edits, FlatContexts, running
-from engine.perturb.rewriting import Edit, Line
+from engine.perturb.rewriting import Edit, WrittenText
 from envs.core.errors import ConfigError
 from envs.pairs.tokens import tokenise_where
 from envs.pairs.turns import Turns, Utterance, parse_turns, tokens_where
@@ -118,7 +118,7 @@ class Texts:
             )
         return result
 
-    def _line(self, number: int) -> Line:
+    def _line(self, number: int) -> WrittenText:
         surfaces: list[str] = []
         gaps: list[str] = []
         gap = ""
@@ -131,7 +131,7 @@ class Texts:
                 surfaces.append(surface)
                 gap = behind
         words = self.flat.words[self._text_edges[number] : self._text_edges[number + 1]]
-        return Line(words, surfaces, [*gaps, gap])
+        return WrittenText(words, surfaces, [*gaps, gap])
 
 
 @lru_cache(_NUM_PIECES)
