@@ -24,7 +24,7 @@ from engine.jobs.perturb.sheet import DrawnLine, LabelledSheet, drawn_lines, rea
 from engine.jobs.sharded import RESUME_SAFE, work_off
 from engine.jobs.tables import TABLE_FILE
 from engine.metrics.perturb.audit import CONTROL, KEPT, KINDS, WRONG, audit_metrics, describe_audit
-from engine.metrics.perturb.audit_table import audit_tables
+from engine.metrics.perturb.audit_table import TRIGRAMS, audit_tables
 from engine.metrics.perturb.labels import label_metrics
 from engine.metrics.tables import TextTable
 from engine.perturb.settings import PerturbSettings
@@ -72,8 +72,7 @@ def _prepare(config: AuditConfig, reporter: Reporter) -> PreparedAudit:
         raise ConfigError("a strategy bears the name of the control", got=CONTROL, fix="give yours another name")
     # The signs of broken English need its tags, whatever the strategies need.
     shared.lexicon.tag(("word",))
-    if config.lm:
-        likelihood_model(found)
+    likelihood_model(found, shared)
     if config.entailment:
         entailment_model(found)
     return PreparedAudit(found, chosen, names)
@@ -250,7 +249,7 @@ class PerturbAudit(Job[AuditConfig, PreparedAudit, PreparedAudit]):
         return (shlex.join(label), *super().next_commands(config, path))
 
     def tables(self, run: RunFolder) -> dict[str, TextTable]:
-        likelihood = run.config["lm"] or "trigrams of the training split"
+        likelihood = run.config["lm"] or TRIGRAMS
         metrics = run.metrics()
         return audit_tables(metrics, run.config["max_ratio"], likelihood) if metrics else {}
 

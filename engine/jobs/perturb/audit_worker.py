@@ -30,7 +30,7 @@ from engine.store.schemas import OK, ok_row
 from envs.core.errors import CheckpointError
 from envs.core.seeds import derive_seed, stream
 from envs.pairs.compiled import load_pairs
-from envs.pairs.turns import Example, Turns, Utterance, format_turns, turn_of
+from envs.pairs.turns import Example, Turns, Utterance, format_turns
 from envs.pairs.vocabulary import PairVocabulary
 from envs.storage.copies import fetched_model
 
@@ -58,11 +58,12 @@ class TouchedUtterance(NamedTuple):
     after: Utterance
 
 
-def likelihood_model(config: AuditConfig) -> LikelihoodModel:
+def likelihood_model(config: AuditConfig, shared: Resources) -> LikelihoodModel:
     """What judges edits.
 
     Args:
         config: the audit, with its data root found.
+        shared: what strategies share, trigrams of the corpus among it.
 
     Raises:
         CheckpointError: there is no language model of that name, or it reads several turns.
@@ -77,11 +78,8 @@ def likelihood_model(config: AuditConfig) -> LikelihoodModel:
             fix = f"parley train lm --corpus {config.corpus} makes one of single utterances"
             raise CheckpointError("--lm judges utterances, and this one reads several turns", where=config.lm, fix=fix)
         return WordScores(model, config.engine.batch_size)
-    from engine.perturb.ngrams import NGrams
-
-    corpus = load_pairs(config.corpus, config.data_root, every_word=True)
-    said, decode = corpus.splits["train"].utterances, corpus.vocabulary.decode
-    return NGrams(chain.from_iterable(turn_of(decode(said[row])) for row in range(len(said))))
+    assert shared.language is not None, "an audit has a corpus at hand"
+    return shared.language
 
 
 def entailment_model(config: AuditConfig) -> Entailment | None:
@@ -110,7 +108,8 @@ def audit_resources(config: AuditConfig, vocabulary: PairVocabulary) -> Resource
         folder = require_checkpoint(config.model, "--model", "parley train seq2seq")
         vocabulary = PairVocabulary.load(folder / "vocabulary.json")
         words = frozenset(plain_words(vocabulary))
-    return Resources(config.perturb, words, plain_words(vocabulary)[:NUM_COMMON], config.data_root, config.device)
+    common = plain_words(vocabulary)[:NUM_COMMON]
+    return Resources(config.perturb, words, common, config.data_root, config.device, config.corpus)
 
 
 @dataclass(frozen=True)
@@ -170,7 +169,7 @@ class AuditWorker:
         self.seed, self.lexicon, self.known = config.seed, shared.lexicon, frozenset(vocabulary.words)
         self.common = plain_words(vocabulary)[:NUM_COMMON]
         self.strategies: list[Strategy] = build(config.strategy_names, config.perturb, shared)
-        self.likelihood, self.entailment = likelihood_model(config), entailment_model(config)
+        self.likelihood, self.entailment = likelihood_model(config, shared), entailment_model(config)
 
     def run(self, shard: Shard[Example]) -> list[dict[str, Any]]:
         """One row per example."""

@@ -24,6 +24,8 @@ from engine.metrics.tables import ABSENT, FEW_MARK, TextTable, above, few_note, 
 from engine.perturb.signals import ARTICLES, DOUBLE_NEGATIONS, DOUBLED_AUXILIARIES, DOUBLED_WORDS, UNKNOWN_WORDS
 
 Metrics = Mapping[str, Estimate]
+TRIGRAMS = "trigrams of the training split"
+"""What perplexities are under where no language model is named."""
 
 
 def audit_tables(metrics: Metrics, max_ratio: float, likelihood: str) -> dict[str, TextTable]:
@@ -63,6 +65,8 @@ def audit_tables(metrics: Metrics, max_ratio: float, likelihood: str) -> dict[st
         f"{CONTROL}: as many words of these utterances, replaced at random: what the figures are on garbage. "
         f"Brackets: 95 % intervals."
     )
+    if likelihood == TRIGRAMS:
+        note += " A strategy that chooses by them (data-paraphrase) looks better than it is: --lm names another judge."
     if WRONG in asked:
         note += " Wrong by hand: a line that one labeller at least calls wrong, of the labelled ones."
     if (agreed := metrics.get(AGREEMENT, NOTHING)).n:

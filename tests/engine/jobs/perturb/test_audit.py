@@ -13,17 +13,19 @@ import torch
 
 from engine.jobs.job import Silent
 from engine.jobs.perturb.audit import PERTURB_AUDIT, SHEET
-from engine.jobs.perturb.audit_worker import likelihood_model
 from engine.jobs.perturb.config import AuditConfig, RobustnessConfig
 from engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS
 from engine.metrics.perturb.audit import CONTROL, KINDS
+from engine.perturb.ngrams import NGrams
 from engine.runtime.session import RaySession
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError, DataError, OutOfRangeError, ParleyError, RunError
-from envs.data.root import data_root
+from envs.pairs.compiled import load_pairs
+from envs.pairs.contexts import said
 from envs.pairs.vocabulary import PairVocabulary
-from policies.seq2seq.checkpoints import save_model
+from policies.seq2seq.checkpoints import load_language_model, save_model
 from policies.seq2seq.model import LanguageModel
+from policies.seq2seq.scoring import WordScores
 from policies.seq2seq.settings import LanguageModelSizes
 from tests.engine.jobs.made_up import Notes, rows
 from tests.engine.jobs.perturb.robust import ANTONYM, BUILT_IN, SWAP
@@ -51,7 +53,7 @@ def test_a_row_is_a_context_with_every_utterance_that_was_touched(tmp_path: Path
     result = run(asked, tmp_path / "run", Silent())
     found = rows(tmp_path / "run")
     assert len(found) == 12
-    likelihood = likelihood_model(replace(asked, data_root=data_root(None)))
+    likelihood = NGrams(said(load_pairs("helpdesk", every_word=True), "train"))
     for row in found:
         utterances = [tuple(words.split()) for words in row["context"].replace(" <eot> ", " <eou> ").split(" <eou> ")]
         assert (row["num_utterances"], row["num_words"]) == (len(utterances), sum(map(len, utterances)))
@@ -129,7 +131,7 @@ def test_a_language_model_may_judge_in_the_place_of_trigrams(
 ) -> None:
     config = replace(asked, lm=save_lm(tmp_path / "lm", vocabulary))
     result = run(config, tmp_path / "run", Silent())
-    scores = likelihood_model(config)
+    scores = WordScores(load_language_model(tmp_path / "lm").eval())
     for row in rows(tmp_path / "run"):
         for each in row["touched"]:
             (alone,) = scores.log_probabilities([tuple(each["after"].split())])
