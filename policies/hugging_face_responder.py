@@ -1,8 +1,8 @@
 """Hugging Face models as response models: `hf:FOLDER` wherever a verb takes a model that answers contexts.
 
-A model reads the text that its makers trained it on: the turns as a chat template has them, where the tokenizer holds one; behind
-one another with ends between them, as DialoGPT does, where a causal model has none; one a line where an encoder reads them. What
-does not fit into the model's positions is cut at its beginning. Replies are decoded greedily or by beams, never drawn.
+A model reads the text that its makers trained it on: the turns as a chat template has them, where the tokenizer holds one;
+behind one another with ends between them, as DialoGPT does, where a causal model has none; one a line where an encoder reads
+them. What does not fit into the model's positions is cut at its beginning. Replies are decoded greedily or by beams, not drawn.
 """
 
 from __future__ import annotations
@@ -51,8 +51,9 @@ class HuggingFaceResponder:
 
     def _reply(self, turns: Turns, beam: int) -> Turn:
         asked = self._asked([[detokenise(utterance) for utterance in turn] for turn in turns])
-        room = getattr(self.model.config, "max_position_embeddings", None)
-        kept = asked if room is None else asked[-max(1, room - (0 if self._encodes else MAX_REPLY)) :]
+        room = getattr(self.model.config, "max_position_embeddings", None) or len(asked) + MAX_REPLY
+        length = min(MAX_REPLY, room // 2)
+        kept = asked[-(room - length) :]
         ids_1T = torch.tensor([kept], device=self.model.device)
         with torch.inference_mode():
             said_1T = self.model.generate(
@@ -60,7 +61,7 @@ class HuggingFaceResponder:
                 attention_mask=torch.ones_like(ids_1T),
                 do_sample=False,
                 num_beams=beam,
-                max_new_tokens=MAX_REPLY,
+                max_new_tokens=length,
                 pad_token_id=self._tokenizer.pad_token_id if self._tokenizer.pad_token_id is not None else 0,
             )
         reply = said_1T[0] if self._encodes else said_1T[0, len(kept) :]

@@ -21,7 +21,8 @@ CHAT = (
     "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('turns') }}{% endif %}"
     "{{ ' oh ' if m.role == 'user' else ' well ' }}{{ m.content }}{% endfor %}{{ ' . ' if add_generation_prompt }}"
 )
-CONTEXTS = [parse_turns(line) for line in ("hello there", "how are you <eot> well ?", "oh <eot> what <eot> a fool ." + " you" * 90)]
+LINES = ("hello there", "how are you <eot> well ?", "oh <eot> what <eot> a fool ." + " you" * 90)
+CONTEXTS = [parse_turns(line) for line in LINES]
 
 
 def made(name: str, **kwargs: Any) -> HuggingFaceResponder:
@@ -52,7 +53,7 @@ def test_a_reply_depends_on_its_context_alone(name: str, beam: int) -> None:
 
 
 def test_turns_of_a_causal_model_end_as_it_was_trained() -> None:
-    assert read_by(made("gpt2"), "how are you <eot> well ?") == "how are you</s> well?</s>".replace("</s> ", "</s> ") or True
+    assert read_by(made("gpt2"), "how are you <eot> oh well").split() == ["how", "are", "you", "</s>", "oh", "well", "</s>"]
 
 
 def test_a_chat_template_sees_a_user_first_and_last() -> None:

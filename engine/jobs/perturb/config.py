@@ -13,7 +13,6 @@ from envs.core.ranges import Configuration, NumItems, NumItemsOrAll, PositiveFlo
 from envs.storage.places import HUGGING_FACE
 
 
-
 @dataclass(frozen=True, kw_only=True)
 class ContextSettings(Configuration):
     """What counts as an example."""

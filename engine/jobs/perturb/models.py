@@ -120,7 +120,8 @@ def models_of(config: RobustnessConfig) -> dict[str, str]:
     """The models of an evaluation by the setting that names each; the paraphraser is one as well."""
     trained = {f"trained {folder}": folder for folder in config.trained_folders}
     paraphraser = config.perturb.paraphraser
-    return {"model": config.model.removeprefix(HUGGING_FACE), **trained, "perturb.paraphraser": "" if paraphraser is None else str(paraphraser)}
+    model = config.model.removeprefix(HUGGING_FACE)
+    return {"model": model, **trained, "perturb.paraphraser": "" if paraphraser is None else str(paraphraser)}
 
 
 def provenance(folder: Path) -> Mapping[str, Any]:
