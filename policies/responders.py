@@ -1,4 +1,4 @@
-"""Response models by name: a run, a checkpoint, a Hugging Face folder, or one of your own (protocol: `policies/responder.py`)."""
+"""Response models by name: a run, a checkpoint, a Hugging Face folder, or one of your own (see `policies/responder.py`)."""
 
 from __future__ import annotations
 
