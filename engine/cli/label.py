@@ -6,7 +6,6 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Annotated
 
 from tyro import conf
@@ -16,6 +15,7 @@ from engine.cli.screen import watching
 from engine.cli.tables import show_result
 from engine.cli.verbs import Verb
 from engine.store.mirror import fetched_run
+from envs.storage.copies import fetched_file
 from envs.storage.places import display_path
 
 
@@ -25,8 +25,8 @@ class LabelArguments:
 
     run: Annotated[conf.Positional[str], conf.arg(metavar="RUN")]
     """Folder or URI of a finished run of parley perturb audit."""
-    sheets: Annotated[conf.Positional[tuple[Path, ...]], conf.arg(metavar="FILE ...", help_behavior_hint="")]
-    """Labelled copies of its sheet.csv, each named after its labeller; labels are ok or wrong, or empty."""
+    sheets: Annotated[conf.Positional[tuple[str, ...]], conf.arg(metavar="FILE ...", help_behavior_hint="")]
+    """Labelled copies of its sheet.csv, files or URIs, each named after its labeller; labels are ok or wrong, or empty."""
     json: Annotated[conf.FlagCreatePairsOff[bool], conf.arg(help_behavior_hint="")] = False
     """Print the metrics as one JSON object on standard output."""
 
@@ -43,7 +43,7 @@ def run_label(verb: Verb, arguments: Sequence[str]) -> int:
         raise ConfigError("there is no sheet to read", where=asked.run, fix=fix)
     run = fetched_run(asked.run)
     with watching() as reporter:
-        result = PERTURB_AUDIT.label(run, asked.sheets, reporter)
+        result = PERTURB_AUDIT.label(run, [fetched_file(name) for name in asked.sheets], reporter)
         result = replace(result, files=(report_from_run(run), *result.files))
     show_result(result)
     if asked.json:

@@ -41,7 +41,7 @@ def audit_tables(metrics: Metrics, max_ratio: float, likelihood: str) -> dict[st
         "labelled": (WRONG, num_measured),
         "perplexity ratio": (RATIO, number),
         f"ratio {figure(max_ratio)} or more": (ABOVE, _share),
-        "other part of speech": (RETAGGED, _share),
+        "other part of speech": (RETAGGED, _share_of_words),
         "doubled auxiliary": (DOUBLED_AUXILIARIES, _share),
         "double negation": (DOUBLE_NEGATIONS, _share),
         "a / an": (ARTICLES, _share),
@@ -59,14 +59,13 @@ def audit_tables(metrics: Metrics, max_ratio: float, likelihood: str) -> dict[st
     }
     asked = {kind for kind in (WRONG, KEPT) if any(name.startswith(f"{kind}.") for name in metrics)}
     reads = {title: column for title, column in reads.items() if column[0] not in (WRONG, KEPT) or column[0] in asked}
+    same = "What a strategy chooses by them (data-paraphrase) looks better than it is: --lm names another judge. "
     note = (
-        f"Of the utterances that a strategy touched, n. Ratio: perplexity after by before under {likelihood}, geometric mean. "
-        f"Other part of speech: of words replaced one by one. Signs of broken English count where there are more than before. "
-        f"{CONTROL}: as many words of these utterances, replaced at random: what the figures are on garbage. "
-        f"Brackets: 95 % intervals."
+        f"Of the utterances that a strategy touched, n. Ratio: perplexity after by before, geometric mean, under {likelihood}. "
+        f"{same if likelihood == TRIGRAMS else ''}Other part of speech: of words replaced one by one. Signs of broken English "
+        f"count where there are more than before. {CONTROL}: as many words of these utterances, replaced at random: what the "
+        f"figures are on garbage. Brackets: 95 % intervals."
     )
-    if likelihood == TRIGRAMS:
-        note += " A strategy that chooses by them (data-paraphrase) looks better than it is: --lm names another judge."
     if WRONG in asked:
         note += " Wrong by hand: a line that one labeller at least calls wrong, of the labelled ones."
     if (agreed := metrics.get(AGREEMENT, NOTHING)).n:
@@ -85,7 +84,7 @@ def _table(metrics: Metrics, columns: _Columns, note: str) -> TextTable:
     rows = tuple(
         (name, *(show(metrics.get(f"{kind}.{name}", NOTHING)) for kind, show in columns.values())) for name in names
     )
-    few = any(cell.endswith(FEW_MARK) for row in rows for cell in row)
+    few = any(FEW_MARK in cell for row in rows for cell in row)
     return TextTable(("strategy", *columns), rows, note + few_note("utterances, lines or contexts") * few)
 
 
@@ -93,6 +92,12 @@ def _share(estimate: Estimate) -> str:
     if not math.isfinite(estimate.value):
         return ABSENT
     return above(f"{100 * estimate.value:.1f} %", interval(estimate, lambda share: f"{100 * share:.1f}"))
+
+
+def _share_of_words(estimate: Estimate) -> str:
+    """A share of other things than the rows' n, marked where they are few."""
+    first, *rest = _share(estimate).split("\n")
+    return above(f"{first}{FEW_MARK * (estimate.flagged and estimate.n > 0)}", *rest)
 
 
 def _line(cell: str) -> str:

@@ -109,6 +109,15 @@ def test_every_metric_has_a_name_and_every_strategy_a_line() -> None:
     assert "few" in reads.note
 
 
+def test_of_few_replaced_words_the_share_is_marked() -> None:
+    rows = [row(touched(num_replaced=int(number == 0))) for number in range(40)]
+    reads, _ = audit_tables(audit_metrics(rows, [ANTONYM], 2.0), 2.0, "trigrams").values()
+    cells = dict(zip(reads.columns, reads.rows[0], strict=True))
+    assert cells["other part of speech"] == "0.0 % few\n[0.0, 79.3]"
+    assert cells["n"] == "40"
+    assert "Few: fewer than 30" in reads.note
+
+
 def test_columns_that_nobody_was_asked_for_are_left_out() -> None:
     reads, _ = audit_tables(audit_metrics([row(touched())], [ANTONYM], 3.0), 3.0, "trigrams").values()
     assert "ratio 3.00 or more" in reads.columns
