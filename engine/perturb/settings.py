@@ -34,6 +34,8 @@ class PerturbSettings(Configuration):
     corpus' own trigrams; without a corpus nothing is judged."""
     grammar_rate: PositiveShare = 0.3
     """Grammar errors: share of words with a known error that get one (paper: silent); at 1 half of a text's words change."""
+    noise_rate: PositiveShare = 0.2
+    """Character noise: share of the words of at least four letters in which a letter slips."""
     paraphrases: Path | None = None
     """Data-level paraphrase: a PPDB file, or pairs of phrases separated by a tab; the lexicon's own pairs when not given."""
     corrections: Path | None = None
