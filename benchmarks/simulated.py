@@ -54,7 +54,7 @@ class SimulatedWork:
         """The seed of a target."""
         return target_seed(key)
 
-    def worker(self, on_step: Callable[[Counts], None] | None = None) -> Simulated:
+    def worker(self) -> Simulated:
         """One that answers at once."""
         return Simulated(self.restarts)
 

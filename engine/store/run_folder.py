@@ -4,6 +4,7 @@
     environment.json   versions, commit, device, threads where it was started
     events.jsonl       what happened when, appended and fsynced line by line
     rows/part-*.parquet   the rows of one finished shard each
+    unfinished/*.json  what a shard under way is gone on from (`unfinished.py`); not of every job
     summary.json       the metrics
     lock               held by the process that writes
 
@@ -29,7 +30,7 @@ from engine.store.documents import ASIDE, write_document
 from engine.store.environment import describe_environment
 from engine.store.event_log import Needs, append_event, end_last_line, read_events
 from engine.store.head import OTHER_NAME, make_head, read_head, refuse_strangers, require_same
-from engine.store.layout import CONFIG, ENVIRONMENT, EVENTS, ROWS, SUMMARY
+from engine.store.layout import CONFIG, ENVIRONMENT, EVENTS, ROWS, SUMMARY, UNFINISHED
 from engine.store.lease import keeper_of
 from engine.store.lock import RunLock
 from engine.store.mirror import Mirror, names_in, refresh_rows, replicate, withdraw
@@ -49,6 +50,7 @@ from engine.store.parts import (
 )
 from engine.store.schemas import BASE
 from engine.store.summary import make_summary, read_summary
+from engine.store.unfinished import read_unfinished, remove_unfinished, write_unfinished
 from envs.core.config import fingerprint, to_dict
 from envs.core.errors import ParleyError, RunError
 from envs.core.trust import require_trust_in
@@ -256,8 +258,30 @@ class RunFolder:
         """
         self._assert_writable()
         self._parts[name] = part
+        with self._saving("the folder of unfinished shards"):
+            remove_unfinished(self.path, name)
         self._append("shard", {"name": name, "done": part.num_done, "failed": part.num_failed, "bytes": size}, at_once=False)
         return part
+
+    def keep(self, name: str, document: Any) -> None:
+        """Keeps what a shard under way is gone on from, until its rows are saved; of a run at a URI workers do it themselves.
+
+        Args:
+            name: the shard's name.
+            document: JSON types.
+
+        Raises:
+            RunError: the disk is full or cannot be written.
+        """
+        self._assert_writable()
+        if self._mirror is None:
+            with self._saving(f"what there is of shard {name}"):
+                write_unfinished(self.path, name, document)
+
+    def kept(self) -> dict[str, Any]:
+        """What is kept of shards under way, by their names."""
+        with self._saving("the folder of unfinished shards", verb="read"):
+            return read_unfinished(self.path)
 
     def read_parts(self) -> Iterator[pa.Table]:
         """The saved rows part by part, in the order of the parts' names; no more than one part is held.
@@ -351,7 +375,7 @@ class RunFolder:
     def _go_on(self, resume_safe: Collection[str]) -> None:
         require_same(self.path, self.job, self.config, self.schema, resume_safe, self.weights)
         with self._saving("the run folder"):
-            for leftover in [*self.path.glob(f"*{ASIDE}"), *(self.path / ROWS).glob(f"*{ASIDE}")]:
+            for leftover in [found for place in (".", ROWS, UNFINISHED) for found in (self.path / place).glob(f"*{ASIDE}")]:
                 leftover.unlink()
             end_last_line(self.path / EVENTS)
         refresh_rows(self.path)

@@ -1,18 +1,18 @@
 """Many searches at once: tasks in, outcomes out, and a batch that stays full (continuous batching).
 
 A search is started from a task and then advanced one visit at a time, in lock-step with others so that a scorer can batch
-them. `run_searches` lets new ones join as others leave. What comes out does not depend on the batch: every search owns its
-randomness, scorers promise the same answers in any company, and of a target's restarts exactly those up to the first that
-hits are kept, also where a later one was faster.
+them; `Searches` lets new ones join as others leave, and says what each can be taken up from. What comes out does not depend on
+the batch: every search owns its randomness, scorers promise the same answers in any company, and of a target's restarts exactly
+those up to the first that hits are kept, also where a later one was faster.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
-from typing import Generic, Literal, Protocol, TypeVar
+from math import inf
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from torch import Tensor
 
@@ -22,6 +22,10 @@ from engine.triggers.scorer import Incumbent
 from engine.triggers.settings import SearchSettings
 from engine.triggers.targets import target_seed
 
+AHEAD = 0.05
+"""Most candidates, as a share of all, that are tried in restarts which a hit of an earlier one makes needless."""
+Saved = dict[str, Any]
+"""A search under way, as JSON types."""
 Stop = Literal["satisfied", "converged", "limit"]
 """Why a search ended: a hit, no swap that it would try helps, or out of sweeps."""
 
@@ -44,7 +48,7 @@ class Task:
 
 
 def tasks_of(targets: Mapping[str, Tensor], restarts: int, seed: int) -> Iterator[Task]:
-    """The first restart of every target, then the second, so that fewer are begun in vain.
+    """The first restart of every target, then the second, and so on.
 
     Args:
         targets: word ids (T,) int64 by key, the end included.
@@ -136,6 +140,10 @@ class Stepwise(Protocol[StateT]):
     def settings(self) -> SearchSettings:
         """How long it goes on, and whether a target's later restarts are dropped after a hit."""
 
+    @property
+    def most_visits(self) -> int:
+        """Visits after which a search ends in any case."""
+
     def start(self, tasks: Sequence[Task]) -> list[StateT]:
         """A state for each task, possibly finished already."""
 
@@ -145,20 +153,72 @@ class Stepwise(Protocol[StateT]):
         States change only after the model was asked for the last time, so that a step that ran out of memory can be repeated.
         """
 
+    def save(self, state: StateT) -> Saved | None:
+        """What the search can be taken up from; None where it has to be begun again."""
+
+    def restore(self, tasks: Sequence[Task], saved: Sequence[Saved]) -> list[StateT]:
+        """The states that were saved of those tasks."""
+
+
+@dataclass(frozen=True)
+class Begun:
+    """How far the search for a target has come: all that it can be taken up from.
+
+    Args:
+        outcomes: of the restarts that have ended.
+        saved: of those under way, by number.
+    """
+
+    outcomes: Sequence[Outcome] = ()
+    saved: Mapping[int, Saved] = field(default_factory=dict)
+
+
+class SideBySide(Protocol):
+    """Targets that are searched for together; new ones join as others end."""
+
+    @property
+    def keys(self) -> Collection[str]:
+        """The targets whose search has not ended."""
+
+    @property
+    def num_free(self) -> int:
+        """Places of the batch for which no search waits, but for restarts that an earlier one may make needless."""
+
+    @property
+    def tried(self) -> int:
+        """Candidates so far."""
+
+    def add(self, tasks: Sequence[Task], begun: Begun = Begun()) -> None:
+        """Lets a target join: its restarts in rising order, and how far an earlier search for it had come."""
+
+    def step(self) -> list[Outcome]:
+        """Goes on for a while; of each target the outcomes that are now certain to count, in rising order of restarts."""
+
+    def begun(self, key: str) -> Begun:
+        """How far the search for a target has come that has not ended."""
+
+    def share(self, key: str) -> float:
+        """The same as an estimated share of its work, 0 to 1."""
+
+    def tried_for(self, key: str) -> int:
+        """The candidates that were tried for it."""
+
 
 def run_searches(
     method: Stepwise[StateT],
     tasks: Iterable[Task],
     finder: BatchFinder,
     on_step: Callable[[int], None] | None = None,
+    ahead: float = AHEAD,
 ) -> Iterator[Outcome]:
     """Runs searches side by side.
 
     Args:
         method: what advances them.
-        tasks: read as they are needed; the restarts of a key in rising order.
+        tasks: the restarts of a key in rising order.
         finder: searches at once. With `stop_on_batch_mean` its size is also which tasks stop as one: consecutive ones.
         on_step: called after every step with the number of candidates tried so far.
+        ahead: as in `Searches`.
 
     Yields:
         The outcomes, a target's restarts in rising order. With `stop_on_hit` those after its first satisfied one are left
@@ -168,81 +228,201 @@ def run_searches(
         ConfigError: a single search does not fit into the device's memory.
         CheckpointError: the model's losses are no numbers.
     """
-    return _Batch(method, iter(tasks), finder, on_step).run()
+    searches, restarts = Searches(method, finder, ahead), defaultdict[str, list[Task]](list)
+    for task in tasks:
+        restarts[task.key].append(task)
+    for own in restarts.values():
+        searches.add(own)
+    while searches.keys:
+        before = searches.tried
+        found = searches.step()
+        if on_step is not None and searches.tried > before:
+            on_step(searches.tried)
+        yield from found
 
 
-class _Restarts:
-    """The restarts of each target that have begun and are not yet reported, and its first satisfied one."""
+class _Target(Generic[StateT]):
+    """The restarts of a target: those that wait, run, have ended, and have been told."""
 
-    def __init__(self, stop_on_hit: bool) -> None:
+    def __init__(self, tasks: Sequence[Task], begun: Begun, stop_on_hit: bool) -> None:
         self.stop_on_hit = stop_on_hit
-        self._satisfied: dict[str, int] = {}
-        self._begun: dict[str, dict[int, Outcome | None]] = defaultdict(dict)
+        self.waiting = deque(tasks)
+        self.running: dict[int, StateT] = {}
+        self.ended = {outcome.task.restart: outcome for outcome in begun.outcomes}
+        self.order = [task.restart for task in tasks]
+        self.num_told = 0
 
-    def wanted(self, task: Task) -> bool:
-        """Whether no lower restart is known to be satisfied."""
-        return task.restart <= self._satisfied.get(task.key, task.restart)
+    @property
+    def first_hit(self) -> float:
+        """The first restart that is known to be satisfied, where that makes later ones needless."""
+        hits = (restart for restart, outcome in self.ended.items() if outcome.stopped == "satisfied")
+        return min(hits, default=inf) if self.stop_on_hit else inf
 
-    def begin(self, task: Task) -> None:
-        """Notes that a restart runs."""
-        self._begun[task.key][task.restart] = None
+    @property
+    def next(self) -> Task | None:
+        """What may be begun."""
+        while self.waiting and (self.waiting[0].restart in self.ended or self.waiting[0].restart in self.running):
+            self.waiting.popleft()
+        return self.waiting[0] if self.waiting and self.waiting[0].restart < self.first_hit else None
 
-    def end(self, outcome: Outcome) -> Iterator[Outcome]:
-        """Notes how one ended; yields what can now be reported, that is all before the first that still runs."""
-        task = outcome.task
-        if self.stop_on_hit and outcome.stopped == "satisfied" and self.wanted(task):
-            self._satisfied[task.key] = task.restart
-        begun = self._begun[task.key]
-        begun[task.restart] = outcome
-        for restart, ended in list(begun.items()):
-            if ended is None:
-                return
-            if self.wanted(ended.task):
-                yield ended
-            del begun[restart]
+    @property
+    def num_certain(self) -> int:
+        """How many that may be begun are certain to count."""
+        task = self.next
+        if task is None or self.is_ahead(task.restart):
+            return 0
+        return 1 if self.stop_on_hit else len(self.waiting)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether none runs, or has to."""
+        return not self.running and self.next is None
 
-class _Batch(Generic[StateT]):
-    """The searches that run, and what waits."""
+    def is_ahead(self, restart: int) -> bool:
+        """Whether an earlier restart that has not ended may make this one needless."""
+        return self.stop_on_hit and any(other < restart and other not in self.ended for other in self.order)
 
-    def __init__(
-        self,
-        method: Stepwise[StateT],
-        tasks: Iterator[Task],
-        finder: BatchFinder,
-        on_step: Callable[[int], None] | None,
-    ) -> None:
-        self.method, self.finder, self.on_step = method, finder, on_step
-        self.restarts = _Restarts(method.settings.stop_on_hit)
-        self.waiting = (task for task in tasks if self.restarts.wanted(task))
-        self.active: list[StateT] = []
-        self.candidates = 0
-
-    def run(self) -> Iterator[Outcome]:
-        while True:
-            while self._join():
-                yield from self._leave()
-            if not self.active:
-                return
-            before = sum(state.candidates for state in self.active)
-            self.finder.in_pieces(self.method.step, self.active)
-            self.candidates += sum(state.candidates for state in self.active) - before
-            if self.on_step is not None:
-                self.on_step(self.candidates)
-            yield from self._leave()
-
-    def _join(self) -> bool:
-        """Starts as many searches as fit; returns whether there were any."""
-        fixed = self.method.settings.stop_on_batch_mean and self.active
-        joining = [] if fixed else list(islice(self.waiting, max(0, self.finder.size - len(self.active))))
-        for task in joining:
-            self.restarts.begin(task)
-        self.finder.in_pieces(lambda tasks: self.active.extend(self.method.start(tasks)), joining)
-        return bool(joining)
-
-    def _leave(self) -> Iterator[Outcome]:
-        """Reports the searches that are finished, and drops those that a hit has made pointless."""
-        for state in self.active:
+    def settle(self) -> int:
+        """Takes note of searches that are finished, and drops those that a hit has made needless; their candidates."""
+        for restart, state in list(self.running.items()):
             if state.finished:
-                yield from self.restarts.end(state.outcome())
-        self.active = [state for state in self.active if not state.finished and self.restarts.wanted(state.task)]
+                self.ended[restart] = self.running.pop(restart).outcome()
+        first = self.first_hit
+        dropped = [self.running.pop(restart) for restart in list(self.running) if restart > first]
+        late = [self.ended.pop(restart) for restart in list(self.ended) if restart > first]
+        return sum(each.candidates for each in (*dropped, *late))
+
+    def tell(self) -> Iterator[Outcome]:
+        """The outcomes before the first restart that has not ended."""
+        while self.num_told < len(self.order) and self.order[self.num_told] in self.ended:
+            yield self.ended[self.order[self.num_told]]
+            self.num_told += 1
+
+
+class Searches(Generic[StateT]):
+    """The `SideBySide` of a method that goes visit by visit.
+
+    A place is given to a restart that is certain to count: the next one of a target at which no search is at work, those first
+    that have begun. Only places that are left go to restarts ahead of others of their target, and only as long as few
+    candidates are tried in them, because a hit makes them needless.
+
+    Args:
+        method: what advances searches.
+        finder: searches at once.
+        ahead: most candidates that may be tried in vain, as a share of all; 1 for as many as there are places.
+    """
+
+    def __init__(self, method: Stepwise[StateT], finder: BatchFinder, ahead: float = AHEAD) -> None:
+        self.method, self.finder, self.ahead = method, finder, ahead
+        self.tried = self.in_vain = 0
+        self._targets: dict[str, _Target[StateT]] = {}
+        self._as_one = method.settings.stop_on_batch_mean
+        self._ended: list[int] = []
+
+    @property
+    def keys(self) -> Collection[str]:
+        return self._targets.keys()
+
+    @property
+    def num_free(self) -> int:
+        certain = sum(target.num_certain for target in self._targets.values())
+        return max(0, self.finder.size - certain - len(self._at_work(ahead=False)))
+
+    def add(self, tasks: Sequence[Task], begun: Begun = Begun()) -> None:
+        target = self._targets[tasks[0].key] = _Target[StateT](tasks, begun, self.method.settings.stop_on_hit)
+        first = target.first_hit
+        known = {restart: saved for restart, saved in begun.saved.items() if restart < first}
+        taken_up = [(task, known[task.restart]) for task in tasks if task.restart in known]
+        self.finder.in_pieces(lambda piece: self._join(self.method.restore(*map(list, zip(*piece, strict=True)))), taken_up)
+
+    def step(self) -> list[Outcome]:
+        found = self._leave()
+        while joining := self._joining():
+            self.finder.in_pieces(lambda tasks: self._join(self.method.start(tasks)), joining)
+            found += self._leave()
+        states = self._at_work(ahead=False)
+        if self._may_run_ahead():
+            states += self._at_work(ahead=True)[: max(0, self.finder.size - len(states))]
+        before = sum(state.candidates for state in states)
+        self.finder.in_pieces(self.method.step, states)
+        self.tried += sum(state.candidates for state in states) - before
+        return found + self._leave()
+
+    def begun(self, key: str) -> Begun:
+        target = self._targets[key]
+        saved = {restart: self.method.save(state) for restart, state in target.running.items()}
+        return Begun(list(target.ended.values()), {restart: each for restart, each in saved.items() if each is not None})
+
+    def share(self, key: str) -> float:
+        target = self._targets[key]
+        usual = sum(self._ended) / len(self._ended) if self._ended else self.method.most_visits
+        under_way = sum(min(0.9, state.visits / max(1, usual)) for state in target.running.values())
+        return (len(target.ended) + under_way) / len(target.order)
+
+    def tried_for(self, key: str) -> int:
+        target = self._targets[key]
+        return sum(each.candidates for each in (*target.ended.values(), *target.running.values()))
+
+    def _at_work(self, *, ahead: bool) -> list[StateT]:
+        """The searches under way that are certain to count, or the others, lower restarts first."""
+        found = [
+            state
+            for target in self._targets.values()
+            for restart, state in target.running.items()
+            if target.is_ahead(restart) == ahead
+        ]
+        return sorted(found, key=lambda state: state.task.restart) if ahead else found
+
+    def _may_run_ahead(self) -> bool:
+        """Whether few enough candidates are, or may come to be, tried in vain."""
+        if self.ahead >= 1:
+            return True
+        at_risk = sum(state.candidates for state in self._at_work(ahead=True))
+        for target in self._targets.values():
+            at_risk += sum(target.ended[restart].candidates for restart in target.ended if target.is_ahead(restart))
+        return self.in_vain + at_risk < self.ahead * self.tried
+
+    def _joining(self) -> list[Task]:
+        """As many tasks as there are places for; they wait no more."""
+        certain, others = len(self._at_work(ahead=False)), len(self._at_work(ahead=True))
+        if self._as_one and certain:
+            return []
+        found: list[Task] = []
+        while certain + len(found) < self.finder.size:
+            ranks = {target: rank for target in self._targets.values() if (rank := self._rank(target)) is not None}
+            target = min(ranks, key=ranks.__getitem__, default=None)
+            if target is None:
+                break
+            # Searches ahead make room for those that are certain to count.
+            is_ahead, _ = ranks[target]
+            if is_ahead and (certain + others + len(found) >= self.finder.size or not self._may_run_ahead()):
+                break
+            found.append(target.waiting.popleft())
+        return found
+
+    def _rank(self, target: _Target[StateT]) -> tuple[bool, int] | None:
+        """Whether a target's next restart is ahead of others, then what it comes after; None where there is none."""
+        task = target.next
+        if task is None:
+            return None
+        is_ahead = target.is_ahead(task.restart)
+        # Targets that have begun come first; where a batch stops as one, the first restart of every target does.
+        return is_ahead, task.restart if is_ahead or self._as_one else int(task.restart == target.order[0])
+
+    def _join(self, states: Sequence[StateT]) -> None:
+        for state in states:
+            self._targets[state.task.key].running[state.task.restart] = state
+
+    def _leave(self) -> list[Outcome]:
+        """What can be told, of targets that end and others."""
+        found: list[Outcome] = []
+        for key, target in list(self._targets.items()):
+            running = len(target.running)
+            self.in_vain += target.settle()
+            if running > len(target.running) or not target.num_told:
+                told = list(target.tell())
+                found += told
+                self._ended += [outcome.visits for outcome in told]
+            if target.is_over:
+                del self._targets[key]
+        return found

@@ -124,7 +124,7 @@ class SearchRoster(Roster):
         adversary = SearchAgent(speaker, target, self.kind, self.search, self.turn, sentences, self.transfer_turn)
         return adversary, target
 
-    def worker(self, on_step: Callable[[Counts], None] | None = None) -> AttackWorker:
+    def worker(self) -> AttackWorker:
         return AttackWorker(self)
 
 

@@ -77,7 +77,7 @@ class Asking(Sharded[Example]):
     def seed(self, key: str) -> int:
         return example_seed(self.config.seed, key)
 
-    def worker(self, on_step: Callable[[Counts], None] | None = None) -> RobustnessWorker:
+    def worker(self) -> RobustnessWorker:
         return RobustnessWorker(self)
 
     def shard_size(self, num_items: int, num_workers: int) -> int:

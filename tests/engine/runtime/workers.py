@@ -71,7 +71,7 @@ class By:
     def seed(self, key: str) -> int:
         return seed_of(key)
 
-    def worker(self, on_step: Any = None) -> Any:
+    def worker(self) -> Any:
         return self.worker_class(*self.args)
 
     def digest(self, rows: Sequence[Mapping[str, Any]]) -> Counter[str]:

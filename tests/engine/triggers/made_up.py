@@ -130,13 +130,17 @@ def tasks(restarts: int, seed: int = 3) -> list[Task]:
 
 
 def searched(
-    method: Method | Stepwise[Any], todo: Iterable[Task], size: int, on_step: Callable[[int], None] | None = None
+    method: Method | Stepwise[Any],
+    todo: Iterable[Task],
+    size: int,
+    on_step: Callable[[int], None] | None = None,
+    ahead: float = 1.0,
 ) -> Iterator[Outcome]:
-    """Runs searches, so many side by side."""
+    """Runs searches, so many side by side; those of a scripted method ahead of others of their target where there is room."""
     finder = BatchFinder(size, "searches")
     if isinstance(method, Method):
         return method.search_all(todo, finder, on_step)
-    return run_searches(method, todo, finder, on_step)
+    return run_searches(method, todo, finder, on_step, ahead)
 
 
 def crowd(monkeypatch: pytest.MonkeyPatch, victim: type, most: int) -> list[int]:

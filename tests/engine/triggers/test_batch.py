@@ -10,10 +10,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.triggers.batch import Outcome, SearchState, Stop, Task
+from engine.triggers.batch import Outcome, Saved, Searches, SearchState, Stop, Task
 from engine.triggers.catalogue import searches
 from engine.triggers.hits import HitType, Reading, Thresholds
 from engine.triggers.objective import TriggerObjective
+from engine.triggers.saved import state_to_json
 from engine.triggers.scorer import Incumbent
 from engine.triggers.settings import SearchSettings
 from envs.core.errors import ConfigError
@@ -33,6 +34,14 @@ class Scripted:
         self.settings = SearchSettings(**settings)
         self.started: list[tuple[str, int]] = []
         self.together: list[int] = []
+
+    most_visits = 10
+
+    def save(self, state: SearchState) -> Saved | None:
+        return state_to_json(state)
+
+    def restore(self, tasks: Sequence[Task], saved: Sequence[Saved]) -> list[SearchState]:
+        raise NotImplementedError
 
     def start(self, tasks: Sequence[Task]) -> list[SearchState]:
         self._fit(tasks)

@@ -104,5 +104,5 @@ class DyingSearch(Searching):
 
     mark: Path
 
-    def worker(self, on_step: Any = None) -> DiesOnce:
+    def worker(self) -> DiesOnce:
         return DiesOnce(self.mark, self.config, self.models)

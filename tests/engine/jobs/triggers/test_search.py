@@ -286,7 +286,7 @@ def test_how_many_fit_into_memory_is_found_out_once_and_not_in_every_shard(
 
 def test_a_reporter_hears_hits_and_candidates(tmp_path: Path, asked: TriggerConfig) -> None:
     class Listening(Notes):
-        def advance(self, done: int, note: str = "") -> None:
+        def advance(self, done: float, note: str = "") -> None:
             super().advance(done, note)
             self.said.append(note)
 
