@@ -7,7 +7,7 @@ with nothing beside it. Apart from `pool.py`, because Ray's workers import it by
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,7 @@
 """A pool of Ray actors, fed so that none waits and none floods, and kept alive while workers and machines die.
 
-* At most two shards are in flight per worker: one runs, the next is there when it ends. A worker that works in turns holds as many
-  as it has room for; when a turn ends it gets others in the place of those that have ended, but no more than its share of the rest.
+* At most two shards are in flight per worker: one runs, the next is there when it ends. A worker that works in turns holds as
+  many as it has room for; after a turn others take the place of those that have ended, but no more than its share of the rest.
 * A worker that dies, by itself or with its machine, is restarted by Ray where there is room. Its shards are tried again,
   each alone on whichever worker is free, so that one that kills its workers does not take others along; after three deaths
   it fails. A result is handed over once.
@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic
 

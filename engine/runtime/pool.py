@@ -1,8 +1,8 @@
 """Sharded work: each shard goes to a worker, each result comes back to this process as soon as it is there.
 
 The workers are Ray actors (`actors.py` says how they are fed and what happens when they die), or, with `num_workers=0`, one
-worker in this process without Ray. Some do a shard at a time, others hold several and work in turns (`worker.py`). Nothing else depends on which: items draw from their own seed streams, so the results
-are the same.
+worker in this process without Ray. Some do a shard at a time, others hold several and work in turns (`worker.py`). Nothing else
+depends on which: items draw from their own seed streams, so the results are the same.
 """
 
 from __future__ import annotations

@@ -150,8 +150,8 @@ def record_shards(
         num_workers: as in `run_sharded`, like the rest.
         num_gpus_per_worker: as in `run_sharded`.
         room: as in `run_sharded`.
-        on_progress: told at the start and after each shard, once its rows are saved, or turn: the progress, which counts what is
-            left to do, and the digests so far, with what is counted of shards under way.
+        on_progress: told at the start, after each turn and after each shard, once its rows are saved: the progress, which
+            counts what is left to do, and the digests so far, with what is counted of shards under way.
         start_timeout_s: as in `run_sharded`.
 
     Returns:

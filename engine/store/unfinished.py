@@ -1,7 +1,7 @@
 """What a shard under way is gone on from: a JSON document of its job, whole or absent, until the rows of the shard are saved.
 
-It outlives the process that wrote it and not always the machine, because nobody waits for the disk: what is lost with it is work
-of minutes. A damaged document counts as none.
+It outlives the process that wrote it and not always the machine, because nobody waits for the disk. A damaged document counts
+as none: its shard is begun again.
 """
 
 from __future__ import annotations

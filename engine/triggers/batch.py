@@ -173,6 +173,9 @@ class Begun:
     saved: Mapping[int, Saved] = field(default_factory=dict)
 
 
+NOT_BEGUN = Begun()
+
+
 class SideBySide(Protocol):
     """Targets that are searched for together; new ones join as others end."""
 
@@ -188,7 +191,7 @@ class SideBySide(Protocol):
     def tried(self) -> int:
         """Candidates so far."""
 
-    def add(self, tasks: Sequence[Task], begun: Begun = Begun()) -> None:
+    def add(self, tasks: Sequence[Task], begun: Begun = NOT_BEGUN) -> None:
         """Lets a target join: its restarts in rising order, and how far an earlier search for it had come."""
 
     def step(self) -> list[Outcome]:
@@ -318,6 +321,7 @@ class Searches(Generic[StateT]):
         self._targets: dict[str, _Target[StateT]] = {}
         self._as_one = method.settings.stop_on_batch_mean
         self._ended: list[int] = []
+        self._most = 0
 
     @property
     def keys(self) -> Collection[str]:
@@ -328,7 +332,7 @@ class Searches(Generic[StateT]):
         certain = sum(target.num_certain for target in self._targets.values())
         return max(0, self.finder.size - certain - len(self._at_work(ahead=False)))
 
-    def add(self, tasks: Sequence[Task], begun: Begun = Begun()) -> None:
+    def add(self, tasks: Sequence[Task], begun: Begun = NOT_BEGUN) -> None:
         target = self._targets[tasks[0].key] = _Target[StateT](tasks, begun, self.method.settings.stop_on_hit)
         first = target.first_hit
         known = {restart: saved for restart, saved in begun.saved.items() if restart < first}
@@ -341,11 +345,11 @@ class Searches(Generic[StateT]):
             self.finder.in_pieces(lambda tasks: self._join(self.method.start(tasks)), joining)
             found += self._leave()
         states = self._at_work(ahead=False)
-        if self._may_run_ahead():
-            states += self._at_work(ahead=True)[: max(0, self.finder.size - len(states))]
-        before = sum(state.candidates for state in states)
+        states += self._at_work(ahead=True)[: min(max(0, self.finder.size - len(states)), self._num_ahead())]
+        before = [state.candidates for state in states]
         self.finder.in_pieces(self.method.step, states)
-        self.tried += sum(state.candidates for state in states) - before
+        tried = [state.candidates - already for state, already in zip(states, before, strict=True)]
+        self.tried, self._most = self.tried + sum(tried), max([self._most, *tried])
         return found + self._leave()
 
     def begun(self, key: str) -> Begun:
@@ -373,30 +377,32 @@ class Searches(Generic[StateT]):
         ]
         return sorted(found, key=lambda state: state.task.restart) if ahead else found
 
-    def _may_run_ahead(self) -> bool:
-        """Whether few enough candidates are, or may come to be, tried in vain."""
+    def _num_ahead(self) -> int:
+        """How many searches may make a visit ahead, so that few enough candidates come to be tried in vain."""
         if self.ahead >= 1:
-            return True
+            return self.finder.size
         at_risk = sum(state.candidates for state in self._at_work(ahead=True))
         for target in self._targets.values():
             at_risk += sum(target.ended[restart].candidates for restart in target.ended if target.is_ahead(restart))
-        return self.in_vain + at_risk < self.ahead * self.tried
+        left = self.ahead * self.tried - self.in_vain - at_risk
+        return max(0, int(left // self._most)) if self._most else 0
 
     def _joining(self) -> list[Task]:
         """As many tasks as there are places for; they wait no more."""
-        certain, others = len(self._at_work(ahead=False)), len(self._at_work(ahead=True))
-        if self._as_one and certain:
+        num_certain, num_ahead = len(self._at_work(ahead=False)), len(self._at_work(ahead=True))
+        if self._as_one and num_certain:
             return []
         found: list[Task] = []
-        while certain + len(found) < self.finder.size:
+        while num_certain < self.finder.size:
             ranks = {target: rank for target in self._targets.values() if (rank := self._rank(target)) is not None}
             target = min(ranks, key=ranks.__getitem__, default=None)
             if target is None:
                 break
             # Searches ahead make room for those that are certain to count.
             is_ahead, _ = ranks[target]
-            if is_ahead and (certain + others + len(found) >= self.finder.size or not self._may_run_ahead()):
+            if is_ahead and num_ahead >= min(self.finder.size - num_certain, self._num_ahead()):
                 break
+            num_certain, num_ahead = num_certain + (not is_ahead), num_ahead + is_ahead
             found.append(target.waiting.popleft())
         return found
 

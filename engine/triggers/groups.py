@@ -1,14 +1,14 @@
-"""Targets that are searched for together from first to last: how a method takes part in a longer search that cannot take others in.
+"""Targets that are searched for together from first to last, by methods that cannot take in others meanwhile.
 
-So go the relaxation, whose inputs are optimised as one tensor, batches that stop as one, and methods of one's own that give no
-more than `search_all`. What is kept of them is whole restarts of a group.
+These are the relaxation, whose inputs are optimised as one tensor, batches that stop as one, and methods of one's own that give
+no more than `search_all`. What is kept of them is whole restarts of a group.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-from engine.triggers.batch import Begun, Outcome, Task
+from engine.triggers.batch import NOT_BEGUN, Begun, Outcome, Task
 from engine.triggers.batch_finder import BatchFinder
 from engine.triggers.settings import SearchSettings
 
@@ -40,7 +40,7 @@ class Groups:
     def num_free(self) -> int:
         return 0 if self._tasks else self.finder.size
 
-    def add(self, tasks: Sequence[Task], begun: Begun = Begun()) -> None:
+    def add(self, tasks: Sequence[Task], begun: Begun = NOT_BEGUN) -> None:
         assert self._outcomes is None, "a group is searched for to its end before another one joins"
         self._tasks[tasks[0].key] = tasks
         self._known[tasks[0].key] = {outcome.task.restart: outcome for outcome in begun.outcomes}
@@ -84,7 +84,7 @@ class Groups:
         return [outcome for known in self._known.values() for outcome in known.values()]
 
     def _whole_restarts(self) -> int:
-        """How many restarts are known of the whole group, so that those that are left are searched for as they would have been."""
+        """How many restarts are known of the whole group, so that the others are searched for as they would have been."""
         num = min((len(known) for key, known in self._known.items() if not self._is_hit(key)), default=self.settings.restarts)
         while self.settings.stop_on_batch_mean and num * len(self._tasks) % self.finder.size:
             # Batches are consecutive tasks.

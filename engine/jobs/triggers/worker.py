@@ -208,10 +208,10 @@ class SearchWorker:
 
     def _stands(self, held: _Held) -> UnderWay:
         """How a shard stands, with what it is gone on from when a restart has ended or that was last told a while ago."""
-        under_way = [key for key in held.outcomes if key in self._side_by_side.keys]
+        under_way = {key for key in held.outcomes if key in self._side_by_side.keys}
         share = len(held.outcomes) - len(under_way) + sum(map(self._side_by_side.share, under_way))
-        tried = Counter(candidates=sum(map(self._side_by_side.tried_for, under_way)))
-        tried["candidates"] += sum(each.candidates for key in held.outcomes.keys() - set(under_way) for each in held.outcomes[key])
+        ended = (each.candidates for key, found in held.outcomes.items() if key not in under_way for each in found)
+        tried = Counter(candidates=sum(map(self._side_by_side.tried_for, under_way)) + sum(ended))
         if not held.has_news and time.monotonic() - held.told_at < KEPT_EVERY_S:
             return UnderWay(share, tried)
         held.has_news, held.told_at = False, time.monotonic()

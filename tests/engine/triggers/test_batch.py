@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.triggers.batch import Outcome, Saved, Searches, SearchState, Stop, Task
+from engine.triggers.batch import Outcome, Saved, SearchState, Stop, Task
 from engine.triggers.catalogue import searches
 from engine.triggers.hits import HitType, Reading, Thresholds
 from engine.triggers.objective import TriggerObjective

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ import torch
 
 from engine.jobs.triggers.config import TriggerConfig, TriggerEngineSettings
 from engine.jobs.triggers.worker import Searching, SearchWorker
+from engine.runtime.record import Rows
 from engine.runtime.sharding import Shard
+from engine.runtime.worker import Turn
 from engine.triggers.settings import RelaxationSettings, SearchSettings
 from engine.triggers.targets import Target
 from envs.pairs.compiled import load_pairs
@@ -84,18 +87,18 @@ def search(model: str, targets: str, **changes: Any) -> TriggerConfig:
 
 
 class DiesOnce(SearchWorker):
-    """Is killed, as if from outside, when it has searched the first shard; a mark says that this has happened."""
+    """Is killed, as if from outside, when it has searched for the first target; a mark says that this has happened."""
 
     def __init__(self, mark: Path, *args: Any) -> None:
         super().__init__(*args)
         self.mark = mark
 
-    def run(self, shard: Shard[Target]) -> list[dict[str, Any]]:
-        rows = super().run(shard)
-        if shard.name == "00000" and not self.mark.exists():
+    def turn(self, joining: Sequence[Shard[Target]], seconds: float) -> Turn[Rows]:
+        turn = super().turn(joining, 0.0)
+        if turn.ended and not self.mark.exists():
             self.mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        return rows
+        return turn
 
 
 @dataclass(frozen=True)
