@@ -20,7 +20,7 @@ from engine.runtime.worker import Turn
 from engine.triggers.settings import RelaxationSettings, SearchSettings
 from engine.triggers.targets import Target
 from envs.pairs.compiled import load_pairs
-from envs.pairs.vocabulary import PairVocabulary
+from envs.pairs.vocabulary import EOS_ID, PairVocabulary
 from policies.seq2seq.checkpoints import save_model
 from policies.seq2seq.model import LanguageModel, Seq2Seq
 from policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
@@ -60,7 +60,7 @@ def words_of(corpus: Path) -> PairVocabulary:
     return load_pairs(str(corpus)).vocabulary
 
 
-def save_seq2seq(folder: Path, vocabulary: PairVocabulary, /, seed: int = 0, turns: int = 1, **provenance: Any) -> str:
+def save_seq2seq(folder: Path, vocabulary: PairVocabulary, /, seed: int = 11, turns: int = 1, **provenance: Any) -> str:
     """Stores a random sequence-to-sequence model whose inputs have four words; its folder."""
     model = Seq2Seq(vocabulary, Seq2SeqSizes(embed=6, hidden=8, max_source=5, max_reply=8, turns=turns))
     model.initialise(torch.Generator().manual_seed(seed))
@@ -68,6 +68,8 @@ def save_seq2seq(folder: Path, vocabulary: PairVocabulary, /, seed: int = 0, tur
         # As drawn, every word is as likely as any other, whatever the input is.
         for parameter in model.parameters():
             parameter.mul_(4)
+        # Nor would it end its replies.
+        model.output.bias[EOS_ID] += 1
     save_model(model, folder, {"test_nll": 3.0, "turns": turns, **provenance})
     return str(folder)
 
