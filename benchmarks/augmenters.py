@@ -1,9 +1,8 @@
 """Augmenters of nlpaug and TextAttack that come nearest to strategies, as their manuals show them.
 
 nlpaug's get the same tables and words as the strategies, and are told to change as many words: all that the table holds, at
-most eight stop words, one word in four swapped, one antonym. What they do is less: errors come from the table alone, without
-the forms that need a tagger, and opposites keep no form. TextAttack's have no table to give, and keep their defaults (one word
-in ten). Neither has an augmenter that negates.
+most eight stop words, one word in four swapped, one antonym. What they do is less: opposites keep no form. TextAttack's
+have no table to give, and keep their defaults (one word in ten). Neither has an augmenter that negates.
 
 Not here: how they are clocked (`perturbation.py`).
 """
@@ -43,12 +42,11 @@ def _textattack(plain: PlainLoops, folder: Path) -> dict[str, Augment]:
 def _nlpaug(plain: PlainLoops, folder: Path) -> dict[str, Augment]:
     from nlpaug.augmenter import word  # type: ignore[import-not-found]  # optional
 
-    paraphrases, errors = folder / "ppdb.txt", folder / "errors.txt"
+    paraphrases = folder / "ppdb.txt"
     lines = [
         f"[NN/VB/JJ/RB] ||| {' '.join(a)} ||| {' '.join(b)} ||| ||| " for a, others in plain.paraphrases.items() for b in others
     ]
     paraphrases.write_text("".join(f"{line}\n" for line in lines))
-    errors.write_text("".join(f"{' '.join((good, *wrong))}\n" for good, wrong in plain.errors.items()))
     categories: dict[str, list[str]] = {}
     for entity, of_entity in plain.entities.items():
         for category in of_entity:
@@ -61,7 +59,6 @@ def _nlpaug(plain: PlainLoops, folder: Path) -> dict[str, Augment]:
         "random-swap": word.RandomWordAug(action="swap", aug_p=0.25, aug_max=MOST).augment,
         "stopword-dropout": word.RandomWordAug(action="delete", aug_p=1.0, aug_max=8, stopwords_regex=others).augment,
         "data-paraphrase": word.SynonymAug(aug_src="ppdb", model_path=str(paraphrases), **every).augment,
-        "grammar-errors": word.SpellingAug(dict_path=str(errors), include_reverse=False, **every).augment,
         "antonym": word.AntonymAug(aug_max=1).augment,
         "random-inputs": word.RandomWordAug(action="substitute", target_words=list(plain.common), **every).augment,
         "random-inputs-kept-entities": word.RandomWordAug(

@@ -24,7 +24,7 @@ import gc
 import random
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
@@ -33,7 +33,6 @@ from benchmarks.augmenters import LIBRARIES, installed
 from benchmarks.measure import Clock, run
 from benchmarks.plain_perturbation import Draw, PlainBuiltIn, PlainLoops, PlainNltk
 from engine.perturb.catalogue import build
-from engine.perturb.corrections import FEW, FOLDER, read_corrections
 from engine.perturb.draws import uniforms
 from engine.perturb.entities import read_entities
 from engine.perturb.flat import FlatContexts
@@ -42,7 +41,6 @@ from engine.perturb.settings import PerturbSettings
 from engine.perturb.stopwords import KEPT, VERBS
 from engine.perturb.strategy import Strategy
 from envs.core.errors import DataError
-from envs.data.root import data_root
 from envs.pairs.compiled import load_pairs
 from envs.pairs.turns import Turns, Utterance
 from envs.pairs.vocabulary import SPECIALS
@@ -51,7 +49,6 @@ STRATEGIES = (
     "random-swap",
     "stopword-dropout",
     "data-paraphrase",
-    "grammar-errors",
     "add-negation",
     "antonym",
     "random-inputs",
@@ -119,26 +116,25 @@ def prepare(options: Options, folder: Path) -> Subject:
     entities = folder / "entities.tsv"
     entities.write_text("".join(f"{name}\tcategory {i % 5}\n" for i, name in enumerate(_names(said, words))))
     lexicon = _lexicon(options.lexicon)
-    corrections = data_root(options.data_root) / FOLDER
-    if not corrections.is_dir():
-        corrections = folder / "errors.tsv"
-        corrections.write_text("".join(f"{bad}\t{good}\n" for good, others in FEW.items() for bad in others))
-    settings = PerturbSettings(lexicon=lexicon, entities=entities, corrections=corrections, grammar_rate=1.0)
+    # The paper's rule of data-level paraphrase is no loop over a table.
+    settings = {name: PerturbSettings(lexicon=lexicon, entities=entities, rule="paper") for name in STRATEGIES}
+    settings["data-paraphrase"] = replace(settings["data-paraphrase"], rule="released")
 
     def make(*names: str) -> list[Strategy]:
-        made = build(names, settings, Resources(settings, known, words, options.data_root))
+        first = settings[names[0]]
+        shared = Resources(first, known, words, options.data_root)
+        made = [build([name], settings[name], shared)[0] for name in names]
         for strategy in made:
             # Files are opened by the first question.
             strategy.perturb([((("an", "old", "disk", "works"),),)], [0])
         return made
 
-    opened = Resources(settings).lexicon
+    opened = Resources(settings[STRATEGIES[0]]).lexicon
     plain = PlainLoops(
         PlainNltk() if lexicon == "nltk" else PlainBuiltIn(opened),
         known,
         words,
         opened.stopwords - KEPT - VERBS,
-        read_corrections(corrections),
         opened.paraphrases,
         read_entities(entities).categories,
     )

@@ -9,19 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import cached_property
+from typing import Protocol
 
+from engine.perturb.antonym import BE, NUM_USUAL, agreeing, fits, is_near
+from engine.perturb.clauses import negated
 from engine.perturb.lexicon import Lexicon
+from engine.perturb.opposites import OPPOSITES
 
 Words = list[str]
 Draw = Callable[[], float]
 Phrase = tuple[str, ...]
 _MARKS = [*"!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~", "..."]
-_BE_OR_DO = ["be", "am", "is", "are", "was", "were", "been", "do", "does", "did", "doing", "done"]
-_HAVE = ["have", "has", "had", "having"]
-_PLAIN_FORMS = {"VBD": "VB", "VBG": "VB", "VBN": "VB", "VBP": "VB", "VBZ": "VB", "NNS": "NN"}
 _KINDS = {"V": "VERB", "N": "NOUN", "J": "ADJ", "R": "ADV"}
-_CONTRACTIONS = ["'m", "'re", "'s", "'ve", "'d"]
 
 
 class Knowledge(Protocol):
@@ -30,8 +30,8 @@ class Knowledge(Protocol):
     def tag(self, words: Words) -> list[str]:
         """Tags of an utterance."""
 
-    def antonyms(self, word: str, part_of_speech: str) -> Sequence[str]:
-        """Opposites of a word."""
+    def opposites(self, word: str, part_of_speech: str) -> Sequence[str]:
+        """The opposite of a word's first sense."""
 
     def inflect(self, word: str, tag: str) -> str | None:
         """The form of a word's base with a tag."""
@@ -51,17 +51,14 @@ class PlainNltk:
         """Tags of an utterance."""
         return [tag for _, tag in self._nltk.pos_tag(words)]
 
-    def antonyms(self, word: str, part_of_speech: str) -> Sequence[str]:
-        """Opposites of a word."""
-        found: list[str] = []
-        for synset in self._wordnet.synsets(word, pos=part_of_speech):
+    def opposites(self, word: str, part_of_speech: str) -> Sequence[str]:
+        """The opposite of a word's first sense."""
+        for synset in self._wordnet.synsets(word, pos=part_of_speech)[:1]:
             for lemma in synset.lemmas():
-                opposites: list[Any] = lemma.antonyms()
-                if opposites:
-                    name = opposites[0].name().lower()
-                    if name not in found and name != word and "_" not in name:
-                        found.append(name)
-        return found
+                for other in lemma.antonyms()[:1]:
+                    if lemma.name() == word and min(lemma.count(), other.count()) >= 2 and "_" not in other.name():
+                        return [other.name().lower()]
+        return []
 
     def inflect(self, word: str, tag: str) -> str | None:
         """The form of a word's base with a tag."""
@@ -84,7 +81,7 @@ class PlainBuiltIn:
     """
 
     def __init__(self, lexicon: Lexicon) -> None:
-        self.tag, self.antonyms, self.inflect = lexicon.tag, lexicon.antonyms, lexicon.inflect
+        self.tag, self.opposites, self.inflect = lexicon.tag, lexicon.opposites, lexicon.inflect
 
 
 @dataclass(frozen=True)
@@ -96,7 +93,6 @@ class PlainLoops:
         known: words that may enter.
         common: words of random inputs.
         dropped: stop words that may go.
-        errors: from words to wrong forms.
         paraphrases: of phrases.
         entities: and their categories.
     """
@@ -105,9 +101,13 @@ class PlainLoops:
     known: Collection[str]
     common: Sequence[str]
     dropped: Collection[str]
-    errors: Mapping[str, Sequence[str]]
     paraphrases: Mapping[Phrase, Sequence[Phrase]]
     entities: Mapping[Phrase, Sequence[str]]
+
+    @cached_property
+    def usual(self) -> Collection[str]:
+        """Words whose opposites WordNet is asked for."""
+        return frozenset(self.common[:NUM_USUAL])
 
     def named(self, name: str) -> Callable[[Words, Draw], Words]:
         """The loop that does what a registered strategy does."""
@@ -115,7 +115,6 @@ class PlainLoops:
             "random-swap": self.swap,
             "stopword-dropout": self.drop,
             "data-paraphrase": self.paraphrase,
-            "grammar-errors": self.err,
             "add-negation": self.negate,
             "antonym": self.oppose,
             "random-inputs": self.randomise,
@@ -167,64 +166,40 @@ class PlainLoops:
                     break
         return result
 
-    def err(self, words: Words, draw: Draw) -> Words:
-        """Grammar Errors."""
-        result = list(words)
-        tags = self.knowledge.tag(words)
-        for i, word in enumerate(words):
-            if not word.isalpha():
-                continue
-            wrong = [other for other in self.errors.get(word, []) if other in self.known]
-            if tags[i] in _PLAIN_FORMS:
-                plain = self.knowledge.inflect(word, _PLAIN_FORMS[tags[i]])
-                if plain is not None and plain != word and plain in self.known and plain not in wrong:
-                    wrong.append(plain)
-            if wrong:
-                result[i] = wrong[int(draw() * len(wrong))]
-        return result
-
     def negate(self, words: Words, draw: Draw) -> Words:
         """Add Negation."""
-        not_, nt = "not" in self.known, "n't" if "n't" in self.known else "not"
-        for i, (word, tag) in enumerate(zip(words, self.knowledge.tag(words), strict=True)):
-            new: Words | None = None
-            if words[i + 1 : i + 2] == ["n't"]:
-                continue
-            if tag in ("VB", "VBG", "VBN"):
-                new = ["not", word] if not_ else None
-            elif tag in ("VBD", "VBP", "VBZ"):
-                if word == "am" or word in _CONTRACTIONS:
-                    new = [word, "not"] if not_ else None
-                elif (tag, word) in [("VBD", "was"), ("VBD", "were"), ("VBP", "are"), ("VBZ", "is")]:
-                    new = [word, nt] if nt in self.known else None
-                else:
-                    base = word if tag == "VBP" else self.knowledge.inflect(word, "VB")
-                    if base is not None and (base != word or tag == "VBP"):
-                        new = [{"VBD": "did", "VBP": "do", "VBZ": "does"}[tag], nt, base]
-                        if any(each not in self.known for each in new):
-                            new = None
-            if new is not None:
-                return words[:i] + new + words[i + 1 :]
-        return words
+        found = negated(words, self.knowledge.tag(words), lambda word: self.knowledge.inflect(word, "VB"))
+        if found is None:
+            return words
+        start, end, others = found
+        return [*words[:start], *others, *words[end:]]
 
     def oppose(self, words: Words, draw: Draw) -> Words:
         """Antonym."""
         share = draw()
         tags = self.knowledge.tag(words)
         for i, (word, tag) in enumerate(zip(words, tags, strict=True)):
-            if word in _BE_OR_DO or tag[:2] not in ("VB", "JJ", "RB"):
+            kind = {"VB": "v", "JJ": "a", "RB": "r"}.get(tag[:2])
+            if kind is None or word in BE or not word.isalpha():
                 continue
-            if word in _HAVE:
-                following = [each for each in tags[i + 1 :] if each not in ("RB", "PRP")]
-                if following and following[0][:2] == "VB":
-                    continue
+            base = self.knowledge.inflect(word, "VB") if kind == "v" else word
+            if base is None or (kind == "v" and self.knowledge.inflect(word, tag) != word):
+                continue
+            found: Sequence[str] = OPPOSITES.get((base, kind), ())
+            if (base, kind) not in OPPOSITES:
+                found = self.knowledge.opposites(base, kind)
+                found = found if all(each in self.usual for each in (word, *found)) else ()
             opposites: list[str] = []
-            for base in self.knowledge.antonyms(word, {"VB": "v", "JJ": "a", "RB": "r"}[tag[:2]]):
-                form = base if tag in ("VB", "VBP", "JJ", "RB") else self.knowledge.inflect(base, tag)
+            for other in found:
+                form = self.knowledge.inflect(other, tag) if tag in ("VBD", "VBG", "VBN", "VBZ") else other
                 if form is not None and form != word and form in self.known and form not in opposites:
                     opposites.append(form)
-            if opposites:
-                return [*words[:i], opposites[int(share * len(opposites))], *words[i + 1 :]]
+            if not opposites or not fits(words, tags, i):
+                continue
+            other = opposites[int(share * len(opposites))]
+            start, end, others = agreeing(words, tags, i, other, self.knowledge.inflect)
+            if not is_near(words, i, other) and all(each in self.known or each in words for each in others):
+                return [*words[:start], *others, *words[end:]]
         return words
 
     def randomise(self, words: Words, draw: Draw) -> Words:

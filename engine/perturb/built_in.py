@@ -11,10 +11,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
+from itertools import chain
 
 from engine.perturb import built_in_words as words_of
+from engine.perturb.opposites import OPPOSITES
+from engine.perturb.phrasings import phrasings, synonyms
 from engine.perturb.ppdb import Phrase, two_way
-from envs.pairs.tokens import tokenise
 
 ANNOUNCEMENT = "words come from the small built-in lexicon; for WordNet and a trained tagger: parley data get nltk"
 
@@ -73,6 +75,15 @@ class BuiltInLexicon:
                 found.update(dict.fromkeys(self._antonyms.get((base, kind), ())))
         return tuple(other for other in found if other != word)
 
+    def opposites(self, word: str, part_of_speech: str) -> tuple[str, ...]:
+        """None beside the project's own, see `Lexicon`."""
+        return ()
+
+    def same_sense(self, word: str, other: str, part_of_speech: str) -> bool:
+        """Whether both are listed as that part of speech: pairs were listed for the sense that a help desk uses."""
+        tag = _PLAIN[part_of_speech]
+        return (word, tag) in self._forms and (other, tag) in self._forms
+
     def inflect(self, word: str, tag: str) -> str | None:
         """The form of a listed word that has a tag; None for other words."""
         return next((self._forms[base, tag] for base in self._bases(word, tag[:2]) if (base, tag) in self._forms), None)
@@ -84,9 +95,10 @@ class BuiltInLexicon:
 
     @cached_property
     def paraphrases(self) -> Mapping[Phrase, tuple[Phrase, ...]]:
-        """Phrases that say the same."""
-        sides = (pair.split("=") for pair in words_of.PARAPHRASES.split("|"))
-        return two_way((tuple(tokenise(left)), tuple(tokenise(right))) for left, right in sides)
+        """Phrases that say the same, and synonyms."""
+        phrases = ((phrase, other) for phrase, others in phrasings().items() for other in others)
+        words = (((word,), (other,)) for (word, _), others in synonyms().items() for other in others)
+        return two_way(chain(phrases, words))
 
     def _tags_of(self, words: tuple[str, ...]) -> tuple[str, ...]:
         tags: list[str] = []
@@ -168,14 +180,10 @@ class BuiltInLexicon:
         return self._base_of.get((word, kind), ())
 
     @cached_property
-    def _antonyms(self) -> dict[tuple[str, str], tuple[str, ...]]:
-        related: dict[tuple[str, str], dict[str, None]] = {}
-        for kind, text in words_of.ANTONYMS.items():
-            listed = iter(text.split())
-            for left, right in zip(listed, listed, strict=True):
-                related.setdefault((left, kind), {})[right] = None
-                related.setdefault((right, kind), {})[left] = None
-        return {key: tuple(found) for key, found in related.items()}
+    def _antonyms(self) -> Mapping[tuple[str, str], tuple[str, ...]]:
+        nouns = iter(words_of.OPPOSITE_NOUNS.split())
+        pairs = [(left, right) for left, right in zip(nouns, nouns, strict=True)]
+        return {**OPPOSITES, **{(a, "n"): (b,) for left, right in pairs for a, b in ((right, left), (left, right))}}
 
 
 def _wishes(tag_1: str, word_1: str, following: str, awaits_verb: bool) -> Iterable[str]:

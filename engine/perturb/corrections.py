@@ -1,11 +1,15 @@
-"""A table of the errors that writers make, built from their sentences before and after correction.
+"""What corpora of corrections tell of the errors that people make: which, and how often.
 
 Source: Niu & Bansal 2018, section 3.1, who reverse the edits of the AESW corpus; their table is not released. Ours is read from
 any corrected text, because that corpus is not free: the layout of JFLEG (Napoles, Sakaguchi & Tetreault 2017), one
-sentence a line in `NAME.src` and its corrections in `NAME.ref0` to `NAME.ref9`, or a file of wrong<TAB>right sentences.
+sentence a line in `NAME.src` and its corrections in `NAME.ref0` to `NAME.ref9`, or a file of wrong<TAB>right sentences; and
+from lists of misspellings in the layout of codespell's dictionary, `wrong->right` lines.
 
-An error is a word that alone stands in the place of another in an alignment of both sentences; both are written in letters.
-Not here: errors of inflection, which need no table (`grammar.py`).
+A replacement is a word that alone stands in the place of another in an alignment of both sentences; both are written in
+letters. It counts by the number of sentences that it occurs in, and is an error of people in general from the second on: nine
+of ten that JFLEG's corrections show occur once, most of them because a corrector wrote another sentence.
+
+Not here: errors that need no corpus (`slips.py`), and which replacements are errors of what kind (`grammar.py`).
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from pathlib import Path
+from typing import NamedTuple
 
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings
@@ -22,53 +27,25 @@ from envs.data.root import data_root
 from envs.pairs.tokens import tokenise
 
 FOLDER = "grammar"
-"""Of the data root, with JFLEG's files."""
-FEW: Mapping[str, tuple[str, ...]] = {
-    "a": ("an", "the"),
-    "advice": ("advices",),
-    "an": ("a", "the"),
-    "are": ("is",),
-    "at": ("in", "on"),
-    "been": ("being",),
-    "does": ("do",),
-    "for": ("to",),
-    "has": ("have",),
-    "have": ("has",),
-    "in": ("at", "on"),
-    "information": ("informations",),
-    "is": ("are",),
-    "its": ("it",),
-    "less": ("fewer",),
-    "many": ("much",),
-    "much": ("many",),
-    "of": ("from",),
-    "on": ("at", "in"),
-    "software": ("softwares",),
-    "than": ("then",),
-    "the": ("a",),
-    "their": ("there",),
-    "them": ("they",),
-    "then": ("than",),
-    "there": ("their",),
-    "these": ("this",),
-    "this": ("these",),
-    "to": ("for", "too"),
-    "too": ("to",),
-    "was": ("were",),
-    "well": ("good",),
-    "were": ("was",),
-    "which": ("what",),
-    "who": ("which",),
-    "your": ("you",),
-}
-"""Written for this project, for where no corpus is: goes with the built-in lexicon."""
+"""Of the data root, with JFLEG's files and codespell's dictionary."""
+DICTIONARY = "codespell_dictionary.txt"
+MIN_SENTENCES = 2
+"""In how many sentences a replacement occurs at least that counts."""
+
+Counts = Mapping[str, Mapping[str, int]]
 
 
-def open_corrections(settings: PerturbSettings, resources: Resources) -> Mapping[str, tuple[str, ...]]:
-    """The table that the settings name.
+class Corrections(NamedTuple):
+    """What was read."""
 
-    Returns:
-        From a right word to its wrong forms, lower case, in alphabetical order.
+    replaced: Counts
+    """From a right word to the wrong ones that stood for it, with the number of sentences, both in alphabetical order."""
+    misspelt: Mapping[str, tuple[str, ...]]
+    """From a word to its misspellings in a list of them."""
+
+
+def open_corrections(settings: PerturbSettings, resources: Resources) -> Corrections:
+    """What the settings name; nothing with the built-in lexicon, unless they name something.
 
     Raises:
         DataError: it is not there, or broken.
@@ -76,32 +53,55 @@ def open_corrections(settings: PerturbSettings, resources: Resources) -> Mapping
     if settings.corrections is not None:
         return read_corrections(settings.corrections)
     if settings.lexicon == "built-in":
-        return FEW
+        return Corrections({}, {})
     folder = data_root(resources.data_root) / FOLDER
     if not folder.is_dir():
         raise DataError(
             "grammar errors need sentences before and after correction",
             where=folder,
             got="no such folder",
-            fix="put the files of JFLEG (github.com/keisks/jfleg) there as jfleg.dev.src, jfleg.dev.ref0 and so on, or name "
-            "others with --set perturb.corrections=PATH; --set perturb.lexicon=built-in needs none",
+            fix="put the files of JFLEG (github.com/keisks/jfleg) there as jfleg.dev.src, jfleg.dev.ref0 and so on, and "
+            f"codespell's dictionary.txt as {DICTIONARY}, or name others with --set perturb.corrections=PATH; "
+            "--set perturb.lexicon=built-in needs none",
         )
     return read_corrections(folder)
 
 
-def read_corrections(path: Path) -> dict[str, tuple[str, ...]]:
-    """The table of a folder in JFLEG's layout, or of a file of wrong<TAB>right lines.
+def read_corrections(path: Path) -> Corrections:
+    """What stands in a folder in JFLEG's layout, with or without codespell's dictionary, or in a file of wrong<TAB>right lines.
 
     Files that end in `.src` and have no corrections beside them are other versions of one that has.
 
     Raises:
         DataError: nothing to read, files of unequal length, or a line that is not two sentences.
     """
-    found: dict[str, set[str]] = {}
+    sentences: dict[tuple[str, str], set[tuple[str, ...]]] = {}
     for wrong, right in _folder_pairs(path) if path.is_dir() else _tabbed_pairs(path):
-        for good, bad in replaced_words(right, wrong):
-            found.setdefault(good, set()).add(bad)
-    return {good: tuple(sorted(bad)) for good, bad in sorted(found.items())}
+        for pair in replaced_words(right, wrong):
+            sentences.setdefault(pair, set()).add(tuple(wrong))
+    found: dict[str, dict[str, int]] = {}
+    for (good, bad), seen in sorted(sentences.items()):
+        if len(seen) >= MIN_SENTENCES:
+            found.setdefault(good, {})[bad] = len(seen)
+    dictionary = path / DICTIONARY
+    return Corrections(found, read_misspellings(dictionary) if dictionary.is_file() else {})
+
+
+def read_misspellings(path: Path) -> dict[str, tuple[str, ...]]:
+    """From words to their misspellings, of a file of `wrong->right` lines; those with several right words are left out.
+
+    Raises:
+        DataError: it cannot be read, or a line is another.
+    """
+    found: dict[str, list[str]] = {}
+    for number, line in enumerate(read_lines(path), 1):
+        wrong, arrow, right = line.partition("->")
+        if not arrow and line.strip():
+            raise located(broken_rule("a line is wrong->right", line), str(path), number)
+        # "wrong->right, other, why not to mend it"
+        if right.strip().isalpha() and wrong.isalpha():
+            found.setdefault(right.strip().lower(), []).append(wrong.lower())
+    return {word: tuple(misspelt) for word, misspelt in found.items()}
 
 
 def replaced_words(right: Sequence[str], wrong: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -36,6 +36,10 @@ _FIX = "parley data get nltk, or --set perturb.lexicon=built-in for the small le
 _PARTS_OF_SPEECH = {"V": "VERB", "N": "NOUN", "J": "ADJ", "R": "ADV"}
 _SLIPS = {"unmaked": "unmade", "overspended": "overspent"}
 """Made-up pasts in lemminflect's dictionary, of all that WordNet calls opposites of verbs."""
+_USUAL = 2
+"""How often WordNet's own texts hold a usual sense of a word."""
+_MAIN = 0.5
+"""Share of a word's counted places that its main sense has at least."""
 _NUM_UTTERANCES = 1 << 16
 _NUM_WORDS = 1 << 17
 
@@ -53,6 +57,7 @@ class NltkLexicon:
         self._tags: dict[tuple[str, ...], list[str]] = {}
         self._antonyms = lru_cache(_NUM_WORDS)(self._antonyms_of)
         self._form = lru_cache(_NUM_WORDS)(_form)
+        self._main_sense = lru_cache(_NUM_WORDS)(self._main_sense_of)
 
     def tag(self, words: Sequence[str]) -> list[str]:
         """Penn Treebank tags, those of `nltk.pos_tag`."""
@@ -71,6 +76,20 @@ class NltkLexicon:
     def antonyms(self, word: str, part_of_speech: str | None) -> tuple[str, ...]:
         """The first opposite of every lemma of every sense, in WordNet's order; see `Lexicon`."""
         return self._antonyms(word, part_of_speech)
+
+    def opposites(self, word: str, part_of_speech: str) -> tuple[str, ...]:
+        """The opposite of a base form's first sense, where WordNet counted both often enough in text; see `Lexicon`."""
+        for synset in self._wordnet.synsets(word, pos=part_of_speech)[:1]:
+            for lemma in synset.lemmas():
+                for other in lemma.antonyms()[:1]:
+                    if lemma.name() == word and min(lemma.count(), other.count()) >= _USUAL and "_" not in other.name():
+                        return (other.name().lower(),)
+        return ()
+
+    def same_sense(self, word: str, other: str, part_of_speech: str) -> bool:
+        """Whether WordNet's first sense of both is one, and is the sense of most places that its makers counted."""
+        senses = self._main_sense(word, part_of_speech), self._main_sense(other, part_of_speech)
+        return senses[0] is not None and senses[0] == senses[1]
 
     def inflect(self, word: str, tag: str) -> str | None:
         """The form of a word's base that has a tag; of verbs and nouns that are in no dictionary the base alone, by rule."""
@@ -112,6 +131,14 @@ class NltkLexicon:
 
         _guarded(WORDNET, wordnet.ensure_loaded)
         return wordnet
+
+    def _main_sense_of(self, word: str, part_of_speech: str) -> str | None:
+        """The name of a word's first synset, if it is its main one; half a place is added to each sense's count."""
+        counts: dict[str, float] = {}
+        for synset in self._wordnet.synsets(word, pos=part_of_speech):
+            counts.update((synset.name(), lemma.count() + 0.5) for lemma in synset.lemmas() if lemma.name().lower() == word)
+        first = next(iter(counts), None)
+        return first if first is not None and counts[first] >= _MAIN * sum(counts.values()) else None
 
     def _antonyms_of(self, word: str, part_of_speech: str | None) -> tuple[str, ...]:
         lemmas = (lemma for synset in self._wordnet.synsets(word, pos=part_of_speech) for lemma in synset.lemmas())

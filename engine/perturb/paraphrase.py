@@ -2,13 +2,20 @@
 
 Source: Niu & Bansal 2018 (arXiv 1809.02079), section 3.1, with the small PPDB 2.0.
 
-Starts run from the right to the left; at each the longest phrase of the table that reaches into no replaced one is replaced
-by a paraphrase drawn uniformly. Both sides of a paraphrase must be known to the model, and paraphrases hold both ways, as
-released.
+Under rule "paper" a paraphrase keeps what the sentence says. Single words are replaced by synonyms in the sense, part of
+speech and form that they have there (`synonyms.py`), phrases by what this project lists (`phrasings.py`) or the user's table
+says; where a corpus is at hand its trigram model judges each in its place; and at most a share of an utterance's words
+change, never two neighbours.
+
+Under rule "released" starts run from the right to the left; at each the longest phrase of the table that reaches into no
+replaced one is replaced by a paraphrase drawn uniformly. Both sides of a paraphrase must be known to the model, and
+paraphrases hold both ways.
 
 Departures:
-  * # Paper: does not restrict PPDB. Released: only what PPDB marks as equivalent. Ours: as `rule` says; pairs without such a
-    mark, the lexicon's own among them, count as equivalent.
+  * # Paper, released: every match is replaced, whatever it means there. Ours: rule "paper" as above, because four of five
+    sentences of #ubuntu then say something else or are no English, so that a model which answers otherwise is right.
+  * # Paper: does not restrict PPDB. Released: only what PPDB marks as equivalent. Ours: under rule "released" as released;
+    pairs without such a mark, the lexicon's own among them, count as equivalent.
   * # Released: later starts look at the text as it stands after replacements of other lengths, so that indices slip and a
     phrase can reach into a replaced one. Ours: phrases are those of the text as it came.
   * # Released: where a phrase is spared by the rate, shorter ones at the same start have their turn. Ours: a start is spared,
@@ -26,16 +33,125 @@ import numpy as np
 
 from engine.perturb.draws import uniforms_at
 from engine.perturb.flat import Edits, FlatContexts, running
+from engine.perturb.ngrams import BEGIN, END
 from engine.perturb.phrases import Matches, Phrases
+from engine.perturb.phrasings import phrasings, synonyms
 from engine.perturb.ppdb import Phrase, read_paraphrases
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings
 from engine.perturb.strategy import ByEdits, Expectation
+from engine.perturb.synonyms import Synonyms, fits_article
 from envs.pairs.turns import Utterance
+
+NAME = "data-paraphrase"
 
 
 class DataParaphrase(ByEdits):
-    """Phrases of a table are replaced by their paraphrases.
+    """Words and phrases are replaced by others that say the same there.
+
+    Args:
+        synonyms: of single words.
+        phrases: phrases and their paraphrases.
+        resources: the lexicon, the words that may enter, and the corpus.
+        settings: share of words, rate, and how much less fluent an edit may be.
+    """
+
+    name = NAME
+    expectation = Expectation.SHOULD_NOT_CHANGE
+
+    def __init__(
+        self, synonyms: Synonyms, phrases: Mapping[Phrase, tuple[Phrase, ...]], resources: Resources, settings: PerturbSettings
+    ) -> None:
+        self._synonyms, self._resources, self._settings = synonyms, resources, settings
+        entering = {phrase: tuple(filter(resources.may_enter, others)) for phrase, others in phrases.items()}
+        self._phrases = Phrases([phrase for phrase, others in entering.items() if others])
+        self._others = [entering[phrase] for phrase in self._phrases.listed]
+        self._known: dict[tuple[str, str], tuple[Phrase, ...]] = {}
+
+    def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
+        """What is changed, see `ByEdits`."""
+        starts, ends, choices = self._fluent(flat, *self._found(flat))
+        if not len(starts):
+            return Edits.of_words(starts, ())
+        items = np.searchsorted(flat.context_edges, starts, side="right") - 1
+        numbers = 3 * (starts - flat.context_edges[items])
+        spared, order, share = (uniforms_at(seeds, self.name, items, numbers + which) for which in range(3))
+        order[spared >= self._settings.paraphrase_rate] = np.inf
+        kept = self._few(flat, starts, ends, order)
+        chosen = [choices[row][int(share[row] * len(choices[row]))] for row in kept.tolist()]
+        return Edits(starts[kept], ends[kept], chosen)
+
+    def _found(self, flat: FlatContexts) -> tuple[np.ndarray, np.ndarray, list[tuple[Phrase, ...]]]:
+        """Where words may be replaced, and by what; a phrase is replaced whole, not by its words' synonyms."""
+        known, others_of = self._known, self._synonyms.of
+        tags = chain.from_iterable(self._resources.lexicon.tag_all(flat.utterances))
+        keys = list(zip(flat.words, tags, strict=True))
+        for key in {*keys} - known.keys():
+            known[key] = others_of(*key)
+        singles = np.fromiter(map(len, map(known.__getitem__, keys)), dtype=np.int64, count=len(keys))
+        matches = self._phrases.longest(flat)
+        covered = np.zeros(len(keys) + 1, dtype=np.int64)
+        np.add.at(covered, matches.starts, 1)
+        np.subtract.at(covered, matches.ends, 1)
+        singles[np.cumsum(covered)[:-1] > 0] = 0
+        words = np.flatnonzero(singles)
+        starts = np.concatenate([words, matches.starts])
+        ends = np.concatenate([words + 1, matches.ends])
+        choices = [known[keys[place]] for place in words.tolist()] + [self._others[i] for i in matches.phrases.tolist()]
+        by_start = np.argsort(starts, kind="stable")
+        return starts[by_start], ends[by_start], [choices[i] for i in by_start.tolist()]
+
+    def _fluent(
+        self, flat: FlatContexts, starts: np.ndarray, ends: np.ndarray, choices: Sequence[tuple[Phrase, ...]]
+    ) -> tuple[np.ndarray, np.ndarray, list[tuple[Phrase, ...]]]:
+        """Those paraphrases that leave articles right and, where a corpus is at hand, the text about as fluent as it was."""
+        rows = [
+            (row, other)
+            for row, (start, others) in enumerate(zip(starts.tolist(), choices, strict=True))
+            for other in others
+            if start == 0 or fits_article(flat.words[start - 1], flat.words[start], other[0])
+        ]
+        language = self._resources.language
+        if language is not None and rows:
+            of = [row for row, _ in rows]
+            around = np.searchsorted(flat.edges, starts[of], side="right")
+            edges = flat.edges[around - 1].tolist(), flat.edges[around].tolist()
+            sides = list(zip(starts[of].tolist(), ends[of].tolist(), *edges, strict=True))
+            before = [_window(flat.words, *side, flat.words[side[0] : side[1]]) for side in sides]
+            after = [_window(flat.words, *side, other) for side, (_, other) in zip(sides, rows, strict=True)]
+            ratios = language.ratios(after, before).tolist()
+            rows = [row for row, ratio in zip(rows, ratios, strict=True) if ratio <= self._settings.perplexity_ratio]
+        fluent: dict[int, tuple[Phrase, ...]] = {}
+        for row, other in rows:
+            fluent[row] = (*fluent.get(row, ()), other)
+        kept = list(fluent)
+        return starts[kept], ends[kept], list(fluent.values())
+
+    def _few(self, flat: FlatContexts, starts: np.ndarray, ends: np.ndarray, order: np.ndarray) -> np.ndarray:
+        """Which places change, ascending: drawn one after the other, apart, until an utterance's share of words is reached."""
+        utterances = np.searchsorted(flat.edges, starts, side="right") - 1
+        lengths = np.diff(flat.edges)[utterances]
+        left = dict(zip(utterances.tolist(), np.maximum(1, lengths * self._settings.paraphrase_share).tolist(), strict=True))
+        taken: set[int] = set()
+        kept = []
+        for row in np.argsort(order, kind="stable")[: np.count_nonzero(np.isfinite(order))].tolist():
+            utterance, start, end = int(utterances[row]), int(starts[row]), int(ends[row])
+            if (left[utterance] >= 1 and end - start <= left[utterance] + 1) and taken.isdisjoint(range(start - 1, end + 1)):
+                left[utterance] -= end - start
+                taken.update(range(start, end))
+                kept.append(row)
+        return np.array(sorted(kept), dtype=np.int64)
+
+
+def _window(words: Utterance, start: int, end: int, first: int, last: int, said: Sequence[str]) -> tuple[str, ...]:
+    """Some words in the place of others, two before and two behind them, none of another utterance."""
+    left = (BEGIN, BEGIN, *words[max(first, start - 2) : start])[-2:]
+    right = (*words[end : min(last, end + 2)], END)[:2]
+    return (*left, *said, *right)
+
+
+class ReleasedParaphrase(ByEdits):
+    """Every phrase of a table is replaced by one of its paraphrases.
 
     Args:
         table: phrases and their paraphrases.
@@ -43,7 +159,7 @@ class DataParaphrase(ByEdits):
         rate: share of matching phrases that are replaced.
     """
 
-    name = "data-paraphrase"
+    name = NAME
     expectation = Expectation.SHOULD_NOT_CHANGE
 
     def __init__(
@@ -87,14 +203,20 @@ class DataParaphrase(ByEdits):
         return found.where(stays)
 
 
-def build(settings: PerturbSettings, resources: Resources) -> DataParaphrase:
+def build(settings: PerturbSettings, resources: Resources) -> DataParaphrase | ReleasedParaphrase:
     """The strategy as the settings say.
 
     Raises:
         DataError: the file of paraphrases cannot be read, or the lexicon's pairs are not there.
     """
+    released = settings.rule == "released"
+    own = settings.paraphrases is None
     if settings.paraphrases is None:
         table = resources.lexicon.paraphrases
     else:
-        table = read_paraphrases(settings.paraphrases, equivalent=settings.rule == "released")
-    return DataParaphrase(table, resources.may_enter, settings.paraphrase_rate)
+        table = read_paraphrases(settings.paraphrases, equivalent=released)
+    if released:
+        return ReleasedParaphrase(table, resources.may_enter, settings.paraphrase_rate)
+    phrases = phrasings() if own else {phrase: others for phrase, others in table.items() if len(phrase) > 1}
+    words = Synonyms(table, resources.lexicon, resources.is_usual, synonyms() if own else {})
+    return DataParaphrase(words, phrases, resources, settings)

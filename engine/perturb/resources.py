@@ -12,9 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.perturb.settings import PerturbSettings
+from envs.pairs.compiled import load_pairs
+from envs.pairs.contexts import said
 
 if TYPE_CHECKING:
     from engine.perturb.lexicon import Lexicon
+    from engine.perturb.ngrams import NGrams
+
+USUAL = 3
+"""How often a corpus says a word at least that is called usual."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +33,7 @@ class Resources:
         common: words that random inputs are drawn from; most frequent first.
         data_root: where corpora lie.
         device: torch device of the paraphraser.
+        corpus: whose training split says what is usual and fluent, by its name; empty: none is at hand.
     """
 
     settings: PerturbSettings
@@ -34,10 +41,28 @@ class Resources:
     common: Sequence[str] = ()
     data_root: Path | None = None
     device: str = "cpu"
+    corpus: str = ""
 
     def may_enter(self, words: Sequence[str]) -> bool:
         """Whether a model knows all of these words."""
         return self.words is None or all(word in self.words for word in words)
+
+    def is_usual(self, word: str) -> bool:
+        """Whether a word may enter and the corpus says it a few times; where no corpus is at hand, the first alone."""
+        return self.may_enter((word,)) and (self.language is None or self.language.counts[word] >= USUAL)
+
+    @cached_property
+    def language(self) -> NGrams | None:
+        """The trigrams of the corpus; None where none is at hand.
+
+        Raises:
+            DataError: the corpus cannot be read.
+        """
+        from engine.perturb.ngrams import NGrams
+
+        if not self.corpus:
+            return None
+        return NGrams(said(load_pairs(self.corpus, self.data_root, every_word=True), "train"))
 
     @cached_property
     def lexicon(self) -> Lexicon:

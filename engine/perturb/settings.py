@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from envs.core.ranges import Configuration, PositiveInt, PositiveShare
+from envs.core.ranges import Configuration, PositiveFloat, PositiveInt, PositiveShare
 
 Rule = Literal["paper", "released"]
 
@@ -25,7 +25,12 @@ class PerturbSettings(Configuration):
     """Random swap: one swap per so many words of an utterance (paper)."""
     paraphrase_rate: PositiveShare = 1.0
     """Data-level paraphrase: share of matching phrases that are replaced."""
-    grammar_rate: PositiveShare = 0.2
+    paraphrase_share: PositiveShare = 0.25
+    """Data-level paraphrase, rule "paper": most of an utterance's words that are replaced, and always one."""
+    perplexity_ratio: PositiveFloat = 1.5
+    """Data-level paraphrase, rule "paper": a paraphrase may raise the perplexity of the words around it so many times, by the
+    corpus' own trigrams; without a corpus nothing is judged."""
+    grammar_rate: PositiveShare = 0.3
     """Grammar errors: share of words with a known error that get one (paper: silent); at 1 half of a text's words change."""
     paraphrases: Path | None = None
     """Data-level paraphrase: a PPDB file, or pairs of phrases separated by a tab; the lexicon's own pairs when not given."""

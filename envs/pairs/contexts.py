@@ -9,13 +9,13 @@ Shapes: P pairs, N utterances, K turns of context, M turns of all contexts, W wo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import overload
 
 import numpy as np
 
 from envs.pairs.compiled import PairCorpus, PairSplit, Ragged
-from envs.pairs.turns import EOT, Example, Turn, turn_of
+from envs.pairs.turns import EOT, Example, Turn, Utterance, turn_of
 from envs.pairs.vocabulary import PairVocabulary
 
 NOBODY = -1
@@ -97,6 +97,18 @@ def examples(corpus: PairCorpus, split: str, turns: int, min_turns: int = 1) -> 
         is left out.
     """
     return _Examples(corpus, split, turns, min_turns)
+
+
+def said(corpus: PairCorpus, split: str) -> Iterator[Utterance]:
+    """The utterances of a split as text, each turn's one by one, in the order of the corpus.
+
+    Args:
+        corpus: opened with every word.
+        split: "train", "val" or "test".
+    """
+    turns = corpus.splits[split].utterances
+    for row in range(len(turns)):
+        yield from turn_of(corpus.vocabulary.decode(turns[row]))
 
 
 class _Examples(Sequence[Example]):

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from policies.gru import GRU
 from policies.negotiator.model import Negotiator
+from policies.products import tanh_
 
 SHAPE_ROWS = 32
 """What the rows of products in bfloat16 are a multiple of, at least: for each new shape a kernel is made, which takes
@@ -209,11 +210,6 @@ class Attended:
         for means, others in ((self.forward, more.forward), (self.backward, more.backward)):
             means[rows] = means[rows].lerp_(others, share)
         self.weights[rows] = weights
-
-
-def tanh_(values: Tensor) -> Tensor:
-    """The hyperbolic tangent in place; on the CPU by the logistic function, in a fifth of the time, exact to 2e-7."""
-    return values.tanh_() if values.is_cuda else values.mul_(2).sigmoid_().mul_(2).sub_(1)
 
 
 def running(lengths: np.ndarray) -> list[int]:

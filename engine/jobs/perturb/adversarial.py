@@ -141,20 +141,22 @@ def _examples(config: TrainAdversarialConfig, corpus: str, turns: int) -> dict[s
     return found
 
 
-def _strategies(config: TrainAdversarialConfig, words: Sequence[str], examples: Sequence[Example]) -> list[Strategy]:
+def _strategies(
+    config: TrainAdversarialConfig, corpus: str, words: Sequence[str], examples: Sequence[Example]
+) -> list[Strategy]:
     """The strategies by which a split is perturbed, with words of the model only, the most frequent first.
 
     Raises:
         ConfigError: no such strategy, or one lacks a setting.
         DataError: what one of them leans on is not there.
     """
+    from engine.jobs.perturb.examples import perturbation_seed
     from engine.jobs.perturb.lessons import RandomSource
-    from engine.jobs.perturb.worker import perturbation_seed
     from engine.perturb.catalogue import build
     from engine.perturb.resources import Resources
 
     root = data_root(config.data_root)
-    resources = Resources(config.perturb, frozenset(words), words[:NUM_COMMON], root, config.device)
+    resources = Resources(config.perturb, frozenset(words), words[:NUM_COMMON], root, config.device, corpus)
     found: list[Strategy] = [
         RandomSource([example.context for example in examples])
         if name == RANDOM_SOURCE
@@ -233,7 +235,7 @@ class TrainAdversarial(Job[TrainAdversarialConfig, Training, Summary]):
         corpus = _corpus(config, base)
         splits = _examples(config, corpus, responder.turns)
         words = plain_words(PairVocabulary.load(folder / "vocabulary.json"))
-        strategies = {split: _strategies(config, words, examples) for split, examples in splits.items()}
+        strategies = {split: _strategies(config, corpus, words, examples) for split, examples in splits.items()}
         return Training(config, responder, base, corpus, splits, strategies)
 
     def work(self, run: RunFolder, prepared: Training, reporter: Reporter) -> Summary:

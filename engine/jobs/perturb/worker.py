@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from engine.jobs.perturb.config import RobustnessConfig
+from engine.jobs.perturb.examples import perturbed_contexts
 from engine.jobs.perturb.models import NUM_COMMON, AskedModels
 from engine.jobs.perturb.scores import Activities, bleu, likeness
 from engine.jobs.sharded import Sharded, Tally, spread
@@ -39,11 +40,6 @@ def example_seed(seed: int, key: str) -> int:
     return derive_seed(seed, "robustness", key)
 
 
-def perturbation_seed(seed: int, strategy: str, key: str) -> int:
-    """The seed of what a strategy does to an example, by the master seed, the strategy's name and the example's key."""
-    return derive_seed(seed, "perturb", strategy, key)
-
-
 def resources(config: RobustnessConfig, models: AskedModels, common: Sequence[str]) -> Resources:
     """What the strategies of an evaluation share.
 
@@ -52,7 +48,8 @@ def resources(config: RobustnessConfig, models: AskedModels, common: Sequence[st
         models: whose words may enter.
         common: words, most frequent first.
     """
-    return Resources(config.perturb, models.words, tuple(common[:NUM_COMMON]), config.data_root, config.device)
+    corpus = config.corpus or models.corpus
+    return Resources(config.perturb, models.words, tuple(common[:NUM_COMMON]), config.data_root, config.device, corpus)
 
 
 @dataclass(frozen=True)
@@ -121,7 +118,7 @@ class RobustnessWorker:
     def run(self, shard: Shard[Example]) -> list[dict[str, Any]]:
         """One row per example."""
         clean = [example.context for example in shard.items]
-        perturbed = {each.name: self._perturbed(each, shard.keys, clean) for each in self.strategies}
+        perturbed = {each.name: perturbed_contexts(each, shard, self.config.seed) for each in self.strategies}
         replies: list[list[dict[str, Any]]] = [[] for _ in shard.items]
         for model, responder in self.models:
             met = {name: made for name, made in perturbed.items() if model.label == BASE or name in model.against}
@@ -139,9 +136,6 @@ class RobustnessWorker:
             }
             for place, example in enumerate(shard.items)
         ]
-
-    def _perturbed(self, strategy: Strategy, keys: Sequence[str], contexts: Sequence[Turns]) -> list[Turns]:
-        return strategy.perturb(contexts, [perturbation_seed(self.config.seed, strategy.name, key) for key in keys])
 
     def _answers(self, responder: Responder, asked: Iterable[Sequence[Turns]]) -> Mapping[Turns, Turn]:
         """The replies to all contexts that differ, those of a length side by side."""

@@ -14,6 +14,8 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
+from policies.products import Weight, tanh_
+
 
 def by_kind(weight_4Hx: Tensor) -> Tensor:
     """Rows of torch's gate order (input, forget, candidate, output) in ours."""
@@ -32,8 +34,8 @@ def advance(gates_n4H: Tensor, cell_nH: Tensor, hidden_nH: Tensor) -> None:
     width = cell_nH.shape[1]
     gates_n4H[:, : 3 * width].sigmoid_()
     enter, forget, leave, candidate = gates_n4H.split(width, dim=1)
-    cell_nH.mul_(forget).addcmul_(enter, candidate.tanh_())
-    torch.tanh(cell_nH, out=hidden_nH).mul_(leave)
+    cell_nH.mul_(forget).addcmul_(enter, tanh_(candidate))
+    tanh_(hidden_nH.copy_(cell_nH)).mul_(leave)
 
 
 @dataclass(frozen=True)
@@ -70,12 +72,14 @@ class WordLstm:
     Args:
         layer: torch's; one direction, one level.
         embedding_VE: what it reads.
+        dtypes: precisions in which candidates are read.
     """
 
-    def __init__(self, layer: torch.nn.LSTM, embedding_VE: Tensor) -> None:
+    def __init__(self, layer: torch.nn.LSTM, embedding_VE: Tensor, dtypes: Sequence[torch.dtype] = (torch.float32,)) -> None:
         weights = {name: by_kind(weight) for name, weight in layer.named_parameters()}
         self.input_4HE = weights["weight_ih_l0"]
         self.hidden_H4H = weights["weight_hh_l0"].t().contiguous()
+        self._hidden = {dtype: Weight(weights["weight_hh_l0"], dtype) for dtype in dtypes}
         self.bias_4H = weights["bias_ih_l0"] + weights["bias_hh_l0"]
         self.table_V4H = torch.addmm(self.bias_4H, embedding_VE.detach(), self.input_4HE.t())
 
@@ -99,8 +103,13 @@ class WordLstm:
         states_BMH, cells_BMH, recurrent_BM4H = (torch.stack(part, 1) for part in (states, cells, recurrents))
         return states_BMH, Past(words_BM, states_BMH.detach(), cells_BMH.detach(), recurrent_BM4H.detach())
 
-    def reread(self, past: Past, swapped: Swapped) -> Tensor:
+    def reread(self, past: Past, swapped: Swapped, dtype: torch.dtype = torch.float32) -> Tensor:
         """Candidates, read on from their swaps.
+
+        Args:
+            past: what the layer made of the incumbents.
+            swapped: the candidates.
+            dtype: of the products; all else is float32.
 
         Returns:
             States (K, n, H) after word `swapped.first` and each later one; zero before a row's own swap.
@@ -114,7 +123,7 @@ class WordLstm:
             gates = gates_n4H[:running]
             torch.index_select(self.table_V4H, 0, swapped.words_nM[:running, word], out=gates)
             if begun:
-                gates[:begun].addmm_(states_KnH[word - first - 1, :begun], self.hidden_H4H)
+                gates[:begun] += self._hidden[dtype](states_KnH[word - first - 1, :begun])
             if running > begun:
                 owners = swapped.owners_n[begun:running]
                 # Rows that begin here come from the same state, whose product is known.

@@ -25,6 +25,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
+from policies.products import Weight, product
+
 SUBSET = 512
 """Likely words whose share is exact."""
 SEGMENTS = 32
@@ -75,8 +77,8 @@ class HalfSpaces:
             states_BGH: states of the candidates that predict it.
             rounding: nats by which logits may be off.
         """
-        inside_BGS = torch.baddbmm(self.bias_BS[:, None], states_BGH, self.columns_BSH.mT)
-        tails_BGC = torch.baddbmm(self.heights_BTC[:, word, None], states_BGH, self.slopes_BTCH[:, word].mT)
+        inside_BGS = _products(states_BGH, self.columns_BSH) + self.bias_BS[:, None]
+        tails_BGC = _products(states_BGH, self.slopes_BTCH[:, word]) + self.heights_BTC[:, word, None]
         place_BG1 = self.targets_BT[:, word, None, None].expand(-1, inside_BGS.shape[1], 1)
         said_BG = inside_BGS.gather(2, place_BG1)[..., 0]
         most_BG = inside_BGS.amax(2)
@@ -109,15 +111,15 @@ class OutputLayer:
     def __init__(self, layer: nn.Linear) -> None:
         self.num_words = len(layer.weight)
         missing = -self.num_words % SEGMENTS
-        self._weight_VH = pad(layer.weight.detach(), (0, 0, 0, missing))
+        self._weight_VH = layer.weight.detach()
         self._bias_V = pad(layer.bias.detach(), (0, missing), value=-torch.inf)
-        self._weight_CWH = self._weight_VH.unflatten(0, (SEGMENTS, -1))
+        padded_VH = pad(self._weight_VH, (0, 0, 0, missing))
+        self._logits = Weight(padded_VH)
+        self._segments = [Weight(segment_WH.t()) for segment_WH in padded_VH.chunk(SEGMENTS)]
 
     def logits(self, states_nH: Tensor) -> Tensor:
         """Logits (n, V) of all words; what V is rounded up by is minus infinity."""
-        return torch.cat([torch.addmm(self._bias_V, block, self._weight_VH.t()) for block in _blocks(states_nH)])[
-            : len(states_nH)
-        ]
+        return torch.cat([self._logits(block).add_(self._bias_V) for block in _blocks(states_nH)])[: len(states_nH)]
 
     def exact(self, states_nH: Tensor, words_n: Tensor) -> Nats:
         """Nats (n,) of a word in each state."""
@@ -168,9 +170,11 @@ class OutputLayer:
 
     def _tails(self, mass_nV: Tensor) -> tuple[Tensor, Tensor]:
         """Sum of the output weights (n, C, H) in each segment, and the mass of it (n, C)."""
-        blocks = [block.unflatten(1, (SEGMENTS, -1)) for block in _blocks(mass_nV)]
-        sums_nCH = torch.cat([torch.bmm(block.transpose(0, 1), self._weight_CWH).transpose(0, 1) for block in blocks])
-        return sums_nCH[: len(mass_nV)], torch.cat([block.sum(2) for block in blocks])[: len(mass_nV)]
+        sums, tails_nC = [], mass_nV.unflatten(1, (SEGMENTS, -1)).sum(2)
+        for block in _blocks(mass_nV):
+            parts = zip(self._segments, block.chunk(SEGMENTS, 1), strict=True)
+            sums.append(torch.stack([segment(part) for segment, part in parts], 1))
+        return torch.cat(sums)[: len(mass_nV)], tails_nC
 
     def _half_spaces(self, subset_S: Tensor, words_T: Tensor, slopes_TCH: Tensor, heights_TC: Tensor) -> HalfSpaces:
         targets_T = (subset_S == words_T[:, None]).int().argmax(1)
@@ -181,3 +185,10 @@ class OutputLayer:
 def _blocks(rows_nX: Tensor) -> list[Tensor]:
     """Rows in blocks of `ROWS`, the last one filled with zeros."""
     return list(pad(rows_nX, (0, 0, 0, -len(rows_nX) % ROWS)).split(ROWS))
+
+
+def _products(states_BGH: Tensor, weight_BJH: Tensor) -> Tensor:
+    """Products (B, G, J) of the states of each incumbent with a weight of its own."""
+    if len(states_BGH) > 1:
+        return torch.bmm(states_BGH, weight_BJH.mT)
+    return product(states_BGH[0], weight_BJH[0])[None]

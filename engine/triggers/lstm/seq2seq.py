@@ -21,6 +21,7 @@ from torch.nn.functional import linear, pad
 from engine.triggers.lstm.cells import Past, Swapped, WordLstm, advance, by_kind
 from engine.triggers.lstm.half_spaces import OutputLayer
 from envs.pairs.vocabulary import BOS_ID, EOU_ID
+from policies.products import Weight
 from policies.seq2seq.model import Seq2Seq
 
 ROWS = 8
@@ -61,25 +62,46 @@ class Read(NamedTuple):
     """Embeddings of the sources."""
 
 
+class DecoderWeights(NamedTuple):
+    """What a step of the decoder multiplies, in one precision."""
+
+    step: Weight
+    """From the context and the state side by side, or from the state alone of a model without attention, to the gates."""
+    context: Weight
+    """From the context to the gates."""
+    query: Weight | None
+    """From what the decoder holds to what encoder states are scored against."""
+
+    @classmethod
+    def of(cls, model: Seq2Seq, dtype: torch.dtype) -> DecoderWeights:
+        """Those of a model."""
+        context_4HH = by_kind(model.decoder.weight_ih)[:, model.sizes.embed :]
+        state_4HH = by_kind(model.decoder.weight_hh)
+        if model.attention is None:
+            return cls(Weight(state_4HH, dtype), Weight(context_4HH, dtype), None)
+        # The words' share of released attention is known beforehand.
+        query = model.attention.weight[:, model.sizes.embed if model.sizes.attention == "released" else 0 :]
+        return cls(Weight(torch.cat([context_4HH, state_4HH], dim=1), dtype), Weight(context_4HH, dtype), Weight(query, dtype))
+
+
 class Seq2SeqReader:
     """A model's weights, arranged for many candidates.
 
     Args:
         model: the network.
+        dtypes: precisions in which candidates are read.
     """
 
-    def __init__(self, model: Seq2Seq) -> None:
+    def __init__(self, model: Seq2Seq, dtypes: Sequence[torch.dtype] = (torch.float32,)) -> None:
         self.model = model.eval()
         self.embedding_VE = model.source_embedding.weight.detach()
-        self.encoder = WordLstm(model.encoder, self.embedding_VE)
+        self.encoder = WordLstm(model.encoder, self.embedding_VE, dtypes)
         self.output = OutputLayer(model.output)
         self._released = model.attention if model.sizes.attention == "released" else None
         embed = model.sizes.embed
-        weight_4Hx = by_kind(model.decoder.weight_ih)
-        self._word_4HE = weight_4Hx[:, :embed].contiguous()
+        self._word_4HE = by_kind(model.decoder.weight_ih)[:, :embed].contiguous()
         self._bias_4H = by_kind(model.decoder.bias_ih) + by_kind(model.decoder.bias_hh)
-        # Context above, state below: one product for both.
-        self.step_2H4H = torch.cat([weight_4Hx[:, embed:], by_kind(model.decoder.weight_hh)], dim=1).t().contiguous()
+        self.weights = {dtype: DecoderWeights.of(model, dtype) for dtype in dtypes}
 
     def read(self, targets_BT: Tensor, words_BN: Tensor) -> Read:
         """Reads whole inputs and replies; `targets_BT` may be padded with anything."""
@@ -104,24 +126,29 @@ class Seq2SeqReader:
             queries_TH = linear(embedded_TE, weight_HX[:, : embedded_TE.shape[1]], bias_H)
         return WordCache(past, gates_T4H[None], queries_TH[None])
 
-    def candidates(self, cache: WordCache, positions_BG: Tensor, swaps_BG: Tensor) -> Replies:
-        """Encodes candidates and stands before the first word of their replies."""
+    def candidates(
+        self, cache: WordCache, positions_BG: Tensor, swaps_BG: Tensor, dtype: torch.dtype = torch.float32
+    ) -> Replies:
+        """Encodes candidates, with products of some precision, and stands before the first word of their replies."""
         swapped = Swapped.of(cache.past.words_BM, positions_BG, swaps_BG)
-        return Replies(self, cache, swapped, self.encoder.reread(cache.past, swapped))
+        return Replies(self.model, self.weights[dtype], cache, swapped, self.encoder.reread(cache.past, swapped, dtype))
 
 
 class Replies:
     """The decoder over candidates, a step at a time.
 
     Args:
-        reader: the model.
-        known: what the candidates share with their incumbents.
+        model: the network.
+        weights: of its decoder.
+        cache: what the candidates share with their incumbents.
         swapped: the candidates.
         memory_KnH: their encoder states from the first swap on.
     """
 
-    def __init__(self, reader: Seq2SeqReader, cache: WordCache, swapped: Swapped, memory_KnH: Tensor) -> None:
-        self._model, self._step_2H4H, self._cache = reader.model, reader.step_2H4H, cache
+    def __init__(
+        self, model: Seq2Seq, weights: DecoderWeights, cache: WordCache, swapped: Swapped, memory_KnH: Tensor
+    ) -> None:
+        self._model, self._weights, self._cache = model, weights, cache
         self._barred_nM = swapped.barred()
         shared = swapped.first if self._barred_nM is None else swapped.words_nM.shape[1] - 1
         self._shared_BPH, self._memory_KnH = cache.past.states_BMH[:, :shared], memory_KnH
@@ -132,7 +159,7 @@ class Replies:
         self._read_n2H = memory_KnH.new_zeros(rows, 2 * width)
         self._constant_n4H: Tensor | None = None
         if self._model.attention is None:
-            self._constant_n4H = memory_KnH[-1] @ self._step_2H4H[:width]
+            self._constant_n4H = weights.context(memory_KnH[-1]).float()
 
     @property
     def rows(self) -> int:
@@ -151,18 +178,18 @@ class Replies:
 
     def step(self) -> Tensor:
         """The states (n, H) that predict the next word of the target; overwritten by the next step."""
-        (rows, width), batch = self._cell_nH.shape, len(self._shared_BPH)
+        width, batch = self._cell_nH.shape[1], len(self._shared_BPH)
         hidden_nH = self._read_n2H[:, width:]
-        gates_n4H = self._cache.gates_BT4H[:, self._steps, None].repeat(1, rows // batch, 1).flatten(0, 1)
+        # Before the first word the state is zero.
         if self._constant_n4H is not None:
-            gates_n4H += self._constant_n4H
+            gates_n4H = self._constant_n4H.clone()
             if self._steps:
-                gates_n4H.addmm_(hidden_nH, self._step_2H4H[width:])
+                gates_n4H += self._weights.step(hidden_nH)
         else:
             self._attend(hidden_nH, batch)
-            # Before the first word the state is zero.
-            used = 2 * width if self._steps else width
-            gates_n4H.addmm_(self._read_n2H[:, :used], self._step_2H4H[:used])
+            read_n2H = self._read_n2H
+            gates_n4H = (self._weights.step(read_n2H) if self._steps else self._weights.context(read_n2H[:, :width])).float()
+        gates_n4H.unflatten(0, (batch, -1)).add_(self._cache.gates_BT4H[:, self._steps, None])
         advance(gates_n4H, self._cell_nH, hidden_nH)
         self._steps += 1
         return hidden_nH
@@ -184,11 +211,9 @@ class Replies:
 
     def _query(self, hidden_nH: Tensor) -> Tensor:
         """What encoder states are scored against."""
-        attention = self._model.attention
-        assert attention is not None
+        assert self._weights.query is not None
         if self._model.sizes.attention == "general":
-            return linear(hidden_nH, attention.weight.detach())
-        weight_H2H = attention.weight.detach()[:, self._model.sizes.embed :]
+            return self._weights.query(hidden_nH).float()
         state_n2H = torch.cat([hidden_nH, self._cell_nH], dim=1)
-        query_nH = linear(state_n2H, weight_H2H).unflatten(0, (len(self._shared_BPH), -1))
+        query_nH = self._weights.query(state_n2H).float().unflatten(0, (len(self._shared_BPH), -1))
         return (query_nH + self._cache.queries_BTH[:, self._steps, None]).relu_().flatten(0, 1)

@@ -6,7 +6,16 @@ from collections.abc import Mapping, Sequence
 
 from hypothesis import strategies as st
 
-_TAGS = {"tried": "VBD", "runs": "VBZ", "installing": "VBG", "packages": "NNS", "disks": "NNS", "is": "VBZ", "old": "JJ"}
+_TAGS = {
+    "tried": "VBD",
+    "runs": "VBZ",
+    "closes": "VBZ",
+    "is": "VBZ",
+    "installing": "VBG",
+    "packages": "NNS",
+    "disks": "NNS",
+    "old": "JJ",
+}
 _FORMS = {
     ("tried", "VB"): "try",
     ("runs", "VB"): "run",
@@ -14,7 +23,20 @@ _FORMS = {
     ("packages", "NN"): "package",
     ("disks", "NN"): "disk",
     ("is", "VB"): "be",
+    ("disk", "NN"): "disk",
+    ("drive", "NN"): "drive",
+    ("drive", "NNS"): "drives",
+    ("closes", "VB"): "close",
+    ("shut", "VBZ"): "shuts",
+    ("record", "NNS"): "records",
+    ("diskette", "NN"): "diskette",
+    ("close", "NN"): "close",
+    ("shut", "NN"): "shut",
 }
+
+
+SAME_SENSE = {("disk", "drive", "n"), ("close", "shut", "v")}
+"""Words of one sense, in the order in which they are asked for."""
 
 
 class FakeLexicon:
@@ -32,8 +54,11 @@ class FakeLexicon:
     def antonyms(self, word: str, part_of_speech: str | None) -> tuple[str, ...]:
         return {"old": ("new", "young")}.get(word, ())
 
-    def synonyms(self, word: str, part_of_speech: str | None) -> tuple[str, ...]:
+    def opposites(self, word: str, part_of_speech: str) -> tuple[str, ...]:
         return ()
+
+    def same_sense(self, word: str, other: str, part_of_speech: str) -> bool:
+        return (word, other, part_of_speech) in SAME_SENSE
 
     def inflect(self, word: str, tag: str) -> str | None:
         return _FORMS.get((word, tag))

