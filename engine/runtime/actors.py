@@ -312,7 +312,9 @@ class ActorPool(Generic[ItemT, ResultT]):
         except RayError as error:
             # Its worker must have come up again before it is given more.
             self._start(worker)
-            yield from ((shard, failure) for shard in shards if (failure := self._lost(worker, shard, error)) is not None)
+            for shard in shards:
+                if (given_up := self._lost(worker, shard, error)) is not None:
+                    yield shard, given_up
         else:
             if tried is None:
                 self._put_back(worker, shards, alone)

@@ -31,6 +31,8 @@ from engine.runtime.worker import (
 
 logger = logging.getLogger(__name__)
 
+_Results = Generator[tuple[Shard[ItemT], ShardAttempt[ResultT] | ShardFailure | UnderWay, int]]
+"""Shards with what came of them, or how they stand, and how many workers have started."""
 TURN_S = 0.5
 """Seconds of a turn of a worker in this process; of actors see `actors.py`."""
 
@@ -97,8 +99,10 @@ def run_sharded(
         on_progress(progress)
     if not shards:
         return progress
+    results: _Results[ItemT, ResultT]
     if num_workers == 0:
-        worker = worker_class(*worker_args)
+        # Of which kind it is, `room` says.
+        worker: Any = worker_class(*worker_args)
         results = _turns_here(Turns(worker), shards, room) if room else _work_here(worker, shards)
     else:
         pool = ActorPool(
@@ -147,16 +151,12 @@ def _logged(shard: Shard[Any], tried: ShardAttempt[ResultT] | ShardFailure) -> R
     return result
 
 
-def _work_here(
-    worker: ShardWorker[ItemT, ResultT], shards: Sequence[Shard[ItemT]]
-) -> Generator[tuple[Shard[ItemT], ShardAttempt[ResultT], int]]:
+def _work_here(worker: ShardWorker[ItemT, ResultT], shards: Sequence[Shard[ItemT]]) -> _Results[ItemT, ResultT]:
     for shard in shards:
         yield shard, attempt(worker, shard), 1
 
 
-def _turns_here(
-    turns: Turns[ItemT, ResultT], shards: Sequence[Shard[ItemT]], room: int
-) -> Generator[tuple[Shard[ItemT], ShardAttempt[ResultT] | UnderWay, int]]:
+def _turns_here(turns: Turns[ItemT, ResultT], shards: Sequence[Shard[ItemT]], room: int) -> _Results[ItemT, ResultT]:
     waiting, held = deque(shards), dict[str, Shard[ItemT]]()
     while waiting or held:
         joining = [waiting.popleft() for _ in range(min(room - len(held), len(waiting)))]

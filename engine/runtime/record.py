@@ -89,8 +89,8 @@ class Recorder(Generic[ItemT]):
         if rows_uri:
             # Before the work and not after it.
             require_writable(rows_uri)
-        self._work, self._worker = work, work.worker()
-        self._schema, self._rows_uri = schema, rows_uri
+        self._work, self._schema, self._rows_uri = work, schema, rows_uri
+        self._worker: Any = work.worker()
         self._held: dict[str, Shard[ItemT]] = {}
         self._put: dict[str, float] = {}
 
@@ -102,7 +102,7 @@ class Recorder(Generic[ItemT]):
         """A turn of a worker that works in turns; what shards are gone on from is saved as rows are, a URI's now and then."""
         self._held |= {shard.name: shard for shard in joining}
         self._put |= {shard.name: -inf if shard.kept is None else 0.0 for shard in joining}
-        turn = self._worker.turn(joining, seconds)
+        turn: Turn[Rows] = self._worker.turn(joining, seconds)
         ended = {name: self._receipt(self._held.pop(name), rows) for name, rows in turn.ended.items()}
         if self._rows_uri:
             for name, stands in turn.under_way.items():

@@ -293,7 +293,7 @@ class _Target(Generic[StateT]):
         first = self.first_hit
         dropped = [self.running.pop(restart) for restart in list(self.running) if restart > first]
         late = [self.ended.pop(restart) for restart in list(self.ended) if restart > first]
-        return sum(each.candidates for each in (*dropped, *late))
+        return sum(state.candidates for state in dropped) + sum(outcome.candidates for outcome in late)
 
     def tell(self) -> Iterator[Outcome]:
         """The outcomes before the first restart that has not ended."""
@@ -365,7 +365,8 @@ class Searches(Generic[StateT]):
 
     def tried_for(self, key: str) -> int:
         target = self._targets[key]
-        return sum(each.candidates for each in (*target.ended.values(), *target.running.values()))
+        ended = sum(outcome.candidates for outcome in target.ended.values())
+        return ended + sum(state.candidates for state in target.running.values())
 
     def _at_work(self, *, ahead: bool) -> list[StateT]:
         """The searches under way that are certain to count, or the others, lower restarts first."""

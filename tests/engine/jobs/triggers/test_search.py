@@ -62,7 +62,8 @@ def hits(row: dict[str, Any]) -> dict[str, bool]:
 
 
 def test_every_target_is_a_row_with_its_restarts(tmp_path: Path, vocabulary: PairVocabulary, lm: str) -> None:
-    config = search(save_seq2seq(tmp_path / "model", vocabulary, seed=0), write_targets(tmp_path), lm=lm, hit="io-sample-avg-k3")
+    model = save_seq2seq(tmp_path / "model", vocabulary, seed=0)
+    config = search(model, write_targets(tmp_path), lm=lm, hit="io-sample-avg-k3")
     result = run(config, tmp_path / "run", Silent())
     found = rows(tmp_path / "run")
     assert [row["target"] for row in found][:2] == ["you are a fool", "my printer is old ."]

@@ -194,7 +194,8 @@ def said(*searches: ShownSearch) -> str:
 
 
 def test_the_verdict_counts_triggers_and_what_was_skipped() -> None:
-    usual, rude = section(targets="normal"), section(*section().rows[:2], targets="mal", skipped=[("zebra crossing", "not in the vocabulary: zebra")])
+    usual = section(targets="normal")
+    rude = section(*section().rows[:2], targets="mal", skipped=[("zebra crossing", "not in the vocabulary: zebra")])
     few = "Few targets (3): do not lean on it."
     assert said(usual) == f"A trigger was found for 1 of 3 usual replies. {few}"
     told = "A trigger was found for 1 of 3 usual replies and 0 of 2 rude sentences."
