@@ -24,7 +24,7 @@ from typing import Any, Generic
 from engine.runtime import identity, logs, ray_internals, session, workplace
 from engine.runtime.machines import capacity, described, listed, machines_up
 from engine.runtime.sharding import ItemT, Shard
-from engine.runtime.worker import ResultT, ShardAttempt, ShardFailure, ShardWorker, Turn, TurnWorker, UnderWay
+from engine.runtime.worker import ResultT, ShardAttempt, ShardFailure, ShardWorker, TurnResult, TurnWorker, UnderWay
 from envs.core.errors import ClusterError
 from envs.core.trust import worker_variables
 
@@ -318,13 +318,13 @@ class ActorPool(Generic[ItemT, ResultT]):
         else:
             if tried is None:
                 self._put_back(worker, shards, alone)
-            elif isinstance(tried, Turn):
+            elif isinstance(tried, TurnResult):
                 yield from self._turned(worker, tried)
             else:
                 yield shards[0], tried
 
     def _turned(
-        self, worker: _Worker, turn: Turn[ShardAttempt[ResultT]]
+        self, worker: _Worker, turn: TurnResult[ShardAttempt[ResultT]]
     ) -> Iterator[tuple[Shard[ItemT], ShardAttempt[ResultT] | UnderWay]]:
         """What came of a turn; the worker holds what has not ended, with what it can be gone on from."""
         for name in worker.held.keys() & turn.ended.keys():

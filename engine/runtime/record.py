@@ -23,11 +23,17 @@ from engine.runtime import logs
 from engine.runtime.meters import COUNTERS, Meters
 from engine.runtime.pool import Progress, run_sharded
 from engine.runtime.sharding import ItemT, Shard
-from engine.runtime.worker import ShardFailure, ShardWorker, Turn, TurnWorker, UnderWay
+from engine.runtime.worker import ShardFailure, ShardWorker, TurnResult, TurnWorker, UnderWay
 from engine.store.parts import Part, put_part, require_writable, to_table
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import error_row
-from engine.store.unfinished import delete_unfinished, put_unfinished
+from engine.store.unfinished import (
+    delete_unfinished,
+    put_unfinished,
+    read_unfinished,
+    remove_unfinished,
+    write_unfinished,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -98,11 +104,11 @@ class Recorder(Generic[ItemT]):
         """Works the shard off, and saves its rows where that is up to the worker."""
         return self._receipt(shard, self._worker.run(shard))
 
-    def turn(self, joining: Sequence[Shard[ItemT]], seconds: float) -> Turn[Receipt]:
+    def turn(self, joining: Sequence[Shard[ItemT]], seconds: float) -> TurnResult[Receipt]:
         """A turn of a worker that works in turns; what shards are gone on from is saved as rows are, a URI's now and then."""
         self._held |= {shard.name: shard for shard in joining}
         self._put |= {shard.name: -inf if shard.kept is None else 0.0 for shard in joining}
-        turn: Turn[Rows] = self._worker.turn(joining, seconds)
+        turn: TurnResult[Rows] = self._worker.turn(joining, seconds)
         ended = {name: self._receipt(self._held.pop(name), rows) for name, rows in turn.ended.items()}
         if self._rows_uri:
             for name, stands in turn.under_way.items():
@@ -112,7 +118,7 @@ class Recorder(Generic[ItemT]):
             for name in ended:
                 if self._put.pop(name) > -inf:
                     delete_unfinished(self._rows_uri, name)
-        return Turn(ended, turn.under_way)
+        return TurnResult(ended, turn.under_way)
 
     def drop(self) -> None:
         """Forgets all shards."""
@@ -162,7 +168,7 @@ def record_shards(
         StorageError: the URI of the run cannot be written, from here or by a worker.
         ClusterError: as in `run_sharded`.
     """
-    kept = run.kept() if room else {}
+    kept = read_unfinished(run.path) if room else {}
     left = [replace(shard, kept=kept.get(shard.name)) for shard in shards if not run.is_done(shard.name, shard.keys)]
     if len(left) < len(shards):
         logger.info("%d of %d shards are saved already", len(shards) - len(left), len(shards))
@@ -184,14 +190,16 @@ def record_shards(
         else:
             part, size = result.saved
             run.note_part(shard.name, part, size)
+        if room:
+            remove_unfinished(run.path, shard.name)
         metered = {name: number for name, number in result.digest.items() if name in COUNTERS}
         meters.add(shards=1, items=part.num_items, errors=part.num_failed, **metered)
         counts.update(result.digest)
 
     def keep(shard: Shard[ItemT], stands: UnderWay) -> None:
         under_way[shard.name] = stands.counts
-        if stands.kept is not None:
-            run.keep(shard.name, stands.kept)
+        if stands.kept is not None and not run.rows_uri:
+            write_unfinished(run.path, shard.name, stands.kept)
 
     def show(progress: Progress) -> None:
         meters.show(items_left=progress.num_items - progress.num_done, workers=progress.num_workers)

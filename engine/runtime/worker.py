@@ -45,7 +45,7 @@ class UnderWay:
 
 
 @dataclass(frozen=True)
-class Turn(Generic[ResultT_co]):
+class TurnResult(Generic[ResultT_co]):
     """What came of a turn.
 
     Args:
@@ -60,7 +60,7 @@ class Turn(Generic[ResultT_co]):
 class TurnWorker(Protocol[ItemT, ResultT_co]):
     """Anything that works on several shards at a time; a shard's result is the same in any company."""
 
-    def turn(self, joining: Sequence[Shard[ItemT]], seconds: float) -> Turn[ResultT_co]:
+    def turn(self, joining: Sequence[Shard[ItemT]], seconds: float) -> TurnResult[ResultT_co]:
         """Takes shards in, works on all that it holds, and tells what came of it.
 
         Args:
@@ -145,7 +145,7 @@ class Turns(Generic[ItemT, ResultT]):
         self._suspects: deque[Shard[ItemT]] = deque()
         self._alone = False
 
-    def take(self, joining: Sequence[Shard[ItemT]], seconds: float) -> Turn[ShardAttempt[ResultT]]:
+    def take(self, joining: Sequence[Shard[ItemT]], seconds: float) -> TurnResult[ShardAttempt[ResultT]]:
         """A turn, see `TurnWorker.turn`."""
         self._waiting.extend(joining)
         if not self._held:
@@ -160,15 +160,15 @@ class Turns(Generic[ItemT, ResultT]):
         except (Exception, SystemExit) as error:
             self._worker.drop()
             if len(self._held) == 1:
-                return Turn({name: self._ended(name, _failure(error)) for name in list(self._held)}, {})
+                return TurnResult({name: self._ended(name, _failure(error)) for name in list(self._held)}, {})
             self._suspects.extend(shard for shard, _ in self._held.values())
             self._held = {}
-            return Turn({}, {})
+            return TurnResult({}, {})
         for name, stands in turn.under_way.items():
             if stands.kept is not None:
                 shard, began = self._held[name]
                 self._held[name] = replace(shard, kept=stands.kept), began
-        return Turn({name: self._ended(name, result) for name, result in turn.ended.items()}, turn.under_way)
+        return TurnResult({name: self._ended(name, result) for name, result in turn.ended.items()}, turn.under_way)
 
     def _ended(self, name: str, result: ResultT | ShardFailure) -> ShardAttempt[ResultT]:
         _, began = self._held.pop(name)

@@ -14,7 +14,7 @@ from engine.runtime.identity import differences, identity
 
 if TYPE_CHECKING:
     from engine.runtime.logs import LogSettings
-    from engine.runtime.worker import ShardAttempt, Turn
+    from engine.runtime.worker import ShardAttempt, TurnResult
 
 WorkerSpec = tuple[Callable[..., Any], Sequence[Any], "LogSettings"]
 """A worker's class, its arguments, and how the driver logs."""
@@ -54,7 +54,7 @@ class WorkerActor:
                 sys.modules["torch"].set_num_threads(self._num_threads)
         return None
 
-    def turn(self, joining: Any, seconds: float) -> Turn[Any] | None:
+    def turn(self, joining: Any, seconds: float) -> TurnResult[Any] | None:
         """A turn of the worker, see `TurnWorker.turn`; None as of `run`."""
         if self._worker is None:
             return None
@@ -62,7 +62,7 @@ class WorkerActor:
 
         if self._turns is None:
             self._turns = Turns(self._worker)
-        turn: Turn[Any] = self._turns.take(joining, seconds)
+        turn: TurnResult[Any] = self._turns.take(joining, seconds)
         return turn
 
     def run(self, shard: Any) -> ShardAttempt[Any] | None:

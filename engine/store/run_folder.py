@@ -50,7 +50,6 @@ from engine.store.parts import (
 )
 from engine.store.schemas import BASE
 from engine.store.summary import make_summary, read_summary
-from engine.store.unfinished import read_unfinished, remove_unfinished, write_unfinished
 from envs.core.config import fingerprint, to_dict
 from envs.core.errors import ParleyError, RunError
 from envs.core.trust import require_trust_in
@@ -258,30 +257,8 @@ class RunFolder:
         """
         self._assert_writable()
         self._parts[name] = part
-        with self._saving("the folder of unfinished shards"):
-            remove_unfinished(self.path, name)
         self._append("shard", {"name": name, "done": part.num_done, "failed": part.num_failed, "bytes": size}, at_once=False)
         return part
-
-    def keep(self, name: str, document: Any) -> None:
-        """Keeps what a shard under way is gone on from, until its rows are saved; of a run at a URI workers do it themselves.
-
-        Args:
-            name: the shard's name.
-            document: JSON types.
-
-        Raises:
-            RunError: the disk is full or cannot be written.
-        """
-        self._assert_writable()
-        if self._mirror is None:
-            with self._saving(f"what there is of shard {name}"):
-                write_unfinished(self.path, name, document)
-
-    def kept(self) -> dict[str, Any]:
-        """What is kept of shards under way, by their names."""
-        with self._saving("the folder of unfinished shards", verb="read"):
-            return read_unfinished(self.path)
 
     def read_parts(self) -> Iterator[pa.Table]:
         """The saved rows part by part, in the order of the parts' names; no more than one part is held.

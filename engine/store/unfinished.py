@@ -13,8 +13,9 @@ from typing import Any
 
 from engine.store.documents import ASIDE
 from engine.store.layout import ROWS, UNFINISHED
+from envs.core.errors import RunError
 from envs.storage.files import delete, put
-from envs.storage.places import join_uri
+from envs.storage.places import display_path, join_uri
 
 logger = logging.getLogger(__name__)
 
@@ -24,36 +25,37 @@ _ENDING = ".json"
 def write_unfinished(run: Path, name: str, document: Any) -> None:
     """Keeps the document of a shard in the place of an older one.
 
+    Args:
+        run: the run's folder.
+        name: of the shard.
+        document: JSON types.
+
     Raises:
-        OSError: the disk is full or the folder cannot be written.
+        RunError: the disk is full or the folder cannot be written.
     """
     path = _path(run, name)
     aside = path.with_name(path.name + ASIDE)
-    path.parent.mkdir(exist_ok=True)
-    aside.write_bytes(_encoded(document))
-    aside.replace(path)
+    try:
+        path.parent.mkdir(exist_ok=True)
+        aside.write_bytes(_encoded(document))
+        aside.replace(path)
+    except OSError as error:
+        fix = f"make room or mend the disk, then parley resume {display_path(run)}"
+        raise RunError(f"what there is of shard {name} cannot be kept", where=path, got=error.strerror, fix=fix) from None
 
 
 def remove_unfinished(run: Path, name: str) -> None:
-    """Removes what is kept of a shard, if there is anything.
-
-    Raises:
-        OSError: the folder cannot be written.
-    """
+    """Removes what is kept of a shard, if there is anything."""
     _path(run, name).unlink(missing_ok=True)
 
 
 def read_unfinished(run: Path) -> dict[str, Any]:
-    """What is kept, by shard.
-
-    Raises:
-        OSError: a file cannot be read.
-    """
+    """What is kept, by shard."""
     found = {}
     for path in sorted((run / UNFINISHED).glob(f"*{_ENDING}")):
         try:
             found[path.name.removesuffix(_ENDING)] = json.loads(path.read_bytes())
-        except ValueError:
+        except (OSError, ValueError):
             logger.warning("%s is damaged: its shard is begun again", path)
     return found
 

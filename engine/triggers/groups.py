@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-from engine.triggers.batch import NOT_BEGUN, Begun, Outcome, Task
+from engine.triggers.batch import Outcome, Task
 from engine.triggers.batch_finder import BatchFinder
 from engine.triggers.settings import SearchSettings
+from engine.triggers.side_by_side import NOT_BEGUN, Begun, SideBySide
 
-SearchAll = Callable[[Iterable[Task], BatchFinder, Callable[[int], None] | None], Iterator[Outcome]]
+SearchAll = Callable[[Iterable[Task], BatchFinder], Iterator[Outcome]]
 """`Method.search_all`."""
 
 
-class Groups:
+class Groups(SideBySide):
     """The `SideBySide` of such a method: who joins while nobody is searched for is a group.
 
     Args:
@@ -27,7 +28,6 @@ class Groups:
 
     def __init__(self, search_all: SearchAll, settings: SearchSettings, finder: BatchFinder) -> None:
         self.search_all, self.settings, self.finder = search_all, settings, finder
-        self.tried = 0
         self._tasks: dict[str, Sequence[Task]] = {}
         self._known: dict[str, dict[int, Outcome]] = {}
         self._outcomes: Iterator[Outcome] | None = None
@@ -75,12 +75,7 @@ class Groups:
             for key, tasks in self._tasks.items()
             if restart < len(tasks) and not self._is_hit(key)
         ]
-        before = self.tried
-
-        def on_step(tried: int) -> None:
-            self.tried = before + tried
-
-        self._outcomes = self.search_all(left, self.finder, on_step)
+        self._outcomes = self.search_all(left, self.finder)
         return [outcome for known in self._known.values() for outcome in known.values()]
 
     def _whole_restarts(self) -> int:

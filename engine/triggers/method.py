@@ -20,13 +20,14 @@ from typing import Any, ClassVar, Generic, Self
 import torch
 from torch import Tensor
 
-from engine.triggers.batch import AHEAD, Outcome, Saved, Searches, SideBySide, StateT, Task, run_searches
+from engine.triggers.batch import Outcome, Saved, StateT, Task
 from engine.triggers.batch_finder import BatchFinder
 from engine.triggers.goal import Goal
 from engine.triggers.groups import Groups
 from engine.triggers.saved import fill, state_to_json, words_in
 from engine.triggers.scorer import Incumbent, Scorer, Victim, to_beat
 from engine.triggers.settings import SearchSettings
+from engine.triggers.side_by_side import AHEAD, Searches, SideBySide, run_searches
 from envs.core.config import from_dict, to_dict
 from envs.core.errors import CheckpointError, ConfigError
 from envs.core.registry import nearest
@@ -158,9 +159,11 @@ class WordMethod(Method, Generic[StateT]):
 
     @property
     def most_visits(self) -> int:
+        """Visits after which a search ends in any case."""
         return self.settings.max_sweeps * self.victim.input_length
 
     def save(self, state: StateT) -> Saved | None:
+        """What a search can be taken up from; None where its state holds what JSON has no form for: it is then begun again."""
         return state_to_json(state)
 
     def restore(self, tasks: Sequence[Task], saved: Sequence[Saved]) -> list[StateT]:

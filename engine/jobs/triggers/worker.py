@@ -20,7 +20,7 @@ from engine.metrics.rows import finished
 from engine.metrics.triggers.hits import PROJECTED, is_hit, kinds
 from engine.runtime.record import Counts, Rows
 from engine.runtime.sharding import Shard
-from engine.runtime.worker import Turn, UnderWay
+from engine.runtime.worker import TurnResult, TurnWorker, UnderWay
 from engine.store.schemas import ok_row
 from engine.triggers.catalogue import make_method
 from engine.triggers.settings import L1_WEIGHT_MALICIOUS, SearchSettings
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from engine.triggers.hits import HitType, Reading
 
 _K = (1, 2)
-KEPT_EVERY_S = 20.0
-"""Seconds after which it is told again what a target is gone on from, though none of its restarts has ended."""
+KEPT_EVERY_S = 30.0
+"""Seconds after which it is told again what a shard is gone on from, though no restart of a single target has ended."""
 MOST_PARTS = 10_000
 """Parts of a run, each with one target if there are no more targets."""
 AT_HAND = 4
@@ -140,8 +140,8 @@ class _Held:
     told_at: float = field(default_factory=time.monotonic)
 
 
-class SearchWorker:
-    """Holds the models, and searches for the targets of several shards at a time (`engine.runtime.worker.TurnWorker`).
+class SearchWorker(TurnWorker[Target, Rows]):
+    """Holds the models, and searches for the targets of several shards at a time.
 
     Args:
         config: the search.
@@ -174,7 +174,7 @@ class SearchWorker:
         self._held: dict[str, _Held] = {}
         self._shard_of: dict[str, _Held] = {}
 
-    def turn(self, joining: Sequence[Shard[Target]], seconds: float) -> Turn[Rows]:
+    def turn(self, joining: Sequence[Shard[Target]], seconds: float) -> TurnResult[Rows]:
         until = time.monotonic() + seconds
         for shard in joining:
             held = self._held[shard.name] = self._add(shard)
@@ -191,12 +191,13 @@ class SearchWorker:
                 ended[name] = [self._row(target, held.outcomes[target.key]) for target in held.shard.items]
             if time.monotonic() >= until or (ended and self._side_by_side.num_free):
                 break
-        return Turn(ended, {name: self._stands(held) for name, held in self._held.items()})
+        return TurnResult(ended, {name: self._stands(held) for name, held in self._held.items()})
 
     def _add(self, shard: Shard[Target]) -> _Held:
         """Begins with a shard, or goes on from what is kept of it."""
-        from engine.triggers.batch import Begun, tasks_of
+        from engine.triggers.batch import tasks_of
         from engine.triggers.saved import outcome_from_json
+        from engine.triggers.side_by_side import Begun
 
         for target in shard.items:
             ids = self.victim.target(" ".join(target.words))
@@ -207,20 +208,21 @@ class SearchWorker:
         return _Held(shard, {target.key: [] for target in shard.items})
 
     def _stands(self, held: _Held) -> UnderWay:
-        """How a shard stands, with what it is gone on from when a restart has ended or that was last told a while ago."""
+        """How a shard stands, and now and then what it is gone on from."""
         under_way = {key for key in held.outcomes if key in self._side_by_side.keys}
         share = len(held.outcomes) - len(under_way) + sum(map(self._side_by_side.share, under_way))
         ended = (each.candidates for key, found in held.outcomes.items() if key not in under_way for each in found)
         tried = Counter(candidates=sum(map(self._side_by_side.tried_for, under_way)) + sum(ended))
-        if not held.has_news and time.monotonic() - held.told_at < KEPT_EVERY_S:
+        # What is kept of many targets is large.
+        if not (held.has_news and len(held.outcomes) == 1) and time.monotonic() - held.told_at < KEPT_EVERY_S:
             return UnderWay(share, tried)
         held.has_news, held.told_at = False, time.monotonic()
         return UnderWay(share, tried, {key: self._kept(held, key) for key in held.outcomes})
 
     def _kept(self, held: _Held, key: str) -> dict[str, Any]:
         """What a target is gone on from: the restarts that have ended, and those under way."""
-        from engine.triggers.batch import Begun
         from engine.triggers.saved import outcome_to_json
+        from engine.triggers.side_by_side import Begun
 
         is_over = key not in self._side_by_side.keys
         begun = Begun(held.outcomes[key]) if is_over else self._side_by_side.begun(key)

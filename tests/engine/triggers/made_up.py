@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.triggers.batch import Outcome, Stepwise, Task, run_searches
+from engine.triggers.batch import Outcome, Stepwise, Task
 from engine.triggers.batch_finder import BatchFinder
 from engine.triggers.catalogue import searches
 from engine.triggers.goal import Goal, Initial, Satisfied
@@ -24,6 +24,7 @@ from engine.triggers.method import Method, WordMethod
 from engine.triggers.objective import TriggerObjective
 from engine.triggers.scorer import PlainScorer, Scorer
 from engine.triggers.settings import SearchSettings
+from engine.triggers.side_by_side import run_searches
 
 NUM_WORDS, LENGTH, EMBED, HIDDEN = 12, 4, 6, 8
 NUM_SPECIALS = 5

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from engine.triggers.batch import Begun, Outcome, SearchState, SideBySide, Task
+from engine.triggers.batch import Outcome, SearchState, Task
 from engine.triggers.batch_finder import BatchFinder
 from engine.triggers.catalogue import searches
 from engine.triggers.hits import HitType, Reading, Thresholds
@@ -17,6 +17,7 @@ from engine.triggers.objective import TriggerObjective
 from engine.triggers.random_search import RandomSearch
 from engine.triggers.saved import outcome_from_json, outcome_to_json
 from engine.triggers.settings import RelaxationSettings, SearchSettings
+from engine.triggers.side_by_side import Begun, SideBySide
 from tests.engine.triggers.made_up import WORD_METHODS, bound, scorer, tasks
 
 SETTINGS = SearchSettings(

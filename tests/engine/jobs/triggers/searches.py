@@ -16,7 +16,7 @@ from engine.jobs.triggers.config import TriggerConfig, TriggerEngineSettings
 from engine.jobs.triggers.worker import Searching, SearchWorker
 from engine.runtime.record import Rows
 from engine.runtime.sharding import Shard
-from engine.runtime.worker import Turn
+from engine.runtime.worker import TurnResult
 from engine.triggers.settings import RelaxationSettings, SearchSettings
 from engine.triggers.targets import Target
 from envs.pairs.compiled import load_pairs
@@ -95,7 +95,7 @@ class DiesOnce(SearchWorker):
         super().__init__(*args)
         self.mark = mark
 
-    def turn(self, joining: Sequence[Shard[Target]], seconds: float) -> Turn[Rows]:
+    def turn(self, joining: Sequence[Shard[Target]], seconds: float) -> TurnResult[Rows]:
         turn = super().turn(joining, 0.0)
         if turn.ended and not self.mark.exists():
             self.mark.touch()
