@@ -19,6 +19,8 @@ class PerturbSettings(Configuration):
     """Where the paper and its released code disagree: whose rule."""
     lexicon: Literal["nltk", "built-in"] = "nltk"
     """Tagger, WordNet, stop words and paraphrase pairs: NLTK's data, or a small lexicon written for this project."""
+    corpus: str = ""
+    """Corpus whose training split says which words are usual and which edits are fluent; the evaluated one when empty."""
     max_dropped: PositiveInt = 8
     """Stopword dropout: most words dropped in a turn (paper)."""
     swap_every: PositiveInt = 4
