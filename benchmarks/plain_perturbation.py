@@ -14,13 +14,20 @@ from typing import Protocol
 
 from engine.perturb.antonym import BE, NUM_USUAL, agreeing, fits, is_near
 from engine.perturb.clauses import negated
+from engine.perturb.commands import COMMANDS, SIGNS
 from engine.perturb.lexicon import Lexicon
 from engine.perturb.opposites import OPPOSITES
+from engine.perturb.stopwords import CLAUSE_MARKS, PARTICLES, TAKE_PARTICLES
+from engine.perturb.swap import AUXILIARIES, SMILEYS
 
 Words = list[str]
 Draw = Callable[[], float]
 Phrase = tuple[str, ...]
 _MARKS = [*"!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~", "..."]
+_STOPS = [*_MARKS, *SMILEYS]
+_LETTERS = [*"abcdefghijklmnopqrstuvwxyz0123456789"]
+_CLITICS = ["n't", "'s", "'m", "'d", "'re", "'ve", "'ll"]
+_TAKE_NOT = [*AUXILIARIES, *_CLITICS]
 _KINDS = {"V": "VERB", "N": "NOUN", "J": "ADJ", "R": "ADV"}
 
 
@@ -125,23 +132,37 @@ class PlainLoops:
 
     def swap(self, words: Words, draw: Draw) -> Words:
         """Random Swap."""
-        words = list(words)
-        pool = [(draw(), i) for i in range(len(words) - 1) if words[i] not in _MARKS and words[i + 1] not in _MARKS]
-        left = len([word for word in words if word not in _MARKS]) // 4
+        units, starts = _units(words)
+        held = _held(words)
+        stays = []
+        for unit, i in zip(units, starts, strict=True):
+            is_answer = unit[0] in ("no", "without") and (i == 0 or words[i - 1] in _STOPS)
+            stays.append(is_answer or unit[0] in _STOPS or any(held[i : i + len(unit)]))
+        pool = [(draw(), i) for i in range(len(units) - 1) if not stays[i] and not stays[i + 1]]
+        left = len([unit for unit in units if unit[0] not in _STOPS]) // 4
         pool.sort()
         moved: list[int] = []
         for _, i in pool:
             if left == 0:
                 break
             if i not in moved and i + 1 not in moved:
-                words[i], words[i + 1] = words[i + 1], words[i]
+                units[i], units[i + 1] = units[i + 1], units[i]
                 moved += [i, i + 1]
                 left -= 1
-        return words
+        return [word for unit in units for word in unit]
 
     def drop(self, words: Words, draw: Draw) -> Words:
         """Stopword Dropout of a turn of one utterance."""
-        places = [i for i, word in enumerate(words) if word in self.dropped]
+        held = _held(words)
+        places = []
+        for i, word in enumerate(words):
+            if word not in self.dropped or held[i]:
+                continue
+            if word in PARTICLES:
+                behind = words[i + 1] if i + 1 < len(words) else "."
+                if behind in CLAUSE_MARKS or (i > 0 and words[i - 1] in TAKE_PARTICLES):
+                    continue
+            places.append(i)
         if len(places) == len(words):
             return words
         if len(places) > 8:
@@ -243,3 +264,39 @@ class PlainLoops:
             else:
                 i += 1
         return found
+
+
+def _units(words: Words) -> tuple[list[Words], list[int]]:
+    """Words with what belongs to them, and where each begins."""
+    units: list[Words] = []
+    starts: list[int] = []
+    for i, word in enumerate(words):
+        before = words[i - 1] if i > 0 else "."
+        opens = before in _STOPS
+        joins = word in _CLITICS or (word == "not" and before in _TAKE_NOT)
+        if before in ("no", "without"):
+            joins = joins or not (i == 1 or words[i - 2] in _STOPS)
+        elif before == "not" and not (i > 1 and words[i - 2] in _TAKE_NOT):
+            joins = True
+        if joins and not opens and word not in _STOPS:
+            units[-1].append(word)
+        else:
+            units.append([word])
+            starts.append(i)
+    return units, starts
+
+
+def _held(words: Words) -> list[bool]:
+    """Which words belong to commands, flags and smileys."""
+    held = [word in SIGNS or word in COMMANDS for word in words]
+    for i, word in enumerate(words):
+        if word in SIGNS:
+            for j in (i - 1, i + 1):
+                if 0 <= j < len(words):
+                    held[j] = True
+        elif word in COMMANDS:
+            for j in range(i + 1, min(i + 3, len(words))):
+                held[j] = True
+        elif word in (":", ";") and i + 1 < len(words) and words[i + 1] in _LETTERS:
+            held[i + 1] = True
+    return held
