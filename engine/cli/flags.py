@@ -74,6 +74,9 @@ def parse_job(verb: Verb, job: Job[Any, Any, Any], arguments: Sequence[str]) -> 
     """
     preset, rest = _take_preset(job, arguments)
     config = job.presets[preset]()
+    if job.argument and any(word.split("=")[0] == f"--{job.argument}" for word in rest):
+        usage = f"parley {verb.name} [PRESET] {job.argument.upper()}"
+        raise ConfigError(f"{job.argument} are typed without a flag, behind the preset", got=f"--{job.argument}", fix=usage)
     settings_type = _settings_type(job.config, job.argument)
     title = verb.words[-1].replace("-", "_")
     parts = {title: settings_type, "run": RunFlags}

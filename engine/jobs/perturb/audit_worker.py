@@ -32,6 +32,7 @@ from envs.core.seeds import derive_seed, stream
 from envs.pairs.compiled import load_pairs
 from envs.pairs.turns import Example, Turns, Utterance, format_turns
 from envs.pairs.vocabulary import PairVocabulary
+from envs.pairs.written import detokenise
 from envs.storage.copies import fetched_model
 
 if TYPE_CHECKING:
@@ -234,10 +235,10 @@ class AuditWorker:
             }
 
     def _kept(self, touched: Sequence[TouchedUtterance]) -> Sequence[bool | None]:
-        """Whether each utterance follows from the other one."""
+        """Whether each utterance follows from the other one, both as people write them."""
         if self.entailment is None or not touched:
             return [None] * len(touched)
-        before, after = ([" ".join(getattr(each, side)) for each in touched] for side in ("before", "after"))
+        before, after = ([detokenise(getattr(each, side)) for each in touched] for side in ("before", "after"))
         both = zip(self.entailment.follows(before, after), self.entailment.follows(after, before), strict=True)
         return [there and back for there, back in both]
 

@@ -10,9 +10,7 @@ from engine.perturb import catalogue
 from engine.perturb.settings import PerturbSettings
 from envs.core.config import check
 from envs.core.ranges import Configuration, NumItems, NumItemsOrAll, PositiveFloat, PositiveInt
-
-HUGGING_FACE = "hf:"
-"""Begins the name of a folder of a Hugging Face model."""
+from envs.storage.places import HUGGING_FACE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +72,7 @@ class RobustnessConfig(PerturbedConfig):
     """Which model is asked, and how its contexts are perturbed."""
 
     model: str = "runs/seq2seq"
-    """Run or checkpoint folder of a response model (parley train seq2seq, parley train vhred), or path/file.py:Name."""
+    """Response model: a run or checkpoint (parley train seq2seq, parley train vhred), hf:FOLDER, or path/file.py:Name."""
     trained: str = ""
     """Runs of parley train adversarial on this model, separated by commas; each meets the strategies it was trained against."""
     corpus: str = ""
@@ -83,6 +81,11 @@ class RobustnessConfig(PerturbedConfig):
     """Hypotheses that decoding keeps; 1 is greedy."""
     published: Literal["niu2018", "niu2018-rl", "none"] = "none"
     """Figures to show beside the measured ones: Niu & Bansal 2018, of their VHRED or of their reranking RL model."""
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the model is one that Parley trained, so that it can be trained further."""
+        return ".py:" not in self.model and not self.model.startswith(HUGGING_FACE)
 
     @property
     def trained_folders(self) -> tuple[str, ...]:

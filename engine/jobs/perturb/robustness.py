@@ -205,7 +205,7 @@ class EvaluateRobustness(Job[RobustnessConfig, Evaluation, Evaluation]):
 
     def next_commands(self, config: RobustnessConfig, path: Path) -> tuple[str, ...]:
         after = super().next_commands(config, path)
-        if config.trained or ".py:" in config.model:
+        if config.trained or not config.is_ours:
             return after
         train = ["parley", "train", "adversarial", "--model", config.model, *root_words(config.data_root)]
         return (*after, shlex.join(train))

@@ -110,8 +110,8 @@ class RobustnessWorker:
         self.strategies: list[Strategy] = build(config.strategy_names, config.perturb, shared)
         self.activities = Activities.open(shared) if asking.scored else None
         self.models = [(model, load_responder(model.name)) for model in models.models]
-        if models.vocabulary is not None:
-            # Checkpoints are models of Parley's own; where one of a user's own computes is its author's choice.
+        if ".py:" not in config.model:
+            # Where a model of a user's own computes is its author's choice.
             for _, responder in self.models:
                 cast("TrainableResponder", responder).model.to(config.device)
 

@@ -32,9 +32,12 @@ def shown_audit(run: Run) -> ShownAudit:
     done = AUDITED in run.summary
     lines = lines_of(run.folder) if done else {}
     labels = labels_of(run.folder, lines)
+    legend = {name: describe_audit(name) for name in run.metrics}
     return ShownAudit.of(
         run,
-        legend={name: describe_audit(name) for name in run.metrics},
+        # All others stand in the tables.
+        metrics={name: estimate for name, estimate in run.metrics.items() if legend[name].main},
+        legend=legend,
         tables=PERTURB_AUDIT.tables(run.folder) if done else {},
         note=PERTURB_AUDIT.note(run.folder) if done else "",
         lines=[_item(run.heading, line, labels) for line in lines.values()],
@@ -45,9 +48,9 @@ def audit_verdict(audit: ShownAudit) -> Verdict:
     """What people say of each strategy, or what the language model does where nobody has labelled a line."""
     wrong = _known(audit.metrics, WRONG)
     if wrong:
-        said = listed([f"{number(SHARE, rate.value)} of {name}" for name, rate in wrong.items()])
+        said = listed([f"{number(SHARE, rate.value)} of {visible(name)}" for name, rate in wrong.items()])
         return Verdict(
-            sentence=f"People call wrong {said}.{caveat(*wrong.values(), unit='labelled lines')}",
+            sentence=f"Of the lines that people labelled, wrong are {said}.{caveat(*wrong.values(), unit='labelled lines')}",
             metric=_WRONG,
             marks={visible(name): rate for name, rate in wrong.items()},
         )

@@ -17,6 +17,7 @@ def test_a_strategy_is_typed_without_a_flag_with_a_preset_or_without(parley: Par
     told = parley("settings perturb audit random-swap --json")
     assert json.loads(told.out)["strategies"] == "random-swap"
     assert "did you mean 'antonym'" in parley("perturb audit antonim").err
+    assert "strategies are typed without a flag" in parley("perturb audit demo --strategies=antonym").err
     assert "did you mean '--limit'" in parley("perturb audit --limt 3").err
 
 

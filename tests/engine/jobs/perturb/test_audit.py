@@ -23,6 +23,7 @@ from envs.core.errors import CheckpointError, ConfigError, DataError, OutOfRange
 from envs.pairs.compiled import load_pairs
 from envs.pairs.contexts import said
 from envs.pairs.vocabulary import PairVocabulary
+from envs.pairs.written import detokenise
 from policies.seq2seq.checkpoints import load_language_model, save_model
 from policies.seq2seq.model import LanguageModel
 from policies.seq2seq.scoring import WordScores
@@ -152,7 +153,7 @@ def test_entailment_is_asked_in_both_directions(tmp_path: Path, asked: AuditConf
     model, kept = load_entailment(tmp_path / "nli"), []
     for row in rows(tmp_path / "run"):
         for each in of(row, SWAP):
-            before, after = [each["before"]], [each["after"]]
+            before, after = ([detokenise(each[side].split())] for side in ("before", "after"))
             kept.append(model.follows(before, after) == model.follows(after, before) == [True])
             assert each["kept"] == kept[-1]
     assert result.metrics[f"kept.{SWAP}"].value == pytest.approx(sum(kept) / len(kept))
