@@ -28,6 +28,8 @@ SUBORDINATORS = _words(
     whatever whichever wherever whose unless incase except
     """
 )
+CLOSED = _words("since than as until till before unless like once")
+"""Those behind which nothing is negated: "until it does n't boot" is hardly said."""
 QUESTION_WORDS = _words("how what where when which who why")
 OPENINGS = _words(
     """
@@ -45,6 +47,7 @@ SUBJECTS = _words(
     """
 )
 ANYBODY = _words("anyone anybody any anything")
+ASKED = ANYBODY | _words("you i someone somebody")
 MODALS = _words("can could will would should must might may shall")
 HAVE = _words("have has had")
 DO = _words("do does did")

@@ -145,6 +145,13 @@ def test_a_word_gets_the_opposite_of_its_usual_sense_and_the_sentence_agrees(tex
         "apt-get install/VB - y",
         "enable/VB or/CC disable/VB",
         "opens/VB it",
+        "i think/VBP",
+        "we think/VBP .",
+        "the/DT manual/JJ is/VBZ",
+        "different/JJ options/NNS than/IN it",
+        "apt-get remove/VB it",
+        "better/RBR tell/VB us",
+        "i lost/VBN myself",
         "10.04/JJ",
     ],
 )
