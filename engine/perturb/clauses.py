@@ -292,7 +292,7 @@ def _have_or_do(clause: _Clause, place: int, first: int, is_inverted: bool, asks
 def _full_verb(clause: _Clause, place: int, first: int) -> Place | None:
     """A full verb with its subject, or at the beginning without one, by a form of "do"."""
     word, tag = clause.word(place), clause.tag(place)
-    if word in of.NO_FULL_VERBS or word in of.CONTRACTED or not word.isalpha():
+    if word in of.NO_FULL_VERBS or word in of.AUXILIARIES or not word.isalpha():
         return None
     back = clause.before(place)
     subject = clause.word(back)

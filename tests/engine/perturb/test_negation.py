@@ -131,6 +131,7 @@ def test_the_released_rule_asks_the_tag_of_the_verb_alone(text: str, after: str)
         ("if it works/VBZ ,/, you can/MD stop/VB", "if it works , you ca n't stop"),
         ("when i boot/VBP i get/VBP an/DT error", "when i boot i do n't get an error"),
         ("i think/VBP it is/VBZ broken", "i do n't think it is broken"),
+        ("the/DT driver i use/VBP is/VBZ broken", "the driver i use is n't broken"),
         ("i guess/VBP it is/VBZ broken", "i guess it is n't broken"),
         ("because it is/VBZ broken", "because it is n't broken"),
         # Another clause than the one with a negation.
@@ -161,6 +162,9 @@ def test_a_sentence_is_negated_as_people_do_it(text: str, after: str) -> None:
         "here is/VBZ it",
         "see/VB you",
         "there/RB you go/VBP",
+        "you had/VBD better/RBR open/VB it",
+        "search/NN results/NNS",
+        "log/NN files/NNS",
         "can/MD anyone help/VB me ?/.",
         "could/MD you send/VB it ?/.",
         "where/WRB is/VBZ the/DT log ?/.",
