@@ -152,6 +152,8 @@ def test_a_word_gets_the_opposite_of_its_usual_sense_and_the_sentence_agrees(tex
         "apt-get remove/VB it",
         "better/RBR tell/VB us",
         "i lost/VBN myself",
+        "many/JJ thanks/NNS",
+        "iam working/VBG here",
         "10.04/JJ",
     ],
 )

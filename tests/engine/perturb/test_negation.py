@@ -162,6 +162,8 @@ def test_a_sentence_is_negated_as_people_do_it(text: str, after: str) -> None:
         "here is/VBZ it",
         "see/VB you",
         "there/RB you go/VBP",
+        "there was/VBD //SYM is/VBZ",
+        "i tried/VBD that too",
         "you had/VBD better/RBR open/VB it",
         "search/NN results/NNS",
         "log/NN files/NNS",
