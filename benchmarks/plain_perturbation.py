@@ -17,7 +17,7 @@ from engine.perturb.clauses import negated
 from engine.perturb.commands import COMMANDS, SIGNS
 from engine.perturb.lexicon import Lexicon
 from engine.perturb.opposites import OPPOSITES
-from engine.perturb.stopwords import CLAUSE_MARKS, PARTICLES, TAKE_PARTICLES
+from engine.perturb.stopwords import A_FEW, CLAUSE_MARKS, PARTICLES, TAKE_PARTICLES
 from engine.perturb.swap import AUXILIARIES, SMILEYS
 
 Words = list[str]
@@ -157,6 +157,8 @@ class PlainLoops:
         places = []
         for i, word in enumerate(words):
             if word not in self.dropped or held[i]:
+                continue
+            if word == "a" and i + 1 < len(words) and words[i + 1] in A_FEW:
                 continue
             if word in PARTICLES:
                 behind = words[i + 1] if i + 1 < len(words) else "."

@@ -27,6 +27,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from engine.perturb.commands import COMMANDS
 from engine.perturb.draws import uniforms
 from engine.perturb.flat import Edits, FlatContexts
 from engine.perturb.lexicon import Lexicon
@@ -66,6 +67,8 @@ _NEAR = 4
 _PARTICLES = frozenset({"up", "down", "off", "out", "over", "away", "around"})
 """Behind a verb these make another verb of it."""
 _ENDS = frozenset({".", "?", "!", ";", ":", "...", ",", "(", ")", "and", "but", "or", "so"})
+_NO_NOUNS = frozenset({"i", "ok", "please", "thanks", "thx", "lol"})
+"""Words that taggers take for nouns in a chat."""
 _BEFORE_THE_SAME = frozenset({"at", "all", "exactly", "much", "just", "about", "by", "in", "and"})
 _NUM_WORDS = 1 << 17
 NUM_USUAL = 10_000
@@ -151,7 +154,11 @@ def fits(words: Sequence[str], tags: Sequence[str], place: int) -> bool:
     word = words[place]
     before = words[place - 1] if place else ""
     behind, tag = (words[place + 1], tags[place + 1]) if place + 1 < len(words) else ("", "")
-    if before in NOT_BEHIND.get(word, ()) or behind in NOT_BEFORE.get(word, ()) or behind == "-" or before == "-":
+    if before in NOT_BEHIND.get(word, ()) or behind in NOT_BEFORE.get(word, ()):
+        return False
+    if behind == "-" or before == "-" or before in COMMANDS:
+        return False
+    if not before and word == "better":
         return False
     if tags[place][:2] == "VB" and behind in _PARTICLES:
         return False
@@ -163,9 +170,11 @@ def fits(words: Sequence[str], tags: Sequence[str], place: int) -> bool:
             back -= 1
         return back >= 0 and words[back] in _IS and tag[:2] != "NN"
     if word in ATTRIBUTIVE:
-        return tag[:2] == "NN" and behind.isalpha() and behind != "i"
+        return tag[:2] == "NN" and behind.isalpha() and behind not in _NO_NOUNS
     if word in OF_PERSONS:
-        return before in _PERSONS
+        return before in _PERSONS and behind.isalpha()
+    if word == "different":
+        return "than" not in words[place : place + _NEAR]
     return word not in OF_OBJECTS or tag in _OBJECTS
 
 

@@ -28,6 +28,8 @@ SUBORDINATORS = _words(
     whatever whichever wherever whose unless incase except
     """
 )
+CLOSED = _words("since than as until till before unless like once")
+"""Those behind which nothing is negated: "until it does n't boot" is hardly said."""
 QUESTION_WORDS = _words("how what where when which who why")
 OPENINGS = _words(
     """
@@ -45,6 +47,7 @@ SUBJECTS = _words(
     """
 )
 ANYBODY = _words("anyone anybody any anything")
+ASKED = ANYBODY | _words("you i someone somebody")
 MODALS = _words("can could will would should must might may shall")
 HAVE = _words("have has had")
 DO = _words("do does did")
@@ -101,7 +104,7 @@ _OF_MINE = _words("mean guess wonder hope wish bet suppose assume gather swear t
 _SAID = ("you know", "you mean", "there you", "see you", "see ya", "go ahead", "have fun", "take care")
 SAYINGS = frozenset({*(("i", verb) for verb in _OF_MINE), *(tuple(said.split()) for said in _SAID)})
 """Phrases that are not negated."""
-NO_FULL_VERBS = _words("be been being used thank thanks welcome sorry got ta i a s m d ve re ll doubt lack") - {"used", "got"}
+NO_FULL_VERBS = _words("be been being thank thanks welcome sorry ta i a s m d ve re ll doubt lack")
 STATES = _words(
     """
     seems looks works sounds depends means says makes needs appears shows gives comes feels happens helps

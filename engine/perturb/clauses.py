@@ -35,6 +35,10 @@ class Place(NamedTuple):
     words: tuple[str, ...]
 
 
+_TAG = 5
+"""Words of a question like "is n't it ?", with the comma before it."""
+
+
 class _Clause(NamedTuple):
     words: Sequence[str]
     tags: Sequence[str]
@@ -67,7 +71,7 @@ class _Clause(NamedTuple):
         """Whether "have" before it is an auxiliary."""
         word = self.word(place)
         is_past = self.tag(place) in ("VBN", "VBD") and self.base_of(word) in of.VERBS
-        return is_past or word in of.PARTICIPLES or (word.endswith("ed") and len(word) > 4)
+        return is_past or word in of.PARTICIPLES or (word.endswith("ed") and len(word) > 3)
 
     def is_base(self, place: int) -> bool:
         """Whether "do" before it is an auxiliary."""
@@ -85,13 +89,15 @@ def negated(words: Sequence[str], tags: Sequence[str], base_of: Callable[[str], 
     Returns:
         None where no rule is safe.
     """
+    if [*words[-1:]] == ["?"] and [*words[-3:-2]] == ["n't"] and words[-2] in of.SUBJECTS and len(words) > _TAG:
+        return None
     best, best_rank = None, 4
     is_subordinate = False
     for start, end in _clauses(words):
         if start and words[start - 1] not in of.ADDING:
             is_subordinate = False
         clause = _Clause(words, tags, start, end, base_of)
-        if not of.NEGATIONS.isdisjoint(words[start:end]):
+        if not of.NEGATIONS.isdisjoint(words[start : _alternatives(words, end)]) or words[end - 1] == "too":
             continue
         for rank, place in _places(clause, is_subordinate):
             if rank < best_rank:
@@ -114,15 +120,27 @@ def _clauses(words: Sequence[str]) -> Iterator[tuple[int, int]]:
         yield start, len(words)
 
 
+def _alternatives(words: Sequence[str], end: int) -> int:
+    """The end of a clause and of what it offers instead ("send it or do n't send it")."""
+    while end < len(words) and words[end] == "or":
+        end = next((place for place in range(end + 1, len(words)) if words[place] in of.BREAKS), len(words))
+    return end
+
+
 def _places(clause: _Clause, is_subordinate: bool) -> Iterator[tuple[int, Place]]:
     """The places of a clause; rank 0 in a main clause, 1 in a subordinate one, 2 or 3 without a finite verb."""
     first = clause.start
     while clause.word(first) in of.OPENINGS and first + 1 < clause.end:
         first += 1
+    is_asked = clause.word(first + 1) in of.QUESTION_WORDS and clause.word(first + 2) in of.AUXILIARIES
+    if is_asked and clause.tag(first)[:2] == "NN":
+        # Who is asked.
+        first += 1
     asks = clause.word(first) in of.QUESTION_WORDS
-    is_fronted = has_verb = False
+    is_fronted = has_verb = is_closed = False
     for place in range(first, clause.end):
         word = clause.word(place)
+        is_closed = is_closed or word in of.CLOSED
         if _subordinates(clause, place, first):
             is_subordinate, is_fronted, has_verb = True, place == first, False
             continue
@@ -135,7 +153,9 @@ def _places(clause: _Clause, is_subordinate: bool) -> Iterator[tuple[int, Place]
         opens_main = is_fronted and has_verb and clause.word(back) in of.NOMINATIVE
         is_noun = clause.tag(back - 1)[:2] == "NN" and clause.tag(back - 2)[:2] in of.INNER
         is_relative = is_noun and clause.word(back) in of.NOMINATIVE
-        yield int((is_subordinate and not opens_main) or is_relative), found
+        rank = int((is_subordinate and not opens_main) or is_relative)
+        if not (rank and is_closed):
+            yield rank, found
         has_verb = True
     if clause.word(first) in ("how", "where", "what", "when") and clause.word(first + 1) == "to":
         yield 2, Place(first + 1, first + 1, ("not",))
@@ -166,7 +186,10 @@ def _auxiliary(clause: _Clause, place: int, first: int, asks: bool) -> Place | N
     if word not in of.AUXILIARIES or _is_second(clause, place):
         return None
     following = clause.word(place + 1)
-    if (word in of.DO and clause.word(place + 2) == "mean" and asks) or clause.word(place - 1) == "here":
+    if not following and [*clause.words[place + 1 : place + 2]] == ["/"]:
+        return None
+    is_phrase = (word in of.DO and clause.word(place + 2) == "mean" and asks) or following == "what"
+    if is_phrase or clause.word(place - 1) == "here":
         return None
     back = clause.word(clause.before(place))
     is_inverted = (following in of.SUBJECTS or following in of.ANYBODY) and (
@@ -176,8 +199,11 @@ def _auxiliary(clause: _Clause, place: int, first: int, asks: bool) -> Place | N
         return None
     if word in of.HAVE or word in of.DO:
         return _have_or_do(clause, place, first, is_inverted, asks)
-    if asks and place == first + 1 and clause.word(first) == "how":
-        return _behind_subject(clause, place) if following in of.SUBJECTS else None
+    if is_inverted and not asks and word in of.MODALS and following in of.ASKED:
+        # A polite request is the same one with "not".
+        return None
+    if asks and clause.word(first) in ("how", "where", "when"):
+        return _behind_subject(clause, place) if is_inverted else None
     if word == "am":
         return Place(place + 2, place + 2, ("not",)) if following == "i" else _with_not(clause, place)
     if word in of.MODALS and clause.tag(place) != "MD" and clause.tag(place + 1)[:2] != "VB":
@@ -246,6 +272,8 @@ def _have_or_do(clause: _Clause, place: int, first: int, is_inverted: bool, asks
             return contracted if has_subject or place == first else None
         if asks and clause.word(first) in ("how", "what", "where", "when"):
             return None
+    elif word == "do" and clause.words[place + 1 : place + 2] in (["so"], ("so",)):
+        return Place(place, place, ("do", "n't")) if place == first else None
     elif clause.is_base(ahead):
         is_how = asks and clause.word(first) == "how" and place == first + 1
         return contracted if not is_how and (has_subject or place == first) else None
@@ -253,8 +281,8 @@ def _have_or_do(clause: _Clause, place: int, first: int, is_inverted: bool, asks
         # A question about somebody or something that has a name.
         if asks and clause.word(first) != "why":
             return None
-        is_auxiliary = ends_question or following not in ("a", "an", "the", "some")
-        return contracted if is_auxiliary else Place(place, place, ("do", "n't"))
+        is_auxiliary = ends_question or following in of.SUBJECTS or following in of.ANYBODY
+        return contracted if is_auxiliary else Place(place, place + 1, (of.FINITE[word], "n't", of.BASES[word]))
     elif not clause.word(ahead):
         return contracted if has_subject else None
     if not has_subject:
@@ -266,7 +294,7 @@ def _have_or_do(clause: _Clause, place: int, first: int, is_inverted: bool, asks
 def _full_verb(clause: _Clause, place: int, first: int) -> Place | None:
     """A full verb with its subject, or at the beginning without one, by a form of "do"."""
     word, tag = clause.word(place), clause.tag(place)
-    if word in of.NO_FULL_VERBS or word in of.CONTRACTED or not word.isalpha():
+    if word in of.NO_FULL_VERBS or word in of.AUXILIARIES or not word.isalpha():
         return None
     back = clause.before(place)
     subject = clause.word(back)
@@ -317,7 +345,7 @@ def _has_subject(clause: _Clause, place: int) -> bool:
         if earlier in of.AUXILIARIES or earlier in of.CONTRACTED:
             return False
         if subject in of.NOMINATIVE:
-            return True
+            return earlier not in ("there", "here")
         tag = clause.tag(back - 1)
         is_object = tag[:2] in ("VB", "IN", "TO") and earlier not in of.TAKE_CLAUSES and earlier not in of.SUBORDINATORS
         return not is_object or earlier == ""

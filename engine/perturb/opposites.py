@@ -138,7 +138,7 @@ dark: | side
 dead: | end line man
 deep: | freeze
 different: no any two some three many several completely totally from very slightly something are somewhat little bit
-    of | from than to between . one
+    of | enough from than to between . one
 download: | link page
 early: as too how | on
 easily: more as most very so quite pretty not n't |
@@ -175,11 +175,11 @@ load loads: | average
 local: | time host
 long: how as so too for before very | as story ago term way time run enough live
 lost: get got getting |
-lost: get got getting |
 love: | to you it
 low: how | level end resolution res
 main: | menu reason thing problem repo repos repository one
-many: how |
+many: how | thanks
+fall falls: | for
 minor: | version
 most: the at | of recent probably important common popular current stable likely definitely
 mount mounts: | point points
@@ -211,7 +211,7 @@ same: | as with for . thing things ;
 send: | me you us him to
 short: in to | of term cut answer
 similar: | to
-smart: | enough
+smart: | enough health status data test tests attributes
 start starts started starting: get getting gets got | with from to menu again point button
 static: | library
 stop stops stopped: | by
@@ -224,14 +224,15 @@ true: not | that . , !
 understand: n't not |
 unknown: | error command device
 usual: as than | suspects
-virtual: | box memory
+virtual: | box memory host hosts posts
+manual: | page pages for
 visible: in |
 weird: | . ,
 well: as | , .
 wide: | screen
-work works worked working: i you we they he she people who get got getting hard sound | on around with for in as at
-    fine properly well great perfectly ok good correctly flawlessly together right better too either just through that
-    now fully here again okay from there without like any to directory order copy dir
+work works worked working: im iam 'm 're i you we they he she people who get got getting hard sound | on around with
+    for in as at fine properly well great perfectly ok good correctly flawlessly together right better too either just
+    through that now fully here again okay from there without like any to directory order copy dir
 wrong: | . ,
 """
 PREDICATIVE = _words(
@@ -244,7 +245,7 @@ PREDICATIVE = _words(
 """Words that change only behind a form of "be" ("it is full", not "the full path")."""
 ATTRIBUTIVE = _words(
     """
-    new good latest last first next previous top bottom main most great primary other normal long short
+    manual new good latest last first next previous top bottom main most great primary other normal long short
     """
 )
 """Words that change only before a noun."""
@@ -256,7 +257,7 @@ OF_PERSONS = _words(
 """Verbs that change only behind a person."""
 OF_OBJECTS = _words(
     """
-    follow follows following followed ask asked asking asks kill break broke breaks answer
+    lost follow follows following followed ask asked asking asks kill break broke breaks breaking answer
     """
 )
 """Verbs that change only before a pronoun or an article."""

@@ -84,7 +84,8 @@ class WrittenText:
                     self._surfaces[start] = self._own(start)
         first = "" if others[0] in CLITICS or others[0] in CLOSING else " "
         if start < end:
-            gaps = [self._gaps[start], *gaps[1:], self._gaps[end]]
+            is_cut = self._words[start] in CLITICS and not self._gaps[start] and others[0] not in CLITICS
+            gaps = [" " if is_cut else self._gaps[start], *gaps[1:], self._gaps[end]]
         elif behind or start == len(self._words):
             gaps = [first, *gaps[1:], self._gaps[start]]
         else:
@@ -178,6 +179,9 @@ def _is_title(surface: str) -> bool:
 
 
 def _capitalised(surface: str) -> str:
+    if not surface.replace("'", "").replace("-", "").isalpha():
+        # An address, a path, a version: "http" is no word.
+        return surface
     first = surface[:1].upper()
     # The letter stays where its capital is several ("ß").
     return first + surface[1:] if len(first) == 1 else surface

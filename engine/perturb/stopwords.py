@@ -55,6 +55,7 @@ TAKE_PARTICLES = frozenset(
     | {"plug", "plugged", "built", "go", "goes", "going", "come", "comes", "move", "keep", "keeps", "is", "it", "that"}
 )
 """Words behind which "on" and "in" are particles."""
+A_FEW = frozenset({"few", "little"})
 CLAUSE_MARKS = frozenset(".,?!;:()") | {"...", '"'}
 
 
@@ -104,13 +105,14 @@ class StopwordDropout(ByEdits):
 
 
 def _are_particles(flat: FlatContexts) -> np.ndarray:
-    """Which words are an "on" or "in" of a verb: behind one, or before a mark or an end (N,) bool."""
+    """Which words are an "on" or "in" of a verb: behind one, or before a mark or an end; or the "a" of "a few" (N,) bool."""
     found = flat.are_in(PARTICLES)
+    a_few = flat.are_in({"a"}) & np.concatenate([flat.are_in(A_FEW), [False]])[1:]
     follows = np.concatenate([[False], flat.are_in(TAKE_PARTICLES)[:-1]])
     ends = np.ones(len(found) + 1, dtype=bool)
     ends[:-1] = flat.are_in(CLAUSE_MARKS)
     ends[flat.edges] = True
-    return found & (follows[: len(found)] | ends[1:])
+    return (found & (follows[: len(found)] | ends[1:])) | a_few
 
 
 def build(settings: PerturbSettings, resources: Resources) -> StopwordDropout:

@@ -30,6 +30,7 @@ from engine.store.schemas import OK, ok_row
 from envs.core.errors import CheckpointError
 from envs.core.seeds import derive_seed, stream
 from envs.pairs.compiled import load_pairs
+from envs.pairs.contexts import said
 from envs.pairs.turns import Example, Turns, Utterance, format_turns
 from envs.pairs.vocabulary import PairVocabulary
 from envs.pairs.written import detokenise
@@ -79,8 +80,11 @@ def likelihood_model(config: AuditConfig, shared: Resources) -> LikelihoodModel:
             fix = f"parley train lm --corpus {config.corpus} makes one of single utterances"
             raise CheckpointError("--lm judges utterances, and this one reads several turns", where=config.lm, fix=fix)
         return WordScores(model, config.engine.batch_size)
-    assert shared.language is not None, "an audit has a corpus at hand"
-    return shared.language
+    if shared.language is not None and config.perturb.corpus in ("", config.corpus):
+        return shared.language
+    from engine.perturb.ngrams import NGrams
+
+    return NGrams(said(load_pairs(config.corpus, config.data_root, every_word=True), "train"))
 
 
 def entailment_model(config: AuditConfig) -> Entailment | None:

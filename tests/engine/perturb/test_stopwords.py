@@ -72,6 +72,7 @@ def test_an_utterance_of_stop_words_stays_whole_and_empties_under_the_released_r
         ("sudo apt-get a the", "sudo apt-get a the"),
         ("i don t know the name", "i don t know name"),
         ("ask in the room", "ask room"),
+        ("quite a few of the users", "quite a few users"),
     ],
 )
 def test_what_says_the_opposite_when_it_goes_and_what_belongs_to_a_command_stays(text: str, after: str) -> None:

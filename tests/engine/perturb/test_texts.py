@@ -116,6 +116,7 @@ def test_edits_of_a_text_by_example(edits: list[tuple[int, int, str]], after: st
     ("before", "edit", "after"),
     [
         ("Know it.", (0, 1, "do n't know"), "Don't know it."),
+        ("Then I'll go.", (2, 3, "wo n't"), "Then I won't go."),
         ("YOU CAN GO", (1, 2, "ca n't"), "YOU CAN'T GO"),
         ("a the <eou> b", (1, 2, ""), "a <eou> b"),
         ("a <eou> the b", (1, 2, ""), "a <eou> b"),
@@ -125,6 +126,7 @@ def test_edits_of_a_text_by_example(edits: list[tuple[int, int, str]], after: st
         ("say\nthe word", (1, 2, ""), "say\nword"),
         ("the", (0, 1, ""), ""),
         ("ok <eou> the <eou> no", (1, 2, ""), "ok <eou> <eou> no"),
+        ("See http://a.com now", (0, 2, "<url> see"), "http://a.com see now"),
     ],
 )
 def test_blanks_marks_and_capitals_by_example(before: str, edit: tuple[int, int, str], after: str) -> None:

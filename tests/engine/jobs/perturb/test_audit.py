@@ -30,6 +30,7 @@ from policies.seq2seq.scoring import WordScores
 from policies.seq2seq.settings import LanguageModelSizes
 from tests.engine.jobs.made_up import Notes, rows
 from tests.engine.jobs.perturb.robust import ANTONYM, BUILT_IN, SWAP
+from tests.engine.jobs.triggers.searches import write_corpus
 
 run = PERTURB_AUDIT.run
 OWN = """
@@ -71,6 +72,17 @@ def test_a_row_is_a_context_with_every_utterance_that_was_touched(tmp_path: Path
     assert {name.partition(".")[0] for name in result.metrics} == {*KINDS} - {"kept", "wrong"}
     assert {*(PERTURB_AUDIT.metrics_of(asked) or ())} == {*result.metrics}
     assert [row[0] for row in result.tables[0].rows] == [SWAP, ANTONYM, CONTROL]
+
+
+def test_trigrams_that_judge_are_those_of_the_corpus_also_where_strategies_lean_on_another(
+    tmp_path: Path, asked: AuditConfig
+) -> None:
+    other = write_corpus(tmp_path)
+    run(replace(asked, perturb=replace(BUILT_IN, corpus=str(other))), tmp_path / "run", Silent())
+    likelihood = NGrams(said(load_pairs("helpdesk", every_word=True), "train"))
+    (first, *_) = [each for row in rows(tmp_path / "run") for each in row["touched"]]
+    (scores,) = likelihood.log_probabilities([tuple(first["after"].split())])
+    assert first["nats_after"] == pytest.approx(-scores.sum())
 
 
 def test_the_control_replaces_as_many_words_as_a_strategy_did_in_the_utterances_that_were_touched(
