@@ -31,12 +31,16 @@ _KINDS = {
     **dict.fromkeys(SIGNS, _SIGN),
     **dict.fromkeys((":", ";"), _COLON),
 }
+_TELLING = COMMANDS | SIGNS | {":", ";"}
+"""Where none of these is, nothing is held."""
 _NUM_BEHIND = 2
 """Words that a command holds behind it."""
 
 
 def in_commands(flat: FlatContexts) -> np.ndarray:
     """Which words belong to a command, a flag, a path or a smiley (N,) bool; signs themselves among them."""
+    if _TELLING.isdisjoint(flat.words):
+        return np.zeros(len(flat.words), dtype=bool)
     kinds = np.frombuffer(bytes(map(_KINDS.get, flat.words, repeat(0))), dtype=np.uint8)
     begins = np.zeros(len(kinds) + 1, dtype=bool)
     begins[flat.edges] = True

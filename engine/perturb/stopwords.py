@@ -107,6 +107,8 @@ class StopwordDropout(ByEdits):
 def _are_particles(flat: FlatContexts) -> np.ndarray:
     """Which words are an "on" or "in" of a verb: behind one, or before a mark or an end; or the "a" of "a few" (N,) bool."""
     found = flat.are_in(PARTICLES)
+    if not found.any():
+        return found
     a_few = flat.are_in({"a"}) & np.concatenate([flat.are_in(A_FEW), [False]])[1:]
     follows = np.concatenate([[False], flat.are_in(TAKE_PARTICLES)[:-1]])
     ends = np.ones(len(found) + 1, dtype=bool)
