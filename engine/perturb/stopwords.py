@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from engine.perturb.commands import in_commands
+from engine.perturb.commands import held_in_one, in_commands
 from engine.perturb.draws import uniforms
 from engine.perturb.flat import Edits, FlatContexts, running
 from engine.perturb.resources import Resources
@@ -75,6 +75,8 @@ class StopwordDropout(ByEdits):
 
     def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
         """What is changed, see `ByEdits`."""
+        if self.most is not None and flat.is_short and self.most >= sum(map(self.dropped.__contains__, flat.words)):
+            return self._of_one(flat.words)
         goes = flat.are_in(self.dropped)
         if self.most is not None:
             goes &= ~(in_commands(flat) | _are_particles(flat))
@@ -84,6 +86,14 @@ class StopwordDropout(ByEdits):
             self._choose(goes, edges, np.flatnonzero(np.diff(running(goes)[edges]) > self.most), flat, seeds)
         places = np.flatnonzero(goes)
         return Edits.of_words(places, [()] * len(places))
+
+    def _of_one(self, words: Sequence[str]) -> Edits:
+        """The same for one short utterance of which all may go, sooner than by numpy."""
+        held = held_in_one(words)
+        places = [i for i, word in enumerate(words) if word in self.dropped and not held[i] and not _is_particle(words, i)]
+        if len(places) == len(words):
+            places = []
+        return Edits.of_words(np.array(places, dtype=np.int64), [()] * len(places))
 
     def _choose(self, goes: np.ndarray, edges: np.ndarray, turns: np.ndarray, flat: FlatContexts, seeds: Sequence[int]) -> None:
         """Leaves as many words of some turns as may go, in place; drawn only where something is to be chosen, which is rare."""
@@ -107,14 +117,20 @@ class StopwordDropout(ByEdits):
 def _are_particles(flat: FlatContexts) -> np.ndarray:
     """Which words are an "on" or "in" of a verb: behind one, or before a mark or an end; or the "a" of "a few" (N,) bool."""
     found = flat.are_in(PARTICLES)
-    if not found.any():
-        return found
     a_few = flat.are_in({"a"}) & np.concatenate([flat.are_in(A_FEW), [False]])[1:]
     follows = np.concatenate([[False], flat.are_in(TAKE_PARTICLES)[:-1]])
     ends = np.ones(len(found) + 1, dtype=bool)
     ends[:-1] = flat.are_in(CLAUSE_MARKS)
     ends[flat.edges] = True
     return (found & (follows[: len(found)] | ends[1:])) | a_few
+
+
+def _is_particle(words: Sequence[str], place: int) -> bool:
+    """Whether `_are_particles` holds for a word of one utterance."""
+    word, behind = words[place], words[place + 1] if place + 1 < len(words) else None
+    if word in PARTICLES and (behind is None or behind in CLAUSE_MARKS or (place and words[place - 1] in TAKE_PARTICLES)):
+        return True
+    return word == "a" and behind in A_FEW
 
 
 def build(settings: PerturbSettings, resources: Resources) -> StopwordDropout:
