@@ -31,7 +31,7 @@ class GcgState(SearchState):
 class Gcg(WordMethod[GcgState]):
     """Random swaps from the gradient's lists."""
 
-    uses = (*WordMethod.uses, "words_per_position")
+    uses = (*WordMethod.uses, "words_per_position", "screening")
 
     def begin(self, task: Task, incumbent: Incumbent) -> GcgState:
         return GcgState(task=task, best=incumbent, current=incumbent)

@@ -51,7 +51,7 @@ class GibbsState(SearchState):
 class GibbsEnum(WordMethod[GibbsState]):
     """The paper's search."""
 
-    uses = (*WordMethod.uses, "first_visit_unconditional", "stop_on_batch_mean")
+    uses = (*WordMethod.uses, "first_visit_unconditional", "stop_on_batch_mean", "screening")
 
     def start(self, tasks: Sequence[Task]) -> list[GibbsState]:
         """States at their first inputs, one group."""

@@ -66,6 +66,8 @@ class SearchSettings(Configuration):
     """gibbs-enum: batches of targets stop as one when their mean loss stays (released code); needs stop_on_hit off."""
     flips: NumItems = 14
     """hotflip: most words that one visit flips at once."""
+    screening: bool = False
+    """gibbs-enum, gcg: bfloat16 finds the best few words of a list, float32 decides among them; the exact search by default."""
     words_per_position: NumItems = 256
     """gcg: words of each position from which swaps are drawn."""
     beams: NumItems = 4
