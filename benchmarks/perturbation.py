@@ -38,7 +38,7 @@ from engine.perturb.entities import read_entities
 from engine.perturb.flat import FlatContexts
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings
-from engine.perturb.stopwords import KEPT, VERBS
+from engine.perturb.stopwords import KEPT, MEANT, VERBS
 from engine.perturb.strategy import Strategy
 from envs.core.errors import DataError
 from envs.pairs.compiled import load_pairs
@@ -134,7 +134,7 @@ def prepare(options: Options, folder: Path) -> Subject:
         PlainNltk() if lexicon == "nltk" else PlainBuiltIn(opened),
         known,
         words,
-        opened.stopwords - KEPT - VERBS,
+        opened.stopwords - KEPT - VERBS - MEANT,
         opened.paraphrases,
         read_entities(entities).categories,
     )

@@ -9,18 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import cached_property
+from typing import Protocol
 
+from engine.perturb.antonym import BE, NUM_USUAL, agreeing, fits, is_near
+from engine.perturb.clauses import negated
+from engine.perturb.commands import COMMANDS, SIGNS
 from engine.perturb.lexicon import Lexicon
+from engine.perturb.opposites import OPPOSITES
+from engine.perturb.stopwords import A_FEW, CLAUSE_MARKS, PARTICLES, TAKE_PARTICLES
+from engine.perturb.swap import AUXILIARIES, SMILEYS
 
 Words = list[str]
 Draw = Callable[[], float]
 Phrase = tuple[str, ...]
 _MARKS = [*"!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~", "..."]
-_BE_OR_DO = ["be", "am", "is", "are", "was", "were", "been", "do", "does", "did", "doing", "done"]
-_HAVE = ["have", "has", "had", "having"]
+_STOPS = [*_MARKS, *SMILEYS]
+_LETTERS = [*"abcdefghijklmnopqrstuvwxyz0123456789"]
+_CLITICS = ["n't", "'s", "'m", "'d", "'re", "'ve", "'ll"]
+_TAKE_NOT = [*AUXILIARIES, *_CLITICS]
 _KINDS = {"V": "VERB", "N": "NOUN", "J": "ADJ", "R": "ADV"}
-_CONTRACTIONS = ["'m", "'re", "'s", "'ve", "'d"]
 
 
 class Knowledge(Protocol):
@@ -29,8 +37,8 @@ class Knowledge(Protocol):
     def tag(self, words: Words) -> list[str]:
         """Tags of an utterance."""
 
-    def antonyms(self, word: str, part_of_speech: str) -> Sequence[str]:
-        """Opposites of a word."""
+    def opposites(self, word: str, part_of_speech: str) -> Sequence[str]:
+        """The opposite of a word's first sense."""
 
     def inflect(self, word: str, tag: str) -> str | None:
         """The form of a word's base with a tag."""
@@ -50,17 +58,14 @@ class PlainNltk:
         """Tags of an utterance."""
         return [tag for _, tag in self._nltk.pos_tag(words)]
 
-    def antonyms(self, word: str, part_of_speech: str) -> Sequence[str]:
-        """Opposites of a word."""
-        found: list[str] = []
-        for synset in self._wordnet.synsets(word, pos=part_of_speech):
+    def opposites(self, word: str, part_of_speech: str) -> Sequence[str]:
+        """The opposite of a word's first sense."""
+        for synset in self._wordnet.synsets(word, pos=part_of_speech)[:1]:
             for lemma in synset.lemmas():
-                opposites: list[Any] = lemma.antonyms()
-                if opposites:
-                    name = opposites[0].name().lower()
-                    if name not in found and name != word and "_" not in name:
-                        found.append(name)
-        return found
+                for other in lemma.antonyms()[:1]:
+                    if lemma.name() == word and min(lemma.count(), other.count()) >= 2 and "_" not in other.name():
+                        return [other.name().lower()]
+        return []
 
     def inflect(self, word: str, tag: str) -> str | None:
         """The form of a word's base with a tag."""
@@ -83,7 +88,7 @@ class PlainBuiltIn:
     """
 
     def __init__(self, lexicon: Lexicon) -> None:
-        self.tag, self.antonyms, self.inflect = lexicon.tag, lexicon.antonyms, lexicon.inflect
+        self.tag, self.opposites, self.inflect = lexicon.tag, lexicon.opposites, lexicon.inflect
 
 
 @dataclass(frozen=True)
@@ -106,6 +111,11 @@ class PlainLoops:
     paraphrases: Mapping[Phrase, Sequence[Phrase]]
     entities: Mapping[Phrase, Sequence[str]]
 
+    @cached_property
+    def usual(self) -> Collection[str]:
+        """Words whose opposites WordNet is asked for."""
+        return frozenset(self.common[:NUM_USUAL])
+
     def named(self, name: str) -> Callable[[Words, Draw], Words]:
         """The loop that does what a registered strategy does."""
         loops: dict[str, Callable[[Words, Draw], Words]] = {
@@ -122,23 +132,39 @@ class PlainLoops:
 
     def swap(self, words: Words, draw: Draw) -> Words:
         """Random Swap."""
-        words = list(words)
-        pool = [(draw(), i) for i in range(len(words) - 1) if words[i] not in _MARKS and words[i + 1] not in _MARKS]
-        left = len([word for word in words if word not in _MARKS]) // 4
+        units, starts = _units(words)
+        held = _held(words)
+        stays = []
+        for unit, i in zip(units, starts, strict=True):
+            is_answer = unit[0] in ("no", "without") and (i == 0 or words[i - 1] in _STOPS)
+            stays.append(is_answer or unit[0] in _STOPS or any(held[i : i + len(unit)]))
+        pool = [(draw(), i) for i in range(len(units) - 1) if not stays[i] and not stays[i + 1]]
+        left = len([unit for unit in units if unit[0] not in _STOPS]) // 4
         pool.sort()
         moved: list[int] = []
         for _, i in pool:
             if left == 0:
                 break
             if i not in moved and i + 1 not in moved:
-                words[i], words[i + 1] = words[i + 1], words[i]
+                units[i], units[i + 1] = units[i + 1], units[i]
                 moved += [i, i + 1]
                 left -= 1
-        return words
+        return [word for unit in units for word in unit]
 
     def drop(self, words: Words, draw: Draw) -> Words:
         """Stopword Dropout of a turn of one utterance."""
-        places = [i for i, word in enumerate(words) if word in self.dropped]
+        held = _held(words)
+        places = []
+        for i, word in enumerate(words):
+            if word not in self.dropped or held[i]:
+                continue
+            if word == "a" and i + 1 < len(words) and words[i + 1] in A_FEW:
+                continue
+            if word in PARTICLES:
+                behind = words[i + 1] if i + 1 < len(words) else "."
+                if behind in CLAUSE_MARKS or (i > 0 and words[i - 1] in TAKE_PARTICLES):
+                    continue
+            places.append(i)
         if len(places) == len(words):
             return words
         if len(places) > 8:
@@ -165,46 +191,38 @@ class PlainLoops:
 
     def negate(self, words: Words, draw: Draw) -> Words:
         """Add Negation."""
-        not_, nt = "not" in self.known, "n't" if "n't" in self.known else "not"
-        for i, (word, tag) in enumerate(zip(words, self.knowledge.tag(words), strict=True)):
-            new: Words | None = None
-            if words[i + 1 : i + 2] == ["n't"]:
-                continue
-            if tag in ("VB", "VBG", "VBN"):
-                new = ["not", word] if not_ else None
-            elif tag in ("VBD", "VBP", "VBZ"):
-                if word == "am" or word in _CONTRACTIONS:
-                    new = [word, "not"] if not_ else None
-                elif (tag, word) in [("VBD", "was"), ("VBD", "were"), ("VBP", "are"), ("VBZ", "is")]:
-                    new = [word, nt] if nt in self.known else None
-                else:
-                    base = word if tag == "VBP" else self.knowledge.inflect(word, "VB")
-                    if base is not None and (base != word or tag == "VBP"):
-                        new = [{"VBD": "did", "VBP": "do", "VBZ": "does"}[tag], nt, base]
-                        if any(each not in self.known for each in new):
-                            new = None
-            if new is not None:
-                return words[:i] + new + words[i + 1 :]
-        return words
+        found = negated(words, self.knowledge.tag(words), lambda word: self.knowledge.inflect(word, "VB"))
+        if found is None:
+            return words
+        start, end, others = found
+        return [*words[:start], *others, *words[end:]]
 
     def oppose(self, words: Words, draw: Draw) -> Words:
         """Antonym."""
         share = draw()
         tags = self.knowledge.tag(words)
         for i, (word, tag) in enumerate(zip(words, tags, strict=True)):
-            if word in _BE_OR_DO or tag[:2] not in ("VB", "JJ", "RB"):
+            kind = {"VB": "v", "JJ": "a", "RB": "r"}.get(tag[:2])
+            if kind is None or word in BE or not word.isalpha():
                 continue
-            if word in _HAVE:
-                following = [each for each in tags[i + 1 :] if each not in ("RB", "PRP")]
-                if following and following[0][:2] == "VB":
-                    continue
+            base = self.knowledge.inflect(word, "VB") if kind == "v" else word
+            if base is None or (kind == "v" and self.knowledge.inflect(word, tag) != word):
+                continue
+            found: Sequence[str] = OPPOSITES.get((base, kind), ())
+            if (base, kind) not in OPPOSITES:
+                found = self.knowledge.opposites(base, kind)
+                found = found if all(each in self.usual for each in (word, *found)) else ()
             opposites: list[str] = []
-            for base in self.knowledge.antonyms(word, {"VB": "v", "JJ": "a", "RB": "r"}[tag[:2]]):
-                form = base if tag in ("VB", "VBP", "JJ", "RB") else self.knowledge.inflect(base, tag)
+            for other in found:
+                form = self.knowledge.inflect(other, tag) if tag in ("VBD", "VBG", "VBN", "VBZ") else other
                 if form is not None and form != word and form in self.known and form not in opposites:
                     opposites.append(form)
-            if opposites:
-                return [*words[:i], opposites[int(share * len(opposites))], *words[i + 1 :]]
+            if not opposites or not fits(words, tags, i):
+                continue
+            other = opposites[int(share * len(opposites))]
+            start, end, others = agreeing(words, tags, i, other, self.knowledge.inflect)
+            if not is_near(words, i, other) and all(each in self.known or each in words for each in others):
+                return [*words[:start], *others, *words[end:]]
         return words
 
     def randomise(self, words: Words, draw: Draw) -> Words:
@@ -248,3 +266,39 @@ class PlainLoops:
             else:
                 i += 1
         return found
+
+
+def _units(words: Words) -> tuple[list[Words], list[int]]:
+    """Words with what belongs to them, and where each begins."""
+    units: list[Words] = []
+    starts: list[int] = []
+    for i, word in enumerate(words):
+        before = words[i - 1] if i > 0 else "."
+        opens = before in _STOPS
+        joins = word in _CLITICS or (word == "not" and before in _TAKE_NOT)
+        if before in ("no", "without"):
+            joins = joins or not (i == 1 or words[i - 2] in _STOPS)
+        elif before == "not" and not (i > 1 and words[i - 2] in _TAKE_NOT):
+            joins = True
+        if joins and not opens and word not in _STOPS:
+            units[-1].append(word)
+        else:
+            units.append([word])
+            starts.append(i)
+    return units, starts
+
+
+def _held(words: Words) -> list[bool]:
+    """Which words belong to commands, flags and smileys."""
+    held = [word in SIGNS or word in COMMANDS for word in words]
+    for i, word in enumerate(words):
+        if word in SIGNS:
+            for j in (i - 1, i + 1):
+                if 0 <= j < len(words):
+                    held[j] = True
+        elif word in COMMANDS:
+            for j in range(i + 1, min(i + 3, len(words))):
+                held[j] = True
+        elif word in (":", ";") and i + 1 < len(words) and words[i + 1] in _LETTERS:
+            held[i + 1] = True
+    return held

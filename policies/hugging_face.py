@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -186,8 +186,29 @@ def load_hugging_face(
         ConfigError: transformers is not installed, or a template is given for an encoder and decoder.
         CheckpointError: the folder holds no model that it can read, or weights are not finite.
     """
+    tokenizer, model = read_pretrained(
+        folder, lambda config: "AutoModelForSeq2SeqLM" if config.is_encoder_decoder else "AutoModelForCausalLM"
+    )
+    if not model.config.is_encoder_decoder:
+        return HuggingFaceCausal(model.to(device), tokenizer, length, template)
+    if template is not None:
+        raise ConfigError("only a causal model takes a template", where=folder, fix="leave the template out")
+    return HuggingFaceSeq2Seq(model.to(device), tokenizer, length)
+
+
+def read_pretrained(folder: Path, kind: Callable[[Any], str]) -> tuple[Any, Any]:
+    """The tokenizer and the model of a folder as `save_pretrained` wrote it; nothing is downloaded, no code in it is run.
+
+    Args:
+        folder: model and tokenizer, weights as safetensors.
+        kind: the name of the automatic class of transformers that the model is read by, from its configuration.
+
+    Raises:
+        ConfigError: transformers is not installed.
+        CheckpointError: the folder holds no model that it can read.
+    """
     try:
-        from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
+        import transformers
     except ImportError:
         fix = f"pip install 'parley[{EXTRA}]'"
         raise ConfigError("Hugging Face models need the package transformers, which is not installed", fix=fix) from None
@@ -195,16 +216,11 @@ def load_hugging_face(
         fix = "name a folder that save_pretrained wrote"
         raise CheckpointError("a Hugging Face model needs a config.json and there is none", where=folder, fix=fix)
     with _readable(folder), _without_progress_bars():
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        encodes = AutoConfig.from_pretrained(folder, local_files_only=True).is_encoder_decoder
-        kind = AutoModelForSeq2SeqLM if encodes else AutoModelForCausalLM
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
+        reader = getattr(transformers, kind(config))
         # Other formats than safetensors are pickles, which can run anything.
-        model = kind.from_pretrained(folder, local_files_only=True, use_safetensors=True)
-    if not encodes:
-        return HuggingFaceCausal(model.to(device), tokenizer, length, template)
-    if template is not None:
-        raise ConfigError("only a causal model takes a template", where=folder, fix="leave the template out")
-    return HuggingFaceSeq2Seq(model.to(device), tokenizer, length)
+        return tokenizer, reader.from_pretrained(folder, local_files_only=True, use_safetensors=True)
 
 
 def unknown_words(tokenizer: Any, text: str) -> tuple[str, ...]:

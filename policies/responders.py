@@ -1,4 +1,4 @@
-"""Response models by name: a run, a checkpoint, or one of your own (`policies/responder.py` has the protocol)."""
+"""Response models by name: a run, a checkpoint, a Hugging Face folder, or one of your own (see `policies/responder.py`)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, cast
 from envs.core.errors import CheckpointError, ConfigError
 from envs.core.registry import Registry
 from envs.storage.copies import fetched_model
+from envs.storage.places import HUGGING_FACE
 from policies.responder import Responder
 from policies.stored import CONFIG, model_inside, reading
 
@@ -22,8 +23,8 @@ def load_responder(name: str | Path) -> Responder:
     """Finds a response model.
 
     Args:
-        name: a run or checkpoint, by folder or URI, or `path/file.py:Name` of a class or function that is called without
-            arguments.
+        name: a run or checkpoint, by folder or URI, `hf:FOLDER` of a Hugging Face model, or `path/file.py:Name` of a class or
+            function that is called without arguments.
 
     Returns:
         The model, on the CPU; one of Parley's own is a `TrainableResponder` in evaluation mode.
@@ -34,6 +35,10 @@ def load_responder(name: str | Path) -> Responder:
     """
     if ".py:" in str(name):
         return _own(str(name))
+    if str(name).startswith(HUGGING_FACE):
+        from policies.hugging_face_responder import load_hugging_face_responder
+
+        return load_hugging_face_responder(fetched_model(str(name).removeprefix(HUGGING_FACE)))
     folder = fetched_model(name)
     kind = _kind(model_inside(folder))
     if kind not in kinds:

@@ -21,7 +21,7 @@ import tyro
 from tyro import conf
 
 from engine.cli.mistakes import meant, numbers, told, unknown_flag
-from engine.cli.verbs import Verb
+from engine.cli.verbs import PRESET, Verb
 from engine.jobs.job import Job
 from envs.core.config import assign, overlay
 from envs.core.errors import ConfigError, OutOfRangeError
@@ -74,7 +74,10 @@ def parse_job(verb: Verb, job: Job[Any, Any, Any], arguments: Sequence[str]) -> 
     """
     preset, rest = _take_preset(job, arguments)
     config = job.presets[preset]()
-    settings_type = _settings_type(job.config)
+    if job.argument and any(word.split("=")[0] == f"--{job.argument}" for word in rest):
+        usage = f"parley {verb.name} [PRESET] {job.argument.upper()}"
+        raise ConfigError(f"{job.argument} are typed without a flag, behind the preset", got=f"--{job.argument}", fix=usage)
+    settings_type = _settings_type(job.config, job.argument)
     title = verb.words[-1].replace("-", "_")
     parts = {title: settings_type, "run": RunFlags}
     line_type = make_dataclass("Line", [(name, Annotated[part, conf.OmitArgPrefixes]) for name, part in parts.items()])
@@ -131,6 +134,8 @@ def _take_preset(job: Job[Any, Any, Any], arguments: Sequence[str]) -> tuple[str
     if not arguments or arguments[0].startswith("-"):
         return next(iter(job.presets)), list(arguments)
     name = arguments[0]
+    if name not in job.presets and job.argument:
+        return next(iter(job.presets)), list(arguments)
     if name not in job.presets:
         fix = f"presets: {', '.join(job.presets)}; the first one when none is named"
         raise ConfigError(f"no preset is called {name!r}{meant(name, [*job.presets])}", fix=fix)
@@ -146,7 +151,7 @@ def _parse(
             found, unknown = tyro.cli(
                 kind,
                 # tyro shows positional arguments of its own accord; it does not know of presets.
-                prog=f"{name} {verb.usage}" if verb.has_presets else name,
+                prog=f"{name} {PRESET}" if verb.has_presets else name,
                 description=about,
                 args=list(arguments),
                 default=default,
@@ -197,11 +202,22 @@ def _fields(kind: type) -> Iterator[tuple[str, Any]]:
         names = [name for name in names if name not in owner]
 
 
-def _settings_type(kind: type) -> Any:
-    """A dataclass of the simple fields of a configuration, as tyro shall show them."""
+def _settings_type(kind: type, argument: str) -> Any:
+    """A dataclass of the simple fields of a configuration, as tyro shall show them; one of them may be an argument."""
     docs = field_docs(kind)
+    positional: Any = conf.Positional
     flags = [
-        (name, Annotated[hint, conf.arg(help=docs.get(name, ""), metavar=_metavar(hint), help_behavior_hint=_default_hint)])
+        (
+            name,
+            Annotated[
+                positional[hint] if name == argument else hint,
+                conf.arg(
+                    help=docs.get(name, ""),
+                    metavar=argument.upper() if name == argument else _metavar(hint),
+                    help_behavior_hint=_default_hint,
+                ),
+            ],
+        )
         for name, hint in _simple_fields(kind)
     ]
     return make_dataclass("Settings", flags, kw_only=True, namespace={"__doc__": inspect.getdoc(kind)})

@@ -26,18 +26,19 @@ from engine.cli.screen import PlainScreen, beating
 from engine.cli.tables import make_console, show_table
 from engine.cli.verbs import Verb
 from engine.jobs.checkpoints import require_checkpoint
-from engine.perturb.augment import perturb_contexts
+from engine.perturb.augment import edits_of
 from engine.perturb.catalogue import build, left_out, names
 from engine.perturb.changes import ChangeKind, Span, bracketed, num_changed, spans
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings
 from engine.perturb.strategy import Strategy
 from engine.perturb.swap import RandomSwap
+from engine.perturb.texts import Texts
 from envs.core.config import assign, overlay
 from envs.core.errors import CheckpointError, ConfigError, DataError
 from envs.core.ranges import Configuration, NonNegativeInt
 from envs.core.visible import visible
-from envs.pairs.turns import Turns, format_turns, parse_turns
+from envs.pairs.turns import Turns, format_turns
 from envs.pairs.vocabulary import SPECIALS, PairVocabulary
 from envs.storage.copies import fetched_file
 
@@ -186,14 +187,16 @@ def _filter(file: IO[bytes], built: Sequence[Strategy], asked: PerturbArguments,
         sys.stdout.reconfigure(errors="backslashreplace")
     lines = _decoded(file, counts)
     while chunk := list(islice(lines, 1 if file.isatty() else CHUNK)):
-        contexts = [parse_turns(line) for line in chunk]
+        texts = Texts(chunk)
+        contexts = texts.flat.contexts
         counts.empty += sum(not any(map(any, turns)) for turns in contexts)
-        perturbed = [perturb_contexts(contexts, strategy, asked.seed) for strategy in built]
-        for row, before in enumerate(contexts):
+        edits = [edits_of(texts, strategy, asked.seed) for strategy in built]
+        perturbed = [list(zip(texts.flat.replaced(each), texts.rewritten(each), strict=True)) for each in edits]
+        for row, (text, before) in enumerate(zip(chunk, contexts, strict=True)):
             for strategy, all_after in zip(built, perturbed, strict=True):
-                after = all_after[row]
+                after, text_after = all_after[row]
                 counts.perturbed[strategy.name] += after != before
-                show(counts.lines + row + 1, strategy.name, before, after)
+                show(counts.lines + row + 1, strategy.name, (text, text_after), (before, after))
         counts.lines += len(chunk)
 
 
@@ -210,26 +213,27 @@ def _decoded(file: IO[bytes], counts: Counts) -> Iterator[str]:
 class _Json:
     """One object a line."""
 
-    def __call__(self, line: int, strategy: str, before: Turns, after: Turns) -> None:
+    def __call__(self, line: int, strategy: str, texts: tuple[str, str], contexts: tuple[Turns, Turns]) -> None:
         record = {
             "line": line,
             "strategy": strategy,
-            "before": format_turns(before),
-            "after": format_turns(after),
-            "changed": num_changed(spans(before, after)),
-            "untouched": after == before,
+            "before": texts[0],
+            "after": texts[1],
+            "changed": num_changed(spans(*contexts)),
+            "untouched": contexts[1] == contexts[0],
         }
         sys.stdout.write(f"{json.dumps(record)}\n")
 
 
 class _Lines:
-    """Before and after below each other, changed words in colour or in brackets."""
+    """Words before and after below each other, changed ones in colour or in brackets."""
 
     def __init__(self) -> None:
         self._console = make_console(stderr=False)
         self._in_colour = self._console.is_terminal and not self._console.no_color
 
-    def __call__(self, line: int, strategy: str, before: Turns, after: Turns) -> None:
+    def __call__(self, line: int, strategy: str, texts: tuple[str, str], contexts: tuple[Turns, Turns]) -> None:
+        before, after = contexts
         label = f"{line:>5} {strategy:<{_LABEL}}"
         if after == before:
             sys.stdout.write(f"{label} = {visible(format_turns(before))}\n")

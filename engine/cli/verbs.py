@@ -39,7 +39,7 @@ class Verb:
     @property
     def has_presets(self) -> bool:
         """Whether it runs a job, whose first argument may name a preset."""
-        return self.usage == PRESET
+        return self.usage.startswith(PRESET)
 
     def run(self, arguments: Sequence[str]) -> int:
         """Imports the verb's module and runs it; returns the exit status."""
@@ -48,7 +48,16 @@ class Verb:
         return function(self, arguments)
 
 
-JOBS = tuple(Verb(entry.words, entry.summary, "engine.cli.jobs:run_job", entry.examples, PRESET) for entry in ENTRIES)
+JOBS = tuple(
+    Verb(
+        entry.words,
+        entry.summary,
+        "engine.cli.jobs:run_job",
+        entry.examples,
+        f"{PRESET} [{entry.argument}]" if entry.argument else PRESET,
+    )
+    for entry in ENTRIES
+)
 OTHERS = (
     Verb(
         ("perturb",),
@@ -60,6 +69,17 @@ OTHERS = (
             "parley perturb add-negation,antonym --set perturb.lexicon=built-in < in.txt",
         ),
         "STRATEGY",
+    ),
+    Verb(
+        ("perturb", "label"),
+        "read labelled lines of an audit back into its rates",
+        "engine.cli.label:run_label",
+        (
+            "parley perturb label runs/audit runs/audit/sheet.csv",
+            "parley perturb label runs/audit alice.csv bob.csv      # two labellers: how far they agree",
+            "parley perturb label runs/audit alice.csv --json",
+        ),
+        "RUN FILE ...",
     ),
     Verb(
         ("list",),
@@ -168,8 +188,8 @@ def find_verb(arguments: Sequence[str]) -> Verb | None:
 
 
 def below(word: str) -> list[Verb]:
-    """The verbs that begin with a word."""
-    return [verb for verb in VERBS if verb.words[0] == word]
+    """The verbs that begin with a word, the word itself first where it is one."""
+    return sorted((verb for verb in VERBS if verb.words[0] == word), key=lambda verb: len(verb.words) > 1)
 
 
 def help_text() -> str:

@@ -23,6 +23,7 @@ class Entry:
         target: "module:ATTRIBUTE" of the `Job`.
         examples: copy-paste commands.
         reports: whether a finished run is shown as a page right away.
+        argument: what may be typed behind the preset, in capitals; empty for nothing.
     """
 
     words: tuple[str, ...]
@@ -30,6 +31,7 @@ class Entry:
     target: str
     examples: tuple[str, ...]
     reports: bool = False
+    argument: str = ""
 
     def load(self) -> Job[Any, Any, Any]:
         """Imports the job."""
@@ -285,6 +287,18 @@ ENTRIES = (
             "parley evaluate robustness demo --model runs/demo/model",
         ),
         reports=True,
+    ),
+    Entry(
+        ("perturb", "audit"),
+        "how much strategies change, how it reads, and lines of each for a person to label",
+        "engine.jobs.perturb.audit:PERTURB_AUDIT",
+        (
+            "parley perturb audit antonym --corpus ubuntu_irc",
+            "parley perturb audit should-not-change --corpus mine.tsv --limit 2000 --workers 2",
+            "parley perturb audit demo                     # seconds, the built-in help desk and lexicon",
+        ),
+        reports=True,
+        argument="STRATEGIES",
     ),
     Entry(
         ("sweep",),

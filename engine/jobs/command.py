@@ -18,7 +18,9 @@ from envs.core.config import to_dict
 from envs.storage.places import display_path
 
 
-def command_line(words: Sequence[str], presets: Mapping[str, Callable[[], Any]], config: Any, run: Path | None) -> str:
+def command_line(
+    words: Sequence[str], presets: Mapping[str, Callable[[], Any]], config: Any, run: Path | None, argument: str = ""
+) -> str:
     """What to type to get a run like this one.
 
     Args:
@@ -26,6 +28,7 @@ def command_line(words: Sequence[str], presets: Mapping[str, Callable[[], Any]],
         presets: of the job, the default first.
         config: the run's configuration.
         run: its folder; None for the one that the job takes unless told otherwise.
+        argument: the setting that is typed without a flag; empty for none.
     """
     wanted = flat(to_dict(config))
     values = {name: flat(to_dict(preset())) for name, preset in presets.items()}
@@ -34,6 +37,8 @@ def command_line(words: Sequence[str], presets: Mapping[str, Callable[[], Any]],
     line = ["parley", *words]
     if nearest != next(iter(presets)):
         line.append(nearest)
+    if argument in changes[nearest]:
+        line.append(str(changes[nearest].pop(argument)))
     for key, value in changes[nearest].items():
         line += ["--set", f"{key}={_yaml(value)}"] if "." in key else _flag(key, value)
     if run is not None:

@@ -134,6 +134,7 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
         run_name: the run is runs/RUN_NAME unless told otherwise.
         config: the type of the configuration, a frozen dataclass whose fields all have defaults or come from a preset.
         presets: functions that return a full configuration, by name; the first one is the default.
+        argument: the setting that is typed without a flag, behind the preset; empty for none.
         schema: the columns of the rows.
         legend: what the metrics mean, by name.
         files: what a finished run holds that a user may want next, by path in the run folder.
@@ -145,6 +146,7 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
     run_name: str
     config: type[ConfigT]
     presets: Mapping[str, Callable[[], ConfigT]]
+    argument: str = ""
     schema: pa.Schema = BASE
     legend: Mapping[str, Metric] = MappingProxyType({})
     files: tuple[str, ...] = (SUMMARY,)
@@ -200,12 +202,24 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
         with RunFolder.open(
             path, config, job=self.name, schema=self.schema, resume_safe=self.resume_safe, weights=weights
         ) as run:
-            summary = self.measure(run, self.work(run, prepared, reporter))
-            about = {"title": summary.title, "description": summary.description, "command": self.command(config, path)}
-            run.write_summary(summary.metrics, {**about, **summary.extra})
-            if TABLE_FILE in self.files:
-                write_tables(path / TABLE_FILE, self.tables(run), about, self.note(run))
+            self.conclude(run, config, self.measure(run, self.work(run, prepared, reporter)))
         return self.result(config, path)
+
+    def conclude(self, run: RunFolder, config: ConfigT, summary: Summary) -> None:
+        """Writes what a run has come to: its summary, and its tables where the job has some.
+
+        Args:
+            run: opened for writing.
+            config: what was asked for.
+            summary: what the run has come to.
+
+        Raises:
+            RunError: the disk refuses.
+        """
+        about = {"title": summary.title, "description": summary.description, "command": self.command(config, run.path)}
+        run.write_summary(summary.metrics, {**about, **summary.extra})
+        if TABLE_FILE in self.files:
+            write_tables(run.path / TABLE_FILE, self.tables(run), about, self.note(run))
 
     def finished(self, config: ConfigT, path: Path, weights: Mapping[str, str]) -> bool:
         """Whether a run has nothing left to do; not so where there is another run in the folder, or none.
@@ -262,7 +276,8 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
 
     def command(self, config: ConfigT, path: Path) -> str:
         """What to type to get a run like this one."""
-        return command_line(self.words, self.presets, config, None if path == Path("runs", self.run_name) else path)
+        run = None if path == Path("runs", self.run_name) else path
+        return command_line(self.words, self.presets, config, run, self.argument)
 
     def weights(self, config: ConfigT) -> dict[str, str]:
         """Digests of the models that are there, by the setting that names each."""

@@ -1,12 +1,12 @@
 """Perturbations as a library call, for whoever wants more of a data set's sentences.
 
     >>> from engine.perturb import perturb_text
-    >>> perturb_text("i tried to install the package again", "random-swap", seed=1)
-    'i tried install to the package again'
+    >>> perturb_text("I installed Ubuntu 10.04 from http://ubuntu.com, but it doesn't BOOT!", "random-swap", seed=1)
+    "I installed 10.04 Ubuntu from http://ubuntu.com, it but doesn't BOOT!"
 
-Texts are read and written as lines (`envs/pairs/turns.py`): lower-cased words with blanks between, `<eou>` between utterances
-and `<eot>` between turns. What becomes of a text depends on the text and the seed alone, not on where it stands in a list;
-other seeds give other versions.
+Around the words that change all stays as it is: capitals, blanks, addresses, punctuation (`rewriting.py`). `<eou>` and `<eot>`
+in a text tell utterances and turns apart (`envs/pairs/turns.py`), and stay too. What becomes of a text depends on the text and
+the seed alone, not on where it stands in a list; other seeds give other versions.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from engine.perturb.catalogue import build, names
+from engine.perturb.draws import seeds_of
+from engine.perturb.flat import Edits
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings
-from engine.perturb.strategy import Strategy
+from engine.perturb.strategy import ByEdits, Strategy
+from engine.perturb.texts import Texts
 from envs.core.errors import ConfigError
-from envs.core.seeds import derive_seed
-from envs.pairs.turns import Turns, format_turns, parse_turns
+from envs.pairs.turns import Turns, format_turns
 
 DEFAULT = PerturbSettings()
 
@@ -36,7 +38,7 @@ def perturb_texts(
     """Perturbed texts; many at once are much faster than one by one.
 
     Args:
-        texts: lines; those that hold nothing to perturb come back with their words as they were.
+        texts: as people write them; those that hold nothing to perturb come back as they are.
         strategy: a registered name, or a strategy that was built with resources of one's own (`catalogue.build`).
         seed: at least 0.
         settings: of a strategy given by name, in which every word may enter.
@@ -49,8 +51,8 @@ def perturb_texts(
         fix = "perturb_by_strategy takes several, and returns the texts of each"
         raise ConfigError("one strategy perturbs texts", where="perturb_texts", got=strategy, fix=fix)
     built = _opened(strategy, settings) if isinstance(strategy, str) else strategy
-    contexts = [parse_turns(text) for text in texts]
-    return [format_turns(turns) for turns in perturb_contexts(contexts, built, seed)]
+    read = Texts(texts)
+    return read.rewritten(edits_of(read, built, seed))
 
 
 def perturb_by_strategy(
@@ -72,6 +74,20 @@ def perturb_by_strategy(
     return {name: perturb_texts(texts, each, seed=seed, settings=settings) for name, each in called.items()}
 
 
+def edits_of(texts: Texts, strategy: Strategy, seed: int) -> Edits:
+    """What a strategy changes in texts.
+
+    Args:
+        texts: as they were read.
+        strategy: what perturbs them; one that does not say what it changes is asked what comes out.
+        seed: at least 0.
+    """
+    seeds = seeds_of(seed, texts.texts)
+    if isinstance(strategy, ByEdits):
+        return strategy.edits(texts.flat, seeds)
+    return texts.edits_to(_perturbed(strategy, texts.flat.contexts, seeds), strategy.name)
+
+
 def perturb_contexts(contexts: Sequence[Turns], strategy: Strategy, seed: int) -> list[Turns]:
     """Perturbed contexts, the seed of each derived from its own words.
 
@@ -80,7 +96,11 @@ def perturb_contexts(contexts: Sequence[Turns], strategy: Strategy, seed: int) -
         strategy: what perturbs them.
         seed: at least 0.
     """
-    found = strategy.perturb(contexts, [derive_seed(seed, "context", format_turns(turns)) for turns in contexts])
+    return _perturbed(strategy, contexts, seeds_of(seed, list(map(format_turns, contexts))))
+
+
+def _perturbed(strategy: Strategy, contexts: Sequence[Turns], seeds: Sequence[int]) -> list[Turns]:
+    found = strategy.perturb(contexts, seeds)
     if len(found) != len(contexts):
         fix = "return one for each, in their order"
         raise ConfigError(

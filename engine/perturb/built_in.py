@@ -14,6 +14,7 @@ from functools import cached_property, lru_cache
 from itertools import chain
 
 from engine.perturb import built_in_words as words_of
+from engine.perturb.opposites import OPPOSITES
 from engine.perturb.phrasings import phrasings, synonyms
 from engine.perturb.ppdb import Phrase, two_way
 
@@ -73,6 +74,10 @@ class BuiltInLexicon:
             for base in dict.fromkeys((word, *self._bases(word, _PLAIN[kind]))):
                 found.update(dict.fromkeys(self._antonyms.get((base, kind), ())))
         return tuple(other for other in found if other != word)
+
+    def opposites(self, word: str, part_of_speech: str) -> tuple[str, ...]:
+        """None beside the project's own, see `Lexicon`."""
+        return ()
 
     def same_sense(self, word: str, other: str, part_of_speech: str) -> bool:
         """Whether both are listed as that part of speech: pairs were listed for the sense that a help desk uses."""
@@ -175,14 +180,10 @@ class BuiltInLexicon:
         return self._base_of.get((word, kind), ())
 
     @cached_property
-    def _antonyms(self) -> dict[tuple[str, str], tuple[str, ...]]:
-        related: dict[tuple[str, str], dict[str, None]] = {}
-        for kind, text in words_of.ANTONYMS.items():
-            listed = iter(text.split())
-            for left, right in zip(listed, listed, strict=True):
-                related.setdefault((left, kind), {})[right] = None
-                related.setdefault((right, kind), {})[left] = None
-        return {key: tuple(found) for key, found in related.items()}
+    def _antonyms(self) -> Mapping[tuple[str, str], tuple[str, ...]]:
+        nouns = iter(words_of.OPPOSITE_NOUNS.split())
+        pairs = [(left, right) for left, right in zip(nouns, nouns, strict=True)]
+        return {**OPPOSITES, **{(a, "n"): (b,) for left, right in pairs for a, b in ((right, left), (left, right))}}
 
 
 def _wishes(tag_1: str, word_1: str, following: str, awaits_verb: bool) -> Iterable[str]:

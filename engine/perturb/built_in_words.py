@@ -166,67 +166,12 @@ where why how all any both each few more most other some such no nor not only ow
 now n't 's 'm 're 've 'll 'd ca wo sha
 """
 
-ANTONYMS = {
-    "v": """
-accept refuse       add remove          agree disagree      allow forbid        answer ask          appear disappear
-arrive leave        attach detach       begin end           borrow lend         break mend          build destroy
-buy sell            catch throw         charge drain        come go             connect disconnect  continue stop
-create delete       die live            drop raise          empty fill          enable disable      enter leave
-export import       fail succeed        fall rise           fasten loosen       find lose           finish start
-forget remember     freeze melt         get give            give take           grow shrink         hate love
-hide show           include exclude     increase decrease   insert remove       install uninstall   join leave
-keep discard        laugh cry           learn forget        leave stay          like dislike
-load unload         lock unlock         lower raise         make break          meet avoid
-mount unmount       mute unmute         obey disobey        open close          open shut           pack unpack
-pass fail           play pause          plug unplug         pull push           put take            receive send
-save delete         send receive        set reset           show hide           sit stand           sleep wake
-speed slow          spend save          start stop          stay go             work fail
-tell ask            trust doubt         understand misunderstand
-use waste           wait go             walk run            want refuse         win lose            work rest
-worry relax         write erase         mend break          fix break           see miss            help hinder
-clean dirty         delete restore      lose find           order cancel        extend shorten
-""",
-    "a": """
-able unable         absent present      afraid brave        alive dead          angry calm          asleep awake
-bad good            best worst          better worse        big small           black white         blank full
-boring exciting     bright dim          broken whole        busy free           certain uncertain   cheap expensive
-clean dirty         clear unclear       clever stupid       closed open         cold hot            common rare
-complete incomplete correct incorrect   cruel kind          dangerous safe      dark light          deep shallow
-different same      difficult easy      dry wet             early late          easy hard           empty full
-external internal   false true          familiar strange    far near            fast slow           fat thin
-few many            first last          flat steep          fresh stale         full empty          glad sad
-great awful         happy unhappy       hard soft           harmful harmless    healthy sick        heavy light
-high low            huge tiny           important minor     large small         larger smaller
-late early          less more           little much         live dead           long short          loose tight
-loud quiet          lucky unlucky       mad sane            main minor          muted loud          narrow wide
-new old             next previous       nice nasty          noisy silent        normal strange      offline online
-old young           old new             open closed         patient impatient   polite rude         poor rich
-possible impossible private public      public secret       quick slow          quiet loud          ready busy
-real fake           red green           right wrong         rough smooth        safe dangerous      same different
-sharp blunt         short long          sick well           silent loud         simple complex      slow fast
-small big           sorry glad          strange normal      strong weak         stuck loose         sure unsure
-thick thin          tight loose         tiny huge           true false          ugly beautiful      useful useless
-useless useful      usual unusual       valid invalid       visible invisible   warm cool           weak strong
-whole broken        wide narrow         worse better        worst best          wrong right         young old
-near far            plain fancy         pale dark           terrible great      lost found          fine awful
-""",
-    "r": """
-always never        again never         badly well          carefully carelessly
-closer farther      early late          easily hardly       ever never          everywhere nowhere  far near
-fast slowly         first last          gently roughly      here there          inside outside      later earlier
-loudly quietly      more less           much little         never always        now later           often seldom
-once never          quickly slowly      quietly loudly      rarely often        slowly quickly      soon late
-sometimes never     still never         there here          together apart      twice once
-usually rarely      well badly          almost exactly      upstairs downstairs
-""",
-    "n": """
+OPPOSITE_NOUNS = """
 answer question     beginner master     beginning end       black white         boss worker         bottom top
-child adult         day night           end start           enemy friend        entrance exit       evening morning
-friend enemy        front back          guest host          hero coward         inside outside      life death
-light darkness      morning evening     night day           noise silence       noon midnight       past future
-peace war           problem solution    sender receiver     start end           success failure     summer winter
-today tomorrow      tomorrow yesterday  top bottom          truth lie           work rest           yesterday tomorrow
-right left          send receipt        input output        host guest          sale purchase       home office
-""",
-}
-"""Pairs of opposites, base forms, in the direction given and the other."""
+child adult         day night           entrance exit       evening morning     friend enemy        guest host
+hero coward         inside outside      life death          light darkness      noise silence       noon midnight
+past future         peace war           problem solution    sender receiver     success failure     summer winter
+today tomorrow      truth lie           work rest           right left          input output        sale purchase
+home office         start end           front back
+"""
+"""Pairs of nouns, in both directions; the other opposites stand in `opposites.py`."""

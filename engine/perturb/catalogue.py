@@ -1,4 +1,4 @@
-"""The strategies by name, in the order of the paper's tables.
+"""The strategies by name.
 
 Each is a function `build(settings, resources) -> Strategy` beside its strategy: `settings` are the user's, `resources` what
 strategies share (`resources.py`).
@@ -21,6 +21,7 @@ for _name, _summary, _target in (
     ("data-paraphrase", "phrases by paraphrases of a table", "paraphrase:build"),
     ("generative-paraphrase", "utterances by paraphrases of a pointer-generator network", "generative:build"),
     ("grammar-errors", "errors that learners make", "grammar:build"),
+    ("character-noise", "letters of words slip", "noise:build"),
     ("add-negation", "the first verb that can be is negated", "negation:build"),
     ("antonym", "one word by its opposite", "antonym:build"),
     ("random-inputs", "every word by a random one", "entities:build_random"),
@@ -33,6 +34,8 @@ PARAPHRASED = "generative-paraphrase"
 """The one that needs a network."""
 SHOULD_NOT_CHANGE = ("random-swap", "stopword-dropout", "data-paraphrase", PARAPHRASED, "grammar-errors")
 SHOULD_CHANGE = ("add-negation", "antonym")
+ADDED = ("character-noise",)
+"""Ours, and not the paper's: named by itself, because the groups are those of the paper's tables."""
 ENTITY = ("random-inputs", "random-inputs-kept-entities", "confusing-entity")
 """For dialogues about entities of a knowledge base."""
 GROUPS = {

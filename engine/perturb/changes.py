@@ -1,15 +1,17 @@
 """What a perturbation changed: the words of a context before and after, aligned, with their boundaries.
 
-A context keeps its utterances, so each is aligned with itself by difflib and boundaries never match words. How spans are marked
+A context keeps its utterances, so each is aligned with itself by difflib and boundaries never match words. Of very many words
+only the middle is taken as changed, because difflib takes time that grows with the square of their number. How spans are marked
 is for screens and pages to say.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from enum import StrEnum
+from itertools import groupby
 
 from envs.pairs.turns import EOT, Turns, Utterance
 from envs.pairs.vocabulary import EOU
@@ -24,6 +26,8 @@ class ChangeKind(StrEnum):
     DELETED = "deleted"
 
 
+_MOST_WORDS = 500
+"""Of an utterance that difflib aligns."""
 _KINDS = {"equal": ChangeKind.SAME, "replace": ChangeKind.REPLACED, "insert": ChangeKind.INSERTED, "delete": ChangeKind.DELETED}
 
 
@@ -79,10 +83,28 @@ def _boundary(word: str) -> Span:
     return Span(ChangeKind.SAME, (word,), (word,))
 
 
+def aligned(old: Utterance, new: Utterance) -> Iterator[tuple[ChangeKind, slice, slice]]:
+    """What became of which words of an utterance, in order: those before, and those after."""
+    if max(len(old), len(new)) <= _MOST_WORDS:
+        opcodes: Iterable[tuple[str, int, int, int, int]] = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+    elif len(old) == len(new):
+        runs = [[*run] for _, run in groupby(range(len(old)), key=lambda i: old[i] == new[i])]
+        tags = ("equal" if old[run[0]] == new[run[0]] else "replace" for run in runs)
+        opcodes = [(tag, run[0], run[-1] + 1, run[0], run[-1] + 1) for tag, run in zip(tags, runs, strict=True)]
+    else:
+        first = next((i for i, pair in enumerate(zip(old, new, strict=False)) if pair[0] != pair[1]), min(len(old), len(new)))
+        ends = zip(reversed(old[first:]), reversed(new[first:]), strict=False)
+        last = next((i for i, (word, other) in enumerate(ends) if word != other), min(len(old), len(new)) - first)
+        i, j = len(old) - last, len(new) - last
+        kind = "replace" if first < min(i, j) else "delete" if first < i else "insert"
+        opcodes = [("equal", 0, first, 0, first), (kind, first, i, first, j), ("equal", i, len(old), j, len(new))]
+    found = ((_KINDS[tag], slice(i, i_end), slice(j, j_end)) for tag, i, i_end, j, j_end in opcodes)
+    yield from ((kind, before, after) for kind, before, after in found if old[before] or new[after])
+
+
 def _aligned(old: Utterance, new: Utterance) -> Iterator[Span]:
     if old == new:
         if old:
             yield Span(ChangeKind.SAME, old, new)
         return
-    for tag, i, i_end, j, j_end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        yield Span(_KINDS[tag], old[i:i_end], new[j:j_end])
+    yield from (Span(kind, old[before], new[after]) for kind, before, after in aligned(old, new))

@@ -9,10 +9,12 @@ their own item.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from zlib import crc32
 
 import numpy as np
 
 from envs.core.seeds import stable_hash
+from envs.pairs.tokens import normalised
 
 _MASK = (1 << 64) - 1
 _STEP = np.uint64(0x9E3779B97F4A7C15)
@@ -49,6 +51,18 @@ def uniforms_at(seeds: Sequence[int], name: str, items: np.ndarray, numbers: np.
         (N,) float64 in [0, 1).
     """
     return _shares(_starts(seeds, name)[items] + (numbers.astype(np.uint64) + np.uint64(1)) * _STEP)
+
+
+def seeds_of(seed: int, texts: Sequence[str]) -> list[int]:
+    """The seeds of texts, each of its own words: texts that read alike have equal ones, wherever they stand.
+
+    Args:
+        seed: at least 0.
+        texts: as people write them.
+    """
+    # A sum that texts share now and then is no harm: they draw alike. `_starts` mixes what is left alike in it.
+    mixed = stable_hash("seed", seed)
+    return [mixed ^ crc32(normalised(text).encode("utf-8", "surrogatepass")) for text in texts]
 
 
 def _starts(seeds: Sequence[int], name: str) -> np.ndarray:

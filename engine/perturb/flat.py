@@ -7,7 +7,6 @@ build the tuples again is most of what a quick strategy costs.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence, Sized
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, compress, pairwise, repeat
 from typing import NamedTuple, TypeVar
@@ -41,7 +40,6 @@ class Edits(NamedTuple):
         return cls(places, places + 1, others)
 
 
-@dataclass(frozen=True)
 class FlatContexts:
     """Contexts laid end to end.
 
@@ -49,7 +47,20 @@ class FlatContexts:
         contexts: turns, oldest first.
     """
 
-    contexts: Sequence[Turns]
+    def __init__(self, contexts: Sequence[Turns]) -> None:
+        self.contexts = contexts
+
+    @classmethod
+    def laid(cls, words: Utterance, edges: np.ndarray, turn_edges: np.ndarray, shape_edges: np.ndarray) -> FlatContexts:
+        """Contexts of which `words`, `edges`, `turn_edges` and `shape_edges` are known."""
+        flat = cls.__new__(cls)
+        flat.__dict__.update(words=words, edges=edges, turn_edges=turn_edges, shape_edges=shape_edges)
+        return flat
+
+    @cached_property
+    def contexts(self) -> Sequence[Turns]:
+        """The contexts."""
+        return self.cut(self.words)
 
     @cached_property
     def turns(self) -> Turns:

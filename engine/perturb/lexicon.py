@@ -16,11 +16,19 @@ class Lexicon(Protocol):
         """The tags of many utterances, sooner than one by one; not to be changed by whoever gets them."""
 
     def antonyms(self, word: str, part_of_speech: str | None) -> tuple[str, ...]:
-        """Opposites of a word, in a fixed order, without repetition.
+        """Opposites of a word in any of its senses, in a fixed order, without repetition.
 
         Args:
             word: lower case.
             part_of_speech: "v", "n", "a" or "r"; None for any.
+        """
+
+    def opposites(self, word: str, part_of_speech: str) -> tuple[str, ...]:
+        """Opposites of a base form in the sense that it mostly has, beside the project's own (`opposites.py`).
+
+        Args:
+            word: lower case.
+            part_of_speech: "v", "a" or "r".
         """
 
     def same_sense(self, word: str, other: str, part_of_speech: str) -> bool:

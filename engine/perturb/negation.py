@@ -1,6 +1,8 @@
-"""Add Negation: the first verb that can be is negated.
+"""Add Negation: an utterance says no where it said yes.
 
-Source: Niu & Bansal 2018 (arXiv 1809.02079), section 3.2; the rules are those of the released code:
+Source: Niu & Bansal 2018 (arXiv 1809.02079), section 3.2. Rule "paper" negates the verb of a main clause as people do, by the
+auxiliary or modal that is there, by "do" or by "not" (`clauses.py`), once at most, and leaves alone what it cannot read. Rule
+"released" is that of the released code, word by word: the first verb that one of these fits.
 
     VB, VBG, VBN    know            not know
     VBD             was, were       was n't, were n't
@@ -11,15 +13,14 @@ Source: Niu & Bansal 2018 (arXiv 1809.02079), section 3.2; the rules are those o
     VBZ             is              is n't
                     knows           does n't know             if that changes the word
 
-A verb that no rule fits is passed over, modals always are.
-
 Departures:
-  * # Paper: the root verb (section 3.2), the first verb (section 5). Released: the first that a rule fits. Ours: as released.
-  * # Paper: silent. Released: changes the first occurrence of the verb's word, even where that is no verb. Ours: the verb
-    itself; under rule "released", as released.
-  * # Released: contractions are one token ("don't"). Ours: two ("do n't"), as the tokeniser cuts them. A verb with "n't" behind
-    it is passed over, because it is the token "don't" there, to which no rule applies; one that is a contraction itself ("'m",
-    "'re", "'s", "'ve", "'d") gets "not" behind it.
+  * # Paper: the root verb (section 3.2), the first verb (section 5). Released: the first that fits, modals never; the auxiliary
+    "do" is a full verb, a second negation is added to a first one, imperatives become "not open it". Ours: a main clause's
+    finite verb; "do you" becomes "do n't you", "can" "ca n't", "open it" "do n't open it".
+  * # Released: changes the first occurrence of the verb's word, even where that is no verb. Ours: the verb itself.
+  * # Released: contractions are one token ("don't"). Ours: two ("do n't"), as the tokeniser cuts them. Under rule "released" a
+    verb with "n't" behind it is passed over, because it is the token "don't" there, to which no rule applies; one that is a
+    contraction itself ("'m", "'re", "'s", "'ve", "'d") gets "not" behind it.
   * # Released: only the base form must be in the vocabulary. Ours: every word that enters must; where "n't" is not, "not"
     stands for it ("do not know").
 """
@@ -28,6 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from engine.perturb.clauses import negated
 from engine.perturb.flat import Edits, FlatContexts
 from engine.perturb.lexicon import Lexicon
 from engine.perturb.resources import Resources
@@ -39,10 +41,12 @@ _NOT_BEFORE = frozenset({"VB", "VBG", "VBN"})
 _FINITE = {"VBD": "did", "VBP": "do", "VBZ": "does"}
 _TAKE_NT = {"VBD": ("was", "were"), "VBP": ("are",), "VBZ": ("is",)}
 _CONTRACTIONS = frozenset({"'m", "'re", "'s", "'ve", "'d"})
+_WHOLE = {"ca": "can", "wo": "will"}
+"""What stands before "not" instead of before "n't"."""
 
 
 class AddNegation(ByEdits):
-    """The first verb that can be is negated.
+    """A main clause's verb is negated, or the first verb that can be.
 
     Args:
         lexicon: tags words and inflects verbs.
@@ -59,13 +63,27 @@ class AddNegation(ByEdits):
 
     def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
         """What is changed, see `ByEdits`; nothing is drawn."""
-        return flat.edits_of(map(self._edit, flat.utterances, self.lexicon.tag_all(flat.utterances)))
+        edit = self._by_release if self.rule == "released" else self._by_paper
+        return flat.edits_of(map(edit, flat.utterances, self.lexicon.tag_all(flat.utterances)))
 
-    def _edit(self, words: Utterance, tags: Sequence[str]) -> tuple[int, int, Utterance] | None:
+    def _by_paper(self, words: Utterance, tags: Sequence[str]) -> tuple[int, int, Utterance] | None:
+        found = negated(words, tags, self._base)
+        if found is None:
+            return None
+        start, end, others = found
+        if self._contracted == "not":
+            others = tuple("not" if word == "n't" else _WHOLE.get(word, word) for word in others)
+        enters = [word for word in others if word not in words[start:end]]
+        return (start, end, others) if self.may_enter(enters) else None
+
+    def _base(self, word: str) -> str | None:
+        return self.lexicon.inflect(word, "VB")
+
+    def _by_release(self, words: Utterance, tags: Sequence[str]) -> tuple[int, int, Utterance] | None:
         for place, tag in enumerate(tags):
             negated = self._negated(words[place], tag) if words[place + 1 : place + 2] != ("n't",) else None
             if negated is not None:
-                changed = words.index(words[place]) if self.rule == "released" else place
+                changed = words.index(words[place])
                 return changed, changed + 1, negated
         return None
 

@@ -36,6 +36,8 @@ _FIX = "parley data get nltk, or --set perturb.lexicon=built-in for the small le
 _PARTS_OF_SPEECH = {"V": "VERB", "N": "NOUN", "J": "ADJ", "R": "ADV"}
 _SLIPS = {"unmaked": "unmade", "overspended": "overspent"}
 """Made-up pasts in lemminflect's dictionary, of all that WordNet calls opposites of verbs."""
+_USUAL = 2
+"""How often WordNet's own texts hold a usual sense of a word."""
 _MAIN = 0.5
 """Share of a word's counted places that its main sense has at least."""
 _NUM_UTTERANCES = 1 << 16
@@ -74,6 +76,15 @@ class NltkLexicon:
     def antonyms(self, word: str, part_of_speech: str | None) -> tuple[str, ...]:
         """The first opposite of every lemma of every sense, in WordNet's order; see `Lexicon`."""
         return self._antonyms(word, part_of_speech)
+
+    def opposites(self, word: str, part_of_speech: str) -> tuple[str, ...]:
+        """The opposite of a base form's first sense, where WordNet counted both often enough in text; see `Lexicon`."""
+        for synset in self._wordnet.synsets(word, pos=part_of_speech)[:1]:
+            for lemma in synset.lemmas():
+                for other in lemma.antonyms()[:1]:
+                    if lemma.name() == word and min(lemma.count(), other.count()) >= _USUAL and "_" not in other.name():
+                        return (other.name().lower(),)
+        return ()
 
     def same_sense(self, word: str, other: str, part_of_speech: str) -> bool:
         """Whether WordNet's first sense of both is one, and is the sense of most places that its makers counted."""

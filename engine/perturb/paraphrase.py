@@ -105,11 +105,12 @@ class DataParaphrase(ByEdits):
         self, flat: FlatContexts, starts: np.ndarray, ends: np.ndarray, choices: Sequence[tuple[Phrase, ...]]
     ) -> tuple[np.ndarray, np.ndarray, list[tuple[Phrase, ...]]]:
         """Those paraphrases that leave articles right and, where a corpus is at hand, the text about as fluent as it was."""
+        begins = {*flat.edges.tolist()}
         rows = [
             (row, other)
             for row, (start, others) in enumerate(zip(starts.tolist(), choices, strict=True))
             for other in others
-            if start == 0 or fits_article(flat.words[start - 1], flat.words[start], other[0])
+            if start in begins or fits_article(flat.words[start - 1], flat.words[start], other[0])
         ]
         language = self._resources.language
         if language is not None and rows:
@@ -132,11 +133,13 @@ class DataParaphrase(ByEdits):
         utterances = np.searchsorted(flat.edges, starts, side="right") - 1
         lengths = np.diff(flat.edges)[utterances]
         left = dict(zip(utterances.tolist(), np.maximum(1, lengths * self._settings.paraphrase_share).tolist(), strict=True))
+        edges = flat.edges.tolist()
         taken: set[int] = set()
         kept = []
         for row in np.argsort(order, kind="stable")[: np.count_nonzero(np.isfinite(order))].tolist():
             utterance, start, end = int(utterances[row]), int(starts[row]), int(ends[row])
-            if (left[utterance] >= 1 and end - start <= left[utterance] + 1) and taken.isdisjoint(range(start - 1, end + 1)):
+            around = range(max(start - 1, edges[utterance]), min(end + 1, edges[utterance + 1]))
+            if (left[utterance] >= 1 and end - start <= left[utterance] + 1) and taken.isdisjoint(around):
                 left[utterance] -= end - start
                 taken.update(range(start, end))
                 kept.append(row)

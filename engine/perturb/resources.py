@@ -33,7 +33,7 @@ class Resources:
         common: words that random inputs are drawn from; most frequent first.
         data_root: where corpora lie.
         device: torch device of the paraphraser.
-        corpus: whose training split says what is usual and fluent, by its name; empty: none is at hand.
+        corpus: whose training split says what is usual and fluent unless the settings name one; empty: none is at hand.
     """
 
     settings: PerturbSettings
@@ -60,9 +60,10 @@ class Resources:
         """
         from engine.perturb.ngrams import NGrams
 
-        if not self.corpus:
+        corpus = self.settings.corpus or self.corpus
+        if not corpus:
             return None
-        return NGrams(said(load_pairs(self.corpus, self.data_root, every_word=True), "train"))
+        return NGrams(said(load_pairs(corpus, self.data_root, every_word=True), "train"))
 
     @cached_property
     def lexicon(self) -> Lexicon:

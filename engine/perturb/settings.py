@@ -19,6 +19,8 @@ class PerturbSettings(Configuration):
     """Where the paper and its released code disagree: whose rule."""
     lexicon: Literal["nltk", "built-in"] = "nltk"
     """Tagger, WordNet, stop words and paraphrase pairs: NLTK's data, or a small lexicon written for this project."""
+    corpus: str = ""
+    """Corpus whose training split says which words are usual and which edits are fluent; the evaluated one when empty."""
     max_dropped: PositiveInt = 8
     """Stopword dropout: most words dropped in a turn (paper)."""
     swap_every: PositiveInt = 4
@@ -32,6 +34,8 @@ class PerturbSettings(Configuration):
     corpus' own trigrams; without a corpus nothing is judged."""
     grammar_rate: PositiveShare = 0.3
     """Grammar errors: share of words with a known error that get one (paper: silent); at 1 half of a text's words change."""
+    noise_rate: PositiveShare = 0.2
+    """Character noise: share of the words of at least four letters in which a letter slips."""
     paraphrases: Path | None = None
     """Data-level paraphrase: a PPDB file, or pairs of phrases separated by a tab; the lexicon's own pairs when not given."""
     corrections: Path | None = None

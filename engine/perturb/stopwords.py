@@ -5,6 +5,8 @@ Source: Niu & Bansal 2018, section 3.1.
 - Paper: stop words are dropped at random, at most eight of a turn; verbs are none of them. How many of eight is not said.
   Ours (rule "paper"): as many as there are, at most `max_dropped` of a turn; when there are more, those that are drawn. An
   utterance of nothing but chosen stop words stays whole, because the paper drops words from utterances and not utterances.
+  Words that turn the meaning round when they go stay as well ("no", "few", "than", "until", "only", "if"), particles ("log in",
+  "turn on"), and what belongs to a command or a flag (`commands.py`).
 - Released: every stop word of NLTK's list is dropped, verbs too, but for 44 that are kept: pronouns, question words and
   "not". An utterance may end up empty. Ours (rule "released"): the same. Those 44 are kept under the paper's rule as well.
 - Released: contractions are whole tokens. Ours: our tokeniser cuts them. The 44 hold those of pronouns ("you're"), so their
@@ -18,6 +20,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from engine.perturb.commands import in_commands
 from engine.perturb.draws import uniforms
 from engine.perturb.flat import Edits, FlatContexts, running
 from engine.perturb.resources import Resources
@@ -40,6 +43,22 @@ VERBS = frozenset(_VERBS.split())
 """Stop words that are verbs, whole or cut, with the negation that hangs on them; kept under the paper's rule."""
 
 
+_MEANT = """
+no nor not never neither without few more most than before after until against only if off up down out over above below under
+same s t d m o y ll re ve ma don
+"""
+MEANT = frozenset(_MEANT.split())
+"""Stop words that the paper's rule keeps: without them a line says something else; letters are flags or contractions."""
+PARTICLES = frozenset({"on", "in"})
+TAKE_PARTICLES = frozenset(
+    {"turn", "turned", "turning", "turns", "switch", "switched", "hold", "log", "logged", "logging", "logs", "sign", "signed"}
+    | {"plug", "plugged", "built", "go", "goes", "going", "come", "comes", "move", "keep", "keeps", "is", "it", "that"}
+)
+"""Words behind which "on" and "in" are particles."""
+A_FEW = frozenset({"few", "little"})
+CLAUSE_MARKS = frozenset(".,?!;:()") | {"...", '"'}
+
+
 class StopwordDropout(ByEdits):
     """Stop words are left out.
 
@@ -58,6 +77,7 @@ class StopwordDropout(ByEdits):
         """What is changed, see `ByEdits`."""
         goes = flat.are_in(self.dropped)
         if self.most is not None:
+            goes &= ~(in_commands(flat) | _are_particles(flat))
             lengths = np.diff(flat.edges)
             goes &= np.repeat(np.diff(running(goes)[flat.edges]) < lengths, lengths)
             edges = flat.edges[flat.turn_edges]
@@ -84,6 +104,17 @@ class StopwordDropout(ByEdits):
             goes[places[(begins[turn] + within)[order[within >= self.most]]]] = False
 
 
+def _are_particles(flat: FlatContexts) -> np.ndarray:
+    """Which words are an "on" or "in" of a verb: behind one, or before a mark or an end; or the "a" of "a few" (N,) bool."""
+    found = flat.are_in(PARTICLES)
+    a_few = flat.are_in({"a"}) & np.concatenate([flat.are_in(A_FEW), [False]])[1:]
+    follows = np.concatenate([[False], flat.are_in(TAKE_PARTICLES)[:-1]])
+    ends = np.ones(len(found) + 1, dtype=bool)
+    ends[:-1] = flat.are_in(CLAUSE_MARKS)
+    ends[flat.edges] = True
+    return (found & (follows[: len(found)] | ends[1:])) | a_few
+
+
 def build(settings: PerturbSettings, resources: Resources) -> StopwordDropout:
     """The strategy as the settings say.
 
@@ -92,4 +123,4 @@ def build(settings: PerturbSettings, resources: Resources) -> StopwordDropout:
     """
     if settings.rule == "released":
         return StopwordDropout(resources.lexicon.stopwords - KEPT, None)
-    return StopwordDropout(resources.lexicon.stopwords - KEPT - VERBS, settings.max_dropped)
+    return StopwordDropout(resources.lexicon.stopwords - KEPT - VERBS - MEANT, settings.max_dropped)

@@ -7,6 +7,9 @@ Source: Niu & Bansal 2018, section 3.1.
 - Released: floor(m / 3) swaps in each stretch of m words between punctuation marks, where the first and the last token of an
   utterance count as marks and never move. The paper's own examples follow this rule, not its text. Ours (rule "released"): the
   same; an ellipsis is a mark as well, because our tokeniser writes it as one token.
+- In both a contraction is one token. Our tokeniser cuts it ("does n't"); here it counts and moves as one word again. Under rule
+  "paper" so do an auxiliary and its "not", and a "no" or "without" and its word, because "could resolve not" is read as the
+  opposite of what was said; and smileys, commands and their flags stay (`commands.py`), because they are no sentence.
 
 Under both a place is drawn uniformly from those that are left, its word changes places with the next one, and the places whose
 words have now moved are left out; so a word moves at most once, and fewer swaps happen where no place is left.
@@ -15,18 +18,38 @@ words have now moved are left out; so a word moves at most once, and fewer swaps
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
 from string import punctuation
 
 import numpy as np
 
+from engine.perturb.commands import in_commands
 from engine.perturb.draws import uniforms
-from engine.perturb.flat import Edits, FlatContexts
+from engine.perturb.flat import Edits, FlatContexts, running
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings, Rule
 from engine.perturb.strategy import ByEdits, Expectation
 
+SMILEYS = frozenset(eyes + nose + mouth for eyes in ":;" for nose in ("", "-") for mouth in "()dp")
+"""Those that the tokeniser keeps whole."""
 MARKS = frozenset(punctuation) | {"..."}
 """Tokens that are no words."""
+AUXILIARIES = frozenset(
+    {"am", "is", "are", "was", "were", "do", "does", "did", "has", "have", "had"}
+    | {"can", "could", "will", "would", "should", "must", "might", "may"}
+)
+"""Words that a "not" behind them belongs to."""
+_MARK, _SMILEY, _CLITIC, _NOT, _NO, _AUXILIARY = 1, 2, 3, 4, 5, 6
+_KINDS = {
+    **dict.fromkeys(AUXILIARIES, _AUXILIARY),
+    **dict.fromkeys(("n't", "'s", "'m", "'d", "'re", "'ve", "'ll"), _CLITIC),
+    **dict.fromkeys(MARKS, _MARK),
+    **dict.fromkeys(SMILEYS, _SMILEY),
+    "not": _NOT,
+    "no": _NO,
+    "without": _NO,
+}
+"""Words that are joined with others, or stay."""
 RELEASED_EVERY = 3
 
 
@@ -46,26 +69,36 @@ class RandomSwap(ByEdits):
 
     def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
         """What is changed, see `ByEdits`."""
-        words = flat.words
-        pool, stretch, limits = (self._by_paper if self.rule == "paper" else self._by_release)(flat)
-        order = uniforms(seeds, self.name, flat.num_in_contexts(pool))
-        places = np.sort(pool[_chosen(pool, stretch, order, limits)])
-        return Edits(places, places + 2, [(words[place + 1], words[place]) for place in places.tolist()])
+        kinds = np.frombuffer(bytes(map(_KINDS.get, flat.words, repeat(0))), dtype=np.uint8)
+        by_paper = self.rule == "paper"
+        starts = np.flatnonzero(~_glued(kinds, flat, by_paper))
+        utterance = np.searchsorted(flat.edges, starts, side="right") - 1
+        is_mark = (kinds[starts] == _MARK) | ((kinds[starts] == _SMILEY) & by_paper)
+        if by_paper:
+            pool, stretch, limits = self._by_paper(is_mark, utterance, len(flat.utterances))
+            held = running(in_commands(flat) | _answers(kinds, flat))
+            stays = np.diff(held[np.append(starts, len(kinds))]) > 0
+            free = ~(stays[pool] | stays[pool + 1])
+            pool, stretch = pool[free], stretch[free]
+        else:
+            pool, stretch, limits = self._by_release(is_mark, utterance)
+        order = uniforms(seeds, self.name, flat.num_in_contexts(starts[pool]))
+        chosen = np.sort(pool[_chosen(pool, stretch, order, limits)])
+        return _exchanged(flat.words, np.append(starts, len(kinds)), chosen)
 
-    def _by_paper(self, flat: FlatContexts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Places that may swap with the next one, the utterance of each, and how many swaps each utterance gets."""
-        is_word = ~flat.are_in(MARKS)
-        utterance = np.repeat(np.arange(len(flat.utterances)), np.diff(flat.edges))
-        counts = np.bincount(utterance[is_word], minlength=len(flat.utterances))
-        pool = np.flatnonzero(is_word[:-1] & is_word[1:] & (utterance[:-1] == utterance[1:]))
+    def _by_paper(
+        self, is_mark: np.ndarray, utterance: np.ndarray, num_utterances: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Words that may swap with the next one, the utterance of each, and how many swaps each utterance gets."""
+        counts = np.bincount(utterance[~is_mark], minlength=num_utterances)
+        pool = np.flatnonzero(~is_mark[:-1] & ~is_mark[1:] & (utterance[:-1] == utterance[1:]))
         return pool, utterance[pool], counts // self.every
 
-    def _by_release(self, flat: FlatContexts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _by_release(self, is_mark: np.ndarray, utterance: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The same for the stretches between marks."""
-        fixed = flat.are_in(MARKS)
-        starts, ends = flat.edges[:-1], flat.edges[1:]
-        has_words = starts < ends
-        fixed[starts[has_words]] = fixed[ends[has_words] - 1] = True
+        ends = np.flatnonzero(np.diff(utterance, append=-1))
+        fixed = is_mark.copy()
+        fixed[ends] = fixed[ends[:-1] + 1] = fixed[:1] = True
         stretch = np.cumsum(fixed)
         pool = np.flatnonzero(~(fixed[:-1] | fixed[1:]))
         counts = np.bincount(stretch[~fixed], minlength=len(fixed) + 1)
@@ -75,6 +108,53 @@ class RandomSwap(ByEdits):
 def build(settings: PerturbSettings, resources: Resources) -> RandomSwap:
     """The strategy as the settings say."""
     return RandomSwap(settings.rule, settings.swap_every)
+
+
+def _opens(kinds: np.ndarray, flat: FlatContexts) -> np.ndarray:
+    """Which tokens stand at the beginning of an utterance or behind a mark (N,) bool."""
+    opens = np.zeros(len(kinds) + 1, dtype=bool)
+    opens[1:] = (kinds == _MARK) | (kinds == _SMILEY)
+    opens[flat.edges] = True
+    return opens[:-1]
+
+
+def _answers(kinds: np.ndarray, flat: FlatContexts) -> np.ndarray:
+    """Which tokens are a "no" that answers (N,) bool."""
+    return (kinds == _NO) & _opens(kinds, flat)
+
+
+def _glued(kinds: np.ndarray, flat: FlatContexts, by_paper: bool) -> np.ndarray:
+    """Which tokens are no words of their own, but the ends of the words before them (N,) bool."""
+    glued = kinds == _CLITIC
+    opens = _opens(kinds, flat)
+    if by_paper:
+        before = np.concatenate([[_MARK], kinds[:-1]])
+        behind_verb = (kinds == _NOT) & ((before == _AUXILIARY) | (before == _CLITIC)) & ~opens
+        leads = ((kinds == _NO) & ~opens) | ((kinds == _NOT) & ~behind_verb)
+        glued |= behind_verb
+        glued[1:] |= leads[:-1]
+    return glued & ~opens & (kinds != _MARK) & (kinds != _SMILEY)
+
+
+def _exchanged(words: Sequence[str], starts: np.ndarray, chosen: np.ndarray) -> Edits:
+    """The edits that swap words with the next ones.
+
+    Args:
+        words: the tokens of all utterances.
+        starts: where words begin among them, and where the last one ends.
+        chosen: which words swap with the next one, ascending.
+    """
+    found: list[tuple[int, int, Sequence[str]]] = []
+    for first, second, end in zip(*(starts[chosen + i].tolist() for i in range(3)), strict=True):
+        if end - first == 2:
+            found.append((first, end, (words[second], words[first])))
+        else:
+            # Whoever writes the text puts a contraction that enters together.
+            found += [(first, first, tuple(words[second:end])), (second, end, ())]
+    if not found:
+        return Edits(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), ())
+    begins, ends, others = zip(*found, strict=True)
+    return Edits(np.array(begins, dtype=np.int64), np.array(ends, dtype=np.int64), others)
 
 
 def _chosen(pool: np.ndarray, stretch: np.ndarray, order: np.ndarray, limits: np.ndarray) -> np.ndarray:

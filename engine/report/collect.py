@@ -32,6 +32,8 @@ _FILES = {
     "environment.json": "versions, commit, device",
     "events.jsonl": "what happened when",
     "rows": "every dialogue, target or example, as Parquet",
+    "labels": "the sheets that people have labelled",
+    "sheet.csv": "changed lines for a person to label",
     "summary.json": "the metrics",
     "targets.json": "what was searched for",
     "best.yaml": "the best settings, for --config",

@@ -11,12 +11,16 @@
   and without characters that show nothing (zero-width spaces and joiners, soft hyphens, marks of direction). An accent or vowel
   sign that no letter holds belongs to the word that it stands in.
 
-The rules depend on nothing but the text, and tokens joined by spaces give the same tokens again.
+The rules depend on nothing but the text, and tokens joined by spaces give the same tokens again. No token reaches over a space,
+and what is beyond one decides nothing, so that a text may be read piece by piece.
+
+Not here: how tokens are written as text again (`written.py`).
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from unicodedata import category, normalize
 
 URL, PATH, UNKNOWN = "<url>", "<path>", "<unk>"
@@ -67,5 +71,45 @@ def normalised(text: str) -> str:
 def tokenise(text: str) -> list[str]:
     """The words and punctuation marks of a text, lower-cased."""
     read = normalised(text)
-    shape = read if read.isascii() else read.translate(_SHAPES)
-    return [_MARKS.get(match.lastgroup or "") or read[match.start() : match.end()] for match in _TOKEN.finditer(shape)]
+    return [_token(match, read) for match in _TOKEN.finditer(_shape(read))]
+
+
+def tokenise_where(text: str) -> list[tuple[str, int, int]]:
+    """The tokens of `tokenise`, and where in the text as it came each begins and ends."""
+    read = normalised(text)
+    found = list(_TOKEN.finditer(_shape(read)))
+    where = origins(text)
+    return [(_token(match, read), where[match.start()], where[match.end()]) for match in found]
+
+
+def origins(text: str) -> Sequence[int]:
+    """For each place of the normalised text, its end included, where in the text what stands there begins; ascending.
+
+    Letters are taken with the accents behind them, which Unicode's form NFC may put together.
+    """
+    if text.isascii():
+        return range(len(text) + 1)
+    starts = [i for i, each in enumerate(text) if not (i and _hangs(each))]
+    ends = [*starts[1:], len(text)]
+    lengths = [len(normalised(text[start:end])) for start, end in zip(starts, ends, strict=True)]
+    begins = [min(start + i, end) for start, end, size in zip(starts, ends, lengths, strict=True) for i in range(size)]
+    length = len(normalised(text))
+    # Pieces are as long as the whole; were they not, a place is some letters off and no letter is lost.
+    return [*begins[:length], *[len(text)] * (length + 1 - len(begins[:length]))]
+
+
+def _shape(read: str) -> str:
+    return read if read.isascii() else read.translate(_SHAPES)
+
+
+def _token(match: re.Match[str], read: str) -> str:
+    return _MARKS.get(match.lastgroup or "") or read[match.start() : match.end()]
+
+
+def _hangs(character: str) -> bool:
+    """Whether a character may change what the one before it becomes: accents, Hangul's inner letters, what shows nothing."""
+    return (
+        _SHAPES[ord(character)] != ord(character)
+        or "\u1160" <= character <= "\u11ff"
+        or _SHOWS_NOTHING.match(character) is not None
+    )

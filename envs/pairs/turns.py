@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from envs.pairs.tokens import normalised, tokenise
+from envs.pairs.tokens import normalised, origins, tokenise, tokenise_where
 from envs.pairs.vocabulary import EOU
 
 EOT = "<eot>"
@@ -54,6 +54,19 @@ def parse_turns(line: str) -> Turns:
     return tuple(tuple(tuple(tokenise(utterance)) for utterance in _without_end(turn)) for turn in turns)
 
 
+def tokens_where(line: str) -> list[tuple[str, int, int]] | None:
+    """The words of a line of text, and where in it each begins and ends; marks are between them. None: it holds no mark."""
+    read = normalised(line)
+    if not (_TURN_END.search(read) or _UTTERANCE_END.search(read)):
+        return None
+    found, where = [], origins(line)
+    for turn in _between(_TURN_END, read, 0, len(read)):
+        for start, end in _between(_UTTERANCE_END, read, *turn):
+            first = where[start]
+            found += [(token, first + i, first + j) for token, i, j in tokenise_where(line[first : where[end]])]
+    return found
+
+
 def turn_words(turn: Turn) -> list[str]:
     """The words of a turn, `<eou>` between its utterances."""
     words: list[str] = []
@@ -88,6 +101,12 @@ def turn_of(words: Sequence[str]) -> Turn:
 def format_turns(turns: Turns) -> str:
     """The line of text that `parse_turns` reads back, words joined by blanks."""
     return " ".join(context_words(turns))
+
+
+def _between(mark: re.Pattern[str], text: str, start: int, end: int) -> list[tuple[int, int]]:
+    """What stretches of a part of a text marks leave."""
+    marks = list(mark.finditer(text, start, end))
+    return list(zip([start, *(each.end() for each in marks)], [*(each.start() for each in marks), end], strict=True))
 
 
 def _without_end(pieces: list[str]) -> list[str]:

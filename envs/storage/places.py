@@ -19,6 +19,9 @@ _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/?#]*)
 _MARK = "@"
 """Begins the folder of an authority, which may be empty."""
 
+HUGGING_FACE = "hf:"
+"""Begins the name of a folder that Hugging Face's `save_pretrained` wrote, where a verb also takes models of Parley's own."""
+
 
 def is_uri(name: str) -> bool:
     """Whether a name is a URI; anything else is a path, or the name of something built in."""

@@ -150,8 +150,8 @@ def _strategies(
         ConfigError: no such strategy, or one lacks a setting.
         DataError: what one of them leans on is not there.
     """
+    from engine.jobs.perturb.examples import perturbation_seed
     from engine.jobs.perturb.lessons import RandomSource
-    from engine.jobs.perturb.worker import perturbation_seed
     from engine.perturb.catalogue import build
     from engine.perturb.resources import Resources
 

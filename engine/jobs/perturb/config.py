@@ -1,4 +1,4 @@
-"""What `parley evaluate robustness` is asked for: its configuration."""
+"""What evaluations and audits of perturbations are asked for: their configurations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from engine.jobs.sharded import ShardedConfig
 from engine.perturb import catalogue
 from engine.perturb.settings import PerturbSettings
 from envs.core.config import check
-from envs.core.ranges import Configuration, NumItemsOrAll, PositiveInt
+from envs.core.ranges import Configuration, NumItems, NumItemsOrAll, PositiveFloat, PositiveInt
+from envs.storage.places import HUGGING_FACE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,25 +36,15 @@ class EngineSettings(Configuration):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RobustnessConfig(ShardedConfig):
-    """Which model is asked, and how its contexts are perturbed."""
+class PerturbedConfig(ShardedConfig):
+    """Which contexts are perturbed, and how."""
 
-    model: str = "runs/seq2seq"
-    """Run or checkpoint folder of a response model (parley train seq2seq, parley train vhred), or path/file.py:Name."""
-    trained: str = ""
-    """Runs of parley train adversarial on this model, separated by commas; each meets the strategies it was trained against."""
     strategies: str = "all"
     """Strategies separated by commas: names, path/file.py:Name, or all, should-not-change, should-change, entity."""
-    corpus: str = ""
-    """Corpus whose dialogues are continued; the one that the model was fitted to when empty."""
     split: Literal["test", "val", "train"] = "test"
-    """Its split."""
+    """Split of the corpus."""
     limit: NumItemsOrAll = 0
     """At most so many examples, the seed's choice of them; 0 for all."""
-    beam: PositiveInt = 1
-    """Hypotheses that decoding keeps; 1 is greedy."""
-    published: Literal["niu2018", "niu2018-rl", "none"] = "none"
-    """Figures to show beside the measured ones: Niu & Bansal 2018, of their VHRED or of their reranking RL model."""
     perturb: PerturbSettings = field(default_factory=PerturbSettings)
     """How contexts are perturbed."""
     contexts: ContextSettings = field(default_factory=ContextSettings)
@@ -75,7 +66,56 @@ class RobustnessConfig(ShardedConfig):
         """Strategies of a group that need what is not given; one that is named itself is an error instead."""
         return catalogue.left_out(self.strategies, self.perturb)
 
+
+@dataclass(frozen=True, kw_only=True)
+class RobustnessConfig(PerturbedConfig):
+    """Which model is asked, and how its contexts are perturbed."""
+
+    model: str = "runs/seq2seq"
+    """Response model: a run or checkpoint (parley train seq2seq, parley train vhred), hf:FOLDER, or path/file.py:Name."""
+    trained: str = ""
+    """Runs of parley train adversarial on this model, separated by commas; each meets the strategies it was trained against."""
+    corpus: str = ""
+    """Corpus whose dialogues are continued; the one that the model was fitted to when empty."""
+    beam: PositiveInt = 1
+    """Hypotheses that decoding keeps; 1 is greedy."""
+    published: Literal["niu2018", "niu2018-rl", "none"] = "none"
+    """Figures to show beside the measured ones: Niu & Bansal 2018, of their VHRED or of their reranking RL model."""
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the model is one that Parley trained, so that it can be trained further."""
+        return ".py:" not in self.model and not self.model.startswith(HUGGING_FACE)
+
     @property
     def trained_folders(self) -> tuple[str, ...]:
         """The adversarially trained models one by one."""
         return tuple(folder for part in self.trained.split(",") if (folder := part.strip()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditConfig(PerturbedConfig):
+    """What strategies are audited on, and what judges their edits."""
+
+    corpus: str = "helpdesk"
+    """Corpus whose dialogues are perturbed: a name, a file of source<TAB>reply lines, or path/file.py:NAME."""
+    num_lines: NumItems = 100
+    """Changed lines of each strategy that are drawn for a person to label."""
+    max_ratio: PositiveFloat = 2.0
+    """Edits that make an utterance so many times as perplexing, or more, are counted."""
+    model: str = ""
+    """Run or checkpoint of a response model whose words alone may enter; every word may when empty."""
+    lm: str = ""
+    """Run of parley train lm, on this corpus, that judges edits; trigrams of the training split when empty."""
+    entailment: str = ""
+    """hf:FOLDER of a Hugging Face model that tells whether a sentence follows from another; nothing is asked when empty."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        named = self.entailment.startswith(HUGGING_FACE) and self.entailment != HUGGING_FACE
+        check(self, "entailment", not self.entailment or named, f"{HUGGING_FACE}FOLDER, or empty")
+
+    @property
+    def entailment_folder(self) -> str:
+        """The folder of the model of entailment; empty without one."""
+        return self.entailment.removeprefix(HUGGING_FACE)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.jobs.job import Reporter
-from engine.jobs.perturb.worker import perturbation_seed
+from engine.jobs.perturb.examples import perturbation_seed
 from engine.perturb.strategy import Expectation, Strategy
 from envs.core.seeds import stream
 from envs.pairs.turns import Example, Turns

@@ -19,7 +19,7 @@ from engine.perturb import catalogue
 from envs.core.errors import CheckpointError, ConfigError
 from envs.pairs.turns import EOT
 from envs.pairs.vocabulary import SPECIALS, PairVocabulary
-from envs.storage.places import display_path
+from envs.storage.places import HUGGING_FACE, display_path, is_uri
 
 if TYPE_CHECKING:
     from policies.responder import TrainableResponder
@@ -38,7 +38,7 @@ class AskedModel:
 
     Args:
         label: "base", or what it was trained against.
-        name: its checkpoint folder or path/file.py:Name, absolute.
+        name: its checkpoint folder, hf:FOLDER or path/file.py:Name, absolute.
         against: strategies that it was trained against; empty for the base, which meets all.
     """
 
@@ -54,7 +54,7 @@ class AskedModels:
     Args:
         models: the base first.
         turns: of context that the base reads.
-        vocabulary: of the base; None for a model of a user's own.
+        vocabulary: of the base; None for a model that is not Parley's own.
         corpus: that the base was fitted to; empty when it does not say.
     """
 
@@ -84,12 +84,11 @@ def open_models(config: RobustnessConfig) -> AskedModels:
     """
     from policies.responders import load_responder
 
-    if ".py:" in config.model:
+    if not config.is_ours:
         if config.trained:
             fix = "leave out --trained, or name the run of a model that parley train seq2seq or vhred made"
-            raise ConfigError("a model of a user's own has no trained ones beside it", got=config.model, fix=fix)
-        path, _, name = config.model.rpartition(":")
-        base = AskedModel(BASE, f"{Path(path).expanduser().absolute()}:{name}")
+            raise ConfigError("a model that is not Parley's has no trained ones beside it", got=config.model, fix=fix)
+        base = AskedModel(BASE, _absolute(config.model))
         return AskedModels((base,), getattr(load_responder(base.name), "turns", OWN_TURNS), None, "")
     folder = require_checkpoint(config.model, "--model", "parley train seq2seq").absolute()
     turns = cast("TrainableResponder", load_responder(folder)).turns
@@ -108,11 +107,21 @@ def open_models(config: RobustnessConfig) -> AskedModels:
     return AskedModels(tuple(found), turns, vocabulary, corpus if isinstance(corpus, str) else "")
 
 
+def _absolute(name: str) -> str:
+    """The name of a model that is not Parley's own, for workers, which may stand in other folders."""
+    if name.startswith(HUGGING_FACE):
+        folder = name.removeprefix(HUGGING_FACE)
+        return name if is_uri(folder) else f"{HUGGING_FACE}{Path(folder).expanduser().absolute()}"
+    path, _, part = name.rpartition(":")
+    return f"{Path(path).expanduser().absolute()}:{part}"
+
+
 def models_of(config: RobustnessConfig) -> dict[str, str]:
     """The models of an evaluation by the setting that names each; the paraphraser is one as well."""
     trained = {f"trained {folder}": folder for folder in config.trained_folders}
     paraphraser = config.perturb.paraphraser
-    return {"model": config.model, **trained, "perturb.paraphraser": "" if paraphraser is None else str(paraphraser)}
+    model = config.model.removeprefix(HUGGING_FACE)
+    return {"model": model, **trained, "perturb.paraphraser": "" if paraphraser is None else str(paraphraser)}
 
 
 def provenance(folder: Path) -> Mapping[str, Any]:

@@ -15,10 +15,11 @@ from pathlib import Path
 
 from engine.jobs.job import Job, Reporter, Result, Silent, Summary
 from engine.jobs.perturb.config import RobustnessConfig
+from engine.jobs.perturb.examples import chosen_examples, tell_of_left_out, tried
 from engine.jobs.perturb.models import AskedModels, models_of, open_models, plain_words
 from engine.jobs.perturb.rows import ROBUSTNESS
 from engine.jobs.perturb.scores import Activities
-from engine.jobs.perturb.worker import Asking, perturbation_seed, resources
+from engine.jobs.perturb.worker import Asking, resources
 from engine.jobs.sharded import RESUME_SAFE, work_off
 from engine.jobs.tables import TABLE_FILE
 from engine.metrics.perturb.robustness import (
@@ -33,7 +34,6 @@ from engine.metrics.perturb.robustness import (
 from engine.metrics.perturb.table import table_2, table_4
 from engine.metrics.statistics import Estimate, Metric
 from engine.metrics.tables import TextTable
-from engine.perturb import catalogue
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings
 from engine.perturb.strategy import Expectation
@@ -42,10 +42,7 @@ from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK
 from envs.core.errors import ConfigError, DataError
-from envs.core.seeds import stream
 from envs.data.root import data_root, root_words
-from envs.pairs.compiled import load_pairs
-from envs.pairs.contexts import examples
 from envs.pairs.corpora import pair_corpora
 from envs.pairs.turns import Example
 
@@ -86,60 +83,24 @@ class Evaluation:
 def _prepare(config: RobustnessConfig, reporter: Reporter) -> Evaluation:
     """Finds out before a run is made whether everything is there and works."""
     config.require_device()
-    for name in config.left_out:
-        reporter.say(f"{name} is left out: it needs a paraphraser (--set perturb.paraphraser=RUN of parley train paraphraser)")
+    tell_of_left_out(config, reporter)
     found = replace(config, data_root=data_root(config.data_root))
     models = open_models(found)
     name = config.corpus or models.corpus
     if not name:
         what = "the model does not say which corpus it was fitted to, so it has no dialogues to continue"
         raise ConfigError(what, where=config.model, fix="name one with --corpus")
-    chosen, common = _examples(found, name, models, reporter)
+    chosen, corpus = chosen_examples(found, name, config.contexts.turns or models.turns, reporter)
+    common = plain_words(models.vocabulary or corpus.vocabulary)
     shared = resources(found, models, common)
-    strategies = catalogue.build(config.strategy_names, config.perturb, shared)
+    strategies = tried(found, shared, chosen[0])
     names = [strategy.name for strategy in strategies]
-    if len(set(names)) < len(names):
-        raise ConfigError("two strategies bear the same name", got=", ".join(names), fix="rename yours, or name one of them")
     expected = {strategy.name: strategy.expectation.value for strategy in strategies}
-    for strategy in strategies:
-        # Lexicons and networks open when they are first asked.
-        strategy.perturb([chosen[0].context], [perturbation_seed(config.seed, strategy.name, chosen[0].key)])
     activities, unscored = _activities(name, shared)
     if unscored:
         reporter.say(f"activities and entities are not scored: {unscored}")
     _tell_of_models(models, names, reporter)
-    if config.perturb.lexicon == "built-in":
-        from engine.perturb.built_in import ANNOUNCEMENT
-
-        reporter.say(ANNOUNCEMENT)
     return Evaluation(found, models, name, chosen, common, expected, activities, unscored)
-
-
-def _examples(
-    config: RobustnessConfig, name: str, models: AskedModels, reporter: Reporter
-) -> tuple[list[Example], tuple[str, ...]]:
-    """The examples, and the words that random inputs are drawn from.
-
-    Raises:
-        DataError: the corpus cannot be read, or has no example.
-    """
-    corpus = load_pairs(name, config.data_root, every_word=True)
-    turns = config.contexts.turns or models.turns
-    found = examples(corpus, config.split, turns, config.contexts.min_turns)
-    if not len(found):
-        raise DataError(
-            f"the {config.split} split has no example with a context of {config.contexts.min_turns} turns or more",
-            where=name,
-            got=f"{len(corpus.splits[config.split]):,} pairs",
-            fix="name another --split or --corpus, or lower contexts.min_turns",
-        )
-    places: Sequence[int] = range(len(found))
-    if config.limit and len(found) > config.limit:
-        places = sorted(stream(config.seed, "examples", name).permutation(len(found))[: config.limit].tolist())
-    chosen = [found[place] for place in places]
-    if turns > 1 and all(len(example.context) == 1 for example in chosen):
-        reporter.say(f"the dialogues of {name} have one turn of context; {turns} could be read")
-    return chosen, plain_words(models.vocabulary or corpus.vocabulary)
 
 
 def _activities(corpus: str, shared: Resources) -> tuple[Activities | None, str]:
@@ -244,7 +205,7 @@ class EvaluateRobustness(Job[RobustnessConfig, Evaluation, Evaluation]):
 
     def next_commands(self, config: RobustnessConfig, path: Path) -> tuple[str, ...]:
         after = super().next_commands(config, path)
-        if config.trained or ".py:" in config.model:
+        if config.trained or not config.is_ours:
             return after
         train = ["parley", "train", "adversarial", "--model", config.model, *root_words(config.data_root)]
         return (*after, shlex.join(train))

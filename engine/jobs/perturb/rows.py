@@ -1,9 +1,10 @@
-"""The rows of a robustness evaluation: an example each, with its perturbed contexts and every model's replies."""
+"""The rows of evaluations and of audits: an example each, with what strategies made of its context."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 
+from engine.perturb.signals import SIGNALS
 from engine.store.schemas import list_of, with_base
 
 _PERTURBATION = pa.struct(
@@ -44,4 +45,36 @@ ROBUSTNESS = with_base(
 )
 """One example of a dialogue corpus per row: its context perturbed, and what models reply to it before and after."""
 
-
+_SIGNALS = pa.struct([pa.field(name, pa.int64()) for name in SIGNALS])
+_TOUCHED = pa.struct(
+    [
+        # A strategy and an utterance that it changed: which of the context's, from 0, its words before and after, how many of
+        # them changed.
+        pa.field("strategy", pa.string()),
+        pa.field("place", pa.int64()),
+        pa.field("before", pa.string()),
+        pa.field("after", pa.string()),
+        pa.field("num_changed", pa.int64()),
+        # Negative log-likelihood in nats of the words and their end, under the language model.
+        pa.field("nats_before", pa.float64()),
+        pa.field("nats_after", pa.float64()),
+        # Words that were replaced one by one, and how many of those have another part of speech now.
+        pa.field("num_replaced", pa.int64()),
+        pa.field("num_retagged", pa.int64()),
+        # How often each sign of broken English stands in it.
+        pa.field("signals_before", _SIGNALS),
+        pa.field("signals_after", _SIGNALS),
+        # Whether each utterance follows from the other one; null where no model was asked.
+        pa.field("kept", pa.bool_()),
+    ]
+)
+AUDIT = with_base(
+    [
+        # A line as `envs.pairs.turns.format_turns` writes it, its utterances that hold a word, and their words.
+        pa.field("context", pa.string()),
+        pa.field("num_utterances", pa.int64()),
+        pa.field("num_words", pa.int64()),
+        pa.field("touched", list_of(_TOUCHED)),
+    ]
+)
+"""One context of a dialogue corpus per row, with every utterance that a strategy changed."""

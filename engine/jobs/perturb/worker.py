@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from engine.jobs.perturb.config import RobustnessConfig
+from engine.jobs.perturb.examples import perturbed_contexts
 from engine.jobs.perturb.models import NUM_COMMON, AskedModels
 from engine.jobs.perturb.scores import Activities, bleu, likeness
 from engine.jobs.sharded import Sharded, Tally, spread
@@ -37,11 +38,6 @@ ASKED, OTHERWISE = "asked.", "otherwise."
 def example_seed(seed: int, key: str) -> int:
     """The seed of an example, by the master seed and its key."""
     return derive_seed(seed, "robustness", key)
-
-
-def perturbation_seed(seed: int, strategy: str, key: str) -> int:
-    """The seed of what a strategy does to an example, by the master seed, the strategy's name and the example's key."""
-    return derive_seed(seed, "perturb", strategy, key)
 
 
 def resources(config: RobustnessConfig, models: AskedModels, common: Sequence[str]) -> Resources:
@@ -114,15 +110,15 @@ class RobustnessWorker:
         self.strategies: list[Strategy] = build(config.strategy_names, config.perturb, shared)
         self.activities = Activities.open(shared) if asking.scored else None
         self.models = [(model, load_responder(model.name)) for model in models.models]
-        if models.vocabulary is not None:
-            # Checkpoints are models of Parley's own; where one of a user's own computes is its author's choice.
+        if ".py:" not in config.model:
+            # Where a model of a user's own computes is its author's choice.
             for _, responder in self.models:
                 cast("TrainableResponder", responder).model.to(config.device)
 
     def run(self, shard: Shard[Example]) -> list[dict[str, Any]]:
         """One row per example."""
         clean = [example.context for example in shard.items]
-        perturbed = {each.name: self._perturbed(each, shard.keys, clean) for each in self.strategies}
+        perturbed = {each.name: perturbed_contexts(each, shard, self.config.seed) for each in self.strategies}
         replies: list[list[dict[str, Any]]] = [[] for _ in shard.items]
         for model, responder in self.models:
             met = {name: made for name, made in perturbed.items() if model.label == BASE or name in model.against}
@@ -140,9 +136,6 @@ class RobustnessWorker:
             }
             for place, example in enumerate(shard.items)
         ]
-
-    def _perturbed(self, strategy: Strategy, keys: Sequence[str], contexts: Sequence[Turns]) -> list[Turns]:
-        return strategy.perturb(contexts, [perturbation_seed(self.config.seed, strategy.name, key) for key in keys])
 
     def _answers(self, responder: Responder, asked: Iterable[Sequence[Turns]]) -> Mapping[Turns, Turn]:
         """The replies to all contexts that differ, those of a length side by side."""

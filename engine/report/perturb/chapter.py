@@ -1,18 +1,20 @@
-"""Evaluations under perturbations, from run folders to what their report shows."""
+"""Evaluations under perturbations and audits of them, from run folders to what their report shows."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import ClassVar
 
+from engine.jobs.perturb.audit import PERTURB_AUDIT
 from engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS, STRATEGIES, UNSCORED, describe_for
 from engine.metrics.perturb.robustness import BASE, CHANGE_RATE, GAIN, TOUCHED_CHANGE_RATE
 from engine.metrics.statistics import Estimate
 from engine.perturb.catalogue import strategies
 from engine.perturb.strategy import Expectation
 from engine.report.content import Chapter, Section, Verdict
+from engine.report.perturb.audits import audit_verdict, shown_audit
 from engine.report.perturb.examples import example_items, figures_of, note_of, strategy_names
-from engine.report.perturb.sections import ShownEvaluation
+from engine.report.perturb.sections import ShownAudit, ShownEvaluation, ShownPerturbations
 from engine.report.runs import Run
 from engine.report.verdicts import SHARE, caveat, certain_sign, listed, number
 from envs.core.visible import visible
@@ -24,8 +26,8 @@ _WANTED = {Expectation.SHOULD_NOT_CHANGE.value: "stay", Expectation.SHOULD_CHANG
 _MOST_MARKS = 12
 
 
-class Perturbations(Chapter[list[ShownEvaluation]]):
-    """The chapter of evaluations under perturbations."""
+class Perturbations(Chapter[ShownPerturbations]):
+    """The chapter of evaluations under perturbations and of audits."""
 
     name, title = "robustness", "Perturbations"
     terms: ClassVar = {
@@ -33,20 +35,29 @@ class Perturbations(Chapter[list[ShownEvaluation]]):
         r"touched": ("Touched", "contexts in which a strategy found something to change."),
         r"N-train|A-train": ("N-train, A-train", "the model as it is; the model trained against the strategy."),
         r"should-not-change|should not|replies that should stay": ("Should stay", "the context means the same as before."),
+        r"perplexity ratio": (
+            "Perplexity ratio",
+            "how much less usual an edit makes an utterance: perplexity of its words and end after by before, 1 is no change.",
+        ),
+        r"random-words": ("random-words", "the control: as many words replaced at random; what the figures are on garbage."),
         r"BLEU": ("BLEU", "how many short runs of words two replies share, 0 to 1."),
     }
 
     def owns(self, job: str) -> bool:
-        return job == EVALUATE_ROBUSTNESS.name
+        return job in (EVALUATE_ROBUSTNESS.name, PERTURB_AUDIT.name)
 
-    def collect(self, runs: Sequence[Run]) -> list[ShownEvaluation] | None:
-        return [_evaluation(run) for run in runs if run.rows] or None
+    def collect(self, runs: Sequence[Run]) -> ShownPerturbations | None:
+        found = ShownPerturbations(
+            evaluations=[_evaluation(run) for run in runs if run.job == EVALUATE_ROBUSTNESS.name and run.rows],
+            audits=[shown_audit(run) for run in runs if run.job == PERTURB_AUDIT.name and run.rows],
+        )
+        return found if found.evaluations or found.audits else None
 
-    def verdict(self, found: list[ShownEvaluation]) -> Verdict | None:
-        """On the first evaluation: the strategies that go worst, and what training against them did."""
-        measured = [each for each in found if each.done and each.metrics]
+    def verdict(self, found: ShownPerturbations) -> Verdict | None:
+        """On the first evaluation: the strategies that go worst, what training against them did; else on the first audit."""
+        measured = [each for each in found.evaluations if each.done and each.metrics]
         if not measured:
-            return None
+            return next((audit_verdict(each) for each in found.audits if each.tables), None)
         first = measured[0]
         rates = {name: first.metrics.get(f"{TOUCHED_CHANGE_RATE}.{BASE}.{name}") for name in first.strategies}
         known = {name: rate for name, rate in rates.items() if rate and rate.n}
@@ -77,18 +88,26 @@ class Perturbations(Chapter[list[ShownEvaluation]]):
             marks=dict(list(marks.items())[:_MOST_MARKS]),
         )
 
-    def render(self, found: list[ShownEvaluation]) -> Section:
-        done = [each for each in found if each.done]
+    def render(self, found: ShownPerturbations) -> Section:
+        done = [each for each in found.evaluations if each.done]
+        both: list[ShownEvaluation | ShownAudit] = [*found.evaluations, *found.audits]
         items = {
             f"{each.name}, {visible(name)}": example_items(each, name) for each in done for name in strategy_names(each)
         }
-        unscored = [f"{each.name}: activities and entities are not scored: {each.unscored}." for each in found if each.unscored]
+        for audit in found.audits:
+            for item in audit.lines:
+                items.setdefault(item.group, []).append(item)
+        unscored = [f"{each.name}: activities and entities are not scored: {each.unscored}." for each in done if each.unscored]
         return Section(
-            notes=[*unscored, *(note_of(each, name) for each in done for name in strategy_names(each))],
-            measured=found,
+            notes=[
+                *unscored,
+                *(note_of(each, name) for each in done for name in strategy_names(each)),
+                *(f"{each.name}: {each.note}" for each in found.audits if each.note),
+            ],
+            measured=both,
             tables=[
-                (f"{title}, {each.name}" if len(found) > 1 else title, table)
-                for each in found
+                (f"{title}, {each.name}" if len(both) > 1 else title, table)
+                for each in both
                 for title, table in each.tables.items()
             ],
             figures=[figure for each in done for figure in figures_of(each)],

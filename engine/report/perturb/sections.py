@@ -1,12 +1,12 @@
-"""What the chapter of perturbations reads: evaluations."""
+"""What the chapter of perturbations reads: evaluations and audits."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from engine.metrics.tables import TextTable
-from engine.report.content import ShownRun
+from engine.report.content import Item, ShownRun
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,3 +23,27 @@ class ShownEvaluation(ShownRun):
     tables: Mapping[str, TextTable] = field(default_factory=dict)
     strategies: Mapping[str, str] = field(default_factory=dict)
     unscored: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownAudit(ShownRun):
+    """One audit; its items are contexts.
+
+    Args:
+        tables: what was measured, by heading; none before that.
+        note: whose labels there are.
+        lines: those that were drawn, for the viewer.
+    """
+
+    unit = "contexts"
+    tables: Mapping[str, TextTable] = field(default_factory=dict)
+    note: str = ""
+    lines: Sequence[Item] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownPerturbations:
+    """All evaluations and audits of a page."""
+
+    evaluations: Sequence[ShownEvaluation] = ()
+    audits: Sequence[ShownAudit] = ()

@@ -253,6 +253,7 @@ def test_every_verb_can_be_loaded_and_every_job_is_in_the_list() -> None:
     for listed in ENTRIES:
         job = listed.load()
         assert job.name == "-".join(listed.words)
+        assert job.argument.upper() == listed.argument
         assert find(job.name) is listed
         assert [preset() for preset in job.presets.values()]
         assert listed.words[0] in {verb.words[0] for verb in below(listed.words[0])}

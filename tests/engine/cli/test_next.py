@@ -11,6 +11,7 @@ import pytest
 
 from engine.cli.data import CorpusArguments
 from engine.cli.flags import parse, parse_job
+from engine.cli.label import LabelArguments
 from engine.cli.perturb import PerturbArguments
 from engine.cli.play import PlayArguments
 from engine.cli.runs import ReportArguments
@@ -22,7 +23,13 @@ from tests.engine.jobs.made_up import CORPUS
 JOBS = [
     pytest.param(entry, preset, id="-".join((*entry.words, preset))) for entry in ENTRIES for preset in entry.load().presets
 ]
-KINDS = {"data": CorpusArguments, "perturb": PerturbArguments, "play": PlayArguments, "report": ReportArguments}
+KINDS = {
+    "data": CorpusArguments,
+    "perturb": PerturbArguments,
+    "perturb label": LabelArguments,
+    "play": PlayArguments,
+    "report": ReportArguments,
+}
 
 
 def understood(command: str) -> Any:
@@ -36,7 +43,7 @@ def understood(command: str) -> Any:
     for entry in ENTRIES:
         if entry.words == verb.words:
             return parse_job(verb, entry.load(), rest).config
-    return parse(KINDS[words[0]], verb, rest)
+    return parse(KINDS.get(verb.name, KINDS[words[0]]), verb, rest)
 
 
 @pytest.mark.parametrize(("entry", "preset"), JOBS)

@@ -80,7 +80,7 @@ def test_json_has_one_object_for_each_line_and_strategy(typed: Parley) -> None:
         (2, "stopword-dropout"),
     ]
     assert found[0]["after"] == perturb_text(LINE, "random-swap", seed=5)
-    assert found[0]["before"] == LINE.lower()
+    assert found[0]["before"] == LINE
     assert found[0]["untouched"] is False
     assert found[2] == {
         "line": 2,
@@ -114,7 +114,7 @@ def test_what_only_looks_strange_is_untouched(typed: Parley) -> None:
     outcome = typed(f"perturb random-swap,antonym --json {BUILT_IN}", "\n".join(lines).encode())
     found = records(outcome.out)
     assert all(record["untouched"] and record["changed"] == 0 for record in found)
-    assert [record["after"] for record in found[::2]] == ["caf\u00e9", "ok", "\u0939\u093f\u0928\u094d\u0926\u0940"]
+    assert [record["after"] for record in found[::2]] == lines
 
 
 def test_only_the_words_of_a_model_enter(typed: Parley, tmp_path: Path) -> None:

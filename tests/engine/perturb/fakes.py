@@ -54,6 +54,9 @@ class FakeLexicon:
     def antonyms(self, word: str, part_of_speech: str | None) -> tuple[str, ...]:
         return {"old": ("new", "young")}.get(word, ())
 
+    def opposites(self, word: str, part_of_speech: str) -> tuple[str, ...]:
+        return ()
+
     def same_sense(self, word: str, other: str, part_of_speech: str) -> bool:
         return (word, other, part_of_speech) in SAME_SENSE
 

@@ -11,6 +11,7 @@ from engine.perturb import augment, perturb_text, perturb_texts
 from engine.perturb.settings import PerturbSettings
 from engine.perturb.swap import RandomSwap
 from envs.core.errors import ConfigError
+from envs.pairs.turns import parse_turns
 
 TEXTS = ["i tried to install the package again", "", "ok <eou> is it a new disk , or do you run the old one ?"]
 
@@ -41,7 +42,8 @@ def test_texts_that_look_the_same_become_the_same(strategy: str) -> None:
     hidden = "\u200b".join(normalize("NFD", said))
     for seed in range(5):
         after = perturb_text(said, strategy, seed=seed, settings=PerturbSettings(lexicon="built-in"))
-        assert after == perturb_text(hidden, strategy, seed=seed, settings=PerturbSettings(lexicon="built-in")) != said
+        other = perturb_text(hidden, strategy, seed=seed, settings=PerturbSettings(lexicon="built-in"))
+        assert parse_turns(after) == parse_turns(other) != parse_turns(said)
         assert [word for word in after.split() if word.startswith("<")] == ["<eou>", "<eot>"]
         assert set(after.split()) >= {"caf\u00e9", hindi, "na\u00efve"}
 

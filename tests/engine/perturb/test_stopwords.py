@@ -58,6 +58,29 @@ def test_an_utterance_of_stop_words_stays_whole_and_empties_under_the_released_r
     assert made(rule="released").perturb([context], [1]) == [(((), ("disk",)),)]
 
 
+@pytest.mark.parametrize(
+    ("text", "after"),
+    [
+        ("there is no menubar on the panel", "is no menubar panel"),
+        ("it makes no sense to me", "it makes no sense me"),
+        ("the old one is more than the new", "old one is more than new"),
+        ("run it before the reboot", "run it before reboot"),
+        ("wait until the end", "wait until end"),
+        ("turn it off and then on", "turn it off on"),
+        ("log in to the machine", "log in machine"),
+        ("type dpkg - s the name", "type dpkg - s name"),
+        ("sudo apt-get a the", "sudo apt-get a the"),
+        ("i don t know the name", "i don t know name"),
+        ("ask in the room", "ask room"),
+        ("quite a few of the users", "quite a few users"),
+    ],
+)
+def test_what_says_the_opposite_when_it_goes_and_what_belongs_to_a_command_stays(text: str, after: str) -> None:
+    chosen = PerturbSettings(lexicon="built-in")
+    perturbed = build(chosen, Resources(chosen)).perturb([((tuple(text.split()),),)], [1])
+    assert perturbed == [((tuple(after.split()),),)]
+
+
 @pytest.mark.parametrize("most", [1, 3])
 @settings(deadline=None)
 @given(turns=contexts, seed=seeds)

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.perturb.catalogue import ENTITY, GROUPS, SHOULD_CHANGE, SHOULD_NOT_CHANGE, build, names, strategies
+from engine.perturb.catalogue import ADDED, ENTITY, GROUPS, SHOULD_CHANGE, SHOULD_NOT_CHANGE, build, names, strategies
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings
 from engine.perturb.strategy import Expectation, Strategy
@@ -85,6 +85,8 @@ class TestEveryStrategy:
     def test_only_words_that_the_model_knows_enter(
         self, name: str, rule: str, entities: Path, turns: Turns, seed: int, words: frozenset[str]
     ) -> None:
+        if name == "character-noise":
+            pytest.skip("what nobody knows enters: slips of people are unknown words too")
         (after,) = made(name, entities, rule, words).perturb([turns], [seed])
         for old, new in zip(turns, after, strict=True):
             for before, others in zip(old, new, strict=True):
@@ -99,7 +101,7 @@ class TestEveryStrategy:
     def test_it_does_something_to_plain_sentences(self, name: str, rule: str, entities: Path) -> None:
         said = [parse_turns(line) for line in SAID.splitlines()]
         strategy = made(name, entities, rule)
-        assert strategy.perturb(said, [1] * len(said)) != said
+        assert strategy.perturb(said, range(len(said))) != said
 
     def test_it_says_what_it_is(self, name: str, rule: str, entities: Path) -> None:
         strategy = made(name, entities, rule)
@@ -108,8 +110,8 @@ class TestEveryStrategy:
         assert strategy.expectation is (Expectation.SHOULD_CHANGE if changes else Expectation.SHOULD_NOT_CHANGE)
 
 
-def test_every_registered_strategy_is_in_one_group() -> None:
-    grouped = [*SHOULD_NOT_CHANGE, *SHOULD_CHANGE, *ENTITY]
+def test_every_registered_strategy_is_in_one_group_or_named_by_itself() -> None:
+    grouped = [*SHOULD_NOT_CHANGE, *SHOULD_CHANGE, *ENTITY, *ADDED]
     assert sorted(grouped) == list(strategies)
 
 

@@ -12,18 +12,19 @@ import pytest
 from engine.jobs.job import Silent
 from engine.jobs.perturb import robustness as job
 from engine.jobs.perturb.config import EngineSettings, RobustnessConfig
+from engine.jobs.perturb.examples import perturbation_seed
 from engine.jobs.perturb.models import label_of, plain_words
 from engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS
-from engine.jobs.perturb.worker import perturbation_seed
 from engine.metrics.perturb.activity_tables import COMMANDS, CONFLICTS, ENTITIES, FOLDER, PAST, PRESENT
 from engine.perturb.catalogue import GROUPS, build
 from engine.perturb.resources import Resources
 from engine.runtime.session import RaySession
 from engine.store.run_folder import RunFolder
+from envs.core.errors import ConfigError
 from envs.core.seeds import derive_seed
 from envs.pairs.compiled import load_pairs
 from envs.pairs.contexts import examples
-from envs.pairs.turns import Example, Turns, format_turns
+from envs.pairs.turns import Example, Turns, format_turns, parse_turns
 from envs.pairs.vocabulary import PairVocabulary
 from policies.responders import load_responder
 from tests.engine.jobs.made_up import Notes, rows
@@ -172,6 +173,24 @@ def test_a_model_of_ones_own_is_asked_by_its_file(tmp_path: Path) -> None:
         assert replies(row)[SWAP]["context_similarity"] is None, "it shows no embeddings"
     assert result.metrics[f"bleu.base.{SWAP}"].n == 10
     assert not any(name.startswith("context_similarity") for name in result.metrics)
+
+
+def test_a_hugging_face_model_is_asked_by_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
+    from tests.policies.test_hugging_face import gpt2
+
+    victim = gpt2()
+    for each in (victim.model, victim.tokenizer):
+        each.save_pretrained(tmp_path / "gpt2")
+    monkeypatch.chdir(tmp_path)
+    config = evaluation("hf:gpt2", corpus="helpdesk")
+    run(config, tmp_path / "run", Silent())
+    responder = load_responder(f"hf:{tmp_path / 'gpt2'}")
+    for row in rows(tmp_path / "run"):
+        assert replies(row)[""]["reply"] == format_turns(tuple(responder.respond([parse_turns(row["context"])])))
+    assert "train adversarial" not in " ".join(EVALUATE_ROBUSTNESS.next_commands(config, tmp_path / "run"))
+    with pytest.raises(ConfigError, match="not Parley's"):
+        run(replace(config, trained="runs/x"), tmp_path / "other", Silent())
 
 
 def write_tables(root: Path) -> Path:

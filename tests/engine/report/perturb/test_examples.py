@@ -18,7 +18,7 @@ from engine.report.collect import collect_run
 from engine.report.content import Report
 from engine.report.perturb.chapter import Perturbations
 from engine.report.perturb.examples import NUM_SHOWN, Perturbed, Piece, Reply, example_items, note_of, read_example, touched
-from engine.report.perturb.sections import ShownEvaluation
+from engine.report.perturb.sections import ShownEvaluation, ShownPerturbations
 from engine.report.plots import dots_svg
 from engine.store.run_folder import RunFolder
 from tests.engine.metrics.perturb.robustness_rows import asked, failed, replied
@@ -66,7 +66,7 @@ def section(*rows: dict[str, Any], **changes: Any) -> ShownEvaluation:
 
 
 def page(*sections: ShownEvaluation) -> str:
-    return page_of(Report(title="robustness", found={"robustness": list(sections)}))
+    return page_of(Report(title="robustness", found={"robustness": ShownPerturbations(evaluations=sections)}))
 
 
 def read(evaluation: ShownEvaluation, strategy: str) -> Perturbed:
@@ -159,12 +159,12 @@ def test_a_run_becomes_a_section(tmp_path: Path) -> None:
     config = RobustnessConfig(strategies=f"{SWAP},{ANTONYM}")
     with RunFolder.open(tmp_path, config, job=EVALUATE_ROBUSTNESS.name, schema=ROBUSTNESS) as run:
         run.write_shard("00000", rows)
-        assert collect_run(tmp_path).found["robustness"][0].tables == {}, "not measured yet"
+        assert collect_run(tmp_path).found["robustness"].evaluations[0].tables == {}, "not measured yet"
         about = {"title": "robust", "description": "Two examples.", STRATEGIES: EXPECTED, UNSCORED: "no tables"}
         run.write_summary(robustness_metrics(rows, num_resamples=100), about)
     data = collect_run(tmp_path)
     assert (data.title, data.lead, [*data.found]) == ("robust", "Two examples.", ["robustness"])
-    (found,) = data.found["robustness"]
+    (found,) = data.found["robustness"].evaluations
     assert (found.name, found.description, found.strategies, found.unscored) == ("robust", "", EXPECTED, "no tables")
     assert found.rows == rows
     assert [*found.tables] == ["Activity and entity F1", "Change and similarity"]
@@ -183,7 +183,7 @@ def said(*rows: dict[str, Any], gain: float | None = None) -> str:
     found = section(*rows)
     name = f"change_rate_gain.{SWAP}.{SWAP}"
     changed = {} if gain is None else {name: Estimate(gain, gain - 0.1, gain + 0.1, 40)}
-    verdict = Perturbations().verdict([replace(found, metrics={**found.metrics, **changed})])
+    verdict = Perturbations().verdict(ShownPerturbations(evaluations=[replace(found, metrics={**found.metrics, **changed})]))
     assert verdict is not None
     return verdict.sentence
 

@@ -1,0 +1,53 @@
+"""Words of a line that belong to a command, a flag, a path or a smiley, and say nothing when they move or go.
+
+The tokeniser cuts signs from words ("dpkg -l" is "dpkg - l"), so a word beside a sign is a part of something that is typed as
+it stands: a flag and its command ("dpkg - l"), an assignment ("lang = c"), a channel ("# ubuntu"), a smiley (": d", "o _ o").
+A known command holds the words behind it too ("sudo apt-get install vim").
+"""
+
+from __future__ import annotations
+
+from itertools import repeat
+
+import numpy as np
+
+from engine.perturb.flat import FlatContexts
+
+SIGNS = frozenset("-_/\\|=<>+*&@#~$%^`")
+"""Marks that are a part of what is typed, and none of a sentence."""
+_COMMANDS = """
+sudo gksudo gksu kdesudo apt apt-get apt-cache aptitude apt-key add-apt-repository dpkg dpkg-reconfigure update-grub ls cat
+cd cp mv rm mkdir rmdir chmod chown chgrp grep egrep sed awk nano vim vi pico gedit modprobe rmmod lsmod lspci lsusb lshw
+lsblk blkid ifconfig iwconfig iwlist dhclient umount fdisk dmesg uname killall pkill tar wget curl ssh scp rsync insmod
+depmod mkfs fsck dd mknod ln echo whereis locate tail fglrxinfo glxinfo glxgears initctl systemctl update-rc.d xrandr startx
+nohup pip npm git svn
+"""
+COMMANDS = frozenset(_COMMANDS.split())
+"""Programs whose names are no words of a sentence."""
+_SIGN, _COMMAND, _COLON, _LETTER = 1, 2, 3, 4
+_KINDS = {
+    **dict.fromkeys("abcdefghijklmnopqrstuvwxyz0123456789", _LETTER),
+    **dict.fromkeys(COMMANDS, _COMMAND),
+    **dict.fromkeys(SIGNS, _SIGN),
+    **dict.fromkeys((":", ";"), _COLON),
+}
+_NUM_BEHIND = 2
+"""Words that a command holds behind it."""
+
+
+def in_commands(flat: FlatContexts) -> np.ndarray:
+    """Which words belong to a command, a flag, a path or a smiley (N,) bool; signs themselves among them."""
+    kinds = np.frombuffer(bytes(map(_KINDS.get, flat.words, repeat(0))), dtype=np.uint8)
+    begins = np.zeros(len(kinds) + 1, dtype=bool)
+    begins[flat.edges] = True
+    joined = ~begins[1:-1]
+    is_sign, is_command = kinds == _SIGN, kinds == _COMMAND
+    held = is_sign | is_command
+    held[1:] |= is_sign[:-1] & joined
+    held[:-1] |= is_sign[1:] & joined
+    held[1:] |= (kinds[:-1] == _COLON) & (kinds[1:] == _LETTER) & joined
+    reached = is_command
+    for _ in range(_NUM_BEHIND):
+        reached = np.concatenate([[False], reached[:-1] & joined]) if len(kinds) else reached
+        held |= reached
+    return held

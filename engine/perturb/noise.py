@@ -1,0 +1,126 @@
+"""Character Noise: letters of a word slip, and a reader still knows the word.
+
+Sources: Belinkov & Bisk 2018 (arXiv 1711.02173), letters that change places and neighbouring keys in words of at least four
+letters; Pruthi, Dhingra & Lipton 2019 (arXiv 1905.11268), also left out and added letters, the first and the last one always in
+place; Gao et al. 2018 (arXiv 1801.04354), letters that look alike. Not one of Niu & Bansal's (2018) strategies.
+
+A word gets one slip, of a kind and at a place that are drawn uniformly, because the sources draw so:
+
+    transposition   two inner letters change places          package    pakcage
+    key             the next key of a QWERTY keyboard        package    pavkage
+    omission        an inner letter is left out              package    packge
+    repetition      an inner letter stands twice             package    packkage
+    homoglyph       a Cyrillic letter of the same shape (Unicode Technical Standard 39)
+
+- A share of the words of at least four letters slips (`noise_rate`). Only words of the letters a to z do: no address, path,
+  number, smiley or hyphenated word (package names), and no word behind a hyphen (flags of commands).
+- What comes out may be unknown to the model, other than under all other strategies: a model meets the slips of people as
+  unknown words too. A slip that makes another word which the model knows is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from string import ascii_lowercase
+
+import numpy as np
+
+from engine.perturb.draws import uniforms
+from engine.perturb.flat import Edits, FlatContexts
+from engine.perturb.resources import Resources
+from engine.perturb.settings import PerturbSettings
+from engine.perturb.strategy import ByEdits, Expectation
+
+SHORTEST = 4
+"""Letters of the shortest word that slips."""
+_ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
+_OFFSETS = (0.0, 0.25, 0.75)
+"""By how much of a key each row stands to the right of the first."""
+HOMOGLYPHS = dict(zip("acdehijopsxy", "асԁеһіјорѕху", strict=True))  # noqa: RUF001  # the letters that look alike
+_NUM_WORDS = 1 << 16
+
+
+def _beside() -> dict[str, str]:
+    """The keys around each key."""
+    where = {key: (x + _OFFSETS[y], y) for y, row in enumerate(_ROWS) for x, key in enumerate(row)}
+    return {
+        key: "".join(other for other, (u, v) in where.items() if other != key and abs(v - y) <= 1 and abs(u - x) <= 1)
+        for key, (x, y) in where.items()
+    }
+
+
+KEYS = _beside()
+"""The neighbours of each key."""
+
+
+class CharacterNoise(ByEdits):
+    """Letters of words slip.
+
+    Args:
+        resources: the words that a model knows, which no slip makes.
+        rate: share of the words of at least four letters that slip.
+    """
+
+    name = "character-noise"
+    expectation = Expectation.SHOULD_NOT_CHANGE
+
+    def __init__(self, resources: Resources, rate: float) -> None:
+        self._words, self._rate = resources.words, rate
+        self._slips = lru_cache(_NUM_WORDS)(self._slips_of)
+        self._long = _Long()
+
+    def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
+        """What is changed, see `ByEdits`."""
+        words = flat.words
+        may_slip = np.frombuffer(bytearray(map(self._long.__getitem__, words)), dtype=bool)
+        places = np.flatnonzero(may_slip)
+        drawn = uniforms(seeds, self.name, flat.num_in_contexts(places)) / self._rate
+        chosen = [
+            (place, slip)
+            for place, share in zip(places[drawn < 1].tolist(), drawn[drawn < 1].tolist(), strict=True)
+            if (not place or words[place - 1] != "-") and (slip := self._slip(words[place], share)) is not None
+        ]
+        return Edits.of_words(np.array([place for place, _ in chosen], dtype=np.int64), [(slip,) for _, slip in chosen])
+
+    def _slip(self, word: str, share: float) -> str | None:
+        """One of a word's slips; None: it has none."""
+        kinds = self._slips(word)
+        if not kinds:
+            return None
+        kind, share = divmod(share * len(kinds), 1)
+        found = kinds[int(kind)]
+        return found[int(share * len(found))]
+
+    def _slips_of(self, word: str) -> tuple[tuple[str, ...], ...]:
+        """What may become of a word, by kind."""
+        known = self._words
+        kinds = (
+            tuple(dict.fromkeys(other for other in kind if other != word and (known is None or other not in known)))
+            for kind in _kinds(word)
+        )
+        return tuple(filter(None, kinds))
+
+
+class _Long(dict[str, bool]):
+    """Whether words may slip."""
+
+    def __missing__(self, word: str) -> bool:
+        if len(self) >= _NUM_WORDS:
+            self.clear()
+        self[word] = len(word) >= SHORTEST and not word.strip(ascii_lowercase)
+        return self[word]
+
+
+def _kinds(word: str) -> Iterator[Iterator[str]]:
+    inner = range(1, len(word) - 1)
+    yield (word[:i] + word[i + 1] + word[i] + word[i + 2 :] for i in inner[:-1])
+    yield (word[:i] + key + word[i + 1 :] for i in inner for key in KEYS[word[i]])
+    yield (word[:i] + word[i + 1 :] for i in inner)
+    yield (word[:i] + word[i] + word[i:] for i in inner)
+    yield (word[:i] + HOMOGLYPHS[word[i]] + word[i + 1 :] for i in inner if word[i] in HOMOGLYPHS)
+
+
+def build(settings: PerturbSettings, resources: Resources) -> CharacterNoise:
+    """The strategy as the settings say."""
+    return CharacterNoise(resources, settings.noise_rate)

@@ -1,0 +1,97 @@
+"""Hugging Face models as response models: `hf:FOLDER` wherever a verb takes a model that answers contexts.
+
+A model reads the text that its makers trained it on: the turns as a chat template has them, where the tokenizer holds one;
+behind one another with ends between them, as DialoGPT does, where a causal model has none; one a line where an encoder reads
+them. What does not fit into the model's positions is cut at its beginning. Replies are decoded greedily or by beams, not drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from envs.core.errors import ConfigError
+from envs.pairs.tokens import tokenise
+from envs.pairs.turns import Turn, Turns
+from envs.pairs.written import detokenise
+from policies.hugging_face import read_pretrained
+
+MAX_REPLY = 60
+"""Tokens of a reply at most."""
+_ROLES = ("user", "assistant")
+
+
+class HuggingFaceResponder:
+    """An encoder and decoder, or a causal model, that answers.
+
+    Args:
+        model: with a language-modelling head.
+        tokenizer: of the model.
+
+    Raises:
+        ConfigError: a causal model whose tokenizer has neither a chat template nor a token that ends a turn.
+    """
+
+    turns = 2
+    """Turns of context that are read, as the paper's models do; more on request."""
+
+    def __init__(self, model: Any, tokenizer: Any) -> None:
+        self.model, self._tokenizer = model.eval().requires_grad_(False), tokenizer
+        self._encodes = bool(model.config.is_encoder_decoder)
+        if not self._encodes and not tokenizer.chat_template and tokenizer.eos_token is None:
+            fix = "set its chat_template, or its eos_token to the token that ends a turn"
+            raise ConfigError("the tokenizer does not say how turns are separated", where=type(tokenizer).__name__, fix=fix)
+
+    def respond(self, contexts: Sequence[Turns], *, beam: int = 1) -> list[Turn]:
+        """Replies, see `policies.responder.Responder`; one context at a time, so that none pads another."""
+        return [self._reply(turns, beam) for turns in contexts]
+
+    def _reply(self, turns: Turns, beam: int) -> Turn:
+        asked = self._asked([[detokenise(utterance) for utterance in turn] for turn in turns])
+        room = getattr(self.model.config, "max_position_embeddings", None) or len(asked) + MAX_REPLY
+        length = min(MAX_REPLY, room // 2)
+        kept = asked[-(room - length) :]
+        ids_1T = torch.tensor([kept], device=self.model.device)
+        with torch.inference_mode():
+            said_1T = self.model.generate(
+                ids_1T,
+                attention_mask=torch.ones_like(ids_1T),
+                do_sample=False,
+                num_beams=beam,
+                max_new_tokens=length,
+                pad_token_id=self._tokenizer.pad_token_id if self._tokenizer.pad_token_id is not None else 0,
+            )
+        reply = said_1T[0] if self._encodes else said_1T[0, len(kept) :]
+        text: str = self._tokenizer.decode(reply, skip_special_tokens=True)
+        return tuple(tuple(tokenise(line)) for line in text.splitlines() if line.strip()) or ((),)
+
+    def _asked(self, turns: list[list[str]]) -> list[int]:
+        """The tokens that the model is given."""
+        said = [" ".join(turn) for turn in turns]
+        if self._encodes:
+            ids: list[int] = self._tokenizer("\n".join(said)).input_ids
+        elif self._tokenizer.chat_template:
+            # Templates want a user's turn first and last: with an even number the oldest two are one.
+            merged = said if len(said) % 2 else ["\n".join(said[:2]), *said[2:]]
+            chat = [{"role": _ROLES[number % 2], "content": text} for number, text in enumerate(merged)]
+            ids = self._tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=True)["input_ids"]
+        else:
+            end = self._tokenizer.eos_token
+            ids = self._tokenizer("".join(f"{text}{end}" for text in said), add_special_tokens=False).input_ids
+        return ids
+
+
+def load_hugging_face_responder(folder: Path) -> HuggingFaceResponder:
+    """The responder of a folder as `save_pretrained` wrote it; nothing is downloaded, no code in it is run.
+
+    Raises:
+        ConfigError: transformers is not installed, or turns cannot be told apart.
+        CheckpointError: the folder holds no model that it can read.
+    """
+    tokenizer, model = read_pretrained(
+        folder, lambda config: "AutoModelForSeq2SeqLM" if config.is_encoder_decoder else "AutoModelForCausalLM"
+    )
+    return HuggingFaceResponder(model, tokenizer)

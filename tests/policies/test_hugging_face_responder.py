@@ -1,0 +1,79 @@
+"""Hugging Face models that answer contexts, on models of some thousand weights that are made here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from envs.core.errors import CheckpointError, ConfigError
+from envs.pairs.turns import parse_turns
+
+transformers = pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
+
+from policies.hugging_face_responder import HuggingFaceResponder  # noqa: E402  # needs the extra
+from policies.responders import load_responder  # noqa: E402  # needs the extra
+from tests.policies.test_hugging_face import MODELS, bart, gpt2, t5  # noqa: E402  # needs the extra
+
+CHAT = (
+    "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('turns') }}{% endif %}"
+    "{{ ' oh ' if m.role == 'user' else ' well ' }}{{ m.content }}{% endfor %}{{ ' . ' if add_generation_prompt }}"
+)
+LINES = ("hello there", "how are you <eot> well ?", "oh <eot> what <eot> a fool ." + " you" * 90)
+CONTEXTS = [parse_turns(line) for line in LINES]
+
+
+def made(name: str, **kwargs: Any) -> HuggingFaceResponder:
+    victim = MODELS[name](**kwargs)
+    return HuggingFaceResponder(victim.model, victim.tokenizer)
+
+
+def read_by(responder: HuggingFaceResponder, line: str) -> str:
+    """What the model is given for a context, as its tokenizer spells it."""
+    given: list[list[int]] = []
+
+    def generate(ids_1T: torch.Tensor, **kwargs: Any) -> torch.Tensor:
+        given.append(ids_1T[0].tolist())
+        return ids_1T
+
+    responder.model.generate = generate
+    responder.respond([parse_turns(line)])
+    return str(responder._tokenizer.decode(given[0]))
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_reply_depends_on_its_context_alone(name: str, beam: int) -> None:
+    responder = made(name)
+    together = responder.respond(CONTEXTS, beam=beam)
+    assert together == [responder.respond([turns], beam=beam)[0] for turns in CONTEXTS]
+    assert all(isinstance(utterance, tuple) and turn for turn in together for utterance in turn)
+
+
+def test_turns_of_a_causal_model_end_as_it_was_trained() -> None:
+    assert read_by(made("gpt2"), "how are you <eot> oh well").split() == ["how", "are", "you", "</s>", "oh", "well", "</s>"]
+
+
+def test_a_chat_template_sees_a_user_first_and_last() -> None:
+    assert read_by(made("gpt2", chat=CHAT), "hello there").split() == ["oh", "hello", "there", "."]
+    assert read_by(made("gpt2", chat=CHAT), "oh <eot> what <eot> you").split() == ["oh", "oh", "well", "what", "oh", "you", "."]
+    assert read_by(made("gpt2", chat=CHAT), "hello <eot> there").split() == ["oh", "hello", "there", "."]
+
+
+def test_a_folder_is_named_with_its_kind(tmp_path: Path) -> None:
+    for name, victim in (("a", gpt2()), ("b", t5()), ("c", bart())):
+        victim.model.save_pretrained(tmp_path / name)
+        victim.tokenizer.save_pretrained(tmp_path / name)
+        loaded = load_responder(f"hf:{tmp_path / name}")
+        assert loaded.respond(CONTEXTS) == HuggingFaceResponder(victim.model, victim.tokenizer).respond(CONTEXTS)
+    with pytest.raises(CheckpointError, match=r"config\.json"):
+        load_responder(f"hf:{tmp_path}")
+
+
+def test_turns_that_nothing_separates_are_an_error() -> None:
+    victim = gpt2()
+    victim.tokenizer.eos_token = None
+    with pytest.raises(ConfigError, match="how turns are separated"):
+        HuggingFaceResponder(victim.model, victim.tokenizer)
