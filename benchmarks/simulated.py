@@ -7,7 +7,7 @@ with nothing beside it. Apart from `pool.py`, because Ray's workers import it by
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,7 +54,7 @@ class SimulatedWork:
         """The seed of a target."""
         return target_seed(key)
 
-    def worker(self, on_step: Callable[[Counts], None] | None = None) -> Simulated:
+    def worker(self) -> Simulated:
         """One that answers at once."""
         return Simulated(self.restarts)
 

@@ -92,6 +92,18 @@ class HuggingFaceVictim:
         ids = self.tokenizer(text, add_special_tokens=False).input_ids
         return torch.tensor([*ids, self.end_id], device=self.embedding_VE.device)
 
+    @property
+    def longest_reply(self) -> int | None:
+        """Tokens of the longest reply that the model has positions for, its end included; None where nothing limits it."""
+        positions = getattr(self.model.config, "max_position_embeddings", None)
+        # Nothing is read after the last token.
+        return None if positions is None else positions - self._num_before_reply + 1
+
+    @property
+    def _num_before_reply(self) -> int:
+        """Positions that stand before a reply where it is predicted."""
+        raise NotImplementedError
+
     def words(self, ids: Sequence[int]) -> list[str]:
         """The tokens as the tokenizer spells them."""
         tokens: list[str] = self.tokenizer.convert_ids_to_tokens(list(ids))
@@ -125,6 +137,10 @@ class HuggingFaceSeq2Seq(HuggingFaceVictim):
                 fix="set decoder_start_token_id in its config.json",
             )
         self._begin = [start, *_marks(tokenizer, text_target=_SAMPLE)[0]]
+
+    @property
+    def _num_before_reply(self) -> int:
+        return len(self._begin)
 
     def reply_logits(self, embedded_BNE: Tensor, replies_BT: Tensor) -> Tensor:
         """Logits (B, T, V) of each token of the replies given those before it; differentiable in the embeddings."""
@@ -162,6 +178,10 @@ class HuggingFaceCausal(HuggingFaceVictim):
             )
         before, after = self.template.split(PLACE)
         self._before, self._after = (tokenizer(text, add_special_tokens=False).input_ids for text in (before, after))
+
+    @property
+    def _num_before_reply(self) -> int:
+        return len(self._before) + self.input_length + len(self._after)
 
     def reply_logits(self, embedded_BNE: Tensor, replies_BT: Tensor) -> Tensor:
         """Logits (B, T, V) of each token of the replies given those before it; differentiable in the embeddings."""

@@ -8,11 +8,16 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from engine.runtime.session import RaySession, connect
 
 # Before torch is loaded: the networks of the tests are too small to share out, and threads that wait cost most.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# Hypothesis allows an example 200 ms: its first one may import something, and any may wait for other processes.
+settings.register_profile("parley", deadline=None)
+settings.load_profile("parley")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

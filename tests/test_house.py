@@ -13,6 +13,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -230,3 +231,7 @@ def test_no_file_names_a_folder_of_one_machine() -> None:
 def test_a_class_name_is_used_once() -> None:
     names = [node.name for path in SOURCES for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef)]
     assert sorted(name for name, count in Counter(names).items() if count > 1) == []
+
+
+def test_no_test_fails_because_the_machine_is_busy() -> None:
+    assert settings().deadline is None

@@ -61,10 +61,10 @@ class TrialReporter:
         self._of = f"/{total:,} {unit}" if total else f" {unit}"
         self._tell(title)
 
-    def advance(self, done: int, note: str = "") -> None:
+    def advance(self, done: float, note: str = "") -> None:
         """Tells how far that is when the last line is some seconds old."""
         if self._clock() - self._told >= EVERY_S:
-            self._tell(f"{done:,}{self._of}" + (f", {note}" if note else ""))
+            self._tell(f"{int(done):,}{self._of}" + (f", {note}" if note else ""))
 
     def say(self, text: str) -> None:
         """Nothing: what trials comment on would be said again by each."""

@@ -39,16 +39,16 @@ class Stage:
 
     def __init__(self, title: str, total: int, unit: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._title, self._total, self._unit, self._clock = title, total, unit, clock
-        self._first: tuple[float, int] | None = None
+        self._first: tuple[float, float] | None = None
         self._began = clock()
 
-    def at(self, done: int, note: str = "") -> str:
+    def at(self, done: float, note: str = "") -> str:
         """Such as "learning: 40/100 updates, 3.5 updates/s, 0:17 left, reward +0.3"."""
         of = f"/{self._total:,}" if self._total else ""
-        parts = (f"{self._title}: {done:,}{of} {self._unit}", self._pace(done), note)
+        parts = (f"{self._title}: {int(done):,}{of} {self._unit}", self._pace(done), note)
         return ", ".join(part for part in parts if part)
 
-    def _pace(self, done: int) -> str:
+    def _pace(self, done: float) -> str:
         now = self._clock()
         if self._first is None:
             self._first = now, done
@@ -76,13 +76,13 @@ class PlainScreen:
         self._console, self._clock = console, clock
         self._spoke = clock()
         self._stage = Stage("", 0, "", clock)
-        self._news: tuple[int, str] | None = None
+        self._news: tuple[float, str] | None = None
 
     def stage(self, title: str, total: int, unit: str) -> None:
         """Begins a stage in silence; a short one is never mentioned."""
         self._stage, self._news = Stage(title, total, unit, self._clock), (0, "")
 
-    def advance(self, done: int, note: str = "") -> None:
+    def advance(self, done: float, note: str = "") -> None:
         """Writes a line when the last one is some seconds old."""
         self._news = done, note
         line = self._stage.at(done, note)
@@ -116,11 +116,11 @@ class JsonScreen:
         """Begins a stage."""
         self._title, self._about = title, {"total": total or None, "unit": unit}
 
-    def advance(self, done: int, note: str = "") -> None:
+    def advance(self, done: float, note: str = "") -> None:
         """Writes a line when the last one is some seconds old."""
         if self._clock() - self._spoke >= PLAIN_INTERVAL_S:
             self._spoke = self._clock()
-            logger.info(self._title, extra={"done": done, **self._about, "note": note})
+            logger.info(self._title, extra={"done": int(done), **self._about, "note": note})
 
     def say(self, text: str) -> None:
         """Writes a line."""
@@ -138,7 +138,7 @@ class LiveScreen:
         self._progress = progress
         self._task: TaskID | None = None
         self._stage = Stage("", 0, "")
-        self._news = 0, ""
+        self._news: tuple[float, str] = 0, ""
 
     def stage(self, title: str, total: int, unit: str) -> None:
         """Replaces the line by that of a new stage."""
@@ -149,7 +149,7 @@ class LiveScreen:
         self._task = self._progress.add_task(title, total=total or None)
         self._stage, self._news = Stage(title, total, unit), (0, "")
 
-    def advance(self, done: int, note: str = "") -> None:
+    def advance(self, done: float, note: str = "") -> None:
         """Moves the line."""
         assert self._task is not None, "a stage begins before it advances"
         self._news = done, note

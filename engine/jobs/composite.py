@@ -15,7 +15,7 @@ from threading import Thread
 from typing import Any
 
 from engine.jobs.job import ConfigT, FoundT, Job, PreparedT, Reporter, Silent
-from engine.runtime.actors import machines_up
+from engine.runtime.machines import machines_up
 from engine.runtime.pool import run_sharded
 from engine.runtime.session import connect
 from engine.runtime.sharding import Shard, make_shards

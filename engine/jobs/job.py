@@ -87,8 +87,8 @@ class Reporter(Protocol):
     def stage(self, title: str, total: int, unit: str) -> None:
         """A new piece of work begins, `total` units long."""
 
-    def advance(self, done: int, note: str = "") -> None:
-        """`done` units of the current stage are finished; `note` is the newest figure worth seeing."""
+    def advance(self, done: float, note: str = "") -> None:
+        """`done` units of the current stage are finished, with shares of those under way; `note` is a figure worth seeing."""
 
     def say(self, text: str) -> None:
         """One line worth keeping on the screen."""
@@ -325,7 +325,7 @@ class Silent:
     def stage(self, title: str, total: int, unit: str) -> None:
         """Shows nothing."""
 
-    def advance(self, done: int, note: str = "") -> None:
+    def advance(self, done: float, note: str = "") -> None:
         """Shows nothing."""
 
     def say(self, text: str) -> None:

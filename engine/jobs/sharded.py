@@ -80,7 +80,7 @@ class Tally:
 
     Args:
         total: digests of all rows, those that were saved before included.
-        session: digests of this session's, those of a shard in work included.
+        session: digests of this session's, with what is counted of shards under way.
         seconds: that this session has worked.
     """
 
@@ -108,6 +108,10 @@ class Sharded(Work[ItemT]):
     @abstractmethod
     def shard_size(self, num_items: int, num_workers: int) -> int:
         """Items of a shard, where no setting says it; `spread` chooses most."""
+
+    def room(self, shard_size: int) -> int:
+        """Shards that a worker holds at a time, if it works in turns; 0 if not."""
+        return 0
 
     def describe(self, tally: Tally) -> str:
         """How far the work is, in words for a reporter."""
@@ -151,7 +155,7 @@ def work_off(
     before: Counts = Counter()
     for part in run.read_parts():
         before.update(work.digest(part.to_pylist()))
-    done_before = done = run.num_done
+    done_before = run.num_done
     session: Counts = Counter()
     began = time.monotonic()
 
@@ -159,14 +163,11 @@ def work_off(
         return work.describe(Tally(before + counts, counts, time.monotonic() - began))
 
     def on_progress(progress: Progress, counts: Counts) -> None:
-        nonlocal session, done
-        session, done = counts, done_before + progress.num_done
+        nonlocal session
+        session, done = counts, done_before + progress.num_done + progress.under_way
         workers = f"{progress.num_workers} of {config.workers} workers" if config.workers else ""
         failed = f"{progress.num_failed} failed" if progress.num_failed else ""
         reporter.advance(done, ", ".join(filter(None, (told(counts), workers, failed))))
-
-    def on_step(counts: Counts) -> None:
-        reporter.advance(done, told(session + counts))
 
     with _place(work, config) as here:
         began = time.monotonic()
@@ -176,8 +177,8 @@ def work_off(
             make_shards(items, size),
             num_workers=config.workers,
             num_gpus_per_worker=config.gpus_per_worker,
+            room=here.room(size),
             on_progress=on_progress,
-            on_step=on_step,
         )
     counted = {work.unit: 0, **session}
     run.event(work.event, seconds=time.monotonic() - began, workers=max(config.workers, 1), **counted)

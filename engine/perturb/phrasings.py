@@ -270,12 +270,12 @@ _SYNONYMS = {
     """,
     "n": """
     advice guidance, answer reply response, application program, assistance help, beginner newcomer, browser navigator,
-    bug defect, button key, chance opportunity, colleague coworker, computer machine pc, difficulty trouble, directory folder,
+    bug defect, chance opportunity, colleague coworker, computer machine pc, difficulty trouble, directory folder,
     documentation docs, error mistake, fault mistake, film movie, guide tutorial, guideline instruction, idea suggestion,
     image picture, issue problem, kid child, laptop notebook, letter message, manner way, method approach, monitor screen,
-    noise sound, option choice, part portion, person individual, phone telephone, photo picture, reason cause, result outcome,
-    setting preference, site website, software program, song track, speed velocity, stuff things, task job, television tv,
-    trouble problem, website page, webpage page
+    part portion, person individual, phone telephone, photo picture, reason cause, result outcome,
+    setting preference, site website, software program, song track, speed velocity, task job, television tv,
+    trouble problem, webpage page
     """,
     "a": """
     awesome amazing great, awful terrible horrible, bad poor, big large, broken damaged, certain sure, clever smart,
@@ -289,7 +289,7 @@ _SYNONYMS = {
     "r": """
     actually really, almost nearly, always constantly, anyway anyhow, apparently seemingly, approximately roughly,
     basically essentially, carefully cautiously, certainly definitely surely, completely entirely totally, correctly properly,
-    currently presently, directly straight, easily readily, eventually finally, exactly precisely, extremely highly,
+    currently presently, directly straight, easily readily, exactly precisely, extremely highly,
     fairly reasonably, frequently often, generally usually, hence therefore thus, immediately instantly,
     lately recently, mainly mostly, maybe perhaps possibly, merely simply, normally typically usually, obviously clearly,
     previously earlier, probably likely, rapidly quickly, rarely seldom, sadly unfortunately, slightly somewhat,
@@ -324,7 +324,8 @@ wanting look looks looked looking see sees saw seen seeing mean means meant try 
 working run runs ran running call calls called calling name names named way ways thing things kind sort case cases point
 right left good bad fine great hard free single one ones first second last next only other same such own even still now
 then here there back up down on off out in over away please thanks hello hi hey sorry yes yeah yep ok okay sure cool
-damn guy guys man dude pal buddy
+damn guy guys man dude pal buddy effect effects
+result results
 """
 UNTOUCHED = COMMANDS | frozenset(_GRAMMAR.split())
 """Words that tables of single words neither replace nor bring in: those that grammar hangs on or that mean too much, names."""

@@ -177,6 +177,9 @@ def _is_title(surface: str) -> bool:
 
 
 def _capitalised(surface: str) -> str:
+    if not surface.replace("'", "").replace("-", "").isalpha():
+        # An address, a path, a version: "http" is no word.
+        return surface
     first = surface[:1].upper()
     # The letter stays where its capital is several ("ß").
     return first + surface[1:] if len(first) == 1 else surface

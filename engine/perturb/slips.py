@@ -12,7 +12,7 @@ AGREEMENT = {
 """Forms of verbs that do not agree with the subjects of one another."""
 
 PREPOSITIONS = {
-    "in": ("on", "at"), "on": ("in", "at"), "at": ("in", "on"), "for": ("to",), "of": ("from",), "with": ("by",),
+    "in": ("on", "at"), "on": ("in", "at"), "at": ("in", "on"), "for": ("to",), "with": ("by",),
     "into": ("in", "to"), "since": ("from",), "during": ("in",), "about": ("of", "on"),
 }  # fmt: skip
 """Prepositions and those that learners write instead."""
@@ -24,7 +24,7 @@ CONFUSED = {
     "should have": ("should of",), "would have": ("would of",), "could 've": ("could of",), "should 've": ("should of",),
     "would 've": ("would of",), "whose": ("who 's",), "who 's": ("whose",), "affect": ("effect",), "effect": ("affect",),
     "advice": ("advise",), "piece": ("peace",), "a lot": ("alot",), "off": ("of",), "let 's": ("lets",), "much": ("many",),
-    "many": ("much",), "fewer": ("less",), "well": ("good",), "information": ("informations",), "software": ("softwares",),
+    "many": ("much",), "fewer": ("less",), "information": ("informations",), "software": ("softwares",),
     "hardware": ("hardwares",), "does n't": ("do n't", "doesnt"), "has n't": ("have n't", "hasnt"),
 }  # fmt: skip
 """Words that are taken for one another, and endings where there are none."""

@@ -37,8 +37,8 @@ from engine.rllib.module import NegotiatorModule
 from engine.rllib.rows import merged, training_rows
 from engine.rllib.runner import DialogueEnvRunner
 from engine.runtime import ray_internals, session
-from engine.runtime.actors import capacity
 from engine.runtime.identity import own_identity
+from engine.runtime.machines import capacity
 from envs.core.errors import ClusterError
 from envs.core.seeds import stream
 from envs.negotiation.corpora.compiled import load_corpus

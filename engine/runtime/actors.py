@@ -1,6 +1,7 @@
 """A pool of Ray actors, fed so that none waits and none floods, and kept alive while workers and machines die.
 
-* At most two shards are in flight per worker: one runs, the next is there when it ends.
+* At most two shards are in flight per worker: one runs, the next is there when it ends. A worker that works in turns holds as
+  many as it has room for; after a turn others take the place of those that have ended, but no more than its share of the rest.
 * A worker that dies, by itself or with its machine, is restarted by Ray where there is room. Its shards are tried again,
   each alone on whichever worker is free, so that one that kills its workers does not take others along; after three deaths
   it fails. A result is handed over once.
@@ -14,16 +15,16 @@
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic
 
 from engine.runtime import identity, logs, ray_internals, session, workplace
+from engine.runtime.machines import capacity, described, listed, machines_up
 from engine.runtime.sharding import ItemT, Shard
-from engine.runtime.worker import ResultT, ShardAttempt, ShardFailure, ShardWorker
+from engine.runtime.worker import ResultT, ShardAttempt, ShardFailure, ShardWorker, TurnResult, TurnWorker, UnderWay
 from envs.core.errors import ClusterError
 from envs.core.trust import worker_variables
 
@@ -35,27 +36,10 @@ MAX_LOSSES = 10
 """Workers that a shard may lose with their machines: it might be what fells them."""
 LOOK_S = 5.0
 """Seconds without a result after which it is looked whether the workers that have work are up."""
+TURN_S, TURNS_PER_S = 1.0, 50
+"""Seconds of a worker's turn, longer where so many workers would end more turns in a second than the driver can take in."""
 RETRY_S = 1.0
 """Seconds after which a worker that did not start is asked again; Ray hears of a lost machine only after some of them."""
-
-
-def capacity(nodes: Sequence[Mapping[str, Any]], num_cpus: float, num_gpus: float) -> int:
-    """How many workers fit on a cluster's machines; a worker never spans two, nor a share of a GPU two GPUs.
-
-    Args:
-        nodes: as `ray.nodes()` lists them: "Alive", and "Resources" with CPU and GPU totals.
-        num_cpus: CPUs of one worker, above 0.
-        num_gpus: GPUs of one worker; below 1 a share of one.
-    """
-    total = 0
-    for node in nodes:
-        if node["Alive"]:
-            fit = math.floor(node["Resources"].get("CPU", 0) / num_cpus)
-            if num_gpus:
-                gpus = math.floor(node["Resources"].get("GPU", 0))
-                fit = min(fit, gpus * math.floor(1 / num_gpus) if num_gpus < 1 else math.floor(gpus / num_gpus))
-            total += fit
-    return total
 
 
 @dataclass(eq=False)
@@ -71,6 +55,7 @@ class _Worker:
         error: of its last start that failed.
         num_restarts: of the actor, when it was last looked at.
         num_failures: starts in a row in which it died, on machines that were there afterwards.
+        held: what it holds between turns, by name, and whether that is a suspect.
     """
 
     actor: Any
@@ -81,6 +66,8 @@ class _Worker:
     error: Exception | None = None
     num_restarts: int = 0
     num_failures: int = 0
+    held: dict[str, Shard[Any]] = field(default_factory=dict)
+    alone: bool = False
 
 
 class ActorPool(Generic[ItemT, ResultT]):
@@ -92,6 +79,7 @@ class ActorPool(Generic[ItemT, ResultT]):
         num_workers: how many actors, at least 1.
         num_cpus: CPUs that each reserves, above 0; also its threads, at least 1.
         num_gpus: GPUs that each reserves; with 0 it sees none.
+        room: shards that each holds, if it works in turns; 0 if not.
 
     Raises:
         ClusterError: there is no session, or one that cannot grow has too little room.
@@ -99,12 +87,13 @@ class ActorPool(Generic[ItemT, ResultT]):
 
     def __init__(
         self,
-        worker_class: Callable[..., ShardWorker[ItemT, ResultT]],
+        worker_class: Callable[..., ShardWorker[ItemT, ResultT] | TurnWorker[ItemT, ResultT]],
         worker_args: Sequence[Any],
         *,
         num_workers: int,
         num_cpus: float,
         num_gpus: float,
+        room: int = 0,
     ) -> None:
         import ray
 
@@ -140,12 +129,15 @@ class ActorPool(Generic[ItemT, ResultT]):
         self._waiting: deque[Shard[ItemT]] = deque()
         self._suspects: deque[Shard[ItemT]] = deque()
         self._starting: dict[Any, _Worker] = {}
-        self._running: dict[Any, tuple[_Worker, Shard[ItemT], bool]] = {}
+        self._running: dict[Any, tuple[_Worker, tuple[Shard[ItemT], ...], bool]] = {}
+        self._room, self._turn_s = room, max(TURN_S, num_workers / TURNS_PER_S)
 
     def work(
         self, shards: Sequence[Shard[ItemT]], start_timeout_s: float
-    ) -> Generator[tuple[Shard[ItemT], ShardAttempt[ResultT] | ShardFailure, int]]:
+    ) -> Generator[tuple[Shard[ItemT], ShardAttempt[ResultT] | ShardFailure | UnderWay, int]]:
         """Shards with what came of them in order of completion, and how many workers are up; ends the actors at the end.
+
+        Of workers that work in turns also how shards stand that have not ended.
 
         What came of a shard that was given up, because its workers died or it cannot travel, is a failure alone.
 
@@ -164,7 +156,7 @@ class ActorPool(Generic[ItemT, ResultT]):
             for worker in self._workers:
                 self._start(worker)
             up_at = time.monotonic()
-            while self._waiting or self._suspects or self._running:
+            while self._waiting or self._suspects or self._running or any(worker.held for worker in self._workers):
                 if self._num_up():
                     up_at = time.monotonic()
                 left_s = up_at + start_timeout_s - time.monotonic()
@@ -181,8 +173,9 @@ class ActorPool(Generic[ItemT, ResultT]):
                 for ref in back:
                     if ref in self._starting:
                         self._welcome(ref)
-                    elif outcome := self._collect(ref):
-                        yield *outcome, self._num_up()
+                    else:
+                        for shard, outcome in self._collect(ref):
+                            yield shard, outcome, self._num_up()
                 self._feed()
         finally:
             for worker in self._workers:
@@ -193,7 +186,7 @@ class ActorPool(Generic[ItemT, ResultT]):
 
     def _start(self, worker: _Worker) -> None:
         """Has the worker built; where it is being built already, nothing more."""
-        worker.ask_at = None
+        worker.ask_at, worker.held, worker.alone = None, {}, False
         if worker.is_up:
             worker.is_up = False
             logger.warning("a worker is lost: %d of %d workers are up", self._num_up(), len(self._workers))
@@ -258,6 +251,10 @@ class ActorPool(Generic[ItemT, ResultT]):
         for worker in self._workers:
             if worker in busy or not worker.is_up:
                 continue
+            if self._room:
+                if not in_flight[worker]:
+                    self._next_turn(worker)
+                continue
             # A second shard waits at a worker only when the others, those that are starting included, have one each.
             idle = sum(not in_flight[other] for other in self._workers if other is not worker)
             while self._waiting and in_flight[worker] < (MAX_IN_FLIGHT if len(self._waiting) > idle else 1):
@@ -268,7 +265,18 @@ class ActorPool(Generic[ItemT, ResultT]):
 
     def _give(self, worker: _Worker, shard: Shard[ItemT], alone: bool) -> None:
         ref = worker.actor.run.options(max_task_retries=0).remote(shard)
-        self._running[ref] = (worker, shard, alone)
+        self._running[ref] = (worker, (shard,), alone)
+
+    def _next_turn(self, worker: _Worker) -> None:
+        """Lets a worker go on with what it holds, and with its share of what waits."""
+        num = 0 if worker.alone else min(self._room - len(worker.held), -(-len(self._waiting) // len(self._workers)))
+        joining = [self._waiting.popleft() for _ in range(num)]
+        if self._suspects and not self._waiting and not worker.held and not joining:
+            joining, worker.alone = [self._suspects.popleft()], True
+        worker.held |= {shard.name: shard for shard in joining}
+        if worker.held:
+            ref = worker.actor.turn.options(max_task_retries=0).remote(joining, self._turn_s)
+            self._running[ref] = (worker, tuple(worker.held.values()), worker.alone)
 
     def _take_back(self) -> None:
         """Takes work back from workers that are down.
@@ -278,41 +286,66 @@ class ActorPool(Generic[ItemT, ResultT]):
         """
         busy = {worker for worker, _, _ in self._running.values()}
         down = {worker for worker in busy if not ray_internals.actor_state(worker.actor).is_alive}
-        for ref, (worker, shard, alone) in list(self._running.items()):
+        for ref, (worker, shards, alone) in list(self._running.items()):
             if worker in down:
                 del self._running[ref]
-                self._put_back(worker, shard, alone)
+                self._put_back(worker, shards, alone)
 
-    def _put_back(self, worker: _Worker, shard: Shard[ItemT], alone: bool) -> None:
+    def _put_back(self, worker: _Worker, shards: Sequence[Shard[ItemT]], alone: bool) -> None:
         """For work that nobody has begun; its worker must have come up before it is given more."""
         self._start(worker)
-        (self._suspects if alone else self._waiting).appendleft(shard)
+        (self._suspects if alone else self._waiting).extendleft(reversed(shards))
 
-    def _collect(self, ref: Any) -> tuple[Shard[ItemT], ShardAttempt[ResultT] | ShardFailure] | None:
-        """A shard and what became of it; None when it is to be tried again."""
+    def _collect(self, ref: Any) -> Iterator[tuple[Shard[ItemT], ShardAttempt[ResultT] | ShardFailure | UnderWay]]:
+        """Shards and what became of them, but for those that are to be tried again."""
         import ray
         from ray.exceptions import RayError, RayTaskError
 
-        worker, shard, alone = self._running.pop(ref)
+        worker, shards, alone = self._running.pop(ref)
         try:
-            if (tried := ray.get(ref)) is not None:
-                return shard, tried
-            self._put_back(worker, shard, alone)
-            return None
+            tried = ray.get(ref)
         except RayTaskError as error:
             # Not from the work, which `attempt` answers for: shard or result cannot travel.
-            return shard, ShardFailure(f"{type(error.cause).__name__}: {error.cause}", str(error))
+            failure = ShardFailure(f"{type(error.cause).__name__}: {error.cause}", str(error))
+            worker.held = {}
+            yield from ((shard, failure) for shard in shards)
         except RayError as error:
             # Its worker must have come up again before it is given more.
             self._start(worker)
-            deaths, there = self._deaths[shard.name], machines_up()
-            deaths.append(worker.machine)
-            num_deaths = sum(machine in there for machine in deaths)
-            if num_deaths == MAX_DEATHS or len(deaths) == MAX_LOSSES:
-                return shard, ShardFailure(f"{type(error).__name__}: its worker died {len(deaths)} times", str(error))
-            logger.warning("shard %s lost its worker: it is tried again, alone", shard.name, extra={"shard": shard.name})
-            self._suspects.append(shard)
-            return None
+            for shard in shards:
+                if (given_up := self._lost(worker, shard, error)) is not None:
+                    yield shard, given_up
+        else:
+            if tried is None:
+                self._put_back(worker, shards, alone)
+            elif isinstance(tried, TurnResult):
+                yield from self._turned(worker, tried)
+            else:
+                yield shards[0], tried
+
+    def _turned(
+        self, worker: _Worker, turn: TurnResult[ShardAttempt[ResultT]]
+    ) -> Iterator[tuple[Shard[ItemT], ShardAttempt[ResultT] | UnderWay]]:
+        """What came of a turn; the worker holds what has not ended, with what it can be gone on from."""
+        for name in worker.held.keys() & turn.ended.keys():
+            yield worker.held.pop(name), turn.ended[name]
+        for name in worker.held.keys() & turn.under_way.keys():
+            stands = turn.under_way[name]
+            if stands.kept is not None:
+                worker.held[name] = replace(worker.held[name], kept=stands.kept)
+            yield worker.held[name], stands
+        worker.alone = worker.alone and bool(worker.held)
+
+    def _lost(self, worker: _Worker, shard: Shard[ItemT], error: Exception) -> ShardFailure | None:
+        """Why a shard whose worker died is given up; None when it is to be tried again."""
+        deaths, there = self._deaths[shard.name], machines_up()
+        deaths.append(worker.machine)
+        num_deaths = sum(machine in there for machine in deaths)
+        if num_deaths == MAX_DEATHS or len(deaths) == MAX_LOSSES:
+            return ShardFailure(f"{type(error).__name__}: its worker died {len(deaths)} times", str(error))
+        logger.warning("shard %s lost its worker: it is tried again, alone", shard.name, extra={"shard": shard.name})
+        self._suspects.append(shard)
+        return None
 
     def _check_room(self, num_workers: int, num_cpus: float, num_gpus: float) -> None:
         import ray
@@ -326,17 +359,17 @@ class ActorPool(Generic[ItemT, ResultT]):
         if here is not None and here.is_local:
             raise ClusterError(
                 "this machine has too little room for the workers",
-                got=f"{self._wanted}, room for {room} in {_listed(ray.cluster_resources())}",
+                got=f"{self._wanted}, room for {room} in {listed(ray.cluster_resources())}",
                 fix=f"ask for at most {room} workers, or fewer CPUs and GPUs for each, or give the address of a cluster",
             )
         if not room and not session.can_grow():
             raise ClusterError(
                 "no machine of the cluster has room for a worker, and nothing adds machines to it",
-                got=f"{self._wanted}; there are {_machines(ray.nodes())}",
+                got=f"{self._wanted}; there are {described(ray.nodes())}",
                 fix="ask for fewer CPUs and GPUs for each worker, or start a machine that has them: "
                 "ray start --address HEAD:PORT",
             )
-        here_now = _listed(ray.cluster_resources())
+        here_now = listed(ray.cluster_resources())
         what = "%s are wanted, the cluster has room for %d in %s now: %s"
         then = "work starts with those" if room else "work waits for machines to be added"
         logger.warning(what, self._wanted, room, here_now, then)
@@ -347,23 +380,7 @@ class ActorPool(Generic[ItemT, ResultT]):
         started = any(worker.machine for worker in self._workers)
         return ClusterError(
             f"no worker {'has been up for' if started else 'could start within'} {waited_s:g} s",
-            got=f"{self._wanted}; in all {_listed(ray.cluster_resources())}, free {_listed(ray.available_resources())}",
+            got=f"{self._wanted}; in all {listed(ray.cluster_resources())}, free {listed(ray.available_resources())}",
             fix="ask for fewer or smaller workers, end what holds the resources, or add machines; "
             f"{session.TIMEOUT_VARIABLE} says how many seconds are waited",
         )
-
-
-def machines_up() -> frozenset[str]:
-    """The machines of the cluster, as far as its head knows."""
-    import ray
-
-    return frozenset(node["NodeID"] for node in ray.nodes() if node["Alive"])
-
-
-def _listed(resources: Mapping[str, float]) -> str:
-    return f"{resources.get('CPU', 0):g} CPUs and {resources.get('GPU', 0):g} GPUs"
-
-
-def _machines(nodes: Sequence[Mapping[str, Any]]) -> str:
-    kinds = Counter(_listed(node["Resources"]) for node in nodes if node["Alive"])
-    return ", ".join(f"{number} machine{'s' * (number > 1)} of {kind}" for kind, number in sorted(kinds.items()))

@@ -1,13 +1,14 @@
 """Sharded work: each shard goes to a worker, each result comes back to this process as soon as it is there.
 
 The workers are Ray actors (`actors.py` says how they are fed and what happens when they die), or, with `num_workers=0`, one
-worker in this process without Ray. Nothing else depends on which: items draw from their own seed streams, so the results
-are the same.
+worker in this process without Ray. Some do a shard at a time, others hold several and work in turns (`worker.py`). Nothing else
+depends on which: items draw from their own seed streams, so the results are the same.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -16,9 +17,24 @@ from typing import Any
 from engine.runtime import logs, session
 from engine.runtime.actors import ActorPool
 from engine.runtime.sharding import ItemT, Shard
-from engine.runtime.worker import ResultT, ShardAttempt, ShardFailure, ShardWorker, attempt, describe
+from engine.runtime.worker import (
+    ResultT,
+    ShardAttempt,
+    ShardFailure,
+    ShardWorker,
+    Turns,
+    TurnWorker,
+    UnderWay,
+    attempt,
+    describe,
+)
 
 logger = logging.getLogger(__name__)
+
+_Results = Generator[tuple[Shard[ItemT], ShardAttempt[ResultT] | ShardFailure | UnderWay, int]]
+"""Shards with what came of them, or how they stand, and how many workers have started."""
+TURN_S = 0.5
+"""Seconds of a turn of a worker in this process; of actors see `actors.py`."""
 
 
 @dataclass(frozen=True)
@@ -30,21 +46,25 @@ class Progress:
         num_failed: items in failed shards.
         num_items: all items.
         num_workers: workers that have started.
+        under_way: the work that is done on shards which have not come back, in items.
     """
 
     num_done: int
     num_failed: int
     num_items: int
     num_workers: int
+    under_way: float = 0.0
 
 
 def run_sharded(
-    worker_class: Callable[..., ShardWorker[ItemT, ResultT]],
+    worker_class: Callable[..., ShardWorker[ItemT, ResultT] | TurnWorker[ItemT, ResultT]],
     worker_args: Sequence[Any],
     shards: Sequence[Shard[ItemT]],
     *,
     num_workers: int,
     on_result: Callable[[Shard[ItemT], ResultT | ShardFailure], None],
+    room: int = 0,
+    on_under_way: Callable[[Shard[ItemT], UnderWay], None] = lambda shard, stands: None,
     num_cpus_per_worker: float = 1,
     num_gpus_per_worker: float = 0.0,
     on_progress: Callable[[Progress], None] | None = None,
@@ -59,9 +79,11 @@ def run_sharded(
         num_workers: actors; 0 runs everything in this process without Ray. Otherwise a `session.connect` block must be
             around the call.
         on_result: takes each shard and its result or failure, in order of completion; what it raises ends the run.
+        room: shards that a worker holds at a time, if it works in turns (`TurnWorker`); 0 if not.
+        on_under_way: told after each turn how a shard stands that the worker holds.
         num_cpus_per_worker: CPUs that each actor reserves, and threads that it computes with (at least 1).
         num_gpus_per_worker: GPUs that each actor reserves, a fraction to share one; with 0 it sees none.
-        on_progress: called once at the start and after each result.
+        on_progress: called once at the start, after each result and each turn.
         start_timeout_s: seconds for the first worker to start; the session's (`Session.start_timeout_s`) when not given.
 
     Returns:
@@ -77,8 +99,11 @@ def run_sharded(
         on_progress(progress)
     if not shards:
         return progress
+    results: _Results[ItemT, ResultT]
     if num_workers == 0:
-        results = _work_here(worker_class, worker_args, shards)
+        # Of which kind it is, `room` says.
+        worker: Any = worker_class(*worker_args)
+        results = _turns_here(Turns(worker), shards, room) if room else _work_here(worker, shards)
     else:
         pool = ActorPool(
             worker_class,
@@ -86,17 +111,24 @@ def run_sharded(
             num_workers=min(num_workers, len(shards)),
             num_cpus=num_cpus_per_worker,
             num_gpus=num_gpus_per_worker,
+            room=room,
         )
         here = session.current() or session.RaySession("joined")
         results = pool.work(shards, here.start_timeout_s if start_timeout_s is None else start_timeout_s)
+    under_way: dict[str, float] = {}
     # Closed at once when `on_result` raises, so that no actor outlives the call.
     with closing(results):
         for shard, tried, num_started in results:
-            result = _logged(shard, tried)
-            num_failed += len(shard) * isinstance(result, ShardFailure)
-            num_done += len(shard)
-            on_result(shard, result)
-            progress = Progress(num_done, num_failed, num_items, num_started)
+            if isinstance(tried, UnderWay):
+                under_way[shard.name] = tried.share
+                on_under_way(shard, tried)
+            else:
+                under_way.pop(shard.name, None)
+                result = _logged(shard, tried)
+                num_failed += len(shard) * isinstance(result, ShardFailure)
+                num_done += len(shard)
+                on_result(shard, result)
+            progress = Progress(num_done, num_failed, num_items, num_started, sum(under_way.values()))
             if on_progress:
                 on_progress(progress)
     return progress
@@ -119,9 +151,18 @@ def _logged(shard: Shard[Any], tried: ShardAttempt[ResultT] | ShardFailure) -> R
     return result
 
 
-def _work_here(
-    worker_class: Callable[..., ShardWorker[ItemT, ResultT]], worker_args: Sequence[Any], shards: Sequence[Shard[ItemT]]
-) -> Generator[tuple[Shard[ItemT], ShardAttempt[ResultT] | ShardFailure, int]]:
-    worker = worker_class(*worker_args)
+def _work_here(worker: ShardWorker[ItemT, ResultT], shards: Sequence[Shard[ItemT]]) -> _Results[ItemT, ResultT]:
     for shard in shards:
         yield shard, attempt(worker, shard), 1
+
+
+def _turns_here(turns: Turns[ItemT, ResultT], shards: Sequence[Shard[ItemT]], room: int) -> _Results[ItemT, ResultT]:
+    waiting, held = deque(shards), dict[str, Shard[ItemT]]()
+    while waiting or held:
+        joining = [waiting.popleft() for _ in range(min(room - len(held), len(waiting)))]
+        held |= {shard.name: shard for shard in joining}
+        turn = turns.take(joining, TURN_S)
+        for name, tried in turn.ended.items():
+            yield held.pop(name), tried, 1
+        for name, stands in turn.under_way.items():
+            yield held[name], stands, 1

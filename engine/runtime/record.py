@@ -2,16 +2,19 @@
 
 Of a run at a URI, each worker puts the parts of its shards there itself and hands back a receipt, so rows do not go through the
 driver. Of any other run the driver writes them, because other machines do not see its folders. Which it is shows nowhere else.
-A shard that failed becomes rows with status "error", one per item, and is tried again when the run is resumed.
+A shard that failed becomes rows with status "error", one per item, and is tried again when the run is resumed. Of workers that
+work in turns it is also saved what a shard under way is gone on from; one that was interrupted goes on from there.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf
 from typing import Any, Generic, Protocol
 
 import pyarrow as pa
@@ -20,15 +23,24 @@ from engine.runtime import logs
 from engine.runtime.meters import COUNTERS, Meters
 from engine.runtime.pool import Progress, run_sharded
 from engine.runtime.sharding import ItemT, Shard
-from engine.runtime.worker import ShardFailure, ShardWorker
+from engine.runtime.worker import ShardFailure, ShardWorker, TurnResult, TurnWorker, UnderWay
 from engine.store.parts import Part, put_part, require_writable, to_table
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import error_row
+from engine.store.unfinished import (
+    delete_unfinished,
+    put_unfinished,
+    read_unfinished,
+    remove_unfinished,
+    write_unfinished,
+)
 
 logger = logging.getLogger(__name__)
 
 Rows = Sequence[Mapping[str, Any]]
 Counts = Counter[str]
+PUT_S = 30.0
+"""Seconds after which a worker puts again at a URI what a shard is gone on from."""
 WORK = "work"
 """Kind of the event that says how many items a run has, in shards of which size, and how many workers a session began with."""
 
@@ -41,12 +53,8 @@ class Work(Protocol[ItemT]):
         """The seed of an item, by its key."""
 
     @abstractmethod
-    def worker(self, on_step: Callable[[Counts], None] | None = None) -> ShardWorker[ItemT, Rows]:
-        """Makes a worker whose result for a shard is its rows, one per item, keyed by the run's columns.
-
-        Args:
-            on_step: told what a shard has come to so far; only of a worker in the driver's own process.
-        """
+    def worker(self) -> ShardWorker[ItemT, Rows] | TurnWorker[ItemT, Rows]:
+        """Makes a worker whose result for a shard is its rows, one per item, keyed by the run's columns."""
 
     @abstractmethod
     def digest(self, rows: Rows) -> Counts:
@@ -78,24 +86,46 @@ class Recorder(Generic[ItemT]):
         work: what it does.
         schema: the columns of the rows.
         rows_uri: where parts are put; empty when the driver writes them.
-        on_step: as in `Work.worker`.
 
     Raises:
         StorageError: this machine may not write there.
     """
 
-    def __init__(
-        self, work: Work[ItemT], schema: pa.Schema, rows_uri: str, on_step: Callable[[Counts], None] | None = None
-    ) -> None:
+    def __init__(self, work: Work[ItemT], schema: pa.Schema, rows_uri: str) -> None:
         if rows_uri:
             # Before the work and not after it.
             require_writable(rows_uri)
-        self._work, self._worker = work, work.worker(on_step)
-        self._schema, self._rows_uri = schema, rows_uri
+        self._work, self._schema, self._rows_uri = work, schema, rows_uri
+        self._worker: Any = work.worker()
+        self._held: dict[str, Shard[ItemT]] = {}
+        self._put: dict[str, float] = {}
 
     def run(self, shard: Shard[ItemT]) -> Receipt:
         """Works the shard off, and saves its rows where that is up to the worker."""
-        rows = self._worker.run(shard)
+        return self._receipt(shard, self._worker.run(shard))
+
+    def turn(self, joining: Sequence[Shard[ItemT]], seconds: float) -> TurnResult[Receipt]:
+        """A turn of a worker that works in turns; what shards are gone on from is saved as rows are, a URI's now and then."""
+        self._held |= {shard.name: shard for shard in joining}
+        self._put |= {shard.name: -inf if shard.kept is None else 0.0 for shard in joining}
+        turn: TurnResult[Rows] = self._worker.turn(joining, seconds)
+        ended = {name: self._receipt(self._held.pop(name), rows) for name, rows in turn.ended.items()}
+        if self._rows_uri:
+            for name, stands in turn.under_way.items():
+                if stands.kept is not None and time.monotonic() - self._put[name] > PUT_S:
+                    put_unfinished(self._rows_uri, name, stands.kept)
+                    self._put[name] = time.monotonic()
+            for name in ended:
+                if self._put.pop(name) > -inf:
+                    delete_unfinished(self._rows_uri, name)
+        return TurnResult(ended, turn.under_way)
+
+    def drop(self) -> None:
+        """Forgets all shards."""
+        self._held = {}
+        self._worker.drop()
+
+    def _receipt(self, shard: Shard[ItemT], rows: Rows) -> Receipt:
         strays = {row["item_key"] for row in rows} ^ set(shard.keys)
         assert not strays, f"{self._worker} returned other rows than the shard asks for: {sorted(strays)[:5]}"
         digest = self._work.digest(rows)
@@ -113,8 +143,8 @@ def record_shards(
     *,
     num_workers: int,
     num_gpus_per_worker: float = 0.0,
+    room: int = 0,
     on_progress: Callable[[Progress, Counts], None] | None = None,
-    on_step: Callable[[Counts], None] | None = None,
     start_timeout_s: float | None = None,
 ) -> Progress:
     """Works off the shards that the run does not hold yet and saves their rows.
@@ -125,9 +155,9 @@ def record_shards(
         shards: all of the run's work, the saved part included; of one size, but for the last.
         num_workers: as in `run_sharded`, like the rest.
         num_gpus_per_worker: as in `run_sharded`.
-        on_progress: told at the start and after each shard, once its rows are saved: the progress, which counts what is left to
-            do, and the digests so far.
-        on_step: as in `Work.worker`; not told of work in other processes.
+        room: as in `run_sharded`.
+        on_progress: told at the start, after each turn and after each shard, once its rows are saved: the progress, which
+            counts what is left to do, and the digests so far, with what is counted of shards under way.
         start_timeout_s: as in `run_sharded`.
 
     Returns:
@@ -138,7 +168,8 @@ def record_shards(
         StorageError: the URI of the run cannot be written, from here or by a worker.
         ClusterError: as in `run_sharded`.
     """
-    left = [shard for shard in shards if not run.is_done(shard.name, shard.keys)]
+    kept = read_unfinished(run.path) if room else {}
+    left = [replace(shard, kept=kept.get(shard.name)) for shard in shards if not run.is_done(shard.name, shard.keys)]
     if len(left) < len(shards):
         logger.info("%d of %d shards are saved already", len(shards) - len(left), len(shards))
     size = max(map(len, shards), default=0)
@@ -146,8 +177,10 @@ def record_shards(
 
     meters = Meters(str(run.path), run.job)
     counts: Counts = Counter()
+    under_way: dict[str, Counts] = {}
 
     def save(shard: Shard[ItemT], result: Receipt | ShardFailure) -> None:
+        under_way.pop(shard.name, None)
         if isinstance(result, ShardFailure):
             run.event("shard_failed", name=shard.name, reason=result.reason, details=result.details)
             rows = [error_row(key, work.seed(key), result.reason) for key in shard.keys]
@@ -157,22 +190,34 @@ def record_shards(
         else:
             part, size = result.saved
             run.note_part(shard.name, part, size)
+        if room:
+            remove_unfinished(run.path, shard.name)
         metered = {name: number for name, number in result.digest.items() if name in COUNTERS}
         meters.add(shards=1, items=part.num_items, errors=part.num_failed, **metered)
         counts.update(result.digest)
 
+    def keep(shard: Shard[ItemT], stands: UnderWay) -> None:
+        under_way[shard.name] = stands.counts
+        if stands.kept is not None and not run.rows_uri:
+            write_unfinished(run.path, shard.name, stands.kept)
+
     def show(progress: Progress) -> None:
         meters.show(items_left=progress.num_items - progress.num_done, workers=progress.num_workers)
         if on_progress:
-            on_progress(progress, counts)
+            total = Counter(counts)
+            for each in under_way.values():
+                total.update(each)
+            on_progress(progress, total)
 
     with logs.metadata(run=str(run.path), job=run.job):
         return run_sharded(
             Recorder,
-            (work, run.schema, run.rows_uri, None if num_workers else on_step),
+            (work, run.schema, run.rows_uri),
             left,
             num_workers=num_workers,
             on_result=save,
+            room=room,
+            on_under_way=keep,
             num_gpus_per_worker=num_gpus_per_worker,
             on_progress=show,
             start_timeout_s=start_timeout_s,

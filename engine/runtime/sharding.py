@@ -1,14 +1,14 @@
 """How work is cut: shards of K items in key order, the same for one worker and for a hundred.
 
-A shard is what one worker does at a time, one part in the run folder and the grain of resuming. Its composition depends
-on the items and K alone, so that batching inside it, and with it every row, is the same wherever it runs.
+A shard is one part in the run folder. Its composition depends on the items and K alone, so that batching inside it, and with it
+every row, is the same wherever it runs. Most workers do one at a time; one that works in turns (`worker.py`) holds several.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 ItemT = TypeVar("ItemT")
 
@@ -21,11 +21,13 @@ class Shard(Generic[ItemT]):
         name: five digits or more, rising with the keys.
         keys: the items' keys in rising order.
         items: what the keys stand for, in the same order.
+        kept: what an earlier attempt at it has left to go on from, JSON types; None where there is nothing.
     """
 
     name: str
     keys: tuple[str, ...]
     items: tuple[ItemT, ...]
+    kept: Any = None
 
     def __len__(self) -> int:
         return len(self.keys)

@@ -1,4 +1,8 @@
-"""What a worker is, and what comes back when it fails."""
+"""What a worker is, and what comes back when it fails.
+
+A `ShardWorker` does one shard after the other. A `TurnWorker` holds several, so that what computes side by side can be of many
+shards, and works on them in turns: after each it says which have ended and how the others stand.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,9 @@ import os
 import socket
 import time
 import traceback
-from dataclasses import dataclass
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar
 
 from engine.runtime import logs
@@ -21,6 +27,49 @@ class ShardWorker(Protocol[ItemT, ResultT_co]):
 
     def run(self, shard: Shard[ItemT]) -> ResultT_co:
         """The result for one shard; the same for the same shard, whoever runs it."""
+
+
+@dataclass(frozen=True)
+class UnderWay:
+    """How a shard stands that has not ended.
+
+    Args:
+        share: of its work that is done, in items.
+        counts: what is counted of it so far.
+        kept: what it can be gone on from, JSON types; None where it is as it was told before.
+    """
+
+    share: float
+    counts: Counter[str]
+    kept: Any = None
+
+
+@dataclass(frozen=True)
+class TurnResult(Generic[ResultT_co]):
+    """What came of a turn.
+
+    Args:
+        ended: the results of shards that have ended, by name.
+        under_way: the others that the worker holds.
+    """
+
+    ended: Mapping[str, ResultT_co]
+    under_way: Mapping[str, UnderWay]
+
+
+class TurnWorker(Protocol[ItemT, ResultT_co]):
+    """Anything that works on several shards at a time; a shard's result is the same in any company."""
+
+    def turn(self, joining: Sequence[Shard[ItemT]], seconds: float) -> TurnResult[ResultT_co]:
+        """Takes shards in, works on all that it holds, and tells what came of it.
+
+        Args:
+            joining: they go on from what is kept of them.
+            seconds: after about which the turn ends, sooner where a shard has ended and its place is free.
+        """
+
+    def drop(self) -> None:
+        """Forgets all shards."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +107,7 @@ def attempt(worker: ShardWorker[ItemT, ResultT], shard: Shard[ItemT]) -> ShardAt
     began = time.monotonic()
     with logs.metadata(**describe(shard)):
         result = _attempt(worker, shard)
-    return ShardAttempt(result, round(time.monotonic() - began, 3), socket.gethostname(), os.getpid())
+    return _attempted(result, began)
 
 
 def describe(shard: Shard[Any]) -> dict[str, str]:
@@ -71,4 +120,56 @@ def _attempt(worker: ShardWorker[ItemT, ResultT], shard: Shard[ItemT]) -> Result
         return worker.run(shard)
     # Ray takes SystemExit for the actor's wish to end for good; from a worker it is one more way to fail.
     except (Exception, SystemExit) as error:
-        return ShardFailure(f"{type(error).__name__}: {error}", traceback.format_exc())
+        return _failure(error)
+
+
+def _failure(error: BaseException) -> ShardFailure:
+    return ShardFailure(f"{type(error).__name__}: {error}", traceback.format_exc())
+
+
+def _attempted(result: ResultT | ShardFailure, began: float) -> ShardAttempt[ResultT]:
+    return ShardAttempt(result, round(time.monotonic() - began, 3), socket.gethostname(), os.getpid())
+
+
+class Turns(Generic[ItemT, ResultT]):
+    """A worker's turns. Where one fails each of its shards is tried again alone, so that no more fails than what is to blame.
+
+    Args:
+        worker: who works.
+    """
+
+    def __init__(self, worker: TurnWorker[ItemT, ResultT]) -> None:
+        self._worker = worker
+        self._held: dict[str, tuple[Shard[ItemT], float]] = {}
+        self._waiting: deque[Shard[ItemT]] = deque()
+        self._suspects: deque[Shard[ItemT]] = deque()
+        self._alone = False
+
+    def take(self, joining: Sequence[Shard[ItemT]], seconds: float) -> TurnResult[ShardAttempt[ResultT]]:
+        """A turn, see `TurnWorker.turn`."""
+        self._waiting.extend(joining)
+        if not self._held:
+            self._alone = bool(self._suspects)
+        queue = self._suspects if self._alone else self._waiting
+        given = [queue.popleft() for _ in range(len(queue) if not self._alone else not self._held)]
+        self._held |= {shard.name: (shard, time.monotonic()) for shard in given}
+        try:
+            with logs.metadata(shards=" ".join(self._held)):
+                turn = self._worker.turn(given, seconds)
+        # As in `attempt`.
+        except (Exception, SystemExit) as error:
+            self._worker.drop()
+            if len(self._held) == 1:
+                return TurnResult({name: self._ended(name, _failure(error)) for name in list(self._held)}, {})
+            self._suspects.extend(shard for shard, _ in self._held.values())
+            self._held = {}
+            return TurnResult({}, {})
+        for name, stands in turn.under_way.items():
+            if stands.kept is not None:
+                shard, began = self._held[name]
+                self._held[name] = replace(shard, kept=stands.kept), began
+        return TurnResult({name: self._ended(name, result) for name, result in turn.ended.items()}, turn.under_way)
+
+    def _ended(self, name: str, result: ResultT | ShardFailure) -> ShardAttempt[ResultT]:
+        _, began = self._held.pop(name)
+        return _attempted(result, began)

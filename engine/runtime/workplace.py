@@ -14,7 +14,7 @@ from engine.runtime.identity import differences, identity
 
 if TYPE_CHECKING:
     from engine.runtime.logs import LogSettings
-    from engine.runtime.worker import ShardAttempt
+    from engine.runtime.worker import ShardAttempt, TurnResult
 
 WorkerSpec = tuple[Callable[..., Any], Sequence[Any], "LogSettings"]
 """A worker's class, its arguments, and how the driver logs."""
@@ -27,6 +27,7 @@ class WorkerActor:
         # The worker is built by the first call, not here: Ray would rebuild an actor that dies in here for ever.
         self._num_threads = num_threads
         self._worker: Any = None
+        self._turns: Any = None
 
     def start(self, wanted: Mapping[str, str], spec: Sequence[Any]) -> tuple[dict[str, str], str] | None:
         """Builds the worker unless it is there, raising what that raises.
@@ -52,6 +53,17 @@ class WorkerActor:
             if "torch" in sys.modules:
                 sys.modules["torch"].set_num_threads(self._num_threads)
         return None
+
+    def turn(self, joining: Any, seconds: float) -> TurnResult[Any] | None:
+        """A turn of the worker, see `TurnWorker.turn`; None as of `run`."""
+        if self._worker is None:
+            return None
+        from engine.runtime.worker import Turns
+
+        if self._turns is None:
+            self._turns = Turns(self._worker)
+        turn: TurnResult[Any] = self._turns.take(joining, seconds)
+        return turn
 
     def run(self, shard: Any) -> ShardAttempt[Any] | None:
         """The worker's `Attempt` at a shard; None where there is no worker, because Ray has restarted the actor since."""

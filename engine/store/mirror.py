@@ -2,7 +2,7 @@
 
     URI/config.json, ...      the files of the run folder, each put whole; config.json last, as it makes a run or a checkpoint
     URI/log/00000.jsonl       the event log in segments, because storage cannot append; the last one is put again as it grows
-    URI/rows/part-*.parquet   put by the workers themselves (`engine/runtime/record.py`)
+    URI/rows/part-*.parquet   put by the workers themselves (`engine/runtime/record.py`), as is what lies in unfinished/
     URI/lease.json            who writes the run
 
 The URI is right and the copy is not: whoever opens or looks at a run makes the copy the same first. Rows and weights, which are
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from engine.store.documents import write_whole
-from engine.store.layout import CONFIG, ENVIRONMENT, EVENTS, LEASE, LOG, ROWS
+from engine.store.layout import CONFIG, ENVIRONMENT, EVENTS, LEASE, LOG, ROWS, UNFINISHED
 from engine.store.lease import Lease
 from envs.storage.copies import LOCK, fetch, is_held, is_same, make_same, publish
 from envs.storage.files import ASIDE, delete, entries, put, sweep
@@ -253,7 +253,7 @@ def _own_files(path: Path) -> Iterator[str]:
     """The files of a run that are put as they are, by path from its folder; those of runs below it are theirs."""
     for file in path.iterdir():
         if file.is_dir():
-            if file.name not in (ROWS, LOG) and not (file / ENVIRONMENT).is_file():
+            if file.name not in (ROWS, UNFINISHED, LOG) and not (file / ENVIRONMENT).is_file():
                 yield from (str(inside.relative_to(path)) for inside in _files(file) if not _is_in_a_run(inside, path))
         elif file.name not in _OUR_OWN and _counts(file):
             yield file.name

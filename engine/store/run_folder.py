@@ -4,6 +4,7 @@
     environment.json   versions, commit, device, threads where it was started
     events.jsonl       what happened when, appended and fsynced line by line
     rows/part-*.parquet   the rows of one finished shard each
+    unfinished/*.json  what a shard under way is gone on from (`unfinished.py`); not of every job
     summary.json       the metrics
     lock               held by the process that writes
 
@@ -29,7 +30,7 @@ from engine.store.documents import ASIDE, write_document
 from engine.store.environment import describe_environment
 from engine.store.event_log import Needs, append_event, end_last_line, read_events
 from engine.store.head import OTHER_NAME, make_head, read_head, refuse_strangers, require_same
-from engine.store.layout import CONFIG, ENVIRONMENT, EVENTS, ROWS, SUMMARY
+from engine.store.layout import CONFIG, ENVIRONMENT, EVENTS, ROWS, SUMMARY, UNFINISHED
 from engine.store.lease import keeper_of
 from engine.store.lock import RunLock
 from engine.store.mirror import Mirror, names_in, refresh_rows, replicate, withdraw
@@ -351,7 +352,7 @@ class RunFolder:
     def _go_on(self, resume_safe: Collection[str]) -> None:
         require_same(self.path, self.job, self.config, self.schema, resume_safe, self.weights)
         with self._saving("the run folder"):
-            for leftover in [*self.path.glob(f"*{ASIDE}"), *(self.path / ROWS).glob(f"*{ASIDE}")]:
+            for leftover in [found for place in (".", ROWS, UNFINISHED) for found in (self.path / place).glob(f"*{ASIDE}")]:
                 leftover.unlink()
             end_last_line(self.path / EVENTS)
         refresh_rows(self.path)

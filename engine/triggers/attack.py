@@ -27,7 +27,7 @@ from engine.triggers.method import Method
 from engine.triggers.objective import TriggerObjective
 from engine.triggers.scorer import InputModel, PlainScorer, Victim
 from engine.triggers.victims import Seq2SeqVictim
-from envs.core.errors import ConfigError
+from envs.core.errors import ConfigError, DataError
 
 MEMBERS = ("embedding_VE", "searchable_V", "input_length", "reply_logits")
 """What a victim has."""
@@ -178,7 +178,8 @@ def search(
 
     Raises:
         ConfigError: an argument is of another kind than it has to be.
-        DataError: the victim cannot say some words of a target.
+        DataError: the victim cannot say some words of a target, or says nothing as long; of a victim with the member
+            `longest_reply`, words of a reply with its end, the latter is found out.
         CheckpointError: the model's losses are no numbers.
     """
     parts: dict[str, Any] = {"hit": hit, "thresholds": thresholds, "objective": objective, "input_model": input_model}
@@ -231,6 +232,15 @@ def _ids(victim: Victim, target: str | tuple[int, ...]) -> Tensor:
     """Word ids (T,) int64 of a target."""
     if not target:
         raise ConfigError("a target is empty", where="targets", fix="leave it out")
+    ids = _encoded(victim, target)
+    longest = getattr(victim, "longest_reply", None)
+    if longest is not None and len(ids) > longest:
+        got = f"{len(ids)} words with its end, and replies have {longest} at most"
+        raise DataError("a target is longer than the model's replies", where=target, got=got, fix="write it with fewer words")
+    return ids
+
+
+def _encoded(victim: Victim, target: str | tuple[int, ...]) -> Tensor:
     if not isinstance(target, str):
         return torch.tensor(target, device=victim.embedding_VE.device)
     if not hasattr(victim, "target"):

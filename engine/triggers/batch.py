@@ -1,27 +1,24 @@
-"""Many searches at once: tasks in, outcomes out, and a batch that stays full (continuous batching).
+"""What a batch of searches is made of: tasks in, outcomes out, states in between, and a method that advances them.
 
 A search is started from a task and then advanced one visit at a time, in lock-step with others so that a scorer can batch
-them. `run_searches` lets new ones join as others leave. What comes out does not depend on the batch: every search owns its
-randomness, scorers promise the same answers in any company, and of a target's restarts exactly those up to the first that
-hits are kept, also where a later one was faster.
+them (`side_by_side.py`).
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from torch import Tensor
 
-from engine.triggers.batch_finder import BatchFinder
 from engine.triggers.hits import Reading
 from engine.triggers.scorer import Incumbent
 from engine.triggers.settings import SearchSettings
 from engine.triggers.targets import target_seed
 
+Saved = dict[str, Any]
+"""A search under way, as JSON types."""
 Stop = Literal["satisfied", "converged", "limit"]
 """Why a search ended: a hit, no swap that it would try helps, or out of sweeps."""
 
@@ -44,7 +41,7 @@ class Task:
 
 
 def tasks_of(targets: Mapping[str, Tensor], restarts: int, seed: int) -> Iterator[Task]:
-    """The first restart of every target, then the second, so that fewer are begun in vain.
+    """The first restart of every target, then the second, and so on.
 
     Args:
         targets: word ids (T,) int64 by key, the end included.
@@ -136,6 +133,10 @@ class Stepwise(Protocol[StateT]):
     def settings(self) -> SearchSettings:
         """How long it goes on, and whether a target's later restarts are dropped after a hit."""
 
+    @property
+    def most_visits(self) -> int:
+        """Visits after which a search ends in any case."""
+
     def start(self, tasks: Sequence[Task]) -> list[StateT]:
         """A state for each task, possibly finished already."""
 
@@ -145,104 +146,8 @@ class Stepwise(Protocol[StateT]):
         States change only after the model was asked for the last time, so that a step that ran out of memory can be repeated.
         """
 
+    def save(self, state: StateT) -> Saved | None:
+        """What the search can be taken up from; None where it has to be begun again."""
 
-def run_searches(
-    method: Stepwise[StateT],
-    tasks: Iterable[Task],
-    finder: BatchFinder,
-    on_step: Callable[[int], None] | None = None,
-) -> Iterator[Outcome]:
-    """Runs searches side by side.
-
-    Args:
-        method: what advances them.
-        tasks: read as they are needed; the restarts of a key in rising order.
-        finder: searches at once. With `stop_on_batch_mean` its size is also which tasks stop as one: consecutive ones.
-        on_step: called after every step with the number of candidates tried so far.
-
-    Yields:
-        The outcomes, a target's restarts in rising order. With `stop_on_hit` those after its first satisfied one are left
-        out, whether they were run or not.
-
-    Raises:
-        ConfigError: a single search does not fit into the device's memory.
-        CheckpointError: the model's losses are no numbers.
-    """
-    return _Batch(method, iter(tasks), finder, on_step).run()
-
-
-class _Restarts:
-    """The restarts of each target that have begun and are not yet reported, and its first satisfied one."""
-
-    def __init__(self, stop_on_hit: bool) -> None:
-        self.stop_on_hit = stop_on_hit
-        self._satisfied: dict[str, int] = {}
-        self._begun: dict[str, dict[int, Outcome | None]] = defaultdict(dict)
-
-    def wanted(self, task: Task) -> bool:
-        """Whether no lower restart is known to be satisfied."""
-        return task.restart <= self._satisfied.get(task.key, task.restart)
-
-    def begin(self, task: Task) -> None:
-        """Notes that a restart runs."""
-        self._begun[task.key][task.restart] = None
-
-    def end(self, outcome: Outcome) -> Iterator[Outcome]:
-        """Notes how one ended; yields what can now be reported, that is all before the first that still runs."""
-        task = outcome.task
-        if self.stop_on_hit and outcome.stopped == "satisfied" and self.wanted(task):
-            self._satisfied[task.key] = task.restart
-        begun = self._begun[task.key]
-        begun[task.restart] = outcome
-        for restart, ended in list(begun.items()):
-            if ended is None:
-                return
-            if self.wanted(ended.task):
-                yield ended
-            del begun[restart]
-
-
-class _Batch(Generic[StateT]):
-    """The searches that run, and what waits."""
-
-    def __init__(
-        self,
-        method: Stepwise[StateT],
-        tasks: Iterator[Task],
-        finder: BatchFinder,
-        on_step: Callable[[int], None] | None,
-    ) -> None:
-        self.method, self.finder, self.on_step = method, finder, on_step
-        self.restarts = _Restarts(method.settings.stop_on_hit)
-        self.waiting = (task for task in tasks if self.restarts.wanted(task))
-        self.active: list[StateT] = []
-        self.candidates = 0
-
-    def run(self) -> Iterator[Outcome]:
-        while True:
-            while self._join():
-                yield from self._leave()
-            if not self.active:
-                return
-            before = sum(state.candidates for state in self.active)
-            self.finder.in_pieces(self.method.step, self.active)
-            self.candidates += sum(state.candidates for state in self.active) - before
-            if self.on_step is not None:
-                self.on_step(self.candidates)
-            yield from self._leave()
-
-    def _join(self) -> bool:
-        """Starts as many searches as fit; returns whether there were any."""
-        fixed = self.method.settings.stop_on_batch_mean and self.active
-        joining = [] if fixed else list(islice(self.waiting, max(0, self.finder.size - len(self.active))))
-        for task in joining:
-            self.restarts.begin(task)
-        self.finder.in_pieces(lambda tasks: self.active.extend(self.method.start(tasks)), joining)
-        return bool(joining)
-
-    def _leave(self) -> Iterator[Outcome]:
-        """Reports the searches that are finished, and drops those that a hit has made pointless."""
-        for state in self.active:
-            if state.finished:
-                yield from self.restarts.end(state.outcome())
-        self.active = [state for state in self.active if not state.finished and self.restarts.wanted(state.task)]
+    def restore(self, tasks: Sequence[Task], saved: Sequence[Saved]) -> list[StateT]:
+        """The states that were saved of those tasks."""

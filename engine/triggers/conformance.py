@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.triggers.attack import Trigger, search
+from engine.triggers.attack import Trigger, TriggerSearch, search
+from engine.triggers.batch import tasks_of
 from engine.triggers.method import Method
 from engine.triggers.scorer import Victim
 from engine.triggers.settings import RelaxationSettings, SearchSettings
@@ -152,6 +153,25 @@ def _target_is_the_same_alone(method: Method) -> None:
     same_alone(together, [trigger.words for trigger in _found(method, _TARGETS, batch_size=1)], "what is found for a target")
 
 
+def _goes_on_where_it_was_left(method: Method) -> None:
+    """Comes to the same when another one goes on with what is kept of it in between."""
+    searches = [TriggerSearch(_Echo(), method, batch_size=8) for _ in range(2)]
+    first, second = (search.method.side_by_side(search.finder) for search in searches)
+    targets = {" ".join(map(str, target)): torch.tensor(target) for target in _TARGETS}
+    tasks = {key: [*tasks_of({key: target}, method.settings.restarts, 3)] for key, target in targets.items()}
+    for own in tasks.values():
+        first.add(own)
+    told = [outcome for _ in range(2) for outcome in first.step()]
+    for key in first.keys:
+        second.add(tasks[key], first.begun(key))
+    while second.keys:
+        told += second.step()
+    for key, trigger in zip(targets, _found(method, _TARGETS), strict=True):
+        found = {outcome.task.restart: outcome.words for outcome in told if outcome.task.key == key}
+        wanted = {outcome.task.restart: outcome.words for outcome in trigger.restarts}
+        expect(found == wanted, f"the inputs of an undisturbed search, {wanted}", found)
+
+
 METHOD = Kind(
     "method of trigger search",
     "engine.triggers.method.Method",
@@ -163,5 +183,6 @@ METHOD = Kind(
         _uses_searchable_words,
         _search_repeats_itself,
         _target_is_the_same_alone,
+        _goes_on_where_it_was_left,
     ),
 )

@@ -29,6 +29,7 @@ from torch import Tensor
 
 from engine.triggers.batch import SearchState, Task
 from engine.triggers.method import WordMethod
+from engine.triggers.saved import NOT_SAVED
 from engine.triggers.scorer import Incumbent, Swaps, to_beat
 
 
@@ -45,7 +46,7 @@ class GibbsState(SearchState):
     """A search that stands at `best`, and how many visits have not moved it since it last moved."""
 
     unmoved: int = 0
-    group: _Group = field(default_factory=_Group)
+    group: _Group = field(default_factory=_Group, metadata=NOT_SAVED)
 
 
 class GibbsEnum(WordMethod[GibbsState]):

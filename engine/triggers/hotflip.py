@@ -17,7 +17,7 @@ input; inputs that were measured are not measured again, so that a beam does not
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -33,7 +33,7 @@ class HotFlipState(SearchState):
     """A search, its beam, and the inputs that it has measured."""
 
     beam: list[Incumbent]
-    measured: set[tuple[int, ...]] = field(default_factory=set)
+    measured: list[list[int]]
 
 
 class HotFlip(WordMethod[HotFlipState]):
@@ -43,7 +43,7 @@ class HotFlip(WordMethod[HotFlipState]):
     sizes = {"beams": BEAMS_HOTFLIP}
 
     def begin(self, task: Task, incumbent: Incumbent) -> HotFlipState:
-        return HotFlipState(task=task, best=incumbent, beam=[incumbent], measured={tuple(incumbent.words.tolist())})
+        return HotFlipState(task=task, best=incumbent, beam=[incumbent], measured=[incumbent.words.tolist()])
 
     def step(self, states: Sequence[HotFlipState]) -> None:
         flipped = [self._flipped(state) for state in states]
@@ -56,7 +56,7 @@ class HotFlip(WordMethod[HotFlipState]):
         for state, inputs in zip(states, flipped, strict=True):
             before = state.best
             state.beam = [next(reached) for _ in inputs]
-            state.measured |= {tuple(words_N.tolist()) for words_N in inputs}
+            state.measured += [words_N.tolist() for words_N in inputs]
             for incumbent in state.beam:
                 self.keep(state, incumbent)
             self.visited(state, tried=len(inputs), moved=state.best is not before, converged=not inputs)
@@ -71,7 +71,7 @@ class HotFlip(WordMethod[HotFlipState]):
         estimate_BNV = loss_B[:, None, None] + slopes_BNV - there_BN1
         # To put back the word that is there is no flip.
         estimate_BNV.scatter_(2, words_BN[..., None], torch.inf)
-        found: dict[tuple[int, ...], Tensor] = {}
+        measured, found = set(map(tuple, state.measured)), dict[tuple[int, ...], Tensor]()
         looked_at = 0
         while len(found) < width and looked_at < estimate_BNV.numel():
             # Some flips were measured, or are those of another input too.
@@ -82,7 +82,7 @@ class HotFlip(WordMethod[HotFlipState]):
                 words_N = words_BN[row].clone()
                 words_N[position] = word
                 key = tuple(words_N.tolist())
-                if key not in state.measured and len(found) < width:
+                if key not in measured and len(found) < width:
                     found.setdefault(key, words_N)
             looked_at = most
         return list(found.values())

@@ -14,16 +14,20 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from itertools import islice
 from typing import Any, ClassVar, Generic, Self
 
 import torch
 from torch import Tensor
 
-from engine.triggers.batch import Outcome, StateT, Task, run_searches
+from engine.triggers.batch import Outcome, Saved, StateT, Task
 from engine.triggers.batch_finder import BatchFinder
 from engine.triggers.goal import Goal
+from engine.triggers.groups import Groups
+from engine.triggers.saved import fill, state_to_json, words_in
 from engine.triggers.scorer import Incumbent, Scorer, Victim, to_beat
 from engine.triggers.settings import CANDIDATES, SearchSettings
+from engine.triggers.side_by_side import AHEAD, Searches, SideBySide, run_searches
 from envs.core.config import from_dict, to_dict
 from envs.core.errors import CheckpointError, ConfigError
 from envs.core.registry import nearest
@@ -107,7 +111,7 @@ class Method(ABC):
         """Searches for the target of each task, many side by side.
 
         Args:
-            tasks: the first restart of every target, then the second, and so on; read as they are needed.
+            tasks: the first restart of every target, then the second, and so on.
             finder: how many fit into memory together; it outlives a call, so that this is found out once.
             on_step: called with the number of candidates tried so far.
 
@@ -119,6 +123,20 @@ class Method(ABC):
             ConfigError: a single search does not fit into the device's memory.
             CheckpointError: the model's losses are no numbers.
         """
+
+
+    @property
+    def takes_any(self) -> bool:
+        """Whether targets may join and leave at any moment; otherwise those that begin together are searched for to the end."""
+        return False
+
+    def side_by_side(self, finder: BatchFinder) -> SideBySide:
+        """A search that targets join as others end.
+
+        Args:
+            finder: as of `search_all`.
+        """
+        return Groups(self.search_all, self.settings, finder)
 
 
 class WordMethod(Method, Generic[StateT]):
@@ -141,7 +159,41 @@ class WordMethod(Method, Generic[StateT]):
         self, tasks: Iterable[Task], finder: BatchFinder, on_step: Callable[[int], None] | None = None
     ) -> Iterator[Outcome]:
         """Searches that end leave the batch, and others join it."""
-        return run_searches(self, tasks, finder, on_step)
+        return run_searches(self, tasks, finder, on_step, self._ahead)
+
+    @property
+    def takes_any(self) -> bool:
+        return not self.settings.stop_on_batch_mean
+
+    def side_by_side(self, finder: BatchFinder) -> SideBySide:
+        return Searches(self, finder, self._ahead) if self.takes_any else super().side_by_side(finder)
+
+    @property
+    def _ahead(self) -> float:
+        """On a CPU time goes with candidates; on a GPU a step costs nearly the same however many search."""
+        return AHEAD if self.victim.searchable_V.device.type == "cpu" else 1.0
+
+    @property
+    def most_visits(self) -> int:
+        """Visits after which a search ends in any case."""
+        return self.settings.max_sweeps * self.victim.input_length
+
+    def save(self, state: StateT) -> Saved | None:
+        """What a search can be taken up from; None where its state holds what JSON has no form for: it is then begun again."""
+        return state_to_json(state)
+
+    def restore(self, tasks: Sequence[Task], saved: Sequence[Saved]) -> list[StateT]:
+        """States of saved searches; their inputs are measured again."""
+        inputs = [(task, words) for task, each in zip(tasks, saved, strict=True) for words in words_in(each)]
+        device = self.victim.searchable_V.device
+        words = [torch.tensor(words, device=device) for _, words in inputs]
+        measured = self.measure([task for task, _ in inputs], words)
+        states, rest = [], iter(measured)
+        for task, each in zip(tasks, saved, strict=True):
+            own = list(islice(rest, sum(1 for _ in words_in(each))))
+            states.append(self.begin(task, own[0]))
+            fill(states[-1], each, iter(own))
+        return states
 
     def start(self, tasks: Sequence[Task]) -> list[StateT]:
         """States at their first inputs; every technique starts a (seed, key, restart) from the same one."""
@@ -181,7 +233,7 @@ class WordMethod(Method, Generic[StateT]):
             state.stopped = "satisfied"
         elif converged:
             state.stopped = "converged"
-        elif state.visits == self.settings.max_sweeps * length or state.candidates + tried > most:
+        elif state.visits == self.most_visits or state.candidates + tried > most:
             state.stopped = "limit"
         if state.finished or state.visits % length == 0:
             state.loss_by_sweep.append(state.best.loss)

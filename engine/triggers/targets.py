@@ -6,8 +6,9 @@
     random      sequences of frequent words
     a file      one sentence a line
 
-A list is made for one model: sentences with a word that it cannot say are set aside and counted, repeated ones are removed. The
-keys of a list's targets number its sentences before that, so that they name the same sentence for every model.
+A list is made for one model: sentences that it cannot say, because of a word or of their length, are set aside and counted;
+repeated ones are removed. The keys of a list's targets number its sentences before that, so that they name the same sentence
+for every model.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ FREQUENT_WORDS, LONGEST_RANDOM = 1000, 8
 
 Unknown = Callable[[Sequence[str]], tuple[str, ...]]
 """Names the words of a sentence that a model cannot say."""
+TooLong = Callable[[Sequence[str]], bool]
+"""Whether a sentence is longer than any reply of a model."""
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +72,13 @@ class Skipped(NamedTuple):
     """Its words, joined by blanks."""
     unknown: tuple[str, ...]
     """Those that the model cannot say."""
+    too_long: bool = False
+    """Whether the model's replies end before it does."""
+
+    @property
+    def reason(self) -> str:
+        """Why it is none."""
+        return "longer than the model's replies" if self.too_long else f"not in the vocabulary: {', '.join(self.unknown)}"
 
 
 @dataclass(frozen=True)
@@ -78,7 +88,7 @@ class TargetList:
     Args:
         name: "malicious", "normal", "random", or the file's.
         targets: distinct sentences, in the list's order.
-        skipped: sentences with words outside the vocabulary.
+        skipped: sentences that the model cannot say.
     """
 
     name: str
@@ -96,10 +106,9 @@ class TargetList:
         got = "no sentence at all"
         if self.skipped:
             first = self.skipped[0]
-            got = f"{len(self.skipped):,} sentences with words outside the vocabulary, such as {', '.join(first.unknown)}"
-        raise DataError(
-            f"the list of targets {self.name!r} is empty", got=got, fix="name sentences of words that the model knows"
-        )
+            got = f"{len(self.skipped):,} sentences that the model cannot say, such as {first.sentence!r}: {first.reason}"
+        fix = "name sentences of words that the model knows, no longer than its replies"
+        raise DataError(f"the list of targets {self.name!r} is empty", got=got, fix=fix)
 
 
 def prototypes() -> list[tuple[str, ...]]:
@@ -113,7 +122,17 @@ def outside(vocabulary: PairVocabulary) -> Unknown:
     return lambda words: tuple(dict.fromkeys(word for word in words if word in SPECIALS or word not in vocabulary.index))
 
 
-def malicious(unknown: Unknown, num: int = NUM_MALICIOUS) -> TargetList:
+def never(words: Sequence[str]) -> bool:
+    """No sentence is too long."""
+    return False
+
+
+def beyond(max_reply: int) -> TooLong:
+    """What is too long for a model whose replies have so many words at most, `</s>` included."""
+    return lambda words: len(words) >= max_reply
+
+
+def malicious(unknown: Unknown, num: int = NUM_MALICIOUS, *, too_long: TooLong = never) -> TargetList:
     """The prototypes in every template, until there are enough of them.
 
     There are more prototypes than the published 200, so that models which lack some words get as many targets.
@@ -121,12 +140,15 @@ def malicious(unknown: Unknown, num: int = NUM_MALICIOUS) -> TargetList:
     Args:
         unknown: what the model cannot say.
         num: most targets.
+        too_long: nor that.
     """
     written = (tuple(template.format(" ".join(words)).split()) for words in prototypes() for template in TEMPLATES)
-    return _collect("malicious", written, unknown, num)
+    return _collect("malicious", written, unknown, too_long, num)
 
 
-def random_targets(vocabulary: PairVocabulary, seed: int, num: int = NUM_TARGETS) -> TargetList:
+def random_targets(
+    vocabulary: PairVocabulary, seed: int, num: int = NUM_TARGETS, *, longest: int = LONGEST_RANDOM
+) -> TargetList:
     """Sequences of frequent words.
 
     # Paper: of the 1,000 most frequent words, at most 8 of them. Ours: lengths are uniform over 1 to 8, which it does not say.
@@ -135,48 +157,56 @@ def random_targets(vocabulary: PairVocabulary, seed: int, num: int = NUM_TARGETS
         vocabulary: the model's, its words in falling frequency.
         seed: master seed.
         num: targets wanted; fewer where so few words form fewer sequences.
+        longest: words of the longest reply of the model, where those are fewer than 8.
     """
+    longest = min(longest, LONGEST_RANDOM)
     words = vocabulary.words[len(SPECIALS) :][:FREQUENT_WORDS]
-    num = min(num, sum(len(words) ** length for length in range(1, LONGEST_RANDOM + 1)))
+    num = min(num, sum(len(words) ** length for length in range(1, longest + 1)))
 
     def drawn() -> Iterator[tuple[str, ...]]:
         generator = stream(seed, "random targets")
         while True:
-            chosen = generator.integers(len(words), size=generator.integers(1, LONGEST_RANDOM + 1))
+            chosen = generator.integers(len(words), size=generator.integers(1, longest + 1))
             yield tuple(words[i] for i in chosen.tolist())
 
-    return _collect("random", drawn(), outside(vocabulary), num)
+    return _collect("random", drawn(), outside(vocabulary), never, num)
 
 
 def from_file(
-    path: Path, unknown: Unknown, *, words_of: Callable[[str], Sequence[str]] = tokenise, strict: bool = False
+    path: Path,
+    unknown: Unknown,
+    *,
+    too_long: TooLong = never,
+    words_of: Callable[[str], Sequence[str]] = tokenise,
+    strict: bool = False,
 ) -> TargetList:
     """The sentences of a text file, one a line; blank lines do not count.
 
     Args:
         path: the file, UTF-8.
         unknown: what the model cannot say.
+        too_long: nor that.
         words_of: from a line to the target's words; as the corpora are tokenised when not given.
-        strict: refuse words that the model cannot say.
+        strict: refuse what the model cannot say.
 
     Raises:
-        DataError: the file cannot be read, is not UTF-8, holds no sentence, or (strict) an unknown word.
+        DataError: the file cannot be read, is not UTF-8, holds no sentence, or (strict) one that the model cannot say.
     """
     sentences = []
     for number, line in enumerate(_read(path).splitlines(), start=1):
         words = tuple(words_of(line))
-        if strict and (lacking := unknown(words)):
+        if strict and (refused := _refused(words, unknown, too_long)):
             raise DataError(
-                "a target holds words outside the model's vocabulary",
+                "the model cannot say a target",
                 where=FileLine(str(path), number),
-                got=", ".join(lacking),
-                fix="write it with other words, or leave out --strict to skip and count such targets",
+                got=refused.reason,
+                fix="write it with other or fewer words, or leave out --strict to skip and count such targets",
             )
         if words:
             sentences.append(words)
     if not sentences:
         raise DataError("the file of targets holds no sentence", where=path, fix="write one sentence a line")
-    return _collect(path.stem, sentences, unknown)
+    return _collect(path.stem, sentences, unknown, too_long)
 
 
 def normal(
@@ -188,7 +218,9 @@ def normal(
     seed: int = 0,
     batch_size: int = 256,
 ) -> TargetList:
-    """What a model says by itself: distinct replies to test sources, in corpus order; replies with `<unk>` are skipped.
+    """What a model says by itself: distinct replies to test sources, in corpus order.
+
+    Replies with `<unk>` are skipped, as are those that the longest reply cuts: the model does not end them there.
 
     Args:
         model: in evaluation mode.
@@ -207,13 +239,13 @@ def normal(
         while together := list(islice(numbered, batch_size)):
             asked = [source for _, source in together]
             if t_out is None:
-                replies = greedy(model, asked)
+                replies = greedy(model, asked, beyond=1)
             else:
                 seeds = [derive_seed(seed, "normal target", number) for number, _ in together]
-                replies = sample(model, asked, seeds, min_log_probability=t_out)
+                replies = sample(model, asked, seeds, min_log_probability=t_out, beyond=1)
             yield from (tuple(model.vocabulary.decode(reply)) for reply in replies)
 
-    return _collect("normal", said(), outside(model.vocabulary), num)
+    return _collect("normal", said(), outside(model.vocabulary), beyond(model.sizes.max_reply), num)
 
 
 def _read(path: Path) -> str:
@@ -224,21 +256,34 @@ def _read(path: Path) -> str:
         raise DataError("the file of targets is not UTF-8 text", where=path, got=error.reason, fix=fix) from None
 
 
-def _collect(name: str, sentences: Iterable[tuple[str, ...]], unknown: Unknown, num: int | None = None) -> TargetList:
+def _collect(
+    name: str, sentences: Iterable[tuple[str, ...]], unknown: Unknown, too_long: TooLong, num: int | None = None
+) -> TargetList:
     """The first `num` distinct sentences that the model can say, numbered by their place; empty ones do not count."""
     targets: dict[tuple[str, ...], Target] = {}
     skipped: dict[tuple[str, ...], Skipped] = {}
     for number, words in enumerate(sentences):
         if not words:
             continue
-        if lacking := unknown(words):
-            skipped[words] = Skipped(" ".join(words), lacking)
+        if refused := _refused(words, unknown, too_long):
+            skipped[words] = refused
             continue
         targets.setdefault(words, Target(f"{name}-{number:06d}", words))
         if len(targets) == num:
             break
-    if skipped:
-        named = dict.fromkeys(word for each in skipped.values() for word in each.unknown)
-        names = ", ".join(list(named)[:3]) + ", ..." * (len(named) > 3)
-        logger.warning("%d targets of %r hold words outside the vocabulary (%s) and are skipped", len(skipped), name, names)
+    named = list(dict.fromkeys(word for each in skipped.values() for word in each.unknown))
+    if named:
+        names = ", ".join(named[:3]) + ", ..." * (len(named) > 3)
+        count = sum(bool(each.unknown) for each in skipped.values())
+        logger.warning("%d targets of %r hold words outside the vocabulary (%s) and are skipped", count, name, names)
+    if long := [each for each in skipped.values() if each.too_long]:
+        what = "%d targets of %r are longer than the model's replies and are skipped, such as %r"
+        logger.warning(what, len(long), name, long[0].sentence)
     return TargetList(name, tuple(targets.values()), tuple(skipped.values()))
+
+
+def _refused(words: Sequence[str], unknown: Unknown, too_long: TooLong) -> Skipped | None:
+    """Why a model cannot say a sentence; None where it can."""
+    if lacking := unknown(words):
+        return Skipped(" ".join(words), lacking)
+    return Skipped(" ".join(words), (), too_long=True) if too_long(words) else None

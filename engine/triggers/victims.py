@@ -43,6 +43,11 @@ class Seq2SeqVictim:
         return self.model.source_embedding.weight.detach()
 
     @property
+    def longest_reply(self) -> int:
+        """Words of the longest reply, its `</s>` included: decoding goes no further."""
+        return self.model.sizes.max_reply
+
+    @property
     def input_length(self) -> int:
         """N: the source without its `<eou>`."""
         return self.model.sizes.max_source - 1

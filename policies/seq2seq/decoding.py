@@ -32,17 +32,18 @@ from policies.seq2seq.model import LanguageModel, Memory, Seq2Seq
 Ids = Sequence[int] | np.ndarray
 
 
-def greedy(model: Seq2Seq, sources: Sequence[Ids]) -> list[list[int]]:
+def greedy(model: Seq2Seq, sources: Sequence[Ids], beyond: int = 0) -> list[list[int]]:
     """The likeliest word at every step, for each source.
 
     Args:
         model: in evaluation mode.
         sources: word ids without specials; cut to the model's length.
+        beyond: words after which a reply is cut, in addition to the model's; with one, a reply that is cut shows by its length.
 
     Returns:
-        Word ids of the replies without `</s>`, which ends them; at most `max_reply` - 1 words.
+        Word ids of the replies without `</s>`, which ends them; at most `max_reply` - 1 words, and those beyond.
     """
-    return _decode(model, sources, lambda rows: likeliest)
+    return _decode(model, sources, lambda rows: likeliest, beyond)
 
 
 def sample(
@@ -51,6 +52,7 @@ def sample(
     seeds: Sequence[int],
     temperature: float = 1.0,
     min_log_probability: float | None = None,
+    beyond: int = 0,
 ) -> list[list[int]]:
     """A reply to each source, drawn from the model.
 
@@ -61,12 +63,13 @@ def sample(
         temperature: of the word distribution, above 0.
         min_log_probability: only words whose log-probability at temperature 1 is above this are drawn, in nats; all words
             where none is.
+        beyond: as in `greedy`.
 
     Returns:
         As `greedy`.
     """
     assert temperature > 0, "greedy takes the likeliest word"
-    draws_RT = np.stack([stream(seed, "reply").random(model.sizes.max_reply) for seed in seeds])
+    draws_RT = np.stack([stream(seed, "reply").random(model.sizes.max_reply + beyond) for seed in seeds])
 
     def choose(rows: slice, place: int, logits_BV: Tensor) -> Tensor:
         if min_log_probability is not None:
@@ -74,7 +77,7 @@ def sample(
             logits_BV = logits_BV.masked_fill(short_BV & ~short_BV.all(1, keepdim=True), -torch.inf)
         return _drawn(logits_BV / temperature, draws_RT[rows, place])
 
-    return _decode(model, sources, lambda rows: partial(choose, rows))
+    return _decode(model, sources, lambda rows: partial(choose, rows), beyond)
 
 
 def beam(model: Seq2Seq, sources: Sequence[Ids], width: int, length_penalty: float = 1.0) -> list[list[int]]:
@@ -144,12 +147,12 @@ def read(model: Seq2Seq, sources: Sequence[Ids]) -> Memory:
 
 
 def _decode(
-    model: Seq2Seq, sources: Sequence[Ids], choice: Callable[[slice], Callable[[int, Tensor], Tensor]]
+    model: Seq2Seq, sources: Sequence[Ids], choice: Callable[[slice], Callable[[int, Tensor], Tensor]], beyond: int
 ) -> list[list[int]]:
     """Replies word by word; `choice` says how the words of the rows at work are chosen."""
 
     def decode(rows: slice) -> list[list[int]]:
-        return word_by_word(model, read(model, sources[rows]), model.sizes.max_reply, choice(rows))
+        return word_by_word(model, read(model, sources[rows]), model.sizes.max_reply + beyond, choice(rows))
 
     return in_blocks(len(sources), decode)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -219,6 +220,31 @@ def test_a_template_stands_around_the_input() -> None:
     wanted_TV = victim.model(input_ids=torch.tensor([read])).logits[0, LENGTH + 1 : -1]
     found_1TV = victim.reply_logits(victim.embedding_VE[torch.tensor([words_N])], torch.tensor([reply_T]))
     torch.testing.assert_close(found_1TV[0], wanted_TV)
+
+
+def test_a_tokenizer_that_marks_every_text_marks_a_prompt_once() -> None:
+    """Those of Llama put a beginning before every text; a chat template writes it itself."""
+    victim = HuggingFaceCausal(gpt2().model, tokenizer_of("<s> $A </s>"), LENGTH, "<s> hello {} well")
+    embedded = victim.embedding_VE[torch.tensor([[7, 8, 9]])]
+    read = []
+    victim.model.register_forward_pre_hook(lambda *call: read.append(call[2]["inputs_embeds"]), with_kwargs=True)
+    victim.reply_logits(embedded, torch.tensor([[10, EOS_ID]]))
+    hello, well = (VOCABULARY.index(word) for word in ("hello", "well"))
+    assert torch.equal(read[0][0], victim.embedding_VE[[BOS_ID, hello, 7, 8, 9, well, 10]])
+
+
+@pytest.mark.parametrize(("make", "taken"), [(gpt2, LENGTH + 1), (bart, 2), (t5, None)], ids=["gpt2", "bart", "t5"])
+def test_a_reply_is_as_long_as_there_are_positions(make: Callable[[], HuggingFaceVictim], taken: int | None) -> None:
+    victim = make()
+    if taken is None:
+        assert victim.longest_reply is None
+        return
+    assert victim.longest_reply == 32 - taken + 1
+    embedded = victim.embedding_VE[torch.tensor([[7, 8, 9]])]
+    longest = torch.full((1, victim.longest_reply), 10)
+    assert victim.reply_logits(embedded, longest).shape[1] == victim.longest_reply  # type: ignore[attr-defined]
+    with pytest.raises(IndexError):
+        victim.reply_logits(embedded, torch.cat([longest, longest[:, :1]], dim=1))  # type: ignore[attr-defined]
 
 
 def test_the_tokenizers_chat_template_is_the_default() -> None:

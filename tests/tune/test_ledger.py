@@ -40,7 +40,7 @@ class Watched(Silent):
 
     line = ""
 
-    def advance(self, done: int, note: str = "") -> None:
+    def advance(self, done: float, note: str = "") -> None:
         self.line = f"{done}: {note}"
 
 

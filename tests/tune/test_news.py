@@ -61,7 +61,7 @@ def test_without_an_answer_of_the_head_a_line_is_lost_and_nothing_else(monkeypat
 class Heard(Silent):
     notes: list[tuple[int, str]]
 
-    def advance(self, done: int, note: str = "") -> None:
+    def advance(self, done: float, note: str = "") -> None:
         self.notes.append((done, note))
 
 

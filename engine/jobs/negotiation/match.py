@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -123,7 +123,7 @@ class Roster(Sharded[Scenario]):
     def seed(self, key: str) -> int:
         return dialogue_seed(self.config.seed, key)
 
-    def worker(self, on_step: Callable[[Counts], None] | None = None) -> MatchWorker:
+    def worker(self) -> MatchWorker:
         return MatchWorker(self)
 
     def shard_size(self, num_items: int, num_workers: int) -> int:

@@ -6,7 +6,7 @@ outcome stands the paper's protocol, in which the target has to end the talk whe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -21,7 +21,6 @@ from engine.metrics.negotiation.attack import ATTACK_METRICS, attack_metrics
 from engine.metrics.statistics import Estimate
 from engine.negotiation.settings import FIXED_TURN_KINDS, AttackKind, SearchConfig
 from engine.negotiation.transfer import PAPER_SENTENCE, encode_sentence
-from engine.runtime.record import Counts
 from engine.store.run_folder import RunFolder
 from envs.core.config import check
 from envs.core.play import Session
@@ -124,7 +123,7 @@ class SearchRoster(Roster):
         adversary = SearchAgent(speaker, target, self.kind, self.search, self.turn, sentences, self.transfer_turn)
         return adversary, target
 
-    def worker(self, on_step: Callable[[Counts], None] | None = None) -> AttackWorker:
+    def worker(self) -> AttackWorker:
         return AttackWorker(self)
 
 

@@ -6,7 +6,7 @@ A model is asked each context once: where a strategy could do nothing, the reply
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -74,7 +74,7 @@ class Asking(Sharded[Example]):
     def seed(self, key: str) -> int:
         return example_seed(self.config.seed, key)
 
-    def worker(self, on_step: Callable[[Counts], None] | None = None) -> RobustnessWorker:
+    def worker(self) -> RobustnessWorker:
         return RobustnessWorker(self)
 
     def shard_size(self, num_items: int, num_workers: int) -> int:

@@ -47,7 +47,7 @@ class TriggerEngineSettings(Configuration):
     """How the work is done."""
 
     batch_size: PositiveInt = 16
-    """Searches that a worker advances side by side, and at most so many targets of a shard, unless `shard_size` says it."""
+    """Searches that a worker advances side by side, of as many targets as there are places for."""
     unknown: bool = False
     """Whether `<unk>` may stand in an input, as in the released code."""
 
@@ -71,7 +71,7 @@ class SearchingConfig(ShardedConfig):
     method: str = "gibbs-enum"
     """gibbs-enum, random, hotflip, gcg, beam, relaxation, or path/file.py:Class."""
     limit: NumItemsOrAll = 500
-    """At most so many targets, the seed's choice of a longer list; 0 for all."""
+    """At most so many targets; 0 for all. Of normal and random lists the first, of others the seed's choice."""
     corpus: str = ""
     """Corpus whose test sources the normal targets answer; the one that the model was fitted to when empty."""
     search: SearchSettings = field(default_factory=SearchSettings)
@@ -97,7 +97,7 @@ class TriggerConfig(SearchingConfig):
     hit: str = "o-sample-min-k1"
     """Wanted hits: o-greedy, or o- or io-sample-avg or -min-kK, K = 1, 2, ...; the others are read off the same inputs."""
     strict: bool = False
-    """Refuse targets with words outside the vocabulary instead of skipping and counting them."""
+    """Refuse targets that the model cannot say, for a word or their length, instead of skipping and counting them."""
     hugging_face: HuggingFaceSettings = field(default_factory=HuggingFaceSettings)
     """How a Hugging Face model is asked."""
 

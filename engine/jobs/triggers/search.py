@@ -131,7 +131,7 @@ class Search(Job[TriggerConfig, Wanted, Wanted]):
             search_metrics(rows, candidates_per_s(run), len(targets.skipped)),
             {
                 "thresholds": found.models.limits,
-                "skipped": [{"sentence": each.sentence, "unknown": each.unknown} for each in targets.skipped],
+                "skipped": [each._asdict() for each in targets.skipped],
             },
         )
 

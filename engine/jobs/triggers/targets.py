@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from engine.jobs.triggers.config import LISTS, MAL, NORMAL, NORMAL_SAMPLED, RANDOM, TriggerConfig
 from engine.jobs.triggers.models import HuggingFaceFolder, Models
 from engine.store.documents import plain, write_document
-from engine.triggers.targets import Skipped, Target, TargetList, from_file, malicious, normal, outside, random_targets
+from engine.triggers.targets import Skipped, Target, TargetList, beyond, from_file, malicious, normal, outside, random_targets
 from envs.core.config import difference
 from envs.core.errors import CheckpointError, ConfigError, DataError, RunError
 from envs.core.registry import nearest
@@ -37,7 +37,7 @@ def open_targets(config: TriggerConfig, models: Models, path: Path) -> TargetLis
 
     Raises:
         ConfigError: no list or file is called so.
-        DataError: the list is empty, its file or corpus is missing or broken, or (strict) a word is not in the vocabulary.
+        DataError: the list is empty, its file or corpus is missing or broken, or (strict) the model cannot say one.
         CheckpointError: normal targets are wanted of a model that does not say which corpus it was fitted to.
         RunError: the targets are others than the run was started with.
     """
@@ -61,16 +61,16 @@ def choose_targets(config: TriggerConfig, models: Models) -> TargetList:
 
     Raises:
         ConfigError: no list or file is called so.
-        DataError: the list is empty, its file or corpus is missing or broken, or (strict) a word is not in the vocabulary.
+        DataError: the list is empty, its file or corpus is missing or broken, or (strict) the model cannot say one.
         CheckpointError: normal targets are wanted of a model that does not say which corpus it was fitted to.
     """
     made = _make(config, models)
     if config.strict and made.skipped:
         first = made.skipped[0]
         raise DataError(
-            f"{len(made.skipped):,} targets hold words outside the model's vocabulary",
+            f"the model cannot say {len(made.skipped):,} targets",
             where=made.name,
-            got=f"{', '.join(first.unknown)} in {first.sentence!r}",
+            got=f"{first.sentence!r}: {first.reason}",
             fix="leave out --strict to skip and count such targets",
         )
     return _choose(made.require_some(), config.limit, config.seed)
@@ -98,16 +98,16 @@ def num_targets(path: Path) -> int:
 def _make(config: TriggerConfig, models: Models) -> TargetList:
     if isinstance(models.victim, HuggingFaceFolder):
         return _of_tokens(config, models.victim)
-    vocabulary = models.victim.vocabulary
+    vocabulary, max_reply = models.victim.vocabulary, models.victim.sizes.max_reply
     if config.targets == MAL:
-        return malicious(outside(vocabulary))
+        return malicious(outside(vocabulary), too_long=beyond(max_reply))
     if config.targets == RANDOM:
-        return random_targets(vocabulary, config.seed, *_wanted(config))
+        return random_targets(vocabulary, config.seed, *_wanted(config), longest=max_reply - 1)
     if config.targets in (NORMAL, NORMAL_SAMPLED):
         t_out = models.thresholds.t_out if config.targets == NORMAL_SAMPLED else None
         network, sources = models.victim.build("cpu"), _sources(config, models.provenance, vocabulary)
         return normal(network, sources, *_wanted(config), t_out=t_out, seed=config.seed)
-    return from_file(_file(config), outside(vocabulary), strict=config.strict)
+    return from_file(_file(config), outside(vocabulary), too_long=beyond(max_reply), strict=config.strict)
 
 
 def _of_tokens(config: TriggerConfig, folder: HuggingFaceFolder) -> TargetList:
@@ -117,14 +117,17 @@ def _of_tokens(config: TriggerConfig, folder: HuggingFaceFolder) -> TargetList:
     if config.targets in LISTS and config.targets != MAL:
         fix = "--targets mal, or a file with one sentence a line"
         raise ConfigError(f"there is no {config.targets} list for a Hugging Face model", got=config.model, fix=fix)
-    tokenizer = folder.load("cpu").tokenizer
+    victim = folder.load("cpu")
 
     def unknown(words: Sequence[str]) -> tuple[str, ...]:
-        return unknown_words(tokenizer, " ".join(words))
+        return unknown_words(victim.tokenizer, " ".join(words))
+
+    def too_long(words: Sequence[str]) -> bool:
+        return victim.longest_reply is not None and len(victim.target(" ".join(words))) > victim.longest_reply
 
     if config.targets == MAL:
-        return malicious(unknown)
-    return from_file(_file(config), unknown, words_of=_as_written, strict=config.strict)
+        return malicious(unknown, too_long=too_long)
+    return from_file(_file(config), unknown, too_long=too_long, words_of=_as_written, strict=config.strict)
 
 
 def _as_written(line: str) -> list[str]:
@@ -196,7 +199,9 @@ def _read(path: Path) -> TargetList | None:
         return TargetList(
             found["name"],
             tuple(Target(key, tuple(words)) for key, words in found["targets"].items()),
-            tuple(Skipped(entry["sentence"], tuple(entry["unknown"])) for entry in found["skipped"]),
+            tuple(
+                Skipped(entry["sentence"], tuple(entry["unknown"]), entry.get("too_long", False)) for entry in found["skipped"]
+            ),
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RunError(

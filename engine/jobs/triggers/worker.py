@@ -1,10 +1,16 @@
-"""What a worker of a trigger search does: shards of targets in, rows of `engine.jobs.triggers.rows.TRIGGERS` out."""
+"""What a worker of a trigger search does: targets in, rows of `engine.jobs.triggers.rows.TRIGGERS` out.
+
+A worker searches for the targets of several shards side by side, so that its batch is full while any target waits anywhere. A
+shard is one target, unless there are very many; where targets have to be searched for together from first to last (continuous
+inputs, batches that stop as one) it is a batch of them, and a worker holds one.
+"""
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from engine.jobs.sharded import Sharded, Tally, spread
@@ -14,6 +20,7 @@ from engine.metrics.rows import finished
 from engine.metrics.triggers.hits import PROJECTED, is_hit, kinds
 from engine.runtime.record import Counts, Rows
 from engine.runtime.sharding import Shard
+from engine.runtime.worker import TurnResult, TurnWorker, UnderWay
 from engine.store.schemas import ok_row
 from engine.triggers.catalogue import make_method
 from engine.triggers.settings import L1_WEIGHT_MALICIOUS, SearchSettings
@@ -24,6 +31,12 @@ if TYPE_CHECKING:
     from engine.triggers.hits import HitType, Reading
 
 _K = (1, 2)
+KEPT_EVERY_S = 30.0
+"""Seconds after which it is told again what a shard is gone on from, though no restart of a single target has ended."""
+MOST_PARTS = 10_000
+"""Parts of a run, each with one target if there are no more targets."""
+AT_HAND = 4
+"""Targets that a worker holds for places that are not free yet."""
 HITS = "hits."
 """Beginning of what is counted by type of hit."""
 
@@ -71,14 +84,28 @@ class Searching(Sharded[Target]):
     def seed(self, key: str) -> int:
         return target_seed(self.config.seed, key)
 
-    def worker(self, on_step: Callable[[Counts], None] | None = None) -> SearchWorker:
-        return SearchWorker(self.config, self.models, on_step)
+    def worker(self) -> SearchWorker:
+        return SearchWorker(self.config, self.models)
 
     def shared(self) -> Searching:
         return replace(self, models=self.models.shared())
 
+    @property
+    def takes_any(self) -> bool:
+        """Whether targets may join a search and leave it at any moment."""
+        return make_method(self.config.method, effort(self.config)).takes_any
+
     def shard_size(self, num_items: int, num_workers: int) -> int:
-        return spread(num_items, num_workers, self.config.engine.batch_size)
+        if self.takes_any:
+            return -(-num_items // MOST_PARTS)
+        most = self.config.engine.batch_size
+        # What stops as one is part of what is searched for, and does not depend on the number of workers.
+        return most if self.config.search.stop_on_batch_mean else spread(num_items, num_workers, most)
+
+    def room(self, shard_size: int) -> int:
+        if not self.takes_any:
+            return 1
+        return -(-(self.config.engine.batch_size + AT_HAND) // shard_size) + (shard_size > 1)
 
     def digest(self, rows: Rows) -> Counts:
         """Targets whose search came to its end, candidates, wanted hits, and hits by type."""
@@ -96,26 +123,40 @@ class Searching(Sharded[Target]):
         return f"{pace:,.0f} candidates/s, hits: {', '.join(hits)}"
 
 
-class SearchWorker:
-    """Holds the models, and searches.
+@dataclass(eq=False)
+class _Held:
+    """A shard under way.
+
+    Args:
+        shard: what is searched for.
+        outcomes: of its targets' restarts, by target.
+        has_news: whether a restart has ended since it was told what the shard is gone on from.
+        told_at: when that was, on the clock of `time.monotonic`.
+    """
+
+    shard: Shard[Target]
+    outcomes: dict[str, list[Outcome]]
+    has_news: bool = False
+    told_at: float = field(default_factory=time.monotonic)
+
+
+class SearchWorker(TurnWorker[Target, Rows]):
+    """Holds the models, and searches for the targets of several shards at a time.
 
     Args:
         config: the search.
         models: what is searched.
-        on_step: called with the candidates that a shard has tried so far; for a worker in the driver's own process.
     """
 
-    def __init__(self, config: TriggerConfig, models: Models, on_step: Callable[[Counts], None] | None = None) -> None:
+    def __init__(self, config: TriggerConfig, models: Models) -> None:
         from engine.triggers.attack import TriggerSearch
         from engine.triggers.hits import HitType
 
         self.config, self.thresholds = config, models.thresholds
-        self.on_step = None if on_step is None else lambda candidates: on_step(Counter({"candidates": candidates}))
         wanted, settings = HitType.parse(config.hit), config.objective
         sampled, judged = models.thresholds.t_out is not None, models.lm is not None
         self.types = read_types(wanted, sampled=sampled, judged=judged)
         self.victim = models.load(config.device, unknown=config.engine.unknown)
-        # Made once for all shards: the scorer's tables, and how many searches fit into memory.
         self.search = TriggerSearch(
             self.victim,
             make_method(config.method, effort(config)),
@@ -126,16 +167,67 @@ class SearchWorker:
             ),
             batch_size=config.engine.batch_size,
         )
+        self.drop()
 
-    def run(self, shard: Shard[Target]) -> list[dict[str, Any]]:
-        """One row per target."""
+    def drop(self) -> None:
+        self._side_by_side = self.search.method.side_by_side(self.search.finder)
+        self._held: dict[str, _Held] = {}
+        self._shard_of: dict[str, _Held] = {}
+
+    def turn(self, joining: Sequence[Shard[Target]], seconds: float) -> TurnResult[Rows]:
+        until = time.monotonic() + seconds
+        for shard in joining:
+            held = self._held[shard.name] = self._add(shard)
+            self._shard_of |= dict.fromkeys(held.outcomes, held)
+        ended: dict[str, Rows] = {}
+        while self._held:
+            for outcome in self._side_by_side.step():
+                held = self._shard_of[outcome.task.key]
+                held.outcomes[outcome.task.key].append(outcome)
+                held.has_news = True
+            for name in [name for name, held in self._held.items() if held.outcomes.keys().isdisjoint(self._side_by_side.keys)]:
+                held = self._held.pop(name)
+                self._shard_of = {key: other for key, other in self._shard_of.items() if other is not held}
+                ended[name] = [self._row(target, held.outcomes[target.key]) for target in held.shard.items]
+            if time.monotonic() >= until or (ended and self._side_by_side.num_free):
+                break
+        return TurnResult(ended, {name: self._stands(held) for name, held in self._held.items()})
+
+    def _add(self, shard: Shard[Target]) -> _Held:
+        """Begins with a shard, or goes on from what is kept of it."""
         from engine.triggers.batch import tasks_of
+        from engine.triggers.saved import outcome_from_json
+        from engine.triggers.side_by_side import Begun
 
-        targets = {target.key: self.victim.target(" ".join(target.words)) for target in shard.items}
-        found: dict[str, list[Outcome]] = {key: [] for key in targets}
-        for outcome in self.search.run(tasks_of(targets, self.config.search.restarts, self.config.seed), self.on_step):
-            found[outcome.task.key].append(outcome)
-        return [self._row(target, found[target.key]) for target in shard.items]
+        for target in shard.items:
+            ids = self.victim.target(" ".join(target.words))
+            tasks = list(tasks_of({target.key: ids}, self.config.search.restarts, self.config.seed))
+            kept = (shard.kept or {}).get(target.key, {"outcomes": [], "saved": {}})
+            outcomes = [outcome_from_json(each, tasks.__getitem__) for each in kept["outcomes"]]
+            self._side_by_side.add(tasks, Begun(outcomes, {int(number): each for number, each in kept["saved"].items()}))
+        return _Held(shard, {target.key: [] for target in shard.items})
+
+    def _stands(self, held: _Held) -> UnderWay:
+        """How a shard stands, and now and then what it is gone on from."""
+        under_way = {key for key in held.outcomes if key in self._side_by_side.keys}
+        share = len(held.outcomes) - len(under_way) + sum(map(self._side_by_side.share, under_way))
+        ended = (each.candidates for key, found in held.outcomes.items() if key not in under_way for each in found)
+        tried = Counter(candidates=sum(map(self._side_by_side.tried_for, under_way)) + sum(ended))
+        # What is kept of many targets is large.
+        if not (held.has_news and len(held.outcomes) == 1) and time.monotonic() - held.told_at < KEPT_EVERY_S:
+            return UnderWay(share, tried)
+        held.has_news, held.told_at = False, time.monotonic()
+        return UnderWay(share, tried, {key: self._kept(held, key) for key in held.outcomes})
+
+    def _kept(self, held: _Held, key: str) -> dict[str, Any]:
+        """What a target is gone on from: the restarts that have ended, and those under way."""
+        from engine.triggers.saved import outcome_to_json
+        from engine.triggers.side_by_side import Begun
+
+        is_over = key not in self._side_by_side.keys
+        begun = Begun(held.outcomes[key]) if is_over else self._side_by_side.begun(key)
+        saved = {str(number): each for number, each in begun.saved.items()}
+        return {"outcomes": list(map(outcome_to_json, begun.outcomes)), "saved": saved}
 
     def _row(self, target: Target, outcomes: Sequence[Outcome]) -> dict[str, Any]:
         from engine.triggers.attack import best_restart

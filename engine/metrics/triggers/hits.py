@@ -38,7 +38,7 @@ COST_METRICS: dict[str, Metric] = {
     "candidates_per_s": Metric("candidates per second", FOR_ADVERSARY, "of all workers, their start included", main=True),
     "targets": Metric("targets", NEITHER, "sentences that were searched for", "count", main=True),
     "skipped": Metric(
-        "skipped targets", NEITHER, "sentences of the list with words outside the vocabulary", "count", main=True
+        "skipped targets", NEITHER, "sentences of the list that the model cannot say", "count", main=True
     ),
     "restarts": Metric("restarts", NEITHER, "searches from an input of their own, all targets together", "count"),
     "sweeps": Metric("sweeps", NEITHER, "passes over the input, mean over restarts"),

@@ -19,6 +19,7 @@ from engine.report.triggers.pairs import note_of, search_figures, search_items, 
 from engine.report.triggers.sections import ShownSearch, Triggers
 from engine.report.verdicts import SHARE, caveat, listed
 from engine.triggers.settings import CANDIDATES, CANDIDATES_GCG
+from engine.triggers.targets import Skipped
 from envs.core.visible import visible
 
 _LISTS = {"normal": "usual replies", "mal": "rude sentences", "random": "sentences of random words"}
@@ -71,7 +72,7 @@ class TriggerSearches(Chapter[Triggers]):
         if len(searches) > _MOST_SAID:
             said = f"{_told(ordered[0])} at most, {_told(ordered[-1])} at least, in {len(searches)} searches"
         skipped = [f"{len(each.skipped):,} of {len(each.skipped) + len(each.rows):,}" for each in searches if each.skipped]
-        words = f" Skipped for words that the model does not know: {listed(skipped[:_MOST_SAID])} sentences." if skipped else ""
+        words = f" Skipped, as the model cannot say them: {listed(skipped[:_MOST_SAID])} sentences." if skipped else ""
         return Verdict(
             sentence=f"A trigger was found for {said}.{caveat(*(each.rate for each in searches), unit='targets')}{words}",
             metric=SHARE._replace(title="Triggers found", direction="higher: adversary", definition="share of all targets"),
@@ -88,7 +89,7 @@ class TriggerSearches(Chapter[Triggers]):
             figures=[*search_figures(found.searches), *(figure for search in done for figure in word_figures(search))],
             lists={
                 f"Skipped sentences, {search.name}": [
-                    (visible(sentence), f"not in the vocabulary: {visible(unknown)}") for sentence, unknown in search.skipped
+                    (visible(sentence), visible(reason)) for sentence, reason in search.skipped
                 ]
                 for search in found.searches
                 if search.skipped
@@ -108,7 +109,7 @@ def _search(run: Run) -> ShownSearch:
         targets=run.config["targets"],
         hit=run.config["hit"],
         thresholds=run.summary.get("thresholds", {}),
-        skipped=[(entry["sentence"], ", ".join(entry["unknown"])) for entry in run.summary.get("skipped", ())],
+        skipped=[(entry["sentence"], Skipped(**entry).reason) for entry in run.summary.get("skipped", ())],
         candidates=own if given is None else given,
         alike=json.dumps({**settings, "search": effort}, sort_keys=True),
     )

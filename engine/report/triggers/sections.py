@@ -19,7 +19,7 @@ class ShownSearch(ShownRun):
         targets: the list of sentences that was searched for.
         hit: the type of hit that was searched for.
         thresholds: what separates usual words from unusual ones, in nats, by name.
-        skipped: sentences that no target could be made of, each with its unknown words.
+        skipped: sentences that no target could be made of, each with the reason.
         candidates: inputs tried at each visit.
         alike: equal for searches that differ in `candidates` alone.
     """

@@ -139,7 +139,7 @@ class When(Notes):
         self.done, self.act = done, act
         self.acted = False
 
-    def advance(self, done: int, note: str = "") -> None:
+    def advance(self, done: float, note: str = "") -> None:
         super().advance(done, note)
         if not self.acted and done >= self.done:
             self.acted = True

@@ -202,12 +202,12 @@ class Notes:
     def __init__(self) -> None:
         self.said: list[str] = []
         self.stages: list[tuple[str, int, str]] = []
-        self.steps: list[int] = []
+        self.steps: list[float] = []
 
     def stage(self, title: str, total: int, unit: str) -> None:
         self.stages.append((title, total, unit))
 
-    def advance(self, done: int, note: str = "") -> None:
+    def advance(self, done: float, note: str = "") -> None:
         self.steps.append(done)
 
     def say(self, text: str) -> None:

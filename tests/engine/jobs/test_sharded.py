@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -106,13 +106,11 @@ def test_a_person_plays_one_dialogue_at_a_time() -> None:
 
 
 class Worker:
-    def __init__(self, done: list[str], on_step: Callable[[Counter[str]], None] | None) -> None:
-        self.done, self.on_step = done, on_step
+    def __init__(self, done: list[str]) -> None:
+        self.done = done
 
     def run(self, shard: Shard[int]) -> list[dict[str, Any]]:
         self.done.append(shard.name)
-        if self.on_step:
-            self.on_step(Counter(numbers=1))
         base = {"status": OK, "error": None, "seed": 7, "schema_version": SCHEMA_VERSION}
         return [{**base, "item_key": key, "number": float(item)} for key, item in zip(shard.keys, shard.items, strict=True)]
 
@@ -129,8 +127,8 @@ class Numbers(Sharded[int]):
     def seed(self, key: str) -> int:
         return seed_of(key)
 
-    def worker(self, on_step: Callable[[Counter[str]], None] | None = None) -> Worker:
-        return Worker(self.done, on_step)
+    def worker(self) -> Worker:
+        return Worker(self.done)
 
     def digest(self, rows: Any) -> Counter[str]:
         return Counter(numbers=len(rows))
@@ -146,7 +144,7 @@ ITEMS = {f"item {number:02d}": number for number in range(20)}
 
 
 class Stops(Notes):
-    def advance(self, done: int, note: str = "") -> None:
+    def advance(self, done: float, note: str = "") -> None:
         super().advance(done, note)
         if done >= 8:
             raise KeyboardInterrupt

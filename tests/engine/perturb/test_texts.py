@@ -120,6 +120,7 @@ def test_edits_of_a_text_by_example(edits: list[tuple[int, int, str]], after: st
         ("foo.", (1, 2, "bar"), "foo bar"),
         ("say  the\nword", (1, 2, ""), "say\nword"),
         ("the", (0, 1, ""), ""),
+        ("See http://a.com now", (0, 2, "<url> see"), "http://a.com see now"),
         ("ok <eou> the <eou> no", (1, 2, ""), "ok <eou>  <eou> no"),
     ],
 )

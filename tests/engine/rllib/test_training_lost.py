@@ -111,7 +111,7 @@ class Killing(Notes):
         super().__init__()
         self.built, self.after = built, after
 
-    def advance(self, done: int, note: str = "") -> None:
+    def advance(self, done: float, note: str = "") -> None:
         super().advance(done, note)
         if done in self.after:
             self.after.remove(done)

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.runtime import actors, session
-from engine.runtime.actors import MAX_DEATHS, MAX_LOSSES, capacity
+from engine.runtime.actors import MAX_DEATHS, MAX_LOSSES
+from engine.runtime.machines import capacity
 from engine.runtime.pool import Progress, run_sharded
 from engine.runtime.record import record_shards
 from engine.runtime.session import RaySession

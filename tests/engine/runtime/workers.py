@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from engine.runtime.sharding import Shard, make_shards
+from engine.runtime.worker import TurnResult, UnderWay
 from engine.store.schemas import OK, SCHEMA_VERSION, with_base
 from envs.core.errors import CheckpointError
 from envs.core.seeds import derive_seed, stream
@@ -71,7 +72,7 @@ class By:
     def seed(self, key: str) -> int:
         return seed_of(key)
 
-    def worker(self, on_step: Any = None) -> Any:
+    def worker(self) -> Any:
         return self.worker_class(*self.args)
 
     def digest(self, rows: Sequence[Mapping[str, Any]]) -> Counter[str]:
@@ -141,6 +142,66 @@ class RaisesOn(Counting):
         if shard.name == "00002":
             sys.exit(3)
         return super().run(shard)
+
+
+class InTurns:
+    """Holds shards and makes a step of each in a turn; a shard ends after as many as its number. A file for each step:
+    `FOLDER/SHARD.STEP.PID.NANOSECONDS`.
+    """
+
+    def __init__(self, folder: str, seconds: float = 0.0) -> None:
+        self.folder, self.seconds = Path(folder), seconds
+        self.drop()
+
+    def drop(self) -> None:
+        self.held: dict[str, Shard[int]] = {}
+        self.steps: dict[str, int] = {}
+
+    def turn(self, joining: Sequence[Shard[int]], seconds: float) -> TurnResult[list[dict[str, Any]]]:
+        self.held |= {shard.name: shard for shard in joining}
+        self.steps |= {shard.name: shard.kept or 0 for shard in joining}
+        time.sleep(self.seconds)
+        for name in self.held:
+            self.step(name)
+        ended = {name: self.rows(name) for name, steps in self.steps.items() if steps >= self.held[name].items[0]}
+        for name in ended:
+            del self.held[name], self.steps[name]
+        return TurnResult(ended, {name: UnderWay(0.5, Counter(steps=steps), steps) for name, steps in self.steps.items()})
+
+    def step(self, name: str) -> None:
+        self.steps[name] += 1
+        (self.folder / f"{name}.{self.steps[name]}.{os.getpid()}.{time.monotonic_ns()}").touch()
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        base = {"status": OK, "schema_version": SCHEMA_VERSION, "number": float(self.steps[name])}
+        return [{**base, "item_key": key, "seed": seed_of(key)} for key in self.held[name].keys]
+
+
+class DiesInATurn(InTurns):
+    """Is killed the first time that the named shard makes its third step."""
+
+    def __init__(self, folder: str, mark: str, shard: str) -> None:
+        super().__init__(folder)
+        self.mark, self.shard = Path(mark), shard
+
+    def step(self, name: str) -> None:
+        if name == self.shard and self.steps[name] == 2 and not self.mark.exists():
+            self.mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        super().step(name)
+
+
+class RaisesInATurn(InTurns):
+    """Raises when the named shard makes its third step."""
+
+    def __init__(self, folder: str, shard: str) -> None:
+        super().__init__(folder)
+        self.shard = shard
+
+    def step(self, name: str) -> None:
+        if name == self.shard and self.steps[name] == 2:
+            raise ZeroDivisionError("no luck")
+        super().step(name)
 
 
 class CannotBeBuilt:

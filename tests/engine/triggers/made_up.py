@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.triggers.batch import Outcome, Stepwise, Task, run_searches
+from engine.triggers.batch import Outcome, Stepwise, Task
 from engine.triggers.batch_finder import BatchFinder
 from engine.triggers.catalogue import searches
 from engine.triggers.goal import Goal, Initial, Satisfied
@@ -24,6 +24,7 @@ from engine.triggers.method import Method, WordMethod
 from engine.triggers.objective import TriggerObjective
 from engine.triggers.scorer import PlainScorer, Scorer
 from engine.triggers.settings import SearchSettings
+from engine.triggers.side_by_side import run_searches
 
 NUM_WORDS, LENGTH, EMBED, HIDDEN = 12, 4, 6, 8
 NUM_SPECIALS = 5
@@ -130,13 +131,17 @@ def tasks(restarts: int, seed: int = 3) -> list[Task]:
 
 
 def searched(
-    method: Method | Stepwise[Any], todo: Iterable[Task], size: int, on_step: Callable[[int], None] | None = None
+    method: Method | Stepwise[Any],
+    todo: Iterable[Task],
+    size: int,
+    on_step: Callable[[int], None] | None = None,
+    ahead: float = 1.0,
 ) -> Iterator[Outcome]:
-    """Runs searches, so many side by side."""
+    """Runs searches, so many side by side; those of a scripted method ahead of others of their target where there is room."""
     finder = BatchFinder(size, "searches")
     if isinstance(method, Method):
         return method.search_all(todo, finder, on_step)
-    return run_searches(method, todo, finder, on_step)
+    return run_searches(method, todo, finder, on_step, ahead)
 
 
 def crowd(monkeypatch: pytest.MonkeyPatch, victim: type, most: int) -> list[int]:

@@ -24,7 +24,8 @@ from engine.triggers import (
 from engine.triggers.batch import tasks_of
 from engine.triggers.catalogue import make_method, searches
 from envs.core.errors import ConfigError, DataError
-from envs.pairs.vocabulary import SPECIALS
+from envs.core.seeds import derive_seed
+from envs.pairs.vocabulary import EOS_ID, SPECIALS
 from tests.engine.triggers.made_up import (
     END_ID,
     LENGTH,
@@ -221,3 +222,25 @@ def test_every_public_name_is_there() -> None:
         assert getattr(engine.triggers, name).__module__.startswith("engine.triggers.")
     with pytest.raises(AttributeError, match="Gibs"):
         _ = engine.triggers.Gibs
+
+
+@pytest.mark.parametrize("hit", ["io-sample-min-k1", "o-sample-min-k1"])
+def test_searches_for_likely_inputs_start_from_the_language_model(hit: str) -> None:
+    victim = Seq2SeqVictim(seq2seq(), language_model())
+    composed = TriggerSearch(victim, FEW, hit=hit, thresholds=Thresholds(t_out=-3.0, t_in=-3.0))
+    todo = [*tasks_of({"one": victim.target(WORDS[0]), "two": victim.target(WORDS[1])}, 2, seed=3)]
+    assert isinstance(composed.method, GibbsEnum)
+    begun = torch.stack([state.best.words for state in composed.method.start(todo)])
+    likely = victim.likely_inputs([derive_seed(task.seed, "input", task.key, task.restart) for task in todo])
+    assert torch.equal(begun, likely) == hit.startswith("io")
+
+
+def test_a_target_that_is_longer_than_replies_is_refused_and_not_hit() -> None:
+    victim = Seq2SeqVictim(seq2seq())
+    longest = victim.longest_reply
+    for too_long in (" ".join(WORDS[:longest]), [*victim.target(WORDS[0])[:1].tolist() * longest, EOS_ID]):
+        message = rf"longer than the model's replies(.|\n)*{longest + 1} words(.|\n)*{longest} at most"
+        with pytest.raises(DataError, match=message):
+            search(victim, [too_long], method=FEW)  # type: ignore[list-item]  # texts or ids
+    (found,) = search(victim, [" ".join(WORDS[: longest - 1])], method=FEW)
+    assert len(found.reading.likeliest) == longest

@@ -10,12 +10,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.triggers.batch import Outcome, SearchState, Stop, Task
+from engine.triggers.batch import Outcome, Saved, SearchState, Stop, Task
+from engine.triggers.batch_finder import BatchFinder
 from engine.triggers.catalogue import searches
 from engine.triggers.hits import HitType, Reading, Thresholds
 from engine.triggers.objective import TriggerObjective
+from engine.triggers.saved import state_to_json
 from engine.triggers.scorer import Incumbent
 from engine.triggers.settings import SearchSettings
+from engine.triggers.side_by_side import Searches
 from envs.core.errors import ConfigError
 from tests.engine.triggers.made_up import WORD_METHODS, bound, scorer, searched, tasks
 
@@ -33,6 +36,14 @@ class Scripted:
         self.settings = SearchSettings(**settings)
         self.started: list[tuple[str, int]] = []
         self.together: list[int] = []
+
+    most_visits = 10
+
+    def save(self, state: SearchState) -> Saved | None:
+        return state_to_json(state)
+
+    def restore(self, tasks: Sequence[Task], saved: Sequence[Saved]) -> list[SearchState]:
+        raise NotImplementedError
 
     def start(self, tasks: Sequence[Task]) -> list[SearchState]:
         self._fit(tasks)
@@ -61,9 +72,9 @@ class Scripted:
             raise torch.OutOfMemoryError(f"{len(items)} do not fit\nand more")
 
 
-def reported(search: Scripted, batch_size: int) -> list[tuple[str, int]]:
+def reported(search: Scripted, batch_size: int, ahead: float = 1.0) -> list[tuple[str, int]]:
     todo = [Task(key, torch.tensor([1]), restart, 0) for key, restart in search.script]
-    return [(outcome.task.key, outcome.task.restart) for outcome in searched(search, todo, batch_size)]
+    return [(outcome.task.key, outcome.task.restart) for outcome in searched(search, todo, batch_size, ahead=ahead)]
 
 
 def results(method: str, batch_size: int) -> dict[tuple[str, int], Outcome]:
@@ -123,6 +134,53 @@ def test_the_batch_is_filled_up_as_searches_end() -> None:
     search = Scripted(script)
     assert len(reported(search, 4)) == 9
     assert search.together == [4, 4, 4, 3, 2, 1], "full until none is left to begin"
+
+
+def test_a_place_is_given_to_a_target_that_waits_before_a_restart_ahead() -> None:
+    script: Script = {(key, restart): (4, "limit") for restart in range(2) for key in "abc"}
+    search = Scripted(script)
+    assert len(reported(search, 2)) == 6
+    assert search.started[:3] == [("a", 0), ("b", 0), ("a", 1)], "a target that has begun goes on before another begins"
+    assert search.together == [2] * 12
+    alone = Scripted({("a", restart): (3, "limit") for restart in range(4)})
+    assert len(reported(alone, 4, ahead=0.0)) == 4
+    assert alone.together == [1] * 12
+
+
+many = st.dictionaries(
+    st.tuples(st.sampled_from("abcdefghij"), st.integers(0, 4)),
+    st.tuples(st.integers(0, 30), st.sampled_from(["satisfied", "converged", "limit"])),
+    max_size=50,
+)
+
+
+@given(script=many, size=st.integers(1, 8), share=st.sampled_from([0.0, 0.05, 0.3]))
+def test_no_more_than_a_share_of_all_candidates_is_tried_in_vain(script: Script, size: int, share: float) -> None:
+    searches = Searches(Scripted(script), BatchFinder(size, "searches"), share)
+    for key in "abcdefghij":
+        if own := sorted(restart for name, restart in script if name == key):
+            searches.add([Task(key, torch.tensor([1]), restart, 0) for restart in own])
+    told = 0
+    while searches.keys:
+        told += sum(outcome.candidates for outcome in searches.step())
+    assert searches.tried == told + searches.in_vain
+    assert searches.in_vain <= share * searches.tried
+
+
+def test_targets_join_while_others_are_searched_for() -> None:
+    script: Script = {("a", 0): (5, "limit"), ("b", 0): (2, "satisfied"), ("c", 0): (3, "limit")}
+    search = Scripted(script)
+    searches = Searches(search, BatchFinder(2, "searches"))
+    assert searches.num_free == 2
+    for step, key in enumerate("abc"):
+        searches.add([Task(key, torch.tensor([1]), 0, 0)])
+        assert searches.num_free == max(0, 1 - step)
+        searches.step()
+    assert (sorted(searches.keys), search.started) == (["a", "c"], [("a", 0), ("b", 0)])
+    assert (searches.share("c"), searches.num_free) == (0, 0)
+    while searches.keys:
+        searches.step()
+    assert (search.together, searches.tried) == ([1, 2, 2, 2, 2, 1], 100)
 
 
 def test_searches_that_end_before_their_first_visit_make_room_at_once() -> None:

@@ -1,16 +1,28 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from engine.triggers.targets import TEMPLATES, TargetList, from_file, malicious, normal, outside, prototypes, random_targets
+from engine.triggers.targets import (
+    TEMPLATES,
+    TargetList,
+    beyond,
+    from_file,
+    malicious,
+    normal,
+    outside,
+    prototypes,
+    random_targets,
+)
+from engine.triggers.victims import Seq2SeqVictim
 from envs.core.errors import DataError
 from envs.pairs.tokens import tokenise
-from envs.pairs.vocabulary import SPECIALS, PairVocabulary
+from envs.pairs.vocabulary import EOS_ID, SPECIALS, PairVocabulary
 from policies.seq2seq.decoding import greedy
 from policies.seq2seq.model import Seq2Seq
 from policies.seq2seq.settings import Seq2SeqSizes
@@ -57,16 +69,16 @@ def test_prototypes_beyond_the_200_stand_in_for_those_a_vocabulary_lacks() -> No
     assert len(found.targets) == 1000
     assert not any("stupid" in target.words for target in found.targets)
     assert found.skipped
-    for sentence, unknown in found.skipped:
+    for sentence, unknown, _ in found.skipped:
         assert "stupid" in sentence.split()
         assert unknown == ("stupid",)
 
 
 def test_a_template_is_skipped_alone_when_its_words_are_unknown() -> None:
     found = malicious(outside(vocabulary(*(word for word in EVERY_WORD if word != "oh"))))
-    openings = Counter(sentence.split()[0] for sentence, _ in found.skipped)
+    openings = Counter(sentence.split()[0] for sentence, *_ in found.skipped)
     assert openings == {"oh": len(found.skipped)}
-    assert all(unknown == ("oh",) for _, unknown in found.skipped)
+    assert all(unknown == ("oh",) for _, unknown, _ in found.skipped)
 
 
 def test_keys_name_the_same_sentence_for_every_vocabulary() -> None:
@@ -102,7 +114,7 @@ def test_a_file_holds_one_sentence_a_line(tmp_path: Path) -> None:
     found = from_file(path, outside(vocabulary("you", "do", "n't", "!", "are")))
     assert found.name == "mine"
     assert sentences(found) == ["you do n't !", "you are"]
-    assert found.skipped == (("you flew <unk>", ("flew", "<unk>")),)
+    assert found.skipped == (("you flew <unk>", ("flew", "<unk>"), False),)
     assert [target.key for target in found.targets] == ["mine-000000", "mine-000001"]
 
 
@@ -111,13 +123,13 @@ def test_a_model_may_know_its_words_in_a_way_of_its_own(tmp_path: Path) -> None:
     path.write_text("You don't!\nyou DO\n")
     found = from_file(path, lambda words: tuple(word for word in words if word.isupper()), words_of=str.split)
     assert sentences(found) == ["You don't!"]
-    assert found.skipped == (("you DO", ("DO",)),)
+    assert found.skipped == (("you DO", ("DO",), False),)
 
 
 def test_strict_names_line_and_words(tmp_path: Path) -> None:
     path = tmp_path / "mine.txt"
     path.write_text("you are\nyou sing and dance\n")
-    with pytest.raises(DataError, match=r"mine\.txt:2(.|\n)*got:   sing, dance(.|\n)*--strict"):
+    with pytest.raises(DataError, match=r"mine\.txt:2(.|\n)*got:   not in the vocabulary: sing, dance(.|\n)*--strict"):
         from_file(path, outside(vocabulary("you", "are", "and")), strict=True)
 
 
@@ -135,18 +147,19 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_list_that_no_word_of_fits_is_refused_with_the_reason() -> None:
-    with pytest.raises(DataError, match=r"'malicious' is empty(.|\n)*words outside the vocabulary"):
+    with pytest.raises(DataError, match=r"'malicious' is empty(.|\n)*not in the vocabulary"):
         malicious(outside(vocabulary("zebra"))).require_some()
 
 
 @pytest.fixture(scope="module")
 def model() -> Seq2Seq:
-    """A model whose likeliest replies are several and sometimes hold `<unk>`."""
+    """A model whose likeliest replies are several, sometimes hold `<unk>` and sometimes do not end."""
     model = Seq2Seq(vocabulary(*"abcdefghijkl"), Seq2SeqSizes(embed=6, hidden=8, max_source=5, max_reply=6))
-    generator = torch.Generator().manual_seed(3)
+    generator = torch.Generator().manual_seed(17)
     model.initialise(generator)
     for name, parameter in model.named_parameters():
         parameter.data.mul_(1 if "bias" in name else 25 if "embedding" in name else 7)
+    model.output.bias.data[EOS_ID] += 1
     return model.eval()
 
 
@@ -156,13 +169,54 @@ def sources(num: int = 60) -> list[np.ndarray]:
 
 
 def test_normal_targets_are_the_distinct_likeliest_replies_in_corpus_order(model: Seq2Seq) -> None:
-    replies = [" ".join(model.vocabulary.decode(reply)) for reply in greedy(model, sources())]
+    replies = [" ".join(model.vocabulary.decode(reply)) for reply in greedy(model, sources(), beyond=1)]
     distinct = [reply for reply in dict.fromkeys(replies) if reply and not set(reply.split()) & set(SPECIALS)]
     assert len(distinct) < len(set(replies)) < len(replies), "some are repeated and some hold <unk>"
+    distinct = [reply for reply in distinct if len(reply.split()) < model.sizes.max_reply]
     found = normal(model, sources(), batch_size=7)
     assert sentences(found) == distinct
     assert sentences(normal(model, sources(), 3)) == distinct[:3]
-    assert all(set(sentence.split()) & set(SPECIALS) for sentence, _ in found.skipped)
+    assert all(set(sentence.split()) & set(SPECIALS) for sentence, _, too_long in found.skipped if not too_long)
+
+
+@pytest.mark.parametrize("t_out", [None, -6.0])
+def test_normal_targets_are_replies_that_the_model_ends_itself(model: Seq2Seq, t_out: float | None) -> None:
+    longest = 0
+    for max_reply in (3, 4, 6):
+        short = Seq2Seq(model.vocabulary, replace(model.sizes, max_reply=max_reply)).eval()
+        short.load_state_dict(model.state_dict())
+        found = normal(short, sources(), t_out=t_out)
+        cut = [sentence for sentence, _, too_long in found.skipped if too_long]
+        assert cut, "the longest reply cuts some"
+        victim = Seq2SeqVictim(short)
+        said = {" ".join(short.vocabulary.decode(reply)) for reply in greedy(short, sources())}
+        for sentence in sentences(found):
+            assert len(victim.target(sentence)) <= victim.longest_reply
+            longest = max(longest, len(sentence.split()) + 1 - max_reply)
+        if t_out is None:
+            assert set(sentences(found)) <= said
+            ended = greedy(short, sources(), beyond=20)
+            assert set(sentences(found)) <= {" ".join(short.vocabulary.decode(reply)) for reply in ended}
+    assert longest == 0, "a reply that ends just in time is one"
+
+
+def test_sentences_that_are_longer_than_replies_are_set_aside_and_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "mine.txt"
+    path.write_text("a b c\na b c d\nz z z z\n")
+    known = outside(vocabulary(*"abcd"))
+    found = from_file(path, known, too_long=beyond(4))
+    assert sentences(found) == ["a b c"]
+    assert found.skipped == (("a b c d", (), True), ("z z z z", ("z",), False))
+    assert [each.reason for each in found.skipped] == ["longer than the model's replies", "not in the vocabulary: z"]
+    assert "'a b c d'" in caplog.text
+    with pytest.raises(DataError, match=r"mine\.txt:2(.|\n)*longer than the model's replies"):
+        from_file(path, known, too_long=beyond(4), strict=True)
+    assert all(len(target.words) < 4 for target in random_targets(vocabulary(*"abcd"), seed=1, longest=3).targets)
+    few = malicious(outside(vocabulary(*EVERY_WORD)), too_long=beyond(4))
+    assert few.targets
+    assert all(len(target.words) < 4 for target in few.targets)
 
 
 def test_no_source_is_read_beyond_what_is_needed(model: Seq2Seq) -> None:

@@ -78,5 +78,5 @@ class Dying(Asking):
 
     mark: Path
 
-    def worker(self, on_step: Any = None) -> DiesOnce:
+    def worker(self) -> DiesOnce:
         return DiesOnce(self.mark, self)

@@ -249,7 +249,7 @@ def test_a_corpus_of_single_exchanges_is_said_to_be_one(tmp_path: Path, asked: R
 
 def test_a_reporter_hears_how_often_replies_change(tmp_path: Path, asked: RobustnessConfig) -> None:
     class Listening(Notes):
-        def advance(self, done: int, note: str = "") -> None:
+        def advance(self, done: float, note: str = "") -> None:
             super().advance(done, note)
             self.said.append(note)
 

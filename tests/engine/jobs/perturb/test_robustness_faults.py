@@ -37,7 +37,7 @@ def interrupt(config: RobustnessConfig, path: Path, done: int) -> None:
     """Begins a run and breaks it off once so many examples are done."""
 
     class Impatient(Notes):
-        def advance(self, done_now: int, note: str = "") -> None:
+        def advance(self, done_now: float, note: str = "") -> None:
             super().advance(done_now, note)
             if done_now >= done:
                 raise KeyboardInterrupt

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,13 @@ import torch
 
 from engine.jobs.triggers.config import TriggerConfig, TriggerEngineSettings
 from engine.jobs.triggers.worker import Searching, SearchWorker
+from engine.runtime.record import Rows
 from engine.runtime.sharding import Shard
+from engine.runtime.worker import TurnResult
 from engine.triggers.settings import RelaxationSettings, SearchSettings
 from engine.triggers.targets import Target
 from envs.pairs.compiled import load_pairs
-from envs.pairs.vocabulary import PairVocabulary
+from envs.pairs.vocabulary import EOS_ID, PairVocabulary
 from policies.seq2seq.checkpoints import save_model
 from policies.seq2seq.model import LanguageModel, Seq2Seq
 from policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
@@ -57,7 +60,7 @@ def words_of(corpus: Path) -> PairVocabulary:
     return load_pairs(str(corpus)).vocabulary
 
 
-def save_seq2seq(folder: Path, vocabulary: PairVocabulary, /, seed: int = 0, turns: int = 1, **provenance: Any) -> str:
+def save_seq2seq(folder: Path, vocabulary: PairVocabulary, /, seed: int = 11, turns: int = 1, **provenance: Any) -> str:
     """Stores a random sequence-to-sequence model whose inputs have four words; its folder."""
     model = Seq2Seq(vocabulary, Seq2SeqSizes(embed=6, hidden=8, max_source=5, max_reply=8, turns=turns))
     model.initialise(torch.Generator().manual_seed(seed))
@@ -65,6 +68,8 @@ def save_seq2seq(folder: Path, vocabulary: PairVocabulary, /, seed: int = 0, tur
         # As drawn, every word is as likely as any other, whatever the input is.
         for parameter in model.parameters():
             parameter.mul_(4)
+        # Nor would it end its replies.
+        model.output.bias[EOS_ID] += 1
     save_model(model, folder, {"test_nll": 3.0, "turns": turns, **provenance})
     return str(folder)
 
@@ -84,18 +89,18 @@ def search(model: str, targets: str, **changes: Any) -> TriggerConfig:
 
 
 class DiesOnce(SearchWorker):
-    """Is killed, as if from outside, when it has searched the first shard; a mark says that this has happened."""
+    """Is killed, as if from outside, when it has searched for the first target; a mark says that this has happened."""
 
     def __init__(self, mark: Path, *args: Any) -> None:
         super().__init__(*args)
         self.mark = mark
 
-    def run(self, shard: Shard[Target]) -> list[dict[str, Any]]:
-        rows = super().run(shard)
-        if shard.name == "00000" and not self.mark.exists():
+    def turn(self, joining: Sequence[Shard[Target]], seconds: float) -> TurnResult[Rows]:
+        turn = super().turn(joining, 0.0)
+        if turn.ended and not self.mark.exists():
             self.mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        return rows
+        return turn
 
 
 @dataclass(frozen=True)
@@ -104,5 +109,5 @@ class DyingSearch(Searching):
 
     mark: Path
 
-    def worker(self, on_step: Any = None) -> DiesOnce:
+    def worker(self) -> DiesOnce:
         return DiesOnce(self.mark, self.config, self.models)

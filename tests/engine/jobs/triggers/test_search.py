@@ -62,7 +62,8 @@ def hits(row: dict[str, Any]) -> dict[str, bool]:
     return {found["type"]: found["hit"] for found in row["hits"]}
 
 
-def test_every_target_is_a_row_with_its_restarts(tmp_path: Path, model: str, lm: str) -> None:
+def test_every_target_is_a_row_with_its_restarts(tmp_path: Path, vocabulary: PairVocabulary, lm: str) -> None:
+    model = save_seq2seq(tmp_path / "model", vocabulary, seed=0)
     config = search(model, write_targets(tmp_path), lm=lm, hit="io-sample-avg-k3")
     result = run(config, tmp_path / "run", Silent())
     found = rows(tmp_path / "run")
@@ -84,7 +85,7 @@ def test_every_target_is_a_row_with_its_restarts(tmp_path: Path, model: str, lm:
     summary = RunFolder.load(tmp_path / "run").summary()
     assert summary is not None
     assert summary["thresholds"] == {"T_out": -3.0, "T_in": -3.2}
-    assert summary["skipped"] == [{"sentence": "zebra crossing", "unknown": ["zebra", "crossing"]}]
+    assert summary["skipped"] == [{"sentence": "zebra crossing", "unknown": ["zebra", "crossing"], "too_long": False}]
 
 
 def test_hits_are_read_by_the_thresholds_of_the_checkpoint_unless_others_are_given(
@@ -211,7 +212,7 @@ def test_normal_targets_are_what_the_model_says_and_are_asked_for_once(
 def test_normal_targets_of_a_model_of_two_turns_answer_contexts(
     tmp_path: Path, corpus: Path, vocabulary: PairVocabulary
 ) -> None:
-    model = save_seq2seq(tmp_path / "two", with_eot(vocabulary), seed=3, turns=2, corpus=str(corpus))
+    model = save_seq2seq(tmp_path / "two", with_eot(vocabulary), seed=22, turns=2, corpus=str(corpus))
     run(search(model, "normal", hit="o-greedy", limit=2), tmp_path / "run", Silent())
     assert [row["status"] for row in rows(tmp_path / "run")] == ["ok", "ok"]
 
@@ -287,7 +288,7 @@ def test_how_many_fit_into_memory_is_found_out_once_and_not_in_every_shard(
 
 def test_a_reporter_hears_hits_and_candidates(tmp_path: Path, asked: TriggerConfig) -> None:
     class Listening(Notes):
-        def advance(self, done: int, note: str = "") -> None:
+        def advance(self, done: float, note: str = "") -> None:
             super().advance(done, note)
             self.said.append(note)
 
@@ -305,7 +306,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], type[ValueError], str]] = {
     "no model": ({"model": "nothing"}, CheckpointError, "--model needs a checkpoint"),
     "no language model": ({"lm": "nothing"}, CheckpointError, "--lm needs a checkpoint"),
     "a method's file that is not there": ({"method": "mine.py:Mine"}, ConfigError, "no such Python file"),
-    "words that are not known": ({"strict": True}, DataError, r"outside the model's vocabulary(.|\n)*zebra, crossing"),
+    "words that are not known": ({"strict": True}, DataError, r"cannot say a target(.|\n)*zebra, crossing"),
 }
 
 
@@ -323,7 +324,7 @@ def test_an_unknown_method_is_named_with_the_nearest() -> None:
 
 
 def test_words_that_are_not_known_are_refused_in_any_list(tmp_path: Path, model: str) -> None:
-    with pytest.raises(DataError, match="outside the model's vocabulary"):
+    with pytest.raises(DataError, match="cannot say"):
         run(search(model, "mal", strict=True), tmp_path / "run", Silent())
 
 

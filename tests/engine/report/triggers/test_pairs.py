@@ -63,7 +63,7 @@ def page(*sections: ShownSearch) -> str:
 
 
 def test_a_page_of_a_search() -> None:
-    text = page(section(description="Three targets.", skipped=[("zebra crossing", "zebra")]))
+    text = page(section(description="Three targets.", skipped=[("zebra crossing", "not in the vocabulary: zebra")]))
     outline = Outline(text)
     assert outline.headings == [("h1", "triggers"), ("h2", "Triggers"), ("h2", "Items"), ("h2", "The run")]
     shown = words(text)
@@ -154,7 +154,7 @@ def test_a_run_becomes_a_section(tmp_path: Path) -> None:
     (found,) = data.found["triggers"].searches
     assert (found.name, found.description, found.hit, found.candidates) == ("greedy search", "", GREEDY, 100)
     assert (found.rows, found.thresholds) == (rows, LIMITS)
-    assert found.skipped == [("zebra crossing", "zebra, crossing")]
+    assert found.skipped == [("zebra crossing", "not in the vocabulary: zebra, crossing")]
     assert found.metrics["hit_rate.o-greedy"].value == 0.5
 
 
@@ -194,11 +194,12 @@ def said(*searches: ShownSearch) -> str:
 
 
 def test_the_verdict_counts_triggers_and_what_was_skipped() -> None:
-    usual, rude = section(targets="normal"), section(*section().rows[:2], targets="mal", skipped=[("zebra crossing", "zebra")])
+    usual = section(targets="normal")
+    rude = section(*section().rows[:2], targets="mal", skipped=[("zebra crossing", "not in the vocabulary: zebra")])
     few = "Few targets (3): do not lean on it."
     assert said(usual) == f"A trigger was found for 1 of 3 usual replies. {few}"
     told = "A trigger was found for 1 of 3 usual replies and 0 of 2 rude sentences."
-    skipped = "Skipped for words that the model does not know: 1 of 3 sentences."
+    skipped = "Skipped, as the model cannot say them: 1 of 3 sentences."
     assert said(rude, usual) == f"{told} {few.replace('3', '2')} {skipped}"
     many = said(*(replace(usual, name=name) for name in "abc"), rude)
     assert "1 of 3 usual replies at most, 0 of 2 rude sentences at least, in 4 searches" in many
