@@ -186,7 +186,7 @@ def _auxiliary(clause: _Clause, place: int, first: int, asks: bool) -> Place | N
     if word not in of.AUXILIARIES or _is_second(clause, place):
         return None
     following = clause.word(place + 1)
-    if not following and [*clause.words[place + 1 : place + 2]] == ["/"]:
+    if "/" in (*clause.words[max(place - 1, 0) : place], *clause.words[place + 1 : place + 2]):
         return None
     is_phrase = (word in of.DO and clause.word(place + 2) == "mean" and asks) or following == "what"
     if is_phrase or clause.word(place - 1) == "here":
