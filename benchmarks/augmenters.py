@@ -18,7 +18,8 @@ from typing import Any
 
 from benchmarks.plain_perturbation import PlainLoops
 
-Augment = Callable[[str], Any]
+Augment = tuple[Callable[[str], Any], Callable[[list[str]], Any]]
+"""A call with a text, and one with a list."""
 MOST = 1000
 """Words of an utterance that are changed, where all may be."""
 
@@ -29,18 +30,25 @@ def installed(library: str) -> str | None:
 
 
 def _textattack(plain: PlainLoops, folder: Path) -> dict[str, Augment]:
-    from textattack.augmentation import Augmenter, DeletionAugmenter, WordNetAugmenter  # type: ignore[import-not-found]  # optional
+    from textattack.augmentation import (  # type: ignore[import-not-found]  # optional
+        Augmenter,
+        CharSwapAugmenter,
+        DeletionAugmenter,
+        WordNetAugmenter,
+    )
     from textattack.transformations import WordInnerSwapRandom  # type: ignore[import-not-found]  # optional
 
-    return {
-        "random-swap": Augmenter(transformation=WordInnerSwapRandom()).augment,
-        "stopword-dropout": DeletionAugmenter().augment,
-        "data-paraphrase": WordNetAugmenter().augment,
+    made = {
+        "random-swap": Augmenter(transformation=WordInnerSwapRandom()),
+        "stopword-dropout": DeletionAugmenter(),
+        "data-paraphrase": WordNetAugmenter(),
+        "character-noise": CharSwapAugmenter(),
     }
+    return {name: (each.augment, each.augment_many) for name, each in made.items()}
 
 
 def _nlpaug(plain: PlainLoops, folder: Path) -> dict[str, Augment]:
-    from nlpaug.augmenter import word  # type: ignore[import-not-found]  # optional
+    from nlpaug.augmenter import char, word  # type: ignore[import-not-found]  # optional
 
     paraphrases = folder / "ppdb.txt"
     lines = [
@@ -55,17 +63,20 @@ def _nlpaug(plain: PlainLoops, folder: Path) -> dict[str, Augment]:
     # nlpaug leaves alone what it calls stop words, which it also looks up with blanks around them: here all other words.
     others = rf"\s*(?!(?:{'|'.join(map(re.escape, sorted(plain.dropped)))})\s*$)\S"
     every = {"aug_p": 1.0, "aug_max": MOST}
-    return {
-        "random-swap": word.RandomWordAug(action="swap", aug_p=0.25, aug_max=MOST).augment,
-        "stopword-dropout": word.RandomWordAug(action="delete", aug_p=1.0, aug_max=8, stopwords_regex=others).augment,
-        "data-paraphrase": word.SynonymAug(aug_src="ppdb", model_path=str(paraphrases), **every).augment,
-        "antonym": word.AntonymAug(aug_max=1).augment,
-        "random-inputs": word.RandomWordAug(action="substitute", target_words=list(plain.common), **every).augment,
+    made = {
+        "random-swap": word.RandomWordAug(action="swap", aug_p=0.25, aug_max=MOST),
+        "stopword-dropout": word.RandomWordAug(action="delete", aug_p=1.0, aug_max=8, stopwords_regex=others),
+        "data-paraphrase": word.SynonymAug(aug_src="ppdb", model_path=str(paraphrases), **every),
+        "grammar-errors": word.SpellingAug(),
+        "antonym": word.AntonymAug(aug_max=1),
+        "random-inputs": word.RandomWordAug(action="substitute", target_words=list(plain.common), **every),
         "random-inputs-kept-entities": word.RandomWordAug(
             action="substitute", target_words=list(plain.common), stopwords=mentioned, **every
-        ).augment,
-        "confusing-entity": word.ReservedAug(reserved_tokens=list(categories.values()), **every).augment,
+        ),
+        "confusing-entity": word.ReservedAug(reserved_tokens=list(categories.values()), **every),
+        "character-noise": char.KeyboardAug(aug_word_p=0.2, aug_word_max=MOST, aug_char_max=1, min_char=4),
     }
+    return {name: (each.augment, each.augment) for name, each in made.items()}
 
 
 LIBRARIES: dict[str, Callable[[PlainLoops, Path], dict[str, Augment]]] = {"textattack": _textattack, "nlpaug": _nlpaug}

@@ -12,8 +12,10 @@ draws.
                   the ratio of a strategy that would do nothing but read all words and build the same contexts again ("bound");
                   where a loop is so simple that this is below ten, no strategy on tuples of words can be ten times as fast
     identical     the same draws gave the same words under every strategy
-    libraries     utterances per second of the nearest augmenters of TextAttack and nlpaug (augmenters.py), where those are
-                  installed, and the ratios of ours
+    texts         texts per second of `perturb_text` and `perturb_texts`, a string in and a string out, as people write them
+                  (`envs/pairs/written.py`): one a call, and a list of 1,000 a call; under the default settings
+    libraries     the same of the nearest augmenters of TextAttack and nlpaug (augmenters.py), where those are installed: the
+                  same strings, as many a call, and the ratios of ours
 
 With the built-in lexicon, which is all there is without NLTK's data, both sides ask the same lexicon: only loops are compared.
 """
@@ -23,8 +25,9 @@ from __future__ import annotations
 import gc
 import random
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
@@ -32,6 +35,7 @@ from typing import Any, Literal
 from benchmarks.augmenters import LIBRARIES, installed
 from benchmarks.measure import Clock, run
 from benchmarks.plain_perturbation import Draw, PlainBuiltIn, PlainLoops, PlainNltk
+from engine.perturb.augment import perturb_text, perturb_texts
 from engine.perturb.catalogue import build
 from engine.perturb.draws import uniforms
 from engine.perturb.entities import read_entities
@@ -44,6 +48,7 @@ from envs.core.errors import DataError
 from envs.pairs.compiled import load_pairs
 from envs.pairs.turns import Turns, Utterance
 from envs.pairs.vocabulary import SPECIALS
+from envs.pairs.written import detokenise
 
 STRATEGIES = (
     "random-swap",
@@ -55,12 +60,20 @@ STRATEGIES = (
     "random-inputs-kept-entities",
     "confusing-entity",
 )
+"""Those that are loops over tables."""
+ON_TEXTS = (*STRATEGIES, "grammar-errors", "character-noise")
 """All but the one that is a network."""
 TURNS = 2
 SHARD = 1000
 """Contexts perturbed at once."""
+LIST = 1000
+"""Texts of a list."""
 MOST_DRAWS = 400
 """Of one context; no strategy asks for more."""
+
+
+Seconds = tuple[float, float]
+"""Of the processor for a text: one a call, many a call."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +99,16 @@ class Options:
         """How many are perturbed by the loops, which need not see as many."""
         return 150 if self.quick else 1000
 
+    @property
+    def lists(self) -> int:
+        """How many lists of texts are perturbed by us; by the libraries one."""
+        return 1 if self.quick else 10
+
+    @property
+    def calls(self) -> int:
+        """How many texts are perturbed one a call."""
+        return 100 if self.quick else 500
+
 
 @dataclass(frozen=True)
 class Subject:
@@ -94,12 +117,14 @@ class Subject:
     Args:
         contexts: of utterances that occur once.
         make: strategies that remember nothing, by name, with a lexicon of their own.
+        on_texts: the same under the default settings.
         plain: the loops.
         lexicon: its name.
     """
 
     contexts: Sequence[Turns]
     make: Callable[..., list[Strategy]]
+    on_texts: Callable[..., list[Strategy]]
     plain: PlainLoops
     lexicon: str
 
@@ -117,19 +142,18 @@ def prepare(options: Options, folder: Path) -> Subject:
     entities.write_text("".join(f"{name}\tcategory {i % 5}\n" for i, name in enumerate(_names(said, words))))
     lexicon = _lexicon(options.lexicon)
     # The paper's rule of data-level paraphrase is no loop over a table.
-    settings = {name: PerturbSettings(lexicon=lexicon, entities=entities, rule="paper") for name in STRATEGIES}
-    settings["data-paraphrase"] = replace(settings["data-paraphrase"], rule="released")
+    default = PerturbSettings(lexicon=lexicon, entities=entities)
+    by_tables = {"data-paraphrase": replace(default, rule="released")}
 
-    def make(*names: str) -> list[Strategy]:
-        first = settings[names[0]]
-        shared = Resources(first, known, words, options.data_root)
-        made = [build([name], settings[name], shared)[0] for name in names]
+    def make(*names: str, settings: Mapping[str, PerturbSettings] = by_tables) -> list[Strategy]:
+        shared = Resources(default, known, words, options.data_root)
+        made = [build([name], settings.get(name, default), shared)[0] for name in names]
         for strategy in made:
             # Files are opened by the first question.
             strategy.perturb([((("an", "old", "disk", "works"),),)], [0])
         return made
 
-    opened = Resources(settings[STRATEGIES[0]]).lexicon
+    opened = Resources(default).lexicon
     plain = PlainLoops(
         PlainNltk() if lexicon == "nltk" else PlainBuiltIn(opened),
         known,
@@ -138,7 +162,7 @@ def prepare(options: Options, folder: Path) -> Subject:
         opened.paraphrases,
         read_entities(entities).categories,
     )
-    return Subject(contexts, make, plain, lexicon)
+    return Subject(contexts, make, partial(make, settings={}), plain, lexicon)
 
 
 def measure(options: Options) -> dict[str, Any]:
@@ -149,8 +173,9 @@ def measure(options: Options) -> dict[str, Any]:
         together = _ours(subject, *STRATEGIES)
         copied = _copied(subject)
         seconds = {name: (_ours(subject, name), _plain(subject, name, options.plain_contexts)) for name in STRATEGIES}
-        said = [" ".join(utterance) for turns in subject.contexts[: options.plain_contexts // 3] for (utterance,) in turns]
-        libraries = {name: _library(name, said, subject, seconds, Path(folder)) for name in LIBRARIES}
+        said = [detokenise(utterance) for turns in subject.contexts for (utterance,) in turns]
+        texts = {name: _on_texts(subject, name, said, options) for name in ON_TEXTS}
+        libraries = {name: _library(name, said, subject, texts, options.calls, Path(folder)) for name in LIBRARIES}
     return {
         "ratio": sum(plain for _, plain in seconds.values()) / together,
         "identical": not any(different.values()),
@@ -161,6 +186,7 @@ def measure(options: Options) -> dict[str, Any]:
             for name, (ours, plain) in seconds.items()
         },
         "different": {name: each[:3] for name, each in different.items() if each},
+        "texts": {name: {"call_per_s": 1 / call, "list_per_s": 1 / listed} for name, (call, listed) in texts.items()},
         "libraries": libraries,
     }
 
@@ -237,26 +263,47 @@ def _lexicon(name: Literal["any", "nltk", "built-in"]) -> Literal["nltk", "built
     return "nltk"
 
 
+def _on_texts(subject: Subject, name: str, said: Sequence[str], options: Options) -> Seconds:
+    """Ours, one version of each text."""
+    (strategy,) = subject.on_texts(name)
+    lists = [said[start : start + LIST] for start in range(0, options.lists * LIST, LIST)]
+    return _clocked(
+        lambda text: perturb_text(text, strategy), lambda texts: perturb_texts(texts, strategy), said[: options.calls], lists
+    )
+
+
 def _library(
-    name: str, said: Sequence[str], subject: Subject, ours: dict[str, tuple[float, float]], folder: Path
+    name: str, said: Sequence[str], subject: Subject, ours: dict[str, Seconds], num_calls: int, folder: Path
 ) -> dict[str, Any] | str:
-    """Their augmenters, one version of each utterance."""
+    """Their augmenters, one version of each text."""
     found = installed(name)
     if found is None:
         return "not installed"
     if subject.lexicon != "nltk":
         return "looks words up in NLTK's WordNet, which is not here"
     figures = {}
-    for strategy, augment in LIBRARIES[name](subject.plain, folder).items():
-        clock = Clock()
-        augment("an old disk works")
-        gc.collect()
-        with clock.running():
-            for text in said:
-                augment(text)
-        theirs = clock.cpu_s / len(said)
-        figures[strategy] = {"per_s": 1 / theirs, "ratio": theirs / ours[strategy][0]}
+    for strategy, (one, many) in LIBRARIES[name](subject.plain, folder).items():
+        call, listed = _clocked(one, many, said[:num_calls], [said[:LIST]])
+        ratios = {"call_ratio": call / ours[strategy][0], "list_ratio": listed / ours[strategy][1]}
+        figures[strategy] = {"call_per_s": 1 / call, "list_per_s": 1 / listed, **ratios}
     return {"version": found, **figures}
+
+
+def _clocked(
+    one: Callable[[str], Any], many: Callable[[list[str]], Any], said: Sequence[str], lists: Sequence[Sequence[str]]
+) -> Seconds:
+    """Seconds of the processor for a text, one a call and many a call."""
+    one("an old disk works")
+    call, listed = Clock(), Clock()
+    gc.collect()
+    with call.running():
+        for text in said:
+            one(text)
+    gc.collect()
+    with listed.running():
+        for texts in lists:
+            many(list(texts))
+    return call.cpu_s / len(said), listed.cpu_s / sum(map(len, lists))
 
 
 if __name__ == "__main__":

@@ -104,7 +104,7 @@ _OF_MINE = _words("mean guess wonder hope wish bet suppose assume gather swear t
 _SAID = ("you know", "you mean", "there you", "see you", "see ya", "go ahead", "have fun", "take care")
 SAYINGS = frozenset({*(("i", verb) for verb in _OF_MINE), *(tuple(said.split()) for said in _SAID)})
 """Phrases that are not negated."""
-NO_FULL_VERBS = _words("be been being used thank thanks welcome sorry got ta i a s m d ve re ll doubt lack") - {"used", "got"}
+NO_FULL_VERBS = _words("be been being thank thanks welcome sorry ta i a s m d ve re ll doubt lack")
 STATES = _words(
     """
     seems looks works sounds depends means says makes needs appears shows gives comes feels happens helps

@@ -97,7 +97,7 @@ def negated(words: Sequence[str], tags: Sequence[str], base_of: Callable[[str], 
         if start and words[start - 1] not in of.ADDING:
             is_subordinate = False
         clause = _Clause(words, tags, start, end, base_of)
-        if not of.NEGATIONS.isdisjoint(words[start : _alternatives(words, end)]):
+        if not of.NEGATIONS.isdisjoint(words[start : _alternatives(words, end)]) or words[end - 1] == "too":
             continue
         for rank, place in _places(clause, is_subordinate):
             if rank < best_rank:
@@ -186,6 +186,8 @@ def _auxiliary(clause: _Clause, place: int, first: int, asks: bool) -> Place | N
     if word not in of.AUXILIARIES or _is_second(clause, place):
         return None
     following = clause.word(place + 1)
+    if "/" in (*clause.words[max(place - 1, 0) : place], *clause.words[place + 1 : place + 2]):
+        return None
     is_phrase = (word in of.DO and clause.word(place + 2) == "mean" and asks) or following == "what"
     if is_phrase or clause.word(place - 1) == "here":
         return None
@@ -292,7 +294,7 @@ def _have_or_do(clause: _Clause, place: int, first: int, is_inverted: bool, asks
 def _full_verb(clause: _Clause, place: int, first: int) -> Place | None:
     """A full verb with its subject, or at the beginning without one, by a form of "do"."""
     word, tag = clause.word(place), clause.tag(place)
-    if word in of.NO_FULL_VERBS or word in of.CONTRACTED or not word.isalpha():
+    if word in of.NO_FULL_VERBS or word in of.AUXILIARIES or not word.isalpha():
         return None
     back = clause.before(place)
     subject = clause.word(back)

@@ -178,7 +178,8 @@ lost: get got getting |
 love: | to you it
 low: how | level end resolution res
 main: | menu reason thing problem repo repos repository one
-many: how |
+many: how | thanks
+fall falls: | for
 minor: | version
 most: the at | of recent probably important common popular current stable likely definitely
 mount mounts: | point points
@@ -229,9 +230,9 @@ visible: in |
 weird: | . ,
 well: as | , .
 wide: | screen
-work works worked working: im 'm 're i you we they he she people who get got getting hard sound | on around with for in as at
-    fine properly well great perfectly ok good correctly flawlessly together right better too either just through that
-    now fully here again okay from there without like any to directory order copy dir
+work works worked working: im iam 'm 're i you we they he she people who get got getting hard sound | on around with
+    for in as at fine properly well great perfectly ok good correctly flawlessly together right better too either just
+    through that now fully here again okay from there without like any to directory order copy dir
 wrong: | . ,
 """
 PREDICATIVE = _words(

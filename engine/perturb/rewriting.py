@@ -84,7 +84,8 @@ class WrittenText:
                     self._surfaces[start] = self._own(start)
         first = "" if others[0] in CLITICS or others[0] in CLOSING else " "
         if start < end:
-            gaps = [self._gaps[start], *gaps[1:], self._gaps[end]]
+            is_cut = self._words[start] in CLITICS and not self._gaps[start] and others[0] not in CLITICS
+            gaps = [" " if is_cut else self._gaps[start], *gaps[1:], self._gaps[end]]
         elif behind or start == len(self._words):
             gaps = [first, *gaps[1:], self._gaps[start]]
         else:
@@ -113,17 +114,18 @@ class WrittenText:
     def _gap(self, start: int, end: int) -> str:
         """What stands in the place of some words that are left out."""
         before, after = self._gaps[start], self._gaps[end]
-        if _has_mark(before) or _has_mark(after):
-            return before + after if _has_mark(before) and _has_mark(after) else max(before, after, key=_has_mark)
         if start == 0:
-            return before
+            return before + after.removeprefix(" ") if after else before.removesuffix(" ")
         if end == len(self._words):
-            return after
+            return before.removesuffix(" ") + after
         if before and after:
-            return after if "\n" in after else before
-        if not before:
-            return "" if not after or self._words[start - 1] in _LEADING else after
-        return "" if self._words[end] in CLOSING | QUOTES else before
+            if before.isspace() and "\n" not in before and not after.startswith(" "):
+                return after
+            if before.endswith(" ") or after.startswith(" "):
+                return before[:-1] + after if before.endswith(" ") else before + after[1:]
+            return before + after if _has_mark(before + after) else after
+        holds = self._words[start - 1] in _LEADING if not before else self._words[end] in CLOSING | QUOTES
+        return "" if holds and not _has_mark(before + after) else before + after
 
     def _pieces(self) -> Iterator[str]:
         """The text piece by piece; what would read as other words where no blank is between it gets blanks."""

@@ -6,8 +6,9 @@ A text is cut at its blanks; what a piece between two blanks reads as is remembe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
-from itertools import chain, groupby
+from functools import cached_property, lru_cache
+from itertools import accumulate, chain, groupby
+from operator import itemgetter
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from engine.perturb.rewriting import Edit, WrittenText
 from envs.core.errors import ConfigError
 from envs.pairs.tokens import tokenise_where
 from envs.pairs.turns import Turns, Utterance, parse_turns, tokens_where
+from envs.pairs.written import detokenise, reads
 
 _NUM_PIECES = 1 << 17
 _LONGEST = 64
@@ -76,6 +78,12 @@ class Texts:
             edges = running(np.array(list(chain.from_iterable(turns)), dtype=np.int64))
         self.flat = FlatContexts.laid(words, edges, turn_edges, shape_edges)
 
+    @cached_property
+    def _edge_list(self) -> list[int]:
+        """Where pieces begin among the words, and where the last one ends."""
+        edges: list[int] = self._edges.tolist()
+        return edges
+
     def edits_to(self, perturbed: Sequence[Turns], name: str) -> Edits:
         """The edits that make of each context what a strategy made of it.
 
@@ -109,22 +117,79 @@ class Texts:
     def rewritten(self, edits: Edits) -> list[str]:
         """The texts with edits."""
         result = list(self.texts)
+        if not len(edits.starts):
+            return result
+        starts, ends = edits.starts.tolist(), edits.ends.tolist()
         owners = (np.searchsorted(self._text_edges, edits.starts, side="right") - 1).tolist()
-        each = zip(owners, edits.starts.tolist(), edits.ends.tolist(), edits.others, strict=True)
-        for number, group in groupby(each, key=lambda edit: edit[0]):
-            first = int(self._text_edges[number])
-            result[number] = self._line(number).rewritten(
-                [Edit(start - first, end - first, others) for _, start, end, others in group]
-            )
+        cut = (np.searchsorted(self._edges, edits.starts, side="right") - 1).tolist()
+        pieces: list[str | None] = [*self._pieces]
+        # Those of several tokens, as tokens.
+        several: dict[int, list[str]] = {}
+        not_plain = {
+            owner
+            for owner, start, end, others, piece in zip(owners, starts, ends, edits.others, cut, strict=True)
+            if not self._written(pieces, several, piece, start, end, others)
+        }
+        for piece, tokens in several.items():
+            whole = "".join(tokens)
+            pieces[piece] = whole if reads(whole) == tokens else " ".join(tokens)
+        bounds = self._piece_edges.tolist()
+        for number in dict.fromkeys(owners):
+            if number not in not_plain:
+                result[number] = " ".join(piece for piece in pieces[bounds[number] : bounds[number + 1]] if piece is not None)
+        if not_plain:
+            each = (edit for edit in zip(owners, starts, ends, edits.others, strict=True) if edit[0] in not_plain)
+            for number, group in groupby(each, key=itemgetter(0)):
+                first = int(self._text_edges[number])
+                result[number] = self.text(number).rewritten(
+                    [Edit(start - first, end - first, others) for _, start, end, others in group]
+                )
         return result
 
-    def _line(self, number: int) -> WrittenText:
+    def _written(
+        self, pieces: list[str | None], several: dict[int, list[str]], piece: int, start: int, end: int, others: Utterance
+    ) -> bool:
+        """Writes an edit into pieces where that is plain: small letters, and nothing but blanks around what changes.
+
+        Returns:
+            False: it is not plain; `WrittenText` does the same for all.
+        """
+        words = self.flat.words
+        if end - start == len(others):
+            for place, other in zip(range(start, end), others, strict=True):
+                while self._edge_list[piece + 1] <= place:
+                    piece += 1
+                if pieces[piece] == words[place]:
+                    pieces[piece] = other
+                elif piece in several:
+                    several[piece][place - self._edge_list[piece]] = other
+                else:
+                    first, last = self._edge_list[piece], self._edge_list[piece + 1]
+                    tokens = list(words[first:last])
+                    if "".join(tokens) != pieces[piece]:
+                        return False
+                    tokens[place - first] = other
+                    several[piece] = tokens
+            return True
+        if end - start == 1 and pieces[piece] == words[start]:
+            pieces[piece] = _joined(others) if others else None
+            return True
+        if start == end and pieces[piece] == words[start] and words[start].isalnum():
+            pieces[piece] = _joined((*others, words[start]))
+            return True
+        if not others and piece not in several and "".join(words[start:end]) == pieces[piece]:
+            pieces[piece] = None
+            return True
+        return False
+
+    def text(self, number: int) -> WrittenText:
+        """One of the texts, as tokens and as what is written."""
         surfaces: list[str] = []
         gaps: list[str] = []
         gap = ""
         start, end = self._piece_edges[number : number + 2].tolist()
         for place, piece in enumerate(self._pieces[start:end]):
-            first, *others = _written(piece)
+            first, *others = _parts(piece)
             gap += " " * (place > 0) + first
             for surface, behind in zip(others[::2], others[1::2], strict=True):
                 gaps.append(gap)
@@ -134,8 +199,11 @@ class Texts:
         return WrittenText(words, surfaces, [*gaps, gap])
 
 
+_joined = lru_cache(_NUM_PIECES)(detokenise)
+
+
 @lru_cache(_NUM_PIECES)
-def _written(piece: str) -> tuple[str, ...]:
+def _parts(piece: str) -> tuple[str, ...]:
     """What stands before the first token of a piece, what that is written as, what stands behind it, and so on."""
     found, done = [], 0
     for _, start, end in _cut(piece)[0]:
@@ -151,4 +219,4 @@ def _cut(piece: str) -> tuple[list[tuple[str, int, int]], bool]:
 
 
 def _edges(pieces: Sequence[Sequence[object]]) -> np.ndarray:
-    return running(np.fromiter(map(len, pieces), dtype=np.int64, count=len(pieces)))
+    return np.array([0, *accumulate(map(len, pieces))], dtype=np.int64)

@@ -152,6 +152,8 @@ def test_a_word_gets_the_opposite_of_its_usual_sense_and_the_sentence_agrees(tex
         "apt-get remove/VB it",
         "better/RBR tell/VB us",
         "i lost/VBN myself",
+        "many/JJ thanks/NNS",
+        "iam working/VBG here",
         "10.04/JJ",
     ],
 )
@@ -207,7 +209,7 @@ def test_wordnet_gives_the_opposite_of_the_first_sense_where_both_are_usual() ->
     lexicon = open_lexicon("nltk")
     assert lexicon.opposites("visible", "a") == ("invisible",)
     assert lexicon.opposites("specific", "a") == ("general",)
-    for word, kind in (("sorry", "a"), ("install", "v"), ("frobnicate", "v"), ("get", "v")):
+    for word, kind in (("sorry", "a"), ("install", "v"), ("frobnicate", "v"), ("get", "v"), ("know", "v"), ("certain", "a")):
         assert lexicon.opposites(word, kind) == ()
 
 

@@ -133,6 +133,8 @@ SAID = [
     ("there is no sound on the machine", ["no sound"]),
     ("it works well without a password here", ["without a"]),
     ("please type dpkg - l in a big terminal", ["dpkg - l"]),
+    ("please run java - version in here", ["java - version"]),
+    ("now run sudo service apache2 in a shell", ["sudo service apache2"]),
     ("now run sudo apt-get install vim in a shell", ["sudo apt-get install"]),
     ("this is a very nice day : d is it", [": d"]),
     ("wine is not an ;) emulator at all now", ["is not", ";)"]),
