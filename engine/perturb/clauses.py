@@ -3,7 +3,8 @@
 The rules lean on closed lists of words first and on tags second, because taggers that were trained on newspapers read the lines
 of a chat poorly ("i/NNS do/VBP"). A clause reaches from one mark or coordinator to the next. Of the places that are found the
 first one of a main clause is taken, else the first of a subordinate clause, else an infinitive or a participle without a verb
-of its own. A clause that holds a negation gets no second one. Where no rule is safe, there is none.
+of its own. A clause that holds a negation gets no second one; a polite request ("can you open it ?") stays, because it asks the
+same with "not". Where no rule is safe, there is none.
 
     auxiliary   it is broken           it is n't broken            how do i start it    how do i not start it
     full verb   i usually need it      i usually do n't need it    it always works      it does n't always work
