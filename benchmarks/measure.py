@@ -1,28 +1,37 @@
-"""What every benchmark shares: its command line, its clock, and the one JSON line it prints.
+"""What every benchmark shares: its command line, its clock, the machine it names, and the one JSON line it prints.
 
-Seconds are those of the processor where one process is measured, so that neighbours on the machine do not count, and
-those of the clock on the wall where several processes are, which mean little where "load_before" is far from 0. Ratios are
-reference seconds / our seconds: above 1 is faster.
+Seconds are those of the processor where one process is measured, so that neighbours on the machine count little (they take
+caches and memory, not time), and those of the clock on the wall where several processes are, which mean little where the load
+of "machine" is far from 0. Ratios are reference seconds / our seconds: above 1 is faster. `--quick` keeps every size that
+a ratio depends on, and takes fewer items.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import platform
 import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 import tyro
 
 from envs.core.errors import ParleyError
+from policies.products import Weight
 
 OptionsT = TypeVar("OptionsT")
+INSTRUCTIONS = (
+    *("avx2", "avx512_f", "avx512_vnni", "avx512_fp16", "avx512_bf16", "amx_bf16", "amx_fp16", "amx_int8"),
+    *("neon", "bf16", "sve", "sve2"),
+)
+"""Those that a product of matrices may be made of, as torch calls them."""
 
 
 @dataclass
@@ -78,6 +87,18 @@ def gflop_per_s(rows: int, inner: int, columns: int, dtype: torch.dtype) -> floa
     return 2 * rows * inner * columns * repeats / clock.cpu_s / 1e9
 
 
+def weight_gflop_per_s(rows: int, inner: int, columns: int, dtype: torch.dtype) -> float:
+    """As `gflop_per_s`, of the products that `policies/products.py` forms."""
+    left, weight, repeats = torch.randn(rows, inner), Weight(torch.randn(columns, inner), dtype), 200
+    for _ in range(20):
+        weight(left)
+    clock = Clock()
+    with clock.running():
+        for _ in range(repeats):
+            weight(left)
+    return 2 * rows * inner * columns * repeats / clock.cpu_s / 1e9
+
+
 def run(name: str, options: type[OptionsT], measure: Callable[[OptionsT], dict[str, Any]]) -> None:
     """Reads the options, measures on one thread, and prints the figures as one JSON line.
 
@@ -87,8 +108,11 @@ def run(name: str, options: type[OptionsT], measure: Callable[[OptionsT], dict[s
         measure: returns the figures; must hold "ratio" and "identical".
     """
     load = os.getloadavg()[0]
+    found = machine()
     chosen = tyro.cli(options, prog=f"python -m benchmarks.{name}", description=options.__doc__)
     torch.set_num_threads(1)
+    able = ", ".join(found["instructions"])
+    sys.stderr.write(f"{name} on {found['processor']}, {found['cores']} cores, one thread, {able}; load {load:.2f}\n")
     # Libraries print as they like; standard output is for the one line alone, also at the level of the file descriptor.
     result = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
@@ -96,9 +120,26 @@ def run(name: str, options: type[OptionsT], measure: Callable[[OptionsT], dict[s
         figures = measure(chosen)
     except ParleyError as error:
         sys.exit(f"error: {error}")
-    line = json.dumps({"benchmark": name, **{key: _rounded(value) for key, value in figures.items()}, "load_before": load})
+    found |= {"threads": torch.get_num_threads(), "load_before": load, "load_after": os.getloadavg()[0]}
+    if torch.cuda.is_initialized():
+        found["gpu"] = torch.cuda.get_device_name()
+    line = json.dumps({"benchmark": name, **_rounded(figures), "machine": _rounded(found)})
     with os.fdopen(result, "w") as stream:
         print(line, file=stream)
+
+
+def machine() -> dict[str, Any]:
+    """The processor, its cores, and those of its instructions that products of matrices depend on."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().split("\n\n")[0].splitlines() if cpuinfo.is_file() else []
+    facts = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    processor = facts.get("model name", platform.processor() or platform.machine())
+    if "cpu family" in facts:
+        # A virtual machine may hide the rest of the name.
+        processor += f" (family {facts['cpu family']}, model {facts.get('model', '?')})"
+    able = torch.cpu.get_capabilities()
+    sets = [name for name in INSTRUCTIONS if able.get(name) is True]
+    return {"processor": processor, "cores": os.cpu_count(), "instructions": sets, "torch": torch.__version__}
 
 
 def _rounded(value: Any) -> Any:

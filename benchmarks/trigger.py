@@ -2,7 +2,8 @@
 
 Several restarts are searched in lock-step by the fast scorer, as a worker does; of some of them, in turn, the reference takes
 the same step from the same input. A visit is one position of one restart: a gradient where the input changed, a list of
-candidates, the best of them. Both sides are clocked in the processor's seconds of one thread.
+candidates, the best of them. Both sides are clocked in the processor's seconds of one thread. Where the processor multiplies
+bfloat16, every visit is also made by the screened search, from the same inputs.
 
     python -m benchmarks.trigger [--quick] [--checkpoint RUN --lm RUN] [--actors]
 
@@ -10,6 +11,9 @@ candidates, the best of them. Both sides are clocked in the processor's seconds 
     ratio_sample, ratio_greedy, ratio_io    the other objectives; io weighs the language model
     identical         every visit that both made chose the same word, or left the input alone on both sides; where the reference
                       itself gives two words the same loss to rounding, either is right, and is counted in "ties"
+    screened          of each objective: the ratio of the screened search; "agreement", the share of visits whose choice is the
+                      exact search's, ties to rounding included; by how many nats the others are worse at most; "same_losses",
+                      that wherever they chose alike the losses are equal to the bit
     scaling           with --actors: two processes on two cores over one alone, on the wall
 """
 
@@ -17,7 +21,7 @@ from __future__ import annotations
 
 import multiprocessing
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -29,9 +33,10 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.measure import Clock, Spans, gflop_per_s, run
+from benchmarks.measure import Clock, Spans, run, weight_gflop_per_s
 from benchmarks.plain_trigger import PlainTrigger
-from benchmarks.trigger_weights import PUBLISHED, SEED, SMALL, Networks, networks
+from benchmarks.trigger_weights import SEED, Networks, networks
+from engine.triggers.lstm import half_spaces
 from engine.triggers.lstm.half_spaces import HalfSpaces
 from engine.triggers.lstm.input import InputReader, Lookahead
 from engine.triggers.lstm.scorer import LstmScorer
@@ -41,8 +46,12 @@ from engine.triggers.scorer import Incumbent, Swaps, to_beat
 from engine.triggers.victims import Seq2SeqVictim
 from envs.core.seeds import stream
 from envs.pairs.vocabulary import EOS_ID, SPECIALS
+from policies.bfloat16 import multiplies_bfloat16
+from policies.products import Weight, has_onednn
 
 CANDIDATES = 100
+RESTARTS = 16
+"""In lock-step; four targets take turns."""
 TARGET = 8
 """Words of a target, its end included."""
 TIE = 3e-7
@@ -59,24 +68,18 @@ class Options:
     lm: Path | None = None
     """Run of the language model, over the same words."""
     quick: bool = False
-    """Small networks and few visits: below a minute."""
+    """Two objectives and few visits, at published sizes all the same: below a minute."""
     actors: bool = False
     """Also measure two processes against one."""
 
-    @property
-    def restarts(self) -> int:
-        """Restarts in lock-step."""
-        return 4 if self.quick else 16
-
-    @property
-    def sweeps(self) -> int:
-        """Sweeps over all positions."""
-        return 1 if self.quick else 2
+    def positions(self, length: int) -> list[int]:
+        """Which positions of an input are visited, in turn."""
+        return [0, length // 3, 2 * length // 3, length - 1] if self.quick else 2 * list(range(length))
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
         """Objectives without the language model."""
-        return ("likelihood", "greedy") if self.quick else ("likelihood", "sample", "greedy")
+        return ("likelihood",) if self.quick else ("likelihood", "sample", "greedy")
 
 
 @dataclass
@@ -93,32 +96,50 @@ class VisitTally:
     different: list[str] = field(default_factory=list)
 
 
+@dataclass
+class ScreenTally:
+    """The screened search beside the exact one."""
+
+    clock: Clock = field(default_factory=Clock)
+    visits: int = 0
+    agree: int = 0
+    worse_by: float = 0.0
+    same_losses: bool = True
+
+    def compare(self, choices: Tensor, losses: Tensor, exact: Tensor, exact_losses: Tensor) -> Tensor:
+        """Notes the choices (B,) of a visit and what they cost in float32; returns which agree."""
+        tie_B = (losses - exact_losses).abs() <= TIE * exact_losses
+        self.visits += len(choices)
+        self.agree += int(((choices == exact) | tie_B).sum())
+        self.worse_by = max(self.worse_by, float((losses - exact_losses).max()))
+        return choices == exact
+
+
 class LockstepSearch:
     """Gibbs-enum over restarts in lock-step.
 
     Args:
         scorer: what measures.
         num_words: V.
-        restarts: how many; four targets take turns.
     """
 
-    def __init__(self, scorer: LstmScorer, num_words: int, restarts: int) -> None:
+    def __init__(self, scorer: LstmScorer, num_words: int) -> None:
         self.scorer = scorer
         special = len(SPECIALS)
         said = stream(SEED, "trigger targets").integers(special, num_words, size=(4, TARGET - 1))
         targets = [torch.tensor([*words.tolist(), EOS_ID]) for words in said]
-        draws = stream(SEED, "trigger restarts").integers(special, num_words, size=(restarts, scorer.victim.input_length))
-        self.incumbents = scorer.measure([targets[i % 4] for i in range(restarts)], torch.from_numpy(draws))
+        draws = stream(SEED, "trigger restarts").integers(special, num_words, size=(RESTARTS, scorer.victim.input_length))
+        self.incumbents = scorer.measure([targets[i % 4] for i in range(RESTARTS)], torch.from_numpy(draws))
         self.gradients = 0
 
-    def visit(self, position: int) -> tuple[Tensor, Tensor]:
-        """One visit of every restart: the lists (B, G) and the choices (B,)."""
+    def visit(self, position: int) -> tuple[Tensor, Tensor, Tensor]:
+        """One visit of every restart: the lists (B, G), the choices (B,) and their losses."""
         positions_B = torch.full((len(self.incumbents),), position)
         slopes_BV = self.scorer.slopes(self.incumbents, positions_B).masked_fill_(~self.scorer.victim.searchable_V, torch.inf)
         lists_BG = (-slopes_BV).topk(CANDIDATES).indices
         beat_B = torch.tensor([to_beat(incumbent.loss) for incumbent in self.incumbents])
         swaps = Swaps(positions_B[:, None].expand(-1, CANDIDATES).contiguous(), lists_BG)
-        choice_B, _ = self.scorer.best_swap(self.incumbents, swaps, beat_B)
+        choice_B, loss_B = self.scorer.best_swap(self.incumbents, swaps, beat_B)
         better = torch.nonzero(choice_B >= 0)[:, 0].tolist()
         if better:
             words_BN = torch.stack([self.incumbents[i].words for i in better])
@@ -127,7 +148,21 @@ class LockstepSearch:
             for i, incumbent in zip(better, measured, strict=True):
                 self.incumbents[i] = incumbent
         self.gradients += len(better)
-        return lists_BG, choice_B
+        return lists_BG, choice_B, loss_B
+
+    def screen(
+        self, before: list[Incumbent], position: int, exact_B: Tensor, exact_losses_B: Tensor, tally: ScreenTally
+    ) -> None:
+        """The last visit once more, by the screened search; all stays as the exact one left it."""
+        after, gradients, self.incumbents = self.incumbents, self.gradients, before
+        self.scorer.screening = True
+        with tally.clock.running():
+            _, choice_B, loss_B = self.visit(position)
+        self.scorer.screening = False
+        alike = tally.compare(choice_B, loss_B, exact_B, exact_losses_B).tolist()
+        pairs = zip(alike, self.incumbents, after, strict=True)
+        tally.same_losses &= all(ours.loss == theirs.loss for same, ours, theirs in pairs if same)
+        self.incumbents, self.gradients = after, gradients
 
 
 def compare(plain: PlainTrigger, incumbent: Incumbent, position: int, list_G: Tensor, choice: int, found: VisitTally) -> None:
@@ -153,16 +188,20 @@ def compare(plain: PlainTrigger, incumbent: Incumbent, position: int, list_G: Te
 def measure_mode(nets: Networks, objective: TriggerObjective, options: Options) -> dict[str, Any]:
     """Both searches by turns, then the split of ours."""
     lm = nets.lm if objective.lm_weight > 0 else None
-    scorer, plain = LstmScorer(Seq2SeqVictim(nets.model, lm), objective), PlainTrigger(nets.model, objective, lm)
-    search, found = LockstepSearch(scorer, len(nets.model.vocabulary), options.restarts), VisitTally()
-    for number in range(options.sweeps * scorer.victim.input_length):
-        position, before = number % scorer.victim.input_length, list(search.incumbents)
+    screens = multiplies_bfloat16(torch.device("cpu"))
+    scorer = LstmScorer(Seq2SeqVictim(nets.model, lm), objective, screening=screens)
+    scorer.screening, plain = False, PlainTrigger(nets.model, objective, lm)
+    search, found, tally = LockstepSearch(scorer, len(nets.model.vocabulary)), VisitTally(), ScreenTally()
+    for number, position in enumerate(options.positions(scorer.victim.input_length)):
+        before = list(search.incumbents)
         with found.ours.running():
-            lists_BG, choice_B = search.visit(position)
-        found.visits += options.restarts
+            lists_BG, choice_B, loss_B = search.visit(position)
+        found.visits += RESTARTS
         # Every restart in turn, so that the reference meets all targets at all positions.
-        row = number % options.restarts
+        row = number % RESTARTS
         compare(plain, before[row], position, lists_BG[row], int(choice_B[row]), found)
+        if screens:
+            search.screen(before, position, choice_B, loss_B, tally)
     rate = found.visits * CANDIDATES / found.ours.cpu_s
     reference_rate = found.reference_visits * CANDIDATES / found.reference.cpu_s
     figures = {
@@ -175,35 +214,57 @@ def measure_mode(nets: Networks, objective: TriggerObjective, options: Options) 
         "same_lists": found.same_lists / found.reference_visits,
         "different": found.different,
         "gradients_per_visit": search.gradients / found.visits,
-        "loss": sum(incumbent.loss for incumbent in search.incumbents) / options.restarts,
+        "loss": sum(incumbent.loss for incumbent in search.incumbents) / RESTARTS,
     }
-    return figures | _split(search, nets, rate)
+    if screens:
+        figures["screened"] = {
+            "ratio": tally.visits * CANDIDATES / tally.clock.cpu_s / reference_rate,
+            "agreement": tally.agree / tally.visits,
+            "compared": tally.visits,
+            "worse_by_nats": tally.worse_by,
+            "same_losses": tally.same_losses,
+        }
+    return figures | _split(search, nets, rate, options)
 
 
-def _split(search: LockstepSearch, nets: Networks, rate: float) -> dict[str, Any]:
+def _split(search: LockstepSearch, nets: Networks, rate: float, options: Options) -> dict[str, Any]:
     """Where the seconds of visits go, and what their products would need at the machine's rate."""
-    spans, positions = Spans(), (0, search.scorer.victim.input_length // 2, search.scorer.victim.input_length - 1)
+    length = search.scorer.victim.input_length
+    spans, positions = Spans(), [length // 2] if options.quick else [0, length // 2, length - 1]
     with _clocked(spans):
         for position in positions:
             spans.timed("rest", search.visit)(position)
     whole = sum(spans.seconds.values())
-    with FlopCounterMode(display=False, custom_mapping={torch.ops.aten.addmm_: _addmm_flop}) as counter:
+    flops = [0.0]
+    with _counted(flops), FlopCounterMode(display=False) as counter:
         for position in positions:
             search.visit(position)
     candidates = len(positions) * len(search.incumbents) * CANDIDATES
-    mflop = counter.get_total_flops() / candidates / 1e6
+    mflop = (counter.get_total_flops() + flops[0]) / candidates / 1e6
     width = nets.model.sizes.hidden
-    machine = gflop_per_s(CANDIDATES, 2 * width, 4 * width, torch.float32)
     return {
         "split": {name: spans.seconds[name] / whole for name in PARTS},
         "mflop": mflop,
-        "gemm_share": rate * mflop / 1e3 / machine,
+        "gemm_share": rate * mflop / 1e3 / weight_gflop_per_s(CANDIDATES, 2 * width, 4 * width, torch.float32),
     }
 
 
-def _addmm_flop(sum_shape: Sequence[int], left: Sequence[int], right: Sequence[int], **_: Any) -> int:
-    # What is added in place is not among the operations that torch counts by itself.
-    return 2 * left[0] * left[1] * right[1]
+@contextmanager
+def _counted(flops: list[float]) -> Iterator[None]:
+    """Adds up the operations of oneDNN's products, which torch does not count."""
+    call, multiply = Weight.__call__, half_spaces.product
+
+    def counted(weight: Weight, rows_nI: Tensor) -> Tensor:
+        result = call(weight, rows_nI)
+        flops[0] += 2 * rows_nI.numel() * result.shape[1] * has_onednn()
+        return result
+
+    def counted_once(rows_nI: Tensor, weight_JI: Tensor) -> Tensor:
+        flops[0] += 2 * rows_nI.numel() * len(weight_JI) * has_onednn()
+        return multiply(rows_nI, weight_JI)
+
+    with patch.object(Weight, "__call__", counted), patch.object(half_spaces, "product", counted_once):
+        yield
 
 
 @contextmanager
@@ -230,12 +291,17 @@ def _clocked(spans: Spans) -> Iterator[None]:
 
 def measure(options: Options) -> dict[str, Any]:
     """Measures every mode."""
-    nets = networks(SMALL if options.quick else PUBLISHED, options.checkpoint, options.lm)
+    nets = networks(options.checkpoint, options.lm)
     modes: dict[str, TriggerObjective] = {kind: TriggerObjective(kind=kind, t_out=nets.t_out) for kind in options.kinds}
     modes["io"] = TriggerObjective(kind="sample", t_out=nets.t_out, lm_weight=1.0, t_in=nets.t_in)
-    LockstepSearch(LstmScorer(Seq2SeqVictim(nets.model), modes["likelihood"]), len(nets.model.vocabulary), 4).visit(0)
     figures = {name: measure_mode(nets, objective, options) for name, objective in modes.items()}
     ratios = {f"ratio_{name}": figures[name]["ratio"] for name in modes if name != "likelihood"}
+    tallies = [part["screened"] for part in figures.values() if "screened" in part]
+    if tallies:
+        compared = sum(tally["compared"] for tally in tallies)
+        ratios["ratio_screened"] = tallies[0]["ratio"]
+        ratios["screened_agreement"] = sum(tally["agreement"] * tally["compared"] for tally in tallies) / compared
+        ratios["screened_same_losses"] = all(tally["same_losses"] for tally in tallies)
     result = {
         "ratio": figures["likelihood"]["ratio"],
         "identical": not any(part["different"] for part in figures.values()),
@@ -263,14 +329,14 @@ def _actor(options: Options, seconds: float) -> float:
     """Candidates per second on the wall of one process that searches for so long."""
     torch.set_num_threads(1)
     if not _ACTOR:
-        nets = networks(SMALL if options.quick else PUBLISHED, options.checkpoint, options.lm)
+        nets = networks(options.checkpoint, options.lm)
         scorer = LstmScorer(Seq2SeqVictim(nets.model), TriggerObjective(kind="likelihood"))
-        _ACTOR.append(LockstepSearch(scorer, len(nets.model.vocabulary), options.restarts))
+        _ACTOR.append(LockstepSearch(scorer, len(nets.model.vocabulary)))
     search, started, visits = _ACTOR[0], time.perf_counter(), 0
     while time.perf_counter() < started + seconds:
         search.visit(visits % search.scorer.victim.input_length)
         visits += 1
-    return visits * options.restarts * CANDIDATES / (time.perf_counter() - started)
+    return visits * RESTARTS * CANDIDATES / (time.perf_counter() - started)
 
 
 if __name__ == "__main__":

@@ -23,20 +23,8 @@ SEED = 1
 GAIN = 3.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Drawn:
-    """Sizes of drawn networks."""
-
-    words: int
-    """V, the specials included."""
-    embed: int
-    """Width of the embeddings."""
-    hidden: int
-    """Width of the states."""
-
-
-PUBLISHED = Drawn(words=30_000, embed=300, hidden=600)
-SMALL = Drawn(words=4000, embed=64, hidden=128)
+WORDS, EMBED, HIDDEN = 30_000, 300, 600
+"""Published sizes of drawn networks: V with the specials, width of the embeddings, width of the states."""
 
 
 @dataclass(frozen=True)
@@ -51,25 +39,24 @@ class Networks:
     """Mean log probability above which an input is."""
 
 
-def networks(sizes: Drawn, checkpoint: Path | None, lm: Path | None) -> Networks:
+def networks(checkpoint: Path | None, lm: Path | None) -> Networks:
     """Checkpoints' networks, or drawn ones, whose thresholds are some way above chance.
 
     Args:
-        sizes: of those drawn.
         checkpoint: run of a model, if one is named.
         lm: run of a language model over the same words; named with it.
     """
     if checkpoint is not None and lm is not None:
         t_out, t_in = threshold(checkpoint, SEQ2SEQ), threshold(lm, LANGUAGE_MODEL)
         return Networks(load_seq2seq(checkpoint), load_language_model(lm), t_out, t_in)
-    vocabulary = PairVocabulary((*SPECIALS, *(f"w{rank}" for rank in range(sizes.words - len(SPECIALS)))))
-    model = Seq2Seq(vocabulary, Seq2SeqSizes(embed=sizes.embed, hidden=sizes.hidden))
-    judge = LanguageModel(vocabulary, LanguageModelSizes(embed=sizes.embed, hidden=sizes.hidden))
+    vocabulary = PairVocabulary((*SPECIALS, *(f"w{rank}" for rank in range(WORDS - len(SPECIALS)))))
+    model = Seq2Seq(vocabulary, Seq2SeqSizes(embed=EMBED, hidden=HIDDEN))
+    judge = LanguageModel(vocabulary, LanguageModelSizes(embed=EMBED, hidden=HIDDEN))
     generator = torch.Generator().manual_seed(SEED)
     for network in (model, judge):
         network.initialise(generator)
         for parameter in network.parameters():
             parameter.data.mul_(GAIN)
     # Some words of a reply reach this, and never all of them: a search that is satisfied has nothing left to do.
-    likely = 1.5 - math.log(sizes.words)
+    likely = 1.5 - math.log(WORDS)
     return Networks(model.eval(), judge.eval(), likely, likely)

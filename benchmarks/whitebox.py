@@ -72,23 +72,20 @@ class Options:
     checkpoint: Path | None = None
     """Checkpoint folder of the target, which also speaks for the adversary; one fitted on the spot when not given."""
     quick: bool = False
-    """Fewer and shorter searches: below a minute."""
+    """Fewer searches, of the released rule one word long: about a minute."""
     temperature: float = 0.5
     """Of the word distributions."""
 
     @property
     def paper(self) -> Work:
         """How much of the paper's rule."""
-        if self.quick:
-            return Work(rounds=2, scenarios=32, dialogues=32, references=1)
-        return Work(rounds=4, scenarios=64, dialogues=64, references=4)
+        rounds, references = (1, 2) if self.quick else (4, 4)
+        return Work(rounds=rounds, scenarios=64, dialogues=64, references=references)
 
     @property
     def released(self) -> Work:
         """How much of the released code's rule, at thousands of candidates a word."""
-        if self.quick:
-            return Work(rounds=1, scenarios=16, dialogues=4, references=1)
-        return Work(rounds=4, scenarios=6, dialogues=6, references=1)
+        return Work(rounds=1 if self.quick else 4, scenarios=6, dialogues=6, references=1)
 
     @property
     def released_rule(self) -> SearchConfig:

@@ -8,16 +8,24 @@ the utterance itself or has a word that may not enter, or where there is none.
 
 Departures:
   * # Paper: trained on ParaNMT. Ours: on what `parley train paraphraser` was given.
+  * # Released: whatever the network says. Ours: under rule "paper" the likeliest of its beam that is another sentence and keeps
+    what the utterance says, if one does: words stay in their order, openers may go, words and phrases may become others that
+    say the same (`synonyms.py`, `phrasings.py`), and where a corpus is at hand its trigrams judge the sentence. A network that
+    has seen few pairs leaves out what matters in most sentences, or adds marks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from difflib import SequenceMatcher
 from typing import TYPE_CHECKING
 
+from engine.perturb.ngrams import BEGIN, END
+from engine.perturb.phrasings import phrasings, synonyms
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings
 from engine.perturb.strategy import Expectation
+from engine.perturb.synonyms import Synonyms
 from envs.core.errors import ConfigError
 from envs.pairs.turns import Turns, Utterance
 from envs.storage.copies import fetched_model
@@ -25,21 +33,30 @@ from envs.storage.copies import fetched_model
 if TYPE_CHECKING:
     from policies.pointer_generator.model import PointerGenerator
 
+_OPENERS = frozenset(["well", "ok", "okay", "so", "oh", "hmm", "hi", "hey", ","])
+"""What an utterance says no less without where it begins with them."""
+_FILLERS = frozenset(["just", "really", "please", "!"])
+"""What it says no less without anywhere."""
+_AROUND = 2
+"""Words on each side that phrases may have in common."""
+
 
 class GenerativeParaphrase:
     """Utterances by paraphrases of a network.
 
     Args:
         model: in evaluation mode.
-        resources: which words may enter.
+        resources: which words may enter, and what judges paraphrases.
+        settings: the rule, and how much less fluent a paraphrase may be.
     """
 
     name = "generative-paraphrase"
     expectation = Expectation.SHOULD_NOT_CHANGE
 
-    def __init__(self, model: PointerGenerator, resources: Resources) -> None:
+    def __init__(self, model: PointerGenerator, resources: Resources, settings: PerturbSettings) -> None:
         self._model, self._resources = model, resources
         self._known: dict[Utterance, Utterance] = {}
+        self._meaning = None if settings.rule == "released" else _Meaning(resources, settings)
 
     def perturb(self, contexts: Sequence[Turns], seeds: Sequence[int]) -> list[Turns]:
         """The perturbed contexts, see `Strategy`; nothing is drawn."""
@@ -52,7 +69,42 @@ class GenerativeParaphrase:
 
         new = [words for words in dict.fromkeys(utterances) if words not in self._known]
         for words, said in zip(new, paraphrases(self._model, new, BeamConfig()), strict=True):
-            self._known[words] = said[0] if said and self._resources.may_enter(_entering(said[0], words)) else words
+            others = said[:1] if self._meaning is None else [each for each in said if self._meaning.is_kept(words, each)]
+            self._known[words] = next((each for each in others if self._resources.may_enter(_entering(each, words))), words)
+
+
+class _Meaning:
+    """Whether a paraphrase says what an utterance says."""
+
+    def __init__(self, resources: Resources, settings: PerturbSettings) -> None:
+        self._resources, self._most = resources, settings.perplexity_ratio
+        self._synonyms = Synonyms({}, resources.lexicon, resources.is_usual, synonyms())
+        self._phrasings = phrasings()
+
+    def is_kept(self, words: Utterance, said: Utterance) -> bool:
+        if words == said:
+            return False
+        tags = self._resources.lexicon.tag(words)
+        matcher = SequenceMatcher(None, words, said, autojunk=False)
+        for kind, start, end, other, other_end in matcher.get_opcodes():
+            if kind != "equal" and not self._is_phrasing(words, start, end, said, other, other_end):
+                leavable = _FILLERS if start else _FILLERS | _OPENERS
+                kept = [place for place in range(start, end) if words[place] not in leavable]
+                forms = [self._synonyms.of(words[place], tags[place]) for place in kept]
+                new = said[other:other_end]
+                if len(new) != len(kept) or not all((word,) in of_word for word, of_word in zip(new, forms, strict=True)):
+                    return False
+        language = self._resources.language
+        windows = [[(BEGIN, BEGIN, *each, END)] for each in (said, words)]
+        return language is None or float(language.ratios(*windows)[0]) <= self._most
+
+    def _is_phrasing(self, words: Utterance, start: int, end: int, said: Utterance, other: int, other_end: int) -> bool:
+        """Whether what differs, with some words around it, is a listed pair of phrases."""
+        wider = ((left, right) for left in range(min(_AROUND, start, other) + 1) for right in range(_AROUND + 1))
+        return any(
+            said[other - left : other_end + right] in self._phrasings.get(words[start - left : end + right], ())
+            for left, right in wider
+        )
 
 
 def build(settings: PerturbSettings, resources: Resources) -> GenerativeParaphrase:
@@ -71,7 +123,8 @@ def build(settings: PerturbSettings, resources: Resources) -> GenerativeParaphra
         )
     from policies.pointer_generator.checkpoints import load_pointer_generator
 
-    return GenerativeParaphrase(load_pointer_generator(fetched_model(settings.paraphraser)).to(resources.device), resources)
+    model = load_pointer_generator(fetched_model(settings.paraphraser)).to(resources.device)
+    return GenerativeParaphrase(model, resources, settings)
 
 
 def _entering(said: Utterance, words: Utterance) -> list[str]:

@@ -5,8 +5,9 @@ Source: Niu & Bansal 2018, section 3.1.
 - Paper: stop words are dropped at random, at most eight of a turn; verbs are none of them. How many of eight is not said.
   Ours (rule "paper"): as many as there are, at most `max_dropped` of a turn; when there are more, those that are drawn. An
   utterance of nothing but chosen stop words stays whole, because the paper drops words from utterances and not utterances.
-  Words that turn the meaning round when they go stay as well ("no", "few", "than", "until", "only", "if"), particles ("log in",
-  "turn on"), and what belongs to a command or a flag (`commands.py`).
+  What says something stays as well: words that turn the meaning round when they go ("no", "than", "only", "or"), that point or
+  count ("this", "there", "all"), particles ("log in", "turn on"), what a contraction hangs on ("where 's"), and what belongs to
+  a command or a flag (`commands.py`). What goes are articles, most prepositions, "and", "but", "so", "very" and their like.
 - Released: every stop word of NLTK's list is dropped, verbs too, but for 44 that are kept: pronouns, question words and
   "not". An utterance may end up empty. Ours (rule "released"): the same. Those 44 are kept under the paper's rule as well.
 - Released: contractions are whole tokens. Ours: our tokeniser cuts them. The 44 hold those of pronouns ("you're"), so their
@@ -26,6 +27,7 @@ from engine.perturb.flat import Edits, FlatContexts, running
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings
 from engine.perturb.strategy import ByEdits, Expectation
+from envs.pairs.written import CLITICS
 
 _KEPT = """
     i me my myself we our ours ourselves you your yours yourself yourselves he him his himself she her hers herself it
@@ -45,7 +47,8 @@ VERBS = frozenset(_VERBS.split())
 
 _MEANT = """
 no nor not never neither without few more most than before after until against only if off up down out over above below under
-same s t d m o y ll re ve ma don
+same or because while there here just now all any both each other some such own too again once this that these those about from
+s t d m o y ll re ve ma don
 """
 MEANT = frozenset(_MEANT.split())
 """Stop words that the paper's rule keeps: without them a line says something else; letters are flags or contractions."""
@@ -57,6 +60,8 @@ TAKE_PARTICLES = frozenset(
 """Words behind which "on" and "in" are particles."""
 A_FEW = frozenset({"few", "little"})
 CLAUSE_MARKS = frozenset(".,?!;:()") | {"...", '"'}
+HELD_BY_AT = frozenset({"all", "least", "most"})
+"""Words that "at" belongs to."""
 
 
 class StopwordDropout(ByEdits):
@@ -79,7 +84,7 @@ class StopwordDropout(ByEdits):
             return self._of_one(flat.words)
         goes = flat.are_in(self.dropped)
         if self.most is not None:
-            goes &= ~(in_commands(flat) | _are_particles(flat))
+            goes &= ~(in_commands(flat) | _are_particles(flat) | _hold_others(flat))
             lengths = np.diff(flat.edges)
             goes &= np.repeat(np.diff(running(goes)[flat.edges]) < lengths, lengths)
             edges = flat.edges[flat.turn_edges]
@@ -90,7 +95,7 @@ class StopwordDropout(ByEdits):
     def _of_one(self, words: Sequence[str]) -> Edits:
         """The same for one short utterance of which all may go, sooner than by numpy."""
         held = held_in_one(words)
-        places = [i for i, word in enumerate(words) if word in self.dropped and not held[i] and not _is_particle(words, i)]
+        places = [i for i, word in enumerate(words) if word in self.dropped and not held[i] and not _stays(words, i)]
         if len(places) == len(words):
             places = []
         return Edits.of_words(np.array(places, dtype=np.int64), [()] * len(places))
@@ -116,21 +121,32 @@ class StopwordDropout(ByEdits):
 
 def _are_particles(flat: FlatContexts) -> np.ndarray:
     """Which words are an "on" or "in" of a verb: behind one, or before a mark or an end; or the "a" of "a few" (N,) bool."""
-    found = flat.are_in(PARTICLES)
-    a_few = flat.are_in({"a"}) & np.concatenate([flat.are_in(A_FEW), [False]])[1:]
-    follows = np.concatenate([[False], flat.are_in(TAKE_PARTICLES)[:-1]])
-    ends = np.ones(len(found) + 1, dtype=bool)
-    ends[:-1] = flat.are_in(CLAUSE_MARKS)
-    ends[flat.edges] = True
-    return (found & (follows[: len(found)] | ends[1:])) | a_few
+    follows = np.zeros(len(flat.words) + 1, dtype=bool)
+    follows[1:] = flat.are_in(TAKE_PARTICLES)
+    follows[flat.edges] = False
+    is_particle = flat.are_in(PARTICLES) & (follows[:-1] | _stand_before(flat, CLAUSE_MARKS, or_end=True))
+    return is_particle | (flat.are_in({"a"}) & _stand_before(flat, A_FEW))
 
 
-def _is_particle(words: Sequence[str], place: int) -> bool:
-    """Whether `_are_particles` holds for a word of one utterance."""
-    word, behind = words[place], words[place + 1] if place + 1 < len(words) else None
-    if word in PARTICLES and (behind is None or behind in CLAUSE_MARKS or (place and words[place - 1] in TAKE_PARTICLES)):
+def _hold_others(flat: FlatContexts) -> np.ndarray:
+    """Which words another one hangs on: before the second half of a contraction, or "at" in "at all" (N,) bool."""
+    return _stand_before(flat, CLITICS) | (flat.are_in({"at"}) & _stand_before(flat, HELD_BY_AT))
+
+
+def _stand_before(flat: FlatContexts, listed: frozenset[str], *, or_end: bool = False) -> np.ndarray:
+    """Which words a listed one stands behind in their utterance, or nothing (N,) bool."""
+    found = np.ones(len(flat.words) + 1, dtype=bool)
+    found[:-1] = flat.are_in(listed)
+    found[flat.edges] = or_end
+    return found[1:]
+
+
+def _stays(words: Sequence[str], place: int) -> bool:
+    """Whether `_are_particles` or `_hold_others` is true of a word of one utterance."""
+    word, behind = words[place], words[place + 1] if place + 1 < len(words) else ""
+    if word in PARTICLES and (not behind or behind in CLAUSE_MARKS or (place > 0 and words[place - 1] in TAKE_PARTICLES)):
         return True
-    return word == "a" and behind in A_FEW
+    return behind in CLITICS or (word == "a" and behind in A_FEW) or (word == "at" and behind in HELD_BY_AT)
 
 
 def build(settings: PerturbSettings, resources: Resources) -> StopwordDropout:

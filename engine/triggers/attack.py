@@ -84,11 +84,15 @@ class TriggerSearch:
             what = "nobody judges the inputs" if method.searches_words else "a continuous input has no words to judge"
             fix = "give a language model, or a hit and an objective that leave the input free"
             raise ConfigError(what, got=f"hit {self.hit.name}, {objective}", fix=fix)
+        if method.settings.screening and not (isinstance(victim, Seq2SeqVictim) and "screening" in method.uses):
+            what = "only swaps in Parley's own networks are screened, by gibbs-enum and gcg"
+            fix = "leave out search.screening"
+            raise ConfigError(what, where="search.screening", got=f"{type(method).__name__} on {_kind(victim)}", fix=fix)
         self.victim, self.objective, self.input_model = victim, objective, input_model
         # A continuous input is asked of the model itself: no tables are made for its words.
         if isinstance(victim, Seq2SeqVictim) and method.searches_words:
             draw = victim.likely_inputs if self.hit.limits_input else None
-            goal = Goal(LstmScorer(victim, objective), self.is_hit, draw)
+            goal = Goal(LstmScorer(victim, objective, screening=method.settings.screening), self.is_hit, draw)
         else:
             goal = Goal(PlainScorer(victim, objective, input_model), self.is_hit)
         self.method = method.bind(goal)

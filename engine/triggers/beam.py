@@ -16,6 +16,7 @@ from torch import Tensor
 from engine.triggers.batch import SearchState, Task
 from engine.triggers.method import WordMethod
 from engine.triggers.scorer import LEAST_GAIN, Incumbent
+from engine.triggers.settings import BEAMS
 
 
 @dataclass(eq=False, kw_only=True)
@@ -30,6 +31,7 @@ class Beam(WordMethod[BeamState]):
     """The best few inputs, position by position."""
 
     uses = (*WordMethod.uses, "beams")
+    sizes = {**WordMethod.sizes, "beams": BEAMS}
 
     def begin(self, task: Task, incumbent: Incumbent) -> BeamState:
         return BeamState(task=task, best=incumbent, beam=[incumbent])
@@ -39,7 +41,7 @@ class Beam(WordMethod[BeamState]):
         joining = [(state.task, words_N) for state, (_, joins) in zip(states, choices, strict=True) for words_N in joins]
         measured = iter(self.measure([task for task, _ in joining], [words_N for _, words_N in joining]))
         for state, (staying, joins) in zip(states, choices, strict=True):
-            tried = len(state.beam) * min(self.settings.candidates, self.goal.num_searchable)
+            tried = len(state.beam) * min(self.candidates, self.goal.num_searchable)
             new = [next(measured) for _ in joins]
             state.beam = sorted([*staying, *new], key=lambda incumbent: incumbent.loss)
             state.unmoved = 0 if new else state.unmoved + 1
@@ -51,7 +53,7 @@ class Beam(WordMethod[BeamState]):
         """The inputs that stay in the beam, and those that join it."""
         position = state.visits % self.victim.input_length
         positions_B = torch.full((len(state.beam),), position, device=self.victim.searchable_V.device)
-        words_BG = self.steepest(state.beam, positions_B, self.settings.candidates)
+        words_BG = self.steepest(state.beam, positions_B, self.candidates)
         words_RN = torch.cat([incumbent.words.repeat(words_BG.shape[1], 1) for incumbent in state.beam])
         words_RN[:, position] = words_BG.flatten()
         loss_R = self.scorer.losses([state.task.target] * len(words_RN), words_RN)
@@ -60,6 +62,6 @@ class Beam(WordMethod[BeamState]):
         for words, loss in zip(map(tuple, words_RN.tolist()), loss_R.tolist(), strict=True):
             # The handicap keeps the beam from going round in circles within rounding.
             ranked.setdefault(words, loss + LEAST_GAIN * max(1.0, loss))
-        best = sorted(ranked, key=ranked.__getitem__)[: self.settings.beams]
+        best = sorted(ranked, key=ranked.__getitem__)[: self.beams]
         staying = [standing[words] for words in best if words in standing]
         return staying, [words_RN.new_tensor(words) for words in best if words not in standing]

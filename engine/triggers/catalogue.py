@@ -22,7 +22,7 @@ searches.register(
 )
 searches.register("random", "fresh random inputs, the best kept", "engine.triggers.random_search:RandomSearch")
 searches.register(
-    "hotflip", "several words at once by first-order change (Ebrahimi et al. 2018)", "engine.triggers.hotflip:HotFlip"
+    "hotflip", "a beam over flips, chosen by first-order change (Ebrahimi et al. 2018)", "engine.triggers.hotflip:HotFlip"
 )
 searches.register("gcg", "random single swaps from the steepest of all positions (Zou et al. 2023)", "engine.triggers.gcg:Gcg")
 searches.register("beam", "gibbs-enum with several inputs kept", "engine.triggers.beam:Beam")

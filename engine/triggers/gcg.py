@@ -2,7 +2,7 @@
 
 A visit draws `candidates` swaps, each a uniform position and a uniform one of its `words_per_position` steepest words, and
 moves to the best of them even where that is worse, as nanoGCG does without a buffer. What is returned is the best input seen.
-In the sizes of nanoGCG: `Gcg(candidates=512, words_per_position=256)`.
+Sizes are nanoGCG's when not given: 512 swaps, lists of 256; `settings.gcg` has its number of steps too.
 
     B searches, N searched positions, G candidates
 """
@@ -18,6 +18,7 @@ import torch
 from engine.triggers.batch import SearchState, Task
 from engine.triggers.method import WordMethod
 from engine.triggers.scorer import Incumbent, Swaps
+from engine.triggers.settings import CANDIDATES_GCG
 from envs.core.seeds import stream
 
 
@@ -31,14 +32,15 @@ class GcgState(SearchState):
 class Gcg(WordMethod[GcgState]):
     """Random swaps from the gradient's lists."""
 
-    uses = (*WordMethod.uses, "words_per_position")
+    uses = (*WordMethod.uses, "words_per_position", "screening")
+    sizes = {"candidates": CANDIDATES_GCG}
 
     def begin(self, task: Task, incumbent: Incumbent) -> GcgState:
         return GcgState(task=task, best=incumbent, current=incumbent)
 
     def step(self, states: Sequence[GcgState]) -> None:
         device = self.victim.searchable_V.device
-        num, length = self.settings.candidates, self.victim.input_length
+        num, length = self.candidates, self.victim.input_length
         current = [state.current for state in states]
         lists = self.steepest(*self.everywhere(current), self.settings.words_per_position).view(len(states), length, -1)
         draws = [self._draw(state, lists.shape[2]) for state in states]
@@ -56,5 +58,5 @@ class Gcg(WordMethod[GcgState]):
     def _draw(self, state: GcgState, num_words: int) -> np.ndarray:
         """Positions and ranks (2, G) of a visit's swaps."""
         rng = stream(state.task.seed, "gcg", state.task.key, state.task.restart, state.visits)
-        num = self.settings.candidates
+        num = self.candidates
         return np.stack([rng.integers(self.victim.input_length, size=num), rng.integers(num_words, size=num)])

@@ -52,7 +52,7 @@ class GibbsState(SearchState):
 class GibbsEnum(WordMethod[GibbsState]):
     """The paper's search."""
 
-    uses = (*WordMethod.uses, "first_visit_unconditional", "stop_on_batch_mean")
+    uses = (*WordMethod.uses, "first_visit_unconditional", "stop_on_batch_mean", "screening")
 
     def start(self, tasks: Sequence[Task]) -> list[GibbsState]:
         """States at their first inputs, one group."""
@@ -69,19 +69,21 @@ class GibbsEnum(WordMethod[GibbsState]):
         device = self.victim.searchable_V.device
         incumbents = [state.best for state in states]
         positions_B = torch.tensor([state.visits % self.victim.input_length for state in states], device=device)
-        words_BG = self.steepest(incumbents, positions_B, self.settings.candidates)
+        words_BG = self.steepest(incumbents, positions_B, self.candidates)
         swaps = Swaps(positions_B[:, None].expand_as(words_BG), words_BG)
-        beat_B = torch.tensor([self._to_beat(state) for state in states], device=device)
+        beat_B = torch.tensor([to_beat(self._at_most(state)) for state in states], device=device)
         choices = self.scorer.best_swap(incumbents, swaps, beat_B)[0].tolist()
         moving = [row for row, choice in enumerate(choices) if choice >= 0]
         inputs = [self._swapped(states[row], words_BG[row, choices[row]]) for row in moving]
         reached = dict(zip(moving, self.measure([states[row].task for row in moving], inputs), strict=True))
         for row, state in enumerate(states):
-            if row in reached:
+            # Measured alone a swap may cost some units in the last place more than in its list.
+            moved = row in reached and reached[row].loss < self._at_most(state)
+            if moved:
                 state.best = reached[row]
-            state.unmoved = 0 if row in reached else state.unmoved + 1
+            state.unmoved = 0 if moved else state.unmoved + 1
             still = state.unmoved == self.victim.input_length and not self.settings.stop_on_batch_mean
-            self.visited(state, tried=words_BG.shape[1], moved=row in reached, converged=still)
+            self.visited(state, tried=words_BG.shape[1], moved=moved, converged=still)
         if self.settings.stop_on_batch_mean:
             for group in {id(state.group): state.group for state in states}.values():
                 self._stop_as_one(group)
@@ -92,10 +94,9 @@ class GibbsEnum(WordMethod[GibbsState]):
         words_N[state.visits % self.victim.input_length] = word
         return words_N
 
-    def _to_beat(self, state: GibbsState) -> float:
-        if self.settings.first_visit_unconditional and state.visits == 0:
-            return torch.inf
-        return to_beat(state.best.loss)
+    def _at_most(self, state: GibbsState) -> float:
+        """What the measured loss of an input that is taken has to undercut."""
+        return torch.inf if self.settings.first_visit_unconditional and state.visits == 0 else state.best.loss
 
     def _stop_as_one(self, group: _Group) -> None:
         """Ends a group after a sweep that has not lowered its mean loss; the first sweep has nothing to compare with."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from itertools import islice
 from typing import Any, ClassVar, Generic, Self
@@ -26,7 +26,7 @@ from engine.triggers.goal import Goal
 from engine.triggers.groups import Groups
 from engine.triggers.saved import fill, state_to_json, words_in
 from engine.triggers.scorer import Incumbent, Scorer, Victim, to_beat
-from engine.triggers.settings import SearchSettings
+from engine.triggers.settings import CANDIDATES, SearchSettings
 from engine.triggers.side_by_side import AHEAD, Searches, SideBySide, run_searches
 from envs.core.config import from_dict, to_dict
 from envs.core.errors import CheckpointError, ConfigError
@@ -49,6 +49,8 @@ class Method(ABC):
     """Whether an input is words at every moment, so that a language model can judge it."""
     uses: ClassVar[tuple[str, ...]] = tuple(field.name for field in fields(SearchSettings))
     """The settings that this method reads."""
+    sizes: ClassVar[Mapping[str, int]] = {"candidates": CANDIDATES}
+    """What settings are that are not given, where the method has sizes of its own."""
 
     def __init__(self, settings: SearchSettings | None = None, **changes: Any) -> None:
         name, given = type(self).__name__, settings or SearchSettings()
@@ -60,11 +62,25 @@ class Method(ABC):
                 what = f"{name} has no setting {change!r}{nearest(change, self.uses)}"
                 raise ConfigError(what, fix=f"settings: {', '.join(self.uses)}")
         plain = {key: to_dict(value) if is_dataclass(value) else value for key, value in changes.items()}
-        self.settings = from_dict(SearchSettings, to_dict(given) | plain)
+        asked = to_dict(given) | plain
+        own = {key: size for key, size in self.sizes.items() if asked[key] is None}
+        self.settings = from_dict(SearchSettings, asked | own)
         self._goal: Goal | None = None
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={getattr(self.settings, name)!r}' for name in self.uses)})"
+
+    @property
+    def candidates(self) -> int:
+        """Inputs tried at each visit."""
+        assert self.settings.candidates is not None, "the method's sizes name no candidates"
+        return self.settings.candidates
+
+    @property
+    def beams(self) -> int:
+        """Inputs that are kept."""
+        assert self.settings.beams is not None, "the method's sizes name no beams"
+        return self.settings.beams
 
     def bind(self, goal: Goal) -> Self:
         """The same method, ready to search for a goal."""
@@ -126,7 +142,7 @@ class Method(ABC):
 class WordMethod(Method, Generic[StateT]):
     """A method that goes from words to words, visit by visit; many searches advance in lock-step."""
 
-    uses: ClassVar[tuple[str, ...]] = ("candidates", "max_sweeps", "restarts", "stop_on_hit")
+    uses: ClassVar[tuple[str, ...]] = ("candidates", "max_candidates", "max_sweeps", "restarts", "stop_on_hit")
 
     @abstractmethod
     def begin(self, task: Task, incumbent: Incumbent) -> StateT:
@@ -210,13 +226,14 @@ class WordMethod(Method, Generic[StateT]):
         """
         state.visits += 1
         state.candidates += tried
+        most = self.settings.max_candidates or math.inf
         state.accepted += moved
         length = self.victim.input_length
         if self.ends(state.best):
             state.stopped = "satisfied"
         elif converged:
             state.stopped = "converged"
-        elif state.visits == self.most_visits:
+        elif state.visits == self.most_visits or state.candidates + tried > most:
             state.stopped = "limit"
         if state.finished or state.visits % length == 0:
             state.loss_by_sweep.append(state.best.loss)

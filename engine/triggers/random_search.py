@@ -25,10 +25,10 @@ class RandomSearch(WordMethod[SearchState]):
     def step(self, states: Sequence[SearchState]) -> None:
         moved = self.move_to_best(states, [self._draw(state) for state in states])
         for state, has_moved in zip(states, moved, strict=True):
-            self.visited(state, tried=self.settings.candidates, moved=has_moved)
+            self.visited(state, tried=self.candidates, moved=has_moved)
 
     def _draw(self, state: SearchState) -> Tensor:
         """The inputs of a visit (R, N)."""
         task = state.task
         name = ("random", task.key, task.restart, state.visits)
-        return self.goal.initial([derive_seed(task.seed, *name, number) for number in range(self.settings.candidates)])
+        return self.goal.initial([derive_seed(task.seed, *name, number) for number in range(self.candidates)])

@@ -280,4 +280,4 @@ def stack_targets(targets: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
 
 def to_beat(loss: float) -> float:
     """What a swap must undercut to be better than a loss by more than rounding."""
-    return loss - LEAST_GAIN * max(1.0, loss)
+    return loss if loss == torch.inf else loss - LEAST_GAIN * max(1.0, loss)

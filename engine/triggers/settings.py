@@ -18,8 +18,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from envs.core.config import check
-from envs.core.ranges import Configuration, NonNegativeFloat, NumItems, PositiveFloat, ShareBelowOne
+from envs.core.ranges import Configuration, NonNegativeFloat, NumItems, NumItemsOrAll, PositiveFloat, ShareBelowOne
 
+CANDIDATES, CANDIDATES_GCG = 100, 512
+"""Inputs tried at each visit where a search does not say how many: |G| of the paper, and nanoGCG's search width."""
+BEAMS, BEAMS_HOTFLIP = 4, 10
+"""Inputs that are kept where a search does not say how many: the latter of TextAttack's recipe."""
 L1_WEIGHT, L1_WEIGHT_MALICIOUS = 1.0, 0.1
 """lambda_c of the paper's normal and malicious targets; at 1 no malicious one is hit."""
 
@@ -52,8 +56,10 @@ class RelaxationSettings(Configuration):
 class SearchSettings(Configuration):
     """How long a search goes on, and how much it tries."""
 
-    candidates: NumItems = 100
-    """Inputs tried at each visit: |G| of gibbs-enum; of each input of a beam."""
+    candidates: NumItems | None = None
+    """Inputs tried at each visit: |G| of gibbs-enum, swaps of gcg, of each input of a beam; when not given 100, of gcg 512."""
+    max_candidates: NumItemsOrAll = 0
+    """Inputs tried by a restart of any method before it ends, to compare methods at one cost; 0 for no such limit."""
     max_sweeps: NumItems = 50
     """Sweeps, of as many visits as an input has words, after which a restart ends."""
     restarts: NumItems = 10
@@ -64,12 +70,12 @@ class SearchSettings(Configuration):
     """gibbs-enum: the first visit takes the best of its list, better or not (released code)."""
     stop_on_batch_mean: bool = False
     """gibbs-enum: batches of targets stop as one when their mean loss stays (released code); needs stop_on_hit off."""
-    flips: NumItems = 14
-    """hotflip: most words that one visit flips at once."""
+    screening: bool = False
+    """gibbs-enum, gcg: bfloat16 finds the best few words of a list, float32 decides among them; the exact search by default."""
     words_per_position: NumItems = 256
     """gcg: words of each position from which swaps are drawn."""
-    beams: NumItems = 4
-    """beam: inputs that are kept."""
+    beams: NumItems | None = None
+    """beam, hotflip: inputs that are kept; when not given 4, of hotflip TextAttack's 10."""
     relaxation: RelaxationSettings = field(default_factory=RelaxationSettings)
     """relaxation: how a continuous input is optimised."""
 
@@ -86,3 +92,13 @@ def he2018() -> SearchSettings:
 def released() -> SearchSettings:
     """gibbs-enum as the released code runs it by default: 5 restarts, and a sixth sweep before its limit of 5 is looked at."""
     return SearchSettings(max_sweeps=6, restarts=5, stop_on_hit=False, first_visit_unconditional=True, stop_on_batch_mean=True)
+
+
+def gcg() -> SearchSettings:
+    """GCG in nanoGCG's sizes: 512 swaps a step from lists of 256, one start, some 250 steps on inputs of 14 words."""
+    return SearchSettings(candidates=512, words_per_position=256, max_sweeps=18, restarts=1)
+
+
+def compare() -> SearchSettings:
+    """One cost for every method: one start, 4,200 candidates."""
+    return SearchSettings(restarts=1, max_candidates=4200)

@@ -37,6 +37,10 @@ def test_the_quick_form_prints_one_line_of_figures(name: str, cache: Path) -> No
     assert figures["benchmark"] == name
     assert isinstance(figures["identical"], bool)
     assert figures.get("ratio", figures.get("items_per_s")) > 0
+    machine = figures["machine"]
+    assert machine["processor"] in done.stderr
+    assert (machine["threads"], machine["cores"]) == (1, os.cpu_count())
+    assert {"instructions", "load_before", "load_after"} <= set(machine)
 
 
 @pytest.mark.slow

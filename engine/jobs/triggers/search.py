@@ -88,13 +88,23 @@ def demo() -> TriggerConfig:
     return TriggerConfig(targets=NORMAL, limit=20, hit="o-greedy", search=effort)
 
 
+def gcg() -> TriggerConfig:
+    """GCG in nanoGCG's sizes: 512 swaps a step from lists of 256, one start, some 250 steps (Zou et al. 2023)."""
+    return TriggerConfig(method="gcg", limit=100, search=settings.gcg())
+
+
+def compare() -> TriggerConfig:
+    """One cost for whichever --method: 30 targets, one start, 4,200 candidates for each."""
+    return TriggerConfig(limit=30, search=settings.compare())
+
+
 class Search(Job[TriggerConfig, Wanted, Wanted]):
     """`parley search`."""
 
     words = ("search",)
     run_name = "search"
     config = TriggerConfig
-    presets = {"he2018": he2018, "released": released, "quick": quick, "demo": demo}
+    presets = {"he2018": he2018, "released": released, "quick": quick, "demo": demo, "gcg": gcg, "compare": compare}
     schema = TRIGGERS
     files = (SUMMARY, FILE, "rows")
     resume_safe = RESUME_SAFE

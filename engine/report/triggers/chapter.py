@@ -18,6 +18,7 @@ from engine.report.runs import Run
 from engine.report.triggers.pairs import note_of, search_figures, search_items, word_figures
 from engine.report.triggers.sections import ShownSearch, Triggers
 from engine.report.verdicts import SHARE, caveat, listed
+from engine.triggers.settings import CANDIDATES, CANDIDATES_GCG
 from engine.triggers.targets import Skipped
 from envs.core.visible import visible
 
@@ -101,7 +102,7 @@ class TriggerSearches(Chapter[Triggers]):
 def _search(run: Run) -> ShownSearch:
     settings = {name: value for name, value in run.config.items() if name not in SEARCH.resume_safe}
     effort = dict(settings["search"])
-    candidates = effort.pop("candidates")
+    given, own = effort.pop("candidates"), CANDIDATES_GCG if run.config["method"] == "gcg" else CANDIDATES
     return ShownSearch.of(
         run,
         legend={name: describe(name) for name in run.metrics},
@@ -109,7 +110,7 @@ def _search(run: Run) -> ShownSearch:
         hit=run.config["hit"],
         thresholds=run.summary.get("thresholds", {}),
         skipped=[(entry["sentence"], Skipped(**entry).reason) for entry in run.summary.get("skipped", ())],
-        candidates=candidates,
+        candidates=own if given is None else given,
         alike=json.dumps({**settings, "search": effort}, sort_keys=True),
     )
 

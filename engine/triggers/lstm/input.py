@@ -81,11 +81,12 @@ class InputReader:
 
     Args:
         lm: the network.
+        dtypes: precisions in which candidates are read.
     """
 
-    def __init__(self, lm: LanguageModel) -> None:
+    def __init__(self, lm: LanguageModel, dtypes: Sequence[torch.dtype] = (torch.float32,)) -> None:
         self.embedding_VE = lm.eval().embedding.weight.detach()
-        self.lstm, self.output = WordLstm(lm.lstm, self.embedding_VE), OutputLayer(lm.output)
+        self.lstm, self.output = WordLstm(lm.lstm, self.embedding_VE, dtypes), OutputLayer(lm.output)
 
     def read(self, words_BN: Tensor) -> list[InputTrace]:
         """Reads whole inputs, always as many together."""
@@ -124,11 +125,13 @@ class InputReader:
             for each, part in zip(lookahead, parts, strict=True)
         ]
 
-    def lookahead(self, traces: Sequence[InputTrace], positions_BG: Tensor, swaps_BG: Tensor) -> Lookahead:
-        """Reads candidates on from their swaps."""
+    def lookahead(
+        self, traces: Sequence[InputTrace], positions_BG: Tensor, swaps_BG: Tensor, dtype: torch.dtype = torch.float32
+    ) -> Lookahead:
+        """Reads candidates on from their swaps, with products of some precision."""
         past, group = Past.joined([trace.past for trace in traces]), positions_BG.shape[1]
         swapped = Swapped.of(past.words_BM, positions_BG + 1, swaps_BG)
-        states_KnH = self.lstm.reread(past, swapped)
+        states_KnH = self.lstm.reread(past, swapped, dtype)
         swaps = zip(traces, positions_BG, swaps_BG, strict=True)
         looked_up_n = torch.cat([trace.log_NV[positions_G, swaps_G] for trace, positions_G, swaps_G in swaps])
         places_M, positions_n1 = (

@@ -6,6 +6,7 @@ Of a list of candidates only the best counts, so every other one needs no more t
     bounded   a lower bound of each word's nats costs little of a softmax    half_spaces.py
     pruned    a candidate whose first terms reach the least so far is left out  swap_bound.py
     exact     those that remain are measured, the most promising first, until no bound is below the best
+    screened  where it is wanted, bfloat16 says first which few of the list all this is done for   screening.py
 
 The bound is a theorem about real numbers; `ROUNDING` is what float32 may add. `measure` yields it with the gradient.
 
@@ -28,6 +29,7 @@ from torch import Tensor
 from engine.triggers.hits import Reading
 from engine.triggers.lstm.half_spaces import HalfSpaces
 from engine.triggers.lstm.input import InputReader, InputTrace, Lookahead
+from engine.triggers.lstm.screening import SLACK, few, require_bfloat16
 from engine.triggers.lstm.seq2seq import Read, Seq2SeqReader, WordCache
 from engine.triggers.lstm.swap_bound import ROUNDING, FeasibleSet, SwapBound, feasible
 from engine.triggers.objective import TriggerObjective
@@ -58,13 +60,20 @@ class LstmScorer:
     Args:
         victim: the network; its language model is needed when the objective weighs it, else for readings alone.
         objective: what is minimised.
+        screening: whether bfloat16 finds the best few swaps of a list, and float32 decides among these alone (`screening.py`).
+
+    Raises:
+        ConfigError: it is to be screened, and the device does not multiply bfloat16.
     """
 
-    def __init__(self, victim: Seq2SeqVictim, objective: TriggerObjective) -> None:
+    def __init__(self, victim: Seq2SeqVictim, objective: TriggerObjective, *, screening: bool = False) -> None:
         model, lm = victim.model, victim.lm
         assert objective.lm_weight == 0 or lm is not None, "the objective weighs a language model"
-        self.victim, self.objective = victim, objective
-        self._replies, self._inputs = Seq2SeqReader(model), None if lm is None else InputReader(lm)
+        self.victim, self.objective, self.screening = victim, objective, screening
+        dtypes = (torch.float32, torch.bfloat16) if screening else (torch.float32,)
+        if screening:
+            require_bfloat16(victim.embedding_VE.device, model.sizes.hidden)
+        self._replies, self._inputs = Seq2SeqReader(model, dtypes), None if lm is None else InputReader(lm, dtypes)
         self._device = self._replies.embedding_VE.device
 
     @torch.no_grad()
@@ -93,17 +102,25 @@ class LstmScorer:
 
     @torch.no_grad()
     def best_swap(self, incumbents: Sequence[Incumbent], swaps: Swaps, beat_B: Tensor) -> tuple[Tensor, Tensor]:
-        """The argmin over the lists: proved where `PlainScorer` looks."""
+        """The argmin over the lists, or over the few that are left of them: proved where `PlainScorer` looks."""
         bounds: dict[int, SwapBound] = {}
+        left: dict[int, list[int]] = {}
         for group in self._groups(incumbents):
-            chosen = torch.tensor(group, device=self._device)
-            some = Swaps(swaps.positions_BG[chosen], swaps.words_BG[chosen])
-            bounds.update(zip(group, self._bounds([incumbents[i] for i in group], some, beat_B[chosen]), strict=True))
+            chosen, asked = torch.tensor(group, device=self._device), [incumbents[i] for i in group]
+            some, beat_b = Swaps(swaps.positions_BG[chosen], swaps.words_BG[chosen]), beat_B[chosen]
+            if self.screening:
+                few_BK = self._few(asked, some, beat_b)
+                left.update(zip(group, few_BK.tolist(), strict=True))
+                some = Swaps(some.positions_BG.gather(1, few_BK), some.words_BG.gather(1, few_BK))
+            bounds.update(zip(group, self._bounds(asked, some, beat_b), strict=True))
         while taken := [(bound, places) for bound in bounds.values() if (places := bound.next()) is not None]:
             for (bound, _), losses in zip(taken, self._exact(taken), strict=True):
                 bound.settle(losses)
         ended = [bounds[i] for i in range(len(incumbents))]
-        choice_B = torch.tensor([bound.choice for bound in ended], device=beat_B.device)
+        choices = [bound.choice for bound in ended]
+        if self.screening:
+            choices = [left[i][choice] if choice >= 0 else -1 for i, choice in enumerate(choices)]
+        choice_B = torch.tensor(choices, device=beat_B.device)
         return choice_B, torch.tensor([bound.loss for bound in ended], dtype=beat_B.dtype, device=beat_B.device)
 
     @torch.no_grad()
@@ -168,19 +185,24 @@ class LstmScorer:
             return [[i] for i in range(len(incumbents))]
         return _alike([incumbent.target for incumbent in incumbents], GROUP)
 
-    def _bounds(self, incumbents: Sequence[Incumbent], swaps: Swaps, beat_B: Tensor) -> list[SwapBound]:
-        """Bounds the candidates of a group."""
+    def _feasible(
+        self, incumbents: Sequence[Incumbent], swaps: Swaps, beat_B: Tensor, dtype: torch.dtype = torch.float32
+    ) -> tuple[FeasibleSet, Lookahead | None]:
+        """Those candidates of a group that may undercut what is to be beaten, their rows counted over the whole group.
+
+        Swaps for the word that is there are left out: they cost what the incumbent does.
+        """
         traces: list[_Trace] = [incumbent.cache for incumbent in incumbents]
+        if not swaps.words_BG.numel():
+            return FeasibleSet.none(swaps.words_BG.flatten(), beat_B, self._replies.embedding_VE), None
         (batch, group), positions_BG, words_BG = swaps.words_BG.shape, swaps.positions_BG, swaps.words_BG
         least_n, beat_n = beat_B.new_zeros(batch * group), beat_B.repeat_interleave(group)
-        lookahead = self._lookahead(traces, swaps)
+        lookahead = self._lookahead(traces, swaps, dtype)
         if lookahead is not None:
             half_spaces = HalfSpaces.joined([trace.input.half_spaces for trace in traces if trace.input is not None])
             input_nll_n = lookahead.bound(half_spaces, ROUNDING)
             least_n = self.objective.input_weight(input_nll_n) * input_nll_n
-        # A swap for the word that is there costs what the incumbent does.
-        stays_BG = torch.stack([incumbent.words for incumbent in incumbents]).gather(1, positions_BG) == words_BG
-        least_n = least_n.masked_fill(stays_BG.flatten(), torch.inf)
+        least_n = least_n.masked_fill(_stays(incumbents, swaps).flatten(), torch.inf)
         rows_n = torch.arange(batch * group, device=self._device)
         if batch == 1:
             rows_n = torch.nonzero(least_n < beat_n)[:, 0]
@@ -190,26 +212,37 @@ class LstmScorer:
                 least_n[rows_n],
                 beat_n[rows_n],
             )
-        found = FeasibleSet.none(rows_n, least_n, self._replies.embedding_VE)
-        if len(rows_n):
-            cache = WordCache.joined([trace.cache for trace in traces])
-            half_spaces = HalfSpaces.joined([trace.half_spaces for trace in traces])
-            replies = self._replies.candidates(cache, positions_BG, words_BG)
-            found = feasible(replies, half_spaces, self.objective, rows_n, least_n, beat_n)
-        bounds, owners_c = [], found.rows_c // group
+        if not len(rows_n):
+            return FeasibleSet.none(rows_n, least_n, self._replies.embedding_VE), lookahead
+        cache = WordCache.joined([trace.cache for trace in traces])
+        half_spaces = HalfSpaces.joined([trace.half_spaces for trace in traces])
+        replies = self._replies.candidates(cache, positions_BG, words_BG, dtype)
+        return feasible(replies, half_spaces, self.objective, rows_n, least_n, beat_n), lookahead
+
+    def _few(self, incumbents: Sequence[Incumbent], swaps: Swaps, beat_B: Tensor) -> Tensor:
+        """The candidates (B, K) of a group that bfloat16 leaves to float32."""
+        found, _ = self._feasible(incumbents, swaps, beat_B + SLACK, torch.bfloat16)
+        stays_BG, loss_B = _stays(incumbents, swaps), beat_B.new_tensor([incumbent.loss for incumbent in incumbents])
+        return few(found, torch.where(stays_BG & (loss_B < beat_B)[:, None], loss_B[:, None], torch.inf))
+
+    def _bounds(self, incumbents: Sequence[Incumbent], swaps: Swaps, beat_B: Tensor) -> list[SwapBound]:
+        """Bounds the candidates of a group."""
+        found, lookahead = self._feasible(incumbents, swaps, beat_B)
+        group, stays_BG = swaps.words_BG.shape[1], _stays(incumbents, swaps)
+        bounds, owners_c = [], found.rows_c // max(1, group)
         for i, (incumbent, beat) in enumerate(zip(incumbents, beat_B.tolist(), strict=True)):
             own = torch.nonzero(owners_c == i)[:, 0]
             mine = FeasibleSet(*(part[own] for part in found))
             bounds.append(SwapBound.of(incumbent, mine, i * group, lookahead, beat, torch.nonzero(stays_BG[i])[:, 0].tolist()))
         return bounds
 
-    def _lookahead(self, traces: Sequence[_Trace], swaps: Swaps) -> Lookahead | None:
+    def _lookahead(self, traces: Sequence[_Trace], swaps: Swaps, dtype: torch.dtype) -> Lookahead | None:
         """The candidates under the language model, where the objective weighs it."""
         if self.objective.lm_weight == 0:
             return None
         assert self._inputs is not None
         kept = [trace.input for trace in traces if trace.input is not None]
-        return self._inputs.lookahead(kept, swaps.positions_BG, swaps.words_BG)
+        return self._inputs.lookahead(kept, swaps.positions_BG, swaps.words_BG, dtype)
 
     def _exact(self, taken: Sequence[tuple[SwapBound, Tensor]]) -> list[list[float]]:
         """The losses of some contenders of each bound."""
@@ -228,6 +261,12 @@ class LstmScorer:
             loss_c = self.objective.loss(nll_cT, likeliest_cT, torch.ones_like(likeliest_cT), input_nll_c)
             losses.append(loss_c.tolist())
         return losses
+
+
+def _stays(incumbents: Sequence[Incumbent], swaps: Swaps) -> Tensor:
+    """Which swaps (B, G) put the word that is there already."""
+    words_BN = torch.stack([incumbent.words for incumbent in incumbents])
+    return words_BN.gather(1, swaps.positions_BG) == swaps.words_BG
 
 
 def _alike(targets: Sequence[Tensor], most: int) -> list[list[int]]:

@@ -11,6 +11,7 @@ import torch
 from engine.perturb import generative
 from engine.perturb.catalogue import build
 from engine.perturb.generative import GenerativeParaphrase
+from engine.perturb.ngrams import NGrams
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings
 from envs.core.errors import CheckpointError, ConfigError
@@ -53,8 +54,9 @@ def network() -> PointerGenerator:
     return model.eval()
 
 
-def strategy(words: set[str] | None = None) -> GenerativeParaphrase:
-    return GenerativeParaphrase(network(), Resources(PerturbSettings(), words=words))
+def strategy(words: set[str] | None = None, rule: str = "released") -> GenerativeParaphrase:
+    settings = PerturbSettings(lexicon="built-in", rule=rule)  # type: ignore[arg-type]  # a rule by its name
+    return GenerativeParaphrase(network(), Resources(settings, words=words), settings)
 
 
 def test_the_likeliest_paraphrase_takes_the_place_of_an_utterance(asked: list[list[str]]) -> None:
@@ -68,6 +70,35 @@ def test_only_words_that_the_model_knows_enter(asked: list[list[str]]) -> None:
     # "screen" and "is" are unknown as well, but they were there.
     assert strategy({"the", "black"}).perturb(CONTEXTS[1:], [0]) == [parse_turns("the screen is black")]
     assert strategy({"the"}).perturb(CONTEXTS, [0, 1]) == CONTEXTS
+
+
+@pytest.mark.parametrize(
+    ("before", "said", "after"),
+    [
+        ("well , it is dark", ["well , it is dark", "it is dark"], "it is dark"),
+        ("maybe the screen froze", ["maybe froze", "perhaps the screen froze"], "perhaps the screen froze"),
+        ("i 'm not sure", ["i 'm sure", "i 'm unsure"], "i 'm unsure"),
+        ("it is a strange noise", ["a noise is strange", "it is a weird noise ."], "it is a strange noise"),
+        ("it is a strange noise", ["it is strange noise", "it is a weird noise"], "it is a weird noise"),
+        ("looks ok", ["looks"], "looks ok"),
+    ],
+)
+def test_by_the_papers_rule_the_likeliest_that_says_the_same_is_taken(
+    monkeypatch: pytest.MonkeyPatch, before: str, said: list[str], after: str
+) -> None:
+    monkeypatch.setattr(decoding, "paraphrases", lambda *_: [[tuple(each.split()) for each in said]])
+    assert strategy(rule="paper").perturb([parse_turns(before)], [0]) == [parse_turns(after)]
+
+
+def test_a_paraphrase_that_the_corpus_finds_odd_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoding, "paraphrases", lambda *_: [[("it", "is", "a", "weird", "noise")]])
+    said = [tuple(line.split()) for line in ["it is a strange noise", "my weird screen"] * 9]
+    for settings_ratio, after in ((1.01, "strange"), (99.0, "weird")):
+        settings = PerturbSettings(lexicon="built-in", perplexity_ratio=settings_ratio)
+        resources = Resources(settings)
+        resources.__dict__["language"] = NGrams(said)
+        made = GenerativeParaphrase(network(), resources, settings)
+        assert made.perturb([parse_turns("it is a strange noise")], [0]) == [parse_turns(f"it is a {after} noise")]
 
 
 def test_every_utterance_is_decoded_once(asked: list[list[str]]) -> None:

@@ -127,7 +127,7 @@ def test_a_composed_search_shows_its_whole_tree() -> None:
     parts = {"hit": "o-sample-min-k2", "thresholds": Thresholds(t_out=-2.5)}
     shown = repr(TriggerSearch(tiny_victim(), Beam(beams=3), input_model=tiny_input_model(), batch_size=7, **parts))
     for part in (
-        "method: Beam(candidates=100, max_sweeps=50, restarts=10, stop_on_hit=True, beams=3)",
+        "method: Beam(candidates=100, max_candidates=0, max_sweeps=50, restarts=10, stop_on_hit=True, beams=3)",
         "victim: TinyVictim",
         "objective: TriggerObjective(kind='sample', t_out=-3.19",
         "hit: o-sample-min-k2, Thresholds(t_out=-2.5, t_in=None)",
@@ -147,7 +147,7 @@ def test_a_method_shows_the_settings_that_it_reads_and_takes_no_others(name: str
     method = make_method(name)
     assert repr(method).startswith(f"{type(method).__name__}({type(method).uses[0]}=")
     assert set(type(method).uses) <= {*vars(SearchSettings())}
-    (other,) = [each for each in ("beams", "flips") if each not in type(method).uses][:1]
+    (other,) = [each for each in ("beams", "words_per_position") if each not in type(method).uses][:1]
     with pytest.raises(ConfigError, match=f"has no setting '{other}'"):
         type(method)(**{other: 2})
 

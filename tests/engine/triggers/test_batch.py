@@ -22,7 +22,7 @@ from engine.triggers.side_by_side import Searches
 from envs.core.errors import ConfigError
 from tests.engine.triggers.made_up import WORD_METHODS, bound, scorer, searched, tasks
 
-SETTINGS = SearchSettings(candidates=4, max_sweeps=3, words_per_position=3, beams=2, flips=3)
+SETTINGS = SearchSettings(candidates=4, max_sweeps=3, words_per_position=3, beams=2)
 LIKELY_ENOUGH = Thresholds(t_out=-3.6)
 Script = dict[tuple[str, int], tuple[int, Stop]]
 """Of each (key, restart): after how many visits it ends, and why."""
@@ -217,3 +217,18 @@ def test_progress_counts_every_candidate_once() -> None:
     outcomes = list(searched(Scripted(script), todo, 2, seen.append))
     assert seen == [20, 40, 60]
     assert sum(outcome.candidates for outcome in outcomes) == 60
+
+
+@pytest.mark.parametrize("name", WORD_METHODS)
+@pytest.mark.parametrize("budget", [17, 30])
+def test_no_method_tries_more_than_its_budget_of_candidates(name: str, budget: int) -> None:
+    settings = replace(SETTINGS, max_sweeps=50, max_candidates=budget, stop_on_hit=False)
+    method = bound(searches.get(name), scorer(TriggerObjective(kind="likelihood")), settings)
+    ended = set()
+    for outcome in searched(method, tasks(restarts=4), 3):
+        assert 0 < outcome.candidates <= budget
+        if outcome.stopped == "limit":
+            # No visit of these sizes tries more than 8.
+            assert outcome.candidates > budget - 8
+        ended.add(outcome.stopped)
+    assert "limit" in ended

@@ -13,7 +13,7 @@ from engine.triggers.gcg import Gcg, GcgState
 from engine.triggers.hits import Reading
 from engine.triggers.objective import TriggerObjective
 from engine.triggers.scorer import Incumbent, PlainScorer, Swaps
-from engine.triggers.settings import SearchSettings
+from engine.triggers.settings import SearchSettings, gcg
 from tests.engine.triggers.made_up import LENGTH, NUM_WORDS, TARGET, bound, scorer, searched, tasks
 
 LIKELIHOOD = TriggerObjective(kind="likelihood")
@@ -109,3 +109,10 @@ def test_a_hit_on_the_way_is_what_is_returned() -> None:
     (outcome,) = searched(bound(Gcg, scorer(LIKELIHOOD), SETTINGS, the_worse_one), [Task("first", TARGET, 0, 3)], 1)
     assert (outcome.stopped, outcome.visits, outcome.loss) == ("satisfied", worse, seen[worse].loss)
     assert outcome.words == tuple(seen[worse].words.tolist())
+
+
+def test_its_sizes_are_nanogcgs_where_none_are_given() -> None:
+    alone, preset = Gcg().settings, Gcg(gcg()).settings
+    assert (alone.candidates, alone.words_per_position) == (preset.candidates, preset.words_per_position) == (512, 256)
+    assert Gcg(candidates=7).settings.candidates == 7
+    assert preset.max_sweeps * 14 == 252

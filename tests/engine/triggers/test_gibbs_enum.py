@@ -15,7 +15,7 @@ from engine.triggers.gibbs_enum import GibbsEnum
 from engine.triggers.goal import Initial, Satisfied
 from engine.triggers.hits import Reading
 from engine.triggers.objective import TriggerObjective
-from engine.triggers.scorer import LEAST_GAIN, Incumbent, PlainScorer, to_beat
+from engine.triggers.scorer import LEAST_GAIN, Incumbent, PlainScorer, Swaps, to_beat
 from engine.triggers.settings import SearchSettings, he2018, released
 from envs.core.errors import CheckpointError, ConfigError
 from tests.engine.triggers.made_up import (
@@ -243,7 +243,7 @@ def test_a_batch_that_is_stopped_as_one_cannot_lose_those_that_hit() -> None:
 
 
 def test_presets_are_those_of_the_paper_and_of_the_released_code() -> None:
-    assert (he2018().candidates, he2018().max_sweeps, he2018().restarts) == (100, 50, 10)
+    assert (GibbsEnum(he2018()).candidates, he2018().max_sweeps, he2018().restarts) == (100, 50, 10)
     assert (he2018().first_visit_unconditional, he2018().stop_on_batch_mean) == (False, False)
     assert (released().restarts, released().max_sweeps) == (5, 6)
     assert (released().first_visit_unconditional, released().stop_on_batch_mean) == (True, True)
@@ -268,3 +268,28 @@ def test_a_word_without_numbers_is_an_error_before_it_is_tried() -> None:
     states = method.start(tasks(restarts=1))
     with pytest.raises(CheckpointError, match="gradient"):
         method.step(states)
+
+
+class Rising(PlainScorer):
+    """Promises of every list that its first swap is better than it turns out to be when it is measured."""
+
+    def best_swap(self, incumbents: Sequence[Incumbent], swaps: Swaps, beat_B: Tensor) -> tuple[Tensor, Tensor]:
+        words_BN = torch.stack([incumbent.words for incumbent in incumbents])
+        words_BN[torch.arange(len(words_BN)), swaps.positions_BG[:, 0]] = swaps.words_BG[:, 0]
+        return torch.zeros(len(incumbents), dtype=torch.int64), beat_B - 1.0
+
+
+@pytest.mark.parametrize("unconditional", [False, True])
+def test_a_swap_is_taken_only_where_the_measured_loss_fell(unconditional: bool) -> None:
+    rising = Rising(tiny_victim(), TriggerObjective(kind="likelihood"))
+    settings = SearchSettings(candidates=3, max_sweeps=4, first_visit_unconditional=unconditional)
+    refused = 0
+    for state in (method := bound(GibbsEnum, rising, settings)).start(tasks(restarts=5)):
+        while not state.finished:
+            before = state.best
+            method.step([state])
+            if not (unconditional and state.visits == 1):
+                assert state.best is before or state.best.loss < before.loss
+                refused += state.best is before
+        assert state.stopped == "converged"
+    assert refused > 0

@@ -1,65 +1,89 @@
-"""HotFlip takes the best of its nested first-order flips, and only while that lowers the loss."""
+"""HotFlip moves its beam to the flips of least estimated loss, and returns the best input that it measured."""
 
 from __future__ import annotations
+
+import itertools
 
 import pytest
 import torch
 
 from engine.triggers.hotflip import HotFlip
 from engine.triggers.objective import TriggerObjective
-from engine.triggers.scorer import to_beat
+from engine.triggers.scorer import Incumbent
 from engine.triggers.settings import SearchSettings
 from tests.engine.triggers.made_up import LENGTH, SEARCHABLE, TARGET, bound, scorer, searched, tasks
 
 LIKELIHOOD = TriggerObjective(kind="likelihood")
+Words = tuple[int, ...]
 
 
-def search(flips: int) -> HotFlip:
-    return bound(HotFlip, scorer(LIKELIHOOD), SearchSettings(flips=flips, max_sweeps=9))
+def search(beams: int | None, max_sweeps: int = 3, max_candidates: int = 0) -> HotFlip:
+    settings = SearchSettings(beams=beams, max_sweeps=max_sweeps, max_candidates=max_candidates)
+    return bound(HotFlip, scorer(LIKELIHOOD), settings)
 
 
-def nested_flips(words: list[int], flips: int) -> list[list[int]]:
-    """By the definition: the best word of each position, then the best positions, one more at a time."""
-    (incumbent,) = scorer(LIKELIHOOD).measure([TARGET], torch.tensor([words]))
-    ranked = []
-    for place, there in enumerate(words):
+def words_of(incumbent: Incumbent) -> Words:
+    return tuple(incumbent.words.tolist())
+
+
+def estimates(incumbent: Incumbent) -> dict[Words, float]:
+    """By the definition: each single flip, and what the loss would be if it were linear."""
+    there, found = words_of(incumbent), {}
+    for place in range(LENGTH):
         slopes_V = scorer(LIKELIHOOD).slopes([incumbent], torch.tensor([place]))[0]
-        best = min(SEARCHABLE, key=lambda word, slopes_V=slopes_V: float(slopes_V[word]))
-        ranked.append((float(slopes_V[best] - slopes_V[there]), place, best))
-    tried, flipped = [], list(words)
-    for _, place, word in sorted(ranked)[:flips]:
-        flipped = [word if at == place else kept for at, kept in enumerate(flipped)]
-        tried.append(flipped)
-    return tried
+        for word in SEARCHABLE:
+            if word != there[place]:
+                flipped = (*there[:place], word, *there[place + 1 :])
+                found[flipped] = incumbent.loss + float(slopes_V[word] - slopes_V[there[place]])
+    return found
 
 
-@pytest.mark.parametrize("flips", [1, 2, 14])
-def test_a_visit_moves_to_the_best_of_the_nested_flips(flips: int) -> None:
-    method = search(flips)
-    moved = 0
-    for state in method.start(tasks(restarts=10)[:10]):
+@pytest.mark.parametrize("beams", [1, 3, 10])
+def test_a_visit_keeps_the_flips_of_least_estimated_loss(beams: int) -> None:
+    method = search(beams)
+    for state in method.start(tasks(restarts=2)[:2]):
+        measured = {words_of(state.best)}
         while not state.finished:
-            before = state.best
-            tried = torch.tensor(nested_flips(before.words.tolist(), flips))
-            losses = scorer(LIKELIHOOD).losses([TARGET] * len(tried), tried)
+            ranked: dict[Words, float] = {}
+            for incumbent in state.beam:
+                for flipped, estimate in estimates(incumbent).items():
+                    ranked[flipped] = min(estimate, ranked.get(flipped, torch.inf))
+            wanted = sorted((words for words in ranked if words not in measured), key=ranked.__getitem__)[:beams]
             method.step([state])
-            if losses.min() < to_beat(before.loss):
-                assert state.best.words.tolist() == tried[losses.argmin()].tolist()
-                moved += 1
-            else:
-                assert state.best is before
-                assert state.stopped == "converged"
-    assert moved >= 5
+            assert {words_of(incumbent) for incumbent in state.beam} == set(wanted)
+            measured |= set(wanted)
 
 
-def test_a_visit_costs_one_candidate_for_each_flip() -> None:
-    for flips, tried in ((2, 2), (14, LENGTH)):
-        for outcome in searched(search(flips), tasks(restarts=2), 4):
-            assert outcome.candidates == tried * outcome.visits
+def test_the_best_input_that_was_measured_is_returned() -> None:
+    method = search(beams=3)
+    astray = 0
+    for state in method.start(tasks(restarts=4)[:4]):
+        seen = [state.best.loss]
+        while not state.finished:
+            method.step([state])
+            seen += [incumbent.loss for incumbent in state.beam]
+        assert state.outcome().loss == min(seen)
+        astray += min(incumbent.loss for incumbent in state.beam) > min(seen)
+    assert astray > 0
 
 
-def test_several_flips_at_once_get_further_than_one_or_as_far() -> None:
-    one, many = (
-        [outcome.loss_by_sweep[-1] for outcome in searched(search(flips), tasks(restarts=20), 40)] for flips in (1, 14)
-    )
-    assert sum(many) < sum(one)
+def test_a_visit_costs_as_many_candidates_as_the_beam_is_wide() -> None:
+    for beams, tried in ((1, 1), (3, 3), (None, 10)):
+        for outcome in searched(search(beams), tasks(restarts=2), 4):
+            assert (outcome.candidates, outcome.visits, outcome.stopped) == (tried * 3 * LENGTH, 3 * LENGTH, "limit")
+
+
+def test_no_input_is_measured_twice_and_in_the_end_all_are() -> None:
+    method = search(beams=400, max_sweeps=20)
+    for state in method.start(tasks(restarts=1)[:1]):
+        while not state.finished:
+            method.step([state])
+        outcome = state.outcome()
+        assert (outcome.candidates, outcome.stopped) == (len(SEARCHABLE) ** LENGTH - 1, "converged")
+        every = torch.tensor(list(itertools.product(SEARCHABLE, repeat=LENGTH)))
+        assert outcome.loss == pytest.approx(float(scorer(LIKELIHOOD).losses([TARGET] * len(every), every).min()), abs=1e-5)
+
+
+def test_a_wider_beam_gets_further_or_as_far() -> None:
+    one, many = (sum(outcome.loss for outcome in searched(search(beams), tasks(restarts=10), 20)) for beams in (1, 10))
+    assert many < one

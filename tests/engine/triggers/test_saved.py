@@ -25,7 +25,6 @@ SETTINGS = SearchSettings(
     max_sweeps=3,
     words_per_position=3,
     beams=2,
-    flips=3,
     restarts=3,
     relaxation=RelaxationSettings(rounds=1, steps=3),
 )

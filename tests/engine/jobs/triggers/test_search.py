@@ -21,7 +21,8 @@ from engine.metrics.triggers.hits import choose_restart
 from engine.runtime.session import RaySession
 from engine.store.run_folder import RunFolder
 from engine.triggers import relaxation
-from engine.triggers.catalogue import searches
+from engine.triggers.catalogue import make_method, searches
+from engine.triggers.gibbs_enum import GibbsEnum
 from engine.triggers.settings import SearchSettings
 from envs.core.errors import CheckpointError, ConfigError, DataError, RunError
 from envs.pairs.contexts import with_eot
@@ -370,7 +371,12 @@ def test_targets_that_cannot_be_read_back_are_an_error(tmp_path: Path, asked: Tr
 def test_presets_are_the_published_and_the_released_search() -> None:
     presets = {name: preset() for name, preset in SEARCH.presets.items()}
     paper: SearchSettings = presets["he2018"].search
-    assert (paper.candidates, paper.max_sweeps, paper.restarts, paper.stop_on_hit) == (100, 50, 10, True)
+    assert (GibbsEnum(paper).candidates, paper.max_sweeps, paper.restarts, paper.stop_on_hit) == (100, 50, 10, True)
+    gcg = presets["gcg"]
+    assert repr(make_method(gcg.method, gcg.search)).startswith("Gcg(candidates=512, max_candidates=0, max_sweeps=18")
+    assert make_method("gcg", TriggerConfig(method="gcg").search).settings.candidates == 512
+    compared = {name: make_method(name, presets["compare"].search).settings for name in searches}
+    assert {(each.max_candidates, each.restarts) for each in compared.values()} == {(4200, 1)}
     released = presets["released"]
     assert (released.search.restarts, released.objective.satisfied_weight, released.engine.batch_size) == (5, 0.01, 100)
     assert released.search.stop_on_batch_mean

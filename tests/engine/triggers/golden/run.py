@@ -17,7 +17,7 @@ FOLDER = Path(__file__).parent
 THRESHOLDS = Thresholds(t_out=-2.5, t_in=-3.0)
 HIT, FREE = HitType.parse("io-sample-min-k2"), HitType.parse("o-sample-min-k2")
 DESCENT = RelaxationSettings(rounds=2, steps=20)
-SETTINGS = SearchSettings(candidates=4, max_sweeps=4, words_per_position=3, beams=2, flips=3, relaxation=DESCENT)
+SETTINGS = SearchSettings(candidates=4, max_sweeps=4, words_per_position=3, beams=2, relaxation=DESCENT)
 
 
 def path(method: str) -> Path:
