@@ -69,7 +69,13 @@ _PARTICLES = frozenset({"up", "down", "off", "out", "over", "away", "around"})
 _ENDS = frozenset({".", "?", "!", ";", ":", "...", ",", "(", ")", "and", "but", "or", "so"})
 _NO_NOUNS = frozenset({"i", "ok", "please", "thanks", "thx", "lol"})
 """Words that taggers take for nouns in a chat."""
-_BEFORE_THE_SAME = frozenset({"at", "all", "exactly", "much", "just", "about", "by", "in", "and"})
+_BEFORE_THE_SAME = frozenset({"almost", "at", "all", "exactly", "much", "just", "about", "by", "in", "and"})
+_EXCLAIMED = frozenset({"better", "best", "nice", "good", "great", "odd", "strange", "weird", "bad", "cool"})
+"""Adjectives that are exclamations at the beginning of an utterance."""
+_JOINING = frozenset({"and", "or", ",", "/"})
+_TAKEN_UP = frozenset({"open", "inst"})
+_OF_PLACES = frozenset({"terminal", "console", "shell", "from", "editor", "session"})
+"""Words behind which "close" or "remove" would be no opposite of "open" or "install", or no step that leads on."""
 _NUM_WORDS = 1 << 17
 NUM_USUAL = 10_000
 """The most frequent words of a corpus are its usual ones."""
@@ -158,7 +164,11 @@ def fits(words: Sequence[str], tags: Sequence[str], place: int) -> bool:
         return False
     if behind == "-" or before == "-" or before in COMMANDS:
         return False
-    if not before and word == "better":
+    if (not before and (word in _EXCLAIMED or (tags[place][:2] != "VB" and tag[:2] == "VB"))) or before == "n't":
+        return False
+    if _is_joined(words, tags, place):
+        return False
+    if tags[place][:2] == "VB" and not _OF_PLACES.isdisjoint(words[place + 1 : place + _NEAR]) and word[:4] in _TAKEN_UP:
         return False
     if tags[place][:2] == "VB" and behind in _PARTICLES:
         return False
@@ -176,6 +186,13 @@ def fits(words: Sequence[str], tags: Sequence[str], place: int) -> bool:
     if word == "different":
         return "than" not in words[place : place + _NEAR]
     return word not in OF_OBJECTS or tag in _OBJECTS
+
+
+def _is_joined(words: Sequence[str], tags: Sequence[str], place: int) -> bool:
+    """Whether an adjective stands beside another one, of the same thing, which its opposite would contradict."""
+    both = ((place - 1, place - 2), (place + 1, place + 2))
+    inside = (pair for pair in both if min(pair) >= 0 and max(pair) < len(words))
+    return tags[place][:2] == "JJ" and any(words[mark] in _JOINING and tags[other][:2] == "JJ" for mark, other in inside)
 
 
 def is_near(words: Sequence[str], place: int, other: str) -> bool:

@@ -28,7 +28,7 @@ SUBORDINATORS = _words(
     whatever whichever wherever whose unless incase except
     """
 )
-CLOSED = _words("since than as until till before unless like once")
+CLOSED = _words("since than as until till before unless like once how whatever whichever wherever all")
 """Those behind which nothing is negated: "until it does n't boot" is hardly said."""
 QUESTION_WORDS = _words("how what where when which who why")
 OPENINGS = _words(
@@ -119,11 +119,11 @@ GERUNDS = _words(
 IMPERATIVES = _words(
     """
     try use check see look go make get install type run help read open wait ask need google take give tell remove add
-    paste download stop join put be change find click press search set keep start edit define reboot want come log
-    follow copy create kill test restart watch reinstall delete remember configure upgrade boot unmount say note turn
-    enter choose select burn plug unplug update compile format disable enable move switch leave buy close save write
-    send pick let consider ensure pastebin skip grab extract replace uninstall explain show disconnect connect repeat
-    stick uncomment reset
+    paste download stop join put change find click press search set keep start edit define reboot want log follow copy
+    create kill test restart watch reinstall delete remember configure upgrade boot unmount say note turn enter choose
+    select burn plug unplug update compile format disable enable move switch leave buy close save write send pick let
+    consider ensure pastebin skip grab extract replace uninstall explain show disconnect connect repeat stick uncomment
+    reset
     """
 )
 NOUNS = _words(
@@ -148,14 +148,14 @@ VERBS = _words(
     contain convert copy cost crash create cut decide define delete depend describe disable disagree display do download
     drop edit enable end enjoy enter execute exist expect explain extract fail feel figure find finish fix follow forget
     format freeze get give go google guess handle hang happen hate have hear help hit hold hope identify ignore include
-    insist install intend join keep kill know lag launch lead learn leave let like list listen live load lock log login
-    look lose love make manage matter mean mention mess mind miss mount move need notice offer open order own partition
-    paste pay pick ping play plug point post prefer press print provide pull purge push put quit read realize reboot
-    recall receive recognize recommend redo refer refuse reinstall remember remove rename repeat replace reply report
-    require resolve restart restore return run save say scan scroll search see seem select sell send set share show shut
-    sit sleep solve sound speak specify start stay stick stop store suggest support suppose suspect swap switch take
-    talk tell tend test think touch try turn type understand uninstall unmount unplug update upgrade upload use vary
-    view wait wake walk wanna want watch wish wonder work worry write
+    insist install intend join keep kill know lag launch lead learn leave let like list listen live load lock log look
+    lose love make manage matter mean mention mess mind miss mount move need notice offer open order own partition paste
+    pay pick ping play plug point post prefer press print provide pull purge push put quit read realize reboot recall
+    receive recognize recommend redo refer refuse reinstall remember remove rename repeat replace reply report require
+    resolve restart restore return run save say scan scroll search see seem select sell send set share show shut sit
+    sleep solve sound speak specify start stay stick stop store suggest support suppose suspect swap switch take talk
+    tell tend test think touch try turn type understand uninstall unmount unplug update upgrade upload use vary view
+    wait wake walk wanna want watch wish wonder work worry write
     """
 )
 """Verbs that are common in chats."""

@@ -3,9 +3,11 @@
 The rules lean on closed lists of words first and on tags second, because taggers that were trained on newspapers read the lines
 of a chat poorly ("i/NNS do/VBP"). A clause reaches from one mark or coordinator to the next. Of the places that are found the
 first one of a main clause is taken, else the first of a subordinate clause, else an infinitive or a participle without a verb
-of its own. A clause that holds a negation gets no second one. Where no rule is safe, there is none.
+of its own. A clause that holds a negation gets no second one; a polite request ("can you open it ?") stays, because it asks the
+same with "not", and so does a question for a thing ("what is the error ?"), which nobody asks with it. Where no rule is safe,
+there is none.
 
-    auxiliary   it is broken           it is n't broken            how do i start it    how do i not start it
+    auxiliary   it is broken           it is n't broken            does it start        does n't it start
     full verb   i usually need it      i usually do n't need it    it always works      it does n't always work
     imperative  please check the log   please do n't check the log
     no finite   how to fix it          how not to fix it           trying to log in     not trying to log in
@@ -152,7 +154,7 @@ def _places(clause: _Clause, is_subordinate: bool) -> Iterator[tuple[int, Place]
         back = clause.before(place)
         opens_main = is_fronted and has_verb and clause.word(back) in of.NOMINATIVE
         is_noun = clause.tag(back - 1)[:2] == "NN" and clause.tag(back - 2)[:2] in of.INNER
-        is_relative = is_noun and clause.word(back) in of.NOMINATIVE
+        is_relative = (is_noun or clause.word(back - 1) == "all") and clause.word(back) in of.NOMINATIVE
         rank = int((is_subordinate and not opens_main) or is_relative)
         if not (rank and is_closed):
             yield rank, found
@@ -195,26 +197,32 @@ def _auxiliary(clause: _Clause, place: int, first: int, asks: bool) -> Place | N
     is_inverted = (following in of.SUBJECTS or following in of.ANYBODY) and (
         place == first or asks or back in of.QUESTION_WORDS or (following == "i" and back not in of.SUBJECTS)
     )
-    if following in of.NOT_NEGATED:
+    if following in of.NOT_NEGATED or (asks and clause.word(first) != "why"):
+        # What is not the error, and how do i not do it, nobody asks.
+        return None
+    if word in of.AUXILIARIES and not is_inverted and _begins_clause(clause, place + 1):
         return None
     if word in of.HAVE or word in of.DO:
         return _have_or_do(clause, place, first, is_inverted, asks)
     if is_inverted and not asks and word in of.MODALS and following in of.ASKED:
         # A polite request is the same one with "not".
         return None
-    if asks and clause.word(first) in ("how", "where", "when"):
-        return _behind_subject(clause, place) if is_inverted else None
     if word == "am":
         return Place(place + 2, place + 2, ("not",)) if following == "i" else _with_not(clause, place)
     if word in of.MODALS and clause.tag(place) != "MD" and clause.tag(place + 1)[:2] != "VB":
         return None
-    if is_inverted and asks and clause.word(first) != "why":
-        return _behind_subject(clause, place)
     if word not in of.CONTRACTIONS:
         return _behind_subject(clause, place) if is_inverted else _with_not(clause, place)
     if following in of.BEFORE_NOT and not is_inverted:
         return _with_not(clause, place)
     return Place(place, place + 1, of.CONTRACTIONS[word])
+
+
+def _begins_clause(clause: _Clause, place: int) -> bool:
+    """Whether a clause of its own begins there ("my guess is it 's broken"), which another negation than "not" belongs to."""
+    following = clause.word(place + 1)
+    is_finite = following in of.AUXILIARIES or following in of.CONTRACTED or clause.tag(place + 1) in ("VBZ", "VBD", "VBP")
+    return clause.word(place) in of.SUBJECTS and is_finite
 
 
 def _is_second(clause: _Clause, place: int) -> bool:
@@ -231,7 +239,9 @@ def _is_second(clause: _Clause, place: int) -> bool:
 def _contracted(clause: _Clause, place: int) -> Place | None:
     """A negated verb that is the end of another word."""
     word, back, ahead = clause.word(place), clause.word(place - 1), clause.after(place)
-    if clause.word(place + 1) in of.NOT_NEGATED or back == "here":
+    if clause.word(place + 1) in of.NOT_NEGATED or back == "here" or (back in of.QUESTION_WORDS and back != "who"):
+        return None
+    if _begins_clause(clause, place + 1):
         return None
     if word == "'s":
         if back == "let":
@@ -259,8 +269,6 @@ def _have_or_do(clause: _Clause, place: int, first: int, is_inverted: bool, asks
     contracted = Place(place, place + 1, (word, "n't"))
     ends_question = clause.words[-1:] == ("?",) or "?" in clause.words[clause.end : clause.end + 1]
     if is_inverted:
-        if asks and clause.word(first) != "why":
-            return _behind_subject(clause, place)
         if word in of.HAVE and not clause.is_participle(clause.after(place + 1)):
             return None
         if word in of.DO and not ends_question and following in ("it", "this", "that", "something", "these", "those"):
@@ -270,17 +278,14 @@ def _have_or_do(clause: _Clause, place: int, first: int, is_inverted: bool, asks
     if word in of.HAVE:
         if clause.is_participle(ahead):
             return contracted if has_subject or place == first else None
-        if asks and clause.word(first) in ("how", "what", "where", "when"):
-            return None
     elif word == "do" and clause.words[place + 1 : place + 2] in (["so"], ("so",)):
         return Place(place, place, ("do", "n't")) if place == first else None
     elif clause.is_base(ahead):
-        is_how = asks and clause.word(first) == "how" and place == first + 1
-        return contracted if not is_how and (has_subject or place == first) else None
+        return contracted if has_subject or place == first else None
+    elif word in of.DO and ends_question and following in of.SUBJECTS:
+        return contracted
     elif place == first or asks:
         # A question about somebody or something that has a name.
-        if asks and clause.word(first) != "why":
-            return None
         is_auxiliary = ends_question or following in of.SUBJECTS or following in of.ANYBODY
         return contracted if is_auxiliary else Place(place, place + 1, (of.FINITE[word], "n't", of.BASES[word]))
     elif not clause.word(ahead):
@@ -295,6 +300,9 @@ def _full_verb(clause: _Clause, place: int, first: int) -> Place | None:
     """A full verb with its subject, or at the beginning without one, by a form of "do"."""
     word, tag = clause.word(place), clause.tag(place)
     if word in of.NO_FULL_VERBS or word in of.AUXILIARIES or not word.isalpha():
+        return None
+    if word in of.TAKE_CLAUSES and not clause.word(place + 1) and clause.before(place) > first:
+        # "It is full i think": what is thought stands before.
         return None
     back = clause.before(place)
     subject = clause.word(back)

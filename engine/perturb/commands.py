@@ -24,6 +24,23 @@ nohup pip npm git svn
 """
 COMMANDS = frozenset(_COMMANDS.split())
 """Programs whose names are no words of a sentence."""
+_OTHERS = """
+alias ar as at bash bc bg bin boot bz2 cal cfdisk chroot clear cmp compiz conf cpu cron crontab cut date deb desktop dev
+df diff dig du eject emacs env etc eth0 exec exit export ext3 ext4 fd fg file find fold free fs ftp gcc gconf gdm glx
+gnome groups grub gz gzip halt head history host hosts htop id iface install ip irc iso jobs join kde kdesu kernel kill
+last less lib link linux login logout look lsb_release make man md5sum mesg more mount nautilus nc nice nmap ntfs open opt
+paste patch perl ping proc ps pwd python ram read reboot reset restart root sbin screen script sh shutdown sleep sort
+source split start stat stop su swap sync synaptic tee telnet terminal test time tmp top touch tr tty type ubuntu unalias
+uniq unmount unzip update upgrade uptime usb user usr vga vmstat vmware wait watch wc which who whoami wifi win windows
+wine wireless write x xchat xorg yes zip
+"""
+NAMES = COMMANDS | frozenset(_OTHERS.split())
+"""Names of programs, folders and files, those that are words as well: as words they have synonyms and slips, as names none."""
+_EXTENSIONS = """
+conf list jar deb rpm sh py txt gz bz2 tar zip iso so d ini cfg xml html log exe org com net h c img png jpg pdf doc ogv mp3
+"""
+EXTENSIONS = frozenset(_EXTENSIONS.split())
+"""Ends of the names of files and hosts."""
 _SIGN, _COMMAND, _COLON, _LETTER = 1, 2, 3, 4
 _KINDS = {
     **dict.fromkeys("abcdefghijklmnopqrstuvwxyz0123456789", _LETTER),
@@ -33,6 +50,15 @@ _KINDS = {
 }
 _NUM_BEHIND = 2
 """Words that a command holds behind it."""
+
+
+def in_file_names(flat: FlatContexts) -> np.ndarray:
+    """Which words are the name of a file or its end, which the tokeniser cuts at the full stop (N,) bool."""
+    is_dot, is_end = flat.are_in({"."}), flat.are_in(EXTENSIONS)
+    found = np.zeros(len(is_dot), dtype=bool)
+    ends = np.flatnonzero(is_dot[1:-1] & is_end[2:]) if len(found) > 2 else np.zeros(0, dtype=np.int64)
+    found[ends] = found[ends + 2] = True
+    return found
 
 
 def in_commands(flat: FlatContexts) -> np.ndarray:

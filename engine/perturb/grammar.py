@@ -32,10 +32,10 @@ from typing import NamedTuple
 import numpy as np
 
 from engine.perturb import slips
+from engine.perturb.commands import NAMES
 from engine.perturb.corrections import Corrections, open_corrections
 from engine.perturb.draws import uniforms
 from engine.perturb.flat import Edits, FlatContexts
-from engine.perturb.phrasings import COMMANDS
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings
 from engine.perturb.strategy import ByEdits, Expectation
@@ -150,7 +150,7 @@ class GrammarErrors(ByEdits):
 
     def _misspelt(self, word: str) -> Iterator[str]:
         yield from slips.MISSPELLINGS.get(word, ())
-        if len(word) >= _SHORTEST and word not in COMMANDS:
+        if len(word) >= _SHORTEST and word not in NAMES:
             # Lists know words of which no one thinks that they were meant; a slip of the first letter is rare.
             listed = self._corrections.misspelt.get(word, ())
             yield from (wrong for wrong in listed if wrong[0] == word[0] and abs(len(wrong) - len(word)) <= 1)

@@ -13,9 +13,10 @@ A word gets one slip, of a kind and at a place that are drawn uniformly, because
     homoglyph       a Cyrillic letter of the same shape (Unicode Technical Standard 39)
 
 - A share of the words of at least four letters slips (`noise_rate`). Only words of the letters a to z do: no address, path,
-  number, smiley or hyphenated word (package names), and no word behind a hyphen (flags of commands).
+  number, smiley or hyphenated word (package names), no name of a program, nothing that belongs to a command line or a flag
+  (`commands.py`), and no name of a file ("xorg . conf").
 - What comes out may be unknown to the model, other than under all other strategies: a model meets the slips of people as
-  unknown words too. A slip that makes another word which the model knows is none.
+  unknown words too. A slip that makes another word which the model knows, or the corpus where one is at hand, is none.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ from string import ascii_lowercase
 
 import numpy as np
 
+from engine.perturb.commands import NAMES, in_commands, in_file_names
 from engine.perturb.draws import uniforms
 from engine.perturb.flat import Edits, FlatContexts
-from engine.perturb.resources import Resources
+from engine.perturb.resources import USUAL, Resources
 from engine.perturb.settings import PerturbSettings
 from engine.perturb.strategy import ByEdits, Expectation
 
@@ -66,7 +68,7 @@ class CharacterNoise(ByEdits):
     expectation = Expectation.SHOULD_NOT_CHANGE
 
     def __init__(self, resources: Resources, rate: float) -> None:
-        self._words, self._rate = resources.words, rate
+        self._resources, self._rate = resources, rate
         self._slips = lru_cache(_NUM_WORDS)(self._slips_of)
         self._long = _Long()
 
@@ -74,12 +76,12 @@ class CharacterNoise(ByEdits):
         """What is changed, see `ByEdits`."""
         words = flat.words
         may_slip = np.frombuffer(bytearray(map(self._long.__getitem__, words)), dtype=bool)
-        places = np.flatnonzero(may_slip)
+        places = np.flatnonzero(may_slip & ~(in_commands(flat) | in_file_names(flat)))
         drawn = uniforms(seeds, self.name, flat.num_in_contexts(places)) / self._rate
         chosen = [
             (place, slip)
             for place, share in zip(places[drawn < 1].tolist(), drawn[drawn < 1].tolist(), strict=True)
-            if (not place or words[place - 1] != "-") and (slip := self._slip(words[place], share)) is not None
+            if (slip := self._slip(words[place], share)) is not None
         ]
         return Edits.of_words(np.array([place for place, _ in chosen], dtype=np.int64), [(slip,) for _, slip in chosen])
 
@@ -94,12 +96,13 @@ class CharacterNoise(ByEdits):
 
     def _slips_of(self, word: str) -> tuple[tuple[str, ...], ...]:
         """What may become of a word, by kind."""
-        known = self._words
-        kinds = (
-            tuple(dict.fromkeys(other for other in kind if other != word and (known is None or other not in known)))
-            for kind in _kinds(word)
-        )
-        return tuple(filter(None, kinds))
+        kinds = (dict.fromkeys(other for other in kind if other != word and not self._is_word(other)) for kind in _kinds(word))
+        return tuple(filter(None, map(tuple, kinds)))
+
+    def _is_word(self, slip: str) -> bool:
+        """Whether what came out is another word."""
+        known, language = self._resources.words, self._resources.language
+        return (known is not None and slip in known) or (language is not None and language.counts[slip] >= USUAL)
 
 
 class _Long(dict[str, bool]):
@@ -108,7 +111,7 @@ class _Long(dict[str, bool]):
     def __missing__(self, word: str) -> bool:
         if len(self) >= _NUM_WORDS:
             self.clear()
-        self[word] = len(word) >= SHORTEST and not word.strip(ascii_lowercase)
+        self[word] = len(word) >= SHORTEST and not word.strip(ascii_lowercase) and word not in NAMES
         return self[word]
 
 

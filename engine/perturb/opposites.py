@@ -57,7 +57,7 @@ wired wireless       great terrible       awful wonderful      hard easy        
 perfect imperfect    friendly unfriendly  stronger weaker      cheaper pricier      crowded empty        faulty working
 """,
     "r": """
-always never         automatically manually                    badly well           better worse         carefully carelessly
+always never         badly well           better worse         carefully carelessly
 correctly incorrectly                     directly indirectly  downstairs upstairs  early late           everywhere nowhere
 externally internally                     faster slower        fortunately unfortunately                 gently roughly
 inside outside       locally remotely     loudly quietly       luckily unfortunately                     often rarely
@@ -68,10 +68,10 @@ successfully unsuccessfully               usually rarely       harder easier    
 _ONE_WAY = {
     "v": """
 begin stop           block allow          continue stop        end begin            follow ignore        hope fear
-kill start           launch close         quit start           recommend discourage think doubt          work fail
+kill start           launch close         quit start           think doubt          work fail
 """,
     "a": """
-complicated simple   completed unfinished fine awful           hard easy            horrible great       idle busy
+complicated simple   completed unfinished hard easy            horrible great       idle busy
 similar different    different same       strange normal       tiny huge            huge tiny            most few
 same different       young old
 """,
@@ -104,7 +104,8 @@ foreign native national international domestic personal mental physical
     "r": """
 ill well here there now then up down on off in out back again so just only still too even really very more less much little
 most least ever never-mind far near first last once already yet together apart ahead away close right left straight
-hopefully specifically incredibly exactly late later earlier literally officially accidentally probably
+hopefully properly improperly correctly specifically incredibly exactly late later earlier literally officially accidentally
+probably
 """,
 }
 """Words that WordNet's opposites do not suit in a chat."""
@@ -120,7 +121,7 @@ bad: too not my | ass
 basic: | auth commands
 begin begins began: | with to
 believe: | so in it me not , . ?
-add adds added: | that
+add adds added: might may could | that
 best: my all at try | practice to of bet regards for , .
 better: 'd you had i we even much | yet off to if be not
 big: how no | brother deal time thanks endian
@@ -131,7 +132,7 @@ close: | to enough
 closed: | to source as by
 cold: | boot
 common: how in most | sense with
-complete: | with
+complete: until till after |  with
 continue continues continued continuing: | to with on
 correct: | me . , ! ?
 dark: | side
@@ -175,7 +176,8 @@ load loads: | average
 local: | time host
 long: how as so too for before very | as story ago term way time run enough live
 lost: get got getting |
-love: | to you it
+love: would 'd | to you it
+hate hates: would 'd | to
 low: how | level end resolution res
 main: | menu reason thing problem repo repos repository one
 many: how | thanks
@@ -187,16 +189,17 @@ necessary: if |
 never: | mind the been heard ever
 new: very anything what | to here at in line user users with year york . , one ?
 next: | to time week month year day
-nice: very be | one to , . ! day and
+nice: very be how | one to , . ! day and
 normal: | user users
 odd: | . ,
 often: how more as |
 old: year years month months day days weeks how | school days fashioned . ,
+able: to |
 open: | source office ssh gl bsd suse box
 physical: | volume access
 plain: | text english old
 poor: | man
-positive: | that
+positive: am 'm are 're | that
 possible: if as when where | ,
 previous: | ones
 private: | key message msg
@@ -215,7 +218,7 @@ smart: | enough health status data test tests attributes
 start starts started starting: get getting gets got | with from to menu again point button
 static: | library
 stop stops stopped: | by
-strange: | . ,
+strange: how very so | . , ...
 sure: make makes making made for be not n't how pretty quite so to | thing enough , . ! ? why how what if whether
     where which
 think thinks thought: n't not | so of about not i ? . , to

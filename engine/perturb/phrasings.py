@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from engine.perturb.commands import NAMES
 from engine.perturb.ppdb import Phrase
 from envs.pairs.tokens import tokenise
 
@@ -298,21 +299,6 @@ _SYNONYMS = {
 }
 """Words of one part of speech, base forms, that mean the same in talk about everyday things and computers."""
 
-_COMMANDS = """
-alias apt apt-get aptitude ar as at awk bash bc bg bin boot bz2 cal cat cd cfdisk chgrp chmod chown chroot clear cmp
-compiz conf cp cpu cron crontab curl cut date dd deb desktop dev df diff dig dmesg dpkg dpkg-reconfigure du echo eject
-emacs env etc eth0 exec exit export ext3 ext4 fd fdisk fg file find fold free fs fsck ftp gcc gconf gdm gedit gksu
-gksudo glx gnome grep groups grub gz gzip halt head history host hosts htop id ifconfig iface install ip irc iso
-iwconfig jobs join kde kdesu kernel kill killall last less lib link linux ln locate login logout look ls lsb_release
-lsmod lspci lsusb make man md5sum mesg mkdir mkfs modprobe more mount mv nano nautilus nc nice nmap nohup ntfs open opt
-paste patch perl ping pkill proc ps pwd python ram read reboot reset restart rm rmdir root rsync sbin scp screen script
-sed sh shutdown sleep sort source split ssh start stat startx stop su sudo swap sync synaptic tail tar tee telnet
-terminal test time tmp top touch tr tty type ubuntu umount unalias uname uniq unmount unzip update upgrade uptime usb
-user usr vi vim vga vmstat vmware wait watch wc wget whereis which who whoami wifi win windows wine wireless write x
-xchat xorg yes zip
-"""
-COMMANDS = frozenset(_COMMANDS.split())
-"""Names of commands, programs and folders: as words they have synonyms, as names none."""
 
 _GRAMMAR = """
 no not n't nor never none neither have has had having be am is are was were been being do does did doing done can could
@@ -327,7 +313,7 @@ then here there back up down on off out in over away please thanks hello hi hey 
 damn guy guys man dude pal buddy effect effects
 result results
 """
-UNTOUCHED = COMMANDS | frozenset(_GRAMMAR.split())
+UNTOUCHED = NAMES | frozenset(_GRAMMAR.split())
 """Words that tables of single words neither replace nor bring in: those that grammar hangs on or that mean too much, names."""
 
 

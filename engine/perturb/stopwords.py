@@ -5,8 +5,9 @@ Source: Niu & Bansal 2018, section 3.1.
 - Paper: stop words are dropped at random, at most eight of a turn; verbs are none of them. How many of eight is not said.
   Ours (rule "paper"): as many as there are, at most `max_dropped` of a turn; when there are more, those that are drawn. An
   utterance of nothing but chosen stop words stays whole, because the paper drops words from utterances and not utterances.
-  Words that turn the meaning round when they go stay as well ("no", "few", "than", "until", "only", "if"), particles ("log in",
-  "turn on"), and what belongs to a command or a flag (`commands.py`).
+  What says something stays as well: words that turn the meaning round when they go ("no", "than", "only", "or"), that point or
+  count ("this", "there", "all"), particles ("log in", "turn on"), what a contraction hangs on ("where 's"), and what belongs to
+  a command or a flag (`commands.py`). What goes are articles, most prepositions, "and", "but", "so", "very" and their like.
 - Released: every stop word of NLTK's list is dropped, verbs too, but for 44 that are kept: pronouns, question words and
   "not". An utterance may end up empty. Ours (rule "released"): the same. Those 44 are kept under the paper's rule as well.
 - Released: contractions are whole tokens. Ours: our tokeniser cuts them. The 44 hold those of pronouns ("you're"), so their
@@ -26,6 +27,7 @@ from engine.perturb.flat import Edits, FlatContexts, running
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings
 from engine.perturb.strategy import ByEdits, Expectation
+from envs.pairs.written import CLITICS
 
 _KEPT = """
     i me my myself we our ours ourselves you your yours yourself yourselves he him his himself she her hers herself it
@@ -45,7 +47,8 @@ VERBS = frozenset(_VERBS.split())
 
 _MEANT = """
 no nor not never neither without few more most than before after until against only if off up down out over above below under
-same s t d m o y ll re ve ma don
+same or because while there here just now all any both each other some such own too again once this that these those about from
+s t d m o y ll re ve ma don
 """
 MEANT = frozenset(_MEANT.split())
 """Stop words that the paper's rule keeps: without them a line says something else; letters are flags or contractions."""
@@ -77,7 +80,7 @@ class StopwordDropout(ByEdits):
         """What is changed, see `ByEdits`."""
         goes = flat.are_in(self.dropped)
         if self.most is not None:
-            goes &= ~(in_commands(flat) | _are_particles(flat))
+            goes &= ~(in_commands(flat) | _are_particles(flat) | _hold_others(flat))
             lengths = np.diff(flat.edges)
             goes &= np.repeat(np.diff(running(goes)[flat.edges]) < lengths, lengths)
             edges = flat.edges[flat.turn_edges]
@@ -113,6 +116,12 @@ def _are_particles(flat: FlatContexts) -> np.ndarray:
     ends[:-1] = flat.are_in(CLAUSE_MARKS)
     ends[flat.edges] = True
     return (found & (follows[: len(found)] | ends[1:])) | a_few
+
+
+def _hold_others(flat: FlatContexts) -> np.ndarray:
+    """Which words another one hangs on: before the second half of a contraction, or "at" in "at all" (N,) bool."""
+    behind = np.concatenate([flat.are_in(CLITICS), [False]])[1:]
+    return behind | (flat.are_in({"at"}) & np.concatenate([flat.are_in({"all", "least", "most"}), [False]])[1:])
 
 
 def build(settings: PerturbSettings, resources: Resources) -> StopwordDropout:

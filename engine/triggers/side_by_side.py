@@ -90,9 +90,11 @@ def run_searches(
     searches, restarts = Searches(method, finder, ahead), defaultdict[str, list[Task]](list)
     for task in tasks:
         restarts[task.key].append(task)
-    for own in restarts.values():
-        searches.add(own)
-    while searches.keys:
+    waiting = deque(restarts.values())
+    while waiting or searches.keys:
+        # All would be looked through at each step.
+        while waiting and (len(searches.keys) < 2 * finder.size or method.settings.stop_on_batch_mean):
+            searches.add(waiting.popleft())
         before = searches.tried
         found = searches.step()
         if on_step is not None and searches.tried > before:

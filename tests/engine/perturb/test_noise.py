@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from engine.perturb import perturb_text
+from engine.perturb.commands import NAMES
 from engine.perturb.noise import HOMOGLYPHS, KEYS, CharacterNoise
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings
@@ -35,6 +36,7 @@ def kind(word: str, after: str) -> str:
 
 @given(word=st.text("abcdefghijklmnopqrstuvwxyz", min_size=4, max_size=12), seed=st.integers(0, 2**40))
 def test_a_slip_keeps_both_ends_and_is_one_token(word: str, seed: int) -> None:
+    assume(word not in NAMES)
     ((((after,),),),) = CharacterNoise(Resources(SETTINGS), 1.0).perturb([(((word,),),)], [seed])
     assert after != word
     assert (after[0], after[-1]) == (word[0], word[-1])
@@ -64,6 +66,10 @@ def test_the_keys_beside_a_key() -> None:
         "--help -verbose",
         "\u043f\u0440\u0438\u0432\u0435\u0442 \u4f60\u597d\u4f60\u597d na\u00efvet\u00e9 caf\u00e9s",
         "abc4 x1y2z3",
+        "sudo reboot",
+        "grep",
+        "xorg.conf",
+        "the linux",
     ],
 )
 def test_what_is_no_word_of_four_letters_stays(text: str) -> None:
@@ -82,6 +88,6 @@ def test_a_share_of_the_words_slips() -> None:
 
 
 def test_slips_take_the_case_of_their_words() -> None:
-    found = {perturb_text("Windows WORKS", "character-noise", seed=seed, settings=SETTINGS) for seed in range(30)}
+    found = {perturb_text("Kitchens WORKS", "character-noise", seed=seed, settings=SETTINGS) for seed in range(30)}
     assert len(found) > 20
-    assert all(text.startswith("W") and text.split()[1].isupper() and text.split()[0][1:].islower() for text in found)
+    assert all(text.startswith("K") and text.split()[1].isupper() and text.split()[0][1:].islower() for text in found)
