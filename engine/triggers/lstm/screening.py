@@ -62,7 +62,7 @@ def few(found: FeasibleSet, known_BG: Tensor) -> Tensor:
     """
     rough_n = known_BG.flatten()
     rough_n[found.rows_c] = found.least_c
-    best_BG = rough_n.view_as(known_BG).sort(1, stable=True)
+    best_BG = rough_n.view_as(known_BG).sort(dim=1, stable=True)
     chosen_BK = best_BG.indices[:, :FEW]
     if len(known_BG) == 1:
         chosen_BK = chosen_BK[:, best_BG.values[0, :FEW].isfinite()]
