@@ -1,7 +1,7 @@
 """Perturbations as a library call, for whoever wants more of a data set's sentences.
 
     >>> from engine.perturb import perturb_text
-    >>> perturb_text("I installed Ubuntu 10.04 from http://ubuntu.com, but it doesn't BOOT!", "random-swap", seed=1)
+    >>> perturb_text("I installed Ubuntu 10.04 from http://ubuntu.com, but it doesn't BOOT!", "random-swap", seed=2)
     "I installed 10.04 Ubuntu from http://ubuntu.com, it but doesn't BOOT!"
 
 Around the words that change all stays as it is: capitals, blanks, addresses, punctuation (`rewriting.py`). `<eou>` and `<eot>`

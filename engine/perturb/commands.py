@@ -7,6 +7,7 @@ A known command holds the words behind it too ("sudo apt-get install vim").
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import repeat
 
 import numpy as np
@@ -48,15 +49,35 @@ _KINDS = {
     **dict.fromkeys(SIGNS, _SIGN),
     **dict.fromkeys((":", ";"), _COLON),
 }
+_TELLING = COMMANDS | SIGNS | {":", ";"}
+"""Where none of these is, nothing is held."""
 _NUM_BEHIND = 2
 """Words that a command holds behind it."""
+
+
+def held_in_one(words: Sequence[str]) -> list[bool]:
+    """`in_commands` for one utterance, sooner than by numpy where it is short."""
+    held = [False] * len(words)
+    if _TELLING.isdisjoint(words):
+        return held
+    behind, before = 0, 0
+    for place, kind in enumerate(map(_KINDS.get, words, repeat(0))):
+        held[place] = held[place] or behind > 0 or kind == _COMMAND or (kind == _LETTER and before == _COLON)
+        if kind == _SIGN:
+            for beside in range(max(place - 1, 0), min(place + 2, len(words))):
+                held[beside] = True
+        behind, before = _NUM_BEHIND if kind == _COMMAND else behind - 1, kind
+    return held
 
 
 def in_file_names(flat: FlatContexts) -> np.ndarray:
     """Which words are the name of a file or its end, which the tokeniser cuts at the full stop (N,) bool."""
     is_dot, is_end = flat.are_in({"."}), flat.are_in(EXTENSIONS)
     found = np.zeros(len(is_dot), dtype=bool)
-    ends = np.flatnonzero(is_dot[1:-1] & is_end[2:]) if len(found) > 2 else np.zeros(0, dtype=np.int64)
+    begins = np.zeros(len(is_dot) + 1, dtype=bool)
+    begins[flat.edges] = True
+    is_within = is_dot[1:-1] & is_end[2:] & ~begins[1:-2] & ~begins[2:-1] if len(found) > 2 else is_dot[:0]
+    ends = np.flatnonzero(is_within)
     found[ends] = found[ends + 2] = True
     return found
 

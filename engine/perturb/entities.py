@@ -131,6 +131,8 @@ class ConfusingEntity(ByEdits):
     def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
         """What is changed, see `ByEdits`."""
         found = self._entities.find(flat)
+        if not len(found.starts):
+            return Edits.of_words(found.starts, ())
         kinds, kind = np.unique(found.phrases, return_inverse=True)
         choices = [self._choices_for(form) for form in kinds.tolist()]
         counts = np.fromiter(map(len, choices), dtype=np.int64, count=len(choices))

@@ -15,6 +15,8 @@ import numpy as np
 
 from envs.pairs.turns import Turn, Turns, Utterance
 
+_SHORT = 64
+"""Words."""
 PieceT = TypeVar("PieceT")
 
 
@@ -91,6 +93,11 @@ class FlatContexts:
         return self.edges[self.turn_edges[self.shape_edges]]
 
     @property
+    def is_short(self) -> bool:
+        """Whether there is one short utterance alone, which is sooner read without numpy."""
+        return len(self.edges) == 2 and len(self.words) <= _SHORT
+
+    @property
     def num_words(self) -> np.ndarray:
         """Of each context (contexts,) int64."""
         return np.diff(self.context_edges)
@@ -114,6 +121,8 @@ class FlatContexts:
         Returns:
             (contexts,) int64.
         """
+        if len(self.shape_edges) == 2:
+            return np.array([len(places)])
         return np.diff(np.searchsorted(places, self.context_edges))
 
     def are_in(self, listed: Container[str]) -> np.ndarray:

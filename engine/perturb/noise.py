@@ -86,18 +86,16 @@ class CharacterNoise(ByEdits):
         return Edits.of_words(np.array([place for place, _ in chosen], dtype=np.int64), [(slip,) for _, slip in chosen])
 
     def _slip(self, word: str, share: float) -> str | None:
-        """One of a word's slips; None: it has none."""
-        kinds = self._slips(word)
-        if not kinds:
-            return None
-        kind, share = divmod(share * len(kinds), 1)
-        found = kinds[int(kind)]
-        return found[int(share * len(found))]
+        """One of a word's slips; where it has none of a kind, one of the next kind; None: it has none at all."""
+        kind, share = divmod(share * len(_KINDS), 1)
+        for number in range(len(_KINDS)):
+            found = self._slips(word, (int(kind) + number) % len(_KINDS))
+            if found:
+                return found[int(share * len(found))]
+        return None
 
-    def _slips_of(self, word: str) -> tuple[tuple[str, ...], ...]:
-        """What may become of a word, by kind."""
-        kinds = (dict.fromkeys(other for other in kind if other != word and not self._is_word(other)) for kind in _kinds(word))
-        return tuple(filter(None, map(tuple, kinds)))
+    def _slips_of(self, word: str, kind: int) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(other for other in _KINDS[kind](word) if other != word and not self._is_word(other)))
 
     def _is_word(self, slip: str) -> bool:
         """Whether what came out is another word."""
@@ -115,13 +113,28 @@ class _Long(dict[str, bool]):
         return self[word]
 
 
-def _kinds(word: str) -> Iterator[Iterator[str]]:
-    inner = range(1, len(word) - 1)
-    yield (word[:i] + word[i + 1] + word[i] + word[i + 2 :] for i in inner[:-1])
-    yield (word[:i] + key + word[i + 1 :] for i in inner for key in KEYS[word[i]])
-    yield (word[:i] + word[i + 1 :] for i in inner)
-    yield (word[:i] + word[i] + word[i:] for i in inner)
-    yield (word[:i] + HOMOGLYPHS[word[i]] + word[i + 1 :] for i in inner if word[i] in HOMOGLYPHS)
+def _transpositions(word: str) -> Iterator[str]:
+    return (word[:i] + word[i + 1] + word[i] + word[i + 2 :] for i in range(1, len(word) - 2))
+
+
+def _keys(word: str) -> Iterator[str]:
+    return (word[:i] + key + word[i + 1 :] for i in range(1, len(word) - 1) for key in KEYS[word[i]])
+
+
+def _omissions(word: str) -> Iterator[str]:
+    return (word[:i] + word[i + 1 :] for i in range(1, len(word) - 1))
+
+
+def _repetitions(word: str) -> Iterator[str]:
+    return (word[:i] + word[i] + word[i:] for i in range(1, len(word) - 1))
+
+
+def _homoglyphs(word: str) -> Iterator[str]:
+    found = (i for i in range(1, len(word) - 1) if word[i] in HOMOGLYPHS)
+    return (word[:i] + HOMOGLYPHS[word[i]] + word[i + 1 :] for i in found)
+
+
+_KINDS = (_transpositions, _keys, _omissions, _repetitions, _homoglyphs)
 
 
 def build(settings: PerturbSettings, resources: Resources) -> CharacterNoise:

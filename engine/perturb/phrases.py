@@ -48,6 +48,7 @@ class Phrases:
     def __init__(self, listed: Collection[Utterance]) -> None:
         self.listed = tuple(listed)
         self._words = {word: i for i, word in enumerate(dict.fromkeys(chain.from_iterable(self.listed)), 1)}
+        self._beginnings = frozenset(phrase[0] for phrase in self.listed)
         lengths = np.fromiter(map(len, self.listed), dtype=np.int64, count=len(self.listed))
         flat = np.fromiter(map(self._words.__getitem__, chain.from_iterable(self.listed)), dtype=np.int64, count=lengths.sum())
         firsts, numbers = np.cumsum(lengths) - lengths, np.zeros(len(lengths), dtype=np.int64)
@@ -65,6 +66,9 @@ class Phrases:
 
     def longest(self, flat: FlatContexts) -> Matches:
         """From each place of some contexts where a phrase begins the longest one, whether or not it meets others."""
+        if self._beginnings.isdisjoint(flat.words):
+            nowhere = np.zeros(0, dtype=np.int64)
+            return Matches(nowhere, nowhere, nowhere)
         # Words of no phrase stand behind the last one too, so that no phrase leads beyond it.
         words = np.zeros(len(flat.words) + len(self._levels), dtype=np.int64)
         words[: len(flat.words)] = flat.numbered(self._words)

@@ -82,12 +82,12 @@ def read_paraphrases(path: Path, *, equivalent: bool = False) -> dict[Phrase, tu
 
 def two_way(pairs: Iterable[tuple[Phrase, Phrase]]) -> dict[Phrase, tuple[Phrase, ...]]:
     """Phrases and all their paraphrases, none twice; a phrase is none of itself."""
-    found: dict[Phrase, dict[Phrase, None]] = {}
+    found: dict[Phrase, list[Phrase]] = {}
     for left, right in pairs:
         if left != right:
-            found.setdefault(left, {})[right] = None
-            found.setdefault(right, {})[left] = None
-    return {phrase: tuple(paraphrases) for phrase, paraphrases in found.items()}
+            found.setdefault(left, []).append(right)
+            found.setdefault(right, []).append(left)
+    return {phrase: tuple(dict.fromkeys(paraphrases)) for phrase, paraphrases in found.items()}
 
 
 def _kind(line: str) -> str:

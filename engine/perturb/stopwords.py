@@ -21,7 +21,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from engine.perturb.commands import in_commands
+from engine.perturb.commands import held_in_one, in_commands
 from engine.perturb.draws import uniforms
 from engine.perturb.flat import Edits, FlatContexts, running
 from engine.perturb.resources import Resources
@@ -60,6 +60,8 @@ TAKE_PARTICLES = frozenset(
 """Words behind which "on" and "in" are particles."""
 A_FEW = frozenset({"few", "little"})
 CLAUSE_MARKS = frozenset(".,?!;:()") | {"...", '"'}
+HELD_BY_AT = frozenset({"all", "least", "most"})
+"""Words that "at" belongs to."""
 
 
 class StopwordDropout(ByEdits):
@@ -78,6 +80,8 @@ class StopwordDropout(ByEdits):
 
     def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
         """What is changed, see `ByEdits`."""
+        if self.most is not None and flat.is_short and self.most >= sum(map(self.dropped.__contains__, flat.words)):
+            return self._of_one(flat.words)
         goes = flat.are_in(self.dropped)
         if self.most is not None:
             goes &= ~(in_commands(flat) | _are_particles(flat) | _hold_others(flat))
@@ -87,6 +91,14 @@ class StopwordDropout(ByEdits):
             self._choose(goes, edges, np.flatnonzero(np.diff(running(goes)[edges]) > self.most), flat, seeds)
         places = np.flatnonzero(goes)
         return Edits.of_words(places, [()] * len(places))
+
+    def _of_one(self, words: Sequence[str]) -> Edits:
+        """The same for one short utterance of which all may go, sooner than by numpy."""
+        held = held_in_one(words)
+        places = [i for i, word in enumerate(words) if word in self.dropped and not held[i] and not _stays(words, i)]
+        if len(places) == len(words):
+            places = []
+        return Edits.of_words(np.array(places, dtype=np.int64), [()] * len(places))
 
     def _choose(self, goes: np.ndarray, edges: np.ndarray, turns: np.ndarray, flat: FlatContexts, seeds: Sequence[int]) -> None:
         """Leaves as many words of some turns as may go, in place; drawn only where something is to be chosen, which is rare."""
@@ -109,19 +121,32 @@ class StopwordDropout(ByEdits):
 
 def _are_particles(flat: FlatContexts) -> np.ndarray:
     """Which words are an "on" or "in" of a verb: behind one, or before a mark or an end; or the "a" of "a few" (N,) bool."""
-    found = flat.are_in(PARTICLES)
-    a_few = flat.are_in({"a"}) & np.concatenate([flat.are_in(A_FEW), [False]])[1:]
-    follows = np.concatenate([[False], flat.are_in(TAKE_PARTICLES)[:-1]])
-    ends = np.ones(len(found) + 1, dtype=bool)
-    ends[:-1] = flat.are_in(CLAUSE_MARKS)
-    ends[flat.edges] = True
-    return (found & (follows[: len(found)] | ends[1:])) | a_few
+    follows = np.zeros(len(flat.words) + 1, dtype=bool)
+    follows[1:] = flat.are_in(TAKE_PARTICLES)
+    follows[flat.edges] = False
+    is_particle = flat.are_in(PARTICLES) & (follows[:-1] | _stand_before(flat, CLAUSE_MARKS, or_end=True))
+    return is_particle | (flat.are_in({"a"}) & _stand_before(flat, A_FEW))
 
 
 def _hold_others(flat: FlatContexts) -> np.ndarray:
     """Which words another one hangs on: before the second half of a contraction, or "at" in "at all" (N,) bool."""
-    behind = np.concatenate([flat.are_in(CLITICS), [False]])[1:]
-    return behind | (flat.are_in({"at"}) & np.concatenate([flat.are_in({"all", "least", "most"}), [False]])[1:])
+    return _stand_before(flat, CLITICS) | (flat.are_in({"at"}) & _stand_before(flat, HELD_BY_AT))
+
+
+def _stand_before(flat: FlatContexts, listed: frozenset[str], *, or_end: bool = False) -> np.ndarray:
+    """Which words a listed one stands behind in their utterance, or nothing (N,) bool."""
+    found = np.ones(len(flat.words) + 1, dtype=bool)
+    found[:-1] = flat.are_in(listed)
+    found[flat.edges] = or_end
+    return found[1:]
+
+
+def _stays(words: Sequence[str], place: int) -> bool:
+    """Whether `_are_particles` or `_hold_others` is true of a word of one utterance."""
+    word, behind = words[place], words[place + 1] if place + 1 < len(words) else ""
+    if word in PARTICLES and (not behind or behind in CLAUSE_MARKS or (place > 0 and words[place - 1] in TAKE_PARTICLES)):
+        return True
+    return behind in CLITICS or (word == "a" and behind in A_FEW) or (word == "at" and behind in HELD_BY_AT)
 
 
 def build(settings: PerturbSettings, resources: Resources) -> StopwordDropout:

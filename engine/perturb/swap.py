@@ -17,14 +17,14 @@ words have now moved are left out; so a word moves at most once, and fewer swaps
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import repeat
 from string import punctuation
 
 import numpy as np
 
-from engine.perturb.commands import in_commands
-from engine.perturb.draws import uniforms
+from engine.perturb.commands import held_in_one, in_commands
+from engine.perturb.draws import uniforms, uniforms_of_one
 from engine.perturb.flat import Edits, FlatContexts, running
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings, Rule
@@ -50,6 +50,8 @@ _KINDS = {
     "without": _NO,
 }
 """Words that are joined with others, or stay."""
+_ENDS = (_MARK, _SMILEY)
+_TAKE_NOT = (_AUXILIARY, _CLITIC)
 RELEASED_EVERY = 3
 
 
@@ -69,8 +71,10 @@ class RandomSwap(ByEdits):
 
     def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
         """What is changed, see `ByEdits`."""
-        kinds = np.frombuffer(bytes(map(_KINDS.get, flat.words, repeat(0))), dtype=np.uint8)
         by_paper = self.rule == "paper"
+        if by_paper and flat.is_short:
+            return self._of_one(flat.words, seeds[0])
+        kinds = np.frombuffer(bytes(map(_KINDS.get, flat.words, repeat(0))), dtype=np.uint8)
         starts = np.flatnonzero(~_glued(kinds, flat, by_paper))
         utterance = np.searchsorted(flat.edges, starts, side="right") - 1
         is_mark = (kinds[starts] == _MARK) | ((kinds[starts] == _SMILEY) & by_paper)
@@ -84,7 +88,36 @@ class RandomSwap(ByEdits):
             pool, stretch, limits = self._by_release(is_mark, utterance)
         order = uniforms(seeds, self.name, flat.num_in_contexts(starts[pool]))
         chosen = np.sort(pool[_chosen(pool, stretch, order, limits)])
-        return _exchanged(flat.words, np.append(starts, len(kinds)), chosen)
+        starts = np.append(starts, len(kinds))
+        return _exchanged(flat.words, zip(*(starts[chosen + i].tolist() for i in range(3)), strict=True))
+
+    def _of_one(self, words: Sequence[str], seed: int) -> Edits:
+        """The same for one short utterance, sooner than by numpy."""
+        starts: list[int] = []
+        stays: list[bool] = []
+        num_words = 0
+        before, leads = _MARK, False
+        held = held_in_one(words)
+        for place, kind in enumerate(map(_KINDS.get, words, repeat(0))):
+            opens = before in _ENDS
+            behind_verb = kind == _NOT and before in _TAKE_NOT and not opens
+            if opens or kind in _ENDS or not (kind == _CLITIC or behind_verb or leads):
+                starts.append(place)
+                stays.append(kind in _ENDS or held[place] or (kind == _NO and opens))
+                num_words += kind not in _ENDS
+            elif held[place]:
+                stays[-1] = True
+            leads = (kind == _NO and not opens) or (kind == _NOT and not behind_verb)
+            before = kind
+        most = num_words // self.every
+        pool = [unit for unit in range(len(starts) - 1) if not (stays[unit] or stays[unit + 1])] if most else []
+        order = uniforms_of_one(seed, self.name, len(pool))
+        chosen: set[int] = set()
+        for _, unit in sorted(zip(order, pool, strict=True)):
+            if len(chosen) < most and unit - 1 not in chosen and unit + 1 not in chosen:
+                chosen.add(unit)
+        starts.append(len(words))
+        return _exchanged(words, [tuple(starts[unit : unit + 3]) for unit in sorted(chosen)])
 
     def _by_paper(
         self, is_mark: np.ndarray, utterance: np.ndarray, num_utterances: int
@@ -136,16 +169,15 @@ def _glued(kinds: np.ndarray, flat: FlatContexts, by_paper: bool) -> np.ndarray:
     return glued & ~opens & (kinds != _MARK) & (kinds != _SMILEY)
 
 
-def _exchanged(words: Sequence[str], starts: np.ndarray, chosen: np.ndarray) -> Edits:
+def _exchanged(words: Sequence[str], chosen: Iterable[tuple[int, ...]]) -> Edits:
     """The edits that swap words with the next ones.
 
     Args:
         words: the tokens of all utterances.
-        starts: where words begin among them, and where the last one ends.
-        chosen: which words swap with the next one, ascending.
+        chosen: where among them the first and the second word of each swap begin, and where the second ends; ascending.
     """
     found: list[tuple[int, int, Sequence[str]]] = []
-    for first, second, end in zip(*(starts[chosen + i].tolist() for i in range(3)), strict=True):
+    for first, second, end in chosen:
         if end - first == 2:
             found.append((first, end, (words[second], words[first])))
         else:

@@ -5,15 +5,16 @@ A text is cut at its blanks; what a piece between two blanks reads as is remembe
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
-from functools import cached_property, lru_cache
-from itertools import accumulate, chain, groupby
+from functools import lru_cache
+from itertools import accumulate, chain, groupby, pairwise
 from operator import itemgetter
 
 import numpy as np
 
 from engine.perturb.changes import ChangeKind, aligned
-from engine.perturb.flat import Edits, FlatContexts, running
+from engine.perturb.flat import Edits, FlatContexts
 from engine.perturb.rewriting import Edit, WrittenText
 from envs.core.errors import ConfigError
 from envs.pairs.tokens import tokenise_where
@@ -21,6 +22,8 @@ from envs.pairs.turns import Turns, Utterance, parse_turns, tokens_where
 from envs.pairs.written import detokenise, reads
 
 _NUM_PIECES = 1 << 17
+_FEW = 100
+"""Edges that are looked through without numpy."""
 _LONGEST = 64
 """Letters of a piece that is remembered."""
 
@@ -62,27 +65,19 @@ class Texts:
         self._piece_edges = _edges(lists)
         tokens = list(map(_PIECES.__getitem__, self._pieces))
         self._edges = _edges(tokens)
-        words = tuple(chain.from_iterable(tokens))
-        edges = self._edges[self._piece_edges]
-        self._text_edges = edges
-        one_each = np.arange(len(texts) + 1)
-        turn_edges = shape_edges = one_each
+        self._text_edges = [self._edges[edge] for edge in self._piece_edges]
+        edges = np.array(self._text_edges)
+        turn_edges = shape_edges = np.arange(len(edges))
         marks = _PIECES.with_marks
         if marks and not marks.isdisjoint(self._pieces):
             shapes = [
-                ((hi - lo,),) if marks.isdisjoint(pieces) else tuple(tuple(map(len, turn)) for turn in parse_turns(text))
-                for text, pieces, lo, hi in zip(texts, lists, edges[:-1].tolist(), edges[1:].tolist(), strict=True)
+                ((end - start,),) if marks.isdisjoint(pieces) else tuple(tuple(map(len, turn)) for turn in parse_turns(text))
+                for text, pieces, (start, end) in zip(texts, lists, pairwise(self._text_edges), strict=True)
             ]
             turns = list(chain.from_iterable(shapes))
-            shape_edges, turn_edges = _edges(shapes), _edges(turns)
-            edges = running(np.array(list(chain.from_iterable(turns)), dtype=np.int64))
-        self.flat = FlatContexts.laid(words, edges, turn_edges, shape_edges)
-
-    @cached_property
-    def _edge_list(self) -> list[int]:
-        """Where pieces begin among the words, and where the last one ends."""
-        edges: list[int] = self._edges.tolist()
-        return edges
+            shape_edges, turn_edges = np.array(_edges(shapes)), np.array(_edges(turns))
+            edges = np.array([0, *accumulate(chain.from_iterable(turns))])
+        self.flat = FlatContexts.laid(tuple(chain.from_iterable(tokens)), edges, turn_edges, shape_edges)
 
     def edits_to(self, perturbed: Sequence[Turns], name: str) -> Edits:
         """The edits that make of each context what a strategy made of it.
@@ -120,8 +115,7 @@ class Texts:
         if not len(edits.starts):
             return result
         starts, ends = edits.starts.tolist(), edits.ends.tolist()
-        owners = (np.searchsorted(self._text_edges, edits.starts, side="right") - 1).tolist()
-        cut = (np.searchsorted(self._edges, edits.starts, side="right") - 1).tolist()
+        owners, cut = _places(self._text_edges, edits.starts), _places(self._edges, edits.starts)
         pieces: list[str | None] = [*self._pieces]
         # Those of several tokens, as tokens.
         several: dict[int, list[str]] = {}
@@ -133,14 +127,14 @@ class Texts:
         for piece, tokens in several.items():
             whole = "".join(tokens)
             pieces[piece] = whole if reads(whole) == tokens else " ".join(tokens)
-        bounds = self._piece_edges.tolist()
+        bounds = self._piece_edges
         for number in dict.fromkeys(owners):
             if number not in not_plain:
                 result[number] = " ".join(piece for piece in pieces[bounds[number] : bounds[number + 1]] if piece is not None)
         if not_plain:
             each = (edit for edit in zip(owners, starts, ends, edits.others, strict=True) if edit[0] in not_plain)
             for number, group in groupby(each, key=itemgetter(0)):
-                first = int(self._text_edges[number])
+                first = self._text_edges[number]
                 result[number] = self.text(number).rewritten(
                     [Edit(start - first, end - first, others) for _, start, end, others in group]
                 )
@@ -157,14 +151,14 @@ class Texts:
         words = self.flat.words
         if end - start == len(others):
             for place, other in zip(range(start, end), others, strict=True):
-                while self._edge_list[piece + 1] <= place:
+                while self._edges[piece + 1] <= place:
                     piece += 1
                 if pieces[piece] == words[place]:
                     pieces[piece] = other
                 elif piece in several:
-                    several[piece][place - self._edge_list[piece]] = other
+                    several[piece][place - self._edges[piece]] = other
                 else:
-                    first, last = self._edge_list[piece], self._edge_list[piece + 1]
+                    first, last = self._edges[piece], self._edges[piece + 1]
                     tokens = list(words[first:last])
                     if "".join(tokens) != pieces[piece]:
                         return False
@@ -187,7 +181,7 @@ class Texts:
         surfaces: list[str] = []
         gaps: list[str] = []
         gap = ""
-        start, end = self._piece_edges[number : number + 2].tolist()
+        start, end = self._piece_edges[number : number + 2]
         for place, piece in enumerate(self._pieces[start:end]):
             first, *others = _parts(piece)
             gap += " " * (place > 0) + first
@@ -218,5 +212,13 @@ def _cut(piece: str) -> tuple[list[tuple[str, int, int]], bool]:
     return (tokenise_where(piece), False) if between_marks is None else (between_marks, True)
 
 
-def _edges(pieces: Sequence[Sequence[object]]) -> np.ndarray:
-    return np.array([0, *accumulate(map(len, pieces))], dtype=np.int64)
+def _edges(pieces: Sequence[Sequence[object]]) -> list[int]:
+    return [0, *accumulate(map(len, pieces))]
+
+
+def _places(edges: Sequence[int], starts: np.ndarray) -> list[int]:
+    """Between which edges starts lie; without numpy where they are few."""
+    if len(edges) < _FEW:
+        return [bisect_right(edges, start) - 1 for start in starts.tolist()]
+    found: list[int] = (np.searchsorted(edges, starts, side="right") - 1).tolist()
+    return found

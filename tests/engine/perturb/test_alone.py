@@ -1,0 +1,41 @@
+"""One short utterance alone is read without numpy: what comes out is what comes out of it among others."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.perturb.commands import held_in_one, in_commands
+from engine.perturb.flat import FlatContexts
+from engine.perturb.stopwords import StopwordDropout
+from engine.perturb.strategy import Strategy
+from engine.perturb.swap import RandomSwap
+from envs.pairs.turns import Turns, Utterance
+
+WORDS = ["no", "not", "do", "n't", "can", "without", "'s", "disk", "the", "big", "new", "i", "old", "runs", "a", "few", "of"]
+WORDS += [",", ".", "...", ":)", ";-d", ":", "d", "-", "#", "sudo", "vim", "on", "in", "plug", "10.04"]
+utterances = st.lists(st.sampled_from(WORDS), max_size=20).map(tuple)
+OTHERS: list[Turns] = [((("a", "new", "disk"), ("the", "old", "big", "disk", "runs")),)]
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        RandomSwap(),
+        RandomSwap(every=2),
+        StopwordDropout(frozenset({"the", "on", "in", "a", "of", "few", "old"}), 8),
+        StopwordDropout(frozenset({"the", "on", "in", "a", "of", "few", "old"}), 2),
+    ],
+)
+@settings(max_examples=300, deadline=None)
+@given(words=utterances, seed=st.integers(0, 2**63 - 1))
+def test_an_utterance_alone_becomes_what_it_becomes_among_others(strategy: Strategy, words: Utterance, seed: int) -> None:
+    alone = strategy.perturb([((words,),)], [seed])
+    assert alone == strategy.perturb([((words,),), *OTHERS], [seed, 1])[:1]
+
+
+@settings(max_examples=300, deadline=None)
+@given(words=utterances)
+def test_commands_hold_the_same_words(words: Utterance) -> None:
+    assert held_in_one(words) == in_commands(FlatContexts([((words,),)])).tolist()
