@@ -154,7 +154,7 @@ class LockstepSearch:
         self, before: list[Incumbent], position: int, exact_B: Tensor, exact_losses_B: Tensor, tally: ScreenTally
     ) -> None:
         """The last visit once more, by the screened search; all stays as the exact one left it."""
-        after, gradients, self.incumbents = self.incumbents, self.gradients, before
+        after, gradients, self.incumbents = self.incumbents, self.gradients, list(before)
         self.scorer.screening = True
         with tally.clock.running():
             _, choice_B, loss_B = self.visit(position)

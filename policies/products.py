@@ -35,14 +35,14 @@ class Weight:
     """
 
     def __init__(self, weight_JI: Tensor, dtype: torch.dtype = torch.float32) -> None:
-        self._dtype, self._weight_JI = dtype, weight_JI.detach().to(dtype)
+        self.dtype, self._weight_JI = dtype, weight_JI.detach().to(dtype)
         self._packed = weight_JI.device.type == "cpu" and has_onednn()
         if self._packed:
             self._weight_JI = torch.ops.mkldnn._reorder_linear_weight(self._weight_JI.contiguous(), ROWS)
 
     def __call__(self, rows_nI: Tensor) -> Tensor:
         """Products (n, J), of the weight's precision; not differentiable."""
-        rows_nI = rows_nI.to(self._dtype)
+        rows_nI = rows_nI.to(self.dtype)
         if self._packed:
             product_nJ: Tensor = torch.ops.mkldnn._linear_pointwise(rows_nI, self._weight_JI, None, "none", [], "")
             return product_nJ

@@ -123,7 +123,12 @@ class WordLstm:
             gates = gates_n4H[:running]
             torch.index_select(self.table_V4H, 0, swapped.words_nM[:running, word], out=gates)
             if begun:
-                gates[:begun] += self._hidden[dtype](states_KnH[word - first - 1, :begun])
+                before_nH, owners = states_KnH[word - first - 1, :begun], swapped.owners_n[:begun]
+                if dtype != torch.float32:
+                    # Rounded is only by how much candidates differ from their inputs, for which the product is known.
+                    before_nH = before_nH - past.states_BMH[owners, word - 1]
+                    gates[:begun] += past.recurrent_BM4H[owners, word]
+                gates[:begun] += self._hidden[dtype](before_nH)
             if running > begun:
                 owners = swapped.owners_n[begun:running]
                 # Rows that begin here come from the same state, whose product is known.

@@ -44,9 +44,9 @@ GROUP = 32
 """Incumbents whose candidates a GPU takes together."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class _Trace:
-    """What is kept with an incumbent."""
+    """What is kept with an incumbent; its cache is anchored when it is first screened."""
 
     cache: WordCache
     half_spaces: HalfSpaces
@@ -105,6 +105,8 @@ class LstmScorer:
         """The argmin over the lists, or over the few that are left of them: proved where `PlainScorer` looks."""
         bounds: dict[int, SwapBound] = {}
         left: dict[int, list[int]] = {}
+        if self.screening:
+            self._anchor(incumbents)
         for group in self._groups(incumbents):
             chosen, asked = torch.tensor(group, device=self._device), [incumbents[i] for i in group]
             some, beat_b = Swaps(swaps.positions_BG[chosen], swaps.words_BG[chosen]), beat_B[chosen]
@@ -164,9 +166,8 @@ class LstmScorer:
                 each.nats.likeliest.tolist(),
                 None if self._inputs is None else -float(input_nll[row]),
             )
-            trace = _Trace(
-                self._replies.cache(read.past.of(row), target_T), each.half_spaces, gradient_BME[row, :-1].clone(), inputs[row]
-            )
+            cache = self._replies.cache(read.past.of(row), target_T)
+            trace = _Trace(cache, each.half_spaces, gradient_BME[row, :-1].clone(), inputs[row])
             measured.append(Incumbent(target_T, words_N, loss, reading, trace))
         return measured
 
@@ -218,6 +219,16 @@ class LstmScorer:
         half_spaces = HalfSpaces.joined([trace.half_spaces for trace in traces])
         replies = self._replies.candidates(cache, positions_BG, words_BG, dtype)
         return feasible(replies, half_spaces, self.objective, rows_n, least_n, beat_n), lookahead
+
+    def _anchor(self, incumbents: Sequence[Incumbent]) -> None:
+        """Reads incumbents once more that are screened for the first time, always as many together."""
+        new = [incumbent for incumbent in incumbents if not incumbent.cache.cache.is_anchored]
+        for rows in _alike([incumbent.target for incumbent in new], INPUTS):
+            traces: list[_Trace] = [new[row].cache for row in rows]
+            filled = [trace.cache for trace in traces] + [traces[0].cache] * (INPUTS - len(rows))
+            anchored = self._replies.anchored(filled, _filled(torch.stack([new[row].words for row in rows])))
+            for trace, cache in zip(traces, anchored, strict=False):
+                trace.cache = cache
 
     def _few(self, incumbents: Sequence[Incumbent], swaps: Swaps, beat_B: Tensor) -> Tensor:
         """The candidates (B, K) of a group that bfloat16 leaves to float32."""

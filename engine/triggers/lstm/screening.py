@@ -1,7 +1,11 @@
 """Which few swaps of a list may be the best, told roughly: a screened search asks float32 about these alone.
 
-Candidates are read with products in bfloat16, all else in float32, and bounded as always (`swap_bound.py`). What comes out is
-rough by no bound that could be proved: carried through the steps of a recurrence, it soon exceeds every distance between
+Candidates are read with products in bfloat16, and these only of what a candidate differs by from its incumbent, for which the
+products are known; all else is float32, and bounded as always (`swap_bound.py`). On a network fitted to #ubuntu, whose
+candidates differ by hundredths of a nat, losses were off by 0.00005 nats on average and 0.0017 at most. Products of whole
+states left the best out of the best six in one visit of thirteen.
+
+A bound that could be proved is of no use: carried through the steps of a recurrence, it soon exceeds every distance between
 candidates. So nothing rough is ever told. Float32 measures the few, decides among them whether one undercuts what is to be
 beaten, and measures what a search takes over. Only which swap is taken can differ from the exact search, where bfloat16 leaves
 the best out.
@@ -23,9 +27,9 @@ from policies.products import Weight
 
 _LOG = logging.getLogger(__name__)
 
-FEW = 6
+FEW = 3
 """Candidates of a list that float32 measures."""
-SLACK = 0.01
+SLACK = 0.005
 """Nats above what is to be beaten from which on all are left out: bfloat16 may find a candidate worse than it is."""
 MADE_UP = 100
 """Rows of the product by which bfloat16 is measured."""
@@ -58,10 +62,10 @@ def few(found: FeasibleSet, known_BG: Tensor) -> Tensor:
     """
     rough_n = known_BG.flatten()
     rough_n[found.rows_c] = found.least_c
-    best_BK = rough_n.view_as(known_BG).topk(min(FEW, known_BG.shape[1]), largest=False)
-    chosen_BK = best_BK.indices
+    best_BG = rough_n.view_as(known_BG).sort(dim=1, stable=True)
+    chosen_BK = best_BG.indices[:, :FEW]
     if len(known_BG) == 1:
-        chosen_BK = chosen_BK[:, best_BK.values[0].isfinite()]
+        chosen_BK = chosen_BK[:, best_BG.values[0, :FEW].isfinite()]
     return chosen_BK.sort(1).values
 
 

@@ -11,7 +11,7 @@ again, P shared before them, T words of a target, H hidden, E embedding
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
 import torch
@@ -36,19 +36,29 @@ class WordCache:
         past: the encoder over the incumbents.
         gates_BT4H: what the target's words add to the decoder's gates.
         queries_BTH: what they add to the attention's layer; empty but for released attention.
+        read_BT2H: context and state that the incumbents' decoder reads at each step; empty where nothing is screened.
+        product_BT4H: what these add to the gates.
     """
 
     past: Past
     gates_BT4H: Tensor
     queries_BTH: Tensor
+    read_BT2H: Tensor
+    product_BT4H: Tensor
+
+    @property
+    def is_anchored(self) -> bool:
+        """Whether candidates can be read in bfloat16."""
+        return self.read_BT2H.numel() > 0
 
     @classmethod
     def joined(cls, parts: Sequence[WordCache]) -> WordCache:
         """That of several incumbents, whose targets are of one length."""
         if len(parts) == 1:
             return parts[0]
-        gates_BT4H, queries_BTH = (torch.cat([getattr(part, name) for part in parts]) for name in ("gates_BT4H", "queries_BTH"))
-        return cls(Past.joined([part.past for part in parts]), gates_BT4H, queries_BTH)
+        names = [field.name for field in fields(cls) if field.name != "past"]
+        joined = {name: torch.cat([getattr(part, name) for part in parts]) for name in names}
+        return cls(Past.joined([part.past for part in parts]), **joined)
 
 
 class Read(NamedTuple):
@@ -70,7 +80,7 @@ class DecoderWeights(NamedTuple):
     context: Weight
     """From the context to the gates."""
     query: Weight | None
-    """From what the decoder holds to what encoder states are scored against."""
+    """From what the decoder holds to what encoder states are scored against; always in float32."""
 
     @classmethod
     def of(cls, model: Seq2Seq, dtype: torch.dtype) -> DecoderWeights:
@@ -81,7 +91,14 @@ class DecoderWeights(NamedTuple):
             return cls(Weight(state_4HH, dtype), Weight(context_4HH, dtype), None)
         # The words' share of released attention is known beforehand.
         query = model.attention.weight[:, model.sizes.embed if model.sizes.attention == "released" else 0 :]
-        return cls(Weight(torch.cat([context_4HH, state_4HH], dim=1), dtype), Weight(context_4HH, dtype), Weight(query, dtype))
+        return cls(Weight(torch.cat([context_4HH, state_4HH], dim=1), dtype), Weight(context_4HH, dtype), Weight(query))
+
+    def products(self, read_n2H: Tensor) -> Tensor:
+        """What context and state add to the gates together."""
+        if self.query is not None:
+            return self.step(read_n2H)
+        context_nH, state_nH = read_n2H.chunk(2, dim=1)
+        return self.context(context_nH) + self.step(state_nH)
 
 
 class Seq2SeqReader:
@@ -124,7 +141,26 @@ class Seq2SeqReader:
         if self._released is not None:
             weight_HX, bias_H = self._released.weight.detach(), self._released.bias.detach()
             queries_TH = linear(embedded_TE, weight_HX[:, : embedded_TE.shape[1]], bias_H)
-        return WordCache(past, gates_T4H[None], queries_TH[None])
+        nothing = embedded_TE.new_zeros(1, 0)
+        return WordCache(past, gates_T4H[None], queries_TH[None], nothing, nothing)
+
+    def anchored(self, caches: Sequence[WordCache], words_BN: Tensor) -> list[WordCache]:
+        """The same with what the incumbents' own decoder reads: of candidates bfloat16 multiplies only the difference from it.
+
+        Args:
+            caches: of incumbents whose targets are of one length.
+            words_BN: the incumbents.
+        """
+        last_B1 = torch.full_like(words_BN[:, :1], words_BN.shape[1] - 1)
+        cache = WordCache.joined(caches)
+        replies = self.candidates(cache, last_B1, words_BN[:, -1:])
+        reads = [replies.read_and_step() for _ in range(cache.gates_BT4H.shape[1])]
+        read_BT2H = torch.stack(reads, 1)
+        product_BT4H = self.weights[torch.float32].products(read_BT2H.flatten(0, 1)).unflatten(0, read_BT2H.shape[:2])
+        return [
+            replace(each, read_BT2H=read_BT2H[row : row + 1], product_BT4H=product_BT4H[row : row + 1])
+            for row, each in enumerate(caches)
+        ]
 
     def candidates(
         self, cache: WordCache, positions_BG: Tensor, swaps_BG: Tensor, dtype: torch.dtype = torch.float32
@@ -149,6 +185,7 @@ class Replies:
         self, model: Seq2Seq, weights: DecoderWeights, cache: WordCache, swapped: Swapped, memory_KnH: Tensor
     ) -> None:
         self._model, self._weights, self._cache = model, weights, cache
+        self._rough = weights.step.dtype != torch.float32
         self._barred_nM = swapped.barred()
         shared = swapped.first if self._barred_nM is None else swapped.words_nM.shape[1] - 1
         self._shared_BPH, self._memory_KnH = cache.past.states_BMH[:, :shared], memory_KnH
@@ -159,7 +196,10 @@ class Replies:
         self._read_n2H = memory_KnH.new_zeros(rows, 2 * width)
         self._constant_n4H: Tensor | None = None
         if self._model.attention is None:
-            self._constant_n4H = weights.context(memory_KnH[-1]).float()
+            context_nH = memory_KnH[-1]
+            if self._rough:
+                context_nH = self._from_incumbents(context_nH, cache.past.states_BMH[:, -1])
+            self._constant_n4H = weights.context(context_nH).float()
 
     @property
     def rows(self) -> int:
@@ -180,19 +220,37 @@ class Replies:
         """The states (n, H) that predict the next word of the target; overwritten by the next step."""
         width, batch = self._cell_nH.shape[1], len(self._shared_BPH)
         hidden_nH = self._read_n2H[:, width:]
-        # Before the first word the state is zero.
+        read_nX, weight = self._read_n2H, self._weights.step
         if self._constant_n4H is not None:
-            gates_n4H = self._constant_n4H.clone()
-            if self._steps:
-                gates_n4H += self._weights.step(hidden_nH)
+            read_nX = hidden_nH
         else:
             self._attend(hidden_nH, batch)
-            read_n2H = self._read_n2H
-            gates_n4H = (self._weights.step(read_n2H) if self._steps else self._weights.context(read_n2H[:, :width])).float()
-        gates_n4H.unflatten(0, (batch, -1)).add_(self._cache.gates_BT4H[:, self._steps, None])
+            if not self._steps:
+                # Before the first word the state is zero.
+                read_nX, weight = self._read_n2H[:, :width], self._weights.context
+        gates_B4H = self._cache.gates_BT4H[:, self._steps]
+        if self._rough:
+            theirs_B2H = self._cache.read_BT2H[:, self._steps]
+            theirs_BX = theirs_B2H[:, width:] if self._constant_n4H is not None else theirs_B2H[:, : read_nX.shape[1]]
+            read_nX, gates_B4H = self._from_incumbents(read_nX, theirs_BX), gates_B4H + self._cache.product_BT4H[:, self._steps]
+        gates_n4H = weight(read_nX).float()
+        if self._constant_n4H is not None:
+            gates_n4H += self._constant_n4H
+        gates_n4H.unflatten(0, (batch, -1)).add_(gates_B4H[:, None])
         advance(gates_n4H, self._cell_nH, hidden_nH)
         self._steps += 1
         return hidden_nH
+
+    def read_and_step(self) -> Tensor:
+        """Goes a step on; returns context and state (n, 2H) that it read."""
+        state_nH = self._read_n2H[:, self._cell_nH.shape[1] :].clone()
+        self.step()
+        context_nH = self._read_n2H[:, : state_nH.shape[1]] if self._constant_n4H is None else self._memory_KnH[-1]
+        return torch.cat([context_nH, state_nH], dim=1)
+
+    def _from_incumbents(self, values_nX: Tensor, theirs_BX: Tensor) -> Tensor:
+        """By how much candidates' values (n, X) differ from their incumbents'."""
+        return (values_nX.unflatten(0, (len(theirs_BX), -1)) - theirs_BX[:, None]).flatten(0, 1)
 
     def _attend(self, hidden_nH: Tensor, batch: int) -> None:
         """Puts the context of each candidate beside its state."""
@@ -213,7 +271,7 @@ class Replies:
         """What encoder states are scored against."""
         assert self._weights.query is not None
         if self._model.sizes.attention == "general":
-            return self._weights.query(hidden_nH).float()
+            return self._weights.query(hidden_nH)
         state_n2H = torch.cat([hidden_nH, self._cell_nH], dim=1)
-        query_nH = self._weights.query(state_n2H).float().unflatten(0, (len(self._shared_BPH), -1))
+        query_nH = self._weights.query(state_n2H).unflatten(0, (len(self._shared_BPH), -1))
         return (query_nH + self._cache.queries_BTH[:, self._steps, None]).relu_().flatten(0, 1)
