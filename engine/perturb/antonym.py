@@ -13,7 +13,8 @@ Departures:
     that a word mostly has (`opposites.py`), then WordNet's of the first sense, where WordNet's own texts hold both and both are
     usual words of the corpus; under rule "released", as released.
   * # Paper: silent. Released: any place. Ours: none within a fixed phrase ("hard disk"), and where a word has the sense only
-    behind "be", before a noun, behind a person or before an object, there alone (`fits`).
+    behind "be", before a noun, behind a person or before an object, there alone (`fits`); and none where the corpus' trigrams,
+    if one is at hand, find the words around it too odd.
   * # Paper: silent. Released: WordNet's base form stands for whatever form the word had ("opens" by "close"). Ours: the form of
     the word ("closes"), no opposite whose form is unknown, and the article and preposition that fit it (`agreeing`), because a
     wrong ending would be a second change; under rule "released", as released.
@@ -22,7 +23,7 @@ Departures:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -31,6 +32,7 @@ from engine.perturb.commands import COMMANDS
 from engine.perturb.draws import uniforms
 from engine.perturb.flat import Edits, FlatContexts
 from engine.perturb.lexicon import Lexicon
+from engine.perturb.ngrams import NGrams, window
 from engine.perturb.opposites import ATTRIBUTIVE, NOT_BEFORE, NOT_BEHIND, OF_OBJECTS, OF_PERSONS, OPPOSITES, PREDICATIVE
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings, Rule
@@ -90,6 +92,7 @@ class Antonym(ByEdits):
         may_enter: whether a model knows all of some words.
         rule: the paper's or the released one.
         usual: words of the corpus; WordNet's pairs are taken from these. None for all.
+        fluency: trigrams of the corpus, and how many times as perplexing the words around an opposite may become.
     """
 
     name = "antonym"
@@ -101,31 +104,46 @@ class Antonym(ByEdits):
         may_enter: Callable[[Sequence[str]], bool],
         rule: Rule = "paper",
         usual: Container[str] | None = None,
+        fluency: tuple[NGrams, float] | None = None,
     ) -> None:
-        self.lexicon, self.may_enter, self.rule, self.usual = lexicon, may_enter, rule, usual
+        self.lexicon, self.may_enter, self.rule, self.usual, self.fluency = lexicon, may_enter, rule, usual, fluency
         self._opposites = lru_cache(_NUM_WORDS)(self._released_of if rule == "released" else self._opposites_of)
 
     def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
         """What is changed, see `ByEdits`."""
         draws = uniforms(seeds, self.name, np.diff(flat.turn_edges[flat.shape_edges])).tolist()
-        edit = self._by_release if self.rule == "released" else self._by_paper
-        return flat.edits_of(map(edit, flat.utterances, self.lexicon.tag_all(flat.utterances), draws))
+        found = self._by_release if self.rule == "released" else self._by_paper
+        possible = list(map(list, map(found, flat.utterances, self.lexicon.tag_all(flat.utterances), draws)))
+        if self.fluency is not None:
+            possible = self._fluent(flat.utterances, possible)
+        return flat.edits_of(next(iter(edits), None) for edits in possible)
 
-    def _by_release(self, words: Utterance, tags: Sequence[str], draw: float) -> Edit | None:
+    def _fluent(self, utterances: Sequence[Utterance], possible: Sequence[Sequence[Edit]]) -> list[list[Edit]]:
+        """Those edits after which an utterance is about as likely."""
+        assert self.fluency is not None, "a corpus is at hand"
+        language, most = self.fluency
+        rows = [(words, edit) for words, edits in zip(utterances, possible, strict=True) for edit in edits]
+        after = [window(words, start, end, others) for words, (start, end, others) in rows]
+        before = [window(words, start, end, words[start:end]) for words, (start, end, _) in rows]
+        ratios = iter(language.ratios(after, before).tolist())
+        return [[edit for edit in edits if next(ratios) <= most] for edits in possible]
+
+    def _by_release(self, words: Utterance, tags: Sequence[str], draw: float) -> Iterator[Edit]:
         for place, opposites in enumerate(map(self._opposites, words, tags)):
             if opposites:
-                return place, place + 1, (opposites[int(draw * len(opposites))],)
-        return None
+                yield place, place + 1, (opposites[int(draw * len(opposites))],)
+                return
 
-    def _by_paper(self, words: Utterance, tags: Sequence[str], draw: float) -> Edit | None:
+    def _by_paper(self, words: Utterance, tags: Sequence[str], draw: float) -> Iterator[Edit]:
         for place, opposites in enumerate(map(self._opposites, words, tags)):
             if not opposites or not fits(words, tags, place):
                 continue
             other = opposites[int(draw * len(opposites))]
             edit = agreeing(words, tags, place, other, self.lexicon.inflect)
             if not is_near(words, place, other) and self.may_enter([each for each in edit[2] if each not in words]):
-                return edit
-        return None
+                yield edit
+                if self.fluency is None:
+                    return
 
     def _released_of(self, word: str, tag: str) -> tuple[str, ...]:
         """What may stand in the place of a word under the released rule, in a fixed order."""
@@ -237,4 +255,7 @@ def agreeing(
 def build(settings: PerturbSettings, resources: Resources) -> Antonym:
     """The strategy as the settings say."""
     usual = frozenset(resources.common[:NUM_USUAL]) if resources.common else None
-    return Antonym(resources.lexicon, resources.may_enter, settings.rule, usual)
+    fluency = None
+    if resources.language is not None and settings.rule == "paper":
+        fluency = resources.language, settings.antonym_ratio
+    return Antonym(resources.lexicon, resources.may_enter, settings.rule, usual, fluency)

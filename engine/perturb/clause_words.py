@@ -76,7 +76,7 @@ ADVERBS = _words(
 )
 BEFORE_NOT = _words(
     """
-    probably also still definitely obviously apparently certainly actually possibly likely currently basically usually
+    probably still definitely obviously apparently certainly actually possibly likely currently basically usually
     generally simply clearly maybe sometimes now normally
     """
 )
@@ -101,7 +101,7 @@ TAKE_CLAUSES = _words(
 )
 """Words behind which a subject may begin a clause."""
 _OF_MINE = _words("mean guess wonder hope wish bet suppose assume gather swear thank promise take forget fail hate")
-_SAID = ("you know", "you mean", "there you", "see you", "see ya", "go ahead", "have fun", "take care")
+_SAID = ("it comes", "you know", "you mean", "there you", "see you", "see ya", "go ahead", "have fun", "take care")
 SAYINGS = frozenset({*(("i", verb) for verb in _OF_MINE), *(tuple(said.split()) for said in _SAID)})
 """Phrases that are not negated."""
 NO_FULL_VERBS = _words("be been being thank thanks welcome sorry ta i a s m d ve re ll doubt lack")

@@ -191,12 +191,15 @@ def _auxiliary(clause: _Clause, place: int, first: int, asks: bool) -> Place | N
     if "/" in (*clause.words[max(place - 1, 0) : place], *clause.words[place + 1 : place + 2]):
         return None
     is_phrase = (word in of.DO and clause.word(place + 2) == "mean" and asks) or following == "what"
-    if is_phrase or clause.word(place - 1) == "here":
+    if is_phrase or clause.word(place - 1) == "here" or following in ("up", "also"):
         return None
     back = clause.word(clause.before(place))
     is_inverted = (following in of.SUBJECTS or following in of.ANYBODY) and (
         place == first or asks or back in of.QUESTION_WORDS or (following == "i" and back not in of.SUBJECTS)
     )
+    is_advice = word in ("may", "might") and "try" in clause.words[place : clause.end]
+    if is_advice or (word == "may" and clause.word(place - 2) == "if"):
+        return None
     if following in of.NOT_NEGATED or (asks and clause.word(first) != "why"):
         # What is not the error, and how do i not do it, nobody asks.
         return None

@@ -39,6 +39,7 @@ NAMES = COMMANDS | frozenset(_OTHERS.split())
 """Names of programs, folders and files, those that are words as well: as words they have synonyms and slips, as names none."""
 _EXTENSIONS = """
 conf list jar deb rpm sh py txt gz bz2 tar zip iso so d ini cfg xml html log exe org com net h c img png jpg pdf doc ogv mp3
+odt gpg sig md5 cpp java php js css avi flv wav rc
 """
 EXTENSIONS = frozenset(_EXTENSIONS.split())
 """Ends of the names of files and hosts."""
@@ -58,6 +59,10 @@ _NUM_BEHIND = 2
 def held_in_one(words: Sequence[str]) -> list[bool]:
     """`in_commands` for one utterance, sooner than by numpy where it is short."""
     held = [False] * len(words)
+    if "." in words:
+        for place in range(1, len(words) - 1):
+            if words[place] == "." and words[place + 1] in EXTENSIONS:
+                held[place - 1 : place + 2] = True, True, True
     if _TELLING.isdisjoint(words):
         return held
     behind, before = 0, 0
@@ -70,7 +75,7 @@ def held_in_one(words: Sequence[str]) -> list[bool]:
     return held
 
 
-def in_file_names(flat: FlatContexts) -> np.ndarray:
+def _in_file_names(flat: FlatContexts) -> np.ndarray:
     """Which words are the name of a file or its end, which the tokeniser cuts at the full stop (N,) bool."""
     if "." not in flat.words:
         return np.zeros(len(flat.words), dtype=bool)
@@ -80,12 +85,12 @@ def in_file_names(flat: FlatContexts) -> np.ndarray:
     begins[flat.edges] = True
     is_within = is_dot[1:-1] & is_end[2:] & ~begins[1:-2] & ~begins[2:-1] if len(found) > 2 else is_dot[:0]
     ends = np.flatnonzero(is_within)
-    found[ends] = found[ends + 2] = True
+    found[ends] = found[ends + 1] = found[ends + 2] = True
     return found
 
 
 def in_commands(flat: FlatContexts) -> np.ndarray:
-    """Which words belong to a command, a flag, a path or a smiley (N,) bool; signs themselves among them."""
+    """Which words belong to a command, a flag, a path, a file's name or a smiley (N,) bool; signs themselves among them."""
     if flat.is_short:
         return np.array(held_in_one(flat.words), dtype=bool)
     kinds = np.frombuffer(bytes(map(_KINDS.get, flat.words, repeat(0))), dtype=np.uint8)
@@ -101,4 +106,4 @@ def in_commands(flat: FlatContexts) -> np.ndarray:
     for _ in range(_NUM_BEHIND):
         reached = np.concatenate([[False], reached[:-1] & joined]) if len(kinds) else reached
         held |= reached
-    return held
+    return held | _in_file_names(flat)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _OPENERS = frozenset(["well", "ok", "okay", "so", "oh", "hmm", "hi", "hey", ","])
 """What an utterance says no less without where it begins with them."""
-_FILLERS = frozenset(["just", "really", "please", "!"])
+_FILLERS = frozenset(["really", "please", "!"])
 """What it says no less without anywhere."""
 _AROUND = 2
 """Words on each side that phrases may have in common."""

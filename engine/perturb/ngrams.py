@@ -29,6 +29,23 @@ _FIRST = 3
 """The number of the most frequent word."""
 
 
+def window(words: Utterance, start: int, end: int, others: Sequence[str], first: int = 0, last: int | None = None) -> Window:
+    """Some words in the place of others, two before and two behind them, none of another utterance.
+
+    Args:
+        words: among which they stand.
+        start: where what they replace begins.
+        end: and ends.
+        others: what stands there instead; the words themselves for the window as it was.
+        first: where the utterance begins among the words.
+        last: and where it ends; with the words when not given.
+    """
+    last = len(words) if last is None else last
+    left = (BEGIN, BEGIN, *words[max(first, start - 2) : start])[-2:]
+    right = (*words[end : min(last, end + 2)], END)[:2]
+    return (*left, *others, *right)
+
+
 class NGrams:
     """The model.
 

@@ -8,7 +8,7 @@ A word gets one slip, of a kind and at a place that are drawn uniformly, because
 
     transposition   two inner letters change places          package    pakcage
     key             the next key of a QWERTY keyboard        package    pavkage
-    omission        an inner letter is left out              package    packge
+    omission        an inner letter of five or more goes     package    packge
     repetition      an inner letter stands twice             package    packkage
     homoglyph       a Cyrillic letter of the same shape (Unicode Technical Standard 39)
 
@@ -27,7 +27,7 @@ from string import ascii_lowercase
 
 import numpy as np
 
-from engine.perturb.commands import NAMES, in_commands, in_file_names
+from engine.perturb.commands import NAMES, in_commands
 from engine.perturb.draws import uniforms
 from engine.perturb.flat import Edits, FlatContexts
 from engine.perturb.resources import USUAL, Resources
@@ -76,7 +76,7 @@ class CharacterNoise(ByEdits):
         """What is changed, see `ByEdits`."""
         words = flat.words
         may_slip = np.frombuffer(bytearray(map(self._long.__getitem__, words)), dtype=bool)
-        places = np.flatnonzero(may_slip & ~(in_commands(flat) | in_file_names(flat)))
+        places = np.flatnonzero(may_slip & ~in_commands(flat))
         drawn = uniforms(seeds, self.name, flat.num_in_contexts(places)) / self._rate
         chosen = [
             (place, slip)

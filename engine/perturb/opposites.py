@@ -34,7 +34,7 @@ able unable          absent present       active inactive      advanced basic   
 asleep awake         automatic manual     available unavailable                     bad good             beautiful ugly
 best worst           better worse         big small            bigger smaller       biggest smallest     boring interesting
 bright dim           broken working       cheap expensive      clean dirty          clear unclear
-closed open          cold hot             common rare          compatible incompatible
+closed open          cold hot             compatible incompatible
 complete incomplete  complex simple
 correct incorrect    dangerous safe       dark light           deep shallow         difficult easy       disabled enabled
 dry wet              dumb smart           dynamic static       early late           easier harder        easiest hardest
@@ -76,7 +76,7 @@ similar different    different same       strange normal       tiny huge        
 same different       young old
 """,
     "r": """
-completely partly    constantly rarely    easily hardly        entirely partly      frequently rarely    fully partly
+completely partly    constantly rarely    entirely partly      frequently rarely    fully partly
 generally rarely     sadly fortunately    totally partly       twice once           fast slowly
 """,
 }
@@ -113,6 +113,10 @@ _FIXED = """
 active: | directory
 advanced: more most | packaging
 agree: | to on
+allow allows allowed: | for
+connected: | through with
+join: | #
+downgrade upgrade: | to
 always: as |
 appear appears appeared: | to that as in like
 ask asks asked asking: | for about if how what why to you around ubuntu
@@ -184,7 +188,7 @@ many: how | thanks
 fall falls: | for
 minor: | version
 most: the at | of recent probably important common popular current stable likely definitely
-mount mounts: | point points
+mount mounts: to could | point points
 necessary: if |
 never: | mind the been heard ever
 new: very anything what | to here at in line user users with year york . , one ?
@@ -193,7 +197,7 @@ nice: very be how | one to , . ! day and
 normal: | user users
 odd: | . ,
 often: how more as |
-old: year years month months day days weeks how | school days fashioned . ,
+old: good year years month months day days weeks how | school days fashioned . ,
 able: to |
 open: | source office ssh gl bsd suse box
 physical: | volume access

@@ -33,7 +33,7 @@ import numpy as np
 
 from engine.perturb.draws import uniforms_at
 from engine.perturb.flat import Edits, FlatContexts, running
-from engine.perturb.ngrams import BEGIN, END
+from engine.perturb.ngrams import window
 from engine.perturb.phrases import Matches, Phrases
 from engine.perturb.phrasings import phrasings, synonyms
 from engine.perturb.ppdb import Phrase, read_paraphrases
@@ -118,8 +118,8 @@ class DataParaphrase(ByEdits):
             around = np.searchsorted(flat.edges, starts[of], side="right")
             edges = flat.edges[around - 1].tolist(), flat.edges[around].tolist()
             sides = list(zip(starts[of].tolist(), ends[of].tolist(), *edges, strict=True))
-            before = [_window(flat.words, *side, flat.words[side[0] : side[1]]) for side in sides]
-            after = [_window(flat.words, *side, other) for side, (_, other) in zip(sides, rows, strict=True)]
+            before = [window(flat.words, *side[:2], flat.words[side[0] : side[1]], *side[2:]) for side in sides]
+            after = [window(flat.words, *side[:2], other, *side[2:]) for side, (_, other) in zip(sides, rows, strict=True)]
             ratios = language.ratios(after, before).tolist()
             rows = [row for row, ratio in zip(rows, ratios, strict=True) if ratio <= self._settings.perplexity_ratio]
         fluent: dict[int, tuple[Phrase, ...]] = {}
@@ -144,13 +144,6 @@ class DataParaphrase(ByEdits):
                 taken.update(range(start, end))
                 kept.append(row)
         return np.array(sorted(kept), dtype=np.int64)
-
-
-def _window(words: Utterance, start: int, end: int, first: int, last: int, said: Sequence[str]) -> tuple[str, ...]:
-    """Some words in the place of others, two before and two behind them, none of another utterance."""
-    left = (BEGIN, BEGIN, *words[max(first, start - 2) : start])[-2:]
-    right = (*words[end : min(last, end + 2)], END)[:2]
-    return (*left, *said, *right)
 
 
 class ReleasedParaphrase(ByEdits):

@@ -172,7 +172,6 @@ pretty much > more or less
 pretty good > fairly good
 quite sure > fairly sure
 what about = how about
-no problem > not a problem
 no worries > no problem
 every time = each time
 everytime > every time
@@ -261,7 +260,7 @@ hang on > wait
 _SYNONYMS = {
     "v": """
     alter change modify, appear seem, ask inquire, assist help, attempt try, begin start, build construct, buy purchase,
-    choose pick select, complain grumble, complete finish, confirm verify, copy duplicate, delay postpone, describe explain,
+    choose pick select, complain grumble, confirm verify, copy duplicate, delay postpone, describe explain,
     display show, discover find, download fetch, employ use utilize, enable activate, ensure guarantee,
     fail malfunction, fix repair solve, forget overlook, freeze hang, get obtain receive, happen occur, hope wish,
     improve enhance, inform notify, keep retain, learn study, locate find, mention state, need require,
@@ -275,7 +274,7 @@ _SYNONYMS = {
     documentation docs, error mistake, fault mistake, film movie, guide tutorial, guideline instruction, idea suggestion,
     image picture, issue problem, kid child, laptop notebook, letter message, manner way, method approach, monitor screen,
     part portion, person individual, phone telephone, photo picture, reason cause, result outcome,
-    setting preference, site website, software program, song track, speed velocity, task job, television tv,
+    setting preference, site website, song track, speed velocity, task job, television tv,
     trouble problem, webpage page
     """,
     "a": """
@@ -288,7 +287,7 @@ _SYNONYMS = {
     unusual uncommon
     """,
     "r": """
-    actually really, almost nearly, always constantly, anyway anyhow, apparently seemingly, approximately roughly,
+    actually really, almost nearly, anyway anyhow, apparently seemingly, approximately roughly,
     basically essentially, carefully cautiously, certainly definitely surely, completely entirely totally, correctly properly,
     currently presently, directly straight, easily readily, exactly precisely, extremely highly,
     fairly reasonably, frequently often, generally usually, hence therefore thus, immediately instantly,
@@ -310,7 +309,7 @@ wanting look looks looked looking see sees saw seen seeing mean means meant try 
 working run runs ran running call calls called calling name names named way ways thing things kind sort case cases point
 right left good bad fine great hard free single one ones first second last next only other same such own even still now
 then here there back up down on off out in over away please thanks hello hi hey sorry yes yeah yep ok okay sure cool
-damn guy guys man dude pal buddy effect effects
+damn guy guys man dude pal buddy effect effects enough plenty unplug unplugged disconnect disconnected
 result results
 """
 UNTOUCHED = NAMES | frozenset(_GRAMMAR.split())

@@ -21,6 +21,8 @@ class PerturbSettings(Configuration):
     """Tagger, WordNet, stop words and paraphrase pairs: NLTK's data, or a small lexicon written for this project."""
     corpus: str = ""
     """Corpus whose training split says which words are usual and which edits are fluent; the evaluated one when empty."""
+    antonym_ratio: PositiveFloat = 4.0
+    """Antonym, rule "paper": as `perplexity_ratio`, for an opposite."""
     max_dropped: PositiveInt = 8
     """Stopword dropout: most words dropped in a turn (paper)."""
     swap_every: PositiveInt = 4

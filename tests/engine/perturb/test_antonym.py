@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from engine.perturb.antonym import Antonym
 from engine.perturb.built_in import BuiltInLexicon
 from engine.perturb.lexicon import open_lexicon
+from engine.perturb.ngrams import NGrams
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings
 from tests.engine.perturb.fakes import FakeLexicon
@@ -111,6 +112,15 @@ def test_the_released_rule_takes_every_part_of_speech_and_base_forms() -> None:
 )
 def test_a_word_gets_the_opposite_of_its_usual_sense_and_the_sentence_agrees(text: str, after: str) -> None:
     assert opposed(text) == after
+
+
+def test_the_first_opposite_that_the_corpus_finds_usual_is_taken() -> None:
+    said = [tuple(line.split()) for line in ("open the old log", "read the new log", "the log is open", "close it now")] * 9
+    words = ("open", "the", "old", "log")
+    lexicon = Tagged(["VB", "DT", "JJ", "NN"])
+    for most, after in ((1e9, ("close", "the", "old", "log")), (8.0, ("open", "the", "new", "log")), (1e-9, words)):
+        made = Antonym(lexicon, Resources(PerturbSettings()).may_enter, fluency=(NGrams(said), most))
+        assert made.perturb([((words,),)], [1]) == [((after,),)]
 
 
 @pytest.mark.parametrize(
