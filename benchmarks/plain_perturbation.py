@@ -161,9 +161,8 @@ class PlainLoops:
             behind = words[i + 1] if i + 1 < len(words) else "."
             if behind in _CLITICS or (word == "a" and behind in A_FEW) or (word == "at" and behind in HELD_BY_AT):
                 continue
-            if word in PARTICLES:
-                if behind in CLAUSE_MARKS or (i > 0 and words[i - 1] in TAKE_PARTICLES):
-                    continue
+            if word in PARTICLES and (behind in CLAUSE_MARKS or (i > 0 and words[i - 1] in TAKE_PARTICLES)):
+                continue
             places.append(i)
         if len(places) == len(words):
             return words
