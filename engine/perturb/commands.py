@@ -72,6 +72,8 @@ def held_in_one(words: Sequence[str]) -> list[bool]:
 
 def in_file_names(flat: FlatContexts) -> np.ndarray:
     """Which words are the name of a file or its end, which the tokeniser cuts at the full stop (N,) bool."""
+    if "." not in flat.words:
+        return np.zeros(len(flat.words), dtype=bool)
     is_dot, is_end = flat.are_in({"."}), flat.are_in(EXTENSIONS)
     found = np.zeros(len(is_dot), dtype=bool)
     begins = np.zeros(len(is_dot) + 1, dtype=bool)
@@ -84,6 +86,8 @@ def in_file_names(flat: FlatContexts) -> np.ndarray:
 
 def in_commands(flat: FlatContexts) -> np.ndarray:
     """Which words belong to a command, a flag, a path or a smiley (N,) bool; signs themselves among them."""
+    if flat.is_short:
+        return np.array(held_in_one(flat.words), dtype=bool)
     kinds = np.frombuffer(bytes(map(_KINDS.get, flat.words, repeat(0))), dtype=np.uint8)
     begins = np.zeros(len(kinds) + 1, dtype=bool)
     begins[flat.edges] = True

@@ -22,6 +22,8 @@ from envs.pairs.turns import Turns, Utterance, parse_turns, tokens_where
 from envs.pairs.written import detokenise, reads
 
 _NUM_PIECES = 1 << 17
+_GONE = " "
+"""Stands for a piece that is left out; no piece is a blank."""
 _FEW = 100
 """Edges that are looked through without numpy."""
 _LONGEST = 64
@@ -116,7 +118,7 @@ class Texts:
             return result
         starts, ends = edits.starts.tolist(), edits.ends.tolist()
         owners, cut = _places(self._text_edges, edits.starts), _places(self._edges, edits.starts)
-        pieces: list[str | None] = [*self._pieces]
+        pieces = [*self._pieces]
         # Those of several tokens, as tokens.
         several: dict[int, list[str]] = {}
         not_plain = {
@@ -130,7 +132,8 @@ class Texts:
         bounds = self._piece_edges
         for number in dict.fromkeys(owners):
             if number not in not_plain:
-                result[number] = " ".join(piece for piece in pieces[bounds[number] : bounds[number + 1]] if piece is not None)
+                left = pieces[bounds[number] : bounds[number + 1]]
+                result[number] = " ".join(left if _GONE not in left else [piece for piece in left if piece != _GONE])
         if not_plain:
             each = (edit for edit in zip(owners, starts, ends, edits.others, strict=True) if edit[0] in not_plain)
             for number, group in groupby(each, key=itemgetter(0)):
@@ -141,24 +144,24 @@ class Texts:
         return result
 
     def _written(
-        self, pieces: list[str | None], several: dict[int, list[str]], piece: int, start: int, end: int, others: Utterance
+        self, pieces: list[str], several: dict[int, list[str]], piece: int, start: int, end: int, others: Utterance
     ) -> bool:
         """Writes an edit into pieces where that is plain: small letters, and nothing but blanks around what changes.
 
         Returns:
             False: it is not plain; `WrittenText` does the same for all.
         """
-        words = self.flat.words
+        words, edges = self.flat.words, self._edges
         if end - start == len(others):
-            for place, other in zip(range(start, end), others, strict=True):
-                while self._edges[piece + 1] <= place:
+            for place, other in enumerate(others, start):
+                while edges[piece + 1] <= place:
                     piece += 1
                 if pieces[piece] == words[place]:
                     pieces[piece] = other
                 elif piece in several:
-                    several[piece][place - self._edges[piece]] = other
+                    several[piece][place - edges[piece]] = other
                 else:
-                    first, last = self._edges[piece], self._edges[piece + 1]
+                    first, last = edges[piece], edges[piece + 1]
                     tokens = list(words[first:last])
                     if "".join(tokens) != pieces[piece]:
                         return False
@@ -166,13 +169,13 @@ class Texts:
                     several[piece] = tokens
             return True
         if end - start == 1 and pieces[piece] == words[start]:
-            pieces[piece] = _joined(others) if others else None
+            pieces[piece] = _joined(others) if others else _GONE
             return True
         if start == end and pieces[piece] == words[start] and words[start].isalnum():
             pieces[piece] = _joined((*others, words[start]))
             return True
         if not others and piece not in several and "".join(words[start:end]) == pieces[piece]:
-            pieces[piece] = None
+            pieces[piece] = _GONE
             return True
         return False
 

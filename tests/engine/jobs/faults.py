@@ -9,7 +9,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,7 +24,7 @@ from engine.jobs.triggers.search import SEARCH
 from engine.runtime import pool
 from engine.runtime.actors import ActorPool
 from engine.runtime.sharding import Shard
-from engine.runtime.worker import ShardWorker
+from engine.runtime.worker import TurnResult
 from tests.engine.jobs.made_up import Notes, rows, save_negotiator
 from tests.engine.jobs.perturb import robust
 from tests.engine.jobs.triggers import searches
@@ -38,22 +38,48 @@ class Slowed:
     """One of two workers, that sleep before each shard, and leave a file per attempt: `FOLDER/SHARD.PID.NANOSECONDS`.
 
     Where death is ordered, the first that is at a shard nobody has tried before kills itself. So no shard loses three workers,
-    which would be its end: at most one while it waits behind another shard, and one when it is first tried.
+    which would be its end: at most one while it waits behind another shard, and one when it is first tried. One that works in
+    turns makes short ones, and kills itself while it holds such shards alone.
     """
 
-    def __init__(self, folder: Path, worker_class: Callable[..., ShardWorker[Any, Any]], *args: Any) -> None:
+    def __init__(self, folder: Path, worker_class: Callable[..., Any], *args: Any) -> None:
         self.folder, self.worker = folder, worker_class(*args)
+        self.held = set[str]()
         meet(folder.with_name(f"{folder.name}-met"))
 
     def run(self, shard: Shard[Any]) -> Any:
-        is_first = not [*self.folder.glob(f"{shard.name}.*")]
-        (self.folder / f"{shard.name}.{os.getpid()}.{time.monotonic_ns()}").touch()
+        is_first = not self._tried(shard.name)
+        self._try(shard)
         time.sleep(SECONDS)
         if is_first:
-            with suppress(FileNotFoundError):
-                _order(self.folder).unlink()
-                os.kill(os.getpid(), signal.SIGKILL)
+            self._obey()
         return self.worker.run(shard)
+
+    def turn(self, joining: Sequence[Shard[Any]], seconds: float) -> TurnResult[Any]:
+        for shard in joining:
+            self._try(shard)
+        self.held |= {shard.name for shard in joining}
+        time.sleep(SECONDS / 3)
+        if all(self._tried(name) == 1 for name in self.held):
+            self._obey()
+        found: TurnResult[Any] = self.worker.turn(joining, 0.0)
+        self.held -= found.ended.keys()
+        return found
+
+    def drop(self) -> None:
+        self.held = set()
+        self.worker.drop()
+
+    def _tried(self, name: str) -> int:
+        return len([*self.folder.glob(f"{name}.*")])
+
+    def _try(self, shard: Shard[Any]) -> None:
+        (self.folder / f"{shard.name}.{os.getpid()}.{time.monotonic_ns()}").touch()
+
+    def _obey(self) -> None:
+        with suppress(FileNotFoundError):
+            _order(self.folder).unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def slowed(folder: Path) -> Callable[..., ActorPool[Any, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,10 +16,13 @@ from engine.jobs.triggers.config import TriggerConfig
 from engine.jobs.triggers.models import open_models
 from engine.jobs.triggers.search import SEARCH
 from engine.jobs.triggers.worker import HITS, Searching, SearchWorker
+from engine.runtime.record import Rows
 from engine.runtime.sharding import Shard
+from engine.runtime.worker import TurnResult
 from engine.store import lease
 from engine.store.mirror import fetched_run
 from engine.store.run_folder import RunFolder
+from engine.triggers.targets import Target
 from envs.core.errors import CheckpointError, StorageError
 from envs.data.root import CACHE_VARIABLE
 from envs.storage.files import put
@@ -59,21 +63,22 @@ def test_a_search_that_was_killed_goes_on_elsewhere(
 ) -> None:
     run, uri = SEARCH.run, f"remote://{bucket.name}/search"
     config = replace(asked, shard_size=1)
-    work, done = SearchWorker.run, []
+    work, done = SearchWorker.turn, list[str]()
 
-    def killed(self: SearchWorker, shard: Shard) -> object:
-        if len(done) == 2:
+    def killed(self: SearchWorker, joining: Sequence[Shard[Target]], seconds: float) -> TurnResult[Rows]:
+        if len(done) >= 2:
             raise _Killed
-        done.append(shard.name)
-        return work(self, shard)
+        found = work(self, joining, 0.0)
+        done.extend(found.ended)
+        return found
 
     with monkeypatch.context() as patch:
-        patch.setattr(SearchWorker, "run", killed)
+        patch.setattr(SearchWorker, "turn", killed)
         with pytest.raises(_Killed):
             run(config, local_copy(uri), Silent())
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "other"))
     assert run_status(fetched_run(uri)).state == INTERRUPTED
-    assert run_status(local_copy(uri)).pace.done == 2
+    assert run_status(local_copy(uri)).pace.done == len(done) < 5
     result = run(config, local_copy(uri), Silent())
     assert (display_path(result.run), result.next_commands) == (uri, (f"parley report {uri}",))
     plain = run(config, tmp_path / "plain", Silent())

@@ -8,13 +8,16 @@ from hypothesis import strategies as st
 
 from engine.perturb.commands import held_in_one, in_commands
 from engine.perturb.flat import FlatContexts
+from engine.perturb.noise import CharacterNoise
+from engine.perturb.resources import Resources
+from engine.perturb.settings import PerturbSettings
 from engine.perturb.stopwords import StopwordDropout
 from engine.perturb.strategy import Strategy
 from engine.perturb.swap import RandomSwap
 from envs.pairs.turns import Turns, Utterance
 
 WORDS = ["no", "not", "do", "n't", "can", "without", "'s", "disk", "the", "big", "new", "i", "old", "runs", "a", "few", "of"]
-WORDS += [",", ".", "...", ":)", ";-d", ":", "d", "-", "#", "sudo", "vim", "on", "in", "plug", "10.04"]
+WORDS += [",", ".", "...", ":)", ";-d", ":", "d", "-", "#", "sudo", "vim", "on", "in", "plug", "10.04", "runtime", "conf"]
 utterances = st.lists(st.sampled_from(WORDS), max_size=20).map(tuple)
 OTHERS: list[Turns] = [((("a", "new", "disk"), ("the", "old", "big", "disk", "runs")),)]
 
@@ -26,6 +29,7 @@ OTHERS: list[Turns] = [((("a", "new", "disk"), ("the", "old", "big", "disk", "ru
         RandomSwap(every=2),
         StopwordDropout(frozenset({"the", "on", "in", "a", "of", "few", "old"}), 8),
         StopwordDropout(frozenset({"the", "on", "in", "a", "of", "few", "old"}), 2),
+        CharacterNoise(Resources(PerturbSettings(lexicon="built-in")), 0.5),
     ],
 )
 @settings(max_examples=300, deadline=None)
@@ -38,4 +42,5 @@ def test_an_utterance_alone_becomes_what_it_becomes_among_others(strategy: Strat
 @settings(max_examples=300, deadline=None)
 @given(words=utterances)
 def test_commands_hold_the_same_words(words: Utterance) -> None:
-    assert held_in_one(words) == in_commands(FlatContexts([((words,),)])).tolist()
+    among = in_commands(FlatContexts([((words,),), *OTHERS])).tolist()
+    assert held_in_one(words) == in_commands(FlatContexts([((words,),)])).tolist() == among[: len(words)]
