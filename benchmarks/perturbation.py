@@ -107,7 +107,7 @@ class Options:
     @property
     def calls(self) -> int:
         """How many texts are perturbed one a call."""
-        return 100 if self.quick else 500
+        return 100 if self.quick else 2000
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from engine.perturb.clauses import negated
 from engine.perturb.commands import COMMANDS, SIGNS
 from engine.perturb.lexicon import Lexicon
 from engine.perturb.opposites import OPPOSITES
-from engine.perturb.stopwords import A_FEW, CLAUSE_MARKS, PARTICLES, TAKE_PARTICLES
+from engine.perturb.stopwords import A_FEW, CLAUSE_MARKS, HELD_BY_AT, PARTICLES, TAKE_PARTICLES
 from engine.perturb.swap import AUXILIARIES, SMILEYS
 
 Words = list[str]
@@ -158,12 +158,11 @@ class PlainLoops:
         for i, word in enumerate(words):
             if word not in self.dropped or held[i]:
                 continue
-            if word == "a" and i + 1 < len(words) and words[i + 1] in A_FEW:
+            behind = words[i + 1] if i + 1 < len(words) else "."
+            if behind in _CLITICS or (word == "a" and behind in A_FEW) or (word == "at" and behind in HELD_BY_AT):
                 continue
-            if word in PARTICLES:
-                behind = words[i + 1] if i + 1 < len(words) else "."
-                if behind in CLAUSE_MARKS or (i > 0 and words[i - 1] in TAKE_PARTICLES):
-                    continue
+            if word in PARTICLES and (behind in CLAUSE_MARKS or (i > 0 and words[i - 1] in TAKE_PARTICLES)):
+                continue
             places.append(i)
         if len(places) == len(words):
             return words
@@ -195,6 +194,10 @@ class PlainLoops:
         if found is None:
             return words
         start, end, others = found
+        if "n't" not in self.known:
+            others = tuple({"n't": "not", "ca": "can", "wo": "will"}.get(other, other) for other in others)
+        if any(other not in self.known and other not in words[start:end] for other in others):
+            return words
         return [*words[:start], *others, *words[end:]]
 
     def oppose(self, words: Words, draw: Draw) -> Words:
