@@ -113,8 +113,9 @@ class GrammarErrors(ByEdits):
         known = self._known
         tags = list(chain.from_iterable(self._resources.lexicon.tag_all(flat.utterances)))
         keys = list(zip(flat.words, tags, strict=True))
-        for key in {*keys} - known.keys():
-            known[key] = tuple(self._slips(*key))
+        for key in keys:
+            if key not in known:
+                known[key] = tuple(self._slips(*key))
         choices = list(map(known.__getitem__, keys))
         places = np.flatnonzero(np.fromiter(map(bool, choices), dtype=bool, count=len(choices)))
         drawn = uniforms(seeds, self.name, flat.num_in_contexts(places)) / self._rate

@@ -82,7 +82,7 @@ class NltkLexicon:
         for synset in self._wordnet.synsets(word, pos=part_of_speech)[:1]:
             for lemma in synset.lemmas():
                 for other in lemma.antonyms()[:1]:
-                    if lemma.name() == word and min(lemma.count(), other.count()) >= _USUAL and "_" not in other.name():
+                    if lemma.name() == word and min(map(self._num_met, (lemma, other))) >= _USUAL and "_" not in other.name():
                         return (other.name().lower(),)
         return ()
 
@@ -132,11 +132,21 @@ class NltkLexicon:
         _guarded(WORDNET, wordnet.ensure_loaded)
         return wordnet
 
+    def _num_met(self, lemma: Any) -> int:
+        return self._sense_counts.get(lemma.key(), 0)
+
+    @cached_property
+    def _sense_counts(self) -> Mapping[str, int]:
+        """How often WordNet's makers met each sense, by its key; NLTK looks through the file at every question."""
+        fields = (line.split(" ") for line in _lines(WORDNET, "cntlist.rev"))
+        return {key: int(count) for key, _, count in fields}
+
     def _main_sense_of(self, word: str, part_of_speech: str) -> str | None:
         """The name of a word's first synset, if it is its main one; half a place is added to each sense's count."""
         counts: dict[str, float] = {}
         for synset in self._wordnet.synsets(word, pos=part_of_speech):
-            counts.update((synset.name(), lemma.count() + 0.5) for lemma in synset.lemmas() if lemma.name().lower() == word)
+            same = (lemma for lemma in synset.lemmas() if lemma.name().lower() == word)
+            counts.update((synset.name(), self._num_met(lemma) + 0.5) for lemma in same)
         first = next(iter(counts), None)
         return first if first is not None and counts[first] >= _MAIN * sum(counts.values()) else None
 

@@ -86,8 +86,9 @@ class DataParaphrase(ByEdits):
         known, others_of = self._known, self._synonyms.of
         tags = chain.from_iterable(self._resources.lexicon.tag_all(flat.utterances))
         keys = list(zip(flat.words, tags, strict=True))
-        for key in {*keys} - known.keys():
-            known[key] = others_of(*key)
+        for key in keys:
+            if key not in known:
+                known[key] = others_of(*key)
         singles = np.fromiter(map(len, map(known.__getitem__, keys)), dtype=np.int64, count=len(keys))
         matches = self._phrases.longest(flat)
         covered = np.zeros(len(keys) + 1, dtype=np.int64)
