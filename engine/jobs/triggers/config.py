@@ -10,9 +10,8 @@ from engine.triggers.settings import SearchSettings
 from envs.core.errors import ConfigError
 from envs.core.ranges import Configuration, NonPositiveFloat, NumItemsOrAll, PositiveFloat, PositiveInt, Share
 from envs.core.registry import nearest
+from envs.storage.places import HUGGING_FACE
 
-HUGGING_FACE = "hf:"
-"""What the name of a Hugging Face model begins with; its folder follows."""
 NORMAL, NORMAL_SAMPLED, MAL, RANDOM = LISTS = ("normal", "normal-sampled", "mal", "random")
 """Targets that need no file."""
 

@@ -16,11 +16,12 @@ import numpy as np
 
 from engine.jobs.checkpoints import require_checkpoint
 from engine.jobs.responders.seq2seq import lm_command
-from engine.jobs.triggers.config import HUGGING_FACE, TriggerConfig
+from engine.jobs.triggers.config import TriggerConfig
 from engine.metrics.triggers.hits import T_IN, T_OUT
 from engine.runtime.shared import SharedArrays
 from envs.core.errors import CheckpointError, ConfigError
 from envs.storage.copies import fetched_model
+from envs.storage.places import HUGGING_FACE
 
 if TYPE_CHECKING:
     from torch import Tensor

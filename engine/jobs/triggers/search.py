@@ -12,7 +12,7 @@ from pathlib import Path
 
 from engine.jobs.job import Job, Reporter, Result, Summary
 from engine.jobs.sharded import RESUME_SAFE, ended_sessions, work_off
-from engine.jobs.triggers.config import HUGGING_FACE, NORMAL, ObjectiveSettings, TriggerConfig, TriggerEngineSettings
+from engine.jobs.triggers.config import NORMAL, ObjectiveSettings, TriggerConfig, TriggerEngineSettings
 from engine.jobs.triggers.models import Models, models_of, open_models
 from engine.jobs.triggers.rows import TRIGGERS
 from engine.jobs.triggers.targets import FILE, choose_targets, num_targets, open_targets, save_targets
@@ -25,6 +25,7 @@ from engine.triggers import settings
 from engine.triggers.settings import SearchSettings
 from engine.triggers.targets import TargetList
 from envs.core.errors import ConfigError
+from envs.storage.places import HUGGING_FACE
 
 
 @dataclass(frozen=True)
