@@ -76,6 +76,8 @@ _EXCLAIMED = frozenset({"better", "best", "nice", "good", "great", "odd", "stran
 """Adjectives that are exclamations at the beginning of an utterance."""
 _JOINING = frozenset({"and", "or", ",", "/"})
 _TAKEN_UP = frozenset({"open", "inst"})
+_NEGATIONS = frozenset({"n't", "not", "no", "cannot", "dont", "doesnt"})
+_COMPARING = frozenset({"as", "like", "that"})
 _OF_PLACES = frozenset({"terminal", "console", "shell", "from", "editor", "session"})
 """Words behind which "close" or "remove" would be no opposite of "open" or "install", or no step that leads on."""
 _NUM_WORDS = 1 << 17
@@ -140,6 +142,9 @@ class Antonym(ByEdits):
                 continue
             other = opposites[int(draw * len(opposites))]
             edit = agreeing(words, tags, place, other, self.lexicon.inflect)
+            if edit[1] > place + 1 and self.lexicon.inflect(other, "VB") == "install":
+                # "Removed from the list" is added to it.
+                continue
             if not is_near(words, place, other) and self.may_enter([each for each in edit[2] if each not in words]):
                 yield edit
                 if self.fluency is None:
@@ -190,6 +195,8 @@ def fits(words: Sequence[str], tags: Sequence[str], place: int) -> bool:
         return False
     if tags[place][:2] == "VB" and behind in _PARTICLES:
         return False
+    if word == "same" and not _COMPARING.isdisjoint(words[place : place + _NEAR]):
+        return False
     if word == "same":
         return before == "the" and tag[:2] == "NN" and (place < 2 or words[place - 2] not in _BEFORE_THE_SAME)
     if word in PREDICATIVE and tags[place][:2] != "VB":
@@ -201,6 +208,8 @@ def fits(words: Sequence[str], tags: Sequence[str], place: int) -> bool:
         return tag[:2] == "NN" and behind.isalpha() and behind not in _NO_NOUNS
     if word in OF_PERSONS:
         return before in _PERSONS and behind.isalpha()
+    if word in ("always", "never") and not _NEGATIONS.isdisjoint(words[max(place - _NEAR, 0) : place]):
+        return False
     if word == "different":
         return "than" not in words[place : place + _NEAR]
     return word not in OF_OBJECTS or tag in _OBJECTS

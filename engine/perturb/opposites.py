@@ -21,12 +21,12 @@ accept reject        activate deactivate  add remove           agree disagree   
 appear disappear     arrive leave         attach detach        believe doubt        borrow lend          break fix
 buy sell             compress decompress  connect disconnect   create delete        decode encode
 decrease increase    decrypt encrypt      disable enable       dislike like         download upload      downgrade upgrade
-empty fill           exclude include      expand shrink        export import        fail succeed         fall rise
+empty fill           exclude include      expand shrink        export import        fall rise
 finish start         forget remember      hate love            hide show            import export
-insert eject         install uninstall    install remove       join leave           laugh cry            load unload
+install uninstall    install remove       join leave           laugh cry            load unload
 lock unlock          lose keep            lower raise          maximize minimize    mount unmount
 mute unmute          obey disobey         open close           pack unpack          pull push            start stop
-trust distrust       understand misunderstand                  unlock lock          zip unzip
+trust distrust                  unlock lock          zip unzip
 lengthen shorten     unblock block        deny grant           repair break
 """,
     "a": """
@@ -35,8 +35,8 @@ asleep awake         automatic manual     available unavailable                 
 best worst           better worse         big small            bigger smaller       biggest smallest     boring interesting
 bright dim           broken working       cheap expensive      clean dirty          clear unclear
 closed open          cold hot             compatible incompatible
-complete incomplete  complex simple
-correct incorrect    dangerous safe       dark light           deep shallow         difficult easy       disabled enabled
+complex simple
+correct incorrect    dark light           deep shallow         difficult easy       disabled enabled
 dry wet              dumb smart           dynamic static       early late           easier harder        easiest hardest
 empty full           external internal    false true           familiar unfamiliar  fast slow            faster slower
 fastest slowest      few many             first last           happy sad            harmful harmless
@@ -46,7 +46,7 @@ invalid valid        invisible visible    large small          larger smaller   
 legal illegal        likely unlikely      local remote         long short           longest shortest     loose tight
 loud quiet           lucky unlucky        major minor          mandatory optional   maximum minimum
 narrow wide          nasty nice           necessary unnecessary                     negative positive    new old
-newer older          newest oldest        next previous        noisy silent         normal strange       official unofficial
+newer older          newest oldest        noisy silent         normal strange       official unofficial
 offline online       patient impatient    permanent temporary  physical virtual     plain fancy          polite rude
 poor rich            popular unpopular    primary secondary    private public       quick slow           quicker slower
 reliable unreliable  relevant irrelevant  responsive unresponsive                   right wrong          rough smooth
@@ -67,11 +67,12 @@ successfully unsuccessfully               usually rarely       harder easier    
 }
 _ONE_WAY = {
     "v": """
-begin stop           block allow          continue stop        end begin            follow ignore        hope fear
+begin stop           block allow          continue stop        end begin            hope fear            succeed fail
 kill start           launch close         quit start           think doubt          work fail
 """,
     "a": """
-complicated simple   completed unfinished hard easy            horrible great       idle busy
+complicated simple   completed unfinished dangerous safe       safe unsafe          hard easy
+horrible great       idle busy
 similar different    different same       strange normal       tiny huge            huge tiny            most few
 same different       young old
 """,
@@ -88,6 +89,7 @@ _NOT_BACK = {
 }
 _LEFT_ALONE = {
     "v": """
+understand fail follow
 catch ill complicate freeze worry be do have get know let come go live leave make give take see say tell find look need try
 run put want turn set please win sound correct function interest cover cool back act claim box free sit stand stay stick
 miss manage bore fire hire right wrong complete enter exit show clean slow sleep wake play read write save hold pass ask use
@@ -95,6 +97,7 @@ match respect dry delay close spread gather walk ride shout attack defend tie te
 confront end begin like
 """,
     "a": """
+complete previous next
 ill afraid main cool other more less much little live fresh least whole own current specific general individual enough such
 free sorry welcome ready busy multiple single separate due past present future left odd even like black white red green
 actual potential real proper net fat fair deep sudden front back side running standing lost found used limited concerned
@@ -129,7 +132,7 @@ add adds added: might may could | that
 best: my all at try | practice to of bet regards for , .
 better: 'd you had i we even much | yet off to if be not
 big: how no | brother deal time thanks endian
-broken: have has had 've | pipe
+broken: have has had 've so | pipe
 cheap: | and
 clear: | screen text that to
 close: | to enough
@@ -209,7 +212,7 @@ previous: | ones
 private: | key message msg
 public: | key domain
 quick: | question search look fix google and
-quickly: as |
+quickly: as to |
 remember: | to
 remote: | desktop host
 rich: | text
@@ -225,7 +228,7 @@ stop stops stopped: | by
 strange: how very so | . , ...
 sure: make makes making made for be not n't how pretty quite so to | thing enough , . ! ? why how what if whether
     where which
-think thinks thought: n't not | so of about not i ? . , to
+think thinks thought: n't not | if so of about not i ? . , to
 top: | of
 true: not | that . , !
 understand: n't not |
