@@ -230,7 +230,6 @@ ENTRIES = (
         (
             "parley search --model runs/seq2seq --targets mal --hit o-sample-min-k1 --workers 2",
             "parley search quick --model runs/seq2seq --lm runs/lm --targets mal --hit io-sample-min-k1",
-            "parley search gcg --model runs/seq2seq --targets normal --hit o-greedy",
             "parley search compare --model runs/seq2seq --targets normal --hit o-greedy --method hotflip",
         ),
         reports=True,

@@ -4,8 +4,7 @@ The rules lean on closed lists of words first and on tags second, because tagger
 of a chat poorly ("i/NNS do/VBP"). A clause reaches from one mark or coordinator to the next. Of the places that are found the
 first one of a main clause is taken, else the first of a subordinate clause, else an infinitive or a participle without a verb
 of its own. A clause that holds a negation gets no second one; a polite request ("can you open it ?") stays, because it asks the
-same with "not", and so does a question for a thing ("what is the error ?"), which nobody asks with it. Where no rule is safe,
-there is none.
+same with "not", and so does a question for a thing ("what is the error ?"). Where no rule is safe, there is none.
 
     auxiliary   it is broken           it is n't broken            does it start        does n't it start
     full verb   i usually need it      i usually do n't need it    it always works      it does n't always work
@@ -305,7 +304,6 @@ def _full_verb(clause: _Clause, place: int, first: int) -> Place | None:
     if word in of.NO_FULL_VERBS or word in of.AUXILIARIES or not word.isalpha():
         return None
     if word in of.TAKE_CLAUSES and not clause.word(place + 1) and clause.before(place) > first:
-        # "It is full i think": what is thought stands before.
         return None
     back = clause.before(place)
     subject = clause.word(back)

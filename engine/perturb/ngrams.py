@@ -63,6 +63,8 @@ class NGrams:
         known = [word for word, count in self.counts.most_common() if count >= min_count]
         self._ids = {word: i for i, word in enumerate(known, _FIRST)}
         self._size = len(known) + _FIRST
+        self.num_words = self.counts.total()
+        """Of the training split."""
         text = self._text(said)
         self._levels = [_OrderCounts(_grams(text, order, self._size)) for order in range(ORDER, 0, -1)][::-1]
         # Kneser and Ney: a shorter n-gram counts by how many words stand before it, not by how often it is said.

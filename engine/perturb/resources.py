@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from engine.perturb.lexicon import Lexicon
     from engine.perturb.ngrams import NGrams
 
+ENOUGH = 500_000
+"""Words of a corpus at least whose trigrams judge edits: those of less text find odd what they have not met."""
 USUAL = 3
 """How often a corpus says a word at least that is called usual."""
 
@@ -51,9 +53,19 @@ class Resources:
         """Whether a word may enter and the corpus says it a few times; where no corpus is at hand, the first alone."""
         return self.may_enter((word,)) and (self.language is None or self.language.counts[word] >= USUAL)
 
-    @cached_property
+    @property
     def language(self) -> NGrams | None:
-        """The trigrams of the corpus; None where none is at hand.
+        """The trigrams of a corpus that is large enough to judge edits; None where none is at hand.
+
+        Raises:
+            DataError: the corpus cannot be read.
+        """
+        found = self.trigrams
+        return found if found is not None and found.num_words >= ENOUGH else None
+
+    @cached_property
+    def trigrams(self) -> NGrams | None:
+        """Those of the corpus, however small; None where none is at hand.
 
         Raises:
             DataError: the corpus cannot be read.

@@ -80,8 +80,8 @@ def likelihood_model(config: AuditConfig, shared: Resources) -> LikelihoodModel:
             fix = f"parley train lm --corpus {config.corpus} makes one of single utterances"
             raise CheckpointError("--lm judges utterances, and this one reads several turns", where=config.lm, fix=fix)
         return WordScores(model, config.engine.batch_size)
-    if shared.language is not None and config.perturb.corpus in ("", config.corpus):
-        return shared.language
+    if shared.trigrams is not None and config.perturb.corpus in ("", config.corpus):
+        return shared.trigrams
     from engine.perturb.ngrams import NGrams
 
     return NGrams(said(load_pairs(config.corpus, config.data_root, every_word=True), "train"))

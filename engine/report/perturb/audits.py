@@ -56,12 +56,12 @@ def audit_verdict(audit: ShownAudit) -> Verdict:
         )
     ratios = _known(audit.metrics, RATIO)
     own = {name: ratio for name, ratio in ratios.items() if name != CONTROL}
+    if not own:
+        return Verdict(sentence="No strategy found anything to change.", metric=_RATIO, marks={})
     told = listed([f"{visible(name)} {number(_RATIO, ratio.value)}" for name, ratio in own.items()])
     random = f", random words {number(_RATIO, ratios[CONTROL].value)}" if CONTROL in ratios else ""
     return Verdict(
-        sentence=f"Edits make utterances so many times as perplexing: {told}{random}. No line is labelled yet."
-        if own
-        else "No strategy found anything to change.",
+        sentence=f"Edits make utterances so many times as perplexing: {told}{random}. No line is labelled yet.",
         metric=_RATIO,
         marks={visible(name): ratio for name, ratio in ratios.items()},
     )

@@ -41,3 +41,16 @@ def test_what_cannot_be_read_back_says_what_to_do(parley: Parley) -> None:
     assert "the sheet has no label" in parley("perturb label runs/audit runs/audit/sheet.csv").err
     missing = parley("perturb label runs/nothing alice.csv")
     assert (missing.status, "runs/nothing" in missing.err) == (2, True)
+
+
+def test_a_strategy_that_changes_nothing_has_a_page_too(parley: Parley) -> None:
+    Path("mine.py").write_text(
+        "from engine.perturb.strategy import Expectation, OnUtterances\n"
+        "class Nothing(OnUtterances):\n"
+        "    name, expectation = 'nothing', Expectation.SHOULD_NOT_CHANGE\n"
+        "    def utterance(self, words, rng):\n"
+        "        return words\n"
+    )
+    made = parley("perturb audit demo mine.py:Nothing --limit 5")
+    assert made.status == 0, made.err
+    assert "No strategy found anything to change." in Path("runs/audit/report.html").read_text()

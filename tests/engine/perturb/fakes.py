@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from hypothesis import strategies as st
 
+from engine.perturb.ngrams import NGrams
+from engine.perturb.resources import ENOUGH
+
 _TAGS = {
     "tried": "VBD",
     "runs": "VBZ",
@@ -62,6 +65,13 @@ class FakeLexicon:
 
     def inflect(self, word: str, tag: str) -> str | None:
         return _FORMS.get((word, tag))
+
+
+def large(said: Sequence[tuple[str, ...]]) -> NGrams:
+    """The trigrams of a few utterances, as if they were those of a large corpus."""
+    found = NGrams(said)
+    found.num_words = ENOUGH
+    return found
 
 
 WORDS = [

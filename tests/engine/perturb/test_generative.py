@@ -11,7 +11,6 @@ import torch
 from engine.perturb import generative
 from engine.perturb.catalogue import build
 from engine.perturb.generative import GenerativeParaphrase
-from engine.perturb.ngrams import NGrams
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings
 from envs.core.errors import CheckpointError, ConfigError
@@ -21,6 +20,7 @@ from policies.pointer_generator import decoding
 from policies.pointer_generator.checkpoints import save_pointer_generator
 from policies.pointer_generator.model import PointerGenerator
 from policies.pointer_generator.settings import PointerSizes
+from tests.engine.perturb.fakes import large
 
 SAYS = {
     "my screen is dark": ["the screen is black", "my screen is dark"],
@@ -96,7 +96,7 @@ def test_a_paraphrase_that_the_corpus_finds_odd_is_not_taken(monkeypatch: pytest
     for settings_ratio, after in ((1.01, "strange"), (99.0, "weird")):
         settings = PerturbSettings(lexicon="built-in", perplexity_ratio=settings_ratio)
         resources = Resources(settings)
-        resources.__dict__["language"] = NGrams(said)
+        resources.__dict__["trigrams"] = large(said)
         made = GenerativeParaphrase(network(), resources, settings)
         assert made.perturb([parse_turns("it is a strange noise")], [0]) == [parse_turns(f"it is a {after} noise")]
 

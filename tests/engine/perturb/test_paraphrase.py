@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.perturb.ngrams import NGrams
 from engine.perturb.paraphrase import DataParaphrase, ReleasedParaphrase, build
 from engine.perturb.phrasings import phrasings, synonyms
 from engine.perturb.ppdb import read_paraphrases, two_way
@@ -20,7 +19,7 @@ from engine.perturb.synonyms import Synonyms
 from envs.core.errors import DataError
 from envs.pairs.tokens import tokenise
 from envs.pairs.turns import Turns
-from tests.engine.perturb.fakes import FakeLexicon
+from tests.engine.perturb.fakes import FakeLexicon, large
 
 PPDB = """\
 [VB] ||| mend ||| fix ||| PPDB2.0Score=4.2 ||| 0-0 ||| Equivalence
@@ -54,7 +53,7 @@ def sound(
     resources = Resources(settings)
     resources.__dict__["lexicon"] = lexicon or FakeLexicon()
     if corpus:
-        resources.__dict__["language"] = NGrams([tuple(line.split()) for line in corpus])
+        resources.__dict__["trigrams"] = large([tuple(line.split()) for line in corpus])
     table = table_of(pairs)
     phrases = {phrase: others for phrase, others in table.items() if len(phrase) > 1}
     made = DataParaphrase(Synonyms(table, resources.lexicon, resources.is_usual, {}), phrases, resources, settings)

@@ -57,7 +57,8 @@ def killed(config: TriggerConfig, folder: Path) -> dict[str, Any]:
     process = start_parley(*words, "--workers", str(config.workers), folder=folder)
     kill_when(process, lambda: any(each["outcomes"] for each in kept(folder / "run").values()))
     found = kept(folder / "run")
-    assert any(each["outcomes"] for each in found.values())
+    # Between what was seen and the kill a target may have ended, whose row holds its restarts.
+    assert any(each["outcomes"] for each in found.values()) or rows(folder / "run")
     assert any(saved["visits"] > 0 for each in found.values() for saved in each["saved"].values())
     return found
 
