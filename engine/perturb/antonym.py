@@ -75,8 +75,10 @@ _BEFORE_THE_SAME = frozenset({"almost", "at", "all", "exactly", "much", "just", 
 _EXCLAIMED = frozenset({"better", "best", "nice", "good", "great", "odd", "strange", "weird", "bad", "cool"})
 """Adjectives that are exclamations at the beginning of an utterance."""
 _JOINING = frozenset({"and", "or", ",", "/"})
-_TAKEN_UP = frozenset({"open", "inst"})
+_TAKEN_UP = frozenset(["open", "opens", "opened", "opening", "install", "installs", "installed", "installing"])
 _NEGATIONS = frozenset({"n't", "not", "no", "cannot", "dont", "doesnt"})
+_GOING = frozenset({"go", "goes", "going", "gone", "went", "back", "come", "came", "way"})
+"""Words behind which "to work" is a place."""
 _COMPARING = frozenset({"as", "like", "that"})
 _OF_PLACES = frozenset({"terminal", "console", "shell", "from", "editor", "session"})
 """Words behind which "close" or "remove" would be no opposite of "open" or "install", or no step that leads on."""
@@ -191,7 +193,7 @@ def fits(words: Sequence[str], tags: Sequence[str], place: int) -> bool:
         return False
     if _is_joined(words, tags, place):
         return False
-    if tags[place][:2] == "VB" and not _OF_PLACES.isdisjoint(words[place + 1 : place + _NEAR]) and word[:4] in _TAKEN_UP:
+    if tags[place][:2] == "VB" and not _OF_PLACES.isdisjoint(words[place + 1 : place + _NEAR]) and word in _TAKEN_UP:
         return False
     if tags[place][:2] == "VB" and behind in _PARTICLES:
         return False
@@ -208,6 +210,8 @@ def fits(words: Sequence[str], tags: Sequence[str], place: int) -> bool:
         return tag[:2] == "NN" and behind.isalpha() and behind not in _NO_NOUNS
     if word in OF_PERSONS:
         return before in _PERSONS and behind.isalpha()
+    if word == "work" and before == "to" and place > 1 and words[place - 2] in _GOING:
+        return False
     if word in ("always", "never") and not _NEGATIONS.isdisjoint(words[max(place - _NEAR, 0) : place]):
         return False
     if word == "different":

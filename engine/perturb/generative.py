@@ -78,7 +78,8 @@ class _Meaning:
 
     def __init__(self, resources: Resources, settings: PerturbSettings) -> None:
         self._resources, self._most = resources, settings.perplexity_ratio
-        self._synonyms = Synonyms({}, resources.lexicon, resources.is_usual, synonyms())
+        judged = resources.language is not None
+        self._synonyms = Synonyms({}, resources.lexicon, resources.is_usual, synonyms(), is_judged=judged)
         self._phrasings = phrasings()
 
     def is_kept(self, words: Utterance, said: Utterance) -> bool:

@@ -215,5 +215,7 @@ def build(settings: PerturbSettings, resources: Resources) -> DataParaphrase | R
     if released:
         return ReleasedParaphrase(table, resources.may_enter, settings.paraphrase_rate)
     phrases = phrasings() if own else {phrase: others for phrase, others in table.items() if len(phrase) > 1}
-    words = Synonyms(table, resources.lexicon, resources.is_usual, synonyms() if own else {})
+    judged = resources.language is not None
+    # A lexicon's pairs are of newspapers' words too: without a corpus nobody knows which of them people say.
+    words = Synonyms(table if judged or not own else {}, resources.lexicon, resources.is_usual, synonyms() if own else {}, is_judged=judged)
     return DataParaphrase(words, phrases, resources, settings)

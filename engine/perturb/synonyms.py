@@ -39,6 +39,7 @@ class Synonyms:
         lexicon: inflects words and knows their senses.
         usual: whether a word may be replaced, and may enter.
         listed: synonyms of one sense by base form and part of speech.
+        is_judged: whether a corpus judges edits in their place; else words that mean too much alone ("get", "way") stay.
     """
 
     def __init__(
@@ -47,8 +48,11 @@ class Synonyms:
         lexicon: Lexicon,
         usual: Callable[[str], bool],
         listed: Mapping[tuple[str, str], tuple[str, ...]],
+        *,
+        is_judged: bool = False,
     ) -> None:
         self._lexicon, self._usual, self._listed = lexicon, usual, listed
+        self._barred = frozenset[str]() if is_judged else UNTOUCHED
         self._table = {
             phrase[0]: [other[0] for other in others if len(other) == 1] for phrase, others in table.items() if len(phrase) == 1
         }
@@ -66,7 +70,8 @@ class Synonyms:
         base = self._lexicon.inflect(word, BASE_TAGS[tag[0]])
         if base is None:
             return ()
-        others = (*self._listed.get((base, kind), ()), *self._of_one_sense(word, base, kind))
+        listed = () if base in self._barred else self._listed.get((base, kind), ())
+        others = (*(other for other in listed if other not in self._barred), *self._of_one_sense(word, base, kind))
         forms = (self._lexicon.inflect(other, tag) for other in others)
         fitting = (form for form in forms if form is not None and form != word and self._usual(form))
         return tuple((form,) for form in dict.fromkeys(fitting))

@@ -59,7 +59,7 @@ def audit_tables(metrics: Metrics, max_ratio: float, likelihood: str) -> dict[st
     }
     asked = {kind for kind in (WRONG, KEPT) if any(name.startswith(f"{kind}.") for name in metrics)}
     reads = {title: column for title, column in reads.items() if column[0] not in (WRONG, KEPT) or column[0] in asked}
-    same = "What a strategy chooses by them (both paraphrases, antonym) looks better than it is: --lm names another judge. "
+    same = "What strategies choose by them (paraphrases, antonym) looks better than it is: --lm names another judge. "
     note = (
         f"Of the utterances that a strategy touched, n. Ratio: perplexity after by before, geometric mean, under {likelihood}. "
         f"{same if likelihood == TRIGRAMS else ''}Other part of speech: of words replaced one by one. Signs of broken English "

@@ -164,6 +164,7 @@ def test_the_first_opposite_that_the_corpus_finds_usual_is_taken() -> None:
         "i lost/VBN myself",
         "many/JJ thanks/NNS",
         "iam working/VBG here",
+        "i go/VBP to/TO work/VB",
         "10.04/JJ",
     ],
 )

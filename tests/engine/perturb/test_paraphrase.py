@@ -180,11 +180,19 @@ class TestSound:
         made = build(chosen, Resources(chosen))
         for line, wanted in (
             ("i 'm not sure it works fine", "i 'm unsure it works well"),
-            ("maybe it is difficult", "perhaps it is hard"),
+            ("maybe it is quick", "perhaps it is fast"),
             ("once again thank you", "once again thank you"),
         ):
             after = {made.perturb([said(line)], [seed])[0] for seed in range(200)}
             assert said(wanted) in after, after
+
+    def test_words_that_mean_too_much_alone_change_only_where_a_corpus_judges(self) -> None:
+        chosen = PerturbSettings(lexicon="built-in")
+        alone, judged = Resources(chosen), Resources(chosen)
+        judged.__dict__["trigrams"] = large([("you", verb, "it") for verb in ("want", "wish")] * 3)
+        text, other = said("you want it"), said("you wish it")
+        assert build(chosen, alone).perturb([text] * 40, range(40)) == [text] * 40
+        assert build(chosen, judged).perturb([text] * 40, range(40)) == [other] * 40
 
     def test_listed_phrases_say_something_else_and_read_back(self) -> None:
         for phrase, others in phrasings().items():
