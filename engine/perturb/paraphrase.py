@@ -217,5 +217,6 @@ def build(settings: PerturbSettings, resources: Resources) -> DataParaphrase | R
     phrases = phrasings() if own else {phrase: others for phrase, others in table.items() if len(phrase) > 1}
     judged = resources.language is not None
     # A lexicon's pairs are of newspapers' words too: without a corpus nobody knows which of them people say.
-    words = Synonyms(table if judged or not own else {}, resources.lexicon, resources.is_usual, synonyms() if own else {}, is_judged=judged)
+    pairs, listed = table if judged or not own else {}, synonyms() if own else {}
+    words = Synonyms(pairs, resources.lexicon, resources.is_usual, listed, is_judged=judged)
     return DataParaphrase(words, phrases, resources, settings)
