@@ -31,7 +31,7 @@ KAPPA, AGREEMENT = "kappa", "agreement"
 _LOWER = "lower: better"
 _RISE = "share of touched utterances that have more of it than before"
 _KINDS: dict[str, Metric] = {
-    WRONG: Metric("wrong by hand", _LOWER, "share of the labelled lines that a person called wrong", "share", main=True),
+    WRONG: Metric("wrong by hand", _LOWER, "share of the labelled lines that a labeller called wrong", "share", main=True),
     RATIO: Metric("perplexity ratio", _LOWER, "after by before, geometric mean over touched utterances", main=True),
     ABOVE: Metric("perplexity above the limit", _LOWER, "share of touched utterances whose ratio reaches max_ratio", "share"),
     RETAGGED: Metric("other part of speech", _LOWER, "share of words replaced one by one whose tag is another", "share"),

@@ -23,7 +23,7 @@ from engine.report.verdicts import SHARE, caveat, listed, number
 from envs.core.visible import visible
 
 _RATIO = SHARE._replace(title="Perplexity ratio", form="number", definition="after an edit by before, geometric mean")
-_WRONG = SHARE._replace(title="Wrong by hand", direction="lower: better", definition="share of the lines that people labelled")
+_WRONG = SHARE._replace(title="Wrong by hand", direction="lower: better", definition="share of the labelled lines")
 _TAGS = {"before": Markup("<del>{}</del>"), "after": Markup("<mark>{}</mark>")}
 
 
@@ -50,7 +50,7 @@ def audit_verdict(audit: ShownAudit) -> Verdict:
     if wrong:
         said = listed([f"{number(SHARE, rate.value)} of {visible(name)}" for name, rate in wrong.items()])
         return Verdict(
-            sentence=f"Of the lines that people labelled, wrong are {said}.{caveat(*wrong.values(), unit='labelled lines')}",
+            sentence=f"Of the labelled lines, wrong are {said}.{caveat(*wrong.values(), unit='labelled lines')}",
             metric=_WRONG,
             marks={visible(name): rate for name, rate in wrong.items()},
         )

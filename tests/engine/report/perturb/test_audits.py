@@ -68,7 +68,7 @@ def test_labels_stand_beside_their_lines(run: Path) -> None:
     assert verdict is not None
     said = verdict.sentence.replace("\xa0", " ")
     few = "Few labelled lines (3): do not lean on it."
-    assert said == f"Of the lines that people labelled, wrong are 33.3 % of random-swap. {few}"
+    assert said == f"Of the labelled lines, wrong are 33.3 % of random-swap. {few}"
     (audit,) = found(run).audits
     assert [item.tags for item in audit.lines[:4]] == [("wrong", "labellers disagree"), ("ok",), ("ok",), ("not labelled",)]
     page = report_from_run(run).read_text()
