@@ -45,6 +45,10 @@ class EditRules(Configuration):
     num_proposals: NumItems = 8
     """Words that may stand in the place of one."""
 
+    def cut(self, proposals: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
+        """What is kept of all proposals for a reply."""
+        return [tuple(words[: self.num_proposals]) for words in proposals[: self.num_places]]
+
     @property
     def stop(self) -> int:
         """The action that leaves the reply as it is; place p becomes its proposal w by the action p W + w."""
@@ -61,8 +65,7 @@ class EditedReply:
             edit.
         words: of the reply as it is now.
         proposals: for each place what may stand there.
-        scores: of the candidates before any edit (C,).
-        bar: the score to pass.
+        distance: how far the margin was from the goal before any edit, above 0: what margins are measured in.
         margin: how close the reply is to the goal; above `tolerance`: there.
         tolerance: difference up to which scores are equal.
         is_over: whether it takes no more edits.
@@ -73,11 +76,10 @@ class EditedReply:
     """
 
     group: CandidateGroup
-    scores: np.ndarray
     place: int | None = None
     words: Utterance = ()
     proposals: Sequence[Sequence[str]] = ()
-    bar: float = 0.0
+    distance: float = 1.0
     margin: float = 0.0
     tolerance: float = 0.0
     is_over: bool = True
@@ -97,14 +99,31 @@ class EditedReply:
         return max(len(self.known) - 1, 0)
 
     @property
-    def spread(self) -> float:
-        """The difference of the best and the worst score before any edit: what margins are measured in."""
-        return float(np.ptp(self.scores)) or 1.0
+    def original(self) -> Utterance:
+        """The reply before any edit."""
+        return () if self.place is None else self.group.candidates[self.place]
 
     @property
     def num_steps(self) -> int:
         """Actions so far, but for one that stopped."""
         return len(self.edited) + self.num_illegal
+
+    def mask(self, rules: EditRules) -> np.ndarray:
+        """Which actions are allowed (A,) int8: words that are as they were, by words that the reply does not hold yet."""
+        allowed = np.zeros(rules.stop + 1, dtype=np.int8)
+        allowed[rules.stop] = 1
+        for place, words in enumerate(() if self.is_over else self.proposals):
+            if place not in self.edited:
+                for number, word in enumerate(words):
+                    if word not in self.words and replaced(self.words, place, word) not in self.group.candidates:
+                        allowed[place * rules.num_proposals + number] = 1
+        return allowed
+
+    def replace(self, action: int, rules: EditRules) -> None:
+        """Makes an edit that is allowed, other than stopping; what it did to the margin is for others to find out."""
+        place, number = divmod(action, rules.num_proposals)
+        self.words = replaced(self.words, place, self.proposals[place][number])
+        self.edited.append(place)
 
 
 class EditGame:
@@ -117,7 +136,6 @@ class EditGame:
         proposer: of words.
         rules: limits.
         goal: what is wanted.
-        places: of the candidates that are edited, instead of those that the goal chooses.
     """
 
     def __init__(
@@ -128,50 +146,40 @@ class EditGame:
         proposer: Proposer,
         rules: EditRules,
         goal: RankGoal,
-        places: Sequence[int] | None = None,
     ) -> None:
         self._scorer, self.rules, self.goal = scorer, rules, goal
         scored = scorer([(group.context, group.candidates) for group in groups]) if groups else []
-        self.replies = [EditedReply(group, np.asarray(scores)) for group, scores in zip(groups, scored, strict=True)]
-        for row, (reply, seed) in enumerate(zip(self.replies, seeds, strict=True)):
+        self.scores = [np.asarray(scores, dtype=np.float64) for scores in scored]
+        """Of the candidates before any edit, by example (C,)."""
+        self.replies = [EditedReply(group) for group in groups]
+        self._bars = [0.0] * len(groups)
+        for row, seed in enumerate(seeds):
             rng = stream(seed, "attack on a ranking")
-            place = places[row] if places else goal.choose(reply.group, reply.scores, rng)
-            self._begin(reply, place, proposer)
-            if reply.place is not None and not self.mask(row)[: rules.stop].any():
-                reply.is_over, reply.reason = True, "no word may be replaced"
+            self._begin(row, goal.choose(groups[row], self.scores[row], rng), proposer)
 
     def __len__(self) -> int:
         return len(self.replies)
 
-    def _begin(self, reply: EditedReply, place: int | None, proposer: Proposer) -> None:
-        bar = None if place is None else self.goal.bar(reply.scores, place)
+    def _begin(self, row: int, place: int | None, proposer: Proposer) -> None:
+        reply, scores = self.replies[row], self.scores[row]
+        bar = None if place is None else self.goal.bar(scores, place)
         if place is None or bar is None:
             reply.reason = "no reply that may be edited and could be where it is wanted"
             return
-        score, reply.bar, reply.tolerance = float(reply.scores[place]), bar, tolerance(reply.scores)
-        reply.margin, reply.words = self.goal.margin(score, bar), reply.group.candidates[place]
+        self._bars[row], reply.tolerance = bar, tolerance(scores)
+        reply.margin, reply.words = self.goal.margin(float(scores[place]), bar), reply.group.candidates[place]
         if reply.margin > reply.tolerance:
             reply.reason = "the goal is reached before any edit"
             return
-        reply.place, reply.is_over, reply.known = place, False, {reply.words: score}
-        found = proposer.propose(reply.group, place)[: self.rules.num_places]
-        reply.proposals = [tuple(words[: self.rules.num_proposals]) for words in found]
+        reply.place, reply.is_over, reply.known = place, False, {reply.words: float(scores[place])}
+        reply.distance = max(-reply.margin, reply.tolerance) or 1.0
+        reply.proposals = self.rules.cut(proposer.propose(reply.group, place))
+        if not reply.mask(self.rules)[: self.rules.stop].any():
+            reply.is_over, reply.reason = True, "no word may be replaced"
 
     def active(self) -> list[int]:
         """Rows of the examples that take more edits."""
         return [row for row, reply in enumerate(self.replies) if not reply.is_over]
-
-    def mask(self, row: int) -> np.ndarray:
-        """Which actions an example allows (A,) int8: words that are as they were, by words that the reply does not hold yet."""
-        reply, allowed = self.replies[row], np.zeros(self.rules.stop + 1, dtype=np.int8)
-        allowed[self.rules.stop] = 1
-        for place, words in enumerate(() if reply.is_over else reply.proposals):
-            if place not in reply.edited:
-                for number, word in enumerate(words):
-                    draft = replaced(reply.words, place, word)
-                    if word not in reply.words and draft not in reply.group.candidates:
-                        allowed[place * self.rules.num_proposals + number] = 1
-        return allowed
 
     def act(self, rows: Sequence[int], actions: Sequence[int]) -> np.ndarray:
         """Edits examples, or stops them.
@@ -181,8 +189,8 @@ class EditGame:
             actions: one for each.
 
         Returns:
-            The reward of each (n,) float64: 1 where the goal is reached, else the gain of the margin as a share of the spread
-            of the scores, from -1 to 1.
+            The reward of each (n,) float64: 1 where the goal is reached, else the gain of the margin as a share of its distance
+            from the goal before any edit, from -1 to 1.
         """
         before = [self.replies[row].margin for row in rows]
         changed: list[int] = []
@@ -191,12 +199,10 @@ class EditGame:
             assert not reply.is_over, "a reply that is over takes no action"
             if action == self.rules.stop:
                 reply.is_over = True
-            elif not self.mask(row)[action]:
+            elif not reply.mask(self.rules)[action]:
                 reply.num_illegal += 1
             else:
-                place, number = divmod(int(action), self.rules.num_proposals)
-                reply.words = replaced(reply.words, place, reply.proposals[place][number])
-                reply.edited.append(place)
+                reply.replace(int(action), self.rules)
                 changed.append(row)
         margins = self.margins(changed, [[self.replies[row].words] for row in changed])
         for row, (margin,) in zip(changed, margins, strict=True):
@@ -205,7 +211,7 @@ class EditGame:
         for number, row in enumerate(rows):
             reply = self.replies[row]
             reply.is_over = reply.is_over or reply.succeeded or reply.num_steps >= self.rules.edits
-            gain = (reply.margin - before[number]) / reply.spread
+            gain = (reply.margin - before[number]) / reply.distance
             rewards[number] = 1.0 if reply.succeeded else np.clip(gain, -1.0, 1.0)
         return rewards
 
@@ -225,7 +231,7 @@ class EditGame:
         for (reply, new), scores in zip(asked, found, strict=True):
             reply.known.update(zip(new, np.asarray(scores).tolist(), strict=True))
         return [
-            np.array([self.goal.margin(self.replies[row].known[words], self.replies[row].bar) for words in of])
+            np.array([self.goal.margin(self.replies[row].known[words], self._bars[row]) for words in of])
             for row, of in zip(rows, drafts, strict=True)
         ]
 

@@ -77,7 +77,7 @@ class PlainSight:
         for number, row in enumerate(rows):
             reply = game.replies[row]
             said = Counter(chain.from_iterable(reply.group.context))
-            seen[number, :, 2:] = reply.margin / reply.spread, 1 - reply.num_steps / rules.edits
+            seen[number, :, 2:] = reply.margin / reply.distance, 1 - reply.num_steps / rules.edits
             for place, words in enumerate(reply.proposals):
                 for proposal, word in enumerate(words):
                     action = place * rules.num_proposals + proposal

@@ -63,7 +63,7 @@ class ResponseRankingEnv(gymnasium.Env[dict[str, Any], np.int64]):
 
     ## Reward
     1 when the goal is reached. Otherwise what the edit gained: the change of the margin between the reply and the score that it
-    has to pass, as a share of the spread of all scores before any edit, cut to -1..1.
+    has to pass, as a share of what it was before any edit, cut to -1..1.
 
     ## Episode End
     Termination: the goal is reached, all edits are made, or you stopped. Truncation: never, since the number of edits belongs
@@ -173,7 +173,7 @@ class ResponseRankingEnv(gymnasium.Env[dict[str, Any], np.int64]):
         return observation, float(reward), game.replies[0].is_over, False, info
 
     def _seen(self, game: EditGame) -> tuple[dict[str, Any], dict[str, Any]]:
-        mask, reply = game.mask(0), game.replies[0]
+        mask, reply = game.replies[0].mask(game.rules), game.replies[0]
         (actions,) = self.sight(game, [0])
         info = {
             "action_mask": mask.copy(),
@@ -216,7 +216,7 @@ def render_example(game: EditGame, row: int) -> str:
     lines = [f"- {' '.join(turn)}" for turn in reply.group.context]
     for place, (words, label) in enumerate(zip(reply.group.candidates, reply.group.labels, strict=True)):
         mark = ">" if place == reply.place else " "
-        lines.append(f"{mark} {reply.scores[place]:8.4f}  {'right' if label else 'wrong'}  {' '.join(words)}")
+        lines.append(f"{mark} {game.scores[row][place]:8.4f}  {'right' if label else 'wrong'}  {' '.join(words)}")
     said = " ".join(f"[{word}]" if place in reply.edited else word for place, word in enumerate(reply.words))
     lines.append(f"= {said}")
     reached = ", there" if reply.succeeded else ""

@@ -40,7 +40,7 @@ def test_a_wrong_reply_is_edited_until_it_passes_the_right_one() -> None:
     assert allowed == [0, 1, 2, 3, 4, 5, 6, 7, 9, 12]
     observation, reward, terminated, truncated, info = env.step(np.int64(DRAWER))
     assert info["reply"] == "drawer laptop needs charging"
-    assert (reward, terminated, truncated) == (2.0 / 2.5, False, False)
+    assert (reward, terminated, truncated) == (2.0 / 2.25, False, False)
     # A word is replaced once, and none comes twice.
     assert np.flatnonzero(observation["action_mask"]).tolist() == [3, 5, 6, 7, 9, 12]
     _, reward, terminated, truncated, info = env.step(np.int64(JAMMING))
