@@ -16,7 +16,6 @@ __all__, __getattr__ = public(
         "CandidateGroup": "groups",
         "CandidateOptions": "options",
         "EditRules": "edit_game",
-        "RankGoal": "goals",
         "ReplyPool": "negatives",
         "ResponseRankingEnv": "ranking_env",
         "load_candidates": "compiled",
