@@ -153,6 +153,16 @@ ENTRIES = (
         ),
     ),
     Entry(
+        ("train", "editor"),
+        "train a policy that edits replies to mislead a frozen ranker (RLlib)",
+        "engine.jobs.retrieval.editor:TRAIN_EDITOR",
+        (
+            "parley train editor                           # against TF-IDF, the built-in help desk",
+            "parley train editor --model runs/matcher --limit 200 --run runs/editor-matcher",
+            "parley train editor --model bm25 --set game.edits=3 learning.updates=200",
+        ),
+    ),
+    Entry(
         ("selfplay",),
         "let two agents negotiate, and measure who gains what",
         "engine.jobs.negotiation.match:SELFPLAY",
