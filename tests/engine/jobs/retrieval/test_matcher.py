@@ -13,7 +13,6 @@ import torch
 from engine.jobs.job import Silent
 from engine.jobs.retrieval import matcher_config
 from engine.jobs.retrieval.asked import asked_rankers
-from engine.jobs.retrieval.config import RankingConfig
 from engine.jobs.retrieval.matcher import ATTACKED_SPLIT, TRAIN_MATCHER
 from engine.jobs.retrieval.matcher_config import TrainMatcherConfig
 from engine.metrics.retrieval.training import ATTACKED, MATCHING
@@ -166,7 +165,7 @@ def test_training_against_rules_goes_on_from_a_model_and_is_measured_before_and_
     about = FORMATS["smn"].provenance(tmp_path / "run")
     assert (about["role"], about["against"], about["base"]) == ("adversarial", ["iiw", "sow", "ngr"], str(base))
     assert (about["corpus"], about["pool"]) == (corpus, 40)
-    rankers = asked_rankers(RankingConfig(model=f"{base},{tmp_path / 'run'}", controls=False))
+    rankers = asked_rankers([str(base), str(tmp_path / "run")])
     assert [(each.against, each.base) for each in rankers] == [((), ""), (("iiw", "sow", "ngr"), rankers[0].label)]
     assert result.next_commands[0].startswith(f"parley evaluate ranking --model {base},{tmp_path / 'run'} --rules iiw,sow,ngr")
 
