@@ -36,8 +36,8 @@ from engine.store.run_folder import RunFolder
 from envs.core.errors import ConfigError, DataError
 from policies.ranker import SlopedRanker
 
-GOAL = "goal"
-"""Entry of the summary: what the attacks want, in words."""
+GOAL, BUDGET = "goal", "budget"
+"""Entries of the summary: what the attacks want, in words; queries at most."""
 _EDITED = {"promote": "wrong", "demote": "right"}
 
 PreparedAttack = PreparedRanking[RankingAttackConfig]
@@ -45,7 +45,7 @@ PreparedAttack = PreparedRanking[RankingAttackConfig]
 
 def helpdesk() -> RankingAttackConfig:
     """TF-IDF on the built-in help desk, offline, in seconds."""
-    return RankingAttackConfig(model="tfidf", limit=50)
+    return RankingAttackConfig(model="tfidf")
 
 
 def li2019() -> RankingAttackConfig:
@@ -89,6 +89,7 @@ class AttackRanking(RankersJob[RankingAttackConfig]):
                 NUM_CONTEXTS: len(found.groups),
                 RANKERS: {each.label: asdict(each) for each in found.rankers},
                 GOAL: str(goal_of(config)),
+                BUDGET: config.budget,
                 ERRORS: {model: Counter(reasons).most_common(1)[0][0] for model, reasons in read.errors.items()},
             },
         )

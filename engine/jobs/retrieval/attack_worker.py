@@ -47,8 +47,8 @@ class RankingAttacks(AskingRankers):
 
     config: RankingAttackConfig
 
-    def worker(self) -> AttackWorker:
-        return AttackWorker(self)
+    def worker(self) -> RankAttackWorker:
+        return RankAttackWorker(self)
 
     def digest(self, rows: Rows) -> Counts:
         """Contexts, and by method the attacks that reached the goal, all rankers together."""
@@ -62,7 +62,7 @@ class RankingAttacks(AskingRankers):
         return f"successes: {', '.join(f'{name} {found[name]:,}' for name in sorted(found))}" if found else ""
 
 
-class AttackWorker:
+class RankAttackWorker:
     """Holds rankers and what attacks on them lean on, and attacks.
 
     Args:

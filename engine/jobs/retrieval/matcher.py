@@ -25,7 +25,7 @@ from engine.jobs.command import command_line
 from engine.jobs.device import require_device, threads
 from engine.jobs.job import Job, Reporter, Summary
 from engine.jobs.retrieval.asked import ADVERSARIAL, CONTROL
-from engine.jobs.retrieval.config import DEFAULT_CORPUS, RankingConfig, lexicon_of
+from engine.jobs.retrieval.config import DEFAULT_CORPUS, RankingAttackConfig, RankingConfig, lexicon_of
 from engine.jobs.retrieval.groups import lexicon_setting, shared_resources, utterances_of
 from engine.jobs.retrieval.matcher_config import (
     NO_VECTORS,
@@ -186,14 +186,18 @@ class TrainMatcher(Job[TrainMatcherConfig, MatcherTraining, Summary]):
         corpus, run, stored = config.corpus or DEFAULT_CORPUS, display_path(path), path / CHECKPOINT
         if config.start and not config.corpus and stored.is_dir():
             corpus = str(read_header(stored, config.kind)["provenance"]["corpus"])
-        asked = RankingConfig(corpus=corpus, candidates=config.candidates, data_root=config.data_root)
+        known: dict[str, Any] = {"corpus": corpus, "candidates": config.candidates, "data_root": config.data_root}
+        asked = RankingConfig(**known)
         ranking = partial(command_line, ("evaluate", "ranking"), {"": RankingConfig}, run=None)
+        searching = partial(command_line, ("attack", "ranking"), {"": RankingAttackConfig}, run=None)
         if config.start:
             # What further training alone brings shows under attack.
             rules = "all" if config.against == NOTHING else config.against
-            return (ranking(replace(asked, model=f"{config.start},{run}", rules=rules)),)
+            both = f"{config.start},{run}"
+            return ranking(replace(asked, model=both, rules=rules)), searching(RankingAttackConfig(model=both, **known))
         harden = replace(config, start=run, against="iiw")
-        return ranking(replace(asked, model=run)), self.command(harden, path.with_name(f"{path.name}-iiw"))
+        hardened = self.command(harden, path.with_name(f"{path.name}-iiw"))
+        return ranking(replace(asked, model=run)), searching(RankingAttackConfig(model=run, **known)), hardened
 
 
 def _started(config: TrainMatcherConfig) -> tuple[Matcher, str]:

@@ -38,6 +38,9 @@ RULES, SIZE, SEVERAL = "rules", "candidates", "several_right"
 OVERVIEW = "Right replies in the first place"
 """Heading of the table that has a line for each ranker."""
 
+_SEARCHED = 300
+"""Contexts of the attack that is named as the next command, at most."""
+
 EvaluatedRanking = PreparedRanking[RankingConfig]
 
 
@@ -92,7 +95,9 @@ class EvaluateRanking(RankersJob[RankingConfig]):
     def next_commands(self, config: RankingConfig, path: Path) -> tuple[str, ...]:
         """The page, and how many queries a search needs where rules change what they change anyway."""
         known = shared(config, RankersConfig) | {"rules": "all"}
-        searched = command_line(("attack", "ranking"), {"": RankingAttackConfig}, RankingAttackConfig(**known), None)
+        # Searches cost more than rules do.
+        wanted = RankingAttackConfig(**known | {"limit": min(config.limit or _SEARCHED, _SEARCHED)})
+        searched = command_line(("attack", "ranking"), {"": RankingAttackConfig}, wanted, None)
         return (*super().next_commands(config, path), searched)
 
     def tables(self, run: RunFolder) -> dict[str, TextTable]:

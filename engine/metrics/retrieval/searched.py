@@ -26,6 +26,7 @@ from engine.metrics.statistics import (
     NEITHER,
     Estimate,
     Metric,
+    Points,
     clustered_rate,
     count,
     mean,
@@ -117,6 +118,12 @@ class SearchedRows:
         keys = np.array([number for number, _ in tried], dtype=np.int64)
         return GroupMetrics(keys, values, np.ones_like(keys), 0, 0, 0)
 
+    def curve(self, model: str, method: str, points: Sequence[int]) -> Points:
+        """Success against numbers of queries, with intervals."""
+        found = self.successes(model, method, points)
+        clusters = [self.clusters[number] for number in found.keys.tolist()]
+        return [(int(name.removeprefix(SUCCESS)), clustered_rate(values, clusters)) for name, values in found.values.items()]
+
 
 def search_metrics(found: SearchedRows, budget: int) -> dict[str, Estimate]:
     """Every metric of rows.
@@ -129,9 +136,8 @@ def search_metrics(found: SearchedRows, budget: int) -> dict[str, Estimate]:
     points = points_of(budget)
     for model, method in found.searches:
         tried, successes = found.tried(model, method), found.successes(model, method, points)
-        clusters = [found.clusters[number] for number, _ in tried]
-        for name, values in successes.values.items():
-            metrics[f"{name}.{model}.{method}"] = clustered_rate(values, clusters)
+        for queries, estimate in found.curve(model, method, points):
+            metrics[f"{SUCCESS}{queries}.{model}.{method}"] = estimate
         if method != BASELINE and (model, BASELINE) in found.searches:
             for name, test in compared(successes, found.successes(model, BASELINE, points), found.clusters).items():
                 queries = name.removeprefix(SUCCESS)
