@@ -148,9 +148,9 @@ def clustered_rate(hits: ArrayLike, clusters: ArrayLike) -> Estimate:
     if not num:
         return NOTHING
     share = float(values.mean())
-    variance = num / max(num - 1, 1) * float(np.square(tops - share * sizes).sum()) / len(values) ** 2
-    size = share * (1 - share) / variance if variance > 0 else num
-    return _wilson(share, min(size, len(values)), num)
+    variance = float(np.square(tops - share * sizes).sum()) / len(values) ** 2
+    most = len(values) if 0 < share < 1 and num > 1 else num
+    return _wilson(share, min(share * (1 - share) / variance, most) if variance > 0 else most, num)
 
 
 def _wilson(share: float, size: float, n: int) -> Estimate:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from engine.jobs.retrieval.asked import loaded
@@ -40,6 +41,7 @@ _WIDTH = 100
 """Of the word vectors that `min_cosine` is measured by."""
 
 
+@dataclass(frozen=True)
 class RankingAttacks(AskingRankers):
     """Rankers that are attacked."""
 

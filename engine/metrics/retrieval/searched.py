@@ -140,9 +140,9 @@ def search_metrics(found: SearchedRows, budget: int) -> dict[str, Estimate]:
             metrics[f"{SUCCESS}{queries}.{model}.{method}"] = estimate
         if method != BASELINE and (model, BASELINE) in found.searches:
             for name, test in compared(successes, found.successes(model, BASELINE, points), found.clusters).items():
-                queries = name.removeprefix(SUCCESS)
-                metrics[f"{AHEAD}{queries}.{model}.{method}"] = test.difference
-                metrics[f"{AHEAD_P}{queries}.{model}.{method}"] = count(test.p_value, test.difference.n)
+                at = name.removeprefix(SUCCESS)
+                metrics[f"{AHEAD}{at}.{model}.{method}"] = test.difference
+                metrics[f"{AHEAD_P}{at}.{model}.{method}"] = count(test.p_value, test.difference.n)
         metrics |= {f"{name}.{model}.{method}": each for name, each in _costs(tried, found.clusters).items()}
         for other, each in _transfers(tried, found.clusters).items():
             metrics[f"{TRANSFER}.{model}.{other}.{method}"] = each
