@@ -68,17 +68,27 @@ def opened(config: RankingConfig) -> CandidateCorpus:
     return load_candidates(config.corpus, config.data_root, options=config.candidates)
 
 
-def chosen_groups(config: RankingConfig, corpus: CandidateCorpus) -> Mapping[str, RankedGroup]:
-    """The contexts that are ranked, by their keys.
+def ranked_split(config: RankingConfig, corpus: CandidateCorpus) -> CandidateSplit:
+    """The split whose replies are ranked.
 
     Raises:
-        DataError: there is none.
+        DataError: it has no context.
     """
     split = corpus.splits[config.split]
     if not len(split):
         held = ", ".join(name for name, each in corpus.splits.items() if len(each))
         what = f"the {config.split} split has no context to rank replies to"
         raise DataError(what, where=config.corpus, got=f"contexts in: {held}", fix="name another --split or --corpus")
+    return split
+
+
+def chosen_groups(config: RankingConfig, corpus: CandidateCorpus) -> Mapping[str, RankedGroup]:
+    """The contexts that are ranked, by their keys.
+
+    Raises:
+        DataError: there is none.
+    """
+    split = ranked_split(config, corpus)
     rows = drawn(range(len(split)), config.limit, config.seed, corpus.name)
     return {split.key(row): RankedGroup(split[row], int(split.dialogues[row])) for row in rows}
 
@@ -104,6 +114,22 @@ def lexicon_setting() -> Iterator[None]:
         raise DataError(error.what, where=error.where, got=error.got, fix=fix) from None
 
 
+def rule_resources(config: RankingConfig, corpus: CandidateCorpus, limit: int = 0) -> RuleResources:
+    """What rules and searches share: the language of a corpus, and its contexts.
+
+    Args:
+        config: an evaluation.
+        corpus: whose replies are attacked.
+        limit: how many contexts are counted at most; 0 for all.
+    """
+    contexts: dict[Literal["training", "evaluated"], Contexts] = {
+        "training": Contexts(corpus.splits["train"], limit),
+        "evaluated": Contexts(corpus.splits[config.split], limit),
+    }
+    shared = shared_resources(config.corpus, config.lexicon_name, config.data_root)
+    return RuleResources(config.replies, shared, corpus.language, contexts)
+
+
 def built_rules(config: RankingConfig, corpus: CandidateCorpus, limit: int = 0) -> list[Rule]:
     """The rules of an evaluation.
 
@@ -116,12 +142,7 @@ def built_rules(config: RankingConfig, corpus: CandidateCorpus, limit: int = 0) 
         ConfigError: two of them bear one name, there is none of a name, one does not suit the language or edits contexts.
         DataError: what one of them leans on is not there.
     """
-    contexts: dict[Literal["training", "evaluated"], Contexts] = {
-        "training": Contexts(corpus.splits["train"], limit),
-        "evaluated": Contexts(corpus.splits[config.split], limit),
-    }
-    shared = shared_resources(config.corpus, config.lexicon_name, config.data_root)
-    rules = build_rules(config.rule_names, RuleResources(config.replies, shared, corpus.language, contexts))
+    rules = build_rules(config.rule_names, rule_resources(config, corpus, limit))
     names = [CLEAN, *(rule.name for rule in rules)]
     if len(set(names)) < len(names):
         what = f"two rules bear one name, or one is called {CLEAN!r}"
