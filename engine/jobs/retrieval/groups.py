@@ -71,17 +71,27 @@ def opened(config: RankersConfig) -> CandidateCorpus:
     return load_candidates(config.corpus, config.data_root, options=config.candidates)
 
 
-def chosen_groups(config: RankersConfig, corpus: CandidateCorpus) -> Mapping[str, RankedGroup]:
-    """The contexts that are ranked, by their keys.
+def ranked_split(config: RankersConfig, corpus: CandidateCorpus) -> CandidateSplit:
+    """The split whose replies are ranked.
 
     Raises:
-        DataError: there is none.
+        DataError: it has no context.
     """
     split = corpus.splits[config.split]
     if not len(split):
         held = ", ".join(name for name, each in corpus.splits.items() if len(each))
         what = f"the {config.split} split has no context to rank replies to"
         raise DataError(what, where=config.corpus, got=f"contexts in: {held}", fix="name another --split or --corpus")
+    return split
+
+
+def chosen_groups(config: RankersConfig, corpus: CandidateCorpus) -> Mapping[str, RankedGroup]:
+    """The contexts that are ranked, by their keys.
+
+    Raises:
+        DataError: there is none.
+    """
+    split = ranked_split(config, corpus)
     rows = drawn(range(len(split)), config.limit, config.seed, corpus.name)
     return {split.key(row): RankedGroup(split[row], int(split.dialogues[row])) for row in rows}
 
