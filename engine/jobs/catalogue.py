@@ -298,6 +298,17 @@ ENTRIES = (
         reports=True,
     ),
     Entry(
+        ("minmax", "ranking"),
+        "harden a ranker by rounds: an editing policy, the ranker, and what is left to find (RLlib)",
+        "engine.jobs.retrieval.minmax:MINMAX_RANKING",
+        (
+            "parley minmax ranking                         # a tiny SMN, the built-in help desk",
+            "parley minmax ranking --model runs/matcher --rounds 3 --run runs/minmax-matcher",
+            "parley minmax ranking li2019 --set hardening.max_epochs=3 learning.updates=200",
+        ),
+        reports=True,
+    ),
+    Entry(
         ("evaluate", "exploitability"),
         "train fresh adversaries against a frozen target and measure what they gain (RLlib)",
         "engine.jobs.negotiation.exploitability:EVALUATE_EXPLOITABILITY",

@@ -27,7 +27,7 @@ from engine.jobs.scalars import Scalars
 from engine.jobs.sharded import session
 from engine.jobs.supervised import STATE
 from engine.metrics.retrieval.editing import EDITING, EDITS, GAIN, QUERIES, RANDOM, SUCCESS, TRIED, UNTRAINED
-from engine.metrics.statistics import Estimate, count, mean, paired_difference, rate
+from engine.metrics.statistics import Estimate, clustered_rate, count, mean, paired_difference
 from engine.perturb.replies.resources import RuleResources
 from engine.perturb.replies.settings import ReplySettings
 from engine.store.layout import SUMMARY
@@ -85,6 +85,12 @@ class EditWorld:
             rules=self.config.game,
         )
 
+    @property
+    def dialogues(self) -> dict[str, int]:
+        """Of the test contexts, by key."""
+        split = self.corpus.splits["test"]
+        return {split.key(row): int(split.dialogues[row]) for row in range(len(split))}
+
     def attack(self, editor: Editor | None) -> list[AttackOutcome]:
         """What a policy, or random edits, come to in the test contexts.
 
@@ -92,21 +98,18 @@ class EditWorld:
             RankerError: the ranker gave no scores.
         """
         from engine.retrieval.attack import RankAttack
+        from engine.retrieval.catalogue import UNLIMITED
         from engine.retrieval.editing import EditorSteps
 
         config = self.config
         split = self.corpus.splits["test"]
         groups = [split[row] for row in drawn(range(len(split)), config.limit, config.seed, self.corpus.name)]
         method = EditorSteps(editor, config.game)
-        attack = RankAttack(self.ranker, self.language, method=method, edits=config.game.edits, budget=_QUERIES)
+        attack = RankAttack(self.ranker, self.language, method=method, edits=config.game.edits, budget=UNLIMITED)
         outcomes = attack.run(groups, [group_seed(config.seed, group.key) for group in groups])
         if failed := [outcome for outcome in outcomes if outcome.status == "error"]:
             raise RankerError("the ranker gave no scores", where=failed[0].key, got=failed[0].reason)
         return outcomes
-
-
-_QUERIES = 1_000_000
-"""Edits end an attack, and no budget."""
 
 
 def opened_world(config: TrainEditorConfig) -> EditWorld:
@@ -190,7 +193,7 @@ class TrainEditor(Job[TrainEditorConfig, EditWorld, Summary]):
                 FORMAT.save(editor, run.path / START, {})
             editor.load_state_dict(_learned(run, config, reporter))
             measured[SUCCESS] = prepared.attack(editor)
-        found = _figures(measured)
+        found = _figures(measured, prepared.dialogues)
         about = {"model": config.model, "corpus": config.corpus, "seed": config.seed}
         game = {"edits": config.game.edits, "num_places": config.game.num_places, "num_proposals": config.game.num_proposals}
         FORMAT.save(editor, run.path / CHECKPOINT, {**about, "game": game, SUCCESS: found[SUCCESS].value})
@@ -243,15 +246,16 @@ def _learned(run: RunFolder, config: TrainEditorConfig, reporter: Reporter) -> d
         gc.collect()
 
 
-def _figures(measured: Mapping[str, Sequence[AttackOutcome]]) -> dict[str, Estimate]:
+def _figures(measured: Mapping[str, Sequence[AttackOutcome]], dialogues: Mapping[str, int]) -> dict[str, Estimate]:
     """What the legend names; contexts in which there was something to attack are the same for all."""
     tried = {name: [outcome for outcome in outcomes if outcome.was_tried] for name, outcomes in measured.items()}
     reached = {name: np.array([outcome.status == "success" for outcome in of], dtype=float) for name, of in tried.items()}
-    found = {name: rate(int(values.sum()), len(values)) for name, values in reached.items()}
     policy = tried[SUCCESS]
-    found[GAIN] = paired_difference(reached[SUCCESS], reached[RANDOM])
-    found[EDITS] = mean([outcome.cost for outcome in policy])
-    found[QUERIES] = mean([outcome.queries for outcome in policy])
+    clusters = [dialogues[outcome.key] for outcome in policy]
+    found = {name: clustered_rate(values, clusters) for name, values in reached.items()}
+    found[GAIN] = paired_difference(reached[SUCCESS], reached[RANDOM], clusters)
+    found[EDITS] = mean([outcome.cost for outcome in policy], clusters)
+    found[QUERIES] = mean([outcome.queries for outcome in policy], clusters)
     found[TRIED] = count(len(policy), len(policy))
     return {name: found[name] for name in EDITING}
 

@@ -36,8 +36,9 @@ class TrainMatcherConfig(SupervisedConfig):
     start: str = ""
     """Run or checkpoint of a matching model to go on from, with its words and sizes; all epochs of the recipe are made."""
     against: str = ""
-    """With --start: rules on replies to train against, separated by commas: names, path/file.py:Name, or all; none: the
-    control, which trains as long on replies as they are."""
+    """With --start: rules on replies to train against, separated by commas: names, editor:RUN (a trained editing policy, at
+    the ranker that it was trained against), path/file.py:Name, or all; none: the control, which trains as long on replies as
+    they are."""
     pool_size: PositiveInt = 100_000
     """Training contexts whose replies rules change, drawn at random; all where there are fewer (Li et al. 2019)."""
     lexicon: Literal["", "nltk", "built-in"] = ""

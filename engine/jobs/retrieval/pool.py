@@ -17,6 +17,8 @@ from typing import NamedTuple, Protocol
 from engine.perturb.replies.catalogue import build_rules, rule_names
 from engine.perturb.replies.resources import RuleResources
 from engine.perturb.replies.rule import Attacked, Rule
+from engine.retrieval.catalogue import policy_rule
+from engine.retrieval.settings import POLICY
 from envs.candidates.groups import CandidateGroup, CandidateKind
 from envs.core.errors import ConfigError
 from envs.core.seeds import derive_seed, stream
@@ -45,14 +47,17 @@ class Keyed(Protocol):
 
 
 def training_names(against: str) -> tuple[str, ...]:
-    """The rules of a training, each by its variant for training where it has one; none of them for "none".
+    """The rules of a training, each by its variant for training where it has one, then policies; none of them for "none".
 
     Raises:
         ConfigError: none is named, or one is unknown, with the nearest name.
     """
     if against == NOTHING:
         return ()
-    return tuple(dict.fromkeys(_IN_TRAINING.get(name, name) for name in rule_names(against)))
+    parts = [part.strip() for part in against.split(",")]
+    policies = [part for part in parts if part.startswith(POLICY)]
+    fixed = rule_names(",".join(part for part in parts if part not in policies)) if len(policies) < len(parts) else ()
+    return tuple(dict.fromkeys([*(_IN_TRAINING.get(name, name) for name in fixed), *policies]))
 
 
 def asked_name(rule: Rule) -> str:
@@ -72,7 +77,8 @@ def training_rules(names: Sequence[str], resources: RuleResources, group: Candid
         ConfigError: there is none of a name, two bear the same, one edits contexts or does not suit the language.
         DataError: what one of them leans on is not there.
     """
-    rules = build_rules(names, resources)
+    fixed = build_rules([name for name in names if not name.startswith(POLICY)], resources)
+    rules = [*fixed, *(policy_rule(name, resources) for name in names if name.startswith(POLICY))]
     own = [rule.name for rule in rules]
     if len(set(own)) < len(own):
         raise ConfigError("two rules bear the same name", where="--against", got=", ".join(own), fix="rename yours")
