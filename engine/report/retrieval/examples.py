@@ -20,6 +20,8 @@ from envs.core.visible import visible
 
 NUM_SHOWN = 20
 """Contexts of a rule that the viewer holds."""
+_MOST_WORDS = 8
+"""Words of a reply whose importance is shown."""
 _NOTHING_SAID = "(says nothing)"
 
 
@@ -48,6 +50,7 @@ class AttackedContext:
         reply: the reply that it is about, as it was.
         fooled: whether that went wrong which was right, or what is left of the right reply is still first.
         remarks: what else is told.
+        importance: of words of that reply to the first ranker, most important first; empty where nobody asked.
     """
 
     key: str
@@ -60,6 +63,7 @@ class AttackedContext:
     reply: str
     fooled: bool
     remarks: Sequence[str] = ()
+    importance: Sequence[tuple[str, float]] = ()
 
 
 def example_items(evaluation: ShownRanking, rule: str) -> list[Item]:
@@ -111,6 +115,7 @@ def read_example(evaluation: ShownRanking, number: int, rule: str) -> AttackedCo
         num_changed=sum(evaluation.ranked.changed[number, rule].values()),
         reply=said_by(row["candidates"][about]),
         fooled=bool(before[about] == 1 and after[about] > 1) if keeps_labels else bool(after[about] == 1),
+        importance=_importance(row, evaluation.rankers[0], about),
     )
 
 
@@ -133,6 +138,15 @@ def _scores(row: Row, ranker: str, rule: str) -> Sequence[float] | None:
         (entry["scores"] for entry in row["ranked"] if (entry["model"], entry["rule"]) == (ranker, rule)),
         None,
     )
+
+
+def _importance(row: Row, ranker: str, place: int) -> list[tuple[str, float]]:
+    """Words of a reply by their importance to a ranker."""
+    for each in row.get("readings") or ():
+        if (each["model"], each["place"]) == (ranker, place):
+            found = zip(map(visible, each["words"]), each["importance"], strict=True)
+            return sorted(found, key=lambda pair: -pair[1])[:_MOST_WORDS]
+    return []
 
 
 def _changed(row: Row, rule: str) -> dict[int, str]:
