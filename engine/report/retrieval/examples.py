@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from engine.metrics.retrieval.movement import expected_ranks
 from engine.metrics.retrieval.ranking import CLEAN
 from engine.metrics.rows import Row
+from engine.metrics.tables import figure
 from engine.perturb.changes import ChangeKind, spans
 from engine.report.content import Item, Piece
 from engine.report.markup import fill, line
@@ -50,7 +51,8 @@ class AttackedContext:
         reply: the reply that it is about, as it was.
         fooled: whether that went wrong which was right, or what is left of the right reply is still first.
         remarks: what else is told.
-        importance: of words of that reply to the first ranker, most important first; empty where nobody asked.
+        importance: of words of that reply to the first ranker, the most important ones first, each with its figure as text;
+            empty where nobody asked.
     """
 
     key: str
@@ -63,7 +65,7 @@ class AttackedContext:
     reply: str
     fooled: bool
     remarks: Sequence[str] = ()
-    importance: Sequence[tuple[str, float]] = ()
+    importance: Sequence[tuple[str, float, str]] = ()
 
 
 def example_items(evaluation: ShownRanking, rule: str) -> list[Item]:
@@ -140,12 +142,12 @@ def _scores(row: Row, ranker: str, rule: str) -> Sequence[float] | None:
     )
 
 
-def _importance(row: Row, ranker: str, place: int) -> list[tuple[str, float]]:
+def _importance(row: Row, ranker: str, place: int) -> list[tuple[str, float, str]]:
     """Words of a reply by their importance to a ranker."""
     for each in row.get("readings") or ():
         if (each["model"], each["place"]) == (ranker, place):
-            found = zip(map(visible, each["words"]), each["importance"], strict=True)
-            return sorted(found, key=lambda pair: -pair[1])[:_MOST_WORDS]
+            found = sorted(zip(each["words"], each["importance"], strict=True), key=lambda pair: -pair[1])
+            return [(visible(word), value, figure(value)) for word, value in found[:_MOST_WORDS]]
     return []
 
 
