@@ -120,8 +120,8 @@ class RankingWorker:
                 entries += [{"model": label, "rule": rule, **_told(outcome)} for rule, outcome in found.items()]
         readings = self._read([item.group for item in shard.items if item.is_read])
         return [
-            self._row(item, *each, readings.get(item.group.key, []))
-            for item, *each in zip(shard.items, attacks, ranked, strict=True)
+            self._row(item, of_rules, scored, readings.get(item.group.key, []))
+            for item, of_rules, scored in zip(shard.items, attacks, ranked, strict=True)
         ]
 
     def _read(self, groups: Sequence[CandidateGroup]) -> dict[str, list[dict[str, Any]]]:

@@ -118,7 +118,7 @@ def _share(metrics: Metrics, share: Estimate, rest: str) -> str:
         return number(share)
     # NaN, for no test, is not below it.
     star = "*" * (metrics[f"{AHEAD_P}{rest}"].value < SIGNIFICANT)
-    sign = "+" * (ahead.value > 0)
+    sign = "+" * (round(ahead.value, 2) > 0)
     return f"{number(share)}\n{above(f'{sign}{figure(ahead.value)}{star}', interval(ahead))}"
 
 

@@ -9,6 +9,7 @@ import pytest
 from engine.metrics.retrieval.search_tables import success_table, tables_of_searches
 from engine.metrics.retrieval.searched import REACHED_REASON, SearchedRows, describe_search, points_of, search_metrics
 from engine.metrics.statistics import NOTHING, clustered_rate, rate
+from engine.metrics.tables import figure
 from tests.engine.metrics.retrieval.searched_rows import attacked_context, left, search
 
 
@@ -90,3 +91,12 @@ def test_clustered_rates_lie_between_those_of_dialogues_and_of_contexts() -> Non
     assert (sure.value, sure.low, sure.high) == (1, rate(40, 40).low, 1)
     assert clustered_rate([], []) == NOTHING
     assert not math.isnan(clustered_rate([1, 0], [0, 0]).low)
+
+
+def test_what_rounds_to_nothing_has_no_sign() -> None:
+    assert [figure(value) for value in (-0.004, 0.004, -0.006, 0.0)] == ["0.00", "0.00", "\N{MINUS SIGN}0.01", "0.00"]
+    rows = [
+        attacked_context(number, search("smn", "greedy", 5 if number else None), search("smn", "random", 5))
+        for number in range(300)
+    ]
+    assert success_table(search_metrics(SearchedRows(rows), 10)).rows[0][1].splitlines()[2].startswith("0.00")
