@@ -15,6 +15,7 @@ KINDS = (
     "envs.negotiation.conformance:CORPUS",
     "envs.pairs.conformance:PAIR_CORPUS",
     "envs.candidates.conformance:CANDIDATE_CORPUS",
+    "envs.candidates.conformance:PROPOSER",
     "policies.conformance:RESPONDER",
     "policies.conformance:RANKER",
     "engine.perturb.conformance:STRATEGY",

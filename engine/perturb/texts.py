@@ -211,6 +211,9 @@ def _parts(piece: str) -> tuple[str, ...]:
 
 def _cut(piece: str) -> tuple[list[tuple[str, int, int]], bool]:
     """The tokens of a piece and where they stand, and whether marks stand between them."""
+    if piece.isascii() and piece.isalpha():
+        # As most are, and the tokeniser reads them as one word.
+        return [(piece.lower(), 0, len(piece))], False
     between_marks = tokens_where(piece)
     return (tokenise_where(piece), False) if between_marks is None else (between_marks, True)
 

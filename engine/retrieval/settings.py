@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
+from envs.candidates.goals import GoalKind, Target
 from envs.core.config import check
 from envs.core.ranges import Configuration, NumItems, PositiveFloat, Share
 
-GoalKind = Literal["promote", "demote"]
-Target = Literal["best", "random"]
 MOVES: dict[GoalKind, tuple[str, ...]] = {
     "promote": ("context", "synonym", "insertion", "deletion", "swap"),
     "demote": ("synonym",),

@@ -15,7 +15,9 @@ __all__, __getattr__ = public(
     {
         "CandidateGroup": "groups",
         "CandidateOptions": "options",
+        "EditRules": "edit_game",
         "ReplyPool": "negatives",
+        "ResponseRankingEnv": "ranking_env",
         "load_candidates": "compiled",
     },
 )

@@ -25,6 +25,7 @@ PIECES += ["<eou>", "__eot__", "a<eou>b", "\u200b", "caf\u00e9", "cafe\u0301!", 
 PIECES += ["\N{GRINNING FACE}", "...", '"', "'s"]
 texts = st.one_of(
     st.text(max_size=40),
+    st.text("aBdLnoTwWx' .", max_size=40),
     st.lists(st.sampled_from(PIECES), max_size=12).map(" ".join),
     st.lists(st.sampled_from(PIECES)).map("".join),
 )

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from envs.candidates.groups import CandidateGroup
+import numpy as np
+
+from envs.candidates.groups import CandidateGroup, CandidateKind, Context
 from envs.pairs.text import PairText
+from envs.pairs.turns import Utterance
 
 ROWS = (
     "1\tmy disk is full\twhich disk ?\tthe first one",
@@ -34,3 +37,26 @@ def pair_text(dialogues: Sequence[Sequence[str]], split: str = "train") -> PairT
         for source, reply in pairwise(rows):
             into.link(source, reply)
     return text
+
+
+DESK = CandidateGroup(
+    "desk-1",
+    (("the", "printer", "keeps", "jamming"), ("which", "drawer", "jams", "?")),
+    (("open", "the", "lower", "drawer"), ("your", "laptop", "needs", "charging"), ("good", "morning")),
+    (True, False, False),
+    (CandidateKind.POSITIVE, CandidateKind.RANDOM, CandidateKind.RANDOM),
+    (True, True, True),
+)
+"""A context with one right reply."""
+
+
+class Listed:
+    """Scores a reply by the sum of what its words weigh."""
+
+    WEIGHTS = {"drawer": 2.0, "printer": 1.5, "jamming": 1.0, "keeps": 0.75, "lower": 0.5, "laptop": 0.25}
+
+    def __call__(self, pairs: Sequence[tuple[Context, Sequence[Utterance]]]) -> list[np.ndarray]:
+        return [np.array([sum(self.WEIGHTS.get(word, 0.0) for word in reply) for reply in of]) for _, of in pairs]
+
+    def __repr__(self) -> str:
+        return "Listed()"

@@ -14,9 +14,12 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from envs.candidates.edit_game import EditRules
+from envs.candidates.goals import RankGoal
 from envs.negotiation.env import choose_action, speak_action
 from envs.negotiation.game import SPEAK, Rules
 from envs.negotiation.scenario import Scenario, complement, selection_index
+from tests.envs.candidates.made_up import DESK, Listed
 from tests.envs.negotiation.agents import VOCABULARY, Babbler, Reader
 
 FOLDER = Path(__file__).parent
@@ -101,7 +104,12 @@ def _random(step: int, observation: Mapping[str, Any]) -> Any:
     return {"utterance": utterance, "selection": rng.integers(38)}
 
 
-NEGOTIATION = "parley/Negotiation-v1"
+def _actions(*actions: int) -> Policy:
+    return lambda step, observation: actions[step]
+
+
+NEGOTIATION, RANKING = "parley/Negotiation-v1", "parley/ResponseRanking-v1"
+TWO = EditRules(edits=2, num_places=4, num_proposals=2)
 SCENARIO = Scenario((1, 2, 3), ((1, 3, 1), (4, 0, 2)))
 FIRST = selection_index(SCENARIO.counts, (0, 2, 1))
 SECOND = complement(SCENARIO.counts, FIRST)
@@ -146,5 +154,19 @@ PLAYTHROUGHS = (
         arguments={"partner": Babbler(), "rules": RULES},
         policy=_random,
         seed=4,
+    ),
+    Playthrough(
+        name="ranking_promoted",
+        environment=RANKING,
+        arguments={"groups": (DESK,), "scorer": Listed(), "rules": TWO},
+        policy=_actions(1, 6),
+        seed=1,
+    ),
+    Playthrough(
+        name="ranking_forbidden_and_stopped",
+        environment=RANKING,
+        arguments={"groups": (DESK,), "scorer": Listed(), "rules": TWO, "goal": RankGoal("demote")},
+        policy=_actions(2, 8),
+        seed=2,
     ),
 )
