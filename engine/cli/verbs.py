@@ -148,6 +148,16 @@ OTHERS = (
         "AGENT",
     ),
     Verb(
+        ("play", "ranking"),
+        "edit candidate replies yourself, and see scores, ranks and the importance of words move",
+        "engine.cli.play_ranking:run_play_ranking",
+        (
+            "parley play ranking                           # TF-IDF on the built-in help desk",
+            "parley play ranking --model runs/matcher,bm25 --corpus ubuntu_dialogues --key test-0000012",
+            "parley play ranking --json < moves.txt        # such as: attack 3",
+        ),
+    ),
+    Verb(
         ("report",),
         "show a run, or a folder of runs, as one page",
         "engine.cli.runs:run_report",

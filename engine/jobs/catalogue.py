@@ -149,7 +149,7 @@ ENTRIES = (
         (
             "parley train matcher                          # a small SMN, the built-in help desk",
             "parley train matcher dam-paper --corpus ubuntu_dialogues --device cuda",
-            "parley train matcher --start runs/matcher --against iiw,sow --run runs/matcher-hardened",
+            "parley train matcher --start runs/matcher --against iiw,search --run runs/matcher-hardened",
         ),
     ),
     Entry(
@@ -230,6 +230,17 @@ ENTRIES = (
             "parley attack table --target runs/negotiator --adversary runs/adversary --workers 2",
             "parley attack table cheng2019-turns --dialogues 100 --run runs/attack-table-turns",
             "parley attack table demo --run runs/demo-table",
+        ),
+        reports=True,
+    ),
+    Entry(
+        ("attack", "ranking"),
+        "edit replies under a budget of queries so that rankers put them where they do not belong",
+        "engine.jobs.retrieval.attack:ATTACK_RANKING",
+        (
+            "parley attack ranking                         # TF-IDF on the built-in help desk, in seconds",
+            "parley attack ranking li2019 --model runs/matcher,bm25 --method greedy,beam,gradient --workers 2",
+            "parley attack ranking --model mine.py:Ranker --goal demote --edits 2 --budget 100 --moves synonym",
         ),
         reports=True,
     ),

@@ -180,7 +180,7 @@ def promoted(split: CandidateSplit, found: Mapping[str, FoundReply]) -> Estimate
 
 
 def composed_search(
-    model: Matcher, language: ReplyLanguage, settings: AttackSettings, group: CandidateGroup
+    model: Matcher, language: ReplyLanguage, settings: AttackSettings, train: CandidateSplit, seed: int
 ) -> RankAttack:
     """The search on a model, tried once; words that enter are the model's.
 
@@ -188,14 +188,17 @@ def composed_search(
         model: that is trained.
         language: of the replies.
         settings: of the search.
-        group: that it is tried on.
+        train: what limits are judged by, and what it is tried on.
+        seed: master seed.
 
     Raises:
         ConfigError: no method is called so.
         DataError: what the language leans on is not there.
     """
+    from engine.jobs.retrieval.attack_worker import judges_of
     from policies.matching.ranker import MatcherRanker
 
-    attack = compose_attack(MatcherRanker(model), language, settings, known=model.vocabulary.index)
-    attack.run([group], [0])
+    judges = judges_of(settings, train, seed, known_words=False)
+    attack = compose_attack(MatcherRanker(model), language, settings, known=model.vocabulary.index, **judges)
+    attack.run([train[0]], [0])
     return attack

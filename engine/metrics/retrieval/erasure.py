@@ -61,7 +61,7 @@ def importances(scorer: Scorer, groups: Sequence[CandidateGroup], which: Which =
     """
     asked = [[place for place, label in enumerate(group.labels) if label or which == "all"] for group in groups]
     pairs = [
-        (group.context, [reply for place in places for reply in _erased(group.candidates[place])])
+        (group.context, [reply for place in places for reply in erased(group.candidates[place])])
         for group, places in zip(groups, asked, strict=True)
     ]
     found = []
@@ -109,8 +109,8 @@ def figure_2(
     return points
 
 
-def _erased(words: Utterance) -> list[Utterance]:
-    """The reply, and for each of its places the reply without it."""
+def erased(words: Utterance) -> list[Utterance]:
+    """The reply, and for each of its places the reply without it; so many texts as it has words, and one."""
     return [words, *(words[:place] + words[place + 1 :] for place in range(len(words)))]
 
 

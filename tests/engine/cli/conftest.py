@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +26,7 @@ class Outcome:
 
 
 Parley = Callable[..., Outcome]
+Typed = Callable[..., None]
 
 
 @pytest.fixture(scope="package", autouse=True)
@@ -55,6 +58,16 @@ def parley(capsys: pytest.CaptureFixture[str]) -> Parley:
         return Outcome(status, *capsys.readouterr())
 
     return run
+
+
+@pytest.fixture
+def typed(monkeypatch: pytest.MonkeyPatch) -> Typed:
+    """Types lines at the commands that come."""
+
+    def type_lines(*lines: str) -> None:
+        monkeypatch.setattr(sys, "stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
+
+    return type_lines
 
 
 @pytest.fixture(scope="package")

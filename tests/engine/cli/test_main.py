@@ -114,6 +114,7 @@ LIGHT = (
     "search --help",
     "search table --help",
     "play --help",
+    "play ranking --help",
     "status --help",
     "data list",
 )

@@ -14,6 +14,7 @@ from engine.cli.flags import parse, parse_job
 from engine.cli.label import LabelArguments
 from engine.cli.perturb import PerturbArguments
 from engine.cli.play import PlayArguments
+from engine.cli.play_ranking import PlayRankingArguments
 from engine.cli.runs import ReportArguments
 from engine.cli.verbs import find_verb
 from engine.jobs.catalogue import ENTRIES, Entry
@@ -28,6 +29,7 @@ KINDS = {
     "perturb": PerturbArguments,
     "perturb label": LabelArguments,
     "play": PlayArguments,
+    "play ranking": PlayRankingArguments,
     "report": ReportArguments,
 }
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,20 +11,12 @@ from engine.jobs.negotiation.negotiator import demo as preset
 from engine.store.run_folder import RunFolder
 from envs.core.errors import ConfigError, ScenarioError
 from envs.negotiation.scenario import Scenario
-from tests.engine.cli.conftest import Parley
+from tests.engine.cli.conftest import Parley, Typed
 
 SCENARIO = "1,2,3/0,2,2/4,0,2"
 
 
-@pytest.fixture
-def typed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    def type_lines(*lines: str) -> None:
-        monkeypatch.setattr(sys, "stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
-
-    return type_lines
-
-
-def test_a_dialogue_from_the_scenario_to_the_points(parley: Parley, typed: Callable[..., None]) -> None:
+def test_a_dialogue_from_the_scenario_to_the_points(parley: Parley, typed: Typed) -> None:
     typed("you can have the book and one ball", "/deal", "0 2 2")
     outcome = parley(f"play scripted --scenario {SCENARIO}")
     assert (outcome.status, outcome.out) == (0, "")
@@ -38,7 +27,7 @@ def test_a_dialogue_from_the_scenario_to_the_points(parley: Parley, typed: Calla
     assert outcome.err.endswith("next:\n  parley play scripted --seed 2\n")
 
 
-def test_equal_seeds_are_equal_games_and_others_are_not(parley: Parley, typed: Callable[..., None]) -> None:
+def test_equal_seeds_are_equal_games_and_others_are_not(parley: Parley, typed: Typed) -> None:
     games = []
     for seed in (5, 5, 6):
         typed("hello", "/deal", "none")
@@ -47,7 +36,7 @@ def test_equal_seeds_are_equal_games_and_others_are_not(parley: Parley, typed: C
     assert games[0] != games[2]
 
 
-def test_a_network_can_be_played(parley: Parley, typed: Callable[..., None], checkpoints: tuple[str, str]) -> None:
+def test_a_network_can_be_played(parley: Parley, typed: Typed, checkpoints: tuple[str, str]) -> None:
     typed("hello", "/deal", "none")
     outcome = parley(f"play {checkpoints[0]} --temperature 0")
     assert outcome.status == 0
@@ -55,7 +44,7 @@ def test_a_network_can_be_played(parley: Parley, typed: Callable[..., None], che
 
 
 @pytest.mark.parametrize("lines", [(), ("hello",), ("/quit",), ("/deal", "/quit")])
-def test_leaving_is_no_error(parley: Parley, typed: Callable[..., None], lines: tuple[str, ...]) -> None:
+def test_leaving_is_no_error(parley: Parley, typed: Typed, lines: tuple[str, ...]) -> None:
     typed(*lines)
     outcome = parley("play scripted --seed 3")
     assert outcome.status == 0
@@ -104,7 +93,7 @@ def test_a_run_without_a_checkpoint_says_which_run_it_is_and_what_to_do(
     assert "parley resume runs/half goes on with it" in outcome.err
 
 
-def test_a_folder_does_not_hide_an_agent_of_its_name(parley: Parley, typed: Callable[..., None]) -> None:
+def test_a_folder_does_not_hide_an_agent_of_its_name(parley: Parley, typed: Typed) -> None:
     Path("scripted").mkdir()
     typed("/quit")
     assert parley("play scripted").status == 0
