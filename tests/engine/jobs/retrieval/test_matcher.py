@@ -223,8 +223,9 @@ def test_training_against_the_search_attacks_the_model_as_it_is_at_each_epoch(
     searched: tuple[TrainMatcherConfig, Path], base: Path
 ) -> None:
     config, path = searched
-    (following,) = TRAIN_MATCHER.next_commands(config, path)
-    assert "--rules" not in following, "under every rule, beside the search"
+    ranking, searching = TRAIN_MATCHER.next_commands(config, path)
+    assert "--rules" not in ranking, "it is shown every rule"
+    assert searching.startswith(f"parley attack ranking --model {base},{path}")
     folder = RunFolder.load(path)
     metrics, events = folder.metrics(), folder.events()
     assert list(metrics) == list(MATCHING)
