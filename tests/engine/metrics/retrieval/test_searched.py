@@ -25,6 +25,9 @@ def test_success_is_read_at_every_smaller_budget() -> None:
     assert metrics["ranks_moved.smn.greedy"].value == 6 / 8
     assert metrics["score_moved.smn.greedy"].value == (6 * 2.0 + 2 * 0.5) / 8
     assert "slopes.smn.greedy" not in metrics
+    assert metrics["untouched.smn.greedy"].value == 0
+    rows[4]["searches"][0]["queries"] = 0
+    assert search_metrics(SearchedRows(rows), 100)["untouched.smn.greedy"].value == 1
 
 
 def test_contexts_that_are_not_attacked_are_counted_and_in_no_rate() -> None:
