@@ -1,13 +1,7 @@
 """Rankers by name (see `policies/ranker.py`).
 
-A name is one of these:
-
-    tfidf                    a registered name; those that are fitted need training contexts
-    runs/smn                 a run or checkpoint of a matching model, by folder or URI
-    hf:FOLDER                a cross-encoder or bi-encoder of Hugging Face
-    seq2seq:CKPT  lm:CKPT    log-probabilities of a response model, of a language model
-    response-only:NAME       any of these, which then sees no context
-    path/file.py:Name        a class or function of your own that is called without arguments
+A name is a registered one, of which those that are fitted need training contexts, or of a form that `RANKER_KINDS` lists; a
+class or function of your own is called without arguments.
 """
 
 from __future__ import annotations
@@ -42,6 +36,16 @@ kinds = Registry("kind of matching model", "parley.matchers")
 kinds.register("smn", "sequential matching network, Wu et al. 2017", "policies.matching.ranker:load_matcher")
 kinds.register("dam", "deep attention matching network, Zhou et al. 2018", "policies.matching.ranker:load_matcher")
 kinds.register("mrfn", "multi-representation fusion network, Tao et al. 2019", "policies.matching.ranker:load_matcher")
+
+RANKER_KINDS = {
+    "RUN": f"a run or checkpoint of a matching model: {', '.join(f'{kind} ({kinds.summary(kind)})' for kind in kinds)}",
+    f"{HUGGING_FACE}FOLDER": "a cross-encoder or bi-encoder of Hugging Face",
+    f"{RESPONSE_MODEL}RUN": "log-probability a word of a reply, by a response model",
+    f"{LANGUAGE_MODEL}RUN": "log-probability a word of a reply, by a language model",
+    f"{RESPONSE_ONLY}NAME": "any of these, which then sees no context",
+    "path/file.py:Name": "a class or function of your own",
+}
+"""Names that are not registered, by their form, with what they stand for."""
 
 
 def load_ranker(name: str, contexts: Iterable[Context] | None = None, device: str = "cpu") -> Ranker:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
 from collections.abc import Sequence
@@ -18,11 +19,14 @@ from engine.jobs.negotiation.agents import agents
 from engine.metrics.negotiation.attack import ATTACK_METRICS
 from engine.perturb.catalogue import strategies
 from engine.perturb.replies.catalogue import rules
+from engine.retrieval.catalogue import rank_attacks
+from engine.retrieval.moves import BY_NAME
 from engine.triggers.catalogue import searches
 from envs.candidates.corpora import candidate_corpora
 from envs.negotiation.corpora.catalogue import corpora
 from envs.pairs.corpora import pair_corpora
 from envs.registration import IDS
+from policies.rankers import RANKER_KINDS, rankers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +56,9 @@ def run_list(verb: Verb, arguments: Sequence[str]) -> int:
     show_table(console, "Methods of trigger search", ("name", "what it is"), [*parts["searches"].items()])
     show_table(console, "Perturbation strategies", ("name", "what it does"), [*parts["strategies"].items()])
     show_table(console, "Rules on candidate replies", ("name", "what it does"), [*parts["rules"].items()])
+    show_table(console, "Rankers", ("name", "what it goes by"), [*parts["rankers"].items()])
+    show_table(console, "Methods of attacks on rankers", ("name", "what it tries"), [*parts["rank attacks"].items()])
+    show_table(console, "Moves of attacks on rankers", ("name", "what it does"), [*parts["moves"].items()])
     show_table(console, "Environments, for gymnasium.make", ("id",), [(name,) for name in parts["environments"]])
     metrics = [(name, metric["direction"], metric["definition"]) for name, metric in parts["metrics"].items()]
     show_table(console, "Metrics of a negotiation", ("name", "direction", "definition"), metrics)
@@ -69,6 +76,9 @@ def listing() -> dict[str, Any]:
         "searches": {name: searches.summary(name) for name in searches},
         "strategies": {name: strategies.summary(name) for name in strategies},
         "rules": {name: rules.summary(name) for name in rules},
+        "rankers": {name: rankers.summary(name) for name in rankers} | RANKER_KINDS,
+        "rank attacks": {name: rank_attacks.summary(name) for name in rank_attacks},
+        "moves": {name: (inspect.getdoc(move) or "").splitlines()[0].rstrip(".") for name, move in BY_NAME.items()},
         "environments": list(IDS),
         "metrics": {name: metric._asdict() for name, metric in ATTACK_METRICS.items()},
     }

@@ -27,7 +27,7 @@ from engine.cli.tables import make_console, show_error, show_lines, show_table
 from engine.cli.verbs import Verb
 from engine.jobs.negotiation.person import StandardTerminal, Terminal
 from engine.jobs.retrieval.board import CandidateBoard, Standing
-from engine.jobs.retrieval.config import DEFAULT_CORPUS, RankingConfig
+from engine.jobs.retrieval.config import DEFAULT_CORPUS, RankersConfig
 from engine.perturb.built_in import ANNOUNCEMENT
 from engine.perturb.changes import ChangeKind, aligned, bracketed, spans
 from engine.retrieval.outcomes import AttackOutcome
@@ -87,14 +87,13 @@ class PlayRankingArguments(Configuration):
 def run_play_ranking(verb: Verb, arguments: Sequence[str]) -> int:
     """Plays until the person leaves; returns the exit status."""
     asked = parse(PlayRankingArguments, verb, arguments)
-    config = RankingConfig(
+    config = RankersConfig(
         model=asked.model,
         corpus=asked.corpus,
         split=asked.split,
         seed=asked.seed,
         lexicon=asked.lexicon,
         rules="none",
-        controls=False,
         data_root=asked.data_root,
     )
     settings = AttackSettings(method=asked.method, edits=asked.edits, budget=asked.budget)

@@ -234,6 +234,17 @@ ENTRIES = (
         reports=True,
     ),
     Entry(
+        ("attack", "ranking"),
+        "edit replies under a budget of queries so that rankers put them where they do not belong",
+        "engine.jobs.retrieval.attack:ATTACK_RANKING",
+        (
+            "parley attack ranking                         # TF-IDF on the built-in help desk, in seconds",
+            "parley attack ranking li2019 --model runs/matcher,bm25 --method greedy,beam,gradient --workers 2",
+            "parley attack ranking --model mine.py:Ranker --goal demote --edits 2 --budget 100 --moves synonym",
+        ),
+        reports=True,
+    ),
+    Entry(
         ("search",),
         "find inputs that make a dialogue model say given sentences (gibbs-enum and others)",
         "engine.jobs.triggers.search:SEARCH",

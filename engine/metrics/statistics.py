@@ -125,12 +125,40 @@ def rate(successes: int, n: int) -> Estimate:
         n: independent trials; with none, the value is NaN.
     """
     assert 0 <= successes <= n, f"{successes} successes in {n} trials"
-    if n == 0:
+    return _wilson(successes / n, n, n) if n else NOTHING
+
+
+def clustered_rate(hits: ArrayLike, clusters: ArrayLike) -> Estimate:
+    """A share with its Wilson score interval, where trials come in clusters.
+
+    The interval is that of as many independent trials as would make the share vary as much (Korn & Graubard 1998, "Confidence
+    intervals for proportions with small expected number of positive counts"), of no more than there are; where all trials end
+    alike, of as many as there are clusters.
+
+    Args:
+        hits: (V,) whether each trial was a success.
+        clusters: (V,) what it belongs to, such as a dialogue.
+
+    Returns:
+        The estimate; n is the number of clusters.
+    """
+    values = np.asarray(hits, dtype=np.float64)
+    tops, sizes = _sum_by_cluster(values, np.ones_like(values), clusters)
+    num = len(tops)
+    if not num:
         return NOTHING
-    share, z2 = successes / n, _Z * _Z
-    centre = (share + z2 / (2 * n)) / (1 + z2 / n)
-    half = _Z / (1 + z2 / n) * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
-    # At 0 and n successes the exact ends are 0 and 1; rounding must not push them past the share itself.
+    share = float(values.mean())
+    variance = float(np.square(tops - share * sizes).sum()) / len(values) ** 2
+    most = len(values) if 0 < share < 1 and num > 1 else num
+    return _wilson(share, min(share * (1 - share) / variance, most) if variance > 0 else most, num)
+
+
+def _wilson(share: float, size: float, n: int) -> Estimate:
+    """The interval of a share of `size` independent trials."""
+    z2 = _Z * _Z
+    centre = (share + z2 / (2 * size)) / (1 + z2 / size)
+    half = _Z / (1 + z2 / size) * math.sqrt(share * (1 - share) / size + z2 / (4 * size * size))
+    # Where all trials end alike the exact ends are 0 and 1; rounding must not push them past the share itself.
     return Estimate(share, min(share, max(0.0, centre - half)), max(share, min(1.0, centre + half)), n)
 
 

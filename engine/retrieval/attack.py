@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from engine.metrics.retrieval.searched import REACHED_REASON
 from engine.perturb.flat import FlatContexts
 from engine.retrieval.case import Case
 from engine.retrieval.constraints import AtMostWords, Constraint, NoOtherCandidate
@@ -155,7 +156,7 @@ class RankAttack:
             return AttackOutcome(group.key, "skipped", "fewer other replies than places at the top", place, given)
         margin = self.goal.margin(given[place], bar)
         if margin > near:
-            return AttackOutcome(group.key, "skipped", "the goal is reached before any edit", place, given)
+            return AttackOutcome(group.key, "skipped", REACHED_REASON, place, given)
         case = Case(
             group=group,
             place=place,

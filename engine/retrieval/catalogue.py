@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import TYPE_CHECKING, Any
 
+from engine.metrics.retrieval.searched import BASELINE
 from engine.retrieval.settings import AttackSettings
 from envs.core.errors import ConfigError
-from envs.core.registry import Registry
+from envs.core.registry import Registry, nearest
 
 if TYPE_CHECKING:
     from engine.perturb.ngrams import NGrams
@@ -22,8 +23,27 @@ rank_attacks.register(
     "greedy", "words by what erasing them does, each by its best edit", "engine.retrieval.methods:ImportanceGreedy"
 )
 rank_attacks.register("beam", "all edits of the best few drafts", "engine.retrieval.methods:EditBeam")
-rank_attacks.register("random", "random edits", "engine.retrieval.methods:RandomEdits")
+rank_attacks.register(BASELINE, "random edits, the baseline", "engine.retrieval.methods:RandomEdits")
 rank_attacks.register("gradient", "what a ranker's own slopes point to", "engine.retrieval.methods:SlopeGreedy")
+
+
+def attack_names(chosen: str) -> tuple[str, ...]:
+    """The methods that a list names, each once.
+
+    Args:
+        chosen: separated by commas.
+
+    Raises:
+        ConfigError: none is named, or one is unknown, with the nearest name.
+    """
+    found = tuple(dict.fromkeys(name for part in chosen.split(",") if (name := part.strip())))
+    fix = f"methods: {', '.join(rank_attacks)}, or path/file.py:Name"
+    if not found:
+        raise ConfigError("no method of attacks is named", got=repr(chosen), fix=fix)
+    for name in found:
+        if name not in rank_attacks and ".py:" not in name:
+            raise ConfigError(f"no method of attacks on rankers is called {name!r}{nearest(name, rank_attacks)}", fix=fix)
+    return found
 
 
 def compose_attack(

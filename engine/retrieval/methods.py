@@ -16,7 +16,7 @@ One's own needs `steps`.
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -167,7 +167,7 @@ class SlopeGreedy:
 
 @dataclass(frozen=True)
 class FixedRule:
-    """What a rule makes of the reply, whatever the ranker; moves and constraints are the rule's own.
+    """What a rule makes of the reply alone, whatever the ranker; moves and constraints are the rule's own.
 
     Args:
         rule: of replies, such as IIW.
@@ -180,7 +180,8 @@ class FixedRule:
 
     def steps(self, case: Case) -> Steps:
         """See `AttackMethod`; nothing is asked where the rule leaves the reply untouched."""
-        (attacked,) = self.rule.apply([case.group], [case.seed])
+        alone = tuple(place == case.place for place in range(len(case.group.candidates)))
+        (attacked,) = self.rule.apply([replace(case.group, attackable=alone)], [case.seed])
         words, cost = attacked.group.candidates[case.place], attacked.changed[case.place]
         if words != case.original.words:
             (tags,) = case.language.tag_all([words])

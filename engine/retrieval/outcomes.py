@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from engine.metrics.retrieval.searched import QUERIES
 from engine.metrics.statistics import Estimate, rate
 from engine.retrieval.goals import RankGoal, tolerance
 from envs.candidates.groups import CandidateGroup
@@ -15,8 +16,6 @@ from envs.core.errors import RankerError
 from envs.pairs.turns import Utterance
 from policies.ranker import Ranker, compared_outcomes
 
-QUERIES = (10, 50, 100, 500, 2000)
-"""Budgets at which success is read."""
 Status = Literal["success", "failure", "skipped", "error"]
 
 

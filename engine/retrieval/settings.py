@@ -16,23 +16,13 @@ MOVES: dict[GoalKind, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttackSettings(Configuration):
-    """What an attack wants, and what it may do."""
+class AttackDetails(Configuration):
+    """Which reply is attacked, and what its edits keep to."""
 
-    goal: GoalKind = "promote"
-    """Bring a wrong reply to the top, or the right one away from it."""
     rank: NumItems = 1
     """How many places are the top."""
     target: Target = "best"
     """Which reply is edited: the one of its kind that the ranker likes best, or one at random."""
-    method: str = "greedy"
-    """greedy, beam, random, gradient (rankers that give slopes alone), or path/file.py:Name of your own."""
-    moves: tuple[str, ...] = ()
-    """Edits: context (a context word of the same tag), synonym, insertion, deletion, swap; by default what suits the goal."""
-    edits: NumItems = 3
-    """Words changed at most: replaced, inserted or deleted, two for a swap."""
-    budget: NumItems = 500
-    """Queries at most, a query is one context and candidate scored."""
     beams: NumItems = 4
     """beam: drafts that are kept."""
     keep_tags: bool = True
@@ -44,7 +34,25 @@ class AttackSettings(Configuration):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        known = MOVES["promote"]
-        check(self, "moves", set(self.moves) <= set(known), f"of {', '.join(known)}")
-        for name, kinds in (("goal", tuple(MOVES)), ("target", ("best", "random"))):
-            check(self, name, getattr(self, name) in kinds, f"one of {', '.join(kinds)}")
+        check(self, "target", self.target in ("best", "random"), "one of best, random")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackSettings(AttackDetails):
+    """What an attack wants, and what it may do."""
+
+    goal: GoalKind = "promote"
+    """Bring a wrong reply to the top, or the right one away from it."""
+    method: str = "greedy"
+    """greedy, beam, random, gradient (rankers that give slopes alone), or path/file.py:Name of your own."""
+    moves: tuple[str, ...] = ()
+    """Edits: context (a context word of the same tag), synonym, insertion, deletion, swap; by default what suits the goal."""
+    edits: NumItems = 3
+    """Words changed at most: replaced, inserted or deleted, two for a swap."""
+    budget: NumItems = 500
+    """Queries at most, a query is one context and candidate scored."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(self, "moves", set(self.moves) <= set(MOVES["promote"]), f"of {', '.join(MOVES['promote'])}")
+        check(self, "goal", self.goal in MOVES, f"one of {', '.join(MOVES)}")

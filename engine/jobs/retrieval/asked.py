@@ -1,4 +1,4 @@
-"""The rankers of an evaluation: found by the driver, loaded by every worker.
+"""The rankers of an evaluation or an attack: found by the driver, loaded by every worker.
 
 Rankers travel as names: a checkpoint is memory-mapped by whoever loads it, and a ranker of a user's own is a file of Python.
 On a cluster both must lie under the same paths on every machine.
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.jobs.retrieval.config import RankingConfig
+from engine.jobs.retrieval.config import RankersConfig
 from engine.jobs.weights import checkpoint_folder
 from envs.candidates.groups import Context
 from envs.storage.places import HUGGING_FACE, display_path, is_uri
@@ -49,19 +49,23 @@ class AskedRanker:
     base: str = ""
 
 
-def asked_rankers(config: RankingConfig) -> tuple[AskedRanker, ...]:
-    """The rankers that are named, then the controls."""
-    names = list(config.model_names)
-    controls = []
-    if config.controls:
-        controls = [name for name in CONTROLS if name not in names]
+def asked_rankers(names: Sequence[str], *, controls: bool = False) -> tuple[AskedRanker, ...]:
+    """The rankers that are named, then those to be beaten.
+
+    Args:
+        names: of rankers, each once.
+        controls: whether `CONTROLS` stand beside, and each ranker without its context.
+    """
+    beaten = []
+    if controls:
+        beaten = [name for name in CONTROLS if name not in names]
         alone = [f"{RESPONSE_ONLY}{name}" for name in names if name not in CONTROLS and not name.startswith(RESPONSE_ONLY)]
-        controls += [name for name in alone if name not in names]
-    labels = list(_labels([*names, *controls]))
+        beaten += [name for name in alone if name not in names]
+    labels = list(_labels([*names, *beaten]))
     # A training names its base as it was typed: a run, or the checkpoint in it.
     bases = {_checkpoint(name): label for name, label in zip(names, labels, strict=False)}
     found = [_asked(name, label, bases) for name, label in zip(names, labels, strict=False)]
-    beside = zip(labels[len(names) :], controls, strict=True)
+    beside = zip(labels[len(names) :], beaten, strict=True)
     return (*found, *(AskedRanker(label, _absolute(name), is_control=True) for label, name in beside))
 
 
@@ -104,7 +108,7 @@ def loaded(asked: Sequence[AskedRanker], contexts: Iterable[Context], device: st
     return found
 
 
-def models_of(config: RankingConfig) -> Mapping[str, str]:
+def models_of(config: RankersConfig) -> Mapping[str, str]:
     """The rankers that are files or folders, and rules of a user's own, by what names them."""
     models = {f"model {name}": _without_prefix(name) for name in config.model_names}
     return models | {f"rule {name}": name for name in config.rule_names if ".py:" in name}

@@ -13,7 +13,7 @@ from functools import cache, cached_property
 import numpy as np
 
 from engine.jobs.retrieval.asked import asked_rankers, loaded
-from engine.jobs.retrieval.config import RankingConfig
+from engine.jobs.retrieval.config import RankersConfig
 from engine.jobs.retrieval.groups import (
     Contexts,
     group_seed,
@@ -73,12 +73,12 @@ class CandidateBoard:
         RankerError: a ranker gives no scores.
     """
 
-    def __init__(self, config: RankingConfig, settings: AttackSettings, key: str = "") -> None:
+    def __init__(self, config: RankersConfig, settings: AttackSettings, key: str = "") -> None:
         self._config, self._settings = config, settings
         rank_attacks.get(settings.method)
         self._corpus = opened(config)
         self._split = ranked_split(config, self._corpus)
-        self.rankers: Mapping[str, Ranker] = loaded(asked_rankers(config), Contexts(self._corpus.splits["train"]))
+        self.rankers: Mapping[str, Ranker] = loaded(asked_rankers(config.model_names), Contexts(self._corpus.splits["train"]))
         order = stream(config.seed, "played", self._corpus.name).permutation(len(self._split)).tolist()
         self._rows = [self._row(key), *order] if key else order
         self._turn = 0

@@ -1,4 +1,4 @@
-"""What an evaluation of rankers is asked for: its configuration."""
+"""What evaluations of rankers and attacks on them are asked for: their configurations."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ from typing import Literal
 from engine.jobs.sharded import ShardedConfig
 from engine.metrics.retrieval.attacked import Untouched
 from engine.metrics.retrieval.ranks import Unranked
+from engine.metrics.retrieval.searched import BASELINE
 from engine.perturb.replies.catalogue import rule_names
 from engine.perturb.replies.settings import ReplySettings
+from engine.retrieval.catalogue import attack_names
+from engine.retrieval.settings import AttackDetails, AttackSettings, GoalKind
 from envs.candidates.options import CandidateOptions
+from envs.core.config import shared
 from envs.core.errors import ConfigError
-from envs.core.ranges import Configuration, NumItemsOrAll
+from envs.core.ranges import Configuration, NumItems, NumItemsOrAll
 
 DEFAULT_CORPUS = "helpdesk"
 """The corpus that needs no data, nor those of NLTK."""
@@ -37,8 +41,8 @@ class MetricSettings(Configuration):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RankingConfig(ShardedConfig):
-    """Which rankers choose among which candidates, and how replies are attacked."""
+class RankersConfig(ShardedConfig):
+    """Which rankers choose among which candidates, and which rules change replies."""
 
     model: str = "tfidf,bm25"
     """Rankers separated by commas: tfidf, bm25, a run of a matching model, hf:FOLDER, seq2seq:RUN, lm:RUN, or
@@ -52,10 +56,6 @@ class RankingConfig(ShardedConfig):
     """Split of the corpus."""
     limit: NumItemsOrAll = 0
     """At most so many contexts, the seed's choice of them; 0 for all."""
-    controls: bool = True
-    """Beside the rankers those that know nothing: constant, longest, shortest, overlap, and each ranker without its context."""
-    published: Literal["none", "ubuntu", "douban"] = "none"
-    """Figures to show beside the measured ones: Li et al. 2019, on which of their corpora."""
     lexicon: Literal["", "nltk", "built-in"] = ""
     """Tags and synonyms: NLTK's data, or a small lexicon written for this project; when empty the latter for the built-in
     help desk alone."""
@@ -63,8 +63,6 @@ class RankingConfig(ShardedConfig):
     """How groups of candidates are made."""
     replies: ReplySettings = field(default_factory=ReplySettings)
     """How the rules attack replies."""
-    metrics: MetricSettings = field(default_factory=MetricSettings)
-    """What counts."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -76,7 +74,7 @@ class RankingConfig(ShardedConfig):
     @property
     def model_names(self) -> tuple[str, ...]:
         """The rankers one by one, each once."""
-        return tuple(dict.fromkeys(name for part in self.model.split(",") if (name := part.strip())))
+        return listed_names(self.model)
 
     @property
     def rule_names(self) -> tuple[str, ...]:
@@ -87,3 +85,57 @@ class RankingConfig(ShardedConfig):
     def lexicon_name(self) -> Lexicon:
         """The lexicon that answers."""
         return lexicon_of(self.corpus, self.lexicon)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankingConfig(RankersConfig):
+    """What an evaluation shows beside the rankers that are named, and what counts."""
+
+    controls: bool = True
+    """Beside the rankers those that know nothing: constant, longest, shortest, overlap, and each ranker without its context."""
+    published: Literal["none", "ubuntu", "douban"] = "none"
+    """Figures to show beside the measured ones: Li et al. 2019, on which of their corpora."""
+    metrics: MetricSettings = field(default_factory=MetricSettings)
+    """What counts."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankingAttackConfig(RankersConfig):
+    """What attacks on rankers want, and how they search."""
+
+    goal: GoalKind = "promote"
+    """Bring a wrong reply to the top, or the right one away from it."""
+    method: str = "greedy,beam,random"
+    """Methods separated by commas: greedy, beam, random, gradient (rankers that give slopes alone), or path/file.py:Name;
+    random, the baseline, is there in any case."""
+    moves: str = ""
+    """Edits separated by commas: context, synonym, insertion, deletion, swap; when empty those that suit the goal."""
+    edits: NumItems = 3
+    """Words changed at most: replaced, inserted or deleted, two for a swap."""
+    budget: NumItems = 500
+    """Queries at most for a context; a query is one reply scored in its context. A rule makes one."""
+    known_words: bool = True
+    """Words that enter stand in the training split."""
+    attack: AttackDetails = field(default_factory=AttackDetails)
+    """Which reply is attacked, and what its edits keep to."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in self.method_names:
+            self.settings(name)
+
+    @property
+    def method_names(self) -> tuple[str, ...]:
+        """The methods one by one, each once; the baseline last where it is not named."""
+        return tuple(dict.fromkeys((*attack_names(self.method), BASELINE)))
+
+    def settings(self, method: str) -> AttackSettings:
+        """What an attack by a method wants and may do."""
+        moves = listed_names(self.moves)
+        known = {name: getattr(self, name) for name in ("goal", "edits", "budget")}
+        return AttackSettings(method=method, moves=moves, **known, **shared(self.attack, AttackDetails))
+
+
+def listed_names(chosen: str) -> tuple[str, ...]:
+    """Names between commas, each once."""
+    return tuple(dict.fromkeys(name for part in chosen.split(",") if (name := part.strip())))

@@ -8,8 +8,10 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+import numpy as np
+
 from engine.jobs.limit import drawn
-from engine.jobs.retrieval.config import Lexicon, RankingConfig
+from engine.jobs.retrieval.config import Lexicon, RankersConfig
 from engine.metrics.retrieval.ranking import CLEAN
 from engine.perturb.replies.catalogue import build_rules
 from engine.perturb.replies.resources import RuleResources
@@ -22,6 +24,7 @@ from envs.candidates.split import CandidateSplit
 from envs.core.errors import ConfigError, DataError
 from envs.core.seeds import derive_seed
 from envs.pairs.corpora import pair_corpora
+from envs.pairs.turns import Utterance
 
 FEW = 64
 """Contexts that are enough to try whether a ranker can be fitted, and a rule built."""
@@ -59,7 +62,7 @@ class Contexts(Iterable[Context]):
         return [tuple(map(said, split.contexts[row].tolist())) for row in range(len(split))]
 
 
-def opened(config: RankingConfig) -> CandidateCorpus:
+def opened(config: RankersConfig) -> CandidateCorpus:
     """The corpus of an evaluation, its data root found.
 
     Raises:
@@ -68,7 +71,7 @@ def opened(config: RankingConfig) -> CandidateCorpus:
     return load_candidates(config.corpus, config.data_root, options=config.candidates)
 
 
-def ranked_split(config: RankingConfig, corpus: CandidateCorpus) -> CandidateSplit:
+def ranked_split(config: RankersConfig, corpus: CandidateCorpus) -> CandidateSplit:
     """The split whose replies are ranked.
 
     Raises:
@@ -82,7 +85,7 @@ def ranked_split(config: RankingConfig, corpus: CandidateCorpus) -> CandidateSpl
     return split
 
 
-def chosen_groups(config: RankingConfig, corpus: CandidateCorpus) -> Mapping[str, RankedGroup]:
+def chosen_groups(config: RankersConfig, corpus: CandidateCorpus) -> Mapping[str, RankedGroup]:
     """The contexts that are ranked, by their keys.
 
     Raises:
@@ -114,13 +117,13 @@ def lexicon_setting() -> Iterator[None]:
         raise DataError(error.what, where=error.where, got=error.got, fix=fix) from None
 
 
-def rule_resources(config: RankingConfig, corpus: CandidateCorpus, limit: int = 0) -> RuleResources:
-    """What rules and searches share: the language of a corpus, and its contexts.
+def rule_resources(config: RankersConfig, corpus: CandidateCorpus, limit: int = 0) -> RuleResources:
+    """What rules lean on, and attacks: the language, and contexts whose words are counted when they are first asked for.
 
     Args:
-        config: an evaluation.
-        corpus: whose replies are attacked.
-        limit: how many contexts are counted at most; 0 for all.
+        config: what was asked for.
+        corpus: whose replies are changed.
+        limit: how many contexts are counted at most, to try a rule; 0 for all.
     """
     contexts: dict[Literal["training", "evaluated"], Contexts] = {
         "training": Contexts(corpus.splits["train"], limit),
@@ -130,19 +133,18 @@ def rule_resources(config: RankingConfig, corpus: CandidateCorpus, limit: int = 
     return RuleResources(config.replies, shared, corpus.language, contexts)
 
 
-def built_rules(config: RankingConfig, corpus: CandidateCorpus, limit: int = 0) -> list[Rule]:
-    """The rules of an evaluation.
+def built_rules(config: RankersConfig, resources: RuleResources) -> list[Rule]:
+    """The rules that are asked for.
 
     Args:
         config: which of them.
-        corpus: whose contexts are attacked.
-        limit: how many contexts are counted at most, to try a rule; 0 for all.
+        resources: what they lean on.
 
     Raises:
         ConfigError: two of them bear one name, there is none of a name, one does not suit the language or edits contexts.
         DataError: what one of them leans on is not there.
     """
-    rules = build_rules(config.rule_names, rule_resources(config, corpus, limit))
+    rules = build_rules(config.rule_names, resources)
     names = [CLEAN, *(rule.name for rule in rules)]
     if len(set(names)) < len(names):
         what = f"two rules bear one name, or one is called {CLEAN!r}"
@@ -152,6 +154,12 @@ def built_rules(config: RankingConfig, corpus: CandidateCorpus, limit: int = 0) 
             fix = "parley evaluate robustness asks models about changed contexts"
             raise ConfigError("a rule edits contexts, and here candidates alone are changed", where=rule.name, fix=fix)
     return rules
+
+
+def utterances_of(split: CandidateSplit) -> list[Utterance]:
+    """The distinct turns and replies of a split, each once."""
+    used = np.unique(np.concatenate([split.contexts.values, split.candidates.values]))
+    return [split.said(row) for row in used.tolist()]
 
 
 def group_seed(seed: int, key: str) -> int:

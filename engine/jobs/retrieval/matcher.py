@@ -25,8 +25,8 @@ from engine.jobs.command import command_line
 from engine.jobs.device import require_device, threads
 from engine.jobs.job import Job, Reporter, Summary
 from engine.jobs.retrieval.asked import ADVERSARIAL, CONTROL
-from engine.jobs.retrieval.config import DEFAULT_CORPUS, RankingConfig, lexicon_of
-from engine.jobs.retrieval.groups import lexicon_setting, shared_resources
+from engine.jobs.retrieval.config import DEFAULT_CORPUS, RankingAttackConfig, RankingConfig, lexicon_of
+from engine.jobs.retrieval.groups import lexicon_setting, shared_resources, utterances_of
 from engine.jobs.retrieval.matcher_config import (
     NO_VECTORS,
     SKIP_GRAM,
@@ -132,7 +132,7 @@ class TrainMatcher(Job[TrainMatcherConfig, MatcherTraining, Summary]):
         replies = ReplyPool(splits["train"]) if config.fit.fresh_negatives else None
         if replies is not None:
             replies.fresh([0], config.seed)
-        said = list(_utterances(splits["train"]))
+        said = list(utterances_of(splits["train"]))
         model = started[0] if started else build(PairVocabulary.build(said, config.vocabulary), config.sizes)
         vectors = None if started else _read_vectors(config, model)
         rules = _rules(config, name, corpus, splits["train"][0])
@@ -186,14 +186,18 @@ class TrainMatcher(Job[TrainMatcherConfig, MatcherTraining, Summary]):
         corpus, run, stored = config.corpus or DEFAULT_CORPUS, display_path(path), path / CHECKPOINT
         if config.start and not config.corpus and stored.is_dir():
             corpus = str(read_header(stored, config.kind)["provenance"]["corpus"])
-        asked = RankingConfig(corpus=corpus, candidates=config.candidates, data_root=config.data_root)
+        known: dict[str, Any] = {"corpus": corpus, "candidates": config.candidates, "data_root": config.data_root}
+        asked = RankingConfig(**known)
         ranking = partial(command_line, ("evaluate", "ranking"), {"": RankingConfig}, run=None)
+        searching = partial(command_line, ("attack", "ranking"), {"": RankingAttackConfig}, run=None)
         if config.start:
             # What further training alone brings shows under attack.
             rules = "all" if config.against == NOTHING else config.against
-            return (ranking(replace(asked, model=f"{config.start},{run}", rules=rules)),)
+            both = f"{config.start},{run}"
+            return ranking(replace(asked, model=both, rules=rules)), searching(RankingAttackConfig(model=both, **known))
         harden = replace(config, start=run, against="iiw")
-        return ranking(replace(asked, model=run)), self.command(harden, path.with_name(f"{path.name}-iiw"))
+        hardened = self.command(harden, path.with_name(f"{path.name}-iiw"))
+        return ranking(replace(asked, model=run)), searching(RankingAttackConfig(model=run, **known)), hardened
 
 
 def _started(config: TrainMatcherConfig) -> tuple[Matcher, str]:
@@ -231,12 +235,6 @@ def _require_labels(corpus: str, split: str, groups: CandidateSplit) -> None:
         raise DataError(what, where=corpus, got=got, fix="list replies of both labels, or name another --corpus")
 
 
-def _utterances(split: CandidateSplit) -> list[Utterance]:
-    """The distinct turns and replies of a split, each once."""
-    used = np.unique(np.concatenate([split.contexts.values, split.candidates.values]))
-    return [split.said(row) for row in used.tolist()]
-
-
 def _read_vectors(config: TrainMatcherConfig, model: Matcher) -> np.ndarray | None:
     """Word vectors of a file; None where the setting names no file.
 
@@ -267,7 +265,7 @@ def _vectors(prepared: MatcherTraining, reporter: Reporter) -> np.ndarray | None
     config, model = prepared.config, prepared.model
     if config.vectors != SKIP_GRAM:
         return prepared.vectors
-    said = _utterances(prepared.splits["train"])
+    said = utterances_of(prepared.splits["train"])
     reporter.say(f"word vectors by skip-gram on {len(said):,} utterances of the training split")
     return skip_gram(said, model.vocabulary, model.sizes.embed, config.seed)
 

@@ -1,4 +1,7 @@
-"""The rows of an evaluation of rankers: a context each, with its candidates, what rules made of them, and all scores."""
+"""The rows of evaluations of rankers and of attacks on them: a context each, with its candidates.
+
+Of an evaluation what rules made of candidates, and all scores; of attacks what each method found on each ranker.
+"""
 
 from __future__ import annotations
 
@@ -31,17 +34,59 @@ _SCORED = pa.struct(
         pa.field("error", pa.string()),
     ]
 )
-RANKING = with_base(
+_CONTEXT = [
+    # The dialogue that the context is of, by its number in the split; turns and candidates are words between blanks.
+    pa.field("dialogue", pa.int64()),
+    pa.field("context", list_of(pa.string())),
+    pa.field("candidates", list_of(pa.string())),
+    pa.field("labels", list_of(pa.bool_())),
+    # Where each candidate comes from, as `envs.candidates.groups.CandidateKind` says it.
+    pa.field("kinds", list_of(pa.string())),
+]
+RANKING = with_base([*_CONTEXT, pa.field("attacks", list_of(_ATTACK)), pa.field("ranked", list_of(_SCORED))])
+"""One context of a corpus of candidates per row."""
+
+_BEFORE = pa.struct(
+    # A ranker and its scores of all candidates before any edit, log-odds in the place of probabilities; empty for none.
+    [pa.field("model", pa.string()), pa.field("scores", list_of(pa.float64()))]
+)
+_TRACE = pa.struct(
+    # As `engine.retrieval.outcomes.TracePoint`.
+    [pa.field("queries", pa.int64()), pa.field("margin", pa.float64()), pa.field("cost", pa.int64())]
+)
+_TRANSFER = pa.struct(
     [
-        # The dialogue that the context is of, by its number in the split; turns and candidates are words between blanks.
-        pa.field("dialogue", pa.int64()),
-        pa.field("context", list_of(pa.string())),
-        pa.field("candidates", list_of(pa.string())),
-        pa.field("labels", list_of(pa.bool_())),
-        # Where each candidate comes from, as `envs.candidates.groups.CandidateKind` says it.
-        pa.field("kinds", list_of(pa.string())),
-        pa.field("attacks", list_of(_ATTACK)),
-        pa.field("ranked", list_of(_SCORED)),
+        # Another ranker, and whether the edited reply reaches the goal there; null where that ranker puts the reply there
+        # before any edit, or gave no scores, and why.
+        pa.field("model", pa.string()),
+        pa.field("reached", pa.bool_()),
+        pa.field("error", pa.string()),
     ]
 )
-"""One context of a corpus of candidates per row."""
+_SEARCHED = pa.struct(
+    [
+        # A ranker, and a method or a rule.
+        pa.field("model", pa.string()),
+        pa.field("method", pa.string()),
+        # As `engine.retrieval.outcomes.AttackOutcome`; text: the edited reply, words between blanks, of which `edited` says
+        # which are not as they were; scores are on the scale of those of `before`.
+        pa.field("status", pa.string()),
+        pa.field("reason", pa.string()),
+        pa.field("place", pa.int64()),
+        pa.field("text", pa.string()),
+        pa.field("edited", list_of(pa.bool_())),
+        pa.field("num_changed", pa.int64()),
+        pa.field("moves", list_of(pa.string())),
+        pa.field("score_before", pa.float64()),
+        pa.field("score", pa.float64()),
+        # From 1; places of ties are shared.
+        pa.field("rank_before", pa.float64()),
+        pa.field("rank_after", pa.float64()),
+        pa.field("queries", pa.int64()),
+        pa.field("num_slopes", pa.int64()),
+        pa.field("trace", list_of(_TRACE)),
+        pa.field("transfers", list_of(_TRANSFER)),
+    ]
+)
+SEARCHES = with_base([*_CONTEXT, pa.field("before", list_of(_BEFORE)), pa.field("searches", list_of(_SEARCHED))])
+"""One attacked context per row."""

@@ -15,8 +15,16 @@ from typing import Any
 import numpy as np
 
 from engine.jobs.retrieval.asked import AskedRanker, loaded
-from engine.jobs.retrieval.config import RankingConfig
-from engine.jobs.retrieval.groups import Contexts, RankedGroup, built_rules, group_seed, opened, rule_seed
+from engine.jobs.retrieval.config import RankersConfig
+from engine.jobs.retrieval.groups import (
+    Contexts,
+    RankedGroup,
+    built_rules,
+    group_seed,
+    opened,
+    rule_resources,
+    rule_seed,
+)
 from engine.jobs.sharded import Sharded, Tally, spread
 from engine.metrics.retrieval.ranking import CLEAN
 from engine.perturb.replies.rule import Attacked, Rule
@@ -38,28 +46,34 @@ Attacks = Mapping[str, Attacked]
 
 
 @dataclass(frozen=True)
-class Ranking(Sharded[RankedGroup]):
-    """Rankers that are asked about candidates, as they are and as rules leave them.
+class AskingRankers(Sharded[RankedGroup]):
+    """Rankers that are asked about contexts.
 
     Args:
-        config: the evaluation, with its data root found.
+        config: what was asked for, its data root found.
         rankers: who is asked.
     """
 
     unit = "contexts"
-    event = "ranked"
 
-    config: RankingConfig
+    config: RankersConfig
     rankers: Sequence[AskedRanker]
 
     def seed(self, key: str) -> int:
         return group_seed(self.config.seed, key)
 
-    def worker(self) -> RankingWorker:
-        return RankingWorker(self)
-
     def shard_size(self, num_items: int, num_workers: int) -> int:
         return spread(num_items, num_workers, BATCH)
+
+
+@dataclass(frozen=True)
+class Ranking(AskingRankers):
+    """Rankers that are asked about candidates, as they are and as rules leave them."""
+
+    event = "ranked"
+
+    def worker(self) -> RankingWorker:
+        return RankingWorker(self)
 
     def digest(self, rows: Rows) -> Counts:
         """Contexts, and by ranker those without its scores."""
@@ -83,7 +97,7 @@ class RankingWorker:
     def __init__(self, ranking: Ranking) -> None:
         self.config = ranking.config
         corpus = opened(self.config)
-        self.rules: list[Rule] = built_rules(self.config, corpus)
+        self.rules: list[Rule] = built_rules(self.config, rule_resources(self.config, corpus))
         self.rankers = loaded(ranking.rankers, Contexts(corpus.splits["train"]), self.config.device)
         self.named = [each.label for each in ranking.rankers if not each.is_control]
 
@@ -109,12 +123,7 @@ class RankingWorker:
         errors = [entry["error"] for entry in ranked if entry["model"] in self.named]
         if all(errors):
             return error_row(group.key, seed, errors[0])
-        return ok_row(group.key, seed) | {
-            "dialogue": item.dialogue,
-            "context": _lines(group.context),
-            "candidates": _lines(group.candidates),
-            "labels": list(group.labels),
-            "kinds": [kind.value for kind in group.kinds],
+        return ok_row(group.key, seed) | context_columns(item) | {
             "attacks": [_attack(rule, attacks[rule.name]) for rule in self.rules],
             "ranked": ranked,
         }
@@ -140,8 +149,7 @@ def _scores(ranker: Ranker, views: Sequence[Mapping[str, CandidateGroup]]) -> li
 
 def _told(outcome: np.ndarray | RankerError) -> dict[str, Any]:
     if isinstance(outcome, RankerError):
-        # One line: tables and pages name it.
-        return {"scores": None, "error": " ".join(f"{outcome.what}: {outcome.got}".split())}
+        return {"scores": None, "error": reason_of(outcome)}
     return {"scores": outcome.tolist(), "error": None}
 
 
@@ -152,6 +160,23 @@ def _attack(rule: Rule, attacked: Attacked) -> dict[str, Any]:
         if num
     ]
     return {"rule": rule.name, "keeps_labels": rule.keeps_labels, "changed": changed}
+
+
+def reason_of(error: RankerError) -> str:
+    """Why there are no scores, in one line: tables and pages name it."""
+    return " ".join(f"{error.what}: {error.got}".split())
+
+
+def context_columns(item: RankedGroup) -> dict[str, Any]:
+    """A context and its candidates as rows hold them: words between blanks."""
+    group = item.group
+    return {
+        "dialogue": item.dialogue,
+        "context": _lines(group.context),
+        "candidates": _lines(group.candidates),
+        "labels": list(group.labels),
+        "kinds": [kind.value for kind in group.kinds],
+    }
 
 
 def _lines(utterances: Sequence[Utterance]) -> list[str]:

@@ -23,7 +23,7 @@ from engine.report.curves import CurveSource, curve_figure, read_curves
 from engine.report.figure import Figure, told_apart
 from engine.report.negotiation.dialogues import BEST_AND_WORST, dialogue_items
 from engine.report.negotiation.sections import PLAIN, Hardening, Match, Negotiation
-from engine.report.negotiation.verdict import verdict_on
+from engine.report.negotiation.verdict import ATTACKERS, verdict_on
 from engine.report.runs import Run, estimates
 
 CURVES = (
@@ -50,7 +50,7 @@ _WITHOUT_CURVE = "preemptive attacks record no steps, combined ones only those t
 _COMBINED = (ATTACK_RA_PA_DA.name, ATTACK_RA_PA_TA.name)
 """Attacks that have only the searches on record that succeeded."""
 _ATTACK = "attack-"
-_JOBS = (PLAIN, MINMAX.name, EVALUATE_EXPLOITABILITY.name)
+_JOBS = (PLAIN, MINMAX.name, EVALUATE_EXPLOITABILITY.name, ATTACK_TABLE.name, *ATTACKERS)
 _KEY = Markup(
     'one bubble per result, its area the number of dialogues: <span class="key tint">deals</span> <span class="key good">of '
     'them Pareto optimal</span> <span class="key dull">no deal</span> <span class="key mean">mean</span>; below the dashed '
@@ -82,7 +82,7 @@ class Negotiations(Chapter[Negotiation]):
     }
 
     def owns(self, job: str) -> bool:
-        return job in _JOBS or job.startswith(_ATTACK)
+        return job in _JOBS
 
     def collect(self, runs: Sequence[Run]) -> Negotiation | None:
         matches = [match for run in runs if run.shown and (match := _match(run))]

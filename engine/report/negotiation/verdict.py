@@ -14,7 +14,7 @@ from engine.report.negotiation.sections import PLAIN, TOTAL, Hardening, Match, N
 from engine.report.verdicts import MINUS, POINTS, caveat, certain_sign, listed, number
 
 _AHEAD = Metric("Points ahead", "higher: adversary", "the adversary's points less the target's, mean over all dialogues")
-_ATTACKERS = {
+ATTACKERS = {
     "attack-rl": "a trained adversary",
     "attack-transfer": "a sentence that won elsewhere",
     "attack-reactive": "a search for the last word (reactive)",
@@ -44,7 +44,7 @@ def verdict_on(found: Negotiation) -> Verdict | None:
 
 def _attacked(attacks: Sequence[Match]) -> str:
     best = max(attacks, key=lambda match: match.advantage.value)
-    who = _ATTACKERS.get(best.job, f"the attack {best.job.removeprefix('attack-')}")
+    who = ATTACKERS.get(best.job, f"the attack {best.job.removeprefix('attack-')}")
     won = {1: "is certainly ahead", 0: "is not certainly ahead", -1: "stays certainly behind"}[certain_sign(best.advantage)]
     num_ahead = sum(certain_sign(match.advantage) > 0 for match in attacks)
     others = f" ({num_ahead} of {len(attacks)} attacks are)" if len(attacks) > 1 and num_ahead else ""

@@ -47,6 +47,7 @@ class AttackedContext:
         num_changed: words in all.
         reply: the reply that it is about, as it was.
         fooled: whether that went wrong which was right, or what is left of the right reply is still first.
+        remarks: what else is told.
     """
 
     key: str
@@ -58,6 +59,7 @@ class AttackedContext:
     num_changed: int
     reply: str
     fooled: bool
+    remarks: Sequence[str] = ()
 
 
 def example_items(evaluation: ShownRanking, rule: str) -> list[Item]:
@@ -68,7 +70,7 @@ def example_items(evaluation: ShownRanking, rule: str) -> list[Item]:
         if evaluation.ranked.changed[number, rule] and (example := read_example(evaluation, number, rule)) is not None
     ]
     found.sort(key=lambda each: (not each.fooled, stable_hash("report", each.key)))
-    return [_item(f"{evaluation.name}, {visible(rule)}", each) for each in found[:NUM_SHOWN]]
+    return [context_item(f"{evaluation.name}, {visible(rule)}", each) for each in found[:NUM_SHOWN]]
 
 
 def read_example(evaluation: ShownRanking, number: int, rule: str) -> AttackedContext | None:
@@ -93,35 +95,36 @@ def read_example(evaluation: ShownRanking, number: int, rule: str) -> AttackedCo
     order = sorted(range(len(after)), key=lambda place: (after[place], place))
     return AttackedContext(
         key=visible(str(row["item_key"])),
-        context=[_said(turn) for turn in row["context"]],
+        context=[said_by(turn) for turn in row["context"]],
         rankers=[visible(ranker) for ranker in evaluation.rankers],
         candidates=[
             ShownCandidate(
-                _marked(row["candidates"][place], changed.get(place, row["candidates"][place])),
+                marked(row["candidates"][place], changed.get(place, row["candidates"][place])),
                 place in right,
                 place in changed,
-                [_ranks(early[place], late[place]) for early, late in ranks],
+                [moved(early[place], late[place]) for early, late in ranks],
             )
             for place in order
         ],
         before=float(before[about]),
         after=float(after[about]),
         num_changed=sum(evaluation.ranked.changed[number, rule].values()),
-        reply=_said(row["candidates"][about]),
+        reply=said_by(row["candidates"][about]),
         fooled=bool(before[about] == 1 and after[about] > 1) if keeps_labels else bool(after[about] == 1),
     )
 
 
-def _item(group: str, example: AttackedContext) -> Item:
-    moved = _ranks(example.before, example.after)
+def context_item(group: str, example: AttackedContext) -> Item:
+    """An attacked context as the viewer has it."""
+    ranks = moved(example.before, example.after)
     return Item(
         kind="context",
         key=example.key,
         group=group,
-        summary=line("rank {}: <q>{}</q>", moved, example.reply),
+        summary=line("rank {}: <q>{}</q>", ranks, example.reply),
         tags=("fooled" if example.fooled else "not fooled",),
         values={"rank before": example.before, "rank after": example.after, "words changed": example.num_changed},
-        body=fill("retrieval/example.html", item=example, moved=moved),
+        body=fill("retrieval/example.html", item=example, moved=ranks),
     )
 
 
@@ -138,16 +141,17 @@ def _changed(row: Row, rule: str) -> dict[int, str]:
     return {each["place"]: each["text"] for each in attack["changed"]}
 
 
-def _ranks(before: float, after: float) -> str:
-    """Such as "1 \N{RIGHTWARDS ARROW} 4"; a tie has half ranks."""
+def moved(before: float, after: float) -> str:
+    """Ranks before and after, such as "1 \N{RIGHTWARDS ARROW} 4"; a tie has half ranks."""
     return f"{before:g}" if before == after else f"{before:g} \N{RIGHTWARDS ARROW} {after:g}"
 
 
-def _said(text: str) -> str:
+def said_by(text: str) -> str:
+    """A turn or a reply as it is shown."""
     return visible(text) or _NOTHING_SAID
 
 
-def _marked(before: str, after: str) -> list[Piece]:
+def marked(before: str, after: str) -> list[Piece]:
     """A reply with the words that left and those that came."""
     pieces = []
     for span in spans(((tuple(before.split()),),), ((tuple(after.split()),),)):

@@ -185,6 +185,14 @@ def test_a_fixed_rule_is_an_attack_of_one_query() -> None:
     assert (miss.status, kept.status) == ("failure", "failure")
 
 
+def test_a_fixed_rule_changes_the_attacked_reply_whatever_others_there_are() -> None:
+    (rule,) = build_rules(["copy-1"], RuleResources(ReplySettings(), Resources(PerturbSettings(lexicon="built-in"))))
+    of = group(["top", *(f"n{number} v7" for number in range(1, 9))], context=["n1 n2 n3"])
+    ranker = Sum({"top": 9.0, "n5": 1.0})
+    (outcome,) = attack(ranker, method=FixedRule(rule)).run([of], [0])
+    assert (outcome.place, outcome.queries, ranker.asked[-1]) == (5, 1, ("n1", "n2", "n3")), "one of eight is copied to"
+
+
 @pytest.mark.parametrize(
     ("name", "kind", "words"),
     [

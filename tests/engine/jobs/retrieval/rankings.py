@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from engine.jobs.retrieval.config import RankingConfig
+from engine.jobs.retrieval.attack_worker import RankAttackWorker, RankingAttacks
+from engine.jobs.retrieval.config import RankingAttackConfig, RankingConfig
 from engine.jobs.retrieval.groups import RankedGroup
 from engine.jobs.retrieval.worker import Ranking, RankingWorker
 from engine.runtime.sharding import Shard
@@ -43,6 +44,22 @@ class Shy(Plain):
         if len(context[-1]) % 2:
             return [float("nan")] * len(candidates)
         return super().score(context, candidates)
+
+
+class Sour(Plain):
+    def score(self, context, candidates):
+        if any(len(words) > 9 for words in candidates):
+            raise RuntimeError("too long")
+        return super().score(context, candidates)
+
+
+class Shuffled:
+    def steps(self, case):
+        from engine.retrieval.drafts import Draft
+        from engine.retrieval.methods import Asked
+
+        words = case.original.words[::-1]
+        yield Asked([Draft(words, case.original.tags[::-1], (-1,) * len(words), (True,) * len(words), len(words), len(words))])
 
 
 class Dead:
@@ -92,15 +109,20 @@ def asked(model: str = "tfidf", **changes: Any) -> RankingConfig:
     return RankingConfig(model=model, **{**settings, **changes})
 
 
-class DiesOnce(RankingWorker):
-    """Is killed, as if from outside, when it has worked off the first shard; a mark says that this has happened."""
+def attacks(model: str = "tfidf", **changes: Any) -> RankingAttackConfig:
+    """Attacks in ten contexts, four a shard, without any data."""
+    settings: dict[str, Any] = {"limit": 10, "shard_size": 4, "budget": 30, "method": "greedy"}
+    return RankingAttackConfig(model=model, **{**settings, **changes})
 
-    def __init__(self, mark: Path, *args: Any) -> None:
-        super().__init__(*args)
-        self.mark = mark
+
+class DiesOnce:
+    """A worker that is killed, as if from outside, when it has worked off the first shard; a mark says that this happened."""
+
+    def __init__(self, mark: Path, worker: RankingWorker | RankAttackWorker) -> None:
+        self.mark, self.worker = mark, worker
 
     def run(self, shard: Shard[RankedGroup]) -> list[dict[str, Any]]:
-        rows = super().run(shard)
+        rows = self.worker.run(shard)
         die_once(self.mark, shard.name)
         return rows
 
@@ -111,5 +133,15 @@ class Dying(Ranking):
 
     mark: Path
 
-    def worker(self) -> DiesOnce:
-        return DiesOnce(self.mark, self)
+    def worker(self) -> Any:
+        return DiesOnce(self.mark, super().worker())
+
+
+@dataclass(frozen=True)
+class DyingAttacks(RankingAttacks):
+    """Attacks whose worker dies once."""
+
+    mark: Path
+
+    def worker(self) -> Any:
+        return DiesOnce(self.mark, super().worker())

@@ -13,7 +13,6 @@ import torch
 from engine.jobs.job import Silent
 from engine.jobs.retrieval import matcher_config
 from engine.jobs.retrieval.asked import asked_rankers
-from engine.jobs.retrieval.config import RankingConfig
 from engine.jobs.retrieval.matcher import ATTACKED_SPLIT, TRAIN_MATCHER
 from engine.jobs.retrieval.matcher_config import TrainMatcherConfig
 from engine.metrics.retrieval.training import ATTACKED, MATCHING
@@ -95,7 +94,8 @@ def test_it_leaves_a_ranker_and_its_figures(kind: Any, tmp_path: Path, corpus: s
     about = FORMATS[kind].provenance(tmp_path / "run")
     assert (about["role"], about["corpus"], about["seed"], about["candidates"]["size"]) == ("supervised", corpus, 1, 4)
     assert about["test"] == result.metrics["test_r@1"].value
-    rank, harden = result.next_commands
+    rank, search, harden = result.next_commands
+    assert search == rank.replace("evaluate", "attack")
     assert rank == f"parley evaluate ranking --model {tmp_path / 'run'} --corpus {corpus} --set candidates.size=4"
     assert harden.startswith(f"parley train matcher {kind if kind != 'smn' else ''}".strip())
     assert f"--start {tmp_path / 'run'} --against iiw" in harden
@@ -166,7 +166,7 @@ def test_training_against_rules_goes_on_from_a_model_and_is_measured_before_and_
     about = FORMATS["smn"].provenance(tmp_path / "run")
     assert (about["role"], about["against"], about["base"]) == ("adversarial", ["iiw", "sow", "ngr"], str(base))
     assert (about["corpus"], about["pool"]) == (corpus, 40)
-    rankers = asked_rankers(RankingConfig(model=f"{base},{tmp_path / 'run'}", controls=False))
+    rankers = asked_rankers([str(base), str(tmp_path / "run")])
     assert [(each.against, each.base) for each in rankers] == [((), ""), (("iiw", "sow", "ngr"), rankers[0].label)]
     assert result.next_commands[0].startswith(f"parley evaluate ranking --model {base},{tmp_path / 'run'} --rules iiw,sow,ngr")
 
@@ -181,7 +181,8 @@ def test_the_control_makes_as_many_steps_on_replies_as_they_are(tmp_path: Path, 
     about = seen["none"][1]
     assert (about["role"], about["against"], about["base"], about["pool"]) == ("control", [], str(base), 0)
     assert about["corpus"] == corpus, "that of the start"
-    (following,) = TRAIN_MATCHER.next_commands(asked("", start=str(base), against="none"), tmp_path / "none")
+    following, search = TRAIN_MATCHER.next_commands(asked("", start=str(base), against="none"), tmp_path / "none")
+    assert search == following.replace("evaluate", "attack")
     assert f"--corpus {corpus} " in following
     assert "--rules" not in following, "what further training alone brings shows under every rule"
 

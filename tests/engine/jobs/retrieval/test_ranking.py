@@ -101,9 +101,10 @@ def test_rows_depend_neither_on_the_shard_nor_on_which_others_are_ranked(tmp_pat
 def test_rankers_that_know_nothing_stand_beside(tmp_path: Path) -> None:
     config = asked("tfidf,longest", controls=True, rules="none")
     result = run(config, tmp_path / "run", Silent())
-    labels = [each.label for each in asked_rankers(config)]
+    rankers = asked_rankers(config.model_names, controls=True)
+    labels = [each.label for each in rankers]
     assert labels == ["tfidf", "longest", "constant", "shortest", "overlap", "response-only:tfidf"]
-    assert [each.is_control for each in asked_rankers(config)] == [False, False, True, True, True, True]
+    assert [each.is_control for each in rankers] == [False, False, True, True, True, True]
     assert result.metrics["r@1.constant.clean"].value == pytest.approx(0.1)
     assert result.metrics["mrr.constant.clean"].value == pytest.approx(0.29289682539682543)
     assert result.metrics["r@1_ties_right.constant.clean"].value == 1
@@ -116,11 +117,11 @@ def test_rankers_that_know_nothing_stand_beside(tmp_path: Path) -> None:
 def test_a_label_names_one_ranker(tmp_path: Path) -> None:
     names = "runs/smn,old/smn/checkpoint,hf:models/all-MiniLM-L6-v2.1,seq2seq:runs/dialogue,response-only:lm:runs/lm"
     config = RankingConfig(model=f"{names},mine.py:Ranker,constant", controls=False)
-    assert [each.label for each in asked_rankers(config)] == [
+    assert [each.label for each in asked_rankers(config.model_names)] == [
         "smn", "smn-2", "all-MiniLM-L6-v2_1", "seq2seq:dialogue", "response-only:lm:lm", "Ranker", "constant",
     ]
     here = Path.cwd()
-    assert [each.name for each in asked_rankers(config)] == [
+    assert [each.name for each in asked_rankers(config.model_names)] == [
         f"{here}/runs/smn",
         f"{here}/old/smn/checkpoint",
         f"hf:{here}/models/all-MiniLM-L6-v2.1",
@@ -149,7 +150,7 @@ def test_trainings_against_rules_stand_beside_their_base(tmp_path: Path) -> None
     )
     as_long = save_matcher(tmp_path / "as-long", seed=3, role="control", against=[], base=str(tmp_path / "base"))
     config = asked(f"{base},{hard},{as_long}", published="ubuntu")
-    assert asked_rankers(config) == (
+    assert asked_rankers(config.model_names) == (
         AskedRanker("base", base, kind="smn"),
         AskedRanker("hard", hard, kind="smn", against=("iiw", "sow", "rsw"), base="base"),
         AskedRanker("as-long", as_long, kind="smn", base="base"),

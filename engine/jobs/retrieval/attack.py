@@ -1,0 +1,166 @@
+"""Attacks on rankers under a budget of queries: `parley attack ranking`.
+
+Each method and each rule that suits the goal attacks each ranker in the same contexts, and what is found on one ranker is shown
+to the others. The baseline, random edits at the same budget, is always there. A worker makes one row of each context
+(`attack_worker.py`), which depends on nothing but the configuration.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from engine.jobs.job import Reporter, Result, Summary
+from engine.jobs.retrieval.asked import asked_rankers
+from engine.jobs.retrieval.attack_worker import GRADIENT, RankingAttacks, composed, goal_of, method_label, suits
+from engine.jobs.retrieval.config import RankingAttackConfig
+from engine.jobs.retrieval.groups import RankedGroup
+from engine.jobs.retrieval.prepared import (
+    ERRORS,
+    NUM_CONTEXTS,
+    RANKERS,
+    PreparedRanking,
+    RankersJob,
+    Tried,
+    found_ranking,
+)
+from engine.jobs.retrieval.rows import SEARCHES
+from engine.jobs.sharded import work_off
+from engine.metrics.retrieval.search_tables import success_table, tables_of_searches
+from engine.metrics.retrieval.searched import SearchedRows, describe_search, search_metrics
+from engine.metrics.tables import TextTable
+from engine.perturb.replies.catalogue import GROUPS
+from engine.store.run_folder import RunFolder
+from envs.core.errors import ConfigError, DataError
+from policies.ranker import SlopedRanker
+
+GOAL, BUDGET = "goal", "budget"
+"""Entries of the summary: what the attacks want, in words; queries at most."""
+_EDITED = {"promote": "wrong", "demote": "right"}
+
+PreparedAttack = PreparedRanking[RankingAttackConfig]
+
+
+def helpdesk() -> RankingAttackConfig:
+    """TF-IDF on the built-in help desk, offline, in seconds."""
+    return RankingAttackConfig(model="tfidf")
+
+
+def li2019() -> RankingAttackConfig:
+    """TF-IDF and BM25 on the dialogues of #ubuntu (corpus of Li et al. 2019), 300 contexts."""
+    return RankingAttackConfig(corpus="ubuntu_dialogues", limit=300)
+
+
+class AttackRanking(RankersJob[RankingAttackConfig]):
+    """`parley attack ranking`."""
+
+    words = ("attack", "ranking")
+    run_name = "ranking-attack"
+    config = RankingAttackConfig
+    presets = {"helpdesk": helpdesk, "li2019": li2019}
+    schema = SEARCHES
+
+    def prepare(self, config: RankingAttackConfig, path: Path, reporter: Reporter) -> PreparedAttack:
+        """Groups, rankers and rules; that there is something to attack, and that methods and rules suit."""
+        prepared, tried = found_ranking(config, asked_rankers(config.model_names), reporter, tags=True)
+        _require_replies(prepared.config, prepared.groups.values())
+        _require_slopes(config, tried, reporter)
+        _require_suited(config, tried, reporter)
+        _require_names(config, tried)
+        return prepared
+
+    def work(self, run: RunFolder, prepared: PreparedAttack, reporter: Reporter) -> PreparedAttack:
+        attacks = RankingAttacks(prepared.config, prepared.rankers)
+        work_off(run, attacks, prepared.groups, prepared.config, reporter, "attacking rankers")
+        reporter.say("computing metrics, their intervals and significances")
+        return prepared
+
+    def measure(self, run: RunFolder, found: PreparedAttack) -> Summary:
+        config = found.config
+        read = SearchedRows(run.read_rows().to_pylist())
+        return Summary(
+            f"attack on {', '.join(each.label for each in found.rankers)} on {config.corpus}",
+            f"{len(found.groups):,} {config.split} contexts, {goal_of(config)}, at most {config.edits} words and "
+            f"{config.budget:,} queries, seed {config.seed}.",
+            search_metrics(read, config.budget),
+            {
+                NUM_CONTEXTS: len(found.groups),
+                RANKERS: {each.label: asdict(each) for each in found.rankers},
+                GOAL: str(goal_of(config)),
+                BUDGET: config.budget,
+                ERRORS: {model: Counter(reasons).most_common(1)[0][0] for model, reasons in read.errors.items()},
+            },
+        )
+
+    def models(self, config: RankingAttackConfig) -> Mapping[str, str]:
+        own = {f"method {name}": name for name in config.method_names if ".py:" in name}
+        return {**super().models(config), **own}
+
+    def tables(self, run: RunFolder) -> dict[str, TextTable]:
+        """Success against queries; what it took; contexts that were not attacked; transfer where there are several rankers."""
+        metrics = run.metrics()
+        return tables_of_searches(metrics) if metrics else {}
+
+    def present(self, result: Result, run: RunFolder) -> Result:
+        """With what the metrics mean, and success against queries in their place."""
+        legend = {name: describe_search(name) for name in result.metrics}
+        return replace(result, legend=legend, tables=(success_table(result.metrics),) if result.metrics else ())
+
+
+def _require_replies(config: RankingAttackConfig, items: Iterable[RankedGroup]) -> None:
+    """Raises an error where no context has a reply that may be attacked, or none has enough replies."""
+    wanted, most = config.goal == "demote", 0
+    for item in items:
+        group = item.group
+        if any(may and label is wanted for may, label in zip(group.attackable, group.labels, strict=True)):
+            most = max(most, len(group.candidates))
+    if not most:
+        what = f"no context has a {_EDITED[config.goal]} reply that may be attacked"
+        fix = "--goal promote|demote takes the others, or name another --corpus or --split"
+        raise DataError(what, where=config.corpus, got=f"--goal {config.goal}", fix=fix)
+    if config.attack.rank >= most:
+        what = "every reply is at the top from the first"
+        fix = f"allowed: at most {most - 1}, for contexts have {most} replies at most"
+        raise ConfigError(what, where="attack.rank", got=config.attack.rank, fix=fix)
+
+
+def _require_slopes(config: RankingAttackConfig, tried: Tried, reporter: Reporter) -> None:
+    """Says which rankers a white-box method leaves out; an error where that is all of them."""
+    if GRADIENT not in config.method_names:
+        return
+    without = [label for label, ranker in tried.rankers.items() if not isinstance(ranker, SlopedRanker)]
+    if len(without) == len(tried.rankers):
+        fix = "take methods that ask for scores alone: --method greedy,beam,random, or give a ranker a method slopes"
+        raise ConfigError(f"no ranker gives slopes, which {GRADIENT} goes by", got=", ".join(without), fix=fix)
+    if without:
+        reporter.say(f"{GRADIENT} leaves out rankers that give no slopes: {', '.join(without)}")
+
+
+def _require_suited(config: RankingAttackConfig, tried: Tried, reporter: Reporter) -> None:
+    """Says which rules of a group do not suit the goal; an error where one of them was named by itself."""
+    others = [rule.name for rule in tried.rules if not suits(rule, config.goal)]
+    grouped = {name for group in GROUPS.values() for name in group}
+    named = {part.strip() for part in config.rules.split(",")}
+    if wrong := [name for name in others if name in named or name not in grouped]:
+        what = f"the rule does not suit the goal: edited are {_EDITED[config.goal]} replies, and stay {_EDITED[config.goal]}"
+        fix = "parley evaluate ranking measures what such a rule does"
+        raise ConfigError(what, where=wrong[0], got=f"--goal {config.goal}", fix=fix)
+    if others:
+        reporter.say(f"rules that do not suit the goal are left out: {', '.join(others)}")
+
+
+def _require_names(config: RankingAttackConfig, tried: Tried) -> None:
+    """Composes every attack once; an error where two methods or rules bear one name."""
+    rules = [rule for rule in tried.rules if suits(rule, config.goal)]
+    names = [*map(method_label, config.method_names), *(rule.name for rule in rules)]
+    if len(set(names)) < len(names):
+        raise ConfigError("two methods or rules bear one name", got=", ".join(names), fix="rename yours")
+    # What limits are judged by is read by workers alone.
+    unlimited = replace(config, attack=replace(config.attack, max_perplexity_ratio=None, min_cosine=None))
+    for ranker in tried.rankers.values():
+        composed(ranker, tried.language, unlimited, rules, {})
+
+
+ATTACK_RANKING = AttackRanking()

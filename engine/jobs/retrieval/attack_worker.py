@@ -1,0 +1,216 @@
+"""A worker of attacks on rankers: shards of contexts in, rows of `engine.jobs.retrieval.rows.SEARCHES` out.
+
+Each method and rule attacks each ranker in all contexts of a shard side by side. What it found on one ranker is then shown to
+the others.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from engine.jobs.retrieval.asked import loaded
+from engine.jobs.retrieval.config import RankingAttackConfig
+from engine.jobs.retrieval.groups import Contexts, RankedGroup, built_rules, group_seed, opened, rule_resources, utterances_of
+from engine.jobs.retrieval.worker import AskingRankers, context_columns, reason_of
+from engine.jobs.sharded import Tally
+from engine.perturb.replies.language import ReplyLanguage
+from engine.perturb.replies.rule import Rule
+from engine.retrieval.attack import RankAttack
+from engine.retrieval.catalogue import compose_attack
+from engine.retrieval.goals import RankGoal
+from engine.retrieval.methods import FixedRule
+from engine.retrieval.outcomes import AttackOutcome, transferred
+from engine.retrieval.settings import GoalKind
+from engine.runtime.record import Counts, Rows
+from engine.runtime.sharding import Shard
+from engine.store.schemas import OK, error_row, ok_row
+from envs.candidates.groups import CandidateGroup
+from envs.candidates.split import CandidateSplit
+from envs.core.errors import RankerError
+from envs.pairs.turns import Utterance
+from policies.ranker import Ranker, SlopedRanker
+
+GRADIENT = "gradient"
+"""The method that goes by slopes, which not every ranker gives."""
+SUCCEEDED = "succeeded."
+"""Begins what is counted by method: attacks that reached the goal."""
+_WIDTH = 100
+"""Of the word vectors that `min_cosine` is measured by."""
+
+
+@dataclass(frozen=True)
+class RankingAttacks(AskingRankers):
+    """Rankers that are attacked."""
+
+    event = "attacked"
+
+    config: RankingAttackConfig
+
+    def worker(self) -> RankAttackWorker:
+        return RankAttackWorker(self)
+
+    def digest(self, rows: Rows) -> Counts:
+        """Contexts, and by method the attacks that reached the goal, all rankers together."""
+        done = [row for row in rows if row["status"] == OK]
+        reached = [each["method"] for row in done for each in row["searches"] if each["status"] == "success"]
+        return Counter(f"{SUCCEEDED}{method}" for method in reached) + Counter({self.unit: len(done)})
+
+    def describe(self, tally: Tally) -> str:
+        """Such as "successes: greedy 12, random 3"."""
+        found = {name.removeprefix(SUCCEEDED): num for name, num in tally.total.items() if name.startswith(SUCCEEDED)}
+        return f"successes: {', '.join(f'{name} {found[name]:,}' for name in sorted(found))}" if found else ""
+
+
+class RankAttackWorker:
+    """Holds rankers and what attacks on them lean on, and attacks.
+
+    Args:
+        attacks: who is attacked how.
+    """
+
+    def __init__(self, attacks: RankingAttacks) -> None:
+        self.config = attacks.config
+        corpus = opened(self.config)
+        resources = rule_resources(self.config, corpus)
+        rules = [rule for rule in built_rules(self.config, resources) if suits(rule, self.config.goal)]
+        self.rankers = loaded(attacks.rankers, Contexts(corpus.splits["train"]), self.config.device)
+        self.goal = goal_of(self.config)
+        judges = _judges(self.config, corpus.splits["train"])
+        self.attacks = {
+            label: composed(ranker, resources.language, self.config, rules, judges) for label, ranker in self.rankers.items()
+        }
+
+    def run(self, shard: Shard[RankedGroup]) -> list[dict[str, Any]]:
+        """One row per context."""
+        groups = [item.group for item in shard.items]
+        seeds = [group_seed(self.config.seed, group.key) for group in groups]
+        before: list[list[dict[str, Any]]] = [[] for _ in groups]
+        searches: list[list[dict[str, Any]]] = [[] for _ in groups]
+        for label, attacks in self.attacks.items():
+            for number, (method, attack) in enumerate(attacks.items()):
+                outcomes = attack.run(groups, seeds)
+                if not number:
+                    for scores, outcome in zip(before, outcomes, strict=True):
+                        scores.append({"model": label, "scores": list(outcome.scores)})
+                shown = self._shown(label, outcomes, groups)
+                for of_context, outcome, transfers in zip(searches, outcomes, shown, strict=True):
+                    of_context.append({"model": label, "method": method, **_told(outcome), "transfers": transfers})
+        return [self._row(*each) for each in zip(shard.items, seeds, before, searches, strict=True)]
+
+    def _shown(
+        self, attacked: str, outcomes: Sequence[AttackOutcome], groups: Sequence[CandidateGroup]
+    ) -> list[list[dict[str, Any]]]:
+        """What the other rankers make of the edited replies, by context."""
+        told = {
+            label: transferred(outcomes, groups, self.goal, ranker)
+            for label, ranker in self.rankers.items()
+            if label != attacked
+        }
+        return [
+            [{"model": label, **_reached(found[number])} for label, found in told.items()] for number in range(len(groups))
+        ]
+
+    def _row(
+        self, item: RankedGroup, seed: int, before: list[dict[str, Any]], searches: list[dict[str, Any]]
+    ) -> dict[str, Any]:
+        if all(each["status"] == "error" for each in searches):
+            return error_row(item.group.key, seed, searches[0]["reason"])
+        return ok_row(item.group.key, seed) | context_columns(item) | {"before": before, "searches": searches}
+
+
+def goal_of(config: RankingAttackConfig) -> RankGoal:
+    """What the attacks want."""
+    return RankGoal(config.goal, config.attack.rank, config.attack.target)
+
+
+def suits(rule: Rule, goal: GoalKind) -> bool:
+    """Whether a rule edits replies of the goal's kind, and leaves wrong ones wrong and right ones right."""
+    return rule.keeps_labels and rule.attacks == {"promote": "negatives", "demote": "positives"}[goal]
+
+
+def method_label(method: str) -> str:
+    """What rows and tables call a method: its name, or that of a class of a user's own."""
+    return method.rpartition(":")[2]
+
+
+def composed(
+    ranker: Ranker, language: ReplyLanguage, config: RankingAttackConfig, rules: Sequence[Rule], judges: Mapping[str, Any]
+) -> dict[str, RankAttack]:
+    """The attacks on a ranker, by method and rule; those by slopes on a ranker that gives some.
+
+    Args:
+        ranker: any.
+        language: of its replies.
+        config: what was asked for.
+        rules: that suit the goal.
+        judges: what limits are judged by, as `compose_attack` takes it.
+    """
+    found = {
+        method_label(method): compose_attack(ranker, language, config.settings(method), **judges)
+        for method in config.method_names
+        if method != GRADIENT or isinstance(ranker, SlopedRanker)
+    }
+    goal = goal_of(config)
+    return found | {
+        rule.name: RankAttack(ranker, language, goal=goal, method=FixedRule(rule), edits=config.edits, budget=1)
+        for rule in rules
+    }
+
+
+def _judges(config: RankingAttackConfig, train: CandidateSplit) -> dict[str, Any]:
+    """What edits are judged by, of the training split; read where a setting asks for it."""
+    details = config.attack
+    if not config.known_words and details.max_perplexity_ratio is None and details.min_cosine is None:
+        return {}
+    said = utterances_of(train)
+    found: dict[str, Any] = {}
+    if config.known_words:
+        found["known"] = frozenset().union(*said)
+    if details.max_perplexity_ratio is not None:
+        from engine.perturb.ngrams import NGrams
+
+        found["ngrams"] = NGrams(said)
+    if details.min_cosine is not None:
+        found["vectors"] = _vectors(said, config.seed)
+    return found
+
+
+def _vectors(said: Sequence[Utterance], seed: int) -> Any:
+    """Vectors of texts: the means of word vectors by skip-gram."""
+    from engine.retrieval.constraints import MeanVectors
+    from envs.pairs.vocabulary import PairVocabulary
+    from policies.matching.vectors import skip_gram
+
+    vocabulary = PairVocabulary.build(said, None)
+    vectors = skip_gram(said, vocabulary, _WIDTH, seed)
+    return MeanVectors(dict(zip(vocabulary.words, vectors, strict=True)), _WIDTH)
+
+
+def _told(outcome: AttackOutcome) -> dict[str, Any]:
+    """An outcome as rows hold it."""
+    before, after = outcome.ranks() or (None, None)
+    return {
+        "status": outcome.status,
+        "reason": " ".join(outcome.reason.split()),
+        "place": outcome.place,
+        "text": " ".join(outcome.words) if outcome.was_tried else None,
+        "edited": list(outcome.edited),
+        "num_changed": outcome.cost,
+        "moves": list(outcome.moves),
+        "score_before": outcome.scores[outcome.place] if outcome.was_tried and outcome.place is not None else None,
+        "score": outcome.score,
+        "rank_before": before,
+        "rank_after": after,
+        "queries": outcome.queries,
+        "num_slopes": outcome.num_slopes,
+        "trace": [point._asdict() for point in outcome.trace],
+    }
+
+
+def _reached(found: bool | RankerError | None) -> dict[str, Any]:
+    if isinstance(found, RankerError):
+        return {"reached": None, "error": reason_of(found)}
+    return {"reached": found, "error": None}

@@ -1,0 +1,125 @@
+"""What evaluations of rankers and attacks on them find and check before there is a run, and what jobs of both share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from engine.jobs.job import Job, Reporter, Silent
+from engine.jobs.retrieval.asked import AskedRanker, loaded, models_of
+from engine.jobs.retrieval.config import RankersConfig
+from engine.jobs.retrieval.groups import (
+    FEW,
+    Contexts,
+    RankedGroup,
+    built_rules,
+    chosen_groups,
+    lexicon_setting,
+    opened,
+    rule_resources,
+    rule_seed,
+)
+from engine.jobs.sharded import RESUME_SAFE
+from engine.jobs.tables import TABLE_FILE
+from engine.perturb.replies.language import ReplyLanguage
+from engine.perturb.replies.rule import Rule
+from engine.store.layout import SUMMARY
+from engine.store.run_folder import RunFolder
+from envs.data.root import data_root
+from policies.ranker import Ranker
+
+NUM_CONTEXTS, RANKERS, ERRORS = "contexts", "rankers", "errors"
+"""Entries of the summary: how many contexts there are; the rankers, by label; of rankers that gave no scores the most frequent
+reason."""
+
+RankersConfigT = TypeVar("RankersConfigT", bound=RankersConfig)
+
+
+@dataclass(frozen=True)
+class PreparedRanking(Generic[RankersConfigT]):
+    """What is to be done, found and checked.
+
+    Args:
+        config: what was asked for, its data root found.
+        rankers: who is asked.
+        groups: about what, by key.
+    """
+
+    config: RankersConfigT
+    rankers: Sequence[AskedRanker]
+    groups: Mapping[str, RankedGroup]
+
+
+@dataclass(frozen=True)
+class Tried:
+    """Parts that were made once, of a few training contexts, to see whether they can be.
+
+    Args:
+        rankers: by their labels.
+        rules: each applied once.
+        language: of the replies.
+    """
+
+    rankers: Mapping[str, Ranker]
+    rules: Sequence[Rule]
+    language: ReplyLanguage
+
+
+def found_ranking(
+    config: RankersConfigT, asked: Sequence[AskedRanker], reporter: Reporter, *, tags: bool = False
+) -> tuple[PreparedRanking[RankersConfigT], Tried]:
+    """Finds out before a run is made whether everything is there and works.
+
+    Args:
+        config: what was asked for.
+        asked: its rankers.
+        reporter: who looks on.
+        tags: whether words are tagged where there is no rule either.
+
+    Raises:
+        ParleyError: something is missing, damaged or does not fit.
+    """
+    config.require_device()
+    found: RankersConfigT = replace(config, data_root=data_root(config.data_root))
+    corpus = opened(found)
+    groups = chosen_groups(found, corpus)
+    rankers = loaded(asked, Contexts(corpus.splits["train"], FEW))
+    first = next(iter(groups.values())).group
+    with lexicon_setting():
+        resources = rule_resources(found, corpus, FEW)
+        rules = built_rules(found, resources)
+        # Lexicons open when they are first asked.
+        if tags:
+            resources.language.tag_all([first.candidates[0]])
+        for rule in rules:
+            rule.apply([first], [rule_seed(found.seed, rule.name, first.key)])
+    if (rules or tags) and found.lexicon_name == "built-in":
+        from engine.perturb.built_in import ANNOUNCEMENT
+
+        reporter.say(ANNOUNCEMENT)
+    return PreparedRanking(found, asked, groups), Tried(rankers, rules, resources.language)
+
+
+class RankersJob(Job[RankersConfigT, PreparedRanking[RankersConfigT], PreparedRanking[RankersConfigT]]):
+    """A job that asks rankers about contexts, one row each."""
+
+    files = (TABLE_FILE, SUMMARY, "rows")
+    resume_safe = RESUME_SAFE
+
+    def models(self, config: RankersConfigT) -> Mapping[str, str]:
+        return models_of(config)
+
+    def num_rows(self, config: RankersConfigT, path: Path) -> int:
+        return int((RunFolder.load(path).summary() or {}).get(NUM_CONTEXTS, -1))
+
+    def num_items(self, config: RankersConfigT) -> int:
+        return len(self.prepare(config, Path(self.run_name), Silent()).groups)
+
+    def metrics_of(self, config: RankersConfigT) -> None:
+        """Only a run can tell which rules suit, and where there are ties."""
+
+    def note(self, run: RunFolder) -> str:
+        errors = (run.summary() or {})[ERRORS]
+        return " ".join(f"{model} gave no scores for some contexts: {reason}." for model, reason in errors.items())

@@ -1,0 +1,220 @@
+"""Attacks on rankers under a budget of queries, from run folders to what their report shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from engine.jobs.retrieval.attack import ATTACK_RANKING, BUDGET, GOAL
+from engine.jobs.retrieval.prepared import ERRORS
+from engine.metrics.retrieval.movement import expected_ranks
+from engine.metrics.retrieval.search_tables import attacks_of, points_in
+from engine.metrics.retrieval.searched import (
+    AHEAD,
+    BASELINE,
+    MEDIAN_QUERIES,
+    SUCCESS,
+    TRANSFER,
+    SearchedRows,
+    describe_search,
+)
+from engine.metrics.rows import Row
+from engine.metrics.statistics import NOTHING, Estimate
+from engine.metrics.tables import TextTable
+from engine.report.content import Chapter, Item, Section, ShownRun, Verdict
+from engine.report.retrieval.examples import AttackedContext, ShownCandidate, context_item, marked, moved, said_by
+from engine.report.runs import Run
+from engine.report.verdicts import SHARE, caveat, certain_sign, number
+from envs.core.seeds import stable_hash
+from envs.core.visible import visible
+
+NUM_SHOWN = 10
+"""Contexts of a method on a ranker that the viewer holds."""
+_SUCCESS = SHARE._replace(title="Goal reached", definition="share of the attacked contexts")
+_MOST_MARKS = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownSearches(ShownRun):
+    """One run of attacks on rankers; its items are contexts.
+
+    Args:
+        tables: what was measured, by heading.
+        known: every estimate by name; those of success with all queries are the run's metrics too.
+        goal: of the attacks, in words.
+        budget: queries at most.
+        errors: of rankers that gave no scores, the most frequent reason.
+    """
+
+    unit = "contexts"
+    tables: Mapping[str, TextTable] = field(default_factory=dict)
+    known: Mapping[str, Estimate] = field(default_factory=dict)
+    goal: str = ""
+    budget: int = 1
+    errors: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def searched(self) -> SearchedRows:
+        """The rows by ranker and method."""
+        return SearchedRows(self.rows)
+
+    def reached(self, model: str, method: str, queries: int) -> Estimate:
+        """Success of a method on a ranker with so many queries."""
+        return self.known.get(f"{SUCCESS}{queries}.{model}.{method}", NOTHING)
+
+
+Shown = Sequence[ShownSearches]
+
+
+class RankerAttacks(Chapter[Shown]):
+    """The chapter of attacks on rankers."""
+
+    name, title = "ranker-attacks", "Attacks on rankers"
+    terms: ClassVar = {
+        r"\bquer(y|ies)\b": ("Query", "one reply scored in its context; scores before any edit are none, nor are repeats."),
+        r"\brandom\b": ("random", "the baseline: random edits at the same budget."),
+        r"\bgreedy\b": ("greedy", "words by what erasing them does, each by its best edit."),
+        r"\bbeam\b": ("beam", "all edits of the best few drafts, edit after edit."),
+        r"\bgradient\b": ("gradient", "replacements that the ranker's own slopes point to; slopes are no queries."),
+        r"[Tt]ransfer": ("Transfer", "edits that were found on one ranker, shown to another one."),
+    }
+
+    def owns(self, job: str) -> bool:
+        return job == ATTACK_RANKING.name
+
+    def collect(self, runs: Sequence[Run]) -> Shown | None:
+        return [_attacked(run) for run in runs if run.rows] or None
+
+    def verdict(self, found: Shown) -> Verdict | None:
+        """On the first run and its first ranker: the best method against the baseline, with all queries and with few."""
+        measured = [each for each in found if each.metrics]
+        if not measured:
+            return None
+        first = measured[0]
+        attacks = attacks_of(first.known)
+        model, budget = attacks[0][0], first.budget
+        methods = {method: first.reached(of, method, budget) for of, method in attacks if of == model}
+        if not methods[BASELINE].n:
+            return None
+        others = [method for method in methods if method != BASELINE]
+        best = max(others, key=lambda method: _worth(first, model, method), default=BASELINE)
+        few = points_in(first.known)[0]
+        told = [
+            f"{visible(best)} reaches the goal on {visible(model)} ({first.goal}) in {number(SHARE, methods[best].value)} of "
+            f"the attacked contexts with {budget:,} queries and in {number(SHARE, first.reached(model, best, few).value)} "
+            f"with {few:,}"
+        ]
+        if best != BASELINE:
+            ahead = first.known.get(f"{AHEAD}{budget}.{model}.{best}", NOTHING)
+            sign = {1: ", certainly fewer", 0: "", -1: ", certainly more"}[certain_sign(ahead)]
+            baseline = first.reached(model, BASELINE, few)
+            told.append(
+                f"random edits in {number(SHARE, methods[BASELINE].value)}{sign}, and in {number(SHARE, baseline.value)}"
+            )
+        told += [
+            f"{number(SHARE, estimate.value)} of its successes fool {visible(other)} too"
+            for other in dict.fromkeys(of for of, _ in attacks)
+            if (estimate := first.known.get(f"{TRANSFER}.{model}.{other}.{best}", NOTHING)).n
+        ]
+        more = f" {len(measured) - 1} more runs are below." if len(measured) > 1 else ""
+        marks = {f"{visible(model)}, {visible(method)}": first.reached(model, method, budget) for model, method in attacks}
+        return Verdict(
+            sentence=f"{'; '.join(told)}.{caveat(methods[best], unit='dialogues')}{more}",
+            metric=_SUCCESS,
+            marks=dict([(name, mark) for name, mark in marks.items() if mark.n][:_MOST_MARKS]),
+        )
+
+    def render(self, found: Shown) -> Section:
+        # matplotlib costs a second, which readers of the verdict need not pay.
+        from engine.report.retrieval.search_figures import search_figures
+
+        done = [each for each in found if each.done and each.metrics]
+        items = {
+            f"{each.name}, {visible(method)} on {visible(model)}": searched_items(each, model, method)
+            for each in done
+            for model, method in each.searched.searches
+        }
+        return Section(
+            notes=[
+                f"{each.name}: {visible(model)} gave no scores for some contexts: {visible(reason)}."
+                for each in done
+                for model, reason in each.errors.items()
+            ],
+            measured=found,
+            tables=[
+                (f"{title}, {each.name}" if len(done) > 1 else title, table)
+                for each in done
+                for title, table in each.tables.items()
+            ],
+            figures=[figure for each in done for figure in search_figures(each)],
+            items=[item for shown in items.values() for item in shown],
+            chosen={f"{name}: an example": shown[0] for name, shown in items.items() if shown},
+        )
+
+
+def searched_items(run: ShownSearches, model: str, method: str) -> list[Item]:
+    """Contexts whose reply a method edited: first where it reached the goal."""
+    found = [(number, each) for number, each in run.searched.tried(model, method) if each["num_changed"]]
+    found.sort(key=lambda pair: (pair[1]["status"] != "success", stable_hash("report", run.searched.rows[pair[0]]["item_key"])))
+    group = f"{run.name}, {visible(method)} on {visible(model)}"
+    return [context_item(group, read_search(run.searched.rows[number], each)) for number, each in found[:NUM_SHOWN]]
+
+
+def read_search(row: Row, found: Row) -> AttackedContext:
+    """An attacked context, ready to be shown.
+
+    Args:
+        row: of the context.
+        found: what a method did to one of its replies, one of its `searches`.
+    """
+    place, right = found["place"], row["labels"]
+    (scores,) = (each["scores"] for each in row["before"] if each["model"] == found["model"])
+    before = expected_ranks(scores)
+    after = expected_ranks(np.where(np.arange(len(scores)) == place, found["score"], scores).tolist())
+    queries = found["queries"]
+    return AttackedContext(
+        key=visible(str(row["item_key"])),
+        context=[said_by(turn) for turn in row["context"]],
+        rankers=[visible(found["model"])],
+        candidates=[
+            ShownCandidate(
+                marked(text, found["text"] if number == place else text),
+                right[number],
+                number == place,
+                [moved(before[number], after[number])],
+            )
+            for number, text in sorted(enumerate(row["candidates"]), key=lambda each: (after[each[0]], each[0]))
+        ],
+        before=float(before[place]),
+        after=float(after[place]),
+        num_changed=found["num_changed"],
+        reply=said_by(row["candidates"][place]),
+        fooled=found["status"] == "success",
+        remarks=[f"{queries:,} {'query' if queries == 1 else 'queries'}", *(", ".join(found["moves"]),) * bool(found["moves"])],
+    )
+
+
+def _attacked(run: Run) -> ShownSearches:
+    budget = run.summary.get(BUDGET, 1)
+    wanted = f"{SUCCESS}{budget}."
+    return ShownSearches.of(
+        run,
+        # All others stand in the tables.
+        metrics={name: estimate for name, estimate in run.metrics.items() if name.startswith(wanted)},
+        legend={name: describe_search(name) for name in run.metrics if name.startswith(wanted)},
+        known=run.metrics,
+        tables=ATTACK_RANKING.tables(run.folder) if run.metrics else {},
+        goal=run.summary.get(GOAL, ""),
+        budget=budget,
+        errors=run.summary.get(ERRORS, {}),
+    )
+
+
+def _worth(run: ShownSearches, model: str, method: str) -> tuple[float, float]:
+    """Success with all queries, then few queries."""
+    spent = run.known.get(f"{MEDIAN_QUERIES}.{model}.{method}", NOTHING)
+    return run.reached(model, method, run.budget).value, -spent.value
