@@ -33,6 +33,7 @@ from engine.jobs.retrieval.matcher_config import (
     TrainMatcherConfig,
     dam,
     dam_paper,
+    demo,
     mrfn,
     mrfn_paper,
     smn,
@@ -109,6 +110,7 @@ class TrainMatcher(Job[TrainMatcherConfig, MatcherTraining, Summary]):
         "smn-paper": smn_paper,
         "dam-paper": dam_paper,
         "mrfn-paper": mrfn_paper,
+        "demo": demo,
     }
     legend = MATCHING
     files = (CHECKPOINT, SUMMARY)
