@@ -149,7 +149,7 @@ ENTRIES = (
         (
             "parley train matcher                          # a small SMN, the built-in help desk",
             "parley train matcher dam-paper --corpus ubuntu_dialogues --device cuda",
-            "parley train matcher --start runs/matcher --against iiw,sow --run runs/matcher-hardened",
+            "parley train matcher --start runs/matcher --against iiw,search --run runs/matcher-hardened",
         ),
     ),
     Entry(

@@ -195,8 +195,8 @@ class EditGame:
 
         Returns:
             The reward of each (n,) float64, from -1 to 1: half of what is gained on the way to the goal, as a share of the
-            whole way, and a half where it is reached. So every way there earns 1: were the last step worth 1 by itself, it would
-            pay to put it off.
+            whole way, and a half where it is reached. So every way there earns 1: were the last step worth 1 by itself, it
+            would pay to put it off.
         """
         before = [self.replies[row].progress for row in rows]
         changed: list[int] = []

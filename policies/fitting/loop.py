@@ -177,6 +177,9 @@ class FittingLoop(ABC, Generic[ModelT, RecipeT, FiguresT, EpochT]):
     def fall(self, epochs: int) -> float:
         """The rate of the next epoch after so many at a falling one; the optimiser gets it, or is made anew."""
 
+    def begin_epoch(self, number: int) -> None:  # most have nothing to prepare
+        """Prepares an epoch, counted from 0, of which `batches_done` are made already."""
+
     @property
     def takes_best(self) -> bool:
         """Whether an epoch of this stage may be the best."""
@@ -234,9 +237,10 @@ class FittingLoop(ABC, Generic[ModelT, RecipeT, FiguresT, EpochT]):
 
     def _train_epoch(self, on_batch: Progress | None) -> None:
         """Makes the rest of an epoch."""
+        number = len(self.history)
+        self.begin_epoch(number)
         self.model.train()
         device = next(self.model.parameters()).device
-        number = len(self.history)
         groups = self.groups(stream(self.seed, "order", number))
         before, saved = self._seconds, time.monotonic()
         started = saved

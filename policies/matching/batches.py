@@ -26,7 +26,7 @@ from envs.pairs.turns import Utterance
 from envs.pairs.vocabulary import PAD_ID, UNK, PairVocabulary
 from policies.matching.settings import MatcherSizes, MrfnSizes
 
-_WASTE, _FEW = 1.3, 128
+_WASTE = 1.3
 """A bucket is cut while its padded cells are more than so many times its real ones, unless it holds few rows."""
 
 
@@ -107,12 +107,13 @@ class Block:
         return self.tensor((self.turns_CK >= 0).sum(1)[self.pairs_P2[:, 0]] - 1)
 
 
-def buckets(sizes_ND: np.ndarray, most_cells: int) -> Iterator[np.ndarray]:
+def buckets(sizes_ND: np.ndarray, most_cells: int, few: int = 128) -> Iterator[np.ndarray]:
     """Cuts rows into groups of like size, so that little is padded.
 
     Args:
         sizes_ND: the sizes of each row; a group is padded to the largest of each.
         most_cells: of a group, padding counted, unless it is one row.
+        few: rows of which a group is not cut for its padding's sake.
     """
     pending = [np.arange(len(sizes_ND))]
     while pending:
@@ -120,7 +121,7 @@ def buckets(sizes_ND: np.ndarray, most_cells: int) -> Iterator[np.ndarray]:
         part = sizes_ND[rows]
         largest = part.max(0)
         padded = len(rows) * int(largest.prod())
-        wasteful = len(rows) > _FEW and padded > _WASTE * part.prod(1).sum()
+        wasteful = len(rows) > few and padded > _WASTE * part.prod(1).sum()
         if len(rows) > 1 and (padded > most_cells or wasteful):
             axis = int((largest / np.maximum(part.mean(0), 1e-9)).argmax())
             order, half = np.argsort(part[:, axis], kind="stable"), len(rows) // 2

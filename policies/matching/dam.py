@@ -34,6 +34,8 @@ from policies.products import Linear, dense
 
 POOL = 3
 """Width of the poolings."""
+_FEW = 24
+"""Rows of turns and replies that are padded rather than cut: fewer than elsewhere, for a padded cell costs more here."""
 
 
 class AttentiveBlock(nn.Module):
@@ -58,8 +60,10 @@ class DAM(Matcher):
     """One DAM's parameters; the arguments are those of `Matcher`."""
 
     sizes: DamSizes
+    most_match_cells = 1 << 16
+    """Cells of the similarities of a bucket of turns and replies, channels not counted."""
     most_volume = 1 << 16
-    """Cells of a bucket's similarities, channels not counted."""
+    """Cells of the volumes of a bucket of pairs, channels not counted."""
 
     def __init__(self, vocabulary: PairVocabulary, sizes: DamSizes) -> None:
         super().__init__(vocabulary, sizes)
@@ -84,49 +88,63 @@ class DAM(Matcher):
 
     def forward(self, block: Block) -> Tensor:
         levels = self.memory(block)
-        turns_PK = block.turns_CK[block.pairs_P2[:, 0]]
-        num_turns_P = (turns_PK >= 0).sum(1)
-        longest_P = np.where(turns_PK >= 0, block.rooms_T[turns_PK], 0).max(1)
-        sizes_P3 = np.stack([num_turns_P, longest_P, block.rooms_T[block.pairs_P2[:, 1]]], axis=1)
+        met_M2, sessions_PK = block.matches
+        sizes_M2 = block.rooms_T[met_M2]
         found, order = [], []
-        for chosen in buckets(sizes_P3, self.most_volume):
-            turns = block.rows(turns_PK[chosen, : num_turns_P[chosen].max()])
-            found.append(self.decide(*self.similarities(levels, turns, block.rows(block.pairs_P2[chosen, 1]))))
+        for chosen in buckets(sizes_M2, self.most_match_cells, _FEW):
+            found.append(self.similarities(levels, *(block.rows(texts) for texts in met_M2[chosen].T)))
             order.append(chosen)
-        return torch.cat(found)[block.tensor(np.argsort(np.concatenate(order)))]
+        alike_XC = with_zero(torch.cat(found))
+        ordered = np.concatenate(order)
+        cells_M = sizes_M2.prod(1)[ordered]
+        # Behind the newest turn of a pair there is no cell.
+        starts_M, sides_M2 = np.zeros(len(met_M2) + 1, dtype=np.int64), np.pad(sizes_M2, ((0, 1), (0, 0)))
+        starts_M[ordered] = cells_M.cumsum() - cells_M
+        longest_P = sides_M2[sessions_PK, 0].max(1)
+        sizes_P3 = np.stack([(sessions_PK < len(met_M2)).sum(1), longest_P, block.rooms_T[block.pairs_P2[:, 1]]], axis=1)
+        decided, order = [], []
+        for chosen in buckets(sizes_P3, self.most_volume):
+            turns, rows, columns = sizes_P3[chosen].max(0)
+            here_BK11 = sessions_PK[chosen, :turns, None, None]
+            i_N1, j_J = np.arange(rows)[:, None], np.arange(columns)
+            real_BKNJ = (i_N1 < sides_M2[here_BK11, 0]) & (j_J < sides_M2[here_BK11, 1])
+            places_BKNJ = np.where(real_BKNJ, starts_M[here_BK11] + i_N1 * sides_M2[here_BK11, 1] + j_J, len(alike_XC) - 1)
+            volumes = at(alike_XC, block.tensor(places_BKNJ)).movedim(4, 1)
+            decided.append(self.decide(volumes, block.tensor(real_BKNJ).unsqueeze(1)))
+            order.append(chosen)
+        return torch.cat(decided)[block.tensor(np.argsort(np.concatenate(order)))]
 
-    def similarities(self, levels: list[Tensor], turns: Rows, replies: Rows) -> tuple[Tensor, Tensor]:
-        """The volumes of pairs (B, 2L, K, N, J), zero at padding, and where they are real (B, 1, K, N, J).
+    def similarities(self, levels: list[Tensor], turns: Rows, replies: Rows) -> Tensor:
+        """The cells (X, 2L) of similarities, row by row.
 
         Args:
             levels: the memory.
-            turns: rows (B, K).
-            replies: rows (B,).
+            turns: R rows.
+            replies: those that they meet.
         """
-        pairs, num_turns, length = turns.places_RN.shape
-        barred_BKNJ = ~(turns.read_RN.unsqueeze(3) & replies.read_RN[:, None, None])
-        reads_BKJ = turns.real_RN.any(2, keepdim=True) & replies.real_RN.unsqueeze(1)
-        # Layers read words alone: flat, and put back in their places, where padding is zero.
-        here, there = _places(turns.real_RN), _places(reads_BKJ)
+        barred_RNJ = ~(turns.read_RN.unsqueeze(2) & replies.read_RN.unsqueeze(1))
+        is_whole = not bool(barred_RNJ.any())
         crossed, own = [], []
         for level, of_turn, of_reply in zip(levels, self.of_turns, self.of_replies, strict=True):
-            turns_BKNE, replies_BJE = at(level, turns.places_RN), at(level, replies.places_RN)
-            alike = turns_BKNE.flatten(1, 2) @ replies_BJE.transpose(1, 2) * self.scale
-            alike_BKNJ = alike.view(pairs, num_turns, length, -1)
-            logits_BKNJ = alike_BKNJ.masked_fill(barred_BKNJ, BARRED)
-            to_reply_BKNE = (logits_BKNJ.softmax(3).flatten(1, 2) @ replies_BJE).view_as(turns_BKNE)
-            to_turn_BKJE = logits_BKNJ.softmax(2).transpose(2, 3) @ turns_BKNE
-            replies_BKJE = replies_BJE.unsqueeze(1).expand_as(to_turn_BKJE)
-            told_turns = of_turn(turns_BKNE[turns.real_RN], to_reply_BKNE[turns.real_RN])
-            told_replies = of_reply(replies_BKJE[reads_BKJ], to_turn_BKJE[reads_BKJ])
-            crossed.append(at(with_zero(told_turns), here) @ at(with_zero(told_replies), there).transpose(2, 3) * self.scale)
-            own.append(alike_BKNJ)
-        return torch.stack(crossed + own, 1), (turns.real_RN.unsqueeze(3) & reads_BKJ.unsqueeze(2)).unsqueeze(1)
+            turns_RNE, replies_RJE = at(level, turns.places_RN), at(level, replies.places_RN)
+            alike_RNJ = turns_RNE @ replies_RJE.transpose(1, 2) * self.scale
+            logits_RNJ = alike_RNJ if is_whole else alike_RNJ.masked_fill(barred_RNJ, BARRED)
+            to_replies_RNE = logits_RNJ.softmax(2) @ replies_RJE
+            to_turns_RJE = logits_RNJ.softmax(1).transpose(1, 2) @ turns_RNE
+            told_RNE = _layered(of_turn, turns_RNE, to_replies_RNE, turns.real_RN)
+            told_RJE = _layered(of_reply, replies_RJE, to_turns_RJE, replies.real_RN)
+            crossed.append(told_RNE @ told_RJE.transpose(1, 2) * self.scale)
+            own.append(alike_RNJ)
+        alike_RNJC = torch.stack(crossed + own, 3)
+        real_RNJ = turns.real_RN.unsqueeze(2) & replies.real_RN.unsqueeze(1)
+        return alike_RNJC.flatten(0, 2) if bool(real_RNJ.all()) else alike_RNJC[real_RNJ]
 
     def decide(self, volumes: Tensor, real: Tensor) -> Tensor:
         """The log-odds (B, 1) of volumes of similarities."""
         for conv in (self.first, self.second):
-            volumes, real = _pooled(F.elu(conv(volumes)), real)
+            # The largest value stays the largest under an ELU.
+            volumes, real = _pooled(conv(volumes), real)
+            volumes = F.elu(volumes)
         kept = [slice(side) for side in volumes.shape[2:]]
         weight = self.output.weight.view(-1, self.sizes.second_maps, *self.whole)[:, :, *kept]
         return dense(volumes.flatten(1), weight.flatten(1), self.output.bias)
@@ -134,12 +152,16 @@ class DAM(Matcher):
 
 def _pooled(maps: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
     """The largest real value of each window, zero where it has none, and where it has one."""
-    largest = F.max_pool3d(maps.masked_fill(~real, -torch.inf), POOL, ceil_mode=True)
+    largest = F.max_pool3d(torch.where(real, maps, -torch.inf), POOL, ceil_mode=True)
     kept = F.max_pool3d(real.to(maps.dtype), POOL, ceil_mode=True) > 0
     return largest.masked_fill(~kept, 0), kept
 
 
-def _places(real: Tensor) -> Tensor:
-    """Where each real place stands among the real ones in order; padding points behind them."""
-    flat = real.flatten()
-    return torch.where(flat, flat.cumsum(0) - 1, flat.sum()).view_as(real)
+def _layered(layer: nn.Module, words_RNE: Tensor, attended_RNE: Tensor, real_RN: Tensor) -> Tensor:
+    """What a block makes of words (R, N, E), zero at padding, which it does not read."""
+    if bool(real_RN.all()):
+        made: Tensor = layer(words_RNE, attended_RNE)
+        return made
+    flat = real_RN.flatten()
+    places_RN = torch.where(flat, flat.cumsum(0) - 1, flat.sum()).view_as(real_RN)
+    return at(with_zero(layer(words_RNE[real_RN], attended_RNE[real_RN])), places_RN)

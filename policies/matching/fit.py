@@ -96,6 +96,7 @@ class MatcherFit(FittingLoop[Matcher, MatcherFitConfig, MatcherFitness, MatcherE
         fresh: whether weights are drawn; otherwise training goes on from those that the model has.
         wrong: draws fresh negatives, where the recipe asks for them; each training group then holds a right reply.
         rewrite: changes groups before a step, fresh negatives included; a batch has as many groups as without it.
+        begin: prepares an epoch, counted from 1, of which so many batches are made already; the model is in evaluation mode.
         vectors: word vectors to start from (V, E), of the words of the model's vocabulary; drawn where there are none.
 
     Raises:
@@ -117,6 +118,7 @@ class MatcherFit(FittingLoop[Matcher, MatcherFitConfig, MatcherFitness, MatcherE
         fresh: bool = True,
         wrong: WrongReplies | None = None,
         rewrite: Rewrite = list,
+        begin: Callable[[int, int], None] | None = None,
         vectors: np.ndarray | None = None,
     ) -> None:
         self.train, self.validation = train, validation
@@ -124,7 +126,7 @@ class MatcherFit(FittingLoop[Matcher, MatcherFitConfig, MatcherFitness, MatcherE
             fix = "hand in what draws wrong replies, or set fresh_negatives to false"
             raise ConfigError("fresh negatives have no source", where="fresh_negatives", got="no `wrong`", fix=fix)
         self._wrong = wrong if config.fresh_negatives else None
-        self._rewrite, self._vectors = rewrite, vectors
+        self._rewrite, self._begin, self._vectors = rewrite, begin, vectors
         self._sizes = np.array([2 * sum(group.labels) if self._wrong else len(group.labels) for group in train], dtype=np.int64)
         super().__init__(model, config, seed, state_path, save_every_s, fresh=fresh)
 
@@ -141,6 +143,11 @@ class MatcherFit(FittingLoop[Matcher, MatcherFitConfig, MatcherFitness, MatcherE
         order = generator.permutation(len(self.train))
         ends = np.cumsum(self._sizes[order])
         return np.split(order, np.flatnonzero(np.diff((ends - 1) // self.config.batch_size)) + 1)
+
+    def begin_epoch(self, number: int) -> None:
+        if self._begin is not None:
+            self.model.eval()
+            self._begin(number + 1, self.batches_done)
 
     def step(self, group: np.ndarray) -> StepLoss:
         """One update on the mean loss of the pairs, before the update."""

@@ -23,7 +23,7 @@ from engine.retrieval.catalogue import compose_attack
 from engine.retrieval.goals import RankGoal
 from engine.retrieval.methods import FixedRule
 from engine.retrieval.outcomes import AttackOutcome, transferred
-from engine.retrieval.settings import POLICY, GoalKind
+from engine.retrieval.settings import POLICY, AttackDetails, GoalKind
 from engine.runtime.record import Counts, Rows
 from engine.runtime.sharding import Shard
 from engine.store.schemas import OK, error_row, ok_row
@@ -78,7 +78,7 @@ class RankAttackWorker:
         rules = [rule for rule in built_rules(self.config, resources) if suits(rule, self.config.goal)]
         self.rankers = loaded(attacks.rankers, Contexts(corpus.splits["train"]), self.config.device)
         self.goal = goal_of(self.config)
-        judges = _judges(self.config, corpus.splits["train"])
+        judges = judges_of(self.config.attack, corpus.splits["train"], self.config.seed, known_words=self.config.known_words)
         self.attacks = {
             label: composed(ranker, resources.language, self.config, rules, judges) for label, ranker in self.rankers.items()
         }
@@ -161,21 +161,27 @@ def composed(
     }
 
 
-def _judges(config: RankingAttackConfig, train: CandidateSplit) -> dict[str, Any]:
-    """What edits are judged by, of the training split; read where a setting asks for it."""
-    details = config.attack
-    if not config.known_words and details.max_perplexity_ratio is None and details.min_cosine is None:
+def judges_of(details: AttackDetails, train: CandidateSplit, seed: int, *, known_words: bool) -> dict[str, Any]:
+    """What edits are judged by, of the training split, as `compose_attack` takes it; read where a setting asks for it.
+
+    Args:
+        details: with the limits.
+        train: the split.
+        seed: of word vectors.
+        known_words: whether words that enter stand in the split.
+    """
+    if not known_words and details.max_perplexity_ratio is None and details.min_cosine is None:
         return {}
     said = utterances_of(train)
     found: dict[str, Any] = {}
-    if config.known_words:
+    if known_words:
         found["known"] = frozenset().union(*said)
     if details.max_perplexity_ratio is not None:
         from engine.perturb.ngrams import NGrams
 
         found["ngrams"] = NGrams(said)
     if details.min_cosine is not None:
-        found["vectors"] = _vectors(said, config.seed)
+        found["vectors"] = _vectors(said, seed)
     return found
 
 

@@ -5,7 +5,8 @@ from a checkpoint (`--start`) against rules that change replies (`pool.py`).
 
 Choices:
   * # Paper: silent on which epoch is kept. Ours: the best by recall at 1 on the validation groups; in a training against rules
-    on those and on the same groups, attacked as in training. If no epoch is better, the weights that it began with stay.
+    on those and on the same groups, attacked as in training; the search attacks them once, at the model that training began
+    with. If no epoch is better, the weights that it began with stay.
   * # Paper: silent on how long it trains against rules. Ours: all epochs of the recipe, and the control `--against none` as
     many steps on the same contexts, with replies as they are.
 """
@@ -33,16 +34,27 @@ from engine.jobs.retrieval.matcher_config import (
     TrainMatcherConfig,
     dam,
     dam_paper,
+    demo,
     mrfn,
     mrfn_paper,
     smn,
     smn_paper,
 )
-from engine.jobs.retrieval.pool import NOTHING, Adversaries, asked_name, drawn_pool, training_names, training_rules
+from engine.jobs.retrieval.pool import (
+    NOTHING,
+    SEARCH,
+    Adversaries,
+    asked_name,
+    drawn_pool,
+    is_searched,
+    training_names,
+    training_rules,
+)
+from engine.jobs.retrieval.search import END, START, PoolSearch, composed_search, promoted, with_found
 from engine.jobs.supervised import EPOCHS, RESUME_SAFE, STATE, require_splits, run_fit
 from engine.metrics.retrieval.attacked import estimates
 from engine.metrics.retrieval.ranks import group_metrics
-from engine.metrics.retrieval.training import ATTACKED, FIRST, MATCHING, RANKS
+from engine.metrics.retrieval.training import ATTACKED, FIRST, MATCHING, PROMOTED, RANKS
 from engine.metrics.statistics import Estimate, mean
 from engine.metrics.training import BEFORE
 from engine.perturb.replies.resources import RuleResources
@@ -64,6 +76,7 @@ from policies.stored import read_header
 
 if TYPE_CHECKING:
     from engine.perturb.replies.rule import Rule
+    from engine.retrieval.attack import RankAttack
     from policies.matching.fit import MatcherEpoch
     from policies.matching.matcher import Matcher
 
@@ -84,6 +97,7 @@ class MatcherTraining:
         splits: its groups: train, val, test.
         replies: what fresh wrong replies are drawn from; None where those that are listed stay.
         rules: that it is trained against.
+        attack: the search that it is trained against, at the model as it is; None where it is against rules alone, or nothing.
         vectors: of a file (V, E), to begin with; None for others.
     """
 
@@ -94,6 +108,7 @@ class MatcherTraining:
     splits: Mapping[str, CandidateSplit]
     replies: ReplyPool | None
     rules: Sequence[Rule]
+    attack: RankAttack | None
     vectors: np.ndarray | None
 
 
@@ -110,6 +125,7 @@ class TrainMatcher(Job[TrainMatcherConfig, MatcherTraining, Summary]):
         "smn-paper": smn_paper,
         "dam-paper": dam_paper,
         "mrfn-paper": mrfn_paper,
+        "demo": demo,
     }
     legend = MATCHING
     files = (CHECKPOINT, SUMMARY)
@@ -136,8 +152,8 @@ class TrainMatcher(Job[TrainMatcherConfig, MatcherTraining, Summary]):
         said = list(utterances_of(splits["train"]))
         model = started[0] if started else build(PairVocabulary.build(said, config.vocabulary), config.sizes)
         vectors = None if started else _read_vectors(config, model)
-        rules = _rules(config, name, corpus, splits["train"][0])
-        return MatcherTraining(config, model.to(config.device), corpus, name, splits, replies, rules, vectors)
+        rules, attack = _against(config, name, corpus, splits["train"][0], model.to(config.device))
+        return MatcherTraining(config, model, corpus, name, splits, replies, rules, attack, vectors)
 
     def work(self, run: RunFolder, prepared: MatcherTraining, reporter: Reporter) -> Summary:
         """Trains, resuming exactly where it was, measures and stores the model as `checkpoint`."""
@@ -146,16 +162,20 @@ class TrainMatcher(Job[TrainMatcherConfig, MatcherTraining, Summary]):
         from policies.matching.fit import MatcherFit
 
         config, model, train = prepared.config, prepared.model, prepared.splits["train"]
-        if prepared.rules and lexicon_of(prepared.corpus_name, config.lexicon) == "built-in":
+        if (prepared.rules or prepared.attack) and lexicon_of(prepared.corpus_name, config.lexicon) == "built-in":
             reporter.say(ANNOUNCEMENT)
         state = run.path / STATE
         with threads(config.threads):
+            size = config.search.pool
+            search = PoolSearch(prepared.attack, train, size, config.seed, run, reporter) if prepared.attack else None
             held: dict[str, Sequence[CandidateGroup]] = {split: list(prepared.splits[name]) for split, name in SPLITS.items()}
-            if prepared.rules:
-                held |= {f"{split}{ATTACKED}": _attacked(run, prepared, split, held[split], reporter) for split in SPLITS}
+            if prepared.rules or search:
+                held |= {f"{split}{ATTACKED}": _attacked(run, prepared, split, search, reporter) for split in SPLITS}
             before = _figures(prepared, held) if config.start else {}
             recipe = replace(config.fit, patience=config.fit.max_epochs) if config.start else config.fit
             pool = drawn_pool(train, config.pool_size, config.seed) if prepared.rules else frozenset()
+            fixed = prepared.replies is None
+            adversaries = Adversaries(prepared.rules, config.seed, pool, fixed=fixed) if prepared.rules else list
             fit = MatcherFit(
                 model,
                 train,
@@ -165,7 +185,8 @@ class TrainMatcher(Job[TrainMatcherConfig, MatcherTraining, Summary]):
                 state,
                 fresh=not config.start,
                 wrong=None if prepared.replies is None else partial(_wrong_replies, train, prepared.replies),
-                rewrite=Adversaries(prepared.rules, config.seed, pool) if prepared.rules else list,
+                rewrite=adversaries if search is None else lambda groups: search(adversaries(groups)),
+                begin=None if search is None else search.begin,
                 # A training that goes on has its vectors.
                 vectors=None if config.start or state.exists() else _vectors(prepared, reporter),
             )
@@ -173,8 +194,11 @@ class TrainMatcher(Job[TrainMatcherConfig, MatcherTraining, Summary]):
             if config.start and not any(row["best"] for row in fit.history):
                 reporter.say("no epoch was better than the model that it began with, which is kept; try more fit.max_epochs")
             after = _figures(prepared, held)
+            if search is not None:
+                test = prepared.splits["test"]
+                before[PROMOTED], after[PROMOTED] = (promoted(test, search.in_split(test, when)) for when in (START, END))
         metrics = after | {name + BEFORE: figure for name, figure in before.items()}
-        how = {"epochs": len(fit.history), "precision": fit.precision, "pool": len(pool)}
+        how = {"epochs": len(fit.history), "precision": fit.precision, "pool": max(len(pool), search.size if search else 0)}
         about = _provenance(prepared) | how | {name: after[f"{name}_{FIRST}"].value for name in SPLITS}
         format_of(model.sizes).save(model, run.path / CHECKPOINT, about)
         return _summary(prepared, {name: metrics[name] for name in MATCHING if name in metrics})
@@ -194,8 +218,10 @@ class TrainMatcher(Job[TrainMatcherConfig, MatcherTraining, Summary]):
         searching = partial(command_line, ("attack", "ranking"), {"": RankingAttackConfig}, run=None)
         if config.start:
             # What further training alone brings shows under attack.
-            fixed = [name for name in config.against.split(",") if not name.strip().startswith(POLICY)]
-            rules = "all" if config.against == NOTHING or not fixed else ",".join(fixed)
+            # Policies and the search are no rules of an evaluation.
+            names = [name.strip() for name in config.against.split(",")]
+            rules = ",".join(name for name in names if name != SEARCH and not name.startswith(POLICY))
+            rules = "all" if rules in ("", NOTHING) else rules
             both = f"{config.start},{run}"
             return ranking(replace(asked, model=both, rules=rules)), searching(RankingAttackConfig(model=both, **known))
         harden = replace(config, start=run, against="iiw")
@@ -273,13 +299,24 @@ def _vectors(prepared: MatcherTraining, reporter: Reporter) -> np.ndarray | None
     return skip_gram(said, model.vocabulary, model.sizes.embed, config.seed)
 
 
-def _rules(config: TrainMatcherConfig, name: str, corpus: CandidateCorpus, group: CandidateGroup) -> list[Rule]:
-    if not config.against:
-        return []
+def _against(
+    config: TrainMatcherConfig, name: str, corpus: CandidateCorpus, group: CandidateGroup, model: Matcher
+) -> tuple[list[Rule], RankAttack | None]:
+    """The rules and the search of a training, each tried once, because lexicons open when they are first asked.
+
+    Raises:
+        ConfigError: there is none of a name, or one does not suit.
+        DataError: what one of them leans on is not there.
+    """
+    if config.against in ("", NOTHING):
+        return [], None
     shared = shared_resources(name, lexicon_of(name, config.lexicon), data_root(config.data_root))
     resources = RuleResources(config.replies, shared, corpus.language, {"training": Contexts(corpus.splits["train"])})
     with lexicon_setting():
-        return training_rules(training_names(config.against), resources, group)
+        rules = training_rules(training_names(config.against), resources, group)
+        if not is_searched(config.against):
+            return rules, None
+        return rules, composed_search(model, resources.language, config.search, corpus.splits["train"], config.seed)
 
 
 def _wrong_replies(split: CandidateSplit, replies: ReplyPool, groups: np.ndarray, seed: int) -> list[Utterance]:
@@ -287,15 +324,19 @@ def _wrong_replies(split: CandidateSplit, replies: ReplyPool, groups: np.ndarray
 
 
 def _attacked(
-    run: RunFolder, prepared: MatcherTraining, split: str, groups: Sequence[CandidateGroup], reporter: Reporter
+    run: RunFolder, prepared: MatcherTraining, name: str, search: PoolSearch | None, reporter: Reporter
 ) -> list[CandidateGroup]:
-    """The groups of a split changed as in training, with an event that says how many stay as they were."""
-    adversaries = Adversaries(prepared.rules, prepared.config.seed)
-    found = adversaries(groups)
-    run.event(ATTACKED_SPLIT, split=split, contexts=len(groups), untouched=adversaries.untouched)
-    told = ", ".join(f"{rule} {num:,}" for rule, num in adversaries.untouched.items())
-    reporter.say(f"{split} split: of {len(groups):,} contexts, rules leave as they are: {told}")
-    return found
+    """Groups of a split changed as in training, with an event that says how many rules leave as they were."""
+    split, rules = prepared.splits[SPLITS[name]], prepared.rules
+    found = {} if search is None else search.in_split(split, START)
+    groups = list(split) if search is None else search.drawn(split)
+    adversaries = Adversaries(rules, prepared.config.seed)
+    attacked = adversaries(groups)
+    if rules:
+        run.event(ATTACKED_SPLIT, split=name, contexts=len(groups), untouched=adversaries.untouched)
+        told = ", ".join(f"{rule} {num:,}" for rule, num in adversaries.untouched.items())
+        reporter.say(f"{name} split: of {len(groups):,} contexts, rules leave as they are: {told}")
+    return with_found(attacked, found)
 
 
 def _figures(prepared: MatcherTraining, held: Mapping[str, Sequence[CandidateGroup]]) -> dict[str, Estimate]:
@@ -310,14 +351,14 @@ def _figures(prepared: MatcherTraining, held: Mapping[str, Sequence[CandidateGro
         labels = np.concatenate([group.labels for group in groups])
         values, keys = np.concatenate(scores), np.repeat([group.key for group in groups], sizes)
         name, _, attacked = split.partition("_")
-        dialogues = prepared.splits[SPLITS[name]].dialogues
-        clusters = dict(zip((group.key for group in groups), dialogues.tolist(), strict=True))
+        whole = prepared.splits[SPLITS[name]]
+        clusters = {whole.key(row): dialogue for row, dialogue in enumerate(whole.dialogues.tolist())}
         known = estimates(group_metrics(keys, values, labels), clusters)
         wanted = RANKS if split == "test" else (FIRST,)
         suffix = f"_{attacked}" if attacked else ""
         found |= {f"{name}_{metric}{suffix}": known[metric] for metric in wanted}
         if not attacked:
-            found[f"{name}_loss"] = mean(pair_losses(values, labels), np.repeat(dialogues, sizes))
+            found[f"{name}_loss"] = mean(pair_losses(values, labels), np.repeat(whole.dialogues, sizes))
     return found
 
 
@@ -329,8 +370,9 @@ def _told(epoch: MatcherEpoch) -> str:
 
 def _provenance(prepared: MatcherTraining) -> dict[str, Any]:
     config = prepared.config
-    role = "supervised" if not config.start else ADVERSARIAL if prepared.rules else CONTROL
-    begun = {"base": config.start, "against": [asked_name(rule) for rule in prepared.rules]}
+    against = [asked_name(rule) for rule in prepared.rules] + [SEARCH] * (prepared.attack is not None)
+    role = "supervised" if not config.start else ADVERSARIAL if against else CONTROL
+    begun = {"base": config.start, "against": against}
     return {
         "role": role,
         **(begun if config.start else {"vectors": config.vectors}),
@@ -347,7 +389,7 @@ def _summary(prepared: MatcherTraining, metrics: Mapping[str, Estimate]) -> Summ
     config, counted = prepared.config, prepared.model.count()
     what = f"{config.kind.upper()} on {prepared.corpus.name}"
     if config.start:
-        what = f"{config.start}, trained {'on clean replies' if not prepared.rules else f'against {config.against}'}"
+        what = f"{config.start}, trained {'on clean replies' if config.against == NOTHING else f'against {config.against}'}"
     words = f"{len(prepared.model.vocabulary):,} words"
     size = f"{counted.total:,} parameters, {counted.without_words:,} without word vectors"
     description = f"{len(prepared.splits['train']):,} training contexts, {words}, {size}, seed {config.seed}."

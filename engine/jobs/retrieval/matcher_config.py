@@ -5,19 +5,31 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from engine.jobs.retrieval.pool import training_names
+from engine.jobs.retrieval.pool import is_searched, training_names
 from engine.jobs.supervised import SupervisedConfig
 from engine.perturb.replies.settings import ReplySettings
+from engine.retrieval.settings import AttackSettings
 from envs.candidates.options import CandidateOptions
 from envs.core.config import check
 from envs.core.errors import ConfigError
-from envs.core.ranges import PositiveInt
+from envs.core.ranges import NumItems, PositiveInt
 from envs.pairs.vocabulary import SPECIALS
 from policies.matching import settings
 from policies.matching.settings import DamSizes, MatcherFitConfig, MatcherSizes, MrfnSizes, SmnSizes
 
 Kind = Literal["smn", "dam", "mrfn"]
 NO_VECTORS, SKIP_GRAM = "none", "skip-gram"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolSearchSettings(AttackSettings):
+    """What the attack search of a training may do, and where."""
+
+    pool: PositiveInt = 500
+    """Training contexts that are searched when an epoch begins, drawn at random; at most as many of the validation and the test
+    split are searched once."""
+    budget: NumItems = 100
+    """Queries at most for a context; a query is one reply scored in its context."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,9 +48,9 @@ class TrainMatcherConfig(SupervisedConfig):
     start: str = ""
     """Run or checkpoint of a matching model to go on from, with its words and sizes; all epochs of the recipe are made."""
     against: str = ""
-    """With --start: rules on replies to train against, separated by commas: names, editor:RUN (a trained editing policy, at
-    the ranker that it was trained against), path/file.py:Name, or all; none: the control, which trains as long on replies as
-    they are."""
+    """With --start: what to train against, separated by commas: rules on replies by name, path/file.py:Name, or all;
+    editor:RUN: what a trained editing policy does at the ranker that it learned to mislead; search: what the attack search
+    finds at the model as it is when an epoch begins; none: the control, as long on replies as they are."""
     pool_size: PositiveInt = 100_000
     """Training contexts whose replies rules change, drawn at random; all where there are fewer (Li et al. 2019)."""
     lexicon: Literal["", "nltk", "built-in"] = ""
@@ -54,6 +66,8 @@ class TrainMatcherConfig(SupervisedConfig):
     """How groups of candidates are made."""
     replies: ReplySettings = field(default_factory=ReplySettings)
     """How rules change replies."""
+    search: PoolSearchSettings = field(default_factory=PoolSearchSettings)
+    """How the attack search of --against search finds wrong replies, and in how many contexts."""
     fit: MatcherFitConfig = field(default_factory=MatcherFitConfig)
     """The recipe."""
 
@@ -62,10 +76,13 @@ class TrainMatcherConfig(SupervisedConfig):
         check(self, "vocabulary", self.vocabulary is None or self.vocabulary > len(SPECIALS), f"above {len(SPECIALS)}, or none")
         if bool(self.start) != bool(self.against):
             given, lacking = ("--start", "--against") if self.start else ("--against", "--start")
-            fix = "--start RUN --against RULE[,RULE], or --against none for the control"
+            fix = "--start RUN --against RULE[,RULE], --against search, or --against none for the control"
             raise ConfigError(f"{given} needs {lacking}", got=self.start or self.against, fix=fix)
         if self.against:
             training_names(self.against)
+        if is_searched(self.against) and self.search.goal != "promote":
+            what = "what a search finds is learned as a wrong reply, so it edits wrong ones"
+            raise ConfigError(what, where="search.goal", got=self.search.goal, fix="leave search.goal out, it is promote")
 
     @property
     def sizes(self) -> MatcherSizes:
@@ -102,6 +119,13 @@ def dam() -> TrainMatcherConfig:
 def mrfn() -> TrainMatcherConfig:
     """A multi-representation fusion network for a laptop."""
     return _small("mrfn")
+
+
+def demo() -> TrainMatcherConfig:
+    """A tiny SMN for the built-in help desk, in seconds."""
+    sizes = replace(settings.smn_small(), embed=32, gru=32)
+    fit = replace(settings.small_fit(), batch_size=128, learning_rate=5e-3, max_epochs=2)
+    return replace(smn(), smn=sizes, fit=fit)
 
 
 def smn_paper() -> TrainMatcherConfig:

@@ -11,8 +11,10 @@ context, one for nine.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Sequence, Sized
 from typing import NamedTuple, Protocol
+
+import numpy as np
 
 from engine.perturb.replies.catalogue import build_rules, rule_names
 from engine.perturb.replies.resources import RuleResources
@@ -26,6 +28,8 @@ from envs.pairs.turns import Utterance
 
 NOTHING = "none"
 """Asks for the control: as many epochs on replies as they are."""
+SEARCH = "search"
+"""Asks for what the attack search finds (`search.py`); no rule."""
 _IN_TRAINING = {"iiw": "iiw-training"}
 _CHUNK = 512
 
@@ -47,17 +51,23 @@ class Keyed(Protocol):
 
 
 def training_names(against: str) -> tuple[str, ...]:
-    """The rules of a training, each by its variant for training where it has one, then policies; none of them for "none".
+    """The rules of a training, each by its variant for training where it has one, then policies; none for "none" and "search".
 
     Raises:
         ConfigError: none is named, or one is unknown, with the nearest name.
     """
-    if against == NOTHING:
+    named = ",".join(part for part in against.split(",") if part.strip() != SEARCH)
+    if against == NOTHING or (is_searched(against) and not named):
         return ()
-    parts = [part.strip() for part in against.split(",")]
+    parts = [part.strip() for part in named.split(",")]
     policies = [part for part in parts if part.startswith(POLICY)]
     fixed = rule_names(",".join(part for part in parts if part not in policies)) if len(policies) < len(parts) else ()
     return tuple(dict.fromkeys([*(_IN_TRAINING.get(name, name) for name in fixed), *policies]))
+
+
+def is_searched(against: str) -> bool:
+    """Whether the attack search is part of a training."""
+    return SEARCH in map(str.strip, against.split(","))
 
 
 def asked_name(rule: Rule) -> str:
@@ -89,9 +99,14 @@ def training_rules(names: Sequence[str], resources: RuleResources, group: Candid
     return rules
 
 
+def drawn_rows(split: Sized, size: int, seed: int) -> np.ndarray:
+    """So many contexts of a split (n,), ascending, all where there are fewer; fewer are some of more."""
+    return np.sort(stream(seed, "pool").permutation(len(split))[:size])
+
+
 def drawn_pool(split: Keyed, size: int, seed: int) -> frozenset[str]:
-    """The keys of so many contexts of a split, all where there are fewer."""
-    return frozenset(split.key(row) for row in stream(seed, "pool").permutation(len(split))[:size].tolist())
+    """The keys of `drawn_rows`."""
+    return frozenset(split.key(row) for row in drawn_rows(split, size, seed).tolist())
 
 
 class Adversaries:
@@ -101,25 +116,36 @@ class Adversaries:
         rules: all of which meet each group.
         seed: master seed.
         pool: keys of those groups; all groups when not given.
+        fixed: whether a group has the same replies whenever it comes, so that it is changed once.
     """
 
-    def __init__(self, rules: Sequence[Rule], seed: int, pool: Collection[str] | None = None) -> None:
+    def __init__(
+        self, rules: Sequence[Rule], seed: int, pool: Collection[str] | None = None, *, fixed: bool = False
+    ) -> None:
         self._rules, self._seed, self._pool = rules, seed, pool
+        self._made: dict[str, CandidateGroup] | None = {} if fixed else None
         self.untouched = dict.fromkeys(map(asked_name, rules), 0)
         """Groups so far in which a rule changed nothing."""
 
     def __call__(self, groups: Sequence[CandidateGroup]) -> list[CandidateGroup]:
         """The groups to learn from, in their order."""
-        found = list(groups)
-        met = [place for place, group in enumerate(groups) if self._pool is None or group.key in self._pool]
+        made = {} if self._made is None else self._made
+        found = [made.get(group.key, group) for group in groups]
+        met = [
+            place
+            for place, group in enumerate(groups)
+            if group.key not in made and (self._pool is None or group.key in self._pool)
+        ]
         for start in range(0, len(met), _CHUNK):
             places = met[start : start + _CHUNK]
             some = [groups[place] for place in places]
-            made = [rule.apply(some, [self._seed_of(rule, group) for group in some]) for rule in self._rules]
-            for rule, attacks in zip(self._rules, made, strict=True):
+            attacked = [rule.apply(some, [self._seed_of(rule, group) for group in some]) for rule in self._rules]
+            for rule, attacks in zip(self._rules, attacked, strict=True):
                 self.untouched[asked_name(rule)] += sum(not any(each.changed) for each in attacks)
-            for place, group, *attacks in zip(places, some, *made, strict=True):
+            for place, group, *attacks in zip(places, some, *attacked, strict=True):
                 found[place] = with_adversaries(group, list(zip(self._rules, attacks, strict=True)))
+                if self._made is not None:
+                    made[group.key] = found[place]
         return found
 
     def _seed_of(self, rule: Rule, group: CandidateGroup) -> int:

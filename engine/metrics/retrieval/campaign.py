@@ -85,7 +85,7 @@ def outcome_table(metrics: Mapping[str, Estimate]) -> TextTable:
     gains = {"before": GAIN, "control": GAIN_BEYOND_CONTROL}
     more = [f"+ {with_interval(metrics[gains[told]])}" if told in gains else "" for told in columns]
     rows.append((f"{ROUND_METRICS[HELD].title}: after, less this", *(each.replace("+ -", "-") for each in more)))
-    note = "Control: the start, trained as long on replies as they are. Brackets: 95 % intervals, contexts of a dialogue together."
+    note = "Control: the start, trained as long on replies as they are. Brackets: 95 % intervals."
     return TextTable(("ranker", *columns), tuple(rows), note)
 
 

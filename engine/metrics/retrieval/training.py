@@ -27,6 +27,8 @@ _MEANINGS = {
 _TIES = "mean over contexts, ties as chance decides them"
 ATTACKED = "_attacked"
 """What the names of figures of groups end in that are changed as in training."""
+PROMOTED = "test_promoted"
+"""Success of the attack search on the model itself, of trainings against it."""
 _OWN = {
     **{
         f"test_{name}": Metric(f"test {title}", HIGHER, f"{_MEANINGS[name]}; {_TIES}", main=name == FIRST)
@@ -35,7 +37,13 @@ _OWN = {
     f"test_{FIRST}{ATTACKED}": Metric(
         "test R@1, attacked",
         HIGHER,
-        "right replies ranked first where the rules replace replies, or add wrong ones, as in training",
+        "right replies ranked first where rules replace replies, or rules and the search add wrong ones, as in training",
+        main=True,
+    ),
+    PROMOTED: Metric(
+        "test contexts that the search upsets",
+        LOWER,
+        "contexts without a wrong reply at the top in which the search brings one there, at the model itself",
         main=True,
     ),
     "test_loss": Metric("test loss", LOWER, "cross-entropy of a pair of context and reply in nats"),

@@ -45,7 +45,8 @@ def test_a_wrong_reply_is_edited_until_it_passes_the_right_one() -> None:
     assert np.flatnonzero(observation["action_mask"]).tolist() == [3, 5, 6, 7, 9, 12]
     _, reward, terminated, truncated, info = env.step(np.int64(JAMMING))
     # Both edits earn 1 together.
-    assert (reward, terminated, truncated, info["success"], info["queries"]) == (pytest.approx(1.25 / 2.25), True, False, True, 2)
+    assert (reward, terminated, truncated) == (pytest.approx(1.25 / 2.25), True, False)
+    assert (info["success"], info["queries"]) == (True, 2)
     with pytest.raises(ScenarioError, match="no example is going on"):
         env.step(np.int64(JAMMING))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -94,6 +95,26 @@ def test_a_recall_counts_ties_as_chance_decides_them() -> None:
     assert figures.loss == pytest.approx(np.log(2))
     none = evaluate(model, [group("c", (("w1",),), [("w1",)] * 3, num_right=0)])
     assert np.isnan(none.recall_at_1)
+
+
+def test_what_begins_an_epoch_is_told_how_much_of_it_is_made(tmp_path: Path) -> None:
+    told: list[tuple[int, int]] = []
+    model = build(VOCABULARY, SIZES["mrfn"])
+
+    def begin(epoch: int, batches_done: int) -> None:
+        assert not model.training
+        told.append((epoch, batches_done))
+
+    def kill(epoch: int, done: int, total: int) -> None:
+        if (epoch, done) == (2, 3):
+            raise Killed
+
+    for stop in (kill, None):
+        args = (model, made_up(20), made_up(9, 1), FAST, 1, tmp_path / "state.safetensors", 0.0)
+        training = MatcherFit(*args, begin=begin)
+        with suppress(Killed):
+            training.run(ignore, stop)
+    assert told == [(1, 0), (2, 0), (2, 2), (3, 0)]
 
 
 @pytest.mark.parametrize("kind", SIZES)

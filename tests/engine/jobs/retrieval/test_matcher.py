@@ -14,8 +14,9 @@ from engine.jobs.job import Silent
 from engine.jobs.retrieval import matcher_config
 from engine.jobs.retrieval.asked import asked_rankers
 from engine.jobs.retrieval.matcher import ATTACKED_SPLIT, TRAIN_MATCHER
-from engine.jobs.retrieval.matcher_config import TrainMatcherConfig
-from engine.metrics.retrieval.training import ATTACKED, MATCHING
+from engine.jobs.retrieval.matcher_config import PoolSearchSettings, TrainMatcherConfig
+from engine.jobs.retrieval.search import SEARCHED
+from engine.metrics.retrieval.training import ATTACKED, MATCHING, PROMOTED
 from engine.metrics.training import BEFORE
 from engine.store.run_folder import RunFolder
 from envs.candidates.options import CandidateOptions
@@ -80,7 +81,7 @@ def base(tmp_path_factory: pytest.TempPathFactory, corpus: str) -> Path:
 def test_it_leaves_a_ranker_and_its_figures(kind: Any, tmp_path: Path, corpus: str) -> None:
     notes, config = Notes(), asked(corpus, kind=kind)
     result = run(config, tmp_path / "run", notes)
-    assert list(result.metrics) == [name for name in MATCHING if not name.endswith((BEFORE, ATTACKED))]
+    assert list(result.metrics) == [name for name in MATCHING if not name.endswith((BEFORE, ATTACKED)) and name != PROMOTED]
     assert all(0 <= result.metrics[name].value <= 1 for name in MATCHING if "@" in name and name in result.metrics)
     assert result.metrics["test_r@1"].n == 12
     epochs = [event for event in RunFolder.load(tmp_path / "run").events() if event["kind"] == "epoch"]
@@ -154,7 +155,7 @@ def test_training_against_rules_goes_on_from_a_model_and_is_measured_before_and_
     notes = Notes()
     config = asked(corpus, start=str(base), against="iiw,sow,ngr", fit=replace(FIT, fresh_negatives=fresh, patience=1))
     result = run(config, tmp_path / "run", notes)
-    assert list(result.metrics) == list(MATCHING)
+    assert list(result.metrics) == [name for name in MATCHING if PROMOTED not in name]
     stored = RunFolder.load(base).metrics()
     assert {name: result.metrics[name + BEFORE] for name in stored} == stored
     assert result.metrics[f"test_r@1{ATTACKED}"].value > result.metrics[f"test_r@1{ATTACKED}{BEFORE}"].value
@@ -173,11 +174,13 @@ def test_training_against_rules_goes_on_from_a_model_and_is_measured_before_and_
 
 def test_the_control_makes_as_many_steps_on_replies_as_they_are(tmp_path: Path, corpus: str, base: Path) -> None:
     seen = {}
-    for against in ("none", "sow"):
+    for against in ("none", "sow", "search"):
         notes = Notes()
-        run(asked("", start=str(base), against=against), tmp_path / against, notes)
-        seen[against] = (notes.stages, FORMATS["smn"].provenance(tmp_path / against))
-    assert seen["none"][0] == seen["sow"][0]
+        config = asked("", start=str(base), against=against, search=PoolSearchSettings(pool=3, budget=9))
+        run(config, tmp_path / against, notes)
+        epochs = [stage for stage in notes.stages if stage[0].startswith("epoch")]
+        seen[against] = (epochs, FORMATS["smn"].provenance(tmp_path / against))
+    assert seen["none"][0] == seen["sow"][0] == seen["search"][0]
     about = seen["none"][1]
     assert (about["role"], about["against"], about["base"], about["pool"]) == ("control", [], str(base), 0)
     assert about["corpus"] == corpus, "that of the start"
@@ -207,6 +210,70 @@ def test_an_interrupted_training_against_rules_goes_on_exactly(tmp_path: Path, c
     assert_equal_weights(tmp_path / "stopped", tmp_path / "whole")
 
 
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory: pytest.TempPathFactory, corpus: str, base: Path) -> tuple[TrainMatcherConfig, Path]:
+    """A training against what the search finds at each epoch."""
+    path = tmp_path_factory.mktemp("searched") / "run"
+    config = asked(corpus, start=str(base), against="search", search=PoolSearchSettings(pool=25, edits=6))
+    run(config, path, Silent())
+    return config, path
+
+
+def test_training_against_the_search_attacks_the_model_as_it_is_at_each_epoch(
+    searched: tuple[TrainMatcherConfig, Path], base: Path
+) -> None:
+    config, path = searched
+    ranking, searching = TRAIN_MATCHER.next_commands(config, path)
+    assert "--rules" not in ranking, "it is shown every rule"
+    assert searching.startswith(f"parley attack ranking --model {base},{path}")
+    folder = RunFolder.load(path)
+    metrics, events = folder.metrics(), folder.events()
+    assert list(metrics) == list(MATCHING)
+    assert metrics[PROMOTED].value < metrics[PROMOTED + BEFORE].value
+    assert metrics[PROMOTED].n <= 12
+    searches = {event["name"]: event for event in events if event["kind"] == SEARCHED}
+    epochs = [f"epoch {number}" for number in (1, 2, 3)]
+    assert list(searches) == ["test at the start", "val at the start", *epochs, "test at the end"]
+    assert [searches[name]["contexts"] for name in epochs] == [25, 25, 25]
+    assert all(event["promoted"] <= event["tried"] <= event["contexts"] for event in searches.values())
+    found = [(path / f"found-epoch-{number}.jsonl").read_text() for number in (1, 2, 3)]
+    assert len(set(found)) == 3, "each is against another model"
+    assert len([event for event in events if event["kind"] == "epoch"]) == 3, "the control trains as long"
+    about = FORMATS["smn"].provenance(path)
+    assert (about["role"], about["against"], about["base"], about["pool"]) == ("adversarial", ["search"], str(base), 25)
+
+
+@pytest.mark.parametrize("where", ["search, val", "search, epoch 2", "epoch 2", "search, test at the end"])
+def test_a_training_against_the_search_goes_on_exactly(
+    where: str, tmp_path: Path, searched: tuple[TrainMatcherConfig, Path]
+) -> None:
+    class Stop(Notes):
+        def stage(self, title: str, total: int, unit: str) -> None:
+            super().stage(title, total, unit)
+            if title.startswith(where):
+                raise KeyboardInterrupt
+
+    config, whole = searched
+    with pytest.raises(KeyboardInterrupt):
+        run(config, tmp_path / "stopped", Stop())
+    notes = Notes()
+    resumed = run(config, tmp_path / "stopped", notes)
+    assert resumed.metrics == RunFolder.load(whole).metrics()
+    assert_equal_weights(tmp_path / "stopped", whole)
+    assert "search, test at the start" not in [title for title, *_ in notes.stages], "what was found is read"
+
+
+def test_rules_and_the_search_teach_together(tmp_path: Path, corpus: str, base: Path) -> None:
+    fit = replace(FIT, max_epochs=1, fresh_negatives=False)
+    config = asked(corpus, start=str(base), against="sow, search", search=PoolSearchSettings(pool=5, budget=20), fit=fit)
+    result = run(config, tmp_path / "run", Silent())
+    assert list(result.metrics) == list(MATCHING)
+    assert FORMATS["smn"].provenance(tmp_path / "run")["against"] == ["sow", "search"]
+    events = RunFolder.load(tmp_path / "run").events()
+    assert {event["kind"] for event in events} >= {ATTACKED_SPLIT, SEARCHED}
+    assert next(event["contexts"] for event in events if event["kind"] == ATTACKED_SPLIT) == 5, "those that are searched"
+
+
 def test_a_training_that_only_harms_keeps_what_it_began_with_and_says_so(tmp_path: Path, corpus: str, base: Path) -> None:
     notes = Notes()
     fit = replace(FIT, learning_rate=1e-12, max_epochs=1)
@@ -225,6 +292,12 @@ def test_mistakes_are_named_and_no_run_is_made(tmp_path: Path, corpus: str, base
         asked(corpus, against="iiw")
     with pytest.raises(ConfigError, match="vocabulary"):
         asked(corpus, vocabulary=5)
+    with pytest.raises(ConfigError, match=r"edits wrong ones(.|\n)*search.goal(.|\n)*demote"):
+        asked(corpus, start=str(base), against="search", search=PoolSearchSettings(goal="demote"))
+    with pytest.raises(ConfigError, match=r"edits(.|\n)*at least 1"):
+        PoolSearchSettings(edits=0)
+    with pytest.raises(ConfigError, match="did you mean 'greedy'"):
+        run(asked(corpus, start=str(base), against="search", search=PoolSearchSettings(method="gredy")), target, Silent())
     with pytest.raises(CheckpointError, match=r"--start(.|\n)*parley train matcher"):
         run(asked(corpus, start=str(tmp_path / "nothing"), against="iiw"), target, Silent())
     with pytest.raises(ConfigError, match=r"another network(.|\n)*parley train matcher smn --start"):
@@ -250,8 +323,9 @@ def test_a_split_without_right_or_without_wrong_replies_is_refused(label: str, t
 
 def test_presets_are_what_they_say() -> None:
     made = {name: preset() for name, preset in TRAIN_MATCHER.presets.items()}
-    assert list(made) == ["smn", "dam", "mrfn", "smn-paper", "dam-paper", "mrfn-paper"]
+    assert list(made) == ["smn", "dam", "mrfn", "smn-paper", "dam-paper", "mrfn-paper", "demo"]
     assert made["smn"] == matcher_config.smn()
+    assert made.pop("demo").kind == "smn"
     for name, preset in made.items():
         kind, _, published = name.partition("-")
         assert preset.kind == kind

@@ -7,16 +7,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import pytest
 
+from engine.jobs.job import Silent
 from engine.jobs.retrieval.pool import Adversaries, asked_name, drawn_pool, training_names, training_rules, with_adversaries
+from engine.jobs.retrieval.search import PoolSearch
 from engine.perturb.replies.resources import RuleResources
 from engine.perturb.replies.rule import Attacked
 from engine.perturb.replies.settings import ReplySettings
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings
+from engine.retrieval.outcomes import AttackOutcome
+from engine.store.run_folder import RunFolder
 from envs.candidates.groups import CandidateGroup, CandidateKind
-from envs.core.errors import ConfigError
+from envs.core.errors import ConfigError, RunError
 from envs.pairs.turns import Utterance
 
 GROUP = CandidateGroup(
@@ -90,6 +95,57 @@ def test_groups_outside_of_the_pool_stay_and_untouched_ones_are_counted() -> Non
     assert counted.untouched == {"ngr": 1}
 
 
+def test_groups_whose_replies_stay_are_changed_once() -> None:
+    class Counted(Marked):
+        num = 0
+
+        def apply(self, groups: Sequence[CandidateGroup], seeds: Sequence[int]) -> list[Attacked]:
+            Counted.num += len(groups)
+            return super().apply(groups, seeds)
+
+    other = replace(GROUP, key="train-0000002")
+    fixed, anew = (Adversaries([Counted("a", "negatives", True)], 1, {GROUP.key}, fixed=fixed) for fixed in (True, False))
+    first = fixed([GROUP, other])
+    assert first == fixed([GROUP, other]) == anew([GROUP, other])
+    assert first[0] != GROUP
+    assert first[1] == other
+    assert Counted.num == 2, "once by each"
+
+
+def test_what_a_search_found_is_added_and_an_epoch_goes_on_with_what_it_began_with(tmp_path: Path) -> None:
+    class Attack:
+        num = 0
+
+        def run(self, groups: Sequence[CandidateGroup], seeds: Sequence[int]) -> list[AttackOutcome]:
+            self.num += 1
+            words = (("zwei", "ß"), ("drei",))[self.num % 2]
+            return [AttackOutcome(group.key, "success", words=words, cost=int(group.key[-1]), queries=4) for group in groups]
+
+    class Split(list):
+        name = "train"
+
+        def chosen(self, rows: np.ndarray) -> list[CandidateGroup]:
+            return [self[row] for row in rows.tolist()]
+
+    untouched, third = replace(GROUP, key="train-0"), replace(GROUP, key="train-9")
+    run = RunFolder.open(tmp_path / "run", PerturbSettings(), job="train matcher")
+    attack, train = Attack(), Split([untouched, GROUP])
+    search = PoolSearch(attack, train, 5, 1, run, Silent())
+    search.begin(1, 0)
+    first, second, other = search([untouched, GROUP, third])
+    assert (first, other) == (untouched, third), "no edit came closer, or nobody searched"
+    assert (second.candidates[-1], second.labels[-1]) == (("drei",), False)
+    assert (second.candidates[:-1], second.labels[:-1]) == (GROUP.candidates, GROUP.labels)
+    search.begin(2, 0)
+    assert search([GROUP])[0].candidates[-1] == ("zwei", "ß")
+    again = PoolSearch(attack, train, 5, 1, run, Silent())
+    again.begin(2, 7)
+    assert again([GROUP]) == search([GROUP])
+    assert attack.num == 2, "it is read"
+    with pytest.raises(RunError, match=r"are gone(.|\n)*found-epoch-3"):
+        again.begin(3, 7)
+
+
 def test_what_becomes_of_a_group_depends_on_it_and_the_seed_alone() -> None:
     said = ("please", "open", "the", "settings", "of", "your", "printer")
     groups = [
@@ -117,7 +173,8 @@ def test_a_pool_is_drawn_by_the_seed_and_holds_all_where_there_are_fewer() -> No
 
 
 def test_insertion_is_trained_by_its_own_variant_and_told_by_the_name_that_was_asked_for() -> None:
-    assert training_names("none") == ()
+    assert training_names("none") == training_names("search") == ()
+    assert training_names("sow, search") == ("sow",)
     assert training_names("all") == ("iiw-training", "rsw", "sow", "rlw-half", "rlw-1", "rnpv", "ngr")
     rules = training_rules(training_names("iiw,sow,iiw-training"), RESOURCES, GROUP)
     assert [rule.name for rule in rules] == ["iiw-training", "sow"]
