@@ -35,6 +35,7 @@ from engine.jobs.retrieval.matcher_config import (
     dam,
     dam_paper,
     demo,
+    hardened,
     mrfn,
     mrfn_paper,
     smn,
@@ -126,6 +127,7 @@ class TrainMatcher(Job[TrainMatcherConfig, MatcherTraining, Summary]):
         "dam-paper": dam_paper,
         "mrfn-paper": mrfn_paper,
         "demo": demo,
+        "hardened": hardened,
     }
     legend = MATCHING
     files = (CHECKPOINT, SUMMARY)

@@ -128,6 +128,11 @@ def demo() -> TrainMatcherConfig:
     return replace(smn(), smn=sizes, fit=fit)
 
 
+def hardened() -> TrainMatcherConfig:
+    """The SMN of runs/matcher further, against IIW (Li et al. 2019)."""
+    return replace(smn(), start="runs/matcher", against="iiw")
+
+
 def smn_paper() -> TrainMatcherConfig:
     """SMN at published sizes: vectors of 200 by skip-gram, ten turns of 50 words; the best epoch by validation R@1."""
     return _paper("smn", settings.smn_fit())
