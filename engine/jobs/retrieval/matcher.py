@@ -220,7 +220,6 @@ class TrainMatcher(Job[TrainMatcherConfig, MatcherTraining, Summary]):
         searching = partial(command_line, ("attack", "ranking"), {"": RankingAttackConfig}, run=None)
         if config.start:
             # What further training alone brings shows under attack.
-            # Policies and the search are no rules of an evaluation.
             names = [name.strip() for name in config.against.split(",")]
             rules = ",".join(name for name in names if name != SEARCH and not name.startswith(POLICY))
             rules = "all" if rules in ("", NOTHING) else rules
