@@ -159,7 +159,7 @@ ENTRIES = (
         (
             "parley train editor                           # against TF-IDF, the built-in help desk",
             "parley train editor --model runs/matcher --limit 200 --run runs/editor-matcher",
-            "parley train editor --model bm25 --set game.edits=3 learning.updates=200",
+            "parley train editor --model bm25 --set game.edits=3",
         ),
     ),
     Entry(
@@ -304,7 +304,7 @@ ENTRIES = (
         (
             "parley minmax ranking                         # a tiny SMN, the built-in help desk",
             "parley minmax ranking --model runs/matcher --rounds 3 --run runs/minmax-matcher",
-            "parley minmax ranking li2019 --set hardening.max_epochs=3 learning.updates=200",
+            "parley minmax ranking li2019 --set hardening.max_epochs=3",
         ),
         reports=True,
     ),
