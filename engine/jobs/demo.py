@@ -6,7 +6,9 @@ against itself, and the adversary against the target. In both matches side 1 alo
 not a gain of the rule. A white-box attack reads the target's networks. A sequence-to-sequence model is fitted to the help desk,
 and inputs are searched that make it say what it says anyway (a search that works finds them) and what nobody taught it; it is
 trained against two perturbations of what it is asked, one that should not change its replies and one that should, and both
-models are asked what they say. Each stage is a run of its own below the demonstration's folder, and resumes by itself.
+models are asked what they say. A matching model and TF-IDF choose the right one of ten replies, as they are and under fixed
+rules, and searches lift wrong replies to the top. Each stage is a run of its own below the demonstration's folder, and resumes
+by itself.
 
 The replying models know nothing of the negotiators, nor matches of hardening: their stages are done in a Ray actor beside this
 process, which then finds them finished.
@@ -32,12 +34,16 @@ from engine.jobs.negotiation.whitebox import ATTACK_REACTIVE, FixedTurnConfig
 from engine.jobs.perturb import adversarial, robustness
 from engine.jobs.perturb.models import label_of
 from engine.jobs.responders import seq2seq
+from engine.jobs.retrieval import attack, matcher, matcher_config, ranking
+from engine.jobs.retrieval.config import RankingAttackConfig, RankingConfig
 from engine.jobs.triggers import search
 from engine.jobs.triggers.config import MAL
 from engine.metrics.negotiation.attack import ATTACK_METRICS
 from engine.metrics.negotiation.campaign import EXPLOITABILITY, PLAIN_AGREEMENT
 from engine.metrics.negotiation.dialogues import METRICS
 from engine.metrics.perturb.robustness import BASE, TOUCHED_CHANGE_RATE
+from engine.metrics.retrieval.ranking import CLEAN
+from engine.metrics.retrieval.searched import BASELINE, SUCCESS
 from engine.metrics.statistics import FOR_ADVERSARY, Estimate, Metric, paired_difference
 from engine.negotiation.settings import ReinforceConfig
 from engine.store.run_folder import RunFolder
@@ -45,6 +51,7 @@ from engine.store.schemas import OK
 from envs.core.ranges import Configuration, NonNegativeInt, NumItems, NumItemsOrAll
 from envs.storage.places import display_path
 from policies.fitting import settings as fitting
+from policies.matching.settings import MatcherFitConfig
 from policies.negotiator.settings import NegotiatorFitConfig
 from policies.seq2seq import settings
 
@@ -53,6 +60,7 @@ logger = logging.getLogger(__name__)
 STAGES = (
     *("target", "adversary", "minmax", "selfplay", "attack", "reactive"),
     *("model", "lm", "normal", "mal", "adversarial", "robustness"),
+    *("matcher", "ranking", "searches"),
 )
 """Names of the stages, in the order in which they are done; also of their folders."""
 BESIDE = STAGES[STAGES.index("model") :]
@@ -73,6 +81,11 @@ _HITS = {"normal": "o-greedy", "mal": "o-sample-avg-k1"}
 _SWAP, _ANTONYM = "random-swap", "antonym"
 """The perturbation that should not change a reply, and the one that should."""
 _BEFORE = "_before_training"
+_MATCHER, _TERMS = "matcher", "tfidf"
+_RANKERS = {_MATCHER: "a matching model", _TERMS: "TF-IDF"}
+"""The rankers: one by the name of its stage, and one that counts words."""
+_RULE = "iiw"
+_QUERIES = 50
 _THE_SAME = "  the same, trained against it"
 LEGEND = METRICS | {
     GAIN: Metric("advantage gained", FOR_ADVERSARY, "advantage less the target's against itself on the same scenario, mean"),
@@ -94,6 +107,23 @@ LEGEND = METRICS | {
         )
         for suffix in (_BEFORE, "")
     },
+    **{
+        f"first_{ranker}{ending}": Metric(title, "higher: better", what, "share")
+        for ranker, of in _RANKERS.items()
+        for ending, title, what in (
+            ("", f"right reply of ten first, {of}", "the reply that was given is ranked first, ties by chance"),
+            (f"_{_RULE}", "  the same, context words in wrong ones", f"the same under rule {_RULE}, which edits wrong replies"),
+        )
+    },
+    **{
+        f"lifted_{ranker}": Metric(
+            f"wrong reply lifted to the top, {of}",
+            FOR_ADVERSARY,
+            f"random edits of three words at most lift it with {_QUERIES} queries at most",
+            "share",
+        )
+        for ranker, of in _RANKERS.items()
+    },
 }
 
 
@@ -108,7 +138,9 @@ class DemoConfig(Configuration):
     triggers: NumItems = 30
     """Targets of each of the two trigger searches."""
     contexts: NumItemsOrAll = 200
-    """Contexts that are perturbed and answered; 0 for all."""
+    """Contexts that are perturbed and answered, and as many in which replies are ranked; 0 for all."""
+    attacks: NumItems = 100
+    """Contexts in which a wrong reply is lifted to the top, if that can be done."""
     side_by_side: bool = True
     """Two cores: work in Ray actors on the models that reply while negotiators are trained, and on adversaries side by side."""
     workers: NonNegativeInt = 0
@@ -125,6 +157,8 @@ class DemoConfig(Configuration):
     """The recipe of the sequence-to-sequence model, and of the language model that judges its inputs."""
     hardening: fitting.FitConfig = field(default_factory=lambda: adversarial.demo().fit)
     """The recipe by which the first of them is trained against perturbations."""
+    matcher: MatcherFitConfig = field(default_factory=lambda: matcher_config.demo().fit)
+    """The recipe of the matching model."""
 
 
 def _dialogues(path: Path) -> dict[str, Mapping[str, Any]]:
@@ -163,6 +197,16 @@ def _answers(metrics: Mapping[str, Estimate]) -> dict[str, Estimate]:
         found[f"oversensitive{suffix}"] = changed[_SWAP]
         found[f"overstable{suffix}"] = Estimate(1 - other.value, 1 - other.high, 1 - other.low, other.n)
     return {name: found[name] for name in LEGEND if name in found}
+
+
+def _choices(ranked: Mapping[str, Estimate], searched: Mapping[str, Estimate]) -> dict[str, Estimate]:
+    """How often rankers put a right reply first, and how often a wrong one can be lifted above it."""
+    right = {
+        f"first_{ranker}{ending}": ranked[f"r@1.{ranker}.{rule}"]
+        for ranker in _RANKERS
+        for ending, rule in (("", CLEAN), (f"_{_RULE}", _RULE))
+    }
+    return right | {f"lifted_{ranker}": searched[f"{SUCCESS}{_QUERIES}.{ranker}.{BASELINE}"] for ranker in _RANKERS}
 
 
 def _failure(metrics: Mapping[str, Estimate]) -> str:
@@ -236,6 +280,8 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
             workers=config.workers,
             seed=config.seed,
         )
+        ranked: dict[str, Any] = {"workers": config.workers, "seed": config.seed}
+        ranked["model"] = f"{_TERMS},{display_path(path / _MATCHER)}"
         matched: dict[str, Any] = {"dialogues": config.dialogues, "workers": config.workers, "seed": config.seed}
         matched["judge"] = target
         return {
@@ -254,6 +300,15 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
             "mal": (search.SEARCH, replace(searching, targets=MAL, hit="o-sample-min-k1")),
             "adversarial": (adversarial.TRAIN_ADVERSARIAL, against),
             "robustness": (robustness.EVALUATE_ROBUSTNESS, asked),
+            "matcher": (matcher.TRAIN_MATCHER, replace(matcher_config.demo(), fit=config.matcher, seed=config.seed)),
+            "ranking": (
+                ranking.EVALUATE_RANKING,
+                RankingConfig(rules=f"{_RULE},sow,ngr", limit=config.contexts, **ranked),
+            ),
+            "searches": (
+                attack.ATTACK_RANKING,
+                RankingAttackConfig(rules=_RULE, method=BASELINE, limit=config.attacks, budget=_QUERIES, **ranked),
+            ),
         }
 
     def finished(self, config: DemoConfig, path: Path, weights: Mapping[str, str]) -> bool:
@@ -299,6 +354,7 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
             **{name: measured["minmax"][name] for name in HARDENED},
             **{f"hits_{name}": measured[name][f"hit_rate.{kind}"] for name, kind in _HITS.items()},
             **_answers(measured["robustness"]),
+            **_choices(measured["ranking"], measured["searches"]),
         }
         return Summary(
             "A trained adversary against the agent it was trained on",
@@ -320,6 +376,7 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
             *(shlex.join(["parley", "play", display_path(path / name)]) for name in ("target", "adversary", "minmax")),
             shlex.join(["parley", "search", "--model", model, "--lm", lm]),
             shlex.join(["parley", "evaluate", "robustness", "demo", "--model", model, "--strategies", "add-negation"]),
+            shlex.join(["parley", "play", "ranking", "--model", f"{display_path(path / _MATCHER)},{_TERMS}"]),
             "parley minmax --help",
         )
 

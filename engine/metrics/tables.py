@@ -34,7 +34,8 @@ class TextTable:
 
 def figure(value: float | None) -> str:
     """A number as tables show it: two places, a dash for none."""
-    return ABSENT if value is None or not math.isfinite(value) else f"{value:.2f}".replace("-", _MINUS)
+    # What rounds to nothing has no sign.
+    return ABSENT if value is None or not math.isfinite(value) else f"{round(value, 2) + 0.0:.2f}".replace("-", _MINUS)
 
 
 def num_measured(estimate: Estimate) -> str:

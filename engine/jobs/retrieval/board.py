@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
+from itertools import chain
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from engine.jobs.retrieval.groups import (
     ranked_split,
     rule_resources,
     rule_seed,
+    utterances_of,
 )
 from engine.metrics.retrieval.erasure import erased
 from engine.metrics.retrieval.movement import expected_ranks
@@ -175,7 +177,7 @@ class CandidateBoard:
         alone = replace(group, attackable=tuple(other == place for other in range(len(group.candidates))))
         settings = replace(self._settings, goal="demote" if group.labels[place] else "promote")
         with lexicon_setting():
-            search = compose_attack(ranker, self._resources.language, settings)
+            search = compose_attack(ranker, self._resources.language, settings, known=self._known_words)
             (outcome,) = search.run([alone], [group_seed(self._config.seed, group.key)])
         if outcome.status == "error":
             raise RankerError(outcome.reason)
@@ -201,6 +203,11 @@ class CandidateBoard:
     @cached_property
     def _resources(self) -> RuleResources:
         return rule_resources(self._config, self._corpus)
+
+    @cached_property
+    def _known_words(self) -> frozenset[str]:
+        """Those of the training split, the only ones that enter."""
+        return frozenset(chain.from_iterable(utterances_of(self._corpus.splits["train"])))
 
     def _built(self, name: str) -> Rule:
         (rule,) = build_rules([name], self._resources)

@@ -16,7 +16,7 @@ from engine.retrieval.settings import AttackDetails, AttackSettings, GoalKind
 from envs.candidates.options import CandidateOptions
 from envs.core.config import shared
 from envs.core.errors import ConfigError
-from envs.core.ranges import Configuration, NumItems, NumItemsOrAll
+from envs.core.ranges import Configuration, NonNegativeInt, NumItems, NumItemsOrAll
 
 DEFAULT_CORPUS = "helpdesk"
 """The corpus that needs no data, nor those of NLTK."""
@@ -95,6 +95,8 @@ class RankingConfig(RankersConfig):
     """Beside the rankers those that know nothing: constant, longest, shortest, overlap, and each ranker without its context."""
     published: Literal["none", "ubuntu", "douban"] = "none"
     """Figures to show beside the measured ones: Li et al. 2019, on which of their corpora."""
+    num_erased: NonNegativeInt = 100
+    """Contexts whose right replies lose words one by one, to see which matter (figure 2); 0 for none."""
     metrics: MetricSettings = field(default_factory=MetricSettings)
     """What counts."""
 

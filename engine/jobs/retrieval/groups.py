@@ -36,10 +36,12 @@ class RankedGroup(NamedTuple):
     Args:
         group: context and candidates.
         dialogue: that the context is of, in its split.
+        is_read: whether words of its right replies are erased one by one.
     """
 
     group: CandidateGroup
     dialogue: int
+    is_read: bool = False
 
 
 class Contexts(Iterable[Context]):

@@ -34,6 +34,7 @@ from engine.jobs.retrieval.matcher_config import (
     TrainMatcherConfig,
     dam,
     dam_paper,
+    demo,
     mrfn,
     mrfn_paper,
     smn,
@@ -123,6 +124,7 @@ class TrainMatcher(Job[TrainMatcherConfig, MatcherTraining, Summary]):
         "smn-paper": smn_paper,
         "dam-paper": dam_paper,
         "mrfn-paper": mrfn_paper,
+        "demo": demo,
     }
     legend = MATCHING
     files = (CHECKPOINT, SUMMARY)

@@ -121,6 +121,13 @@ def mrfn() -> TrainMatcherConfig:
     return _small("mrfn")
 
 
+def demo() -> TrainMatcherConfig:
+    """A tiny SMN for the built-in help desk, in seconds."""
+    sizes = replace(settings.smn_small(), embed=32, gru=32)
+    fit = replace(settings.small_fit(), batch_size=128, learning_rate=5e-3, max_epochs=2)
+    return replace(smn(), smn=sizes, fit=fit)
+
+
 def smn_paper() -> TrainMatcherConfig:
     """SMN at published sizes: vectors of 200 by skip-gram, ten turns of 50 words; the best epoch by validation R@1."""
     return _paper("smn", settings.smn_fit())

@@ -14,6 +14,7 @@ from typing import Any
 
 from engine.jobs.command import command_line
 from engine.jobs.job import Reporter, Result, Summary
+from engine.jobs.limit import drawn
 from engine.jobs.retrieval.asked import asked_rankers
 from engine.jobs.retrieval.config import RankersConfig, RankingAttackConfig, RankingConfig
 from engine.jobs.retrieval.prepared import (
@@ -66,7 +67,10 @@ class EvaluateRanking(RankersJob[RankingConfig]):
     def prepare(self, config: RankingConfig, path: Path, reporter: Reporter) -> EvaluatedRanking:
         """Groups, rankers and rules, each rule tried once."""
         prepared, _ = found_ranking(config, asked_rankers(config.model_names, controls=config.controls), reporter)
-        return prepared
+        keys, num = list(prepared.groups), config.num_erased
+        read = frozenset(drawn(keys, num, config.seed, "erasure") if num else ())
+        groups = {key: item._replace(is_read=key in read) for key, item in prepared.groups.items()}
+        return replace(prepared, groups=groups)
 
     def work(self, run: RunFolder, prepared: EvaluatedRanking, reporter: Reporter) -> EvaluatedRanking:
         work_off(run, Ranking(prepared.config, prepared.rankers), prepared.groups, prepared.config, reporter, "ranking replies")

@@ -43,7 +43,26 @@ _CONTEXT = [
     # Where each candidate comes from, as `envs.candidates.groups.CandidateKind` says it.
     pa.field("kinds", list_of(pa.string())),
 ]
-RANKING = with_base([*_CONTEXT, pa.field("attacks", list_of(_ATTACK)), pa.field("ranked", list_of(_SCORED))])
+_READING = pa.struct(
+    [
+        # A ranker, the place of a right reply, its distinct words with their importance to the ranker by erasure, and the
+        # scores of the reply of which the 1 to 6 most important words stay.
+        pa.field("model", pa.string()),
+        pa.field("place", pa.int64()),
+        pa.field("words", list_of(pa.string())),
+        pa.field("importance", list_of(pa.float64())),
+        pa.field("kept", list_of(pa.float64())),
+    ]
+)
+RANKING = with_base(
+    [
+        *_CONTEXT,
+        pa.field("attacks", list_of(_ATTACK)),
+        pa.field("ranked", list_of(_SCORED)),
+        # Of the contexts that are chosen for it; empty in others.
+        pa.field("readings", list_of(_READING)),
+    ]
+)
 """One context of a corpus of candidates per row."""
 
 _BEFORE = pa.struct(

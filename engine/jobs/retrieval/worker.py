@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -26,6 +27,7 @@ from engine.jobs.retrieval.groups import (
     rule_seed,
 )
 from engine.jobs.sharded import Sharded, Tally, spread
+from engine.metrics.retrieval.erasure import read_words
 from engine.metrics.retrieval.ranking import CLEAN
 from engine.perturb.replies.rule import Attacked, Rule
 from engine.runtime.record import Counts, Rows
@@ -34,7 +36,7 @@ from engine.store.schemas import OK, error_row, ok_row
 from envs.candidates.groups import CandidateGroup
 from envs.core.errors import RankerError
 from envs.pairs.turns import Utterance
-from policies.ranker import Ranker, outcomes_of
+from policies.ranker import Pair, Ranker, outcomes_of
 
 BATCH = 64
 """Contexts of a shard at most."""
@@ -116,9 +118,32 @@ class RankingWorker:
         for label, ranker in self.rankers.items():
             for entries, found in zip(ranked, _scores(ranker, views), strict=True):
                 entries += [{"model": label, "rule": rule, **_told(outcome)} for rule, outcome in found.items()]
-        return [self._row(*each) for each in zip(shard.items, attacks, ranked, strict=True)]
+        readings = self._read([item.group for item in shard.items if item.is_read])
+        return [
+            self._row(item, of_rules, scored, readings.get(item.group.key, []))
+            for item, of_rules, scored in zip(shard.items, attacks, ranked, strict=True)
+        ]
 
-    def _row(self, item: RankedGroup, attacks: Attacks, ranked: list[dict[str, Any]]) -> dict[str, Any]:
+    def _read(self, groups: Sequence[CandidateGroup]) -> dict[str, list[dict[str, Any]]]:
+        """What the words of right replies are to the rankers that are named, by the key of the context."""
+        found: dict[str, list[dict[str, Any]]] = {group.key: [] for group in groups}
+        for label in self.named:
+            for group, places in zip(groups, read_words(partial(_scores_or_none, self.rankers[label]), groups), strict=True):
+                found[group.key] += [
+                    {
+                        "model": label,
+                        "place": place,
+                        "words": list(reading.importance),
+                        "importance": list(reading.importance.values()),
+                        "kept": list(reading.kept),
+                    }
+                    for place, reading in places.items()
+                ]
+        return found
+
+    def _row(
+        self, item: RankedGroup, attacks: Attacks, ranked: list[dict[str, Any]], readings: list[dict[str, Any]]
+    ) -> dict[str, Any]:
         group, seed = item.group, group_seed(self.config.seed, item.group.key)
         errors = [entry["error"] for entry in ranked if entry["model"] in self.named]
         if all(errors):
@@ -126,6 +151,7 @@ class RankingWorker:
         return ok_row(group.key, seed) | context_columns(item) | {
             "attacks": [_attack(rule, attacks[rule.name]) for rule in self.rules],
             "ranked": ranked,
+            "readings": readings,
         }
 
 
@@ -145,6 +171,10 @@ def _scores(ranker: Ranker, views: Sequence[Mapping[str, CandidateGroup]]) -> li
             told = dict(zip(texts, outcome.tolist(), strict=True))
             found.append({rule: np.array([told[words] for words in group.candidates]) for rule, group in view.items()})
     return found
+
+
+def _scores_or_none(ranker: Ranker, pairs: Sequence[Pair]) -> list[np.ndarray | None]:
+    return [None if isinstance(outcome, RankerError) else outcome for outcome in outcomes_of(ranker, pairs)]
 
 
 def _told(outcome: np.ndarray | RankerError) -> dict[str, Any]:

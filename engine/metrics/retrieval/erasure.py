@@ -13,25 +13,36 @@ Source: Li et al. 2019, section 2, equation (3); Li, Monroe & Jurafsky 2016 (arX
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from engine.metrics.retrieval.ranks import group_metrics
-from engine.metrics.statistics import Estimate, ratio_of_sums
+from engine.metrics.statistics import Estimate, mean, ratio_of_sums
 from envs.candidates.groups import CandidateGroup
 from envs.pairs.turns import Utterance
 from policies.ranker import Pair
 
-Scorer = Callable[[Sequence[Pair]], Sequence[Sequence[float] | np.ndarray]]
-"""Scores of each pair's replies: a ranker's `scores_of`."""
+Scorer = Callable[[Sequence[Pair]], Sequence[Sequence[float] | np.ndarray | None]]
+"""Scores of each pair's replies, such as a ranker's `scores_of`; None for a pair without any."""
 Which = Literal["right", "all"]
 """The replies of which few words stay."""
 KS = (1, 2, 3, 4, 5, 6)
 """How many words stay in figure 2."""
+
+
+class WordReading(NamedTuple):
+    """What the words of a reply are to a ranker.
+
+    Args:
+        importance: of each distinct word, in the reply's order, by equation (3).
+        kept: scores of the reply of which only the most important words stay, for rising numbers of words.
+    """
+
+    importance: Mapping[str, float]
+    kept: tuple[float, ...]
 
 
 class KeptPoint(NamedTuple):
@@ -57,7 +68,8 @@ def importances(scorer: Scorer, groups: Sequence[CandidateGroup], which: Which =
         which: the right replies, or all.
 
     Returns:
-        For each group, by the place of the reply among the candidates, the importance of each of its words.
+        For each group, by the place of the reply among the candidates, the importance of each of its words; empty for a group
+        that the scorer gave no scores for.
     """
     asked = [[place for place, label in enumerate(group.labels) if label or which == "all"] for group in groups]
     pairs = [
@@ -65,13 +77,13 @@ def importances(scorer: Scorer, groups: Sequence[CandidateGroup], which: Which =
         for group, places in zip(groups, asked, strict=True)
     ]
     found = []
-    for group, places, scores in zip(groups, asked, scorer(pairs), strict=True):
-        told = iter(np.asarray(scores, dtype=np.float64).tolist())
-        found.append({place: _importance(group.candidates[place], told) for place in places})
+    for group, places, scores in zip(groups, asked, _asked(scorer, pairs), strict=True):
+        told = iter([] if scores is None else np.asarray(scores, dtype=np.float64).tolist())
+        found.append({} if scores is None else {place: _importance(group.candidates[place], told) for place in places})
     return found
 
 
-def kept(words: Utterance, importance: dict[str, float], k: int) -> Utterance:
+def kept(words: Utterance, importance: Mapping[str, float], k: int) -> Utterance:
     """A reply of which only the most important words stay.
 
     Args:
@@ -84,34 +96,74 @@ def kept(words: Utterance, importance: dict[str, float], k: int) -> Utterance:
     return tuple(word for word in words if word in stays)
 
 
-def figure_2(
-    scorer: Scorer, groups: Sequence[CandidateGroup], ks: Sequence[int] = KS, which: Which = "right", seed: int = 0
+def read_words(
+    scorer: Scorer, groups: Sequence[CandidateGroup], ks: Sequence[int] = KS, which: Which = "right"
+) -> list[dict[int, WordReading]]:
+    """The importance of words of some replies, and what a ranker makes of the most important ones alone.
+
+    Args:
+        scorer: asked twice for all groups.
+        groups: contexts and replies.
+        ks: how many words stay.
+        which: the right replies, or all.
+
+    Returns:
+        For each group by the place of the reply; empty for a group that the scorer gave no scores for.
+    """
+    found = importances(scorer, groups, which)
+    pairs = [
+        (group.context, [kept(group.candidates[place], words, k) for place, words in of.items() for k in ks])
+        for group, of in zip(groups, found, strict=True)
+    ]
+    readings: list[dict[int, WordReading]] = []
+    for of, scores in zip(found, _asked(scorer, pairs), strict=True):
+        told = iter([] if scores is None else np.asarray(scores, dtype=np.float64).tolist())
+        read = {place: WordReading(words, tuple(islice(told, len(ks)))) for place, words in of.items()}
+        readings.append({} if scores is None else read)
+    return readings
+
+
+def kept_points(
+    labels: Sequence[Sequence[bool]],
+    scores: Sequence[Sequence[float] | np.ndarray],
+    readings: Sequence[Mapping[int, WordReading]],
+    ks: Sequence[int] = KS,
+    clusters: Sequence[int] | None = None,
+    seed: int = 0,
 ) -> list[KeptPoint]:
     """Figure 2: how often a ranker is right when only the k most important words of replies stay.
 
     Args:
-        scorer: as in `importances`.
-        groups: contexts and replies; those without a right or a wrong one do not count.
-        ks: how many words stay.
-        which: the replies that are shortened.
+        labels: of the replies of each group; groups without a right or a wrong one do not count.
+        scores: of the whole replies.
+        readings: of the replies that are shortened, by their places.
+        ks: how many words stay, as the readings have it.
+        clusters: what each group is drawn with, such as its dialogue; each group is its own when not given.
         seed: names the resampling stream of the intervals.
     """
-    found = importances(scorer, groups, which)
-    whole = _accuracies(scorer, groups)
+    whole, counted = _accuracies(labels, scores)
+    drawn_with = None if clusters is None else np.asarray(clusters)[counted]
     points = []
-    for k in ks:
-        shortened = [_shortened(group, words, k) for group, words in zip(groups, found, strict=True)]
-        accuracy = _accuracies(scorer, shortened)
-        ones = np.ones_like(accuracy)
-        points.append(
-            KeptPoint(k, ratio_of_sums(accuracy, ones, seed=seed), ratio_of_sums(accuracy, whole, seed=seed))
-        )
+    for number, k in enumerate(ks):
+        shortened = [
+            [of[place].kept[number] if place in of else score for place, score in enumerate(given)]
+            for given, of in zip(scores, readings, strict=True)
+        ]
+        accuracy, _ = _accuracies(labels, shortened)
+        relative = ratio_of_sums(accuracy, whole, drawn_with, seed=seed)
+        points.append(KeptPoint(k, mean(accuracy, drawn_with, seed), relative))
     return points
 
 
 def erased(words: Utterance) -> list[Utterance]:
     """The reply, and for each of its places the reply without it; so many texts as it has words, and one."""
     return [words, *(words[:place] + words[place + 1 :] for place in range(len(words)))]
+
+
+def _asked(scorer: Scorer, pairs: Sequence[Pair]) -> list[Sequence[float] | np.ndarray | None]:
+    """What the scorer says of each pair; it is not asked about pairs without a reply."""
+    told = iter(scorer([pair for pair in pairs if pair[1]]))
+    return [next(told) if replies else () for _, replies in pairs]
 
 
 def _importance(words: Utterance, told: Iterator[float]) -> dict[str, float]:
@@ -122,18 +174,11 @@ def _importance(words: Utterance, told: Iterator[float]) -> dict[str, float]:
     return {word: sum(each) / len(each) for word, each in drops.items()}
 
 
-def _shortened(group: CandidateGroup, found: dict[int, dict[str, float]], k: int) -> CandidateGroup:
-    replies = enumerate(group.candidates)
-    return replace(
-        group,
-        candidates=tuple(kept(words, found[place], k) if place in found else words for place, words in replies),
-    )
-
-
-def _accuracies(scorer: Scorer, groups: Sequence[CandidateGroup]) -> np.ndarray:
-    """R_n@1 of each group that counts."""
-    scores = scorer([(group.context, group.candidates) for group in groups])
-    keys = np.repeat(np.arange(len(groups)), [len(group.candidates) for group in groups])
+def _accuracies(
+    labels: Sequence[Sequence[bool]], scores: Sequence[Sequence[float] | np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """R_n@1 of each group that counts, and places of those groups."""
+    keys = np.repeat(np.arange(len(labels)), [len(each) for each in labels])
     told = np.concatenate([np.zeros(0), *(np.asarray(each, dtype=np.float64) for each in scores)])
-    labels = [label for group in groups for label in group.labels]
-    return group_metrics(keys, told, labels, ks=(1,)).values["r@1"]
+    found = group_metrics(keys, told, [label for each in labels for label in each], ks=(1,))
+    return found.values["r@1"], found.keys.astype(np.int64)

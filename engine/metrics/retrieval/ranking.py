@@ -14,6 +14,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from engine.metrics.retrieval.attacked import Untouched, attack_metrics, compared, estimates, figures, title
+from engine.metrics.retrieval.erasure import KeptPoint, WordReading, kept_points
 from engine.metrics.retrieval.ranks import (
     KS,
     MAP,
@@ -39,6 +40,9 @@ TIES_RIGHT, TIES_WRONG = "_ties_right", "_ties_wrong"
 UNTOUCHED, WORDS, UNRANKED, FAILED = "untouched", "words_changed", "unranked", "failed"
 """Contexts in which a rule changed nothing; words changed of a changed reply; contexts that have not both right and wrong
 replies; contexts for which a ranker gave no scores."""
+
+KEPT, KEPT_RELATIVE = "kept@", "kept_relative@"
+"""R_n@1 when so many words of right replies stay, those that matter most to the ranker; divided by that of whole replies."""
 
 BY_KIND = (MAP, MRR, PRECISION)
 """Metrics that are also told by where wrong replies come from, where they come from several sources."""
@@ -159,6 +163,20 @@ class RankedRows:
         stays = found.labels | (found.kinds == kind)
         return group_metrics(found.keys[stays], found.scores[stays], found.labels[stays])
 
+    def kept_points(self, model: str) -> list[KeptPoint]:
+        """Figure 2 of a ranker, of the contexts whose words were erased; no points where there are none."""
+        clean = dict(self.scores.get((model, CLEAN), ()))
+        read: dict[int, dict[int, WordReading]] = {}
+        for number, row in enumerate(self.rows):
+            for each in row.get("readings") or ():
+                if each["model"] == model and number in clean:
+                    importance = dict(zip(each["words"], each["importance"], strict=True))
+                    read.setdefault(number, {})[each["place"]] = WordReading(importance, tuple(each["kept"]))
+        if not read:
+            return []
+        labels, clusters = [self.rows[number]["labels"] for number in read], [self.clusters[number] for number in read]
+        return kept_points(labels, [clean[number] for number in read], [*read.values()], clusters=clusters)
+
     @cached_property
     def wrong_kinds(self) -> list[str]:
         """Where wrong replies come from."""
@@ -191,6 +209,9 @@ def ranking_metrics(found: RankedRows) -> dict[str, Estimate]:
     for model in found.models:
         metrics[f"{FAILED}.{model}"] = count(len(found.errors.get(model, ())), len(found.rows))
         clean = found.measured(model, CLEAN)
+        for point in found.kept_points(model):
+            metrics[f"{KEPT}{point.k}.{model}"] = point.accuracy
+            metrics[f"{KEPT_RELATIVE}{point.k}.{model}"] = point.relative
         for kind in found.wrong_kinds if len(found.wrong_kinds) > 1 else ():
             for name, estimate in estimates(found.among(model, kind), found.clusters).items():
                 if name in BY_KIND:
@@ -240,18 +261,21 @@ def describe(name: str, size: int | None = None) -> Metric:
     """
     kind, _, rest = name.partition(".")
     of = f", {rest.replace('.', ', ')}" if rest else ""
+    base, at, num = kind.partition("@")
+    if kept_kind := _KEPT.get(f"{base}{at}"):
+        return kept_kind._replace(title=f"{kept_kind.title} {num} {'word' if num == '1' else 'words'} kept{of}")
     if kind in _ALONE:
         return _ALONE[kind]._replace(title=f"{_ALONE[kind].title}{of}")
     base, ending = next(((kind.removesuffix(end), end) for end in _ENDINGS if kind.endswith(end)), (kind, ""))
-    known = title(_STANDARD.get(base, base), size, adversarial=base in _STANDARD)
+    name_of = title(_STANDARD.get(base, base), size, adversarial=base in _STANDARD)
     told = _ENDINGS.get(ending)
     if told is not None:
-        return Metric(f"{known}{told.title}{of}", told.direction, told.definition)
+        return Metric(f"{name_of}{told.title}{of}", told.direction, told.definition)
     definition = f"{_DEFINITIONS[_STANDARD.get(base, base)]}, 0 to 1, mean over contexts"
     if base in _STANDARD:
         definition += "; relevant is what the rule left of the right reply"
-        return Metric(f"{known}{of}", "lower: better", definition)
-    return Metric(f"{known}{of}", "higher: better", definition, main=base in (recall_at(1), PRECISION))
+        return Metric(f"{name_of}{of}", "lower: better", definition)
+    return Metric(f"{name_of}{of}", "higher: better", definition, main=base in (recall_at(1), PRECISION))
 
 
 def metric_of(name: str, keeps_labels: bool) -> str:
@@ -285,4 +309,8 @@ _ALONE: Mapping[str, Metric] = {
     WORDS: Metric("words changed", "", "words that the rule changed of a changed reply, mean"),
     UNRANKED: Metric("nothing to rank", "", "contexts without a right reply or without a wrong one", "count"),
     FAILED: Metric("no scores", "lower: better", "contexts without scores under one rule at least", "count"),
+}
+_KEPT: Mapping[str, Metric] = {
+    KEPT: Metric("right first with", "", "share of the contexts when only the most important words of right replies stay"),
+    KEPT_RELATIVE: Metric("relative, with", "", "the same, divided by the share with whole replies"),
 }

@@ -18,6 +18,7 @@ from engine.metrics.retrieval.searched import (
     SUCCESS,
     TRANSFER,
     TRIED,
+    UNTOUCHED,
     WORDS,
 )
 from engine.metrics.retrieval.table import SIGNIFICANT
@@ -35,9 +36,10 @@ _NOTE_SUCCESS = (
     "two-sided, not corrected for their number."
 )
 _NOTE_COSTS = (
-    "Queries: median over successes, n of them. Words: changed in a success, mean. Ranks, score: how far the reply came "
-    "towards the goal in all attacked contexts, mean; scores of several rankers have no common scale. Gradients: beside the "
-    "queries. Brackets: 95 % intervals, contexts of a dialogue together."
+    "Untouched: attacked contexts without a query, for a rule changes nothing or no edit is allowed; greedy and beam erase "
+    "words first, which are queries. Queries: median over successes, n of them. Words: changed in a success, mean. Ranks, "
+    "score: how far the reply came towards the goal in all attacked contexts, mean; scores of several rankers have no common "
+    "scale. Gradients: beside the queries. Brackets: 95 % intervals, contexts of a dialogue together."
 )
 _NOTE_CONTEXTS = (
     "Attacked: in these contexts success is counted. Reached before: the ranker has the reply there before any edit. No "
@@ -80,14 +82,15 @@ def tables_of_searches(metrics: Metrics) -> dict[str, TextTable]:
     attacks = attacks_of(metrics)
     costs, has_slopes = [], any(name.startswith(f"{SLOPES}.") for name in metrics)
     for model, method in attacks:
-        spent, *others = (metrics[f"{kind}.{model}.{method}"] for kind in (MEDIAN_QUERIES, WORDS, RANKS, SCORE))
-        cells = [figure(spent.value), *map(number, others)]
+        kinds = (UNTOUCHED, MEDIAN_QUERIES, WORDS, RANKS, SCORE)
+        untouched, spent, *others = (metrics[f"{kind}.{model}.{method}"] for kind in kinds)
+        cells = [f"{untouched.value:,.0f}" if untouched.n else ABSENT, figure(spent.value), *map(number, others)]
         cells += [number(metrics.get(f"{SLOPES}.{model}.{method}", NOTHING))] * has_slopes
         costs.append((f"{model}, {method}", *cells, num_measured(spent)))
-    heads = ("ranker, method", "queries", "words", "ranks", "score", *["gradients"] * has_slopes, "n")
+    heads = ("ranker, method", "untouched", "queries", "words", "ranks", "score", *["gradients"] * has_slopes, "n")
     models = list(dict.fromkeys(model for model, _ in attacks))
-    kinds = (TRIED, REACHED, SKIPPED, NO_SCORES)
-    contexts = [(model, *(f"{metrics[f'{kind}.{model}'].value:,.0f}" for kind in kinds)) for model in models]
+    sorts = (TRIED, REACHED, SKIPPED, NO_SCORES)
+    contexts = [(model, *(f"{metrics[f'{kind}.{model}'].value:,.0f}" for kind in sorts)) for model in models]
     found = {
         SUCCESS_TABLE: success_table(metrics),
         "What it took": TextTable(heads, tuple(costs), _NOTE_COSTS),
@@ -118,7 +121,7 @@ def _share(metrics: Metrics, share: Estimate, rest: str) -> str:
         return number(share)
     # NaN, for no test, is not below it.
     star = "*" * (metrics[f"{AHEAD_P}{rest}"].value < SIGNIFICANT)
-    sign = "+" * (ahead.value > 0)
+    sign = "+" * (round(ahead.value, 2) > 0)
     return f"{number(share)}\n{above(f'{sign}{figure(ahead.value)}{star}', interval(ahead))}"
 
 

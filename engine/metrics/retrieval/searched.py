@@ -40,6 +40,8 @@ SUCCESS, AHEAD, AHEAD_P = "success@", "ahead@", "ahead_p@"
 """Success, and how far it is above that of the baseline, with the p-value of that; the number of queries follows."""
 MEDIAN_QUERIES, WORDS, RANKS, SCORE = "queries", "words_changed", "ranks_moved", "score_moved"
 """Of successes the queries (median) and words changed; of all attacks how far rank and score came towards the goal."""
+UNTOUCHED = "untouched"
+"""Contexts in which an attack made no query: a rule left the reply as it was, or random edits found none that is allowed."""
 SLOPES = "slopes"
 """Gradients asked for, of all attacks of a white-box method."""
 TRIED, REACHED, SKIPPED, NO_SCORES = "attacked", "already", "nothing_to_attack", "failed"
@@ -158,6 +160,7 @@ def _costs(tried: Sequence[tuple[int, Row]], clusters: Mapping[int, int]) -> dic
     spent, dialogues = [each["queries"] for _, each in won], [clusters[number] for number, _ in moved]
     found = {
         MEDIAN_QUERIES: count(float(np.median(spent)) if spent else np.nan, len(spent)),
+        UNTOUCHED: count(sum(not each["queries"] for _, each in tried), len(tried)),
         WORDS: mean([each["num_changed"] for _, each in won], [clusters[number] for number, _ in won]),
         # What is kept of an attack is never farther from the goal than the reply as it was.
         RANKS: mean([abs(each["rank_after"] - each["rank_before"]) for _, each in moved], dialogues),
@@ -203,6 +206,7 @@ _DEFINITIONS: Mapping[str, Metric] = {
     WORDS: Metric("words changed", LOWER_FOR_ADVERSARY, "of attacks that succeeded, mean"),
     RANKS: Metric("ranks moved", FOR_ADVERSARY, "places that the reply came towards the goal, mean over attacked contexts"),
     SCORE: Metric("score moved", FOR_ADVERSARY, "how far the score came towards the goal, on the ranker's scale, mean"),
+    UNTOUCHED: Metric("untouched", NEITHER, "attacked contexts without a query: no edit is allowed, a rule has none", "count"),
     SLOPES: Metric("gradients", LOWER_FOR_ADVERSARY, "asked for beside the queries, mean over attacked contexts"),
     TRIED: Metric("attacked", NEITHER, "contexts that were attacked", "count"),
     REACHED: Metric("goal reached before", NEITHER, "contexts in which the goal is reached before any edit", "count"),

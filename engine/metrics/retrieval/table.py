@@ -13,11 +13,14 @@ from typing import Literal
 
 from engine.metrics.retrieval import published
 from engine.metrics.retrieval.attacked import title
+from engine.metrics.retrieval.erasure import KS as KEPT_KS
 from engine.metrics.retrieval.ranking import (
     BY_KIND,
     CHANGE,
     CLEAN,
     FAILED,
+    KEPT,
+    KEPT_RELATIVE,
     P_VALUE,
     TIES_RIGHT,
     TIES_WRONG,
@@ -29,7 +32,7 @@ from engine.metrics.retrieval.ranking import (
 )
 from engine.metrics.retrieval.ranks import KS, MAP, MRR, PAIRWISE, PRECISION, recall_at
 from engine.metrics.statistics import NOTHING, Estimate
-from engine.metrics.tables import ABSENT, BETWEEN, FEW_MARK, TextTable, above, few_note, num_measured, number
+from engine.metrics.tables import ABSENT, BETWEEN, FEW_MARK, TextTable, above, few_note, figure, num_measured, number
 from envs.candidates.groups import CandidateKind
 
 SIGNIFICANT = 0.05
@@ -55,6 +58,11 @@ _NOTE_OVERVIEW = (
 _NOTE_RULES = (
     " A@1: how often what a rule left of the right reply is first; lower is better. Below: the figure less {first} on the same "
     "contexts as they are; star: p < 0.05, paired bootstrap, two-sided, not corrected for their number."
+)
+_BY = "\N{MULTIPLICATION SIGN} "
+_NOTE_KEPT = (
+    "{first} when only so many words of right replies stay, those whose erasure costs most (figure 2), 0 to 1; brackets: 95 % "
+    "intervals, contexts of a dialogue drawn together; n: dialogues. Below: divided by {first} with whole replies."
 )
 _UNTOUCHED = {"left-out": "left out of the figures", "kept": "kept as attacks that failed"}
 _NOTE_PUBLISHED = (
@@ -143,6 +151,8 @@ def tables(metrics: Metrics, shown: Shown) -> dict[str, TextTable]:
         found["By where wrong replies come from"] = _by_kind(metrics, kinds)
     if shown.rules:
         found["What the rules changed"] = _rules(metrics, shown)
+    if any(name.startswith(KEPT) for name in metrics):
+        found["Only the most important words of right replies"] = _kept(metrics, shown)
     for keeps, heading in ((True, "Training against rules that keep labels"), (False, "Training against other rules")):
         table = _trained(metrics, shown, keeps)
         if table.rows:
@@ -192,6 +202,21 @@ def _by_kind(metrics: Metrics, kinds: Sequence[str]) -> TextTable:
     heads = (f"{title(name)}, {kind}" for name, kind in columns)
     few = any(row[-1].endswith(FEW_MARK) for row in rows)
     return TextTable(("ranker", *heads, "n"), tuple(rows), f"Candidates as they are. {_NOTE}" + few_note("dialogues") * few)
+
+
+def _kept(metrics: Metrics, shown: Shown) -> TextTable:
+    """Figure 2: the first place when only few words stay, and below it relative to whole replies."""
+    rows = []
+    for model in models_of(metrics):
+        known = [metrics.get(f"{KEPT}{k}.{model}", NOTHING) for k in KEPT_KS]
+        if known[0].n:
+            relative = [metrics[f"{KEPT_RELATIVE}{k}.{model}"].value for k in KEPT_KS]
+            cells = [f"{number(each)}\n{_BY}{figure(part)}" for each, part in zip(known, relative, strict=True)]
+            rows.append((model, *cells, num_measured(known[0])))
+    heads = (f"{k} {'word' if k == 1 else 'words'}" for k in KEPT_KS)
+    few = any(row[-1].endswith(FEW_MARK) for row in rows)
+    note = _NOTE_KEPT.format(first=title(recall_at(1), shown.size))
+    return TextTable(("ranker", *heads, "n"), tuple(rows), note + few_note("dialogues") * few)
 
 
 def _rules(metrics: Metrics, shown: Shown) -> TextTable:

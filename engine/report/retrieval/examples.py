@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from engine.metrics.retrieval.movement import expected_ranks
 from engine.metrics.retrieval.ranking import CLEAN
 from engine.metrics.rows import Row
+from engine.metrics.tables import figure
 from engine.perturb.changes import ChangeKind, spans
 from engine.report.content import Item, Piece
 from engine.report.markup import fill, line
@@ -20,6 +21,8 @@ from envs.core.visible import visible
 
 NUM_SHOWN = 20
 """Contexts of a rule that the viewer holds."""
+_MOST_WORDS = 8
+"""Words of a reply whose importance is shown."""
 _NOTHING_SAID = "(says nothing)"
 
 
@@ -48,6 +51,8 @@ class AttackedContext:
         reply: the reply that it is about, as it was.
         fooled: whether that went wrong which was right, or what is left of the right reply is still first.
         remarks: what else is told.
+        importance: of words of that reply to the first ranker, the most important ones first, each with its figure as text;
+            empty where nobody asked.
     """
 
     key: str
@@ -60,6 +65,7 @@ class AttackedContext:
     reply: str
     fooled: bool
     remarks: Sequence[str] = ()
+    importance: Sequence[tuple[str, float, str]] = ()
 
 
 def example_items(evaluation: ShownRanking, rule: str) -> list[Item]:
@@ -111,6 +117,7 @@ def read_example(evaluation: ShownRanking, number: int, rule: str) -> AttackedCo
         num_changed=sum(evaluation.ranked.changed[number, rule].values()),
         reply=said_by(row["candidates"][about]),
         fooled=bool(before[about] == 1 and after[about] > 1) if keeps_labels else bool(after[about] == 1),
+        importance=_importance(row, evaluation.rankers[0], about),
     )
 
 
@@ -133,6 +140,15 @@ def _scores(row: Row, ranker: str, rule: str) -> Sequence[float] | None:
         (entry["scores"] for entry in row["ranked"] if (entry["model"], entry["rule"]) == (ranker, rule)),
         None,
     )
+
+
+def _importance(row: Row, ranker: str, place: int) -> list[tuple[str, float, str]]:
+    """Words of a reply by their importance to a ranker."""
+    for each in row.get("readings") or ():
+        if (each["model"], each["place"]) == (ranker, place):
+            found = sorted(zip(each["words"], each["importance"], strict=True), key=lambda pair: -pair[1])
+            return [(visible(word), value, figure(value)) for word, value in found[:_MOST_WORDS]]
+    return []
 
 
 def _changed(row: Row, rule: str) -> dict[int, str]:

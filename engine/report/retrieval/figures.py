@@ -30,7 +30,7 @@ def figures_of(evaluation: ShownRanking) -> list[Figure]:
     shown = [ranker for ranker in evaluation.rankers if (ranker, CLEAN) in evaluation.ranked.scores][:_MOST_RANKERS]
     if not shown:
         return []
-    found = [_by_rule(evaluation, shown), *_by_overlap(evaluation, shown)]
+    found = [_by_rule(evaluation, shown), *_by_overlap(evaluation, shown), *_by_words(evaluation, shown)]
     return found + [_movement(evaluation, shown[0], rule) for rule in evaluation.ranked.rules]
 
 
@@ -82,6 +82,22 @@ def _binned_svg(title: str, series: Mapping[str, Sequence[Bin]]) -> str:
         for label, bins in series.items()
     }
     return plots.dots_svg(title, "% of contexts", names, drawn, 100.0)
+
+
+def _by_words(evaluation: ShownRanking, rankers: Sequence[str]) -> list[Figure]:
+    """Figure 2: first places when only the most important words of right replies stay, by those with whole replies."""
+    found = {visible(ranker): evaluation.ranked.kept_points(ranker) for ranker in rankers}
+    series = {label: [(point.k, point.relative) for point in points] for label, points in found.items() if points}
+    series = {label: points for label, points in series.items() if points[0][1].n}
+    if not series:
+        return []
+    caption = (
+        f"{evaluation.name}, candidates as they are; right replies of which only the words stay whose erasure costs most; "
+        "1 is as often first as with whole replies; bands are 95 % intervals"
+    )
+    title = f"{evaluation.name}, first places by words that stay"
+    drawn = plots.budget_svg(title, "words that stay", series, "relative to whole replies")
+    return [Figure("First places with a few words alone", caption, Markup(drawn))]
 
 
 def _groups(ranked: RankedRows) -> list[CandidateGroup]:

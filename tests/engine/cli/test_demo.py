@@ -15,6 +15,7 @@ from engine.jobs.composite import Beside
 from engine.jobs.demo import BESIDE, BESIDE_HARDENING, DEMO, GAIN, HARDENED, STAGES, DemoConfig
 from engine.jobs.negotiation import minmax, negotiator, reinforce
 from engine.jobs.perturb import adversarial
+from engine.jobs.retrieval import matcher_config
 from engine.metrics.statistics import Estimate
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
@@ -29,6 +30,7 @@ SMALL += ["--set", "reinforce.dialogues_per_update=4", "--set", "reinforce.max_t
 SMALL += ["--set", "defence.dialogues=8", "--set", "defence.dialogues_per_update=4", "--set", "defence.max_turns=4"]
 SMALL += ["--triggers", "2", "--set", "model.max_epochs=1"]
 SMALL += ["--contexts", "10", "--set", "hardening.max_epochs=1", "--set", "hardening.batch_size=512"]
+SMALL += ["--attacks", "4", "--set", "matcher.max_epochs=1"]
 
 SURE = Estimate(0.5, 0.3, 0.7, 40)
 KEPT = dict.fromkeys(("advantage", "exploitability_drop", "plain_agreement_before"), SURE)
@@ -43,6 +45,8 @@ def _small_corpus(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reinforce, "demo", lambda: dataclasses.replace(trained, data_root=root))
     few = dataclasses.replace(hardened, data_root=root, num_final_adversaries=2)
     monkeypatch.setattr(minmax, "demo", lambda: few)
+    matcher = dataclasses.replace(matcher_config.demo(), limit=60)
+    monkeypatch.setattr(matcher_config, "demo", lambda: matcher)
 
 
 @pytest.mark.ray
@@ -75,8 +79,16 @@ def test_the_whole_story(parley: Parley) -> None:
         kept = {"value": "value", "low": "high", "high": "low"}
         stayed = {part: pytest.approx(1 - changed["antonym"][other]) for part, other in kept.items()}
         answers[f"overstable{suffix}"] = {**stayed, "n": changed["antonym"]["n"]}
+    ranking, searches = (RunFolder.load(path / stage).summary() for stage in ("ranking", "searches"))
+    assert ranking is not None
+    assert searches is not None
+    choices = {}
+    for ranker in ("matcher", "tfidf"):
+        choices[f"first_{ranker}"] = ranking["metrics"][f"r@1.{ranker}.clean"]
+        choices[f"first_{ranker}_iiw"] = ranking["metrics"][f"r@1.{ranker}.iiw"]
+        choices[f"lifted_{ranker}"] = searches["metrics"][f"success@50.{ranker}.random"]
     others = {name: parts for name, parts in printed["metrics"].items() if name != GAIN}
-    assert others == attack["metrics"] | searched | hardened | found | answers
+    assert others == attack["metrics"] | searched | hardened | found | answers | choices
     promised = {
         "agrees with itself in less than 50% of its": printed["metrics"]["plain_agreement_before"]["value"] >= 0.5,
         "the adversary has no certain advantage": printed["metrics"]["advantage"]["low"] > 0,
@@ -118,7 +130,8 @@ def test_the_stages_name_each_other_as_the_folder_was_given() -> None:
     assert configs["minmax"].num_final_adversaries == 4, "one training is one draw"
     assert configs["minmax"].control, "training alone may explain what is gained"
     before = {str(getattr(configs[name], key, "")) for name in BESIDE for key in ("model", "lm", "trained")}
-    assert before <= {"", *(f"runs/demo/{name}" for name in BESIDE)}, "what is done beside needs nothing before it"
+    before = {name for names in before for name in names.split(",")}
+    assert before <= {"", "tfidf", *(f"runs/demo/{name}" for name in BESIDE)}, "what is done beside needs nothing before it"
     assert BESIDE_HARDENING == ("selfplay", "attack", "reactive")
     met = {value for name in BESIDE_HARDENING for value in vars(configs[name]).values() if str(value).startswith("runs/demo")}
     assert met == {"runs/demo/target", "runs/demo/adversary"}, "what is done beside hardening needs nothing of it"
@@ -127,6 +140,8 @@ def test_the_stages_name_each_other_as_the_folder_was_given() -> None:
     assert configs["robustness"].trained == "runs/demo/adversarial"
     assert configs["robustness"].strategies == configs["adversarial"].strategies, "it meets what it was trained against"
     assert configs["robustness"].perturb == configs["adversarial"].perturb, "by the same rules, of the same lexicon"
+    assert configs["ranking"].model == configs["searches"].model == "tfidf,runs/demo/matcher"
+    assert configs["searches"].rules in configs["ranking"].rules, "a rule of both, so that one query can be compared"
     assert configs["attack"].match.dialogues == configs["selfplay"].dialogues == 9
     assert configs["selfplay"].scenarios == configs["attack"].scenarios == "random"
 
@@ -136,6 +151,7 @@ def test_the_demonstration_is_that_of_the_presets() -> None:
     assert (config.fit, config.reinforce) == (negotiator.demo().fit, reinforce.demo().reinforce)
     assert config.defence == minmax.demo().defence
     assert config.hardening == adversarial.demo().fit
+    assert config.matcher == matcher_config.demo().fit
     assert config.reinforce.complementary
 
 

@@ -47,12 +47,12 @@ def test_scores_ranks_and_importance_are_those_of_the_ranker_as_replies_stand(pa
     for record in records:
         context = tuple(tuple(turn.split()) for turn in record["context"])
         candidates = [tuple(each["words"].split()) for each in record["replies"]]
-        scores = ranker.score(context, candidates)
+        scores = list(ranker.score(context, candidates))
         assert [each["scores"]["tfidf"] for each in record["replies"]] == pytest.approx(scores)
         assert [each["ranks"]["tfidf"] for each in record["replies"]] == expected_ranks(scores).tolist()
         reply = tuple(record["importance"]["words"])
         assert reply == candidates[record["importance"]["reply"] - 1]
-        (whole, *others) = ranker.score(context, [reply, *(reply[:i] + reply[i + 1 :] for i in range(len(reply)))])
+        whole, *others = ranker.score(context, [reply, *(reply[:i] + reply[i + 1 :] for i in range(len(reply)))])
         assert record["importance"]["lost"]["tfidf"] == pytest.approx([whole - other for other in others])
     assert [record["importance"]["reply"] for record in records] == [RIGHT, WRONG, WRONG]
     assert [each["reply"] for each in records[2]["replies"] if each["edited"]] == [WRONG]

@@ -105,7 +105,7 @@ def save_matcher(folder: Path, seed: int = 1, **provenance: Any) -> str:
 
 def asked(model: str = "tfidf", **changes: Any) -> RankingConfig:
     """Ten contexts, four a shard, without any data."""
-    settings: dict[str, Any] = {"limit": 10, "shard_size": 4, "rules": "iiw,sow,ngr", "controls": False}
+    settings: dict[str, Any] = {"limit": 10, "shard_size": 4, "rules": "iiw,sow,ngr", "controls": False, "num_erased": 0}
     return RankingConfig(model=model, **{**settings, **changes})
 
 

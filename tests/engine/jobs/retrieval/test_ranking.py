@@ -73,6 +73,32 @@ def test_every_context_is_a_row_with_what_rules_and_rankers_made_of_it(tmp_path:
     assert result.legend["a@1.bm25.sow"].title == "A10@1, bm25, sow"
 
 
+def test_words_of_right_replies_are_erased_in_as_many_contexts_as_are_asked_for(tmp_path: Path) -> None:
+    path = own(tmp_path)
+    config = asked(f"overlap,{path}:Sour", num_erased=6, controls=True)
+    result = run(config, tmp_path / "run", Silent())
+    found = [row for row in rows(tmp_path / "run") if row["readings"]]
+    assert len(found) == 6
+    whole = [row for row in rows(tmp_path / "run") if row["status"] == "ok"]
+    run(replace(config, shard_size=10), tmp_path / "one", Silent())
+    assert rows(tmp_path / "one") == whole
+    for row in found:
+        place, said = row["labels"].index(True), set(" ".join(row["context"]).split())
+        words = row["candidates"][place].split()
+        (reading,) = (each for each in row["readings"] if each["model"] == "overlap")
+        assert (reading["place"], reading["words"]) == (place, list(dict.fromkeys(words)))
+        # Of words that the ranker counts each is worth as much; those that it does not count are worth nothing.
+        known = [word for word in reading["words"] if word in said]
+        assert all((value > 0) == (word in known) for word, value in zip(reading["words"], reading["importance"], strict=True))
+        assert len(reading["kept"]) == 6
+        assert {each["model"] for each in row["readings"]} <= {"overlap", "Sour"}, "controls are not asked"
+    assert any(each["model"] == "Sour" for row in found for each in row["readings"])
+    assert result.metrics["kept@1.overlap"].n > 0
+    assert result.legend["kept@1.overlap"].title == "right first with 1 word kept, overlap"
+    table = EVALUATE_RANKING.tables(RunFolder.load(tmp_path / "run"))["Only the most important words of right replies"]
+    assert table.columns[1:7] == ("1 word", *(f"{k} words" for k in range(2, 7)))
+
+
 def test_a_ranker_reads_a_context_once_for_all_rules(tmp_path: Path) -> None:
     from engine.jobs.retrieval.worker import Ranking
     from engine.runtime.sharding import Shard

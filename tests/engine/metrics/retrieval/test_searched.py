@@ -9,6 +9,7 @@ import pytest
 from engine.metrics.retrieval.search_tables import success_table, tables_of_searches
 from engine.metrics.retrieval.searched import REACHED_REASON, SearchedRows, describe_search, points_of, search_metrics
 from engine.metrics.statistics import NOTHING, clustered_rate, rate
+from engine.metrics.tables import figure
 from tests.engine.metrics.retrieval.searched_rows import attacked_context, left, search
 
 
@@ -24,6 +25,9 @@ def test_success_is_read_at_every_smaller_budget() -> None:
     assert metrics["ranks_moved.smn.greedy"].value == 6 / 8
     assert metrics["score_moved.smn.greedy"].value == (6 * 2.0 + 2 * 0.5) / 8
     assert "slopes.smn.greedy" not in metrics
+    assert metrics["untouched.smn.greedy"].value == 0
+    rows[4]["searches"][0]["queries"] = 0
+    assert search_metrics(SearchedRows(rows), 100)["untouched.smn.greedy"].value == 1
 
 
 def test_contexts_that_are_not_attacked_are_counted_and_in_no_rate() -> None:
@@ -90,3 +94,12 @@ def test_clustered_rates_lie_between_those_of_dialogues_and_of_contexts() -> Non
     assert (sure.value, sure.low, sure.high) == (1, rate(40, 40).low, 1)
     assert clustered_rate([], []) == NOTHING
     assert not math.isnan(clustered_rate([1, 0], [0, 0]).low)
+
+
+def test_what_rounds_to_nothing_has_no_sign() -> None:
+    assert [figure(value) for value in (-0.004, 0.004, -0.006, 0.0)] == ["0.00", "0.00", "\N{MINUS SIGN}0.01", "0.00"]
+    rows = [
+        attacked_context(number, search("smn", "greedy", 5 if number else None), search("smn", "random", 5))
+        for number in range(300)
+    ]
+    assert success_table(search_metrics(SearchedRows(rows), 10)).rows[0][1].splitlines()[2].startswith("0.00")

@@ -107,6 +107,20 @@ def test_a_page_of_an_evaluation() -> None:
     assert "<del>there</del> <mark>broken</mark>" in text
 
 
+def test_the_importance_of_words_stands_below_the_candidates_and_figure_2_among_the_drawings() -> None:
+    reading = {"model": "mine", "place": 0, "words": ["the", "blue", "screen"], "importance": [-0.1, 0.5, 0.25]}
+    rows = [attacked(number, WRONG) | {"readings": [reading | {"kept": [0.5, 9.0, 9.0, 9.0, 9.0, 9.0]}]} for number in range(4)]
+    found = read_example(made(*rows), 0, "iiw")
+    assert found is not None
+    assert found.importance == [("blue", 0.5, "0.50"), ("screen", 0.25, "0.25"), ("the", -0.1, "\N{MINUS SIGN}0.10")]
+    metrics = ranking_metrics(RankedRows(rows))
+    assert [metrics[f"kept@{k}.mine"].value for k in (1, 2)] == [0, 1], "one word alone is last"
+    assert metrics["kept_relative@2.mine"].n == 2, "dialogues of two contexts"
+    text = page_of(Report(title="ranking", found={"ranking": [made(*rows)]}))
+    assert "First places with a few words alone" in text
+    assert '<meter min="0" max="0.5" value="0.25">0.25</meter>' in text
+
+
 def test_hostile_words_stay_text() -> None:
     evil = " ".join(HOSTILE.split())
     row = attacked(0, WRONG) | {"item_key": HOSTILE, "context": [f"{evil} \u202ex"], "candidates": [evil, "a", "b"]}
