@@ -20,7 +20,7 @@ from policies.gru import GRU
 from policies.products import Weight, dense, tanh_
 
 
-class Steps(NamedTuple):
+class BegunSteps(NamedTuple):
     """Beginnings in the order of their lengths."""
 
     counts: list[int]
@@ -51,11 +51,11 @@ class Beginnings:
         np.logical_or.accumulate(codes_RN[1:] != codes_RN[:-1], axis=1, out=self._differs_RN[1:])
 
     @cached_property
-    def exact(self) -> Steps:
+    def exact(self) -> BegunSteps:
         """Those of equal words."""
         return self.steps(0)
 
-    def steps(self, ahead: int) -> Steps:
+    def steps(self, ahead: int) -> BegunSteps:
         """Those of equal words that so many equal words follow, or the end of the text."""
         num_rows, size = self._real_RN.shape
         differs_RN = self._differs_RN[:, np.minimum(np.arange(size) + ahead, size - 1)]
@@ -68,10 +68,10 @@ class Beginnings:
         which_RN[self._order_R] = np.where(self._real_RN, number_RN, len(rows_B))
         places_B = self._order_R[rows_B] * size + columns_B
         made = (torch.from_numpy(each).to(self._device) for each in (places_B, parents_B, which_RN))
-        return Steps(counts_N.tolist(), *made)
+        return BegunSteps(counts_N.tolist(), *made)
 
 
-def begun_states(gru: GRU, inputs_RND: Tensor, steps: Steps) -> Tensor:
+def begun_states(gru: GRU, inputs_RND: Tensor, steps: BegunSteps) -> Tensor:
     """The states of a GRU (B + 1, H) after each beginning, from zero; the last row is zero. Not differentiable.
 
     Args:

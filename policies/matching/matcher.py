@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from envs.pairs.vocabulary import PAD_ID, PairVocabulary
 from policies.gru import GRU, recur
 from policies.matching.batches import Block, Reader, Rows, buckets
-from policies.matching.beginnings import Steps, begun_states
+from policies.matching.beginnings import BegunSteps, begun_states
 from policies.matching.settings import MatcherSizes
 from policies.products import dense
 
@@ -208,7 +208,7 @@ def with_zero(flat_WD: Tensor) -> Tensor:
     return F.pad(flat_WD, (0, 0, 0, 1))
 
 
-def states(gru: GRU, inputs_RND: Tensor, steps: Steps | None = None) -> Tensor:
+def states(gru: GRU, inputs_RND: Tensor, steps: BegunSteps | None = None) -> Tensor:
     """The states of a GRU (R, N, H) after every place, from zero; what stands behind a place does not change it.
 
     Args:
@@ -224,7 +224,7 @@ def states(gru: GRU, inputs_RND: Tensor, steps: Steps | None = None) -> Tensor:
     return found[0].transpose(0, 1)
 
 
-def state_at(gru: GRU, inputs_RND: Tensor, ends_R: Tensor, steps: Steps | None = None) -> Tensor:
+def state_at(gru: GRU, inputs_RND: Tensor, ends_R: Tensor, steps: BegunSteps | None = None) -> Tensor:
     """The state of a GRU (R, H) after the place of each row that is its last; see `states`."""
     rows_R = torch.arange(len(ends_R), device=ends_R.device)
     if steps is not None:

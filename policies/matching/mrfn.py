@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from envs.pairs.vocabulary import PairVocabulary
 from policies.gru import GRU
 from policies.matching.batches import Block, Rows
-from policies.matching.beginnings import Steps
+from policies.matching.beginnings import BegunSteps
 from policies.matching.matcher import BARRED, Encoded, Matcher, at, each_match, state_at, states
 from policies.matching.settings import MrfnSizes
 from policies.products import Linear
@@ -152,7 +152,7 @@ class MRFN(Matcher):
         maps = [conv(F.pad(words_REN, ((width - 1) // 2, width // 2))) for width, conv in zip(WINDOWS, self.convs, strict=True)]
         return self.local_norm(torch.relu(torch.cat(maps, 1)).transpose(1, 2))
 
-    def begun(self, replies: Rows) -> list[Steps | None]:
+    def begun(self, replies: Rows) -> list[BegunSteps | None]:
         """What replies that begin alike have in common, by the views."""
         if replies.begun is None:
             return [None] * len(self.views)
