@@ -326,7 +326,7 @@ def test_presets_are_what_they_say() -> None:
     assert list(made) == ["smn", "dam", "mrfn", "smn-paper", "dam-paper", "mrfn-paper", "demo", "hardened"]
     assert made["smn"] == matcher_config.smn()
     assert made.pop("demo").kind == "smn"
-    assert made.pop("hardened") == replace(matcher_config.smn(), start="runs/matcher", against="iiw")
+    assert made.pop("hardened") == replace(matcher_config.smn(), start="runs/matcher", against="all")
     for name, preset in made.items():
         kind, _, published = name.partition("-")
         assert preset.kind == kind
