@@ -96,7 +96,7 @@ class RankingConfig(RankersConfig):
     published: Literal["none", "ubuntu", "douban"] = "none"
     """Figures to show beside the measured ones: Li et al. 2019, on which of their corpora."""
     num_erased: NonNegativeInt = 100
-    """Contexts whose right replies lose their words one by one, to see how much each matters (figure 2); 0 for none."""
+    """Contexts whose right replies lose words one by one, to see which matter (figure 2); 0 for none."""
     metrics: MetricSettings = field(default_factory=MetricSettings)
     """What counts."""
 
