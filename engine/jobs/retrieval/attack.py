@@ -12,11 +12,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from engine.jobs.command import command_line
 from engine.jobs.job import Reporter, Result, Summary
 from engine.jobs.retrieval.asked import asked_rankers
 from engine.jobs.retrieval.attack_worker import GRADIENT, RankingAttacks, composed, goal_of, method_label, suits
 from engine.jobs.retrieval.config import RankingAttackConfig
 from engine.jobs.retrieval.groups import RankedGroup
+from engine.jobs.retrieval.matcher import TRAIN_MATCHER
+from engine.jobs.retrieval.pool import SEARCH
 from engine.jobs.retrieval.prepared import (
     ERRORS,
     NUM_CONTEXTS,
@@ -34,6 +37,7 @@ from engine.metrics.tables import TextTable
 from engine.perturb.replies.catalogue import GROUPS
 from engine.store.run_folder import RunFolder
 from envs.core.errors import ConfigError, DataError
+from envs.storage.copies import CHECKPOINT
 from policies.ranker import SlopedRanker
 
 GOAL, BUDGET = "goal", "budget"
@@ -97,6 +101,25 @@ class AttackRanking(RankersJob[RankingAttackConfig]):
     def models(self, config: RankingAttackConfig) -> Mapping[str, str]:
         own = {f"method {name}": name for name in config.method_names if ".py:" in name}
         return {**super().models(config), **own}
+
+    def next_commands(self, config: RankingAttackConfig, path: Path) -> tuple[str, ...]:
+        """The page; of each matching model the training against what the search finds, where wrong replies were promoted."""
+        found = super().next_commands(config, path)
+        if config.goal != "promote":
+            return found
+        presets = TRAIN_MATCHER.presets
+        trained = {name: each.kind for name, each in zip(config.model_names, asked_rankers(config.model_names), strict=True)}
+        hardened = [
+            command_line(
+                TRAIN_MATCHER.words,
+                presets,
+                replace(presets[kind](), start=name, against=SEARCH, data_root=config.data_root),
+                Path(f"{name.removesuffix(f'/{CHECKPOINT}')}-{SEARCH}"),
+            )
+            for name, kind in trained.items()
+            if kind in presets
+        ]
+        return (*found, *hardened)
 
     def tables(self, run: RunFolder) -> dict[str, TextTable]:
         """Success against queries; what it took; contexts that were not attacked; transfer where there are several rankers."""

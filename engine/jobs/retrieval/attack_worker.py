@@ -15,7 +15,7 @@ from engine.jobs.retrieval.asked import loaded
 from engine.jobs.retrieval.config import RankingAttackConfig
 from engine.jobs.retrieval.groups import Contexts, RankedGroup, built_rules, group_seed, opened, rule_resources, utterances_of
 from engine.jobs.retrieval.worker import AskingRankers, context_columns, reason_of
-from engine.jobs.sharded import Tally
+from engine.jobs.sharded import Tally, spread
 from engine.perturb.replies.language import ReplyLanguage
 from engine.perturb.replies.rule import Rule
 from engine.retrieval.attack import RankAttack
@@ -37,6 +37,8 @@ GRADIENT = "gradient"
 """The method that goes by slopes, which not every ranker gives."""
 SUCCEEDED = "succeeded."
 """Begins what is counted by method: attacks that reached the goal."""
+_CONTEXTS = 16
+"""Of a shard at most: each asks about dozens of drafts at a time, which fill a batch."""
 _WIDTH = 100
 """Of the word vectors that `min_cosine` is measured by."""
 
@@ -48,6 +50,9 @@ class RankingAttacks(AskingRankers):
     event = "attacked"
 
     config: RankingAttackConfig
+
+    def shard_size(self, num_items: int, num_workers: int) -> int:
+        return spread(num_items, num_workers, _CONTEXTS)
 
     def worker(self) -> RankAttackWorker:
         return RankAttackWorker(self)

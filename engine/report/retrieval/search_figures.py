@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
@@ -29,11 +30,11 @@ def search_figures(run: ShownSearches) -> list[Figure]:
 
 def _curves(run: ShownSearches, model: str) -> Figure:
     steps = sorted({*points_of(run.budget), *(step for step in _STEPS if step < run.budget)})
-    series = {
-        visible(method): points
-        for of, method in run.searched.searches
-        if of == model and (points := run.searched.curve(model, method, steps))[0][1].n
-    }
+    # Those that all rankers meet come first, so that a method has one colour in all drawings.
+    met = Counter(method for _, method in run.searched.searches)
+    methods = sorted((method for of, method in run.searched.searches if of == model), key=lambda method: -met[method])
+    curves = {visible(method): run.searched.curve(model, method, steps) for method in methods}
+    series = {label: points for label, points in curves.items() if points[0][1].n}
     title = f"{run.name}, {visible(model)}"
     caption = f"{run.name}: {run.goal}; share of the attacked contexts; bands are 95 % intervals; a rule makes one query"
     drawn = plots.budget_svg(f"{title}, success", "queries at most", series, "goal reached") if series else ""

@@ -110,6 +110,8 @@ def test_a_white_box_method_leaves_out_rankers_without_slopes_and_counts_gradien
     methods = {(each["model"], each["method"]) for row in rows(tmp_path / "run") for each in row["searches"]}
     assert methods == {("smn", "gradient"), ("smn", "random"), ("smn", "iiw"), ("tfidf", "random"), ("tfidf", "iiw")}
     assert result.metrics["slopes.smn.gradient"].value > 0
+    (harden,) = (each for each in result.next_commands if each.startswith("parley train matcher"))
+    assert f"--start {model} --against search --run {model}-search" in harden
     assert "slopes.smn.random" not in result.metrics
 
 
