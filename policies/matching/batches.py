@@ -24,6 +24,7 @@ from torch import Tensor
 from envs.candidates.groups import Context
 from envs.pairs.turns import Utterance
 from envs.pairs.vocabulary import PAD_ID, UNK, PairVocabulary
+from policies.matching.beginnings import Beginnings
 from policies.matching.settings import MatcherSizes, MrfnSizes
 
 _WASTE = 1.3
@@ -41,6 +42,8 @@ class Rows(NamedTuple):
     """True at places that count: words, and with padding="released" all."""
     ends_R: Tensor
     """The last place that counts."""
+    begun: Beginnings | None = None
+    """What texts share that begin alike; None where nobody asked."""
 
 
 @dataclass(frozen=True)
@@ -73,11 +76,13 @@ class Block:
         """The array on the block's device."""
         return torch.from_numpy(values).to(self.device)
 
-    def rows(self, texts: np.ndarray) -> Rows:
+    def rows(self, texts: np.ndarray, behind: np.ndarray | None = None) -> Rows:
         """Texts side by side; those of -1 have no place.
 
         Args:
             texts: (...,) which; the result has one dimension more.
+            behind: numbers (R,) of what comes before the texts (R,): those alone that have the same there begin alike. None:
+                what begins alike is not asked.
         """
         there = texts >= 0
         rooms, lengths = np.where(there, self.rooms_T[texts], 0), np.where(there, self.lengths_T[texts], 0)
@@ -85,7 +90,16 @@ class Block:
         real = columns < rooms[..., None]
         places = np.where(real, self.starts_T[texts][..., None] + columns, len(self.words_W))
         read, ends = columns < lengths[..., None], np.maximum(rooms - 1, 0)
-        return Rows(self.tensor(places), self.tensor(read), self.tensor(real), self.tensor(ends))
+        begun = None
+        if behind is not None:
+            codes = np.append(self.codes_W, -1)[places]
+            begun = Beginnings(np.where(real, codes + behind[:, None] * (self.codes_W.max() + 1), -1), self.device)
+        return Rows(self.tensor(places), self.tensor(read), self.tensor(real), self.tensor(ends), begun)
+
+    @cached_property
+    def codes_W(self) -> np.ndarray:
+        """Numbers that are equal where the model reads the same word."""
+        return self.words_W * len(self.letters_SL) + self.spelt_W
 
     def text_buckets(self, most_cells: int) -> Iterator[np.ndarray]:
         """All texts in buckets of like size."""
@@ -172,7 +186,7 @@ class Reader:
         A turn or reply without a word is read as one `<unk>`, and a context without a turn as one such turn.
         """
         sizes, released = self._sizes, self._sizes.padding == "released"
-        texts, contexts, met = _Texts(self._vocabulary, sizes.unknowns), [], []
+        texts, contexts, met = _Texts(self._vocabulary, sizes.unknowns, self._alphabet is not None), [], []
         for number, (context, candidates) in enumerate(pairs):
             own: dict[str, int] = {}
             turns = [texts.add(self._cut(turn), own) for turn in context[-sizes.turns :] or ((),)]
@@ -184,7 +198,8 @@ class Reader:
             turns_CK[row, : len(turns)] = turns
         lengths = np.array([len(ids) for ids in texts.ids], dtype=np.int64)
         rooms = np.full_like(lengths, sizes.words) if released else lengths
-        ids, spelt = (_laid_out(rows, rooms) for rows in (texts.ids, texts.spelt))
+        ids = _laid_out(texts.ids, rooms)
+        spelt = _laid_out(texts.spelt, rooms) if self._alphabet else np.zeros_like(ids)
         different = list(texts.different)
         letters = self._alphabet.spell(different) if self._alphabet else np.zeros((len(different), 0), dtype=np.int64)
         starts = np.cumsum(rooms) - rooms
@@ -200,10 +215,11 @@ class _Texts:
     Args:
         vocabulary: known words.
         unknowns: how many other words of one example are told apart.
+        spells: whether it is noted which different word stands at each place.
     """
 
-    def __init__(self, vocabulary: PairVocabulary, unknowns: int) -> None:
-        self._vocabulary, self._unknowns = vocabulary, unknowns
+    def __init__(self, vocabulary: PairVocabulary, unknowns: int, spells: bool) -> None:
+        self._vocabulary, self._unknowns, self._spells = vocabulary, unknowns, spells
         self._index: dict[tuple[object, ...], int] = {}
         self.ids: list[list[int]] = []
         self.spelt: list[list[int]] = []
@@ -221,23 +237,26 @@ class _Texts:
             words: of the text.
             own: numbers of the unknown words of its example; grows.
         """
-        if not self._unknowns:
-            key: tuple[object, ...] = words
-            if key in self._index:
-                return self._index[key]
-        known, num_known, unknown = self._vocabulary.index, len(self._vocabulary), self._vocabulary.UNKNOWN_ID
-        ids = []
+        key: tuple[object, ...] = words
+        if self._unknowns:
+            ids = self._told_apart(words, own)
+            key = (words, tuple(ids))
+        if key not in self._index:
+            known, unknown = self._vocabulary.index, self._vocabulary.UNKNOWN_ID
+            self._index[key] = len(self.ids)
+            self.ids.append(ids if self._unknowns else [known.get(word, unknown) for word in words])
+            if self._spells:
+                self.spelt.append([self.different.setdefault(word, len(self.different)) for word in words])
+        return self._index[key]
+
+    def _told_apart(self, words: Utterance, own: dict[str, int]) -> list[int]:
+        known, num_known, ids = self._vocabulary.index, len(self._vocabulary), []
         for word in words:
             if (found := known.get(word, -1)) < 0:
-                number = own.setdefault(word, len(own)) if self._unknowns else 0
-                found = num_known + number if number < self._unknowns else unknown
+                number = own.setdefault(word, len(own))
+                found = num_known + number if number < self._unknowns else self._vocabulary.UNKNOWN_ID
             ids.append(found)
-        key = words if not self._unknowns else (words, tuple(ids))
-        if key not in self._index:
-            self._index[key] = len(self.ids)
-            self.ids.append(ids)
-            self.spelt.append([self.different.setdefault(word, len(self.different)) for word in words])
-        return self._index[key]
+        return ids
 
 
 def _laid_out(rows: Sequence[Sequence[int]], rooms: np.ndarray) -> np.ndarray:

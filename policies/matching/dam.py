@@ -60,6 +60,7 @@ class DAM(Matcher):
     """One DAM's parameters; the arguments are those of `Matcher`."""
 
     sizes: DamSizes
+    is_recurrent = False
     most_match_cells = 1 << 16
     """Cells of the similarities of a bucket of turns and replies, channels not counted."""
     most_volume = 1 << 16

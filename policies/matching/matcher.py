@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from envs.pairs.vocabulary import PAD_ID, PairVocabulary
 from policies.gru import GRU, recur
 from policies.matching.batches import Block, Reader, Rows, buckets
+from policies.matching.beginnings import BegunSteps, begun_states
 from policies.matching.settings import MatcherSizes
 from policies.products import dense
 
@@ -61,6 +62,8 @@ class Matcher(nn.Module, ABC):
     """Words of contexts and candidates that are scored together, at most; bounds the memory of their encodings."""
     most_cells = 1 << 14
     """Places of a bucket of texts, at most."""
+    is_recurrent = True
+    """Whether a GRU reads texts, so that it counts which of them begin alike."""
 
     def __init__(self, vocabulary: PairVocabulary, sizes: MatcherSizes) -> None:
         super().__init__()
@@ -107,13 +110,16 @@ class Matcher(nn.Module, ABC):
         parts: list[Encoded] = []
         places = []
         for texts in block.text_buckets(self.most_cells):
-            rows = block.rows(texts)
+            rows = block.rows(texts, behind=self._together(texts))
             letters = None if letters_WD is None else at(letters_WD, rows.places_RN)
             found = self.encode(at(vectors_WE, rows.places_RN), rows, letters)
             parts.append([each[rows.real_RN] for each in found])
             places.append(rows.places_RN[rows.real_RN])
         back = torch.cat(places).argsort()
         return [with_zero(torch.cat(each)[back]) for each in zip(*parts, strict=True)]
+
+    def _together(self, texts: np.ndarray) -> np.ndarray | None:
+        return np.zeros_like(texts) if self.is_recurrent and not torch.is_grad_enabled() else None
 
     def drop(self, values: Tensor) -> Tensor:
         """Dropout of what the model reads, where it has any."""
@@ -168,13 +174,16 @@ class Matcher(nn.Module, ABC):
         return ParameterCount(total, total - self.embedding.weight.numel())
 
 
-def each_match(block: Block, match: Callable[[Rows, Rows], Tensor], most_cells: int) -> tuple[Tensor, Tensor]:
+def each_match(
+    block: Block, match: Callable[[Rows, Rows], Tensor], most_cells: int, *, begun: bool = False
+) -> tuple[Tensor, Tensor]:
     """Matches every different (turn, reply) once, those of like size side by side.
 
     Args:
         block: who meets whom.
         match: from rows of turns and of replies to vectors (R, D).
         most_cells: places of turns times places of replies of a bucket.
+        begun: whether `match` asks which replies to a turn begin alike.
 
     Returns:
         The vectors of the turns of each pair (P, K, D), zero behind the newest, and the place of the newest (P,).
@@ -183,7 +192,7 @@ def each_match(block: Block, match: Callable[[Rows, Rows], Tensor], most_cells: 
     found, order = [], []
     for chosen in buckets(block.rooms_T[met_M2], most_cells):
         turns, replies = met_M2[chosen].T
-        found.append(match(block.rows(turns), block.rows(replies)))
+        found.append(match(block.rows(turns), block.rows(replies, behind=turns if begun else None)))
         order.append(chosen)
     back = block.tensor(np.argsort(np.concatenate(order)))
     return at(with_zero(torch.cat(found)[back]), block.tensor(sessions_PK)), block.last_turns_P
@@ -199,14 +208,25 @@ def with_zero(flat_WD: Tensor) -> Tensor:
     return F.pad(flat_WD, (0, 0, 0, 1))
 
 
-def states(gru: GRU, inputs_RND: Tensor) -> Tensor:
-    """The states of a GRU (R, N, H) after every place, from zero; what stands behind a place does not change it."""
+def states(gru: GRU, inputs_RND: Tensor, steps: BegunSteps | None = None) -> Tensor:
+    """The states of a GRU (R, N, H) after every place, from zero; what stands behind a place does not change it.
+
+    Args:
+        gru: with its weights.
+        inputs_RND: what it reads.
+        steps: beginnings that rows share, and equal inputs with them; without gradients alone. States behind texts are zero.
+    """
+    if steps is not None:
+        return at(begun_states(gru, inputs_RND, steps), steps.which_RN)
     gates_NR3H = dense(inputs_RND.transpose(0, 1), gru.weight_ih_l0, gru.bias_ih_l0)
     start = inputs_RND.new_zeros(1, len(inputs_RND), gru.hidden_size)
     found = recur(gates_NR3H.unsqueeze(0), gru.weight_hh_l0.unsqueeze(0), gru.bias_hh_l0.unsqueeze(0), start)
     return found[0].transpose(0, 1)
 
 
-def state_at(gru: GRU, inputs_RND: Tensor, ends_R: Tensor) -> Tensor:
-    """The state of a GRU (R, H) after the place of each row that is its last."""
-    return states(gru, inputs_RND)[torch.arange(len(ends_R), device=ends_R.device), ends_R]
+def state_at(gru: GRU, inputs_RND: Tensor, ends_R: Tensor, steps: BegunSteps | None = None) -> Tensor:
+    """The state of a GRU (R, H) after the place of each row that is its last; see `states`."""
+    rows_R = torch.arange(len(ends_R), device=ends_R.device)
+    if steps is not None:
+        return at(begun_states(gru, inputs_RND, steps), steps.which_RN[rows_R, ends_R])
+    return states(gru, inputs_RND)[rows_R, ends_R]

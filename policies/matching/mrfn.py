@@ -31,6 +31,7 @@ from torch import Tensor, nn
 from envs.pairs.vocabulary import PairVocabulary
 from policies.gru import GRU
 from policies.matching.batches import Block, Rows
+from policies.matching.beginnings import BegunSteps
 from policies.matching.matcher import BARRED, Encoded, Matcher, at, each_match, state_at, states
 from policies.matching.settings import MrfnSizes
 from policies.products import Linear
@@ -138,7 +139,8 @@ class MRFN(Matcher):
     def encode(self, words_RNE: Tensor, rows: Rows, letters: Tensor | None) -> Encoded:
         assert letters is not None, "its words are spelt"
         read_RN = rows.read_RN
-        sequence_RNE = states(self.gru, words_RNE) * read_RN.unsqueeze(2)
+        begun = None if rows.begun is None else rows.begun.exact
+        sequence_RNE = states(self.gru, words_RNE, begun) * read_RN.unsqueeze(2)
         own_RNE = self.own(words_RNE, *self.own.project(words_RNE), read_RN, read_RN)
         alone = [letters, words_RNE, sequence_RNE, self.local(words_RNE), own_RNE]
         keys = [view.bilinear(each) for view, each in zip(self.each_view, alone, strict=False)]
@@ -149,6 +151,15 @@ class MRFN(Matcher):
         words_REN = words_RNE.transpose(1, 2)
         maps = [conv(F.pad(words_REN, ((width - 1) // 2, width // 2))) for width, conv in zip(WINDOWS, self.convs, strict=True)]
         return self.local_norm(torch.relu(torch.cat(maps, 1)).transpose(1, 2))
+
+    def begun(self, replies: Rows) -> list[BegunSteps | None]:
+        """What replies that begin alike have in common, by the views."""
+        if replies.begun is None:
+            return [None] * len(self.views)
+        same, local = replies.begun.exact, replies.begun.steps(WINDOWS[-1] // 2)
+        # Attention reads a whole reply.
+        alone = replies.begun.steps(self.sizes.words)
+        return [same, same, same, local, alone, alone]
 
     def forward(self, block: Block) -> Tensor:
         memory = self.memory(block)
@@ -162,11 +173,11 @@ class MRFN(Matcher):
             answered = self.cross(said, at(queries, there), at(keys, here), at(values, here), replies.read_RN, turns.read_RN)
             sides.append((crossed, self.each_view[-1].bilinear(crossed), answered))
             found = []
-            for view, side in zip(self.each_view, sides, strict=True):
+            for view, side, steps in zip(self.each_view, sides, self.begun(replies), strict=True):
                 common_RJD = self.dropout(view.match(*side, turns.read_RN))
-                found.append(state_at(view.words, common_RJD, replies.ends_R))
+                found.append(state_at(view.words, common_RJD, replies.ends_R, steps))
             return torch.cat(found, 1)
 
-        matches, newest_P = each_match(block, match, self.most_match_cells)
+        matches, newest_P = each_match(block, match, self.most_match_cells, begun=not torch.is_grad_enabled())
         parts = matches.split([view.output.in_features for view in self.each_view], 2)
         return torch.stack([view.decide(part, newest_P) for view, part in zip(self.each_view, parts, strict=True)], 1)

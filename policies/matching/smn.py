@@ -50,7 +50,8 @@ class SMN(Matcher):
         self.output = Linear(sizes.session, 2)
 
     def encode(self, words_RNE: Tensor, rows: Rows, letters: Tensor | None) -> Encoded:
-        states_RNH = states(self.gru, words_RNE) * rows.read_RN.unsqueeze(2)
+        begun = None if rows.begun is None else rows.begun.exact
+        states_RNH = states(self.gru, words_RNE, begun) * rows.read_RN.unsqueeze(2)
         return words_RNE, states_RNH, self.bilinear(states_RNH)
 
     def forward(self, block: Block) -> Tensor:
