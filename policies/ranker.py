@@ -8,7 +8,8 @@ user's own is named as `path/file.py:Name` and needs `score` only.
     SlopedRanker         what one offers that can be attacked by its gradient
     outcomes_of          scores of many pairs, and of each that could not be scored the reason
     scores_of            the same, where a pair without scores is an error
-    compared_outcomes    the same, on a scale on which differences mean as much anywhere
+    compared_outcomes    the first, on a scale on which differences mean as much anywhere
+    compared_scores      the second on that scale
 """
 
 from __future__ import annotations
@@ -82,12 +83,7 @@ def scores_of(ranker: Ranker, pairs: Sequence[Pair]) -> list[np.ndarray]:
     Raises:
         RankerError: the ranker raised, or did not give one finite number for each candidate.
     """
-    found = []
-    for outcome in outcomes_of(ranker, pairs):
-        if isinstance(outcome, RankerError):
-            raise outcome
-        found.append(outcome)
-    return found
+    return _all_scored(outcomes_of(ranker, pairs))
 
 
 def outcomes_of(ranker: Ranker, pairs: Sequence[Pair]) -> list[np.ndarray | RankerError]:
@@ -120,6 +116,20 @@ def compared_outcomes(ranker: Ranker, pairs: Sequence[Pair]) -> list[np.ndarray 
     if not getattr(ranker, "gives_probabilities", False):
         return found
     return [scores if isinstance(scores, RankerError) else _log_odds(scores) for scores in found]
+
+
+def compared_scores(ranker: Ranker, pairs: Sequence[Pair]) -> list[np.ndarray]:
+    """As `compared_outcomes`, where a pair without scores is an error; errors as those of `scores_of`."""
+    return _all_scored(compared_outcomes(ranker, pairs))
+
+
+def _all_scored(outcomes: Sequence[np.ndarray | RankerError]) -> list[np.ndarray]:
+    found = []
+    for outcome in outcomes:
+        if isinstance(outcome, RankerError):
+            raise outcome
+        found.append(outcome)
+    return found
 
 
 def _log_odds(probabilities: np.ndarray) -> np.ndarray:

@@ -24,6 +24,8 @@ for _name, _summary, _attribute in (
     ("white-box", "the reactive attack: margin, replaced words, proposals", "WHITE_BOX"),
     ("perturbation", "how hard perturbations must be to change replies", "PERTURBATION"),
     ("adversarial-training", "training against perturbations: weight, margin, rate", "ADVERSARIAL_TRAINING"),
+    ("ranking", "attacks on TF-IDF: edits, moves, beams, tags", "RANKING"),
+    ("ranking-training", "training of matching models against rules: contexts with adversaries, rate", "RANKING_TRAINING"),
     ("demo", "two scripted bargainers, in seconds", "DEMO"),
 ):
     sweeps.register(_name, _summary, f"tune.plans:{_attribute}")

@@ -100,6 +100,36 @@ ADVERSARIAL_TRAINING = Plan(
     budget=9,
     workers="",
 )
+RANKING = Plan(
+    job="attack-ranking",
+    preset="helpdesk",
+    space={
+        "edits": Integer(1, 6),
+        # A beam of one takes the best edit, one after the other.
+        "attack.beams": Integer(1, 16, log=True),
+        "moves": Choice(("context", "context,synonym", "context,insertion", "context,synonym,insertion,deletion,swap")),
+        "attack.keep_tags": Choice((True, False)),
+    },
+    # At a fixed number of queries: a larger budget finds no less, and the curve of one run tells success at every smaller one.
+    metrics=("success@100.tfidf.beam",),
+    direction="max",
+    fidelity="limit",
+    budget=90,
+)
+RANKING_TRAINING = Plan(
+    job="train-matcher",
+    preset="hardened",
+    space={
+        "pool_size": Integer(50, 5_000, log=True),
+        "fit.learning_rate": Real(1e-4, 3e-3, log=True),
+    },
+    # Right replies first among candidates as they are, and as adversaries leave them: one is easily won by losing the other.
+    metrics=("validation_r@1", "validation_r@1_attacked"),
+    direction="max",
+    fidelity="fit.max_epochs",
+    budget=6,
+    workers="",
+)
 DEMO = Plan(
     job="selfplay",
     preset="scripted",

@@ -140,12 +140,22 @@ def adversarial_training() -> SweepConfig:
     return _of("adversarial-training", base="strategies=antonym")
 
 
+def ranking() -> SweepConfig:
+    """Attacks on TF-IDF on the help desk: edits, moves, beams; success with 100 queries."""
+    return _of("ranking", base="method=beam budget=100")
+
+
+def ranking_training() -> SweepConfig:
+    """Training of a matching model against rules: contexts with adversaries, rate; R@1 as they are and attacked."""
+    return _of("ranking-training")
+
+
 def demo() -> SweepConfig:
     """Seconds, without a model: which scripted bargainer gains most, and how long a talk should be."""
     return _of("demo", num_trials=6, rungs=2)
 
 
-_PRESETS = (gibbs_enum, rl_attack, min_max, white_box, perturbation, adversarial_training, demo)
+_PRESETS = (gibbs_enum, rl_attack, min_max, white_box, perturbation, adversarial_training, ranking, ranking_training, demo)
 
 
 class Sweep(Job[SweepConfig, Swept, Swept]):

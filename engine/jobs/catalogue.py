@@ -153,6 +153,16 @@ ENTRIES = (
         ),
     ),
     Entry(
+        ("train", "editor"),
+        "train a policy that edits replies to mislead a frozen ranker (RLlib)",
+        "engine.jobs.retrieval.editor:TRAIN_EDITOR",
+        (
+            "parley train editor                           # against TF-IDF, the built-in help desk",
+            "parley train editor --model runs/matcher --limit 200 --run runs/editor-matcher",
+            "parley train editor --model bm25 --set game.edits=3",
+        ),
+    ),
+    Entry(
         ("selfplay",),
         "let two agents negotiate, and measure who gains what",
         "engine.jobs.negotiation.match:SELFPLAY",
@@ -284,6 +294,17 @@ ENTRIES = (
             "parley minmax --target runs/rl --partner runs/negotiator --judge runs/negotiator",
             "parley minmax population --target runs/rl --env-runners 8 --address 10.0.0.1:6379",
             "parley minmax demo --run runs/demo-minmax",
+        ),
+        reports=True,
+    ),
+    Entry(
+        ("minmax", "ranking"),
+        "harden a ranker by rounds: an editing policy, the ranker, and what is left to find (RLlib)",
+        "engine.jobs.retrieval.minmax:MINMAX_RANKING",
+        (
+            "parley minmax ranking                         # a tiny SMN, the built-in help desk",
+            "parley minmax ranking --model runs/matcher --rounds 3 --run runs/minmax-matcher",
+            "parley minmax ranking li2019 --set hardening.max_epochs=3",
         ),
         reports=True,
     ),

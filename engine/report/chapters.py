@@ -9,6 +9,7 @@ from engine.report.measurements.chapter import Measurements
 from engine.report.negotiation.chapter import Negotiations
 from engine.report.perturb.chapter import Perturbations
 from engine.report.retrieval.chapter import Rankings
+from engine.report.retrieval.hardened import HardenedRankers
 from engine.report.retrieval.searches import RankerAttacks
 from engine.report.sweeps.chapter import Sweeps
 from engine.report.training.chapter import Trainings
@@ -20,6 +21,7 @@ CHAPTERS: tuple[Chapter[Any], ...] = (
     Perturbations(),
     Rankings(),
     RankerAttacks(),
+    HardenedRankers(),
     Sweeps(),
     Trainings(),
     # Last: what no other chapter knows.

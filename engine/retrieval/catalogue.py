@@ -6,17 +6,22 @@ from collections.abc import Container
 from typing import TYPE_CHECKING, Any
 
 from engine.metrics.retrieval.searched import BASELINE
-from engine.retrieval.settings import AttackSettings
+from engine.retrieval.settings import POLICY, AttackSettings
 from envs.core.errors import ConfigError
 from envs.core.registry import Registry, nearest
+from envs.storage.copies import fetched_model
 
 if TYPE_CHECKING:
     from engine.perturb.ngrams import NGrams
     from engine.perturb.replies.language import ReplyLanguage
+    from engine.perturb.replies.resources import RuleResources
     from engine.retrieval.attack import RankAttack
     from engine.retrieval.constraints import Constraint, Vectors
+    from engine.retrieval.editing import AttackRule, EditorSteps
     from policies.ranker import Ranker
 
+UNLIMITED = 1_000_000
+"""A budget of queries that edits end before."""
 rank_attacks = Registry("method of attacks on rankers", "parley.rank_attacks")
 """Classes that are called without arguments, the beam with its width."""
 rank_attacks.register(
@@ -37,11 +42,11 @@ def attack_names(chosen: str) -> tuple[str, ...]:
         ConfigError: none is named, or one is unknown, with the nearest name.
     """
     found = tuple(dict.fromkeys(name for part in chosen.split(",") if (name := part.strip())))
-    fix = f"methods: {', '.join(rank_attacks)}, or path/file.py:Name"
+    fix = f"methods: {', '.join(rank_attacks)}, {POLICY}RUN, or path/file.py:Name"
     if not found:
         raise ConfigError("no method of attacks is named", got=repr(chosen), fix=fix)
     for name in found:
-        if name not in rank_attacks and ".py:" not in name:
+        if name not in rank_attacks and ".py:" not in name and not name.startswith(POLICY):
             raise ConfigError(f"no method of attacks on rankers is called {name!r}{nearest(name, rank_attacks)}", fix=fix)
     return found
 
@@ -88,8 +93,9 @@ def compose_attack(
         constraints.append(CloseInMeaning(vectors, settings.min_cosine))
     if settings.keep_tags:
         constraints.append(KeptTags(language))
-    kind: Any = rank_attacks.get(settings.method)
-    method = kind(settings.beams) if kind is EditBeam else kind()
+    kind: Any = policy_of if settings.method.startswith(POLICY) else rank_attacks.get(settings.method)
+    known_arguments = {EditBeam: (settings.beams,), policy_of: (settings.method,)}
+    method = kind(*known_arguments.get(kind, ()))
     if not hasattr(method, "steps"):
         fix = "name a class with a method steps (engine/retrieval/methods.py), which is called without arguments"
         raise ConfigError("this is no method of attacks", where=settings.method, got=repr(method), fix=fix)
@@ -104,6 +110,46 @@ def compose_attack(
         budget=settings.budget,
         num_side_by_side=num_side_by_side,
     )
+
+
+def policy_of(name: str) -> EditorSteps:
+    """The trained editing policy that a name stands for, as a method.
+
+    Args:
+        name: editor:RUN, a run or checkpoint, by folder or URI.
+
+    Raises:
+        CheckpointError: nothing is there, it is damaged, or no editing policy.
+    """
+    from engine.retrieval.editing import EditorSteps
+    from envs.candidates.edit_game import EditRules
+    from envs.core.config import from_dict
+    from policies.editor import FORMAT
+
+    folder = fetched_model(name.removeprefix(POLICY))
+    return EditorSteps(FORMAT.load(folder), from_dict(EditRules, FORMAT.provenance(folder)["game"]))
+
+
+def policy_rule(name: str, resources: RuleResources) -> AttackRule:
+    """What a trained editing policy makes of wrong replies, at the ranker that it was trained against.
+
+    Args:
+        name: editor:RUN.
+        resources: the language, and training contexts for a ranker that is fitted.
+
+    Raises:
+        CheckpointError: as `policy_of`; or the ranker is not there any more.
+    """
+    from engine.retrieval.attack import RankAttack
+    from engine.retrieval.editing import AttackRule
+    from policies.editor import FORMAT
+    from policies.rankers import load_ranker
+
+    method = policy_of(name)
+    model = FORMAT.provenance(fetched_model(name.removeprefix(POLICY)))["model"]
+    ranker = load_ranker(model, resources.contexts.get("training"))
+    edits = method.rules.edits
+    return AttackRule(name, RankAttack(ranker, resources.language, method=method, edits=edits, budget=UNLIMITED))
 
 
 def _unjudged(name: str, what: str) -> ConfigError:

@@ -8,6 +8,8 @@ from envs.candidates.goals import GoalKind, Target
 from envs.core.config import check
 from envs.core.ranges import Configuration, NumItems, PositiveFloat, Share
 
+POLICY = "editor:"
+"""Begins the name of a method, or of a rule of a training, that is a trained editing policy: editor:RUN."""
 MOVES: dict[GoalKind, tuple[str, ...]] = {
     "promote": ("context", "synonym", "insertion", "deletion", "swap"),
     "demote": ("synonym",),

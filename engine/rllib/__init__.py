@@ -1,4 +1,4 @@
-"""The only RLlib code: both sides of the game as a multi-agent environment, and their learning. Read `env.py` first."""
+"""The only RLlib code: the negotiation game and its learning (read `env.py` first), and edits of replies (`editing.py`)."""
 
 from envs.core.lazy import public
 
@@ -7,6 +7,9 @@ __all__, __getattr__ = public(
     {
         "DialogueReinforce": "algorithm",
         "DialogueReinforceConfig": "algorithm",
+        "EditorModule": "editing",
+        "EditorReinforce": "editing",
+        "EditorReinforceConfig": "editing",
         "NegotiationMultiAgentEnv": "env",
         "NegotiatorModule": "module",
     },

@@ -14,13 +14,13 @@ from __future__ import annotations
 import logging
 import time
 import traceback
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import ray
-from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
@@ -31,6 +31,7 @@ from engine.negotiation.opponents import OpponentDraw, TrainingRoster
 from engine.negotiation.reinforce import RunningBaseline, discounted_returns
 from engine.negotiation.settings import ReinforceConfig
 from engine.rllib.env import AGENTS, NegotiationMultiAgentEnv
+from engine.rllib.exact import ExactAlgorithm
 from engine.rllib.learner import DialogueLearner
 from engine.rllib.learner_group import DialogueLearnerGroup, learner_errors
 from engine.rllib.module import NegotiatorModule
@@ -146,7 +147,7 @@ def _module_of(first: dict[str, str], agent: str, *_: Any, **__: Any) -> str:
     return first[agent]
 
 
-class DialogueReinforce(Algorithm):
+class DialogueReinforce(ExactAlgorithm):
     """REINFORCE over whole dialogues, one side against frozen opponents."""
 
     @classmethod
@@ -158,6 +159,7 @@ class DialogueReinforce(Algorithm):
         """Builds runners and learner, then opens the corpus."""
         self._build(config)
         self.roster: TrainingRoster = config.roster
+        self.role = self.roster.role
         self.baselines = {opponent.name: RunningBaseline() for opponent in self.roster.met}
         """Of the rewards against each opponent: what is usual differs between them."""
         self.draw = OpponentDraw(self.roster, config.master_seed)
@@ -197,6 +199,15 @@ class DialogueReinforce(Algorithm):
                 logger.warning("%d of %d env runners have no place: training goes on without", len(absent), self._num_runners)
                 ray_internals.remove_runners(self._group, absent)
                 return
+
+    def records(self) -> dict[str, Any]:
+        """The baselines, and how often each opponent won."""
+        return {"baselines": {name: vars(baseline) for name, baseline in self.baselines.items()}, "wins": self.draw.wins}
+
+    def restore_records(self, records: Mapping[str, Any]) -> None:
+        """See `ExactAlgorithm`."""
+        self.baselines = {name: RunningBaseline(**record) for name, record in records["baselines"].items()}
+        self.draw.restore(records["wins"])
 
     def rewards(self, played: dict[str, Any]) -> np.ndarray:
         """What the learner gets for each dialogue, (N,) float64.

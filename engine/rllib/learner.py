@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from ray.rllib.core.learner.torch.torch_learner import TorchLearner
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
 from torch import Tensor
 
 from engine.negotiation.reinforce import DivergenceError, entropy, kl_to_reference, policy_gradient_loss
 from engine.negotiation.settings import ReinforceConfig
+from engine.rllib.exact import FiniteLearner
 from engine.runtime.identity import require
 from envs.core.seeds import derive_seed
 from envs.storage.copies import fetched_model
@@ -23,7 +23,7 @@ from policies.negotiator.checkpoints import load_model
 RELEASED_MOMENTUM = 0.1
 
 
-class DialogueLearner(TorchLearner):
+class DialogueLearner(FiniteLearner):
     """Updates the trained module of a `DialogueReinforce` algorithm."""
 
     def build(self) -> None:
@@ -73,24 +73,6 @@ class DialogueLearner(TorchLearner):
                 got="NaN or infinity among the scores of words or choices",
                 fix=f"train again with a smaller learning_rate (now {self._reinforce.learning_rate:g})",
             )
-
-    def compute_gradients(self, loss_per_module: dict[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
-        """The gradient of the loss.
-
-        Raises:
-            DivergenceError: it is not finite; the weights are still those of the update before.
-        """
-        gradients = super().compute_gradients(loss_per_module, **kwargs)
-        # RLlib would put zeros in its place and go on.
-        if not all(bool(gradient.isfinite().all()) for gradient in gradients.values() if gradient is not None):
-            raise DivergenceError(
-                "the gradient of an update is not finite",
-                where="reinforcement learning",
-                got=", ".join(f"loss of {name}: {loss.item()}" for name, loss in loss_per_module.items()),
-                fix=f"train again with a smaller learning_rate (now {self._reinforce.learning_rate:g}); "
-                "a reward of your own must be finite",
-            )
-        return gradients
 
     @property
     def _reinforce(self) -> ReinforceConfig:

@@ -9,19 +9,15 @@ is depends on its index and the master seed alone, not on which runner plays it.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-import ray
 from gymnasium import Space
-from ray.rllib.core import COMPONENT_RL_MODULE
-from ray.rllib.env.env_runner import EnvRunner
-from ray.rllib.utils.checkpoints import Checkpointable
-from ray.rllib.utils.metrics import WEIGHTS_SEQ_NO
 
 from engine.rllib.env import ADVERSARY, AGENTS, NegotiationMultiAgentEnv
+from engine.rllib.exact import ExactRunner
 from engine.rllib.rows import merged, played_rows
 from engine.runtime.identity import require
 from envs.core.play import Session, Utterances
@@ -30,15 +26,8 @@ from envs.negotiation.game import Agent, NegotiationGame, Rules, SideView, play
 from envs.negotiation.scenario import Scenario
 
 
-class DialogueEnvRunner(EnvRunner, Checkpointable):
+class DialogueEnvRunner(ExactRunner):
     """Plays dialogues between the module that learns and its opponents, each on its side of the game."""
-
-    def __init__(self, *, config: Any, **kwargs: Any) -> None:
-        super().__init__(config=config, **kwargs)
-        self._weights_seq_no = 0
-        self._agents: dict[str, Agent] = {}
-        self.make_env()
-        self.make_module()
 
     def make_env(self) -> None:
         """The two-sided environment; gives the spaces (its game is played in batches by `sample`)."""
@@ -46,9 +35,8 @@ class DialogueEnvRunner(EnvRunner, Checkpointable):
 
     def make_module(self) -> None:
         """The learner's module and those of its opponents."""
-        spec = self.config.get_multi_rl_module_spec(spaces=self.get_spaces(), inference_only=True)
-        self.module = spec.build()
-        self._agents = {}
+        super().make_module()
+        self._agents: dict[str, Agent] = {}
 
     def get_spaces(self) -> dict[str, tuple[Space, Space]]:
         """Observation and action space of each module."""
@@ -56,11 +44,6 @@ class DialogueEnvRunner(EnvRunner, Checkpointable):
         spaces = [(env.get_observation_space(role), env.get_action_space(role)) for role in AGENTS]
         others = {opponent.name: spaces[1 - roster.side] for opponent in roster.met}
         return {roster.role: spaces[roster.side], **others}
-
-    def assert_healthy(self) -> None:
-        """RLlib's question after a restart."""
-        assert self.env is not None
-        assert self.module is not None
 
     def sample(self, *, dealt: Sequence[tuple[int, Scenario, str]] = (), **_: Any) -> dict[str, Any]:
         """Plays dialogues to their end.
@@ -112,46 +95,10 @@ class DialogueEnvRunner(EnvRunner, Checkpointable):
         vocabulary = self.module[config.roster.role].net.vocabulary
         return NegotiationGame([scenario for _, scenario in dealt], seeds, vocabulary, rules)
 
-    def get_metrics(self) -> Any:
-        """Nothing of ours: figures of dialogues come with the dialogues."""
-        return self.metrics.reduce()
-
-    def get_state(self, components: Any = None, *, not_components: Any = None, **kwargs: Any) -> dict[str, Any]:
-        """The modules' state and its sequence number; dialogues carry no state from one call to the next."""
-        state: dict[str, Any] = {}
-        if self._check_component(COMPONENT_RL_MODULE, components, not_components):
-            state[COMPONENT_RL_MODULE] = self.module.get_state(
-                components=self._get_subcomponents(COMPONENT_RL_MODULE, components),
-                not_components=self._get_subcomponents(COMPONENT_RL_MODULE, not_components),
-                **kwargs,
-            )
-            state[WEIGHTS_SEQ_NO] = self._weights_seq_no
-        return state
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Takes newer weights; equal or older sequence numbers are ignored, 0 forces."""
-        if COMPONENT_RL_MODULE not in state:
-            return
-        number = state.get(WEIGHTS_SEQ_NO, 0)
-        if number == 0 or number > self._weights_seq_no:
-            weights = state[COMPONENT_RL_MODULE]
-            weights = ray.get(weights) if isinstance(weights, ray.ObjectRef) else weights
-            self.module.set_state(weights)
-            for name in weights:
-                self._agents.pop(name, None)
-        self._weights_seq_no = max(self._weights_seq_no, number)
-
-    def get_ctor_args_and_kwargs(self) -> tuple[tuple[()], dict[str, Any]]:
-        """What builds another runner like this one."""
-        return (), {"config": self.config}
-
-    def get_checkpointable_components(self) -> list[tuple[str, Any]]:
-        """The modules."""
-        return [(COMPONENT_RL_MODULE, self.module)]
-
-    def weights_seq_no(self) -> int:
-        """Sequence number of the weights in use."""
-        return self._weights_seq_no
+    def take(self, names: Collection[str]) -> None:
+        """Agents are made anew of modules with new weights."""
+        for name in names:
+            self._agents.pop(name, None)
 
 
 class _ClockedAgent:

@@ -94,6 +94,11 @@ class EditedReply:
         return self.place is not None and self.margin > self.tolerance
 
     @property
+    def progress(self) -> float:
+        """How much of the way to the goal is made: 0 before any edit, 1 there, less than 0 farther off than at first."""
+        return 1.0 if self.succeeded else min(1 + self.margin / self.distance, 1.0)
+
+    @property
     def num_queries(self) -> int:
         """Distinct drafts that were scored; those before any edit are none."""
         return max(len(self.known) - 1, 0)
@@ -189,10 +194,11 @@ class EditGame:
             actions: one for each.
 
         Returns:
-            The reward of each (n,) float64: 1 where the goal is reached, else the gain of the margin as a share of its distance
-            from the goal before any edit, from -1 to 1.
+            The reward of each (n,) float64, from -1 to 1: half of what is gained on the way to the goal, as a share of the
+            whole way, and a half where it is reached. So every way there earns 1: were the last step worth 1 by itself, it
+            would pay to put it off.
         """
-        before = [self.replies[row].margin for row in rows]
+        before = [self.replies[row].progress for row in rows]
         changed: list[int] = []
         for row, action in zip(rows, actions, strict=True):
             reply = self.replies[row]
@@ -211,8 +217,7 @@ class EditGame:
         for number, row in enumerate(rows):
             reply = self.replies[row]
             reply.is_over = reply.is_over or reply.succeeded or reply.num_steps >= self.rules.edits
-            gain = (reply.margin - before[number]) / reply.distance
-            rewards[number] = 1.0 if reply.succeeded else np.clip(gain, -1.0, 1.0)
+            rewards[number] = np.clip((reply.progress - before[number] + reply.succeeded) / 2, -1.0, 1.0)
         return rewards
 
     def margins(self, rows: Sequence[int], drafts: Sequence[Sequence[Utterance]]) -> list[np.ndarray]:

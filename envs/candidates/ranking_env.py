@@ -62,8 +62,9 @@ class ResponseRankingEnv(gymnasium.Env[dict[str, Any], np.int64]):
     are passed over. `reset(options={"group": CandidateGroup(...)})` sets it. One seed gives one example.
 
     ## Reward
-    1 when the goal is reached. Otherwise what the edit gained: the change of the margin between the reply and the score that it
-    has to pass, as a share of what it was before any edit, cut to -1..1.
+    Half of what the edit gained on the way to the goal: the change of the margin between the reply and the score that it has to
+    pass, as a share of what it was before any edit. A half more when the goal is reached, so that every way there earns 1 in
+    all. Cut to -1..1.
 
     ## Episode End
     Termination: the goal is reached, all edits are made, or you stopped. Truncation: never, since the number of edits belongs

@@ -8,7 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from engine.jobs.job import Silent
+from engine.jobs.retrieval.matcher import TRAIN_MATCHER
 from engine.runtime.session import RaySession
+from envs.core.config import assign
 from envs.data.root import CACHE_VARIABLE, DATA_VARIABLE
 from tests.engine.jobs import made_up
 from tests.engine.jobs.perturb import robust
@@ -99,3 +102,16 @@ def test_min_max(tmp_path: Path, negotiator: str, ray_session: RaySession) -> No
 def test_every_preset_has_its_test() -> None:
     tested = {name.removeprefix("test_").replace("_", "-") for name in globals() if name.startswith("test_")}
     assert set(SWEEP.presets) - tested == {"demo"}, "that one runs in test_sweep.py and needs no model"
+
+
+def test_ranking(tmp_path: Path) -> None:
+    _, value = first_trial("ranking", "", 6, tmp_path)
+    assert 0 <= value <= 1
+
+
+def test_ranking_training(tmp_path: Path) -> None:
+    sizes = "smn.embed=8 smn.turns=2 smn.words=8 smn.gru=6 smn.maps=3 smn.match=5 smn.session=4 limit=60"
+    config = assign(TRAIN_MATCHER.presets["smn"](), f"{sizes} fit.max_epochs=1".split(), "test")
+    TRAIN_MATCHER.run(config, tmp_path / "matcher", Silent())
+    _, value = first_trial("ranking-training", f"start={tmp_path / 'matcher'} {sizes}", 1, tmp_path, pool_size=20)
+    assert 0 <= value <= 1

@@ -117,16 +117,16 @@ def models_of(config: RankersConfig) -> Mapping[str, str]:
 def _labels(names: Iterable[str]) -> Iterator[str]:
     taken: dict[str, int] = {}
     for name in names:
-        label = _label(name)
+        label = label_of(name)
         taken[label] = taken.get(label, 0) + 1
         yield label if taken[label] == 1 else f"{label}-{taken[label]}"
 
 
-def _label(name: str) -> str:
+def label_of(name: str) -> str:
     """Such as "smn" of "runs/smn/checkpoint"."""
     for prefix in (RESPONSE_ONLY, RESPONSE_MODEL, LANGUAGE_MODEL):
         if name.startswith(prefix):
-            return f"{prefix}{_label(name.removeprefix(prefix))}"
+            return f"{prefix}{label_of(name.removeprefix(prefix))}"
     if ".py:" in name:
         return name.rpartition(":")[2]
     parts = [part for part in name.removeprefix(HUGGING_FACE).split("/") if part not in ("", "checkpoint")]

@@ -35,6 +35,7 @@ from engine.metrics.retrieval.search_tables import success_table, tables_of_sear
 from engine.metrics.retrieval.searched import SearchedRows, describe_search, search_metrics
 from engine.metrics.tables import TextTable
 from engine.perturb.replies.catalogue import GROUPS
+from engine.retrieval.settings import POLICY
 from engine.store.run_folder import RunFolder
 from envs.core.errors import ConfigError, DataError
 from envs.storage.copies import CHECKPOINT
@@ -99,7 +100,8 @@ class AttackRanking(RankersJob[RankingAttackConfig]):
         )
 
     def models(self, config: RankingAttackConfig) -> Mapping[str, str]:
-        own = {f"method {name}": name for name in config.method_names if ".py:" in name}
+        named = [name for name in config.method_names if ".py:" in name or name.startswith(POLICY)]
+        own = {f"method {name}": name.removeprefix(POLICY) for name in named}
         return {**super().models(config), **own}
 
     def next_commands(self, config: RankingAttackConfig, path: Path) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.jobs.retrieval.asked import loaded
+from engine.jobs.retrieval.asked import label_of, loaded
 from engine.jobs.retrieval.config import RankingAttackConfig
 from engine.jobs.retrieval.groups import Contexts, RankedGroup, built_rules, group_seed, opened, rule_resources, utterances_of
 from engine.jobs.retrieval.worker import AskingRankers, context_columns, reason_of
@@ -23,7 +23,7 @@ from engine.retrieval.catalogue import compose_attack
 from engine.retrieval.goals import RankGoal
 from engine.retrieval.methods import FixedRule
 from engine.retrieval.outcomes import AttackOutcome, transferred
-from engine.retrieval.settings import AttackDetails, GoalKind
+from engine.retrieval.settings import POLICY, AttackDetails, GoalKind
 from engine.runtime.record import Counts, Rows
 from engine.runtime.sharding import Shard
 from engine.store.schemas import OK, error_row, ok_row
@@ -137,8 +137,9 @@ def suits(rule: Rule, goal: GoalKind) -> bool:
 
 
 def method_label(method: str) -> str:
-    """What rows and tables call a method: its name, or that of a class of a user's own."""
-    return method.rpartition(":")[2]
+    """What rows and tables call a method: its name, that of a class of a user's own, or that of a policy's run."""
+    named = method.rpartition(":")[2]
+    return label_of(named) if method.startswith(POLICY) else named
 
 
 def composed(

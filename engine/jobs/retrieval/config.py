@@ -108,8 +108,8 @@ class RankingAttackConfig(RankersConfig):
     goal: GoalKind = "promote"
     """Bring a wrong reply to the top, or the right one away from it."""
     method: str = "greedy,beam,random"
-    """Methods separated by commas: greedy, beam, random, gradient (rankers that give slopes alone), or path/file.py:Name;
-    random, the baseline, is there in any case."""
+    """Methods separated by commas: greedy, beam, random, gradient (rankers that give slopes alone), editor:RUN (a
+    trained editing policy), or path/file.py:Name; random, the baseline, is there in any case."""
     moves: str = ""
     """Edits separated by commas: context, synonym, insertion, deletion, swap; when empty those that suit the goal."""
     edits: NumItems = 3

@@ -27,7 +27,7 @@ from engine.jobs.device import require_device, threads
 from engine.jobs.job import Job, Reporter, Summary
 from engine.jobs.retrieval.asked import ADVERSARIAL, CONTROL
 from engine.jobs.retrieval.config import DEFAULT_CORPUS, RankingAttackConfig, RankingConfig, lexicon_of
-from engine.jobs.retrieval.groups import lexicon_setting, shared_resources, utterances_of
+from engine.jobs.retrieval.groups import Contexts, lexicon_setting, shared_resources, utterances_of
 from engine.jobs.retrieval.matcher_config import (
     NO_VECTORS,
     SKIP_GRAM,
@@ -35,6 +35,7 @@ from engine.jobs.retrieval.matcher_config import (
     dam,
     dam_paper,
     demo,
+    hardened,
     mrfn,
     mrfn_paper,
     smn,
@@ -58,6 +59,7 @@ from engine.metrics.retrieval.training import ATTACKED, FIRST, MATCHING, PROMOTE
 from engine.metrics.statistics import Estimate, mean
 from engine.metrics.training import BEFORE
 from engine.perturb.replies.resources import RuleResources
+from engine.retrieval.settings import POLICY
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from envs.candidates.compiled import CandidateCorpus, load_candidates
@@ -125,6 +127,7 @@ class TrainMatcher(Job[TrainMatcherConfig, MatcherTraining, Summary]):
         "dam-paper": dam_paper,
         "mrfn-paper": mrfn_paper,
         "demo": demo,
+        "hardened": hardened,
     }
     legend = MATCHING
     files = (CHECKPOINT, SUMMARY)
@@ -204,7 +207,8 @@ class TrainMatcher(Job[TrainMatcherConfig, MatcherTraining, Summary]):
 
     def models(self, config: TrainMatcherConfig) -> Mapping[str, str]:
         rules = training_names(config.against) if config.against else ()
-        return {"start": config.start} | {f"rule {name}": name for name in rules if ".py:" in name}
+        own = {f"rule {name}": name.removeprefix(POLICY) for name in rules if ".py:" in name or name.startswith(POLICY)}
+        return {"start": config.start} | own
 
     def next_commands(self, config: TrainMatcherConfig, path: Path) -> tuple[str, ...]:
         corpus, run, stored = config.corpus or DEFAULT_CORPUS, display_path(path), path / CHECKPOINT
@@ -216,7 +220,8 @@ class TrainMatcher(Job[TrainMatcherConfig, MatcherTraining, Summary]):
         searching = partial(command_line, ("attack", "ranking"), {"": RankingAttackConfig}, run=None)
         if config.start:
             # What further training alone brings shows under attack.
-            rules = ",".join(name for name in config.against.split(",") if name.strip() != SEARCH)
+            names = [name.strip() for name in config.against.split(",")]
+            rules = ",".join(name for name in names if name != SEARCH and not name.startswith(POLICY))
             rules = "all" if rules in ("", NOTHING) else rules
             both = f"{config.start},{run}"
             return ranking(replace(asked, model=both, rules=rules)), searching(RankingAttackConfig(model=both, **known))
@@ -307,7 +312,7 @@ def _against(
     if config.against in ("", NOTHING):
         return [], None
     shared = shared_resources(name, lexicon_of(name, config.lexicon), data_root(config.data_root))
-    resources = RuleResources(config.replies, shared, corpus.language)
+    resources = RuleResources(config.replies, shared, corpus.language, {"training": Contexts(corpus.splits["train"])})
     with lexicon_setting():
         rules = training_rules(training_names(config.against), resources, group)
         if not is_searched(config.against):

@@ -48,9 +48,9 @@ class TrainMatcherConfig(SupervisedConfig):
     start: str = ""
     """Run or checkpoint of a matching model to go on from, with its words and sizes; all epochs of the recipe are made."""
     against: str = ""
-    """With --start: what to train against, separated by commas: rules on replies by name, path/file.py:Name, or all; search:
-    what the attack search finds at the model as it is when an epoch begins; none: the control, as long on replies as they
-    are."""
+    """With --start: what to train against, separated by commas: rules on replies by name, path/file.py:Name, or all;
+    editor:RUN: what a trained editing policy does at the ranker that it learned to mislead; search: what the attack search
+    finds at the model as it is when an epoch begins; none: the control, as long on replies as they are."""
     pool_size: PositiveInt = 100_000
     """Training contexts whose replies rules change, drawn at random; all where there are fewer (Li et al. 2019)."""
     lexicon: Literal["", "nltk", "built-in"] = ""
@@ -126,6 +126,11 @@ def demo() -> TrainMatcherConfig:
     sizes = replace(settings.smn_small(), embed=32, gru=32)
     fit = replace(settings.small_fit(), batch_size=128, learning_rate=5e-3, max_epochs=2)
     return replace(smn(), smn=sizes, fit=fit)
+
+
+def hardened() -> TrainMatcherConfig:
+    """The SMN of runs/matcher further, against IIW (Li et al. 2019)."""
+    return replace(smn(), start="runs/matcher", against="iiw")
 
 
 def smn_paper() -> TrainMatcherConfig:

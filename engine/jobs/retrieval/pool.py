@@ -19,6 +19,8 @@ import numpy as np
 from engine.perturb.replies.catalogue import build_rules, rule_names
 from engine.perturb.replies.resources import RuleResources
 from engine.perturb.replies.rule import Attacked, Rule
+from engine.retrieval.catalogue import policy_rule
+from engine.retrieval.settings import POLICY
 from envs.candidates.groups import CandidateGroup, CandidateKind
 from envs.core.errors import ConfigError
 from envs.core.seeds import derive_seed, stream
@@ -49,7 +51,7 @@ class Keyed(Protocol):
 
 
 def training_names(against: str) -> tuple[str, ...]:
-    """The rules of a training, each by its variant for training where it has one; none of them for "none" and "search".
+    """The rules of a training, each by its variant for training where it has one, then policies; none for "none" and "search".
 
     Raises:
         ConfigError: none is named, or one is unknown, with the nearest name.
@@ -57,7 +59,10 @@ def training_names(against: str) -> tuple[str, ...]:
     named = ",".join(part for part in against.split(",") if part.strip() != SEARCH)
     if against == NOTHING or (is_searched(against) and not named):
         return ()
-    return tuple(dict.fromkeys(_IN_TRAINING.get(name, name) for name in rule_names(named)))
+    parts = [part.strip() for part in named.split(",")]
+    policies = [part for part in parts if part.startswith(POLICY)]
+    fixed = rule_names(",".join(part for part in parts if part not in policies)) if len(policies) < len(parts) else ()
+    return tuple(dict.fromkeys([*(_IN_TRAINING.get(name, name) for name in fixed), *policies]))
 
 
 def is_searched(against: str) -> bool:
@@ -82,7 +87,8 @@ def training_rules(names: Sequence[str], resources: RuleResources, group: Candid
         ConfigError: there is none of a name, two bear the same, one edits contexts or does not suit the language.
         DataError: what one of them leans on is not there.
     """
-    rules = build_rules(names, resources)
+    fixed = build_rules([name for name in names if not name.startswith(POLICY)], resources)
+    rules = [*fixed, *(policy_rule(name, resources) for name in names if name.startswith(POLICY))]
     own = [rule.name for rule in rules]
     if len(set(own)) < len(own):
         raise ConfigError("two rules bear the same name", where="--against", got=", ".join(own), fix="rename yours")

@@ -40,11 +40,13 @@ def test_a_wrong_reply_is_edited_until_it_passes_the_right_one() -> None:
     assert allowed == [0, 1, 2, 3, 4, 5, 6, 7, 9, 12]
     observation, reward, terminated, truncated, info = env.step(np.int64(DRAWER))
     assert info["reply"] == "drawer laptop needs charging"
-    assert (reward, terminated, truncated) == (2.0 / 2.25, False, False)
+    assert (reward, terminated, truncated) == (pytest.approx(1.0 / 2.25), False, False)
     # A word is replaced once, and none comes twice.
     assert np.flatnonzero(observation["action_mask"]).tolist() == [3, 5, 6, 7, 9, 12]
     _, reward, terminated, truncated, info = env.step(np.int64(JAMMING))
-    assert (reward, terminated, truncated, info["success"], info["queries"]) == (1.0, True, False, True, 2)
+    # Both edits earn 1 together.
+    assert (reward, terminated, truncated) == (pytest.approx(1.25 / 2.25), True, False)
+    assert (info["success"], info["queries"]) == (True, 2)
     with pytest.raises(ScenarioError, match="no example is going on"):
         env.step(np.int64(JAMMING))
 
@@ -173,3 +175,14 @@ def test_the_default_proposer_keeps_its_promises_and_a_careless_one_does_not() -
 
     (found,) = check_part(Careless)
     assert not found.kept
+
+
+def test_every_way_to_the_goal_earns_one_so_that_it_does_not_pay_to_put_it_off() -> None:
+    listed = Listed()
+    listed.WEIGHTS = {**listed.WEIGHTS, "printer": 2.5}
+    earned = []
+    for actions in ((PRINTER,), (DRAWER, JAMMING)):
+        game = EditGame([DESK], [1], listed, AlikeWords(), RULES, RankGoal())
+        earned.append(sum(float(game.act([0], [action])[0]) for action in actions))
+        assert game.replies[0].succeeded
+    assert earned == [pytest.approx(1.0), pytest.approx(1.0)]

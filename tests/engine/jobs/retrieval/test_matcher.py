@@ -323,9 +323,10 @@ def test_a_split_without_right_or_without_wrong_replies_is_refused(label: str, t
 
 def test_presets_are_what_they_say() -> None:
     made = {name: preset() for name, preset in TRAIN_MATCHER.presets.items()}
-    assert list(made) == ["smn", "dam", "mrfn", "smn-paper", "dam-paper", "mrfn-paper", "demo"]
+    assert list(made) == ["smn", "dam", "mrfn", "smn-paper", "dam-paper", "mrfn-paper", "demo", "hardened"]
     assert made["smn"] == matcher_config.smn()
     assert made.pop("demo").kind == "smn"
+    assert made.pop("hardened") == replace(matcher_config.smn(), start="runs/matcher", against="iiw")
     for name, preset in made.items():
         kind, _, published = name.partition("-")
         assert preset.kind == kind

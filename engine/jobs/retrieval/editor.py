@@ -1,0 +1,263 @@
+"""Training of editing policies against a frozen ranker: `parley train editor` (RLlib).
+
+The policy learns on the training split, and is measured on the test split beside itself as it began and beside random edits at
+as many replacements. Edits are those of IIW (Li et al. 2019, section 3.1): words of the context replace words with their tag in
+the wrong reply that the ranker likes best; it stays wrong, and shall come first.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from engine.jobs.checkpoints import require_checkpoint
+from engine.jobs.device import threads
+from engine.jobs.job import Job, Reporter, Steps, Summary
+from engine.jobs.limit import drawn
+from engine.jobs.retrieval.config import lexicon_of
+from engine.jobs.retrieval.editor_config import TrainEditorConfig
+from engine.jobs.retrieval.groups import Contexts, group_seed, lexicon_setting, shared_resources
+from engine.jobs.scalars import Scalars
+from engine.jobs.sharded import session
+from engine.jobs.supervised import STATE
+from engine.metrics.retrieval.editing import EDITING, EDITS, GAIN, QUERIES, RANDOM, SUCCESS, TRIED, UNTRAINED
+from engine.metrics.statistics import Estimate, clustered_rate, count, mean, paired_difference
+from engine.perturb.replies.resources import RuleResources
+from engine.perturb.replies.settings import ReplySettings
+from engine.store.layout import SUMMARY
+from engine.store.run_folder import RunFolder
+from envs.candidates.compiled import load_candidates
+from envs.candidates.edit_game import EditRules
+from envs.candidates.ranking_env import ResponseRankingEnv
+from envs.core.errors import DataError, RankerError
+from envs.data.root import data_root
+from envs.storage.copies import CHECKPOINT
+from envs.storage.places import display_path
+from policies.editor_settings import EditorLearning
+
+if TYPE_CHECKING:
+    from engine.perturb.replies.language import ReplyLanguage
+    from engine.retrieval.outcomes import AttackOutcome
+    from envs.candidates.compiled import CandidateCorpus
+    from policies.editor import Editor
+    from policies.ranker import Ranker
+
+UPDATE = "update"
+"""Kind of the event of an update."""
+START = "start"
+"""Folder of the policy that learning begins with."""
+
+
+@dataclass(frozen=True)
+class EditWorld:
+    """What a policy learns on, found and checked.
+
+    Args:
+        config: what was asked for.
+        corpus: contexts and candidates.
+        ranker: frozen.
+        language: tags their words.
+        editor: the policy as it begins.
+    """
+
+    config: TrainEditorConfig
+    corpus: CandidateCorpus
+    ranker: Ranker
+    language: ReplyLanguage
+    editor: Editor
+
+    def env(self) -> ResponseRankingEnv:
+        """The environment, of the training split."""
+        from engine.retrieval.editing import ContextProposer
+        from policies.ranker import compared_scores
+
+        return ResponseRankingEnv(
+            list(self.corpus.splits["train"]),
+            partial(compared_scores, self.ranker),
+            ContextProposer(self.language),
+            self.editor.sight(),
+            rules=self.config.game,
+        )
+
+    @property
+    def dialogues(self) -> dict[str, int]:
+        """Of the test contexts, by key."""
+        split = self.corpus.splits["test"]
+        return {split.key(row): int(split.dialogues[row]) for row in range(len(split))}
+
+    def attack(self, editor: Editor | None) -> list[AttackOutcome]:
+        """What a policy, or random edits, come to in the test contexts.
+
+        Raises:
+            RankerError: the ranker gave no scores.
+        """
+        from engine.retrieval.attack import RankAttack
+        from engine.retrieval.catalogue import UNLIMITED
+        from engine.retrieval.editing import EditorSteps
+
+        config = self.config
+        split = self.corpus.splits["test"]
+        groups = [split[row] for row in drawn(range(len(split)), config.limit, config.seed, self.corpus.name)]
+        method = EditorSteps(editor, config.game)
+        attack = RankAttack(self.ranker, self.language, method=method, edits=config.game.edits, budget=UNLIMITED)
+        outcomes = attack.run(groups, [group_seed(config.seed, group.key) for group in groups])
+        if failed := [outcome for outcome in outcomes if outcome.status == "error"]:
+            raise RankerError("the ranker gave no scores", where=failed[0].key, got=failed[0].reason)
+        return outcomes
+
+
+def opened_world(config: TrainEditorConfig) -> EditWorld:
+    """Reads what a training needs.
+
+    Raises:
+        ConfigError: no ranker or corpus is called so.
+        CheckpointError: a checkpoint is not there, or damaged.
+        DataError: a corpus or lexicon cannot be read, or a split has no group.
+    """
+    from policies.editor import load_editor, new_editor
+    from policies.rankers import load_ranker
+
+    corpus = load_candidates(config.corpus, config.data_root, options=config.candidates)
+    for name in ("train", "test"):
+        if not len(corpus.splits[name]):
+            raise DataError(f"the {name} split has no context", where=config.corpus, fix="name another --corpus")
+    contexts = Contexts(corpus.splits["train"])
+    ranker = load_ranker(config.model, contexts)
+    shared = shared_resources(config.corpus, lexicon_of(config.corpus, config.lexicon), data_root(config.data_root))
+    with lexicon_setting():
+        language = RuleResources(ReplySettings(), shared, corpus.language).language
+        language.tag_all([corpus.splits["train"][0].context[0]])
+    if config.start:
+        editor = load_editor(require_checkpoint(config.start, "--start", "parley train editor"))
+    else:
+        editor = new_editor(contexts, config.editor, config.seed)
+    return EditWorld(config, corpus, ranker, language, editor)
+
+
+def training_env(config: TrainEditorConfig) -> ResponseRankingEnv:
+    """The environment that a configuration stands for; runners make it by themselves, because rankers are not sent."""
+    return opened_world(config).env()
+
+
+def helpdesk() -> TrainEditorConfig:
+    """One word, against TF-IDF on the built-in help desk, offline, in under a minute."""
+    return TrainEditorConfig(game=EditRules(edits=1), learning=EditorLearning(updates=60))
+
+
+def li2019() -> TrainEditorConfig:
+    """Three words, against TF-IDF on the dialogues of #ubuntu (corpus of Li et al. 2019)."""
+    return TrainEditorConfig(corpus="ubuntu_dialogues")
+
+
+class TrainEditor(Job[TrainEditorConfig, EditWorld, Summary]):
+    """`parley train editor`."""
+
+    words = ("train", "editor")
+    run_name = "editor"
+    config = TrainEditorConfig
+    presets = {"helpdesk": helpdesk, "li2019": li2019}
+    legend = EDITING
+    files = (CHECKPOINT, SUMMARY)
+    resume_safe = ("data_root", "save_every")
+    steps = Steps(UPDATE, "updates", lambda config: config["learning"]["updates"])
+
+    def prepare(self, config: TrainEditorConfig, path: Path, reporter: Reporter) -> EditWorld:
+        """Corpus, ranker, language and policy; the ranker is tried once."""
+        world = opened_world(config)
+        env = world.env()
+        env.reset(seed=config.seed)
+        return world
+
+    def work(self, run: RunFolder, prepared: EditWorld, reporter: Reporter) -> Summary:
+        """Learns, saving and resuming exactly, measures, and stores the policy as `checkpoint`.
+
+        Raises:
+            DivergenceError: a gradient is not finite.
+            RankerError: the ranker gave no scores.
+        """
+        from engine.perturb.built_in import ANNOUNCEMENT
+        from policies.editor import FORMAT
+
+        config, editor = prepared.config, prepared.editor
+        if lexicon_of(config.corpus, config.lexicon) == "built-in":
+            reporter.say(ANNOUNCEMENT)
+        with threads(config.threads), session(1, ""):
+            measured = {UNTRAINED: prepared.attack(editor), RANDOM: prepared.attack(None)}
+            if not (run.path / START).is_dir():
+                FORMAT.save(editor, run.path / START, {})
+            editor.load_state_dict(_learned(run, config, reporter))
+            measured[SUCCESS] = prepared.attack(editor)
+        found = _figures(measured, prepared.dialogues)
+        about = {"model": config.model, "corpus": config.corpus, "seed": config.seed}
+        game = {"edits": config.game.edits, "num_places": config.game.num_places, "num_proposals": config.game.num_proposals}
+        FORMAT.save(editor, run.path / CHECKPOINT, {**about, "game": game, SUCCESS: found[SUCCESS].value})
+        return Summary(
+            f"editing policy against {config.model} on {config.corpus}",
+            f"{config.learning.updates} updates of {config.learning.examples_per_update} examples, at most "
+            f"{config.game.edits} word{'s' * (config.game.edits > 1)} replaced, seed {config.seed}.",
+            found,
+        )
+
+    def models(self, config: TrainEditorConfig) -> Mapping[str, str]:
+        return {"model": config.model.removeprefix("response-only:"), "start": config.start}
+
+    def next_commands(self, config: TrainEditorConfig, path: Path) -> tuple[str, ...]:
+        """The same policy trained further."""
+        further = replace(config, start=display_path(path))
+        return (*super().next_commands(config, path), self.command(further, path.with_name(f"{path.name}-further")))
+
+
+def _learned(run: RunFolder, config: TrainEditorConfig, reporter: Reporter) -> dict[str, Any]:
+    """Makes what is left of the updates; the policy's weights."""
+    from engine.rllib import state
+    from engine.rllib.editing import EditorReinforceConfig
+
+    saved, updates = run.path / STATE, config.learning.updates
+    settings = EditorReinforceConfig().editing(
+        learning=config.learning,
+        make_env=partial(training_env, config),
+        checkpoint=str(run.path / START),
+        seed=config.seed,
+    )
+    algorithm = settings.build_algo()
+    try:
+        if saved.exists():
+            reporter.say(f"resumed after update {state.restore(algorithm, saved)}")
+        reporter.stage("learning to edit", updates, "updates")
+        with Scalars(run.path, algorithm.training_iteration) as scalars:
+            while algorithm.training_iteration < updates:
+                algorithm.train()
+                number = algorithm.training_iteration
+                run.event(UPDATE, number=number, **algorithm.last)
+                scalars.add(number, algorithm.last)
+                if number % config.save_every == 0 or number == updates:
+                    state.save(algorithm, saved)
+                reporter.advance(number, f"success {algorithm.last['success']:.0%}, reward {algorithm.last['reward']:+.2f}")
+        return state.learned_weights(algorithm)
+    finally:
+        algorithm.stop()
+        # RLlib's modules stand in cycles of references, too few of them for Python to look before dozens of trainings.
+        gc.collect()
+
+
+def _figures(measured: Mapping[str, Sequence[AttackOutcome]], dialogues: Mapping[str, int]) -> dict[str, Estimate]:
+    """What the legend names; contexts in which there was something to attack are the same for all."""
+    tried = {name: [outcome for outcome in outcomes if outcome.was_tried] for name, outcomes in measured.items()}
+    reached = {name: np.array([outcome.status == "success" for outcome in of], dtype=float) for name, of in tried.items()}
+    policy = tried[SUCCESS]
+    clusters = [dialogues[outcome.key] for outcome in policy]
+    found = {name: clustered_rate(values, clusters) for name, values in reached.items()}
+    found[GAIN] = paired_difference(reached[SUCCESS], reached[RANDOM], clusters)
+    found[EDITS] = mean([outcome.cost for outcome in policy], clusters)
+    found[QUERIES] = mean([outcome.queries for outcome in policy], clusters)
+    found[TRIED] = count(len(policy), len(policy))
+    return {name: found[name] for name in EDITING}
+
+
+TRAIN_EDITOR = TrainEditor()
