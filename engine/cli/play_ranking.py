@@ -108,6 +108,7 @@ def run_play_ranking(verb: Verb, arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         terminal.show("")
     again = ["parley", "evaluate", "ranking", "--model", asked.model, "--corpus", asked.corpus]
+    again += ["--lexicon", asked.lexicon] if asked.lexicon else []
     again += ["--data-root", str(asked.data_root)] if asked.data_root else []
     show_lines(game.console, "next", [shlex.join(again)])
     return 0
