@@ -70,7 +70,7 @@ class PlayRankingArguments(Configuration):
     seed: NonNegativeInt = 1
     """Decides which contexts come, and every random draw."""
     method: str = AttackSettings.method
-    """Search of attacks: greedy, beam, random, gradient (rankers that give slopes alone), or path/file.py:Name."""
+    """Search of attacks: greedy, beam, random, gradient (rankers that give slopes alone), editor:RUN, or path/file.py:Name."""
     edits: NumItems = AttackSettings.edits
     """Words that an attack changes at most."""
     budget: NumItems = AttackSettings.budget
@@ -108,6 +108,7 @@ def run_play_ranking(verb: Verb, arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         terminal.show("")
     again = ["parley", "evaluate", "ranking", "--model", asked.model, "--corpus", asked.corpus]
+    again += ["--lexicon", asked.lexicon] if asked.lexicon else []
     again += ["--data-root", str(asked.data_root)] if asked.data_root else []
     show_lines(game.console, "next", [shlex.join(again)])
     return 0

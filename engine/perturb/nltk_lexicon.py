@@ -138,8 +138,14 @@ class NltkLexicon:
 
     @cached_property
     def _wordnet(self) -> Any:
-        from nltk.corpus import wordnet
+        from nltk.corpus.reader import CorpusReader, WordNetCorpusReader
+        from nltk.corpus.util import LazyCorpusLoader
 
+        class English(WordNetCorpusReader):
+            def map_wn(self, version: str = "wordnet") -> None:
+                """No map to other versions of WordNet: other languages need it, and it takes almost as long as all else."""
+
+        wordnet = LazyCorpusLoader("wordnet", English, LazyCorpusLoader("omw-1.4", CorpusReader, ".*"))
         _guarded(WORDNET, wordnet.ensure_loaded)
         return wordnet
 

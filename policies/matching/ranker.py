@@ -2,6 +2,9 @@
 
 Contexts are read in blocks, in which every different turn and reply is encoded once and pairs of like size are matched side
 by side (`batches.py`). A score depends on its own context and reply alone, up to the last digits of float32.
+
+Nothing is held from one call to the next: a search asks about some twenty drafts of a reply at a time, and encoding their
+context again is 1 % (DAM) to 6 % (SMN) of what scoring them costs.
 """
 
 from __future__ import annotations

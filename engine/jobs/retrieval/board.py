@@ -30,7 +30,7 @@ from engine.metrics.retrieval.movement import expected_ranks
 from engine.perturb.replies.catalogue import build_rules, rule_names
 from engine.perturb.replies.resources import RuleResources
 from engine.perturb.replies.rule import Attacked, Rule
-from engine.retrieval.catalogue import compose_attack, rank_attacks
+from engine.retrieval.catalogue import attack_names, compose_attack
 from engine.retrieval.outcomes import AttackOutcome
 from engine.retrieval.settings import AttackSettings
 from envs.candidates.groups import CandidateGroup
@@ -77,7 +77,7 @@ class CandidateBoard:
 
     def __init__(self, config: RankersConfig, settings: AttackSettings, key: str = "") -> None:
         self._config, self._settings = config, settings
-        rank_attacks.get(settings.method)
+        attack_names(settings.method)
         self._corpus = opened(config)
         self._split = ranked_split(config, self._corpus)
         self.rankers: Mapping[str, Ranker] = loaded(asked_rankers(config.model_names), Contexts(self._corpus.splits["train"]))

@@ -65,11 +65,13 @@ def test_every_field_of_a_configuration_says_what_it_is(verb: Verb) -> None:
 
 
 def commands() -> list[str]:
-    """Every command that runs a job in the examples of the help and in the README."""
+    """Every command that runs a job in the examples of the help, in the README and on the pages of docs."""
     examples = [example for verb in JOBS for example in verb.examples]
-    blocks = re.findall(r"```\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL) if (ROOT / "README.md").exists() else []
-    shown = [line for block in blocks for line in block.splitlines() if line.startswith("parley ")]
-    return [*examples, *(line for line in shown if find_verb(shlex.split(line)[1:]) in JOBS)]
+    pages = [page.read_text() for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) if page.exists()]
+    blocks = [block for page in pages for block in re.findall(r"^```\w*\n(.*?)^```", page, re.DOTALL | re.MULTILINE)]
+    shown = [line.removeprefix("$ ") for block in blocks for line in block.splitlines()]
+    typed = [line for line in shown if line.startswith("parley ")]
+    return [*examples, *(line for line in typed if find_verb(shlex.split(line, comments=True)[1:]) in JOBS)]
 
 
 @pytest.mark.parametrize("command", commands())

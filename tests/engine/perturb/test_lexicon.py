@@ -156,6 +156,11 @@ class TestNltkLexicon:
         for words in said:
             assert full.tag(words) == [tag for _, tag in nltk.pos_tag(words)]
 
+    def test_wordnet_opens_without_the_map_that_other_languages_need(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        reader = "nltk.corpus.reader.wordnet.WordNetCorpusReader"
+        monkeypatch.setattr(f"{reader}.map_to_one", lambda *_: pytest.fail("half of the seconds for nothing"))
+        assert "large" in NltkLexicon().synonyms("big", "a")
+
     def test_opposites_are_first_ones_of_all_lemmas(self, full: NltkLexicon) -> None:
         assert full.antonyms("good", "a") == ("bad", "evil")
         assert full.antonyms("opens", "v") == ("close", "fold")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -53,7 +55,7 @@ def test_states_are_those_of_each_text_alone(rows: list[list[int]]) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("changes", [{}, {"unknowns": 3}, {"padding": "released"}], ids=str)
-def test_scores_of_edits_do_not_depend_on_what_was_asked_beside_or_before(kind: str, changes: dict[str, object]) -> None:
+def test_scores_of_edits_do_not_depend_on_what_was_asked_beside_or_before(kind: str, changes: dict[str, Any]) -> None:
     ranker, rng = MatcherRanker(matcher(kind, **changes)), np.random.default_rng(2)
     (context, (reply, *_)), (other, _) = pairs(2, seed=5)
     reply = (*reply, "w1", "unseen", "w2")
