@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from engine.jobs.checkpoints import require_checkpoint
+from engine.jobs.command import command_line
 from engine.jobs.device import threads
 from engine.jobs.job import Job, Reporter, Steps, Summary
 from engine.jobs.limit import drawn
-from engine.jobs.retrieval.config import lexicon_of
+from engine.jobs.retrieval.config import RankingAttackConfig, lexicon_of
 from engine.jobs.retrieval.editor_config import TrainEditorConfig
 from engine.jobs.retrieval.groups import Contexts, group_seed, lexicon_setting, shared_resources
 from engine.jobs.scalars import Scalars
@@ -34,6 +35,7 @@ from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from envs.candidates.compiled import load_candidates
 from envs.candidates.edit_game import EditRules
+from envs.candidates.options import CandidateOptions
 from envs.candidates.ranking_env import ResponseRankingEnv
 from envs.core.errors import DataError, RankerError
 from envs.data.root import data_root
@@ -208,9 +210,16 @@ class TrainEditor(Job[TrainEditorConfig, EditWorld, Summary]):
         return {"model": config.model.removeprefix("response-only:"), "start": config.start}
 
     def next_commands(self, config: TrainEditorConfig, path: Path) -> tuple[str, ...]:
-        """The same policy trained further."""
-        further = replace(config, start=display_path(path))
-        return (*super().next_commands(config, path), self.command(further, path.with_name(f"{path.name}-further")))
+        """What it does beside other methods, and the same policy trained further."""
+        run = display_path(path)
+        known: dict[str, Any] = {name: getattr(config, name) for name in ("model", "corpus", "lexicon", "data_root")}
+        # How many replies a training context has does not concern the attack.
+        groups = replace(config.candidates, train_size=CandidateOptions().train_size)
+        method = f"greedy,editor:{run}"
+        attack = RankingAttackConfig(method=method, edits=config.game.edits, candidates=groups, **known)
+        attacked = command_line(("attack", "ranking"), {"": RankingAttackConfig}, attack, run=None)
+        further = self.command(replace(config, start=run), path.with_name(f"{path.name}-further"))
+        return (*super().next_commands(config, path), attacked, further)
 
 
 def _learned(run: RunFolder, config: TrainEditorConfig, reporter: Reporter) -> dict[str, Any]:
