@@ -156,7 +156,7 @@ def test_what_was_scored_once_is_no_second_query() -> None:
 
 
 def test_a_ranker_that_is_handed_in_and_the_defaults_suit_gymnasium() -> None:
-    check_env(make(scorer=TermOverlap([DESK.context]), rules=EditRules()))
+    check_env(make(scorer=TermOverlap([DESK.context]), rules=EditRules()), skip_render_check=True)
     text = gymnasium.make("parley/ResponseRanking-v1", groups=[DESK], scorer=Listed(), render_mode="ansi")
     text.reset(seed=1)
     text.step(np.int64(1))
