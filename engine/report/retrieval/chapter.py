@@ -9,9 +9,9 @@ from engine.jobs.retrieval.ranking import ERRORS, EVALUATE_RANKING, RANKERS, RUL
 from engine.metrics.retrieval.ranking import CHANGE, CLEAN, describe, first_place, metric_of
 from engine.metrics.statistics import Estimate
 from engine.perturb.replies.catalogue import rules as known_rules
-from engine.report.content import Chapter, Section, Verdict
+from engine.report.content import Chapter, Item, Section, Verdict
 from engine.report.retrieval.examples import example_items
-from engine.report.retrieval.sections import ShownRanking
+from engine.report.retrieval.sections import ShownRanking, measured_section
 from engine.report.runs import Run
 from engine.report.verdicts import SHARE, caveat, certain_sign, number
 from envs.core.visible import visible
@@ -86,26 +86,11 @@ class Rankings(Chapter[Shown]):
         # matplotlib costs a second, which readers of the verdict need not pay.
         from engine.report.retrieval.figures import figures_of
 
-        done = [each for each in found if each.done and each.metrics]
-        items = {
-            f"{each.name}, {visible(rule)}": example_items(each, rule) for each in done for rule in each.ranked.rules
-        }
-        return Section(
-            notes=[
-                f"{each.name}: {visible(model)} gave no scores for some contexts: {visible(reason)}."
-                for each in done
-                for model, reason in each.errors.items()
-            ],
-            measured=found,
-            tables=[
-                (f"{title}, {each.name}" if len(done) > 1 else title, table)
-                for each in done
-                for title, table in each.tables.items()
-            ],
-            figures=[figure for each in done for figure in figures_of(each)],
-            items=[item for shown in items.values() for item in shown],
-            chosen={f"{name}: an example": shown[0] for name, shown in items.items() if shown},
-        )
+        return measured_section(found, figures_of, _items_of)
+
+
+def _items_of(run: ShownRanking) -> dict[str, list[Item]]:
+    return {f"{run.name}, {visible(rule)}": example_items(run, rule) for rule in run.ranked.rules}
 
 
 def _evaluation(run: Run) -> ShownRanking:

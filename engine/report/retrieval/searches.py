@@ -24,9 +24,9 @@ from engine.metrics.retrieval.searched import (
 )
 from engine.metrics.rows import Row
 from engine.metrics.statistics import NOTHING, Estimate
-from engine.metrics.tables import TextTable
-from engine.report.content import Chapter, Item, Section, ShownRun, Verdict
+from engine.report.content import Chapter, Item, Section, Verdict
 from engine.report.retrieval.examples import AttackedContext, ShownCandidate, context_item, marked, moved, said_by
+from engine.report.retrieval.sections import ShownRankers, measured_section
 from engine.report.runs import Run
 from engine.report.verdicts import SHARE, caveat, certain_sign, number
 from envs.core.seeds import stable_hash
@@ -39,23 +39,18 @@ _MOST_MARKS = 12
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShownSearches(ShownRun):
-    """One run of attacks on rankers; its items are contexts.
+class ShownSearches(ShownRankers):
+    """One run of attacks on rankers.
 
     Args:
-        tables: what was measured, by heading.
         known: every estimate by name; those of success with all queries are the run's metrics too.
         goal: of the attacks, in words.
         budget: queries at most.
-        errors: of rankers that gave no scores, the most frequent reason.
     """
 
-    unit = "contexts"
-    tables: Mapping[str, TextTable] = field(default_factory=dict)
     known: Mapping[str, Estimate] = field(default_factory=dict)
     goal: str = ""
     budget: int = 1
-    errors: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def searched(self) -> SearchedRows:
@@ -132,28 +127,14 @@ class RankerAttacks(Chapter[Shown]):
         # matplotlib costs a second, which readers of the verdict need not pay.
         from engine.report.retrieval.search_figures import search_figures
 
-        done = [each for each in found if each.done and each.metrics]
-        items = {
-            f"{each.name}, {visible(method)} on {visible(model)}": searched_items(each, model, method)
-            for each in done
-            for model, method in each.searched.searches
-        }
-        return Section(
-            notes=[
-                f"{each.name}: {visible(model)} gave no scores for some contexts: {visible(reason)}."
-                for each in done
-                for model, reason in each.errors.items()
-            ],
-            measured=found,
-            tables=[
-                (f"{title}, {each.name}" if len(done) > 1 else title, table)
-                for each in done
-                for title, table in each.tables.items()
-            ],
-            figures=[figure for each in done for figure in search_figures(each)],
-            items=[item for shown in items.values() for item in shown],
-            chosen={f"{name}: an example": shown[0] for name, shown in items.items() if shown},
-        )
+        return measured_section(found, search_figures, _items_of)
+
+
+def _items_of(run: ShownSearches) -> dict[str, list[Item]]:
+    return {
+        f"{run.name}, {visible(method)} on {visible(model)}": searched_items(run, model, method)
+        for model, method in run.searched.searches
+    }
 
 
 def searched_items(run: ShownSearches, model: str, method: str) -> list[Item]:

@@ -1,40 +1,87 @@
-"""What the chapter of rankers reads: evaluations."""
+"""What the chapters of rankers and of attacks on them share: runs with tables of their own, and how a section shows them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeVar
 
 from engine.metrics.retrieval.ranking import RankedRows
 from engine.metrics.retrieval.ranks import recall_at
 from engine.metrics.statistics import Estimate
 from engine.metrics.tables import TextTable
-from engine.report.content import ShownRun
+from engine.report.content import Item, Section, ShownRun
+from engine.report.figure import Figure
+from envs.core.visible import visible
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShownRanking(ShownRun):
-    """One evaluation of rankers; its items are contexts.
+class ShownRankers(ShownRun):
+    """One run that asks rankers; its items are contexts.
 
     Args:
-        tables: what was measured, in the layout of the paper, by heading.
-        first: the metric that says how often a right reply is first.
-        changes: by ranker and rule how far that is from the same contexts as they are.
-        rankers: labels of those that were named.
-        controls: labels of those that are there to be beaten.
+        tables: what was measured, by heading.
         errors: of rankers that gave no scores, the most frequent reason.
     """
 
     unit = "contexts"
     tables: Mapping[str, TextTable] = field(default_factory=dict)
+    errors: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownRanking(ShownRankers):
+    """One evaluation of rankers, its tables in the layout of the paper.
+
+    Args:
+        first: the metric that says how often a right reply is first.
+        changes: by ranker and rule how far that is from the same contexts as they are.
+        rankers: labels of those that were named.
+        controls: labels of those that are there to be beaten.
+    """
+
     first: str = recall_at(1)
     changes: Mapping[tuple[str, str], Estimate] = field(default_factory=dict)
     rankers: Sequence[str] = ()
     controls: Sequence[str] = ()
-    errors: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def ranked(self) -> RankedRows:
         """The rows by ranker and rule."""
         return RankedRows(self.rows)
+
+
+RankersT = TypeVar("RankersT", bound=ShownRankers)
+
+
+def measured_section(
+    found: Sequence[RankersT],
+    figures_of: Callable[[RankersT], Sequence[Figure]],
+    items_of: Callable[[RankersT], Mapping[str, Sequence[Item]]],
+) -> Section:
+    """All runs, and of those that are done the reasons of rankers without scores, tables, drawings and items.
+
+    Args:
+        found: the runs.
+        figures_of: drawings of one.
+        items_of: contexts of one by heading, the first of each an example.
+    """
+    done = [each for each in found if each.done and each.metrics]
+    items = {name: shown for each in done for name, shown in items_of(each).items()}
+    return Section(
+        notes=[
+            f"{each.name}: {visible(model)} gave no scores for some contexts: {visible(reason)}."
+            for each in done
+            for model, reason in each.errors.items()
+        ],
+        measured=found,
+        tables=[
+            (f"{title}, {each.name}" if len(done) > 1 else title, table)
+            for each in done
+            for title, table in each.tables.items()
+        ],
+        figures=[figure for each in done for figure in figures_of(each)],
+        items=[item for shown in items.values() for item in shown],
+        chosen={f"{name}: an example": shown[0] for name, shown in items.items() if shown},
+    )
