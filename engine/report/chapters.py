@@ -19,9 +19,10 @@ CHAPTERS: tuple[Chapter[Any], ...] = (
     Negotiations(),
     TriggerSearches(),
     Perturbations(),
+    # What hardening came to stands before the attacks that measured it.
+    HardenedRankers(),
     Rankings(),
     RankerAttacks(),
-    HardenedRankers(),
     Sweeps(),
     Trainings(),
     # Last: what no other chapter knows.
