@@ -9,6 +9,6 @@ __all__, __getattr__ = public(
         "ReplyGame": "game",
         "ReplyJudge": "judge",
         "ReplyRules": "game",
-        "WordOverlap": "judge",
+        "RecordedOverlap": "judge",
     },
 )

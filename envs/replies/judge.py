@@ -23,7 +23,7 @@ class ReplyJudge(Protocol):
         """
 
 
-class WordOverlap:
+class RecordedOverlap:
     """The F1 of a reply's words and those of the recorded one, counted as often as they stand.
 
     A stand-in that needs no model, so that the environment can be tried out: it knows one right answer and nothing of people.

@@ -18,7 +18,7 @@ from envs.core.registry import nearest
 from envs.pairs.turns import Example, format_turns, turn_words
 from envs.pairs.vocabulary import PAD_ID, PairVocabulary
 from envs.replies.game import ReplyGame, ReplyRules
-from envs.replies.judge import ReplyJudge, WordOverlap
+from envs.replies.judge import ReplyJudge, RecordedOverlap
 
 
 def speaker_space(vocabulary: PairVocabulary, rules: ReplyRules) -> spaces.Dict:
@@ -131,7 +131,7 @@ class ReplyEnv(gymnasium.Env[dict[str, Any], np.ndarray]):
             raise ConfigError(what, where="ReplyEnv", got=repr(render_mode), fix=f"one of {', '.join(modes)}")
         self.rules = rules or ReplyRules()
         self.examples = built_in_examples(self.rules.turns) if examples is None else examples
-        self.judge = judge or WordOverlap()
+        self.judge = judge or RecordedOverlap()
         self.vocabulary = vocabulary or words_of(self.examples)
         self.render_mode = render_mode
         self.action_space = reply_space(self.vocabulary, self.rules)

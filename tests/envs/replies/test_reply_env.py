@@ -16,7 +16,7 @@ from envs.core.errors import ConfigError, ScenarioError
 from envs.pairs.turns import Turn
 from envs.pairs.vocabulary import BOS_ID, EOS_ID, PAD_ID
 from envs.replies.game import MACHINE, PERSON, ReplyGame
-from envs.replies.judge import WordOverlap
+from envs.replies.judge import RecordedOverlap
 from envs.replies.reply_env import ReplyEnv, reply_action, words_of
 from tests.envs.replies.made_up import EXAMPLES, RULES, Asks
 
@@ -112,10 +112,10 @@ def test_out_of_the_box_it_answers_the_help_desk() -> None:
 
 def test_the_overlap_of_words_counts_how_often_they_stand() -> None:
     replies: list[Turn] = [(("it", "it", "jams", "<eou>"),), (("which", "one", "?"),)]
-    assert WordOverlap().judge_replies(EXAMPLES, replies).tolist() == pytest.approx([2 * 3 / 10, 2 * 2 / 8])
+    assert RecordedOverlap().judge_replies(EXAMPLES, replies).tolist() == pytest.approx([2 * 3 / 10, 2 * 2 / 8])
 
 
-@pytest.mark.parametrize("judge", [WordOverlap, Asks])
+@pytest.mark.parametrize("judge", [RecordedOverlap, Asks])
 def test_judges_keep_their_promises(judge: type) -> None:
     (found,) = check_part(judge)
     assert found.kind.name == "judge of replies"
