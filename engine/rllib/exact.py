@@ -1,7 +1,7 @@
 """What trainings share that go on exactly where they were: every example is named by its index, and nothing else is drawn.
 
-An algorithm has one module that learns, called by its role, and records beside it. A runner plays the examples of given indices
-to their end and keeps nothing from one call to the next.
+An algorithm has a module that learns, called by its role, or several, and records beside. A runner plays the examples of given
+indices to their end and keeps nothing from one call to the next.
 """
 
 from __future__ import annotations
@@ -26,7 +26,12 @@ class ExactAlgorithm(Algorithm):
     """An algorithm whose state is its learner, its records and its iteration (`state.py`)."""
 
     role: str
-    """The module that learns."""
+    """The module that learns, or the first of several."""
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """All modules that learn."""
+        return (self.role,)
 
     @abstractmethod
     def records(self) -> dict[str, Any]:

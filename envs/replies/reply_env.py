@@ -18,7 +18,7 @@ from envs.core.registry import nearest
 from envs.pairs.turns import Example, format_turns, turn_words
 from envs.pairs.vocabulary import PAD_ID, PairVocabulary
 from envs.replies.game import ReplyGame, ReplyRules
-from envs.replies.judge import ReplyJudge, RecordedOverlap
+from envs.replies.judge import RecordedOverlap, ReplyJudge
 
 
 def speaker_space(vocabulary: PairVocabulary, rules: ReplyRules) -> spaces.Dict:
