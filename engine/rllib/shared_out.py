@@ -1,7 +1,7 @@
 """Algorithms whose examples are shared out among env runners, in this process or in actors, whoever of them dies.
 
-Which runner an item of an iteration goes to decides nothing of it. A runner that dies costs a replay of its share, and an update
-is never made on fewer items than it asks for, nor on items of a runner with old weights.
+Which runner an item of an iteration goes to decides nothing of it. A runner that dies costs a replay of its share, and an
+update is never made on fewer items than it asks for, nor on items of a runner with old weights.
 """
 
 from __future__ import annotations
