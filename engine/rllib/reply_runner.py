@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from gymnasium import Space
+from gymnasium import Space, spaces
 
-from engine.generation.replies import reply_actions
-from engine.generation.rewards import rewards
+from engine.generation.replies import ReplyActions, reply_actions
+from engine.generation.rewards import reply_rewards, rewards
 from engine.rllib.exact import ExactRunner
 from engine.rllib.replies_env import DISCRIMINATOR, GENERATOR, listener_space
 from engine.rllib.reply_modules import CRITIC
@@ -24,8 +24,7 @@ from engine.runtime.identity import require
 from envs.core.seeds import derive_seed
 from envs.replies.game import PERSON, ReplyRules
 from envs.replies.reply_env import reply_space, speaker_space
-from gymnasium import spaces
-from policies.discriminator.batches import context_batch, reply_batch
+from policies.discriminator.batches import context_batch
 from policies.seq2seq.decoding import read, sample
 
 SHARD = 16
@@ -56,10 +55,10 @@ class ReplyEnvRunner(ExactRunner):
             dealt: number of each shard, the phase that it is for, and the indices of its examples.
 
         Returns:
-            `index`, the numbers of the shards, the number of the `weights` in use, and by number what was `found`: for each
-            example `replies` (word ids without `</s>`); for a generator's step also `rewards` of their words, what the
-            discriminator finds of the whole reply (`human`) and the critic's `expected` reward; for teacher forcing `human` of the
-            recorded reply, and `expected`.
+            `index`, the numbers of the shards; the number of the `weights` in use; and `found` by shard, a list for its examples
+            of `replies` (word ids without `</s>`; recorded ones in teacher forcing), and but for a discriminator's step the
+            probability that each is a person's (`human`), what the critic has `expected` after each of its words (T + 1,), and
+            the `rewards` (T,) of a generator's step.
 
         Raises:
             ClusterError: this machine has other code than the driver.
@@ -75,26 +74,27 @@ class ReplyEnvRunner(ExactRunner):
         pairs = [world.pair(self.config.master_seed, index) for index in indices]
         sources = [source for source, _ in pairs]
         if phase == "teacher":
-            return self._judged(sources, [recorded for _, recorded in pairs])
+            recorded = [reply for _, reply in pairs]
+            return {"replies": recorded, **self._judged(sources, reply_actions(recorded, world.max_words + 1))}
         seeds = [derive_seed(self.config.master_seed, "said reply", index) for index in indices]
-        replies = sample(generator, sources, seeds)
+        said = sample(generator, sources, seeds)
         if phase == "discriminator":
-            return {"replies": replies}
-        discriminator = self.module[DISCRIMINATOR].net
-        contexts = discriminator.read(context_batch(sources, discriminator.vocabulary, discriminator.sizes))
-        actions = reply_actions(replies, world.max_words)
-        earned_BT = rewards(self.config.rewards, generator, read(generator, sources), discriminator, contexts, actions, seeds)
-        lengths = actions.real_BT.sum(1).tolist()
-        earned = [row[:length].numpy() for row, length in zip(earned_BT, lengths, strict=True)]
-        return {"replies": replies, "rewards": earned, **self._judged(sources, replies)}
+            return {"replies": said}
+        actions = reply_actions(said, world.max_words)
+        return {"replies": said, **self._judged(sources, actions, seeds)}
 
-    def _judged(self, sources: Sequence[Any], replies: Sequence[Any]) -> dict[str, list[Any]]:
-        discriminator, found = self.module[DISCRIMINATOR].net, {}
+    def _judged(self, sources: Sequence[Any], actions: ReplyActions, seeds: Sequence[int] = ()) -> dict[str, list[Any]]:
+        discriminator, settings = self.module[DISCRIMINATOR].net, self.config.rewards
         contexts = context_batch(sources, discriminator.vocabulary, discriminator.sizes)
         memory = discriminator.read(contexts)
-        words_RT, lengths_R = reply_batch(replies, discriminator.sizes)
-        log_odds_RT = discriminator.prefixes(memory, words_RT, lengths_R)
-        found["human"] = log_odds_RT.gather(1, lengths_R[:, None] - 1)[:, 0].sigmoid().tolist()
+        human_B = actions.at_end(reply_rewards(discriminator, memory, actions))
+        found: dict[str, list[Any]] = {"human": human_B.tolist()}
+        lengths = actions.lengths_B.tolist()
         if CRITIC in self.module:
-            found["expected"] = self.module[CRITIC].net(contexts).tolist()
+            expected_BT1 = self.module[CRITIC].net.prefixes(contexts, actions.words_BT)
+            found["expected"] = [row[: length + 1].numpy() for row, length in zip(expected_BT1, lengths, strict=True)]
+        if seeds:
+            generator, most = self.module[GENERATOR].net, self.env.max_words
+            earned_BT = rewards(settings, generator, read(generator, sources), discriminator, memory, actions, seeds, most)
+            found["rewards"] = [row[:length].numpy() for row, length in zip(earned_BT, lengths, strict=True)]
         return found

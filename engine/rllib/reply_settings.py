@@ -12,6 +12,8 @@ from envs.core.errors import ConfigError
 from envs.core.ranges import Configuration, NonNegativeInt, NumItems, PositiveFloat
 
 Phase = Literal["discriminator", "generator", "teacher"]
+Reward = Literal["discriminator", "constant", "shuffled", "length"]
+"""What the generator is rewarded by; all but the first are controls."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from engine.generation.weights import ResponseWeights
 from envs.core.seeds import stream
 from envs.pairs.compiled import PairSplit
 from envs.pairs.vocabulary import PairVocabulary
@@ -19,11 +20,13 @@ class ReplyWorld:
         pairs: of the training split, in the words of the generator.
         vocabulary: of the generator.
         max_words: words of a reply at most, `</s>` not counted.
+        response_weights: of replies, by their tf-idf.
     """
 
     pairs: PairSplit
     vocabulary: PairVocabulary
     max_words: int
+    response_weights: ResponseWeights
     _orders: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
 
     def pair(self, seed: int, index: int) -> tuple[np.ndarray, np.ndarray]:
