@@ -55,8 +55,8 @@ class ReplyEnvRunner(ExactRunner):
             dealt: number of each shard, the phase that it is for, and the indices of its examples.
 
         Returns:
-            `index`, the numbers of the shards; the number of the `weights` in use; and `found` by shard, a list for its examples
-            of `replies` (word ids without `</s>`; recorded ones in teacher forcing), and but for a discriminator's step the
+            `index`, the numbers of the shards; the number of the `weights` in use; `found` by shard, lists for its examples:
+            `replies` (word ids without `</s>`; recorded ones in teacher forcing), and but for a discriminator's step the
             probability that each is a person's (`human`), what the critic has `expected` after each of its words (T + 1,), and
             the `rewards` (T,) of a generator's step.
 

@@ -14,7 +14,7 @@ import torch
 
 from engine.jobs.job import Silent
 from engine.jobs.negotiation import placement, training
-from engine.jobs.negotiation.placement import fitting_runners
+from engine.jobs.placement import fitting_runners
 from engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY, TrainReinforceConfig
 from engine.jobs.negotiation.training import MAX_LEARNERS
 from engine.rllib import state
