@@ -6,7 +6,6 @@ to the same context is a negative one, half of them found by a beam with re-rank
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +22,6 @@ from engine.metrics.statistics import Estimate
 from envs.core.ranges import PositiveInt
 from envs.core.seeds import derive_seed
 from envs.replies.pairs import pairs_in_words
-from envs.storage.places import display_path
 from policies.decoders import DecoderSettings
 from policies.discriminator.settings import DiscriminatorSizes, discriminator_fit, discriminator_released, discriminator_small
 from policies.fitting.settings import FitConfig
@@ -107,11 +105,6 @@ class TrainDiscriminator(FitJob[TrainDiscriminatorConfig]):
 
     def models(self, config: TrainDiscriminatorConfig) -> Mapping[str, str]:
         return {"generator": config.generator, **DecoderSettings.parse(config.decoder).models}
-
-    def next_commands(self, config: TrainDiscriminatorConfig, path: Path) -> tuple[str, ...]:
-        method = "regs-partial" if config.prefixes else "regs-mc"
-        words = ["parley", "minmax", "replies", "--method", method, "--start", config.generator, "--corpus", config.corpus]
-        return (*super().next_commands(config, path), shlex.join([*words, "--discriminator", display_path(path)]))
 
 
 class _Told:
