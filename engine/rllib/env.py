@@ -21,7 +21,7 @@ from ray.rllib.env.multi_agent_env import MultiAgentEnv
 
 from envs.core.errors import ConfigError, ScenarioError
 from envs.core.registry import nearest
-from envs.core.seeds import derive_seed, stream
+from envs.core.seeds import Key, derive_seed, stream
 from envs.negotiation.env import (
     act,
     action_space,
@@ -100,7 +100,7 @@ class NegotiationMultiAgentEnv(MultiAgentEnv):
         """
         if seed is not None:
             self._last_seed = int(seed)
-        name = ("rllib", *self._stream, self._last_seed, self._num_dialogues)
+        name: tuple[Key, ...] = ("rllib", *self._stream, self._last_seed, self._num_dialogues)
         self._num_dialogues += 1
         scenario = draw_scenario(stream(self._seed, "scenario", *name), self.scenarios)
         self._game = NegotiationGame([scenario], [derive_seed(self._seed, "dialogue", *name)], self.vocabulary, self.rules)
@@ -162,7 +162,7 @@ def require_known(config: Mapping[str, Any], keys: Sequence[str]) -> None:
 
 def own_stream(config: Mapping[str, Any]) -> tuple[int, ...]:
     """Integers that name one of several environments of a configuration: its key `stream`, then worker and sub-environment."""
-    named = tuple(config.get("stream", ()))
+    named: tuple[int, ...] = tuple(config.get("stream", ()))
     if not isinstance(config, EnvContext):
         return named
     # RLlib gives one context, with vector_index 0, to all sub-environments that a runner makes; each takes the next number,

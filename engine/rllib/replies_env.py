@@ -14,7 +14,7 @@ from ray.rllib.env.multi_agent_env import MultiAgentEnv
 
 from engine.rllib.env import own_stream, require_known
 from envs.core.errors import ConfigError, ScenarioError
-from envs.core.seeds import derive_seed, stream
+from envs.core.seeds import Key, derive_seed, stream
 from envs.pairs.vocabulary import PairVocabulary
 from envs.replies.game import PERSON, ReplyGame, ReplyRules
 from envs.replies.reply_env import reply_space, require_examples, speaker_sees, speaker_space
@@ -68,7 +68,7 @@ class ReplyMultiAgentEnv(MultiAgentEnv):
         self.possible_agents = [GENERATOR, DISCRIMINATOR]
         self.agents = [GENERATOR, DISCRIMINATOR]
         seen = speaker_space(self.vocabulary, self.rules), listener_space(self.vocabulary, self.rules)
-        done = reply_space(self.vocabulary, self.rules), spaces.Discrete(PERSON + 1)
+        done: tuple[spaces.Space[Any], ...] = reply_space(self.vocabulary, self.rules), spaces.Discrete(PERSON + 1)
         self.observation_spaces = dict(zip(self.agents, seen, strict=True))
         self.action_spaces = dict(zip(self.agents, done, strict=True))
         self._last_seed = -1
@@ -85,7 +85,7 @@ class ReplyMultiAgentEnv(MultiAgentEnv):
         """
         if seed is not None:
             self._last_seed = int(seed)
-        name = ("replies", *self._stream, self._last_seed, self._num_episodes)
+        name: tuple[Key, ...] = ("replies", *self._stream, self._last_seed, self._num_episodes)
         self._num_episodes += 1
         example = self.examples[int(stream(self._seed, "example", *name).integers(len(self.examples)))]
         self._game = ReplyGame([example], [derive_seed(self._seed, "episode", *name)], self.vocabulary, self.rules)

@@ -148,7 +148,7 @@ class _Told:
         """Figures of the fitted model."""
         from policies.discriminator.judging import judge
 
-        found = {}
+        found: dict[str, Estimate] = {}
         for name, split in MEASURED.items():
             contexts = np.repeat(np.arange(len(self._whole[split])), 2)
             kinds = np.repeat(self._kinds[split], 2)
