@@ -28,7 +28,7 @@ from policies.discriminator.model import Discriminator
 from policies.discriminator.reader import ContextMemory, WordState
 from policies.drawing import drawn
 
-_ROWS = 512
+_ROWS = 256
 """Nodes that the generator reads at once; bounds the memory for logits."""
 PartsT = TypeVar("PartsT", bound=tuple[Any, ...])
 
