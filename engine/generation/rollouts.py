@@ -33,7 +33,7 @@ _ROWS = 256
 PartsT = TypeVar("PartsT", bound=tuple[Any, ...])
 
 
-class _Nodes(NamedTuple):
+class _RolloutNodes(NamedTuple):
     """Different beginnings after equally many words."""
 
     rows_n: Tensor
@@ -46,7 +46,7 @@ class _Nodes(NamedTuple):
     """The discriminator after it."""
 
 
-class _Lanes(NamedTuple):
+class _RolloutLanes(NamedTuple):
     """Continuations under way."""
 
     nodes_L: Tensor
@@ -104,13 +104,13 @@ def rollout_rewards(
     draws = torch.from_numpy(np.stack([rollout_draws(seed, num_rollouts, max_words) for seed in seeds])).to(device)
     scores_BTN = contexts.vector_BC.new_zeros(*words_BT.shape, num_rollouts)
     own_B = rows_B
-    nodes = _Nodes(rows_B, torch.full_like(rows_B, BOS_ID), generator.begin(memory), discriminator.begin(contexts))
-    lanes = _Lanes(*[rows_B[:0]] * 4)
+    nodes = _RolloutNodes(rows_B, torch.full_like(rows_B, BOS_ID), generator.begin(memory), discriminator.begin(contexts))
+    lanes = _RolloutLanes(*[rows_B[:0]] * 4)
     for place in range(max_words + 1):
         begun_b = rows_B[(ends_B > place) & (place > 0)].repeat_interleave(num_rollouts)
         numbers_b = torch.arange(len(begun_b), device=device) % num_rollouts
-        begun = _Lanes(own_B[begun_b], begun_b, torch.full_like(begun_b, place), numbers_b)
-        lanes = _Lanes(*(torch.cat(parts) for parts in zip(lanes, begun, strict=True)))
+        begun = _RolloutLanes(own_B[begun_b], begun_b, torch.full_like(begun_b, place), numbers_b)
+        lanes = _RolloutLanes(*(torch.cat(parts) for parts in zip(lanes, begun, strict=True)))
         if place < max_words:
             draws_L = draws[lanes.rows_L, lanes.numbers_L, lanes.begins_L, place]
             words_L, spoken = _say(generator, memory, nodes, lanes.nodes_L, draws_L)
@@ -138,14 +138,14 @@ def rollout_rewards(
         if not bool(on_c.any()):
             break
         numbers_c = on_c.cumsum(0) - 1
-        nodes = _Nodes(rows_c[on_c], words_c[on_c], _take(spoken, parents_c[on_c]), _take(heard, on_c))
+        nodes = _RolloutNodes(rows_c[on_c], words_c[on_c], _take(spoken, parents_c[on_c]), _take(heard, on_c))
         own_B = torch.zeros_like(rows_B).index_put((alive_b,), numbers_c[child_own])
         lanes = _take(lanes, ~ended_L)._replace(nodes_L=numbers_c[child_L[~ended_L]])
     return scores_BTN.mean(2)
 
 
 def _say(
-    generator: Decoder[Any, Any], memory: tuple[Any, ...], nodes: _Nodes, nodes_L: Tensor, draws_L: Tensor
+    generator: Decoder[Any, Any], memory: tuple[Any, ...], nodes: _RolloutNodes, nodes_L: Tensor, draws_L: Tensor
 ) -> tuple[Tensor, Any]:
     """The next words (L,) of lanes, and the generator after the nodes' words."""
     words_L, states = torch.empty_like(nodes_L), []
@@ -160,4 +160,6 @@ def _say(
 
 def _take(parts: PartsT, rows: Tensor | slice) -> PartsT:
     """Some rows of a named tuple of tensors; parts that are not there stay so."""
-    return type(parts)(*(None if part is None else part[rows] for part in parts))
+    kind: Any = type(parts)
+    found: PartsT = kind(*(None if part is None else part[rows] for part in parts))
+    return found
