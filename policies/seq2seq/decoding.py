@@ -27,7 +27,6 @@ from envs.pairs.turns import EOT
 from envs.pairs.vocabulary import BOS_ID, PAD_ID, SPECIALS
 from policies.decoding import Charges, Hypothesis, in_blocks, likeliest, n_best, word_by_word
 from policies.drawing import drawn
-from policies.fitting.predictor import real_positions
 from policies.seq2seq.batches import framed_source
 from policies.seq2seq.model import LanguageModel, Memory, Seq2Seq
 
@@ -152,9 +151,7 @@ def read(model: Seq2Seq, sources: Sequence[Ids]) -> Memory:
     for row, source in enumerate(framed):
         source_BN[row, : len(source)] = torch.tensor(source)
     device = model.output.weight.device
-    lengths_B = lengths_B.to(device)
-    states_BNH = model.encode(model.source_embedding(source_BN.to(device)), lengths_B)
-    return model.remember(states_BNH, real_positions(lengths_B, states_BNH.shape[1]))
+    return model.listen(source_BN.to(device), lengths_B.to(device))
 
 
 def _decode(
