@@ -207,7 +207,7 @@ class Reply(Job[ReplyConfig, Asked, Asked]):
         if not corpus:
             what = "the model does not say which corpus it was fitted to, so there is nothing to reply to"
             raise ConfigError(what, where=config.model, fix="name one with --corpus")
-        turns: int = config.turns or getattr(responder, "turns", OWN_TURNS)
+        turns = config.turns or int(getattr(responder, "turns", OWN_TURNS))
         recorded = load_pairs(corpus, config.data_root, every_word=True)
         found = examples(recorded, config.split, turns, min_reply=config.min_reply, max_reply=config.max_reply)
         if not len(found):
