@@ -25,7 +25,15 @@ from engine.retrieval.settings import POLICY as BY_POLICY
 from engine.retrieval.settings import AttackDetails
 from envs.candidates.edit_game import EditRules
 from envs.candidates.options import CandidateOptions
-from envs.core.ranges import Configuration, NonNegativeFloat, NonNegativeInt, NumItems, NumItemsOrAll, PositiveInt
+from envs.core.ranges import (
+    Configuration,
+    NonNegativeFloat,
+    NonNegativeInt,
+    NumItems,
+    NumItemsOrAll,
+    PositiveInt,
+    PositiveShare,
+)
 from envs.core.seeds import derive_seed
 from envs.storage.places import display_path
 from policies.editor_settings import EditorLearning
@@ -56,8 +64,8 @@ class HardenRankingConfig(Configuration):
     """At most so many contexts of the validation and of the test split in measurements, the seed's choice; 0 for all."""
     budget: PositiveInt = 100
     """Queries of the search that measures, and of a policy that does."""
-    pool_size: PositiveInt = 1000
-    """Training contexts whose wrong replies policies edit while a ranker learns, drawn at random."""
+    adversary_share: PositiveShare = 0.2
+    """Share of the training contexts whose wrong replies policies edit while a ranker learns, drawn at random."""
     control: bool = True
     """Also train the start as long on replies as they are, and measure it as the result."""
     lexicon: Literal["", "nltk", "built-in"] = ""
@@ -161,7 +169,7 @@ class Plan:
         }
 
     def _trained(self, kind: Any, **settings: Any) -> TrainMatcherConfig:
-        names = ("corpus", "lexicon", "data_root", "seed", "threads", "candidates", "pool_size")
+        names = ("corpus", "lexicon", "data_root", "seed", "threads", "candidates", "adversary_share")
         return TrainMatcherConfig(kind=kind, **{name: getattr(self.config, name) for name in names} | settings)
 
     def _policy(self, ranker: str, seed: int) -> TrainEditorConfig:

@@ -68,7 +68,7 @@ def helpdesk() -> HardenRankingConfig:
     return HardenRankingConfig(
         rounds=1,
         limit=150,
-        pool_size=500,
+        adversary_share=0.1,
         game=EditRules(edits=2),
         learning=EditorLearning(updates=30),
         smn=SmnSizes(embed=48, turns=3, words=16, gru=32),
@@ -84,7 +84,7 @@ def li2019() -> HardenRankingConfig:
     fit = small_fit()
     hardening = replace(fit, max_epochs=2)
     return HardenRankingConfig(
-        corpus="ubuntu_dialogues", limit=300, pool_size=5000, smn=smn_small(), fit=fit, hardening=hardening
+        corpus="ubuntu_dialogues", limit=300, adversary_share=0.15, smn=smn_small(), fit=fit, hardening=hardening
     )
 
 

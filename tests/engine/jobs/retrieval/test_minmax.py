@@ -33,7 +33,7 @@ CONFIG = HardenRankingConfig(
     rounds=1,
     limit=12,
     budget=20,
-    pool_size=10,
+    adversary_share=0.4,
     lexicon="built-in",
     candidates=CandidateOptions(size=3),
     game=EditRules(edits=1, num_places=8, num_proposals=3),
@@ -146,8 +146,8 @@ def test_rounds_are_chosen_on_the_validation_split_and_measured_on_the_test_spli
     assert third["03-attack"][1].method == f"greedy,editor:{tmp_path}/02-editor,editor:{tmp_path}/03-editor"
     assert last["result-attack"][1].method == f"greedy,editor:{tmp_path}/result-editor"
     # Policies that chose a round do not measure the result.
-    seeds = [planned[name][1].seed for planned, name in ((begun, "00-editor"), (last, "result-editor"), (last, "control-editor"))]
-    assert seeds == [CONFIG.seed] * 3
+    fresh = begun["00-editor"], last["result-editor"], last["control-editor"]
+    assert [config.seed for _, config in fresh] == [CONFIG.seed] * 3
     assert third["03-editor"][1].seed == plan.round(1)["01-editor"][1].seed != CONFIG.seed
     assert (last["control-ranker"][1].fit.max_epochs, at_start["control-ranker"][1].fit.max_epochs) == (6, 3)
     assert last["result-editor"][1].model == plan.ranker(2)
