@@ -7,7 +7,7 @@ Bansal 2018 (arXiv 1809.02079), are ours: theirs are cut where the newest words 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from envs.core.ranges import AtLeastTwo, Configuration, PositiveInt, ShareBelowOne
@@ -34,6 +34,13 @@ class Seq2SeqSizes(Configuration):
     """Longest reply in words, `</s>` included; longer ones are cut."""
     turns: PositiveInt = 1
     """Turns of context that the model reads; with more than one, `<eot>` between them is one more word of the vocabulary."""
+    backward: bool = False
+    """Whether the roles are exchanged: the reply is read, the context predicted; `max_source` is then of replies."""
+
+    @property
+    def exchanged(self) -> Seq2SeqSizes:
+        """Those of the backward model of a model of these sizes."""
+        return replace(self, backward=True, max_source=self.max_reply, max_reply=self.max_source)
 
 
 @dataclass(frozen=True, kw_only=True)
