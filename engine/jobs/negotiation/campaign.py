@@ -297,7 +297,7 @@ class Campaign:
             measured = self._as_measured(number, "", target, self._seed, self._config.num_adversaries)
         else:
             measured = self._as_measured(0, "", target, self._last_seed, self._config.num_final_adversaries)
-        return metrics | measured.metrics
+        return {**metrics, **measured.metrics}
 
     def measured_again(self, measured: Round) -> MeasuredTarget:
         """The target after a round, by fresh adversaries and in dialogues that chose no round; the start was measured so."""
