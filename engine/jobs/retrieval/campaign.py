@@ -91,7 +91,7 @@ class HardenRankingConfig(Configuration):
 
 
 @dataclass(frozen=True)
-class Plan:
+class RankingCampaign:
     """The stages of a campaign, and where they lie.
 
     Args:

@@ -22,7 +22,7 @@ from engine.jobs.command import command_line
 from engine.jobs.composite import run_stages
 from engine.jobs.job import Job, Reporter, Result, Steps, Summary
 from engine.jobs.retrieval.asked import label_of
-from engine.jobs.retrieval.campaign import CONTROL, RESULT, SEARCH_METHOD, START, HardenRankingConfig, Plan
+from engine.jobs.retrieval.campaign import CONTROL, RESULT, SEARCH_METHOD, START, HardenRankingConfig, RankingCampaign
 from engine.jobs.retrieval.config import RankingConfig
 from engine.jobs.rounds import ROUND, StopRule, make_rounds, rounds_of
 from engine.jobs.sharded import session
@@ -104,19 +104,19 @@ class MinMaxRanking(Job[HardenRankingConfig, HardenRankingConfig, Summary]):
         """Finds out whether the start is there and the first stage can be done."""
         if config.model:
             require_checkpoint(config.model, "--model", "parley train matcher")
-        plan = Plan(config, path)
-        job, settings = next(iter((plan.begin() or plan.round(0)).values()))
+        campaign = RankingCampaign(config, path)
+        job, settings = next(iter((campaign.begin() or campaign.round(0)).values()))
         job.prepare(settings, path, reporter)
         return config
 
     def work(self, run: RunFolder, prepared: HardenRankingConfig, reporter: Reporter) -> Summary:
         """Makes what is left of the rounds, stores the best one's ranker, and compares it with start and control."""
         config, path = prepared, run.path
-        plan = Plan(config, path)
+        campaign = RankingCampaign(config, path)
 
         def measured(number: int) -> dict[str, Estimate]:
-            run_stages(plan.round(number), path, reporter)
-            return _of_round(plan, number)
+            run_stages(campaign.round(number), path, reporter)
+            return _of_round(campaign, number)
 
         def show(rounds: Sequence[Round]) -> None:
             for one in rounds:
@@ -125,14 +125,14 @@ class MinMaxRanking(Job[HardenRankingConfig, HardenRankingConfig, Summary]):
 
         rule = StopRule(config.rounds, config.patience, config.least_gain, lost, "R@1 under attack has not risen")
         with session(1, ""):
-            run_stages(plan.begin(), path, reporter)
+            run_stages(campaign.begin(), path, reporter)
             rounds = make_rounds(run, rule, measured, show, reporter)
             best = best_round(rounds, lost).number
             if not best:
                 reporter.say("no round held more under attack than the start, which is the result")
-            run_stages(plan.last(best), path, reporter)
-        _store(run, plan, best)
-        metrics = _outcome(plan, best)
+            run_stages(campaign.last(best), path, reporter)
+        _store(run, campaign, best)
+        metrics = _outcome(campaign, best)
         words = f"{config.game.edits} word{'s' * (config.game.edits > 1)}"
         return Summary(
             f"{config.model or 'an SMN'} on {config.corpus} hardened",
@@ -155,49 +155,49 @@ class MinMaxRanking(Job[HardenRankingConfig, HardenRankingConfig, Summary]):
 
     def next_commands(self, config: HardenRankingConfig, path: Path) -> tuple[str, ...]:
         """The page, and the ranker before and after under all rules."""
-        names = f"{Plan(config, path).ranker(0)},{display_path(path)}"
+        names = f"{RankingCampaign(config, path).ranker(0)},{display_path(path)}"
         asked = RankingConfig(model=names, corpus=config.corpus, candidates=config.candidates, data_root=config.data_root)
         evaluated = command_line(("evaluate", "ranking"), {"": RankingConfig}, asked, run=None)
         return (*super().next_commands(config, path), evaluated)
 
 
-def _of_round(plan: Plan, number: int) -> dict[str, Estimate]:
+def _of_round(campaign: RankingCampaign, number: int) -> dict[str, Estimate]:
     """What a ranker is measured by after a round."""
-    editor, attack = plan.editor(number), plan.path / plan.attack(number)
-    found = _figures(plan, attack, editor)
+    editor, attack = campaign.editor(number), campaign.path / campaign.attack(number)
+    found = _figures(campaign, attack, editor)
     if number:
-        last, before = plan.editor(number - 1), plan.path / plan.attack(number - 1)
-        told = {POLICY_BEFORE: _success(plan, before, last), POLICY_AFTER: _success(plan, attack, last)}
+        last, before = campaign.editor(number - 1), campaign.path / campaign.attack(number - 1)
+        told = {POLICY_BEFORE: _success(campaign, before, last), POLICY_AFTER: _success(campaign, attack, last)}
         found = told | found
     return found
 
 
-def _outcome(plan: Plan, best: int) -> dict[str, Estimate]:
+def _outcome(campaign: RankingCampaign, best: int) -> dict[str, Estimate]:
     """Start, result and control on the test split."""
-    editors = {START: plan.editor(0), RESULT: f"{RESULT}-editor", CONTROL: f"{CONTROL}-editor"}
-    attacks = {name: plan.path / f"{name}-attack" for name in editors}
+    editors = {START: campaign.editor(0), RESULT: f"{RESULT}-editor", CONTROL: f"{CONTROL}-editor"}
+    attacks = {name: campaign.path / f"{name}-attack" for name in editors}
     if not best:
         attacks[RESULT], editors[RESULT] = attacks[START], editors[START]
-    endings = {START: BEFORE_HARDENING, RESULT: ""} | ({CONTROL: AS_CONTROL} if plan.config.control else {})
-    measured = {name: _figures(plan, attacks[name], editors[name]) for name in endings}
+    endings = {START: BEFORE_HARDENING, RESULT: ""} | ({CONTROL: AS_CONTROL} if campaign.config.control else {})
+    measured = {name: _figures(campaign, attacks[name], editors[name]) for name in endings}
     found = {f"{metric}{endings[name]}": each for name, of in measured.items() for metric, each in of.items()}
     result = _under_attack(attacks[RESULT], editors[RESULT])
     found[GAIN] = result.more_than(_under_attack(attacks[START], editors[START]))
-    if plan.config.control:
+    if campaign.config.control:
         found[GAIN_BEYOND_CONTROL] = result.more_than(_under_attack(attacks[CONTROL], editors[CONTROL]))
     return {name: found[name] for name in CAMPAIGN if name in found}
 
 
-def _figures(plan: Plan, attack: Path, editor: str) -> dict[str, Estimate]:
+def _figures(campaign: RankingCampaign, attack: Path, editor: str) -> dict[str, Estimate]:
     """What a ranker is measured by, from an attack on it by the search and its fresh policy."""
     under = _under_attack(attack, editor)
-    policy, search = _success(plan, attack, editor), _success(plan, attack, SEARCH_METHOD)
+    policy, search = _success(campaign, attack, editor), _success(campaign, attack, SEARCH_METHOD)
     return {POLICY: policy, SEARCH: search, HELD: under.held(), FIRST: under.first()}
 
 
-def _success(plan: Plan, attack: Path, method: str) -> Estimate:
+def _success(campaign: RankingCampaign, attack: Path, method: str) -> Estimate:
     """The success of a method with all of its queries, in an attack on one ranker."""
-    begins, ends = f"{SUCCESS}{plan.config.budget}.", f".{label_of(method)}"
+    begins, ends = f"{SUCCESS}{campaign.config.budget}.", f".{label_of(method)}"
     metrics = RunFolder.load(attack).metrics()
     (found,) = [each for name, each in metrics.items() if name.startswith(begins) and name.endswith(ends)]
     return found
@@ -207,15 +207,15 @@ def _under_attack(attack: Path, editor: str) -> UnderAttack:
     return UnderAttack(RunFolder.load(attack).read_rows().to_pylist(), (SEARCH_METHOD, label_of(editor)))
 
 
-def _store(run: RunFolder, plan: Plan, best: int) -> None:
+def _store(run: RunFolder, campaign: RankingCampaign, best: int) -> None:
     """The ranker of the best round as the campaign's own checkpoint."""
     from policies.matching.checkpoints import format_of
     from policies.matching.ranker import load_matcher
 
-    folder = require_checkpoint(plan.ranker(best), "--model", "parley train matcher")
+    folder = require_checkpoint(campaign.ranker(best), "--model", "parley train matcher")
     model = load_matcher(folder).model
     form = format_of(model.sizes)
-    origin = {"base": plan.ranker(0), "round": best} if best else {"round": 0}
+    origin = {"base": campaign.ranker(0), "round": best} if best else {"round": 0}
     form.save(model, run.path / CHECKPOINT, {**form.provenance(folder), **origin})
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engine.jobs.job import Silent
-from engine.jobs.retrieval.campaign import START, HardenRankingConfig, Plan
+from engine.jobs.retrieval.campaign import START, HardenRankingConfig, RankingCampaign
 from engine.jobs.retrieval.minmax import MINMAX_RANKING, OUTCOME, ROUNDS
 from engine.jobs.rounds import rounds_of
 from engine.metrics.retrieval.campaign import CAMPAIGN, FIRST, GAIN, HELD, ROUND_METRICS, UnderAttack, lost
@@ -110,7 +110,7 @@ def test_a_finished_campaign_is_left_alone_and_may_go_on_from_a_ranker(campaign:
     result = MINMAX_RANKING.run(config, campaign, notes)
     assert len(notes.said) == 1
     assert result.next_commands[1].startswith(f"parley evaluate ranking --model {campaign}/start,{campaign} ")
-    given = Plan(replace(config, model=str(campaign / "start"), control=False), campaign)
+    given = RankingCampaign(replace(config, model=str(campaign / "start"), control=False), campaign)
     assert not given.begin()
     stages = given.round(1)
     assert list(stages) == ["01-ranker", "01-editor", "01-attack"]
@@ -134,7 +134,7 @@ def test_the_page_says_what_a_campaign_came_to(campaign: Path) -> None:
 
 
 def test_rounds_are_chosen_on_the_validation_split_and_measured_on_the_test_split(tmp_path: Path) -> None:
-    plan = Plan(replace(CONFIG, hardening=replace(FIT, max_epochs=3)), tmp_path)
+    plan = RankingCampaign(replace(CONFIG, hardening=replace(FIT, max_epochs=3)), tmp_path)
     begun, third, last, at_start = plan.round(0), plan.round(3), plan.last(2), plan.last(0)
     assert list(begun) == ["00-editor", "00-attack"]
     assert list(last) == [
@@ -173,4 +173,4 @@ def test_what_attacks_leave_counts_contexts_that_were_lost_before_it() -> None:
 
 def test_presets_train_their_own_start() -> None:
     for preset in MINMAX_RANKING.presets.values():
-        assert list(Plan(preset(), Path("runs/x")).begin()) == [START]
+        assert list(RankingCampaign(preset(), Path("runs/x")).begin()) == [START]
