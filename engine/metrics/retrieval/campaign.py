@@ -18,12 +18,12 @@ POLICY_BEFORE, POLICY_AFTER, POLICY, SEARCH, HELD, FIRST = (
     "policy_before", "policy_after", "exploitability", "search_success", "under_attack", "clean",
 )
 ROUND_METRICS = {
-    POLICY_BEFORE: Metric("policy before", RANKER, "success of the last policy, on the ranker that it learned to mislead"),
-    POLICY_AFTER: Metric("policy after", RANKER, "success of the same policy on the ranker that learned from what it found"),
-    POLICY: Metric("fresh policy", RANKER, "success of a policy that learned to mislead this ranker"),
-    SEARCH: Metric("search", RANKER, "success of a greedy search by as many edits of the same kind"),
-    HELD: Metric("R@1 under attack", HIGHER, "share of all contexts whose right reply is first, and stays so under both"),
-    FIRST: Metric("R@1", HIGHER, "share of the contexts whose right reply is first among candidates as they are"),
+    POLICY_BEFORE: Metric("policy before", RANKER, "success of the last policy on the ranker that it learned from", "rate"),
+    POLICY_AFTER: Metric("policy after", RANKER, "success of the same policy on the ranker that learned from it", "rate"),
+    POLICY: Metric("fresh policy", RANKER, "success of a policy that learned to mislead this ranker", "rate"),
+    SEARCH: Metric("search", RANKER, "success of a greedy search by as many edits of the same kind", "rate"),
+    HELD: Metric("R@1 under attack", HIGHER, "share of contexts whose right reply is first, and stays so under both", "rate"),
+    FIRST: Metric("R@1", HIGHER, "share of the contexts whose right reply is first among candidates as they are", "rate"),
 }
 """What a ranker is measured by after a round, in the order of the table's columns."""
 AS_CONTROL, BEFORE_HARDENING = "_control", "_before"
