@@ -24,7 +24,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -207,14 +206,6 @@ def n_best(
         state = _rows(state, rows_R)
         charged = [_rows(each, rows_R) for each in charged]
     return _ranked(torch.stack(said).cpu(), torch.stack(parents).cpu(), torch.stack(ended).cpu(), length_penalty, most)
-
-
-def drawn(logits_BV: Tensor, draws_B: np.ndarray) -> Tensor:
-    """The word (B,) at which the summed probabilities pass each draw, which is uniform in [0, 1)."""
-    cumulative_BV = logits_BV.double().softmax(1).cumsum(1)
-    # Rounding leaves the last sum a little off 1; a draw is a share of what is there.
-    bars_B1 = torch.from_numpy(draws_B).to(logits_BV.device).unsqueeze(1) * cumulative_BV[:, -1:]
-    return torch.searchsorted(cumulative_BV, bars_B1, right=True).squeeze(1)
 
 
 def _first(memory: tuple[Any, ...]) -> Tensor:

@@ -25,8 +25,8 @@ from torch import Tensor
 from envs.core.seeds import stream
 from envs.pairs.turns import EOT
 from envs.pairs.vocabulary import BOS_ID, PAD_ID, SPECIALS
-from policies.decoding import Charges, Hypothesis, drawn, in_blocks, likeliest, n_best, word_by_word
-from policies.fitting.predictor import real_positions
+from policies.decoding import Charges, Hypothesis, in_blocks, likeliest, n_best, word_by_word
+from policies.drawing import drawn
 from policies.seq2seq.batches import framed_source
 from policies.seq2seq.model import LanguageModel, Memory, Seq2Seq
 
@@ -79,7 +79,7 @@ def sample(
         if min_log_probability is not None:
             short_BV = logits_BV.log_softmax(1) <= min_log_probability
             logits_BV = logits_BV.masked_fill(short_BV & ~short_BV.all(1, keepdim=True), -torch.inf)
-        return drawn(logits_BV / temperature, draws_RT[rows, place])
+        return drawn(logits_BV / temperature, torch.from_numpy(draws_RT[rows, place]).to(logits_BV.device))
 
     return _decode(model, sources, lambda rows: partial(choose, rows), beyond, charges)
 
@@ -132,7 +132,7 @@ def sample_sentences(model: LanguageModel, seeds: Sequence[int], length: int) ->
             states_B1H, memory = model.lstm(model.embedding(words_BT[:, place : place + 1]), memory)
             logits_BV = model.output(states_B1H[:, 0])
             logits_BV[:, barred] = -torch.inf
-            words_BT[:, place + 1] = drawn(logits_BV, draws_BT[rows, place])
+            words_BT[:, place + 1] = drawn(logits_BV, torch.from_numpy(draws_BT[rows, place]).to(device))
         return words_BT[:, 1:].tolist()
 
     return np.array(in_blocks(len(seeds), decode))
@@ -151,9 +151,7 @@ def read(model: Seq2Seq, sources: Sequence[Ids]) -> Memory:
     for row, source in enumerate(framed):
         source_BN[row, : len(source)] = torch.tensor(source)
     device = model.output.weight.device
-    lengths_B = lengths_B.to(device)
-    states_BNH = model.encode(model.source_embedding(source_BN.to(device)), lengths_B)
-    return model.remember(states_BNH, real_positions(lengths_B, states_BNH.shape[1]))
+    return model.listen(source_BN.to(device), lengths_B.to(device))
 
 
 def _decode(
