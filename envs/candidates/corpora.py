@@ -51,10 +51,11 @@ def find_candidates(name: str) -> CandidateSource:
 
 
 def holds_rows(path: Path) -> bool:
-    """Whether a file, or those of a folder, hold rows and not pairs: most lines have a number first and two tabs or more."""
+    """Whether a file, or those of a folder, hold rows and not pairs: most lines have two tabs or more, and some a label."""
     files = [path] if path.is_file() else list(_files(path).values())
     lines = [line.split("\t") for file in files for line in read_lines(file)[:_LOOKED_AT]]
-    return sum(len(columns) > 2 and columns[0].isdecimal() for columns in lines) > len(lines) / 2
+    rows = [columns for columns in lines if len(columns) > 2]
+    return len(rows) > len(lines) / 2 and any(columns[0] in ("0", "1") for columns in rows)
 
 
 def own_candidates(path: Path) -> FileCandidates:
