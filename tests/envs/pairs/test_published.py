@@ -26,7 +26,14 @@ PAIRS = {
     "cornell": (27_016, 1_431, 1_510),
     "dailydialog": (5 * 7_641, 5 * 1_028, 5 * 1_142),
 }
-WORDS = {"ubuntu_irc": 30_000, "ubuntu_dialogues": 20_000, "switchboard": 10_000, "opensubtitles_sample": 1_168, "cornell": 10_000, "dailydialog": 10_000}
+WORDS = {
+    "ubuntu_irc": 30_000,
+    "ubuntu_dialogues": 20_000,
+    "switchboard": 10_000,
+    "opensubtitles_sample": 1_168,
+    "cornell": 10_000,
+    "dailydialog": 10_000,
+}
 
 
 @pytest.mark.parametrize("name", PAIRS)
