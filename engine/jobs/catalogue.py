@@ -341,6 +341,17 @@ ENTRIES = (
         reports=True,
     ),
     Entry(
+        ("evaluate", "adversarial"),
+        "whether judges tell the replies of systems from those of people, and whether to trust the judges",
+        "engine.jobs.generation.adversarial:EVALUATE_ADVERSARIAL",
+        (
+            "parley evaluate adversarial                   # the published sample, 768 sources",
+            "parley evaluate adversarial --human people.tsv --machine beam.tsv --machine sampling.tsv --workers 2",
+            "parley evaluate adversarial --human people.tsv --machine mine.tsv --judges svm-unigram,mine.py:Judge",
+        ),
+        reports=True,
+    ),
+    Entry(
         ("perturb", "audit"),
         "how much strategies change, how it reads, and lines of each for a person to label",
         "engine.jobs.perturb.audit:PERTURB_AUDIT",
