@@ -33,9 +33,7 @@ class Predictor(nn.Module, Generic[BatchT]):
 
     def initialise(self, generator: torch.Generator) -> None:
         """Draws initial weights: uniform in plus or minus H^-1/2 as torch does, embeddings in `EMBEDDING_RANGE`."""
-        for name, parameter in self.named_parameters():
-            bound = EMBEDDING_RANGE if "embedding" in name else self.output.in_features**-0.5
-            parameter.data.uniform_(-bound, bound, generator=generator)
+        draw_weights(self, self.output.in_features, generator)
 
     def target_states(self, batch: BatchT) -> Tensor:
         """What `output` reads to predict the batch's real targets (M, H), in the order of the rows."""
@@ -59,6 +57,13 @@ class Predictor(nn.Module, Generic[BatchT]):
         """
         nll = output_loss(self.target_states(batch), batch.targets_BT[batch.real_BT])
         return Loss(nll, nll)
+
+
+def draw_weights(model: nn.Module, width: int, generator: torch.Generator) -> None:
+    """Draws a model's weights as `Predictor.initialise` does; `width` is what its output layer reads."""
+    for name, parameter in model.named_parameters():
+        bound = EMBEDDING_RANGE if "embedding" in name else width**-0.5
+        parameter.data.uniform_(-bound, bound, generator=generator)
 
 
 def real_positions(lengths_B: Tensor, length: int) -> Tensor:

@@ -1,0 +1,80 @@
+"""Critics: what reward is expected in a context, before a word is said there or after some (Li et al. 2017, footnote 3).
+
+Departures:
+  * # Released: one linear layer on the last state of the generator's encoder, zero at first. Ours: the paper's network of its
+    own, and the released one as `LinearCritic`.
+
+Shapes: as in `reader.py`.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from envs.pairs.vocabulary import PairVocabulary
+from policies.discriminator.batches import ContextBatch
+from policies.discriminator.reader import DialogueReader
+from policies.discriminator.settings import DiscriminatorSizes
+from policies.fitting.predictor import draw_weights
+
+
+class Critic(nn.Module):
+    """Reads dialogues as a discriminator does, with weights of its own.
+
+    Args:
+        vocabulary: the words that it knows.
+        sizes: widths of its layers.
+    """
+
+    def __init__(self, vocabulary: PairVocabulary, sizes: DiscriminatorSizes) -> None:
+        super().__init__()
+        self.vocabulary, self.sizes = vocabulary, sizes
+        self.reader = DialogueReader(len(vocabulary), sizes)
+        self.output = nn.Linear(self.reader.width, 1)
+
+    def initialise(self, generator: torch.Generator) -> None:
+        """Draws initial weights as those of a discriminator."""
+        draw_weights(self, self.output.in_features, generator)
+
+    def prefixes(self, contexts: ContextBatch, words_BT: Tensor) -> Tensor:
+        """The reward that is expected after no word of a reply, after one, and so on.
+
+        Args:
+            contexts: one for each reply.
+            words_BT: int64, padded on the right.
+
+        Returns:
+            (B, T + 1): at t after t words; at 0 it depends on the context alone.
+        """
+        memory = self.reader.read(contexts)
+        rows, steps = words_BT.shape
+        hidden_BTH = self.reader.begin(memory).hidden_RH.unsqueeze(1)
+        if steps:
+            hidden_BTH = torch.cat([hidden_BTH, self.reader.states(words_BT)], dim=1)
+        repeated = type(memory)(*(part.repeat_interleave(steps + 1, dim=0) for part in memory))
+        values_BT: Tensor = self.output(self.reader.joined(repeated, hidden_BTH.flatten(0, 1))).view(rows, steps + 1)
+        return values_BT
+
+    def forward(self, contexts: ContextBatch) -> Tensor:
+        """The reward that is expected in contexts (B,)."""
+        return self.prefixes(contexts, contexts.words_BKN.new_zeros(len(contexts.words_BKN), 0)).squeeze(1)
+
+
+class LinearCritic(nn.Module):
+    """One layer on what the generator's encoder knows; no gradient reaches that.
+
+    Args:
+        hidden: state of the encoder.
+    """
+
+    def __init__(self, hidden: int) -> None:
+        super().__init__()
+        self.output = nn.Linear(hidden, 1)
+        nn.init.zeros_(self.output.weight)
+        nn.init.zeros_(self.output.bias)
+
+    def forward(self, last_BH: Tensor) -> Tensor:
+        """The reward that is expected in contexts (B,), from the encoder's last states."""
+        value_B1: Tensor = self.output(last_BH.detach())
+        return value_B1.squeeze(1)

@@ -1,0 +1,51 @@
+"""Contexts and replies made up for the tests of discriminators, and networks small enough to compute with at once."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from envs.core.seeds import derive_seed
+from envs.pairs.contexts import with_eot
+from envs.pairs.turns import EOT
+from envs.pairs.vocabulary import PairVocabulary
+from policies.discriminator.batches import JudgedReplies
+from policies.discriminator.model import Discriminator
+from policies.discriminator.settings import DiscriminatorSizes
+from tests.policies.seq2seq import made_up as pairs
+
+VOCABULARY: PairVocabulary = with_eot(pairs.VOCABULARY)
+EOT_ID = VOCABULARY.index[EOT]
+FIRST = pairs.FIRST
+KINDS = ("hierarchical", "concatenated")
+
+
+def sizes(kind: str = "hierarchical", dropout: float = 0.0) -> DiscriminatorSizes:
+    assert kind in ("hierarchical", "concatenated")
+    return DiscriminatorSizes(kind=kind, embed=6, hidden=8, turns=2, words=7, dropout=dropout)
+
+
+def network(kind: str = "hierarchical", seed: int = 0) -> Discriminator:
+    """Large random weights, in evaluation mode, so that every word read tells."""
+    model = Discriminator(VOCABULARY, sizes(kind))
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in model.parameters():
+        parameter.data.uniform_(-1.5, 1.5, generator=generator)
+    return model.eval()
+
+
+def judged(size: int, seed: int = 0) -> list[JudgedReplies]:
+    """Contexts of one to three turns, and two replies of up to nine words; a person begins with one of six words."""
+    rng = np.random.default_rng(seed)
+
+    def words(most: int, least: int = 0) -> list[int]:
+        return rng.integers(FIRST, EOT_ID, size=int(rng.integers(least, most + 1))).tolist()
+
+    found = []
+    for number in range(size):
+        source = words(7, least=1)
+        for _ in range(int(rng.integers(3))):
+            source = [*source, EOT_ID, *words(7, least=1)]
+        replies = [[int(rng.integers(FIRST, FIRST + 6)), *words(8)], [int(rng.integers(FIRST, EOT_ID)), *words(8)]]
+        found.append(JudgedReplies(source, replies, (True, False), derive_seed(seed, number)))
+    return found
