@@ -18,6 +18,7 @@ KINDS = (
     "envs.candidates.conformance:PROPOSER",
     "policies.conformance:RESPONDER",
     "policies.conformance:RANKER",
+    "policies.conformance:JUDGE",
     "engine.perturb.conformance:STRATEGY",
     "engine.perturb.replies.conformance:REPLY_RULE",
     "engine.retrieval.conformance:RANK_ATTACK",

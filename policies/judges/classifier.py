@@ -6,35 +6,33 @@ the pairs of a fit gives the threshold, and whether the first side is above or b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
 from envs.pairs.replied import RepliedPair
 from envs.storage.copies import fetched_model
-from policies.ranker import Ranker, scores_of
+from policies.judges.judge import Judge
+from policies.judges.remembered import Numbers, Remembered, ranked
 
 
 class ThresholdJudge:
-    """A ranker with a threshold.
+    """A threshold of numbers that are not fitted.
 
     Args:
-        ranker: whose scores it goes by.
+        numbers: of pairs.
     """
 
-    def __init__(self, ranker: Ranker) -> None:
-        self._ranker = ranker
+    def __init__(self, numbers: Numbers) -> None:
+        self._numbers = numbers
         self._threshold, self._sign = 0.0, 1.0
 
     def fit(self, pairs: Sequence[RepliedPair], labels: np.ndarray, seed: int) -> None:
-        self._threshold, self._sign = best_threshold(self._scores(pairs), labels)
+        self._threshold, self._sign = best_threshold(self._numbers(pairs), labels)
 
     def score(self, pairs: Sequence[RepliedPair]) -> np.ndarray:
-        return self._sign * (self._scores(pairs) - self._threshold)
-
-    def _scores(self, pairs: Sequence[RepliedPair]) -> np.ndarray:
-        found = scores_of(self._ranker, [(pair.context, [pair.reply]) for pair in pairs])
-        return np.concatenate(found) if found else np.zeros(0)
+        return self._sign * (self._numbers(pairs) - self._threshold)
 
 
 def best_threshold(scores: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
@@ -58,8 +56,8 @@ def best_threshold(scores: np.ndarray, labels: np.ndarray) -> tuple[float, float
     return float(ends[place] + ends[place + 1]) / 2, sign
 
 
-def load_classifier(name: str, device: str) -> ThresholdJudge:
-    """The judge of a folder.
+def classifier(name: str, device: str) -> Callable[[], Judge]:
+    """What makes judges of a folder, whose model they share, and what it said before.
 
     Args:
         name: a folder as `save_pretrained` wrote it, or its URI; nothing is downloaded from a hub.
@@ -71,4 +69,4 @@ def load_classifier(name: str, device: str) -> ThresholdJudge:
     """
     from policies.ranking.hugging_face import load_hugging_face_ranker
 
-    return ThresholdJudge(load_hugging_face_ranker(fetched_model(name), device))
+    return partial(ThresholdJudge, Remembered(partial(ranked, load_hugging_face_ranker(fetched_model(name), device))))

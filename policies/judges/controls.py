@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 
 import numpy as np
 
 from envs.pairs.replied import RepliedPair
-from policies.judges.judge import JudgeSettings
+from policies.judges.judge import Judge, JudgeSettings
 
 _TENTHS = 10
 
@@ -39,24 +40,24 @@ class PropertyJudge:
         return [self._log_odds.get(self._key(pair), 0.0) for pair in pairs]
 
 
-def constant(settings: JudgeSettings) -> PropertyJudge:
+def constant(settings: JudgeSettings) -> Callable[[], Judge]:
     """All pairs alike."""
-    return PropertyJudge(lambda pair: None)
+    return partial(PropertyJudge, lambda pair: None)
 
 
-def length(settings: JudgeSettings) -> PropertyJudge:
+def length(settings: JudgeSettings) -> Callable[[], Judge]:
     """The number of words of the reply."""
-    return PropertyJudge(lambda pair: len(pair.reply))
+    return partial(PropertyJudge, lambda pair: len(pair.reply))
 
 
-def first_word(settings: JudgeSettings) -> PropertyJudge:
+def first_word(settings: JudgeSettings) -> Callable[[], Judge]:
     """The first word of the reply."""
-    return PropertyJudge(lambda pair: pair.reply[0])
+    return partial(PropertyJudge, lambda pair: pair.reply[0])
 
 
-def copy(settings: JudgeSettings) -> PropertyJudge:
+def copy(settings: JudgeSettings) -> Callable[[], Judge]:
     """The share of the reply's words that stand in the source, in tenths."""
-    return PropertyJudge(_copied)
+    return partial(PropertyJudge, _copied)
 
 
 def _copied(pair: RepliedPair) -> int:

@@ -6,12 +6,13 @@ is named as `path/file.py:Name` and is called without arguments.
 
     Judge           the protocol
     Featured        what a judge offers that can say which words it goes by
-    judges          the registry; `load_judge` makes one of a name
+    judges          the registry; `judge_maker` finds what makes a judge of that name
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast, runtime_checkable
 
@@ -71,8 +72,11 @@ class JudgeSettings:
 
 
 judges = Registry("judge", "parley.judges")
-"""Functions of `JudgeSettings` that make a judge."""
+"""Functions of `JudgeSettings`; each loads what judges of its kind share, and returns what makes one for a fold."""
 judges.register("svm-unigram", "linear SVM on unigrams of source and reply", "policies.judges.linear:svm_unigram")
+judges.register("concatenated", "network: vectors of utterances side by side", "policies.judges.neural:concatenated")
+judges.register("hierarchical", "network: an LSTM over vectors of utterances", "policies.judges.neural:hierarchical")
+judges.register("svm-neural", "SVM on unigrams, network and --forward, --backward", "policies.judges.neural:svm_neural")
 
 CONTROLS = {
     "constant": "says nothing: ERE .25, AdverSuc .5",
@@ -93,8 +97,8 @@ JUDGE_KINDS = {
 """Names that are not registered, by their form, with what they stand for."""
 
 
-def load_judge(name: str, settings: JudgeSettings) -> Judge:
-    """Makes a judge that is to be fitted.
+def judge_maker(name: str, settings: JudgeSettings) -> Callable[[], Judge]:
+    """Finds what makes judges that are to be fitted, each call a new one.
 
     Args:
         name: a registered one, or of a form above.
@@ -102,21 +106,21 @@ def load_judge(name: str, settings: JudgeSettings) -> Judge:
 
     Raises:
         ConfigError: no judge is called so, or a file of your own makes none.
-        CheckpointError: a folder holds no classifier.
+        CheckpointError: a folder holds no classifier, or a model is not there.
     """
     if name.startswith(HUGGING_FACE):
-        from policies.judges.classifier import load_classifier
+        from policies.judges.classifier import classifier
 
-        return load_classifier(name.removeprefix(HUGGING_FACE), settings.device)
+        return classifier(name.removeprefix(HUGGING_FACE), settings.device)
     maker: Any = judges.get(name)
     if ".py:" not in name:
-        return cast("Judge", maker(settings))
+        return cast("Callable[[], Judge]", maker(settings))
     with own_code(name):
         judge = maker() if callable(maker) else maker
-    if not isinstance(judge, Judge):
+    if not isinstance(judge, Judge) or inspect.isclass(judge):
         fix = "name a class with the methods fit(pairs, labels, seed) and score(pairs); it takes no arguments"
         raise ConfigError("this makes no judge", where=name, got=repr(judge), fix=fix)
-    return judge
+    return cast("Callable[[], Judge]", maker)
 
 
 def scores_by(judge: Judge, pairs: Sequence[RepliedPair]) -> np.ndarray:

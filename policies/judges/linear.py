@@ -10,12 +10,13 @@ Source: Joachims 1999, "Making large-scale SVM learning practical"; here libline
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from envs.pairs.replied import RepliedPair
-from policies.judges.judge import JudgeSettings
+from policies.judges.judge import Judge, JudgeSettings
 
 OF_SOURCE = "s:"
 """Before words of the source where they are features of their own."""
@@ -29,10 +30,15 @@ class LinearJudge:
 
     Args:
         words: of a pair.
+        numbers: further features (N, F) of N pairs; none when not given.
     """
 
-    def __init__(self, words: Callable[[RepliedPair], Iterator[str]]) -> None:
-        self._words = words
+    def __init__(
+        self,
+        words: Callable[[RepliedPair], Iterator[str]],
+        numbers: Callable[[Sequence[RepliedPair]], np.ndarray] | None = None,
+    ) -> None:
+        self._words, self._numbers = words, numbers
         self._ids: dict[str, int] = {}
         self._svm: Any = None
 
@@ -49,30 +55,32 @@ class LinearJudge:
         return np.asarray(self._svm.decision_function(self._features(pairs)))
 
     def features(self, num: int) -> list[tuple[str, float]]:
-        weights, words = self._svm.coef_[0], list(self._ids)
-        order = np.argsort(weights, kind="stable")[: len(words)]
+        words = list(self._ids)
+        weights = self._svm.coef_[0][: len(words)]
+        order = np.argsort(weights, kind="stable")
         return [(words[place], float(weights[place])) for place in dict.fromkeys([*order[:num], *order[-num:]])]
 
     def _features(self, pairs: Sequence[RepliedPair]) -> Any:
-        """(N, V) sparse."""
-        from scipy.sparse import csr_matrix
+        """(N, V + F) sparse."""
+        from scipy.sparse import csr_matrix, hstack
 
         known = [sorted({self._ids[word] for word in self._words(pair) if word in self._ids}) for pair in pairs]
         sizes = np.array([len(each) for each in known])
         ends = np.concatenate([[0], np.cumsum(sizes)])
         values = np.repeat(1 / np.sqrt(np.maximum(sizes, 1)), sizes)
         places = np.fromiter((place for each in known for place in each), dtype=np.int32, count=int(ends[-1]))
-        return csr_matrix((values, places, ends), shape=(len(pairs), len(self._ids)))
+        unigrams = csr_matrix((values, places, ends), shape=(len(pairs), len(self._ids)))
+        return unigrams if self._numbers is None else hstack([unigrams, csr_matrix(self._numbers(pairs))], format="csr")
 
 
-def svm_unigram(settings: JudgeSettings) -> LinearJudge:
+def svm_unigram(settings: JudgeSettings) -> Callable[[], Judge]:
     """Source and reply."""
-    return LinearJudge(apart if settings.separate else together)
+    return partial(LinearJudge, apart if settings.separate else together)
 
 
-def reply_only(settings: JudgeSettings) -> LinearJudge:
+def reply_only(settings: JudgeSettings) -> Callable[[], Judge]:
     """The reply alone."""
-    return LinearJudge(lambda pair: iter(pair.reply))
+    return partial(LinearJudge, lambda pair: iter(pair.reply))
 
 
 def together(pair: RepliedPair) -> Iterator[str]:

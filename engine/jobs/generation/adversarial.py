@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from engine.jobs.generation.adversarial_config import AdversarialConfig, labels_of
+from engine.jobs.generation.adversarial_config import AdversarialConfig, absolute, labels_of
 from engine.jobs.generation.adversarial_worker import JUDGED, JudgedFold, Judging
 from engine.jobs.generation.pooled import Pooled, pooled
 from engine.jobs.job import Job, Reporter, Result, Silent, Summary
@@ -25,7 +25,7 @@ from engine.store.run_folder import RunFolder
 from envs.core.config import from_dict
 from envs.pairs.replied import SAMPLE
 from envs.storage.places import HUGGING_FACE
-from policies.judges.judge import CONTROLS, load_judge
+from policies.judges.judge import CONTROLS, judge_maker
 
 SYSTEMS, VERDICTS, NOTES, NUM_FITS = "systems", "verdicts", "notes", "fits"
 """Entries of the summary: labels of the machine files; what it comes to; what was left out; how many rows there are."""
@@ -71,9 +71,9 @@ class EvaluateAdversarial(Job[AdversarialConfig, PreparedJudging, PreparedJudgin
             reporter.say(note)
         named = labels_of(config.judge_names)
         for name in named:
-            load_judge(name, config.settings)
+            judge_maker(name, config.settings)()
         items = {
-            f"{scenario}/{label}/{fold:03d}": JudgedFold(scenario, label, name, fold)
+            f"{scenario}/{label}/{fold:03d}": JudgedFold(scenario, label, absolute(name), fold)
             for scenario in found.scenarios
             for name, label in {**named, **{name: name for name in CONTROLS}}.items()
             for fold in range(config.folds)
@@ -92,11 +92,13 @@ class EvaluateAdversarial(Job[AdversarialConfig, PreparedJudging, PreparedJudgin
         asked = asked_of(config, systems)
         metrics = adversarial_metrics(JudgedRows(run.read_rows().to_pylist()), asked.all_judges, systems, config.folds)
         said = verdicts(metrics, asked)
+        failed = [f"{num:,} fits failed: {reason}." for reason, num in run.outcomes().errors.most_common()]
+        notes = [*found.pooled.notes, *failed]
         return Summary(
             f"replies of {', '.join(systems)} before judges",
-            " ".join([*said, f"{config.folds} folds, seed {config.seed}.", *found.pooled.notes]),
+            " ".join([*said, f"{config.folds} folds, seed {config.seed}.", *notes]),
             metrics,
-            {SYSTEMS: list(systems), VERDICTS: said, NOTES: list(found.pooled.notes), NUM_FITS: len(found.items)},
+            {SYSTEMS: list(systems), VERDICTS: said, NOTES: notes, NUM_FITS: len(found.items)},
         )
 
     def models(self, config: AdversarialConfig) -> Mapping[str, str]:
@@ -122,7 +124,8 @@ class EvaluateAdversarial(Job[AdversarialConfig, PreparedJudging, PreparedJudgin
         if not metrics:
             return {}
         config = from_dict(AdversarialConfig, run.config)
-        return tables(metrics, asked_of(config, summary[SYSTEMS]), run.read_rows().to_pylist())
+        rows = run.read_rows().select(["status", "scenario", "judge", "features"]).to_pylist()
+        return tables(metrics, asked_of(config, summary[SYSTEMS]), rows)
 
     def note(self, run: RunFolder) -> str:
         return " ".join((run.summary() or {})[NOTES])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from engine.jobs.sharded import ShardedConfig
 from envs.core.errors import ConfigError
 from envs.core.ranges import AtLeastTwo, Configuration, PositiveInt
 from envs.pairs.replied import SAMPLE
-from envs.storage.places import HUGGING_FACE
+from envs.storage.places import HUGGING_FACE, is_uri
 from policies.judges.judge import CONTROLS, JudgeSettings, judges
 
 
@@ -81,7 +82,15 @@ class AdversarialConfig(ShardedConfig):
     def settings(self) -> JudgeSettings:
         """What judges are made with."""
         known = {name: getattr(self.fitting, name) for name in ("separate", "embedding", "hidden")}
-        return JudgeSettings(forward=self.forward, backward=self.backward, device=self.device, **known)
+        models = {name: absolute(getattr(self, name)) for name in ("forward", "backward")}
+        return JudgeSettings(device=self.device, **known, **models)
+
+
+def absolute(name: str) -> str:
+    """The name of a judge or a model for workers, which may stand in other folders."""
+    if name.startswith(HUGGING_FACE):
+        return f"{HUGGING_FACE}{absolute(name.removeprefix(HUGGING_FACE))}"
+    return name if not name or name in judges or is_uri(name) else str(Path(name).expanduser().absolute())
 
 
 def label_of(name: str) -> str:

@@ -6,7 +6,7 @@ A row depends on its item and the seed alone: a judge is made afresh, fitted on 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from engine.runtime.record import Counts, Rows
 from engine.runtime.sharding import Shard
 from engine.store.schemas import OK, error_row, list_of, ok_row, with_base
 from envs.core.seeds import derive_seed
-from policies.judges.judge import Featured, JudgeSettings, load_judge, scores_by
+from policies.judges.judge import Featured, Judge, JudgeSettings, judge_maker, scores_by
 
 _MOST_ITEMS = 5
 NUM_EXAMPLES, NUM_FEATURES = 3, 50
@@ -108,6 +108,7 @@ class JudgingWorker:
 
     def __init__(self, judging: Judging) -> None:
         self._judging = judging
+        self._makers: dict[str, Callable[[], Judge]] = {}
 
     def run(self, shard: Shard[JudgedFold]) -> list[dict[str, Any]]:
         """One row per item; a judge that fails costs no other its row."""
@@ -120,11 +121,16 @@ class JudgingWorker:
                 rows.append(error_row(key, seed, f"{item.judge}: {type(error).__name__}: {error}"))
         return rows
 
+    def _maker(self, name: str) -> Callable[[], Judge]:
+        if name not in self._makers:
+            self._makers[name] = judge_maker(name, self._judging.settings)
+        return self._makers[name]
+
     def _columns(self, item: JudgedFold, seed: int) -> dict[str, Any]:
         scenario = self._judging.scenarios[item.scenario]
         labels = np.array([each.label for each in scenario.pairs])
         seen, unseen = (np.flatnonzero((scenario.folds == item.fold) == held_out) for held_out in (False, True))
-        judge = load_judge(item.name, self._judging.settings)
+        judge = self._maker(item.name)()
         judge.fit([scenario.pairs[place].pair for place in seen], labels[seen], seed)
         asked = [scenario.pairs[place] for place in unseen]
         scores = scores_by(judge, [each.pair for each in asked])

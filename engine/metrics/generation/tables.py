@@ -9,7 +9,7 @@ from itertools import combinations
 
 from engine.metrics.generation.adversarial import AHEAD, AHEAD_RANDOM, CALIBRATION, CHANCE, CONSTANT, ERE, LENGTH, TAU
 from engine.metrics.generation.scenarios import ADVERSUC, CUT, GOLD, MATCHED, RANDOM
-from engine.metrics.rows import Row
+from engine.metrics.rows import Row, finished
 from engine.metrics.statistics import NOTHING, Estimate
 from engine.metrics.tables import ABSENT, TextTable, few_note, interval, num_measured
 
@@ -42,10 +42,10 @@ _NOTE = (
     "together; n: sources."
 )
 _NOTE_ERE = (
-    "ERE: mean distance of AdverSuc from gold over {num} scenarios, equally weighted; gold: .5 where both sides are one file's, "
-    "0 against random replies and next utterances. A judge that says nothing has an ERE of {constant}."
+    "ERE: mean distance of AdverSuc from gold over {num} scenarios, equally weighted; gold: .5 where both sides are one "
+    "file's, 0 against random replies and next utterances. A judge that says nothing has an ERE of {constant}."
 )
-_NOTE_PUBLISHED = " Published: Li et al. 2017, on OpenSubtitles; ERE over four scenarios, where a judge that says nothing has .250."
+_NOTE_PUBLISHED = " Published: Li et al. 2017, on OpenSubtitles; ERE over four scenarios, .250 for a judge that says nothing."
 _NOTE_RANKING = "The first system less the second on the sources that both answer; * where the interval leaves 0 out."
 _NOTE_TAU = "Kendall's tau-b over the systems' AdverSuc: 1 the same order, -1 the opposite one."
 _NOTE_FEATURES = "Weights, mean over folds; s: a word of the source. Above 0 for people's replies."
@@ -111,7 +111,7 @@ def strongest_features(rows: Sequence[Row]) -> dict[tuple[str, str], list[tuple[
     """By system and linear judge the words of largest mean weight over folds, most human first, then most machine-like."""
     sums: dict[tuple[str, str], dict[str, float]] = {}
     folds: dict[tuple[str, str], int] = {}
-    for row in rows:
+    for row in finished(rows):
         kind, _, system = row["scenario"].partition(".")
         if kind == ADVERSUC and row["features"]:
             key = system, row["judge"]
@@ -214,7 +214,8 @@ def _of_system(metrics: Metrics, asked: Asked, system: str) -> Iterator[str]:
         alone = known[best].value - beyond.value
         yield f"{system}: length explains it ({figures}, {_share(alone)} by length alone; {beside})."
     elif matched.n and matched.value >= low:
-        yield f"{system}: length explains it ({figures}, {_share(matched.value)} with lengths matched, within chance; {beside})."
+        found = f"{_share(matched.value)} with lengths matched, within chance"
+        yield f"{system}: length explains it ({figures}, {found}; {beside})."
     else:
         more = f", {_share(matched.value)} with lengths matched" if matched.n else ""
         yield f"{system}: {best} tells its replies from people's ({figures}{more}; {beside})."
