@@ -11,6 +11,7 @@ from envs.candidates.groups import Context
 from envs.core.conformance import Kind, expect, same_alone
 from envs.pairs.replied import RepliedPair
 from envs.pairs.turns import Utterance, parse_turns
+from policies.decoders import DecoderSettings
 from policies.judges.judge import Judge, JudgeSettings, scores_by
 from policies.ranker import BatchRanker, Pair, Ranker, outcomes_of, scores_of
 from policies.rankers import is_fitted
@@ -46,10 +47,13 @@ def _answers_nothing_to_nothing(responder: Responder) -> None:
     expect(list(responder.respond([])) == [], "an empty list", repr(responder.respond([])))
 
 
-def _takes_a_beam(responder: Responder) -> None:
-    """Takes beam=N, the number of hypotheses that are kept."""
-    replies = responder.respond(_CONTEXTS, beam=2)
-    expect(len(replies) == len(_CONTEXTS), f"{len(_CONTEXTS)} replies", len(replies))
+def _takes_its_decoders(responder: Responder) -> None:
+    """Takes decoder= and seeds= if it declares decoders: rules and options of `policies.decoders`."""
+    for text in ("beam:2", "sample:0.7", "diverse:3,rate=1", "greedy:repeat=1", "greedy:forbid=the"):
+        decoder = DecoderSettings.parse(text)
+        if all(part in getattr(responder, "decoders", ()) for part in decoder.parts):
+            replies = responder.respond(_CONTEXTS, decoder=decoder, seeds=range(len(_CONTEXTS)))
+            expect(len(replies) == len(_CONTEXTS), f"{len(_CONTEXTS)} replies by {text}", len(replies))
 
 
 def _repeats_itself(responder: Responder) -> None:
@@ -69,7 +73,7 @@ RESPONDER = Kind(
     "policies.responder.Responder",
     ("respond",),
     _make,
-    (_answers_every_context, _answers_nothing_to_nothing, _takes_a_beam, _repeats_itself, _is_the_same_alone),
+    (_answers_every_context, _answers_nothing_to_nothing, _takes_its_decoders, _repeats_itself, _is_the_same_alone),
 )
 
 _SAID: list[Context] = [tuple(turn[0] for turn in turns) for turns in _CONTEXTS]

@@ -17,7 +17,9 @@ from envs.core.errors import ConfigError
 from envs.pairs.tokens import tokenise
 from envs.pairs.turns import Turn, Turns
 from envs.pairs.written import detokenise
+from policies.decoders import GREEDY, DecoderSettings
 from policies.hugging_face import read_pretrained
+from policies.responder import require_known
 
 MAX_REPLY = 60
 """Tokens of a reply at most."""
@@ -37,6 +39,8 @@ class HuggingFaceResponder:
 
     turns = 2
     """Turns of context that are read, as the paper's models do; more on request."""
+    decoders = ("greedy", "beam")
+    """Rules that it knows."""
 
     def __init__(self, model: Any, tokenizer: Any) -> None:
         self.model, self._tokenizer = model.eval().requires_grad_(False), tokenizer
@@ -45,11 +49,14 @@ class HuggingFaceResponder:
             fix = "set its chat_template, or its eos_token to the token that ends a turn"
             raise ConfigError("the tokenizer does not say how turns are separated", where=type(tokenizer).__name__, fix=fix)
 
-    def respond(self, contexts: Sequence[Turns], *, beam: int = 1) -> list[Turn]:
+    def respond(
+        self, contexts: Sequence[Turns], *, decoder: DecoderSettings = GREEDY, seeds: Sequence[int] = ()
+    ) -> list[Turn]:
         """Replies, see `policies.responder.Responder`; one context at a time, so that none pads another."""
-        return [self._reply(turns, beam) for turns in contexts]
+        require_known(self, decoder, type(self).__name__)
+        return [self._reply(turns, decoder) for turns in contexts]
 
-    def _reply(self, turns: Turns, beam: int) -> Turn:
+    def _reply(self, turns: Turns, decoder: DecoderSettings) -> Turn:
         asked = self._asked([[detokenise(utterance) for utterance in turn] for turn in turns])
         room = getattr(self.model.config, "max_position_embeddings", None) or len(asked) + MAX_REPLY
         length = min(MAX_REPLY, room // 2)
@@ -60,7 +67,8 @@ class HuggingFaceResponder:
                 ids_1T,
                 attention_mask=torch.ones_like(ids_1T),
                 do_sample=False,
-                num_beams=beam,
+                num_beams=decoder.beam,
+                length_penalty=decoder.length,
                 max_new_tokens=length,
                 pad_token_id=self._tokenizer.pad_token_id if self._tokenizer.pad_token_id is not None else 0,
             )

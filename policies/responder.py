@@ -2,7 +2,8 @@
 
 Evaluation under perturbations and adversarial training know models by this protocol alone. Parley's own are
 `policies/seq2seq/responder.py` and `policies/vhred/responder.py`; a user's own is named as `path/file.py:Name` and needs
-`respond` only, if it is to be evaluated and not trained.
+`respond` only, if it is to be evaluated and not trained. It is called with contexts alone, unless it declares in `decoders`
+which rules and options of `policies/decoders.py` it knows.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
+from envs.core.errors import ConfigError
 from envs.pairs.turns import Turn, Turns, turn_of
 from envs.pairs.vocabulary import SPECIALS, PairVocabulary
+from policies.decoders import GREEDY, DecoderSettings
 
 if TYPE_CHECKING:
     from torch import nn
@@ -28,15 +31,52 @@ NetworkT = TypeVar("NetworkT", bound="_Network")
 
 
 class Responder(Protocol):
-    """A model that answers."""
+    """A model that answers; one that knows more decoders than greedy names their rules in an attribute `decoders`."""
 
-    def respond(self, contexts: Sequence[Turns], *, beam: int = 1) -> list[Turn]:
+    def respond(
+        self, contexts: Sequence[Turns], *, decoder: DecoderSettings = GREEDY, seeds: Sequence[int] = ()
+    ) -> list[Turn]:
         """Replies; what is said to one context does not depend on the others.
 
         Args:
             contexts: turns, oldest first; a model reads as many of the newest as it was made for.
-            beam: hypotheses kept; 1 is greedy.
+            decoder: how replies are chosen.
+            seeds: one for each context if the decoder draws.
+
+        Raises:
+            ConfigError: the model does not know the decoder, or what it names does not fit; with no context as well.
+            CheckpointError: a model that the decoder names is missing or damaged.
         """
+
+
+def require_known(responder: Responder, decoder: DecoderSettings, name: str) -> None:
+    """Checks that a model declares all parts of a decoder.
+
+    Raises:
+        ConfigError: it does not; `name` is what the message calls it.
+    """
+    known = getattr(responder, "decoders", (GREEDY.rule,))
+    if unknown := [part for part in decoder.parts if part not in known]:
+        what = f"this model has no decoder or option {', '.join(unknown)}"
+        raise ConfigError(what, where=name, fix=f"--decoder with {', '.join(known)} alone")
+
+
+def require_decoder(responder: Responder, decoder: DecoderSettings, name: str) -> None:
+    """Makes sure that a model can answer by a decoder, whose other models are loaded; the arguments are those above.
+
+    Raises:
+        ConfigError: it does not know the decoder, or a model that the decoder names does not fit.
+        CheckpointError: a model that the decoder names is missing, damaged or of another kind.
+    """
+    require_known(responder, decoder, name)
+    answer(responder, [], decoder)
+
+
+def answer(
+    responder: Responder, contexts: Sequence[Turns], decoder: DecoderSettings = GREEDY, seeds: Sequence[int] = ()
+) -> list[Turn]:
+    """What any model replies; the arguments are those of `Responder.respond`, which one that decodes greedily need not know."""
+    return responder.respond(contexts) if decoder == GREEDY else responder.respond(contexts, decoder=decoder, seeds=seeds)
 
 
 class TrainableResponder(Responder, Protocol):
@@ -74,6 +114,8 @@ class NetworkResponder(ABC, Generic[NetworkT]):
 
     stored_as: ModelFormat[Any, Any, Any]
     """How its network is stored."""
+    decoders: tuple[str, ...] = ("greedy", "beam")
+    """Rules and options of rules that it knows."""
 
     def __init__(self, model: NetworkT) -> None:
         self.model = model
@@ -84,14 +126,12 @@ class NetworkResponder(ABC, Generic[NetworkT]):
         """Turns of context that it reads."""
         return int(self.model.sizes.turns)
 
-    def respond(self, contexts: Sequence[Turns], *, beam: int = 1) -> list[Turn]:
-        """Replies; what is said to one context does not depend on the others.
-
-        Args:
-            contexts: turns, oldest first; the newest are read.
-            beam: hypotheses kept; 1 is greedy.
-        """
-        return [turn_of(self._words.decode(reply)) for reply in self.decode(contexts, beam)]
+    def respond(
+        self, contexts: Sequence[Turns], *, decoder: DecoderSettings = GREEDY, seeds: Sequence[int] = ()
+    ) -> list[Turn]:
+        """Replies, see `Responder.respond`."""
+        require_known(self, decoder, type(self).__name__)
+        return [turn_of(self._words.decode(reply)) for reply in self.decode(contexts, decoder, seeds)]
 
     def vectors(self, words: Sequence[str]) -> np.ndarray:
         """The embeddings with which it reads words (n, E) float32; specials and words that it does not know have no row."""
@@ -109,5 +149,5 @@ class NetworkResponder(ABC, Generic[NetworkT]):
         """With which it reads words."""
 
     @abstractmethod
-    def decode(self, contexts: Sequence[Turns], beam: int) -> list[list[int]]:
-        """The word ids of the reply to each context, without the end."""
+    def decode(self, contexts: Sequence[Turns], decoder: DecoderSettings, seeds: Sequence[int]) -> list[list[int]]:
+        """The word ids of the reply to each context, without the end, by a decoder that it declares."""

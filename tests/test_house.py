@@ -20,7 +20,10 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parent.parent
 ROOMS = ("envs", "policies", "engine", "tune", "parley")
 SOURCES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
-PURE_RINGS = ("engine.negotiation", "engine.triggers", "engine.perturb", "engine.retrieval", "engine.metrics", "engine.store")
+PURE_RINGS = (
+    *("engine.generation", "engine.negotiation", "engine.triggers", "engine.perturb", "engine.retrieval"),
+    *("engine.metrics", "engine.store"),
+)
 HEAVY = ("ray", "torch", "matplotlib")
 MAX_LINES = 400
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())

@@ -143,6 +143,16 @@ ENTRIES = (
         ),
     ),
     Entry(
+        ("train", "discriminator"),
+        "fit a discriminator to tell a generator's replies from people's",
+        "engine.jobs.generation.discriminator:TRAIN_DISCRIMINATOR",
+        (
+            "parley train discriminator --generator runs/seq2seq                  # the built-in help desk",
+            "parley train discriminator --generator runs/seq2seq --prefixes       # for rewards of partial replies",
+            "parley train discriminator li2017 --generator runs/dialogue --decoder mmi:backward=runs/backward",
+        ),
+    ),
+    Entry(
         ("train", "matcher"),
         "fit a model that matches replies with contexts (SMN, DAM, MRFN), or harden one",
         "engine.jobs.retrieval.matcher:TRAIN_MATCHER",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 from engine.jobs.weights import checkpoint_folder
@@ -10,6 +11,7 @@ from engine.store.head import read_head
 from envs.core.errors import CheckpointError, RunError
 from envs.storage.copies import CHECKPOINT, fetched_model
 from envs.storage.places import display_path
+from policies.decoders import MAKERS, DecoderSettings
 from policies.stored import WEIGHTS
 
 
@@ -30,6 +32,19 @@ def require_checkpoint(spec: str, option: str, maker: str = "parley train negoti
         fix = fix if fix.startswith("parley") else f"{fix}; {maker} makes one"
         raise CheckpointError(f"{option} needs a checkpoint and there is none", where=spec, got=got, fix=fix)
     return folder
+
+
+def located(decoder: DecoderSettings) -> DecoderSettings:
+    """The decoder with the models that it names by names which hold on other machines and in other folders.
+
+    Raises:
+        CheckpointError: one of them is not there.
+    """
+    found = {
+        option: display_path(require_checkpoint(name, f"the decoder's {option}", MAKERS[option]).absolute())
+        for option, name in decoder.models.items()
+    }
+    return replace(decoder, backward=found.get("backward", ""), lm=found.get("lm", ""))
 
 
 def _instead(spec: str) -> tuple[str, str] | None:

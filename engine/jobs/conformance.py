@@ -16,6 +16,7 @@ KINDS = (
     "envs.pairs.conformance:PAIR_CORPUS",
     "envs.candidates.conformance:CANDIDATE_CORPUS",
     "envs.candidates.conformance:PROPOSER",
+    "envs.replies.conformance:REPLY_JUDGE",
     "policies.conformance:RESPONDER",
     "policies.conformance:RANKER",
     "policies.conformance:JUDGE",

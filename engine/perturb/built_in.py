@@ -17,6 +17,7 @@ from engine.perturb import built_in_words as words_of
 from engine.perturb.opposites import OPPOSITES
 from engine.perturb.phrasings import phrasings, synonyms
 from engine.perturb.ppdb import Phrase, two_way
+from envs.pairs.stop_words import STOP_WORDS
 
 ANNOUNCEMENT = "words come from the small built-in lexicon; for WordNet and a trained tagger: parley data get nltk"
 
@@ -95,7 +96,7 @@ class BuiltInLexicon:
     @cached_property
     def stopwords(self) -> frozenset[str]:
         """Stop words."""
-        return frozenset(words_of.STOPWORDS.split())
+        return STOP_WORDS
 
     @cached_property
     def paraphrases(self) -> Mapping[Phrase, tuple[Phrase, ...]]:

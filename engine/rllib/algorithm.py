@@ -11,16 +11,13 @@ reward, override `DialogueReinforce.rewards` and name the class in `DialogueRein
 
 from __future__ import annotations
 
-import logging
 import time
-import traceback
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import ray
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
@@ -31,29 +28,19 @@ from engine.negotiation.opponents import OpponentDraw, TrainingRoster
 from engine.negotiation.reinforce import RunningBaseline, discounted_returns
 from engine.negotiation.settings import ReinforceConfig
 from engine.rllib.env import AGENTS, NegotiationMultiAgentEnv
-from engine.rllib.exact import ExactAlgorithm
 from engine.rllib.learner import DialogueLearner
 from engine.rllib.learner_group import DialogueLearnerGroup, learner_errors
 from engine.rllib.module import NegotiatorModule
 from engine.rllib.rows import merged, training_rows
 from engine.rllib.runner import DialogueEnvRunner
-from engine.runtime import ray_internals, session
+from engine.rllib.shared_out import SharedOutAlgorithm
 from engine.runtime.identity import own_identity
-from engine.runtime.machines import capacity
-from envs.core.errors import ClusterError
 from envs.core.seeds import stream
 from envs.negotiation.corpora.compiled import load_corpus
 from envs.negotiation.game import Rules
 from envs.negotiation.scenario import Scenario, random_scenario
 from envs.negotiation.vocabulary import Vocabulary
 from policies.negotiator.batches import NegotiationBatch, make_batch
-
-logger = logging.getLogger(__name__)
-
-MAX_REPLAYS = 5
-"""Times the missing dialogues of one iteration are played again before giving up."""
-RUNNERS_S = 10.0
-"""Seconds after which it is looked whether there is still room for env runners that are not up."""
 
 
 class DialogueReinforceConfig(AlgorithmConfig):
@@ -147,7 +134,7 @@ def _module_of(first: dict[str, str], agent: str, *_: Any, **__: Any) -> str:
     return first[agent]
 
 
-class DialogueReinforce(ExactAlgorithm):
+class DialogueReinforce(SharedOutAlgorithm):
     """REINFORCE over whole dialogues, one side against frozen opponents."""
 
     @classmethod
@@ -157,7 +144,7 @@ class DialogueReinforce(ExactAlgorithm):
 
     def setup(self, config: AlgorithmConfig) -> None:
         """Builds runners and learner, then opens the corpus."""
-        self._build(config)
+        super().setup(config)
         self.roster: TrainingRoster = config.roster
         self.role = self.roster.role
         self.baselines = {opponent.name: RunningBaseline() for opponent in self.roster.met}
@@ -167,38 +154,6 @@ class DialogueReinforce(ExactAlgorithm):
         self._orders: dict[int, np.ndarray] = {}
         self.last: dict[str, Any] = {}
         """Figures of the newest iteration, from our own clocks (RLlib's timers are moving averages)."""
-
-    def _build(self, config: AlgorithmConfig) -> None:
-        """RLlib's set-up, but for the env runners: it makes none, and they join its group as soon as that is there."""
-        self._num_runners, self._group = config.num_env_runners, None
-        self.config = config.copy(copy_frozen=False)
-        self.config.num_env_runners = 0
-        super().setup(self.config)
-
-    @property
-    def env_runner_group(self) -> Any:
-        """RLlib's group of env runners."""
-        return self._group
-
-    @env_runner_group.setter
-    def env_runner_group(self, group: Any) -> None:
-        """Takes the group from RLlib, before there is a learner, and adds the runners, with their configuration itself."""
-        self._group = group
-        if group is not None and self._num_runners:
-            ray_internals.add_env_runners(group, self._num_runners)
-            self._await_runners()
-
-    def _await_runners(self) -> None:
-        """Waits for the env runners, and goes on without those that no machine has room for any more."""
-        here = session.current() or session.RaySession("joined")
-        deadline = time.monotonic() + here.start_timeout_s
-        while absent := ray_internals.absent_runners(self._group, RUNNERS_S):
-            room = capacity(ray.nodes(), self.config.num_cpus_per_env_runner, 0)
-            is_full = self._num_runners - len(absent) >= room and not session.can_grow()
-            if is_full or time.monotonic() > deadline:
-                logger.warning("%d of %d env runners have no place: training goes on without", len(absent), self._num_runners)
-                ray_internals.remove_runners(self._group, absent)
-                return
 
     def records(self) -> dict[str, Any]:
         """The baselines, and how often each opponent won."""
@@ -244,7 +199,7 @@ class DialogueReinforce(ExactAlgorithm):
         learned = self.learner_group.update(batch=batch, timesteps=steps)
         self.metrics.aggregate(learned, key=LEARNER_RESULTS)
         updated = time.monotonic()
-        self._send_weights([role])
+        self.send_weights([role])
         finished = time.monotonic()
         self.last = {
             "reward": float(rewards.mean()),
@@ -286,49 +241,11 @@ class DialogueReinforce(ExactAlgorithm):
         return {name: float(value) for name, value in figures.items()}
 
     def _play(self, opponents: dict[int, str]) -> dict[str, Any]:
-        """Plays dialogues, by index with whom, on whatever runners are alive, and returns them in order of index."""
-        done: list[dict[str, Any]] = []
-        missing = dict(opponents)
-        for _ in range(MAX_REPLAYS):
-            # A runner that died and was restarted unnoticed speaks with the weights that training started from.
-            done += [part for part in self._dispatch(missing) if part["weights"] == self.env_runner.weights_seq_no()]
-            here = {int(index) for part in done for index in part["index"]}
-            missing = {index: name for index, name in opponents.items() if index not in here}
-            if not missing:
-                # Runners play at the same time: the slowest one decides.
-                slowest = max(done, key=lambda part: float(part["seconds"]))
-                return {**merged(done), "network_seconds": slowest["network_seconds"]}
-            self.restore_env_runners(self.env_runner_group)
-            self._send_weights()
-        raise ClusterError(
-            "env runners keep failing",
-            got=f"{len(missing)} of {len(opponents)} dialogues unplayed after {MAX_REPLAYS} attempts",
-            fix="read the workers' logs, or train with fewer env runners",
-        )
-
-    def _dispatch(self, opponents: dict[int, str]) -> list[dict[str, Any]]:
-        group = self.env_runner_group
-        dealt = [(index, self._scenario(index), name) for index, name in opponents.items()]
-        workers = group.healthy_worker_ids() if group.num_remote_workers() else []
-        if not workers:
-            return [self.env_runner.sample(dealt=dealt)]
-        shares = [dealt[place :: len(workers)] for place in range(len(workers))]
-        busy = [(worker, share) for worker, share in zip(workers, shares, strict=True) if share]
-        parts = group.foreach_env_runner(
-            [partial(_sample, dealt=share) for _, share in busy],
-            local_env_runner=False,
-            remote_worker_ids=[worker for worker, _ in busy],
-        )
-        for part in parts:
-            if isinstance(part, Exception):
-                raise part
-        return parts
-
-    def _send_weights(self, seats: list[str] | None = None) -> None:
-        """Puts the learner's weights, of all seats or some, into every runner with older ones."""
-        self.env_runner_group.sync_weights(
-            from_worker_or_learner_group=self.learner_group, policies=seats, inference_only=True, timeout_seconds=None
-        )
+        """Plays dialogues, by index with whom, and returns them in order of index."""
+        done = self.gather({index: (index, self._scenario(index), name) for index, name in opponents.items()})
+        # Runners play at the same time: the slowest one decides.
+        slowest = max(done, key=lambda part: float(part["seconds"]))
+        return {**merged(done), "network_seconds": slowest["network_seconds"]}
 
     def _scenario(self, index: int) -> Scenario:
         """The scenario of a dialogue; self-play scenarios come in endless passes, each in an order of its own."""
@@ -346,12 +263,3 @@ class DialogueReinforce(ExactAlgorithm):
             return None
         draws = stream(self.config.master_seed, "supervised", self.training_iteration)
         return make_batch(corpus, draws.choice(len(corpus), size=min(settings.supervised_batch, len(corpus)), replace=False))
-
-
-def _sample(runner: DialogueEnvRunner, dealt: list[tuple[int, Scenario, str]]) -> dict[str, Any] | Exception:
-    """The runner's dialogues, or what went wrong: raised there, RLlib would let the runner sleep, die and try for ever."""
-    try:
-        return runner.sample(dealt=dealt)
-    except Exception as error:
-        error.add_note(f"In the env runner:\n{traceback.format_exc()}")
-        return error

@@ -13,7 +13,7 @@ for Ray 2.60:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from ray.rllib.env.env_context import EnvContext
@@ -21,7 +21,7 @@ from ray.rllib.env.multi_agent_env import MultiAgentEnv
 
 from envs.core.errors import ConfigError, ScenarioError
 from envs.core.registry import nearest
-from envs.core.seeds import derive_seed, stream
+from envs.core.seeds import Key, derive_seed, stream
 from envs.negotiation.env import (
     act,
     action_space,
@@ -62,11 +62,7 @@ class NegotiationMultiAgentEnv(MultiAgentEnv):
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__()
-        for key in config:
-            if key not in _KEYS:
-                raise ConfigError(
-                    f"unknown key {key!r}{nearest(str(key), _KEYS)}", where="env_config", fix=f"known keys: {', '.join(_KEYS)}"
-                )
+        require_known(config, _KEYS)
         vocabulary = config.get("vocabulary")
         if not isinstance(vocabulary, Vocabulary):
             raise ConfigError(
@@ -81,13 +77,7 @@ class NegotiationMultiAgentEnv(MultiAgentEnv):
         check_arguments("env_config", self.reward, self.scenarios)
         self.rules = config.get("rules") or Rules()
         self._seed = config.get("seed", 0)
-        self._stream = tuple(config.get("stream", ()))
-        if isinstance(config, EnvContext):
-            # A runner that is built by hand, without a group, has no index.
-            self._stream += (config.worker_index or 0, config.vector_index)
-            # RLlib gives one context, with vector_index 0, to all sub-environments that a runner makes; each takes the
-            # next number, or they would all play the same dialogues.
-            config.vector_index += 1
+        self._stream = own_stream(config)
         self.possible_agents = list(AGENTS)
         self.agents = list(AGENTS)
         self.observation_spaces = {agent: observation_space(self.vocabulary, self.rules) for agent in AGENTS}
@@ -110,7 +100,7 @@ class NegotiationMultiAgentEnv(MultiAgentEnv):
         """
         if seed is not None:
             self._last_seed = int(seed)
-        name = ("rllib", *self._stream, self._last_seed, self._num_dialogues)
+        name: tuple[Key, ...] = ("rllib", *self._stream, self._last_seed, self._num_dialogues)
         self._num_dialogues += 1
         scenario = draw_scenario(stream(self._seed, "scenario", *name), self.scenarios)
         self._game = NegotiationGame([scenario], [derive_seed(self._seed, "dialogue", *name)], self.vocabulary, self.rules)
@@ -160,3 +150,23 @@ class NegotiationMultiAgentEnv(MultiAgentEnv):
             if self._game.rows_to_speak(side).size or self._game.rows_to_choose(side).size:
                 return agent
         return None
+
+
+def require_known(config: Mapping[str, Any], keys: Sequence[str]) -> None:
+    """Raises a `ConfigError` for a key of an `env_config` that no environment of the kind knows."""
+    for key in config:
+        if key not in keys:
+            fix = f"known keys: {', '.join(keys)}"
+            raise ConfigError(f"unknown key {key!r}{nearest(str(key), keys)}", where="env_config", fix=fix)
+
+
+def own_stream(config: Mapping[str, Any]) -> tuple[int, ...]:
+    """Integers that name one of several environments of a configuration: its key `stream`, then worker and sub-environment."""
+    named: tuple[int, ...] = tuple(config.get("stream", ()))
+    if not isinstance(config, EnvContext):
+        return named
+    # RLlib gives one context, with vector_index 0, to all sub-environments that a runner makes; each takes the next number,
+    # or they would all play the same dialogues.
+    config.vector_index += 1
+    # A runner that is built by hand, without a group, has no index.
+    return (*named, config.worker_index or 0, config.vector_index - 1)

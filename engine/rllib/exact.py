@@ -1,7 +1,7 @@
 """What trainings share that go on exactly where they were: every example is named by its index, and nothing else is drawn.
 
-An algorithm has one module that learns, called by its role, and records beside it. A runner plays the examples of given indices
-to their end and keeps nothing from one call to the next.
+An algorithm has a module that learns, called by its role, or several, and records beside. A runner plays the examples of given
+indices to their end and keeps nothing from one call to the next.
 """
 
 from __future__ import annotations
@@ -11,22 +11,29 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 import ray
+import torch
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.core import COMPONENT_RL_MODULE
 from ray.rllib.core.learner.torch.torch_learner import TorchLearner
 from ray.rllib.env.env_runner import EnvRunner
 from ray.rllib.utils.checkpoints import Checkpointable
-from ray.rllib.utils.metrics import WEIGHTS_SEQ_NO
+from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME, WEIGHTS_SEQ_NO
 from torch import Tensor
 
 from engine.negotiation.reinforce import DivergenceError
+from envs.core.seeds import derive_seed
 
 
 class ExactAlgorithm(Algorithm):
     """An algorithm whose state is its learner, its records and its iteration (`state.py`)."""
 
     role: str
-    """The module that learns."""
+    """The module that learns, or the first of several."""
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """All modules that learn."""
+        return (self.role,)
 
     @abstractmethod
     def records(self) -> dict[str, Any]:
@@ -118,3 +125,18 @@ class FiniteLearner(TorchLearner):
                 fix=f"train again with a smaller learning_rate (now {self.config.lr:g}); a reward of your own must be finite",
             )
         return gradients
+
+
+class SeededLearner(FiniteLearner):
+    """A learner whose dropout is named by the examples behind an update, so that a resumed training repeats it exactly."""
+
+    def before_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
+        """Derives the seed of an update's dropout."""
+        super().before_gradient_based_update(timesteps=timesteps)
+        self._dropout_seed = derive_seed(self.config.master_seed, "dropout", timesteps[NUM_ENV_STEPS_SAMPLED_LIFETIME])
+
+    def _uncompiled_update(self, batch: dict[str, Any], **kwargs: Any) -> Any:
+        devices = [self._device] if self._device.type == "cuda" else []
+        with torch.random.fork_rng(devices=devices):
+            torch.manual_seed(self._dropout_seed)
+            return super()._uncompiled_update(batch, **kwargs)

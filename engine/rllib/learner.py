@@ -9,21 +9,19 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
 from torch import Tensor
 
 from engine.negotiation.reinforce import DivergenceError, entropy, kl_to_reference, policy_gradient_loss
 from engine.negotiation.settings import ReinforceConfig
-from engine.rllib.exact import FiniteLearner
+from engine.rllib.exact import SeededLearner
 from engine.runtime.identity import require
-from envs.core.seeds import derive_seed
 from envs.storage.copies import fetched_model
 from policies.negotiator.checkpoints import load_model
 
 RELEASED_MOMENTUM = 0.1
 
 
-class DialogueLearner(FiniteLearner):
+class DialogueLearner(SeededLearner):
     """Updates the trained module of a `DialogueReinforce` algorithm."""
 
     def build(self) -> None:
@@ -43,16 +41,8 @@ class DialogueLearner(FiniteLearner):
             # Always from a checkpoint: a copy of the present weights would move after a resume.
             self._reference = load_model(fetched_model(self.config.roster.reference)).to(self._device).requires_grad_(False)
 
-    def before_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
-        """Names the dropout of an update by the dialogues behind it, so that a resumed training repeats it exactly."""
-        super().before_gradient_based_update(timesteps=timesteps)
-        self._dropout_seed = derive_seed(self.config.master_seed, "dropout", timesteps[NUM_ENV_STEPS_SAMPLED_LIFETIME])
-
     def _uncompiled_update(self, batch: dict[str, Any], **kwargs: Any) -> Any:
-        devices = [self._device] if self._device.type == "cuda" else []
-        with torch.random.fork_rng(devices=devices):
-            torch.manual_seed(self._dropout_seed)
-            results = super()._uncompiled_update(batch, **kwargs)
+        results = super()._uncompiled_update(batch, **kwargs)
         for name, rows in batch.items():
             self._require_working(name, {column: values[:1] for column, values in rows.items()})
         return results

@@ -1,8 +1,9 @@
 """Exact training states of an `ExactAlgorithm`, without pickle.
 
-RLlib's own checkpoints are pickles that name our classes, and continue with other random numbers. Here a state is the
-learning module's weights, its optimiser's state, the algorithm's records and the iteration: as every example is seeded by its
-index, that is all there is, and training goes on as if it had never stopped.
+RLlib's own checkpoints are pickles that name our classes, and continue with other random numbers. Here a state is the weights
+of each module that learns, its optimiser's state, the algorithm's records and the iteration: as every example is seeded by its
+index, that is all there is, and training goes on as if it had never stopped. Where several modules learn, names of tensors
+begin with the module's.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from engine.runtime.ray_internals import set_iteration
 from policies.checkpoint import load_state, save_state
 
 
-def learned_weights(algorithm: ExactAlgorithm) -> dict[str, Tensor]:
-    """The learner's network parameters, by their names in the network."""
-    role = algorithm.role
+def learned_weights(algorithm: ExactAlgorithm, role: str = "") -> dict[str, Tensor]:
+    """The learner's parameters of a module's network, by their names there; of `algorithm.role` where none is named."""
+    role = role or algorithm.role
     state = algorithm.learner_group.get_state(components=f"{COMPONENT_LEARNER}/{COMPONENT_RL_MODULE}/{role}")
     module = state[COMPONENT_LEARNER][COMPONENT_RL_MODULE][role]
     return {name.removeprefix("net."): torch.as_tensor(np.array(value)) for name, value in module.items()}
@@ -35,10 +36,13 @@ def save(algorithm: ExactAlgorithm, path: Path) -> None:
         CheckpointError: the file cannot be written.
     """
     state = algorithm.learner_group.get_state(components=f"{COMPONENT_LEARNER}/{COMPONENT_OPTIMIZER}")
-    entries = state[COMPONENT_LEARNER][COMPONENT_OPTIMIZER][_optimiser(algorithm)]["state"]["state"]
-    tensors = {f"net.{name}": value for name, value in learned_weights(algorithm).items()}
-    for index, values in entries.items():
-        tensors |= {f"optimiser.{index}.{name}": torch.as_tensor(value) for name, value in values.items() if value is not None}
+    optimisers = state[COMPONENT_LEARNER][COMPONENT_OPTIMIZER]
+    tensors: dict[str, Tensor] = {}
+    for role, prefix in _prefixes(algorithm).items():
+        tensors |= {f"{prefix}net.{name}": value for name, value in learned_weights(algorithm, role).items()}
+        for index, values in optimisers[_optimiser(role)]["state"]["state"].items():
+            entries = {name: torch.as_tensor(value) for name, value in values.items() if value is not None}
+            tensors |= {f"{prefix}optimiser.{index}.{name}": value for name, value in entries.items()}
     save_state(path, tensors, {"iteration": algorithm.training_iteration, **algorithm.records()})
 
 
@@ -52,16 +56,12 @@ def restore(algorithm: ExactAlgorithm, path: Path) -> int:
         CheckpointError: the file is damaged.
     """
     tensors, counters = load_state(path)
-    entries: dict[int, dict[str, Tensor]] = {}
-    for key, value in tensors.items():
-        if key.startswith("optimiser."):
-            _, index, name = key.split(".", 2)
-            entries.setdefault(int(index), {})[name] = value
-    weights = {key: value.numpy() for key, value in tensors.items() if key.startswith("net.")}
     state: dict[str, Any] = algorithm.learner_group.get_state()
     learner = state[COMPONENT_LEARNER]
-    learner[COMPONENT_RL_MODULE][algorithm.role] |= weights
-    learner[COMPONENT_OPTIMIZER][_optimiser(algorithm)]["state"]["state"] = entries
+    for role, prefix in _prefixes(algorithm).items():
+        own = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
+        learner[COMPONENT_RL_MODULE][role] |= {key: value.numpy() for key, value in own.items() if key.startswith("net.")}
+        learner[COMPONENT_OPTIMIZER][_optimiser(role)]["state"]["state"] = _entries(own)
     # Runners take only what is newer than what they have.
     learner["weights_seq_no"] += 1
     algorithm.learner_group.set_state(state)
@@ -73,5 +73,20 @@ def restore(algorithm: ExactAlgorithm, path: Path) -> int:
     return int(counters["iteration"])
 
 
-def _optimiser(algorithm: ExactAlgorithm) -> str:
-    return f"{algorithm.role}_default_optimizer"
+def _entries(tensors: dict[str, Tensor]) -> dict[int, dict[str, Tensor]]:
+    """What an optimiser knows of each parameter."""
+    entries: dict[int, dict[str, Tensor]] = {}
+    for key, value in tensors.items():
+        if key.startswith("optimiser."):
+            _, index, name = key.split(".", 2)
+            entries.setdefault(int(index), {})[name] = value
+    return entries
+
+
+def _prefixes(algorithm: ExactAlgorithm) -> dict[str, str]:
+    """What names of tensors begin with, by module."""
+    return {role: f"{role}." if len(algorithm.roles) > 1 else "" for role in algorithm.roles}
+
+
+def _optimiser(role: str) -> str:
+    return f"{role}_default_optimizer"

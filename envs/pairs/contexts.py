@@ -10,13 +10,14 @@ Shapes: P pairs, N utterances, K turns of context, M turns of all contexts, W wo
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import overload
 
 import numpy as np
 
 from envs.pairs.compiled import PairCorpus, PairSplit, Ragged
 from envs.pairs.turns import EOT, Example, Turn, Utterance, turn_of
-from envs.pairs.vocabulary import PairVocabulary
+from envs.pairs.vocabulary import EOU_ID, PairVocabulary
 
 NOBODY = -1
 """Stands where a context has no further turn."""
@@ -83,7 +84,20 @@ def windows(split: PairSplit, turns: int, eot_id: int) -> PairSplit:
     return PairSplit(Ragged(np.concatenate([before.values, own.values]), offsets), pairs)
 
 
-def examples(corpus: PairCorpus, split: str, turns: int, min_turns: int = 1) -> Sequence[Example]:
+def with_replies(split: PairSplit, least: int, most: int | None = None) -> PairSplit:
+    """The pairs whose replies have so many words, in their order; contexts are found before, for pairs link them.
+
+    Args:
+        split: of a corpus of pairs, or what `windows` made of it.
+        least: words of a reply at least, boundaries of utterances not counted.
+        most: words of a reply at most; None for any number.
+    """
+    return replace(split, pairs=split.pairs[_fits(split, least, most)])
+
+
+def examples(
+    corpus: PairCorpus, split: str, turns: int, min_turns: int = 1, min_reply: int = 0, max_reply: int | None = None
+) -> Sequence[Example]:
     """The replies of a split and their contexts, as text.
 
     Args:
@@ -91,12 +105,25 @@ def examples(corpus: PairCorpus, split: str, turns: int, min_turns: int = 1) -> 
         split: "train", "val" or "test".
         turns: the most turns of a context; those nearest to the reply are taken.
         min_turns: replies that follow fewer turns are left out.
+        min_reply: replies of fewer words are left out.
+        max_reply: replies of more words are left out; None for none.
 
     Returns:
         One example per pair, in the order of the corpus, made when it is asked for; its key is the pair's number, whatever
         is left out.
     """
-    return _Examples(corpus, split, turns, min_turns)
+    found = corpus.splits[split]
+    chains_PK = chains(found, turns)
+    rows = np.flatnonzero(((chains_PK != NOBODY).sum(1) >= min_turns) & _fits(found, min_reply, max_reply))
+    return _Examples(corpus, split, chains_PK, rows)
+
+
+def _fits(split: PairSplit, least: int, most: int | None) -> np.ndarray:
+    """Whether the reply of each pair (P,) has so many words."""
+    words_before = np.concatenate([[0], np.cumsum(split.utterances.values != EOU_ID)])[split.utterances.offsets]
+    lengths_P = np.diff(words_before)[split.pairs[:, 1]]
+    fits: np.ndarray = (lengths_P >= least) & (lengths_P <= (lengths_P if most is None else most))
+    return fits
 
 
 def said(corpus: PairCorpus, split: str) -> Iterator[Utterance]:
@@ -112,10 +139,9 @@ def said(corpus: PairCorpus, split: str) -> Iterator[Utterance]:
 
 
 class _Examples(Sequence[Example]):
-    def __init__(self, corpus: PairCorpus, split: str, turns: int, min_turns: int) -> None:
+    def __init__(self, corpus: PairCorpus, split: str, chains_PK: np.ndarray, rows: np.ndarray) -> None:
         self._corpus, self._name, self._split = corpus, split, corpus.splits[split]
-        self._chains = chains(self._split, turns)
-        self._rows = np.flatnonzero((self._chains != NOBODY).sum(1) >= min_turns)
+        self._chains, self._rows = chains_PK, rows
 
     def __len__(self) -> int:
         return len(self._rows)

@@ -21,6 +21,7 @@ from envs.core.seeds import derive_seed, stable_hash
 from envs.pairs.replied import RepliedPair
 from envs.pairs.turns import EOT
 from envs.pairs.vocabulary import SPECIALS, PairVocabulary
+from envs.storage.copies import fetched_model
 from policies.discriminator.batches import JudgedReplies, ReplyExamples
 from policies.discriminator.judging import Judgements, judge
 from policies.discriminator.model import Discriminator
@@ -31,6 +32,7 @@ from policies.judges.judge import Judge, JudgeSettings
 from policies.judges.linear import LinearJudge, together
 from policies.judges.remembered import Numbers, Remembered, ranked
 from policies.rankers import RESPONSE_MODEL, load_ranker
+from policies.seq2seq.backward import load_backward
 
 _MOST_WORDS = 25_000
 """Words of a vocabulary, as in the paper."""
@@ -140,10 +142,16 @@ def svm_neural(settings: JudgeSettings) -> Callable[[], Judge]:
     Raises:
         CheckpointError: a model is not there, damaged, or of another kind.
     """
-    likelihoods = []
+    likelihoods: list[Numbers] = []
     if settings.forward:
         ranker = load_ranker(f"{RESPONSE_MODEL}{settings.forward}", device=settings.device)
         likelihoods.append(Remembered(partial(ranked, ranker)))
+    if settings.backward:
+        model = load_backward(fetched_model(settings.backward))
+        model.model.to(settings.device)
+        likelihoods.append(
+            Remembered(lambda pairs: model.nats_per_word(list(map(_said, pairs)), [pair.reply for pair in pairs]))
+        )
     return lambda: CombinedJudge(NetworkJudge("hierarchical", settings), likelihoods)
 
 

@@ -1,8 +1,9 @@
 """What the models are fed: pairs and sentences cut to length, specials added, batched and padded on the right.
 
 A source is its first N - 1 words and `<eou>`, of a model that reads several turns its last N - 1 words, for the newest matter
-most; a reply is `<s>`, its first T - 1 words and `</s>`; a sentence of a language model is made like a reply. The batches of an
-epoch depend on the generator given alone.
+most; a reply is `<s>`, its first T - 1 words and `</s>`; a sentence of a language model is made like a reply. A backward model
+reads replies, their first words, and predicts contexts, of several turns the last words. The batches of an epoch depend on the
+generator given alone.
 
 Shapes: B rows, N source words, T reply words or words of a sentence (`<s>` not counted), M targets in the batch.
 """
@@ -101,14 +102,16 @@ class PairExamples:
     """The pairs of a split, for a sequence-to-sequence model.
 
     Args:
-        split: pairs and their utterances; for a model of several turns as `envs.pairs.contexts.windows` makes them.
-        sizes: how long sources and replies may be.
+        split: pairs of context and reply, and their utterances; for a model of several turns as
+            `envs.pairs.contexts.windows` makes them.
+        sizes: how long sources and replies may be, and which of them is predicted.
         end: the mark at the end of a source.
     """
 
     def __init__(self, split: PairSplit, sizes: Seq2SeqSizes, end: int = EOU_ID) -> None:
-        self._utterances, self._pairs, self._sizes, self._end = split.utterances, split.pairs, sizes, end
-        self.num_targets = np.minimum(np.diff(split.utterances.offsets)[split.pairs[:, 1]], sizes.max_reply - 1) + 1
+        self._utterances, self._sizes, self._end = split.utterances, sizes, end
+        self._pairs = split.pairs[:, ::-1] if sizes.backward else split.pairs
+        self.num_targets = np.minimum(np.diff(split.utterances.offsets)[self._pairs[:, 1]], sizes.max_reply - 1) + 1
 
     def __len__(self) -> int:
         return len(self.num_targets)
@@ -122,9 +125,11 @@ class PairExamples:
     def batch(self, indices: np.ndarray) -> Exchanges:
         """The pairs at `indices` (B,), sources and replies padded to the longest of each."""
         pairs = self._pairs[indices]
-        newest = self._sizes.turns > 1
-        source, lengths = framed(self._utterances, pairs[:, 0], self._sizes.max_source, None, self._end, newest=newest)
-        reply, _ = framed(self._utterances, pairs[:, 1], self._sizes.max_reply, BOS_ID, EOS_ID)
+        sizes, several = self._sizes, self._sizes.turns > 1
+        newest = several and not sizes.backward
+        source, lengths = framed(self._utterances, pairs[:, 0], sizes.max_source, None, self._end, newest=newest)
+        newest = several and sizes.backward
+        reply, _ = framed(self._utterances, pairs[:, 1], sizes.max_reply, BOS_ID, EOS_ID, newest=newest)
         return Exchanges(
             source_BN=torch.from_numpy(source),
             lengths_B=torch.from_numpy(lengths),
@@ -135,7 +140,7 @@ class PairExamples:
 def framed_source(words: Sequence[int] | np.ndarray, sizes: Seq2SeqSizes) -> list[int]:
     """One source as `PairExamples` reads it: cut to length, `<eou>` behind it."""
     kept = sizes.max_source - 1
-    return [*map(int, words[-kept:] if sizes.turns > 1 else words[:kept]), EOU_ID]
+    return [*map(int, words[-kept:] if sizes.turns > 1 and not sizes.backward else words[:kept]), EOU_ID]
 
 
 def framed(

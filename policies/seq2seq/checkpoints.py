@@ -16,8 +16,9 @@ from envs.pairs.vocabulary import PairVocabulary
 from policies.checkpoint import ModelFormat
 from policies.seq2seq.model import LanguageModel, Seq2Seq
 from policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
+from policies.seq2seq.stacked import build_seq2seq
 
-SEQ2SEQ = ModelFormat("seq2seq", PairVocabulary, Seq2SeqSizes, Seq2Seq)
+SEQ2SEQ = ModelFormat("seq2seq", PairVocabulary, Seq2SeqSizes, build_seq2seq)
 LANGUAGE_MODEL = ModelFormat("language-model", PairVocabulary, LanguageModelSizes, LanguageModel)
 load_seq2seq, load_language_model = SEQ2SEQ.load, LANGUAGE_MODEL.load
 

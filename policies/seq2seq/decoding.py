@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,26 +25,27 @@ from torch import Tensor
 from envs.core.seeds import stream
 from envs.pairs.turns import EOT
 from envs.pairs.vocabulary import BOS_ID, PAD_ID, SPECIALS
-from policies.decoding import beam_search, in_blocks, likeliest, word_by_word
-from policies.fitting.predictor import real_positions
+from policies.decoding import Charges, Hypothesis, in_blocks, likeliest, n_best, word_by_word
+from policies.drawing import drawn
 from policies.seq2seq.batches import framed_source
 from policies.seq2seq.model import LanguageModel, Memory, Seq2Seq
 
 Ids = Sequence[int] | np.ndarray
 
 
-def greedy(model: Seq2Seq, sources: Sequence[Ids], beyond: int = 0) -> list[list[int]]:
+def greedy(model: Seq2Seq, sources: Sequence[Ids], beyond: int = 0, charges: Charges = ()) -> list[list[int]]:
     """The likeliest word at every step, for each source.
 
     Args:
         model: in evaluation mode.
         sources: word ids without specials; cut to the model's length.
         beyond: words after which a reply is cut, in addition to the model's; with one, a reply that is cut shows by its length.
+        charges: what changes how likely words are.
 
     Returns:
         Word ids of the replies without `</s>`, which ends them; at most `max_reply` - 1 words, and those beyond.
     """
-    return _decode(model, sources, lambda rows: likeliest, beyond)
+    return _decode(model, sources, lambda rows: likeliest, beyond, charges)
 
 
 def sample(
@@ -53,6 +55,7 @@ def sample(
     temperature: float = 1.0,
     min_log_probability: float | None = None,
     beyond: int = 0,
+    charges: Charges = (),
 ) -> list[list[int]]:
     """A reply to each source, drawn from the model.
 
@@ -64,20 +67,21 @@ def sample(
         min_log_probability: only words whose log-probability at temperature 1 is above this are drawn, in nats; all words
             where none is.
         beyond: as in `greedy`.
+        charges: as in `greedy`.
 
     Returns:
         As `greedy`.
     """
     assert temperature > 0, "greedy takes the likeliest word"
-    draws_RT = np.stack([stream(seed, "reply").random(model.sizes.max_reply + beyond) for seed in seeds])
+    draws_RT = np.array([stream(seed, "reply").random(model.sizes.max_reply + beyond) for seed in seeds])
 
     def choose(rows: slice, place: int, logits_BV: Tensor) -> Tensor:
         if min_log_probability is not None:
             short_BV = logits_BV.log_softmax(1) <= min_log_probability
             logits_BV = logits_BV.masked_fill(short_BV & ~short_BV.all(1, keepdim=True), -torch.inf)
-        return _drawn(logits_BV / temperature, draws_RT[rows, place])
+        return drawn(logits_BV / temperature, torch.from_numpy(draws_RT[rows, place]).to(logits_BV.device))
 
-    return _decode(model, sources, lambda rows: partial(choose, rows), beyond)
+    return _decode(model, sources, lambda rows: partial(choose, rows), beyond, charges)
 
 
 def beam(model: Seq2Seq, sources: Sequence[Ids], width: int, length_penalty: float = 1.0) -> list[list[int]]:
@@ -92,10 +96,16 @@ def beam(model: Seq2Seq, sources: Sequence[Ids], width: int, length_penalty: flo
     Returns:
         As `greedy`.
     """
+    found = hypotheses(model, sources, width, length_penalty=length_penalty, most=1)
+    return [best.words for (best,) in found]
 
-    def decode(rows: slice) -> list[list[int]]:
+
+def hypotheses(model: Seq2Seq, sources: Sequence[Ids], width: int, **options: Any) -> list[list[Hypothesis]]:
+    """The replies that a beam finds to each source, the best first; the options are those of `policies.decoding.n_best`."""
+
+    def decode(rows: slice) -> list[list[Hypothesis]]:
         block = sources[rows]
-        return beam_search(model, read(model, block), len(block), width, model.sizes.max_reply, length_penalty)
+        return n_best(model, read(model, block), len(block), width, model.sizes.max_reply, **options)
 
     return in_blocks(len(sources), decode, width)
 
@@ -122,7 +132,7 @@ def sample_sentences(model: LanguageModel, seeds: Sequence[int], length: int) ->
             states_B1H, memory = model.lstm(model.embedding(words_BT[:, place : place + 1]), memory)
             logits_BV = model.output(states_B1H[:, 0])
             logits_BV[:, barred] = -torch.inf
-            words_BT[:, place + 1] = _drawn(logits_BV, draws_BT[rows, place])
+            words_BT[:, place + 1] = drawn(logits_BV, torch.from_numpy(draws_BT[rows, place]).to(device))
         return words_BT[:, 1:].tolist()
 
     return np.array(in_blocks(len(seeds), decode))
@@ -141,25 +151,19 @@ def read(model: Seq2Seq, sources: Sequence[Ids]) -> Memory:
     for row, source in enumerate(framed):
         source_BN[row, : len(source)] = torch.tensor(source)
     device = model.output.weight.device
-    lengths_B = lengths_B.to(device)
-    states_BNH = model.encode(model.source_embedding(source_BN.to(device)), lengths_B)
-    return model.remember(states_BNH, real_positions(lengths_B, states_BNH.shape[1]))
+    return model.listen(source_BN.to(device), lengths_B.to(device))
 
 
 def _decode(
-    model: Seq2Seq, sources: Sequence[Ids], choice: Callable[[slice], Callable[[int, Tensor], Tensor]], beyond: int
+    model: Seq2Seq,
+    sources: Sequence[Ids],
+    choice: Callable[[slice], Callable[[int, Tensor], Tensor]],
+    beyond: int,
+    charges: Charges,
 ) -> list[list[int]]:
     """Replies word by word; `choice` says how the words of the rows at work are chosen."""
 
     def decode(rows: slice) -> list[list[int]]:
-        return word_by_word(model, read(model, sources[rows]), model.sizes.max_reply + beyond, choice(rows))
+        return word_by_word(model, read(model, sources[rows]), model.sizes.max_reply + beyond, choice(rows), charges)
 
     return in_blocks(len(sources), decode)
-
-
-def _drawn(logits_BV: Tensor, draws_B: np.ndarray) -> Tensor:
-    """The word at which the summed probabilities pass each draw."""
-    cumulative_BV = logits_BV.double().softmax(1).cumsum(1)
-    # Rounding leaves the last sum a little off 1; a draw is a share of what is there.
-    bars_B1 = torch.from_numpy(draws_B).to(logits_BV.device).unsqueeze(1) * cumulative_BV[:, -1:]
-    return torch.searchsorted(cumulative_BV, bars_B1, right=True).squeeze(1)

@@ -47,6 +47,9 @@ class Memory(NamedTuple):
     """Minus infinity at padded positions, else 0; None when there are none."""
     last_BH: Tensor
     """The encoder state after each source's last word."""
+    hidden_BH: Tensor | None = None
+    cell_BH: Tensor | None = None
+    """What a decoder starts from that does not start from zero (`stacked.py`)."""
 
 
 class Seq2Seq(Predictor[Exchanges]):
@@ -118,7 +121,11 @@ class Seq2Seq(Predictor[Exchanges]):
         query = state.hidden_BH
         if self.sizes.attention == "released":
             query = F.relu(self.attention(torch.cat([embedded_BE, *state], dim=1)))
-        scores_BN = torch.bmm(memory.keys_BNH, query.unsqueeze(2)).squeeze(2)
+        return self.attended(memory, query)
+
+    def attended(self, memory: Memory, query_BH: Tensor) -> Tensor:
+        """The mean (B, H) of the encoder states by the softmax of their scores, the products of keys and query."""
+        scores_BN = torch.bmm(memory.keys_BNH, query_BH.unsqueeze(2)).squeeze(2)
         if memory.barred_BN is not None:
             scores_BN = scores_BN + memory.barred_BN
         return torch.bmm(scores_BN.softmax(1).unsqueeze(1), memory.states_BNH).squeeze(1)
@@ -133,9 +140,18 @@ class Seq2Seq(Predictor[Exchanges]):
         context_BH = self.context(memory, embedded_BE, state)
         return State(*self.decoder(torch.cat([embedded_BE, context_BH], dim=1), tuple(state)))
 
-    def reply_states(self, states_BNH: Tensor, mask_BN: Tensor | None, reply_in_BT: Tensor) -> Tensor:
-        """Decoder states (B, T, H) after each given word of the replies; the arguments are those of `decode`."""
-        memory = self.remember(states_BNH, mask_BN)
+    def listen(self, source_BN: Tensor, lengths_B: Tensor) -> Memory:
+        """Reads sources that are padded on the right.
+
+        Args:
+            source_BN: word ids with the mark at the end, int64.
+            lengths_B: real words per source, int64.
+        """
+        states_BNH = self.encode(self.source_embedding(source_BN), lengths_B)
+        return self.remember(states_BNH, real_positions(lengths_B, source_BN.shape[1]))
+
+    def reply_states(self, memory: Memory, reply_in_BT: Tensor) -> Tensor:
+        """What `output` reads (B, T, H) after each given word of the replies; the words as in `decode`."""
         embedded_TBE = self.dropout(self.reply_embedding(reply_in_BT.t()))
         if self.sizes.attention == "released":
             # The score reads the embedded word through a layer of its own, so every step is made as in decoding.
@@ -164,19 +180,20 @@ class Seq2Seq(Predictor[Exchanges]):
         Returns:
             Logits (B, T, V) of the reply's words.
         """
-        logits_BTV: Tensor = self.output(self.dropout(self.reply_states(states_BNH, mask_BN, reply_in_BT)))
-        return logits_BTV
+        return self._logits(self.remember(states_BNH, mask_BN), reply_in_BT)
 
     def target_states(self, batch: Exchanges) -> Tensor:
-        states_BNH = self.encode(self.source_embedding(batch.source_BN), batch.lengths_B)
-        mask_BN = real_positions(batch.lengths_B, batch.source_BN.shape[1])
-        states_MH: Tensor = self.dropout(self.reply_states(states_BNH, mask_BN, batch.reply.words_in_BT)[batch.real_BT])
+        memory = self.listen(batch.source_BN, batch.lengths_B)
+        states_MH: Tensor = self.dropout(self.reply_states(memory, batch.reply.words_in_BT)[batch.real_BT])
         return states_MH
 
     def forward(self, source_BN: Tensor, lengths_B: Tensor, reply_in_BT: Tensor) -> Tensor:
         """Logits (B, T, V) of teacher-forced replies to sources padded on the right."""
-        states_BNH = self.encode(self.source_embedding(source_BN), lengths_B)
-        return self.decode(states_BNH, real_positions(lengths_B, source_BN.shape[1]), reply_in_BT)
+        return self._logits(self.listen(source_BN, lengths_B), reply_in_BT)
+
+    def _logits(self, memory: Memory, reply_in_BT: Tensor) -> Tensor:
+        logits_BTV: Tensor = self.output(self.dropout(self.reply_states(memory, reply_in_BT)))
+        return logits_BTV
 
 
 class LanguageModel(Predictor[Sentences]):

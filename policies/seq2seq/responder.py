@@ -12,29 +12,36 @@ from pathlib import Path
 import numpy as np
 from torch import nn
 
+from envs.core.errors import CheckpointError
 from envs.pairs.compiled import PairSplit, Ragged
 from envs.pairs.turns import Turn, Turns, context_words, turn_words
+from policies.decoders import EVERYWHERE, RULES, DecoderSettings
 from policies.responder import NetworkResponder
 from policies.seq2seq.batches import PairExamples
 from policies.seq2seq.checkpoints import SEQ2SEQ, load_seq2seq
-from policies.seq2seq.decoding import beam as beam_search
-from policies.seq2seq.decoding import greedy
 from policies.seq2seq.model import Seq2Seq
+from policies.seq2seq.replying import ReplyDecoder
 
 
 class Seq2SeqResponder(NetworkResponder[Seq2Seq]):
     """A sequence-to-sequence model as a responder."""
 
     stored_as = SEQ2SEQ
+    decoders = (*RULES, *EVERYWHERE)
+
+    def __init__(self, model: Seq2Seq) -> None:
+        super().__init__(model)
+        self._decoders: dict[DecoderSettings, ReplyDecoder] = {}
 
     @property
     def embedding(self) -> nn.Embedding:
         """Of sources; replies have their own."""
         return self.model.source_embedding
 
-    def decode(self, contexts: Sequence[Turns], beam: int) -> list[list[int]]:
-        sources = self._sources(contexts)
-        return greedy(self.model, sources) if beam == 1 else beam_search(self.model, sources, beam)
+    def decode(self, contexts: Sequence[Turns], decoder: DecoderSettings, seeds: Sequence[int]) -> list[list[int]]:
+        if decoder not in self._decoders:
+            self._decoders[decoder] = ReplyDecoder(self.model, decoder)
+        return self._decoders[decoder](self._sources(contexts), seeds)
 
     def examples(self, contexts: Sequence[Turns], replies: Sequence[Turn]) -> PairExamples:
         """What `Fit` and `evaluate` work on: replies to be predicted from contexts, in the given order."""
@@ -49,5 +56,13 @@ class Seq2SeqResponder(NetworkResponder[Seq2Seq]):
 
 
 def load_responder(folder: Path) -> Seq2SeqResponder:
-    """The model of a run or checkpoint folder; raises as `load_seq2seq` does."""
-    return Seq2SeqResponder(load_seq2seq(folder))
+    """The model of a run or checkpoint folder.
+
+    Raises:
+        CheckpointError: as `load_seq2seq`, or it predicts contexts.
+    """
+    model = load_seq2seq(folder)
+    if model.sizes.backward:
+        fix = "name it as the backward model of a decoder: --decoder mmi:backward=RUN"
+        raise CheckpointError("a backward model predicts contexts and does not answer them", where=folder, fix=fix)
+    return Seq2SeqResponder(model)

@@ -1,19 +1,21 @@
 """Settings of the sequence-to-sequence and language models: widths, lengths, recipes. Torch-free, so that help starts fast.
 
-Source: He & Glass 2018 (arXiv 1809.04113), section 3 and appendix, and the code that the authors released later
+Sources: Li et al. 2017 (arXiv 1701.06547) and the code that its authors released, which says all amounts (`li2017`); for all
+else He & Glass 2018 (arXiv 1809.04113), section 3 and appendix, and the code that the authors released later
 (cloudygoose/negativetraining_acl2020), whose behaviour is called "released" here. Contexts of several turns, as in Niu &
 Bansal 2018 (arXiv 1809.02079), are ours: theirs are cut where the newest words stay.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from envs.core.config import check
 from envs.core.ranges import AtLeastTwo, Configuration, PositiveInt, ShareBelowOne
 from policies.fitting.settings import FitConfig
 
-Attention = Literal["none", "general", "released"]
+Attention = Literal["none", "general", "released", "dot"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +27,13 @@ class Seq2SeqSizes(Configuration):
     hidden: PositiveInt = 600
     """State of the encoder and of the decoder."""
     attention: Attention = "general"
-    """none: the last encoder state at every step; general: Luong's; released: the authors' code, a layer of its own."""
+    """none: the last encoder state at every step; general: Luong's; released: the authors' code, a layer of its own; dot: the
+    decoder of Li et al. 2017, with input_feeding."""
+    input_feeding: bool = False
+    """The decoder of Li et al. 2017: it starts from the encoder's last states, reads what it attended to before each word, and
+    attends again before it says one."""
+    layers: PositiveInt = 1
+    """LSTM layers of the encoder and of the decoder; several with input_feeding."""
     dropout: ShareBelowOne = 0.0
     """Share of decoder inputs and outputs dropped in training, in [0, 1); published: 0.3 on Switchboard."""
     max_source: AtLeastTwo = 15
@@ -34,6 +42,19 @@ class Seq2SeqSizes(Configuration):
     """Longest reply in words, `</s>` included; longer ones are cut."""
     turns: PositiveInt = 1
     """Turns of context that the model reads; with more than one, `<eot>` between them is one more word of the vocabulary."""
+    backward: bool = False
+    """Whether the roles are exchanged: the reply is read, the context predicted; `max_source` is then of replies."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(self, "layers", self.layers == 1 or self.input_feeding, "1, or more with input_feeding=true")
+        dot = self.attention == "dot"
+        check(self, "attention", dot is self.input_feeding, "dot with input_feeding=true; else none, general or released")
+
+    @property
+    def exchanged(self) -> Seq2SeqSizes:
+        """Those of the backward model of a model of these sizes."""
+        return replace(self, backward=True, max_source=self.max_reply, max_reply=self.max_source)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +84,26 @@ def he2018() -> FitConfig:
         decay_epochs=10,
         keep="last",
         bucketed=False,
+        precision="float32",
+    )
+
+
+def li2017() -> FitConfig:
+    """The released recipe of Li et al. 2017: plain SGD for 8 epochs, the rate halved before each after the sixth.
+
+    # Released: a rate of 1 and gradients of norm 5 at most, sums over words divided by the number of replies. Ours: divided by
+    the number of words, of which a reply has about ten, so ten times the rate and a tenth of the norm.
+    """
+    return FitConfig(
+        optimiser="sgd",
+        learning_rate=10.0,
+        momentum=0.0,
+        batch_size=128,
+        clip=0.5,
+        max_epochs=8,
+        patience=6,
+        decay_epochs=2,
+        keep="last",
         precision="float32",
     )
 

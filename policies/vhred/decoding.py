@@ -31,13 +31,14 @@ def greedy(model: VHRED, contexts: Sequence[Context]) -> list[list[int]]:
     return in_blocks(len(contexts), decode)
 
 
-def beam(model: VHRED, contexts: Sequence[Context], width: int) -> list[list[int]]:
+def beam(model: VHRED, contexts: Sequence[Context], width: int, length_penalty: float = 1.0) -> list[list[int]]:
     """The best reply that a beam finds to each context (`policies/decoding.py`).
 
     Args:
         model: in evaluation mode.
         contexts: as in `greedy`.
         width: hypotheses kept for each; 1 is greedy.
+        length_penalty: exponent of the number of words, by which log-probabilities are divided.
 
     Returns:
         As `greedy`.
@@ -45,7 +46,7 @@ def beam(model: VHRED, contexts: Sequence[Context], width: int) -> list[list[int
 
     def decode(rows: slice) -> list[list[int]]:
         block = contexts[rows]
-        return beam_search(model, _read(model, block), len(block), width, model.sizes.max_reply)
+        return beam_search(model, _read(model, block), len(block), width, model.sizes.max_reply, length_penalty)
 
     return in_blocks(len(contexts), decode, width)
 

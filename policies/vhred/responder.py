@@ -8,6 +8,7 @@ from pathlib import Path
 from torch import nn
 
 from envs.pairs.turns import Turn, Turns
+from policies.decoders import GREEDY, DecoderSettings
 from policies.responder import NetworkResponder
 from policies.vhred.batches import DialogueExamples, context_ids
 from policies.vhred.checkpoints import FORMAT, load_model
@@ -26,9 +27,9 @@ class VhredResponder(NetworkResponder[VHRED]):
         """Of contexts and of replies."""
         return self.model.embedding
 
-    def decode(self, contexts: Sequence[Turns], beam: int) -> list[list[int]]:
+    def decode(self, contexts: Sequence[Turns], decoder: DecoderSettings, seeds: Sequence[int]) -> list[list[int]]:
         ids = [context_ids(context, self.model.vocabulary, self.model.sizes) for context in contexts]
-        return greedy(self.model, ids) if beam == 1 else search(self.model, ids, beam)
+        return greedy(self.model, ids) if decoder == GREEDY else search(self.model, ids, decoder.beam, decoder.length)
 
     def examples(self, contexts: Sequence[Turns], replies: Sequence[Turn]) -> DialogueExamples:
         """What `Fit` and `evaluate` work on: replies to be predicted from contexts, in the given order."""

@@ -11,6 +11,7 @@ import pytest
 from torch import nn
 
 from envs.pairs.turns import Turns
+from policies.decoders import DecoderSettings
 from policies.fitting.evaluation import evaluate
 from policies.pointer_generator.decoding import paraphrases
 from policies.pointer_generator.settings import BeamConfig
@@ -51,11 +52,12 @@ def share(found: list[Any], wanted: list[Any]) -> float:
 
 @on_each_device
 @pytest.mark.parametrize("make", RESPONDERS.values(), ids=RESPONDERS)
-@pytest.mark.parametrize("beam", [1, 4], ids=["greedy", "beam"])
-def test_it_answers_the_same(make: Maker, beam: int, device: str) -> None:
-    wanted = make("cpu").respond(contexts(), beam=beam)
+@pytest.mark.parametrize("decoder", ["greedy", "beam:4"])
+def test_it_answers_the_same(make: Maker, decoder: str, device: str) -> None:
+    settings = DecoderSettings.parse(decoder)
+    wanted = make("cpu").respond(contexts(), decoder=settings)
     assert len(set(wanted)) > 1
-    assert share(make(device).respond(contexts(), beam=beam), wanted) >= SHARE
+    assert share(make(device).respond(contexts(), decoder=settings), wanted) >= SHARE
 
 
 @on_each_device

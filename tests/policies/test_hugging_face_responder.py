@@ -13,6 +13,7 @@ from envs.pairs.turns import parse_turns
 
 transformers = pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 
+from policies.decoders import GREEDY, DecoderSettings  # noqa: E402  # needs the extra
 from policies.hugging_face_responder import HuggingFaceResponder  # noqa: E402  # needs the extra
 from policies.responders import load_responder  # noqa: E402  # needs the extra
 from tests.policies.test_hugging_face import MODELS, bart, gpt2, t5  # noqa: E402  # needs the extra
@@ -44,12 +45,18 @@ def read_by(responder: HuggingFaceResponder, line: str) -> str:
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("beam", [1, 3])
-def test_a_reply_depends_on_its_context_alone(name: str, beam: int) -> None:
+@pytest.mark.parametrize("decoder", [GREEDY, DecoderSettings.parse("beam:3,length=0.6")], ids=["greedy", "beam"])
+def test_a_reply_depends_on_its_context_alone(name: str, decoder: DecoderSettings) -> None:
     responder = made(name)
-    together = responder.respond(CONTEXTS, beam=beam)
-    assert together == [responder.respond([turns], beam=beam)[0] for turns in CONTEXTS]
+    together = responder.respond(CONTEXTS, decoder=decoder)
+    assert together == [responder.respond([turns], decoder=decoder)[0] for turns in CONTEXTS]
     assert all(isinstance(utterance, tuple) and turn for turn in together for utterance in turn)
+
+
+@pytest.mark.parametrize("decoder", ["sample:0.7", "greedy:repeat=1"])
+def test_a_decoder_that_it_does_not_know_is_named(decoder: str) -> None:
+    with pytest.raises(ConfigError, match=r"(sample|repeat)(.|\n)*greedy, beam"):
+        made("gpt2").respond(CONTEXTS, decoder=DecoderSettings.parse(decoder))
 
 
 def test_turns_of_a_causal_model_end_as_it_was_trained() -> None:

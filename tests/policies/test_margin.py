@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from envs.pairs.turns import Turn, Turns
+from policies.decoders import DecoderSettings
 from policies.fitting.evaluation import evaluate
 from policies.fitting.fit import Epoch, Fit
 from policies.fitting.loss import OutputLoss
@@ -200,9 +201,9 @@ def test_another_kind_of_model_is_trained_alike(tmp_path: Path) -> None:
 class Precise(Seq2SeqResponder):
     """Refuses to answer in half precision."""
 
-    def respond(self, contexts: Sequence[Turns], *, beam: int = 1) -> list[Turn]:
+    def decode(self, contexts: Sequence[Turns], decoder: DecoderSettings, seeds: Sequence[int]) -> list[list[int]]:
         assert not torch.is_autocast_enabled("cpu")
-        return super().respond(contexts, beam=beam)
+        return super().decode(contexts, decoder, seeds)
 
 
 def test_half_precision_gives_the_margin_a_gradient_and_leaves_answers_alone() -> None:

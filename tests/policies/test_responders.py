@@ -16,7 +16,7 @@ from tests.policies.seq2seq.made_up import language_model, seq2seq
 CONTEXT = ((("hello",),),)
 OWN = """
 class Echo:
-    def respond(self, contexts, *, beam=1):
+    def respond(self, contexts):
         return [context[-1] for context in contexts]
 
 def made():

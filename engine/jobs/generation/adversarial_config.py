@@ -13,6 +13,9 @@ from envs.pairs.replied import SAMPLE
 from envs.storage.places import HUGGING_FACE, is_uri
 from policies.judges.judge import CONTROLS, JudgeSettings, judges
 
+LIKELIHOODS_JUDGE = "svm-neural"
+"""The judge that reads log-probabilities."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class FittingOfJudges(Configuration):
@@ -49,7 +52,7 @@ class AdversarialConfig(ShardedConfig):
     forward: str = ""
     """Response model whose log p(reply | source) the judge svm-neural reads."""
     backward: str = ""
-    """Model of source given reply, whose log p(source | reply) the judge svm-neural reads."""
+    """Run of train seq2seq --backward, whose log p(source | reply) the judge svm-neural reads."""
     published: Literal["none", "li2017"] = "none"
     """Figures to show beside the measured ones."""
     fitting: FittingOfJudges = field(default_factory=FittingOfJudges)
@@ -63,6 +66,10 @@ class AdversarialConfig(ShardedConfig):
         ):
             if not got:
                 raise ConfigError(f"--{name} names nothing", got=repr(getattr(self, name)), fix=fix)
+        if (self.forward or self.backward) and LIKELIHOODS_JUDGE not in self.judge_names:
+            flag = "--forward" if self.forward else "--backward"
+            fix = f"name it: --judges {self.judges},{LIKELIHOODS_JUDGE}"
+            raise ConfigError(f"{flag} is read by the judge {LIKELIHOODS_JUDGE} alone", got=self.judges, fix=fix)
         for judge in self.judge_names:
             if judge not in judges and not judge.startswith(HUGGING_FACE) and ".py:" not in judge:
                 judges.get(judge)
@@ -82,8 +89,7 @@ class AdversarialConfig(ShardedConfig):
     def settings(self) -> JudgeSettings:
         """What judges are made with."""
         known = {name: getattr(self.fitting, name) for name in ("separate", "embedding", "hidden")}
-        models = {name: absolute(getattr(self, name)) for name in ("forward", "backward")}
-        return JudgeSettings(device=self.device, **known, **models)
+        return JudgeSettings(absolute(self.forward), absolute(self.backward), device=self.device, **known)
 
 
 def absolute(name: str) -> str:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from engine.jobs.device import threads
 from engine.jobs.job import Job, Reporter, Steps, Summary
 from engine.jobs.negotiation.language import PUBLISHED, Language
-from engine.jobs.negotiation.placement import fitting_runners
+from engine.jobs.placement import fitting_runners
 from engine.jobs.scalars import Scalars
 from engine.jobs.sharded import session
 from engine.jobs.supervised import STATE

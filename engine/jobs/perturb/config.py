@@ -11,6 +11,7 @@ from engine.perturb.settings import PerturbSettings
 from envs.core.config import check
 from envs.core.ranges import Configuration, NumItems, NumItemsOrAll, PositiveFloat, PositiveInt
 from envs.storage.places import HUGGING_FACE
+from policies.decoders import GREEDY, DecoderSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,10 +78,14 @@ class RobustnessConfig(PerturbedConfig):
     """Runs of parley train adversarial on this model, separated by commas; each meets the strategies it was trained against."""
     corpus: str = ""
     """Corpus whose dialogues are continued; the one that the model was fitted to when empty."""
-    beam: PositiveInt = 1
-    """Hypotheses that decoding keeps; 1 is greedy."""
+    decoder: str = GREEDY.rule
+    """How replies are chosen: greedy, beam:5, sample:0.8, diverse:7,rate=0.5, mmi:backward=RUN, mmi-antilm:lm=RUN."""
     published: Literal["niu2018", "niu2018-rl", "none"] = "none"
     """Figures to show beside the measured ones: Niu & Bansal 2018, of their VHRED or of their reranking RL model."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        DecoderSettings.parse(self.decoder)
 
     @property
     def is_ours(self) -> bool:

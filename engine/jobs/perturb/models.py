@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from engine.jobs.checkpoints import require_checkpoint
+from engine.jobs.checkpoints import located, require_checkpoint
 from engine.jobs.perturb.config import RobustnessConfig
 from engine.jobs.perturb.lessons import NONE
 from engine.metrics.perturb.robustness import BASE
@@ -21,6 +21,8 @@ from envs.core.errors import CheckpointError, ConfigError
 from envs.pairs.turns import EOT
 from envs.pairs.vocabulary import SPECIALS, PairVocabulary
 from envs.storage.places import HUGGING_FACE, display_path, is_uri
+from policies.decoders import GREEDY, DecoderSettings
+from policies.responder import require_decoder
 
 if TYPE_CHECKING:
     from policies.responder import TrainableResponder
@@ -61,12 +63,14 @@ class AskedModels:
         turns: of context that the base reads.
         vocabulary: of the base; None for a model that is not Parley's own.
         corpus: that the base was fitted to; empty when it does not say.
+        decoder: how they choose their replies.
     """
 
     models: tuple[AskedModel, ...]
     turns: int
     vocabulary: PairVocabulary | None
     corpus: str
+    decoder: DecoderSettings = GREEDY
 
     @property
     def words(self) -> frozenset[str] | None:
@@ -83,20 +87,26 @@ def open_models(config: RobustnessConfig) -> AskedModels:
     """Finds the models and makes sure that they can be asked the same.
 
     Raises:
-        ConfigError: two trained models were trained against the same, or the base is a user's own.
+        ConfigError: two trained models were trained against the same, the base is a user's own, or it does not know the
+            decoder.
         CheckpointError: a model is not there, damaged, of another kind, of another vocabulary, or trained was not what it is
             said to be.
     """
     from policies.responders import load_responder
 
+    decoder = located(DecoderSettings.parse(config.decoder))
     if not config.is_ours:
         if config.trained:
             fix = "leave out --trained, or name the run of a model that parley train seq2seq or vhred made"
             raise ConfigError("a model that is not Parley's has no trained ones beside it", got=config.model, fix=fix)
         base = AskedModel(BASE, _absolute(config.model))
-        return AskedModels((base,), getattr(load_responder(base.name), "turns", OWN_TURNS), None, "")
+        own = load_responder(base.name)
+        require_decoder(own, decoder, config.model)
+        return AskedModels((base,), getattr(own, "turns", OWN_TURNS), None, "", decoder)
     folder = require_checkpoint(config.model, "--model", "parley train seq2seq").absolute()
-    turns = cast("TrainableResponder", load_responder(folder)).turns
+    responder = cast("TrainableResponder", load_responder(folder))
+    require_decoder(responder, decoder, config.model)
+    turns = responder.turns
     vocabulary = PairVocabulary.load(folder / "vocabulary.json")
     found = [AskedModel(BASE, display_path(folder))]
     for name in config.trained_folders:
@@ -109,7 +119,7 @@ def open_models(config: RobustnessConfig) -> AskedModels:
             fix = "name one of them; evaluate the other in a run of its own"
             raise ConfigError("two models of --trained were trained against the same", got=label, fix=fix)
     corpus = provenance(folder).get("corpus")
-    return AskedModels(tuple(found), turns, vocabulary, corpus if isinstance(corpus, str) else "")
+    return AskedModels(tuple(found), turns, vocabulary, corpus if isinstance(corpus, str) else "", decoder)
 
 
 def _absolute(name: str) -> str:
@@ -126,7 +136,8 @@ def models_of(config: RobustnessConfig) -> dict[str, str]:
     trained = {f"trained {folder}": folder for folder in config.trained_folders}
     paraphraser = config.perturb.paraphraser
     model = config.model.removeprefix(HUGGING_FACE)
-    return {"model": model, **trained, "perturb.paraphraser": "" if paraphraser is None else str(paraphraser)}
+    asked = {f"decoder {option}": name for option, name in DecoderSettings.parse(config.decoder).models.items()}
+    return {"model": model, **trained, **asked, "perturb.paraphraser": "" if paraphraser is None else str(paraphraser)}
 
 
 def provenance(folder: Path) -> Mapping[str, Any]:

@@ -183,7 +183,7 @@ class EvaluateRobustness(Job[RobustnessConfig, Evaluation, Evaluation]):
         return Summary(
             f"robustness of {config.model} on {found.corpus}",
             f"{len(found.examples):,} {config.split} examples, {len(found.strategies)} strategies, "
-            f"{'greedy replies' if config.beam == 1 else f'beam {config.beam}'}, seed {config.seed}.",
+            f"replies by {config.decoder}, seed {config.seed}.",
             {**robustness_metrics(rows), **_references(found, rows)},
             {NUM_EXAMPLES: len(found.examples), STRATEGIES: found.strategies, UNSCORED: found.unscored},
         )

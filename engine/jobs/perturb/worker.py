@@ -24,6 +24,7 @@ from engine.runtime.sharding import Shard
 from engine.store.schemas import OK, ok_row
 from envs.core.seeds import derive_seed
 from envs.pairs.turns import Example, Turn, Turns, context_words, format_turns
+from policies.responder import answer
 
 if TYPE_CHECKING:
     from engine.perturb.strategy import Strategy
@@ -105,6 +106,7 @@ class RobustnessWorker:
     def __init__(self, asking: Asking) -> None:
         from policies.responders import load_responder
 
+        self.decoder = asking.models.decoder
         self.config = config = asking.config
         models, shared = asking.models, resources(config, asking.models, asking.common)
         self.strategies: list[Strategy] = build(config.strategy_names, config.perturb, shared)
@@ -143,7 +145,9 @@ class RobustnessWorker:
         said: dict[Turns, Turn] = {}
         for start in range(0, len(contexts), self.config.engine.batch_size):
             batch = contexts[start : start + self.config.engine.batch_size]
-            said |= zip(batch, responder.respond(batch, beam=self.config.beam), strict=True)
+            # A context is asked about once, whichever examples it belongs to, so its text names its seed.
+            seeds = [derive_seed(self.config.seed, "reply", format_turns(turns)) for turns in batch if self.decoder.draws]
+            said |= zip(batch, answer(responder, batch, self.decoder, seeds), strict=True)
         return said
 
     def _replies(

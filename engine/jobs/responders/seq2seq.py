@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.jobs.job import Reporter
-from engine.jobs.supervised import FitJob, Fitting, PairFitConfig, context_gain, open_pairs
+from engine.jobs.supervised import FitJob, Fitting, PairFitConfig, context_gain, open_pairs, require_splits
 from engine.metrics.statistics import Estimate
 from engine.metrics.training import PREDICTION, READING
+from envs.core.ranges import NonNegativeInt, PositiveInt
 from envs.data.root import root_words
 from envs.pairs.compiled import PairCorpus
 from envs.storage.places import display_path
@@ -41,6 +42,12 @@ class PairTrainingConfig(PairFitConfig):
 class TrainSeq2SeqConfig(PairTrainingConfig):
     """A sequence-to-sequence model, fitted to pairs of utterance and reply."""
 
+    backward: bool = False
+    """Fit the backward model of these settings, p(context | reply), for re-ranking: --decoder mmi:backward=RUN."""
+    min_reply: NonNegativeInt = 0
+    """Words of a reply at least; pairs with shorter ones are left out, of all splits."""
+    max_reply: PositiveInt | None = None
+    """Words of a reply at most; pairs with longer ones are left out, and without a number cut to sizes.max_reply."""
     sizes: Seq2SeqSizes = field(default_factory=Seq2SeqSizes)
     """The model."""
 
@@ -78,6 +85,13 @@ def dialogue() -> TrainSeq2SeqConfig:
     """A model that answers two turns of context, for parley evaluate robustness: attention, the reply links of #ubuntu."""
     sizes = Seq2SeqSizes(embed=200, hidden=300, attention="general", max_source=60, max_reply=30, turns=2)
     return TrainSeq2SeqConfig(corpus="ubuntu_irc", vocabulary=10_000, sizes=sizes, fit=settings.fast())
+
+
+def li2017() -> TrainSeq2SeqConfig:
+    """The generator of Li et al. 2017 by the released recipe, on Ubuntu: two layers of 512, input feeding, 25,000 words."""
+    sizes = Seq2SeqSizes(embed=512, hidden=512, attention="dot", input_feeding=True, layers=2, dropout=0.2)
+    sizes = replace(sizes, max_source=50, max_reply=50, turns=2)
+    return TrainSeq2SeqConfig(corpus="ubuntu_irc", vocabulary=25_000, min_reply=5, sizes=sizes, fit=settings.li2017())
 
 
 def small_lm() -> TrainLMConfig:
@@ -153,35 +167,44 @@ class TrainSeq2Seq(FitJob[TrainSeq2SeqConfig]):
     words = ("train", "seq2seq")
     run_name = "seq2seq"
     config = TrainSeq2SeqConfig
-    presets = {"small": small, "he2018": he2018, "demo": demo, "characters": characters, "dialogue": dialogue}
+    presets = {
+        "small": small, "he2018": he2018, "li2017": li2017, "demo": demo, "characters": characters, "dialogue": dialogue,
+    }
     legend = PREDICTION | READING
 
     def prepare(self, config: TrainSeq2SeqConfig, path: Path, reporter: Reporter) -> Fitting:
-        from envs.pairs.contexts import windows, with_eot
+        from envs.pairs.contexts import windows, with_eot, with_replies
         from policies.fitting.evaluation import evaluate
         from policies.seq2seq.batches import PairExamples
-        from policies.seq2seq.model import Seq2Seq
+        from policies.seq2seq.stacked import build_seq2seq
 
         corpus = open_pairs(config, vocabulary=config.vocabulary)
         words, turns = corpus.vocabulary, config.sizes.turns
-        model = Seq2Seq(words if turns == 1 else with_eot(words), config.sizes)
-        examples = {
-            name: PairExamples(split if turns == 1 else windows(split, turns, len(words)), config.sizes)
+        sizes = config.sizes.exchanged if config.backward else config.sizes
+        model = build_seq2seq(words if turns == 1 else with_eot(words), sizes)
+        fitted = {
+            name: with_replies(split if turns == 1 else windows(split, turns, len(words)), config.min_reply, config.max_reply)
             for name, split in corpus.splits.items()
         }
+        require_splits(corpus.name, fitted)
+        examples = {name: PairExamples(split, sizes) for name, split in fitted.items()}
 
         def finish(test: Fitness) -> dict[str, Estimate]:
             return {"context_gain": context_gain(test, evaluate(model, examples["test"].exchanged()))}
 
-        attention = "no attention" if config.sizes.attention == "none" else f"{config.sizes.attention} attention"
-        return _fitting(config, corpus, model, examples, f"sequence to sequence, {attention}", turns, finish)
+        attention = "no attention" if sizes.attention == "none" else f"{sizes.attention} attention"
+        what = f"sequence to sequence, {attention}{', backward' if config.backward else ''}"
+        return _fitting(config, corpus, model, examples, what, turns, finish)
 
     def next_commands(self, config: TrainSeq2SeqConfig, path: Path) -> tuple[str, ...]:
         root = root_words(config.data_root)
+        if config.backward:
+            decoder = f"mmi:backward={display_path(path)}"
+            return (shlex.join(["parley", "evaluate", "robustness", "--model", "runs/seq2seq", "--decoder", decoder, *root]),)
         if config.corpus == CHARACTERS:
             return (shlex.join(["parley", "search", "enumerate", "--model", display_path(path), *root]),)
         judge = lm_command(config.corpus, config.vocabulary, config.sizes, config.data_root)
-        if config.sizes.turns > 1:
+        if config.sizes.turns > 1 or config.sizes.input_feeding:
             return (shlex.join(["parley", "evaluate", "robustness", "--model", display_path(path), *root]), judge)
         return (judge, shlex.join(["parley", "search", "quick", "--model", display_path(path), *root]))
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from engine.jobs.job import Job, Reporter, Result, Summary
 from engine.jobs.sharded import RESUME_SAFE, Sharded, ShardedConfig, ended_sessions, spread, work_off
+from engine.jobs.triggers.models import searchable
 from engine.jobs.triggers.rows import BRANCHES
 from engine.metrics.statistics import NOTHING, Estimate, count
 from engine.metrics.tables import TextTable
@@ -195,7 +196,7 @@ def _prepare(config: EnumerationConfig) -> Enumerating:
     from policies.seq2seq.checkpoints import SEQ2SEQ, load_seq2seq, threshold
 
     config.require_device()
-    model = load_seq2seq(fetched_model(config.model))
+    model = searchable(load_seq2seq(fetched_model(config.model)), config.model)
     Speller(model.vocabulary)
     if unknown := [letter for letter in config.letters if letter not in model.vocabulary.index]:
         fix = f"choose among {''.join(model.vocabulary.words[len(model.vocabulary.SPECIALS) :])}"

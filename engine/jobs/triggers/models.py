@@ -151,7 +151,8 @@ def open_models(config: TriggerConfig) -> Models:
     """Reads the models of a search.
 
     Raises:
-        ConfigError: the inputs of a Hugging Face model are to be judged, or its package is not installed.
+        ConfigError: the inputs of a Hugging Face model are to be judged, its package is not installed, or the model is one that
+            searches do not know.
         CheckpointError: a checkpoint is not there, damaged, of another kind, holds weights that are no numbers or no threshold,
             or the two have different vocabularies.
     """
@@ -162,7 +163,7 @@ def open_models(config: TriggerConfig) -> Models:
         return _hugging_face(config)
     model, lm, t_out, t_in = config.model, config.lm, config.objective.t_out, config.objective.t_in
     folder = require_checkpoint(model, "--model", "parley train seq2seq")
-    victim = _stored(load_seq2seq(folder), SEQ2SEQ)
+    victim = _stored(searchable(load_seq2seq(folder), model), SEQ2SEQ)
     provenance = SEQ2SEQ.provenance(folder)
     judge = None
     if lm:
@@ -178,6 +179,23 @@ def open_models(config: TriggerConfig) -> Models:
         t_in = threshold(lm_folder, LANGUAGE_MODEL) if t_in is None else t_in
     t_out = threshold(folder, SEQ2SEQ) if t_out is None else t_out
     return Models(victim, judge, Thresholds(t_out=t_out, t_in=t_in if lm else None), provenance)
+
+
+def searchable(model: Seq2Seq, name: str) -> Seq2Seq:
+    """The model, whose inputs searches can score.
+
+    Raises:
+        ConfigError: it is one with input feeding, or a backward one; `name` is what the message calls it.
+    """
+    if not (model.sizes.input_feeding or model.sizes.backward):
+        return model
+    got = "a backward model" if model.sizes.backward else "a model with input feeding"
+    raise ConfigError(
+        "searches know models of one layer without input feeding that answer sources",
+        where=name,
+        got=got,
+        fix="name a run of parley train seq2seq with sizes.input_feeding=false and without --backward",
+    )
 
 
 def _judge_fix(victim: StoredNetwork, provenance: Mapping[str, Any], data_root: Path | None) -> str:

@@ -1,4 +1,4 @@
-"""Figures of generated replies: whether judges tell them from those of people, and whether such judges can be trusted.
+"""What is counted of generated replies: in training against a discriminator, and before judges.
 
-Read `scenarios.py` first (what is judged), then `adversarial.py` (what comes of it) and `tables.py`.
+Of judges read `scenarios.py` first (what is judged), then `adversarial.py` (what comes of it) and `tables.py`.
 """

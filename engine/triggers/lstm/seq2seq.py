@@ -126,13 +126,13 @@ class Seq2SeqReader:
         with torch.enable_grad():
             embedded_BME = self.embedding_VE[words_BM].requires_grad_()
             states_BMH, past = self.encoder.unroll(words_BM, embedded_BME)
-            return Read(past, self.model.reply_states(states_BMH, None, reply_BT), embedded_BME)
+            return Read(past, self.model.reply_states(self.model.remember(states_BMH), reply_BT), embedded_BME)
 
     def decoded(self, targets_BT: Tensor, words_BN: Tensor) -> Tensor:
         """Decoder states (B, T, H) alone."""
         words_BM, reply_BT = pad(words_BN, (0, 1), value=EOU_ID), pad(targets_BT[:, :-1], (1, 0), value=BOS_ID)
         states_BMH, _ = self.encoder.unroll(words_BM, self.embedding_VE[words_BM])
-        return self.model.reply_states(states_BMH, None, reply_BT)
+        return self.model.reply_states(self.model.remember(states_BMH), reply_BT)
 
     def cache(self, past: Past, target_T: Tensor) -> WordCache:
         """What candidates share with an incumbent of that past and target."""

@@ -16,8 +16,8 @@ import ray
 from ray.exceptions import RayError
 from torch import Tensor
 
-from engine.rllib.algorithm import MAX_REPLAYS
 from engine.rllib.env import ADVERSARY, TARGET
+from engine.rllib.shared_out import MAX_REPLAYS
 from engine.rllib.state import learned_weights
 from engine.runtime.identity import CODE
 from engine.runtime.session import RaySession

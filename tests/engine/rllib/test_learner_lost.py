@@ -74,7 +74,7 @@ def test_a_dead_learner_is_told_wherever_it_is_called(build: Build, tmp_path: Pa
     kill_learner(algorithm)
     calls: dict[str, Callable[[], Any]] = {
         "train": algorithm.train,
-        "weights to the runners": algorithm._send_weights,
+        "weights to the runners": algorithm.send_weights,
         "learned weights": lambda: state.learned_weights(algorithm),
         "save": lambda: state.save(algorithm, tmp_path / "other"),
         "set state": lambda: algorithm.learner_group.set_state({"learner": {}}),

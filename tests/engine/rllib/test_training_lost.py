@@ -12,11 +12,12 @@ import pytest
 import ray
 import torch
 
+from engine.jobs import placement
 from engine.jobs.job import Silent
-from engine.jobs.negotiation import placement, training
-from engine.jobs.negotiation.placement import fitting_runners
+from engine.jobs.negotiation import training
 from engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY, TrainReinforceConfig
 from engine.jobs.negotiation.training import MAX_LEARNERS
+from engine.jobs.placement import fitting_runners
 from engine.rllib import state
 from engine.rllib.algorithm import DialogueReinforce
 from engine.rllib.env import ADVERSARY, TARGET

@@ -19,8 +19,11 @@ from envs.candidates.goals import RankGoal
 from envs.negotiation.env import choose_action, speak_action
 from envs.negotiation.game import SPEAK, Rules
 from envs.negotiation.scenario import Scenario, complement, selection_index
+from envs.replies.reply_env import reply_action, words_of
 from tests.envs.candidates.made_up import DESK, Listed
 from tests.envs.negotiation.agents import VOCABULARY, Babbler, Reader
+from tests.envs.replies.made_up import EXAMPLES, Asks
+from tests.envs.replies.made_up import RULES as OF_REPLIES
 
 FOLDER = Path(__file__).parent
 MIN_RUN = 4
@@ -108,7 +111,11 @@ def _actions(*actions: int) -> Policy:
     return lambda step, observation: actions[step]
 
 
-NEGOTIATION, RANKING = "parley/Negotiation-v1", "parley/ResponseRanking-v1"
+def _reply(*words: str) -> Policy:
+    return lambda step, observation: reply_action(words_of(EXAMPLES), OF_REPLIES, words)
+
+
+NEGOTIATION, RANKING, REPLY = "parley/Negotiation-v1", "parley/ResponseRanking-v1", "parley/Reply-v1"
 TWO = EditRules(edits=2, num_places=4, num_proposals=2)
 SCENARIO = Scenario((1, 2, 3), ((1, 3, 1), (4, 0, 2)))
 FIRST = selection_index(SCENARIO.counts, (0, 2, 1))
@@ -167,6 +174,20 @@ PLAYTHROUGHS = (
         environment=RANKING,
         arguments={"groups": (DESK,), "scorer": Listed(), "rules": TWO, "goal": RankGoal("demote")},
         policy=_actions(2, 8),
+        seed=2,
+    ),
+    Playthrough(
+        name="reply_judged",
+        environment=REPLY,
+        arguments={"examples": EXAMPLES, "judge": Asks(), "rules": OF_REPLIES},
+        policy=_reply("which", "drawer", "?", "</s>"),
+        seed=1,
+    ),
+    Playthrough(
+        name="reply_by_overlap",
+        environment=REPLY,
+        arguments={"examples": EXAMPLES, "rules": OF_REPLIES},
+        policy=_reply("the", "<s>", "lower", "one", "?"),
         seed=2,
     ),
 )

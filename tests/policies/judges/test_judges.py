@@ -8,11 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from envs.core.errors import ConfigError, JudgeError
+from envs.core.errors import CheckpointError, ConfigError, JudgeError
 from envs.pairs.replied import RepliedPair
+from envs.pairs.vocabulary import PairVocabulary
 from policies.judges.classifier import ThresholdJudge, best_threshold
 from policies.judges.judge import CONTROLS, Featured, Judge, JudgeSettings, judge_maker, judges, scores_by
 from policies.judges.remembered import Remembered
+from policies.seq2seq.checkpoints import save_model
+from policies.seq2seq.model import Seq2Seq
+from policies.seq2seq.settings import Seq2SeqSizes
+from tests.engine.jobs.perturb.robust import save_responder
 
 WORDS = [f"w{number}" for number in range(300)]
 
@@ -61,6 +66,21 @@ def test_a_network_is_the_same_from_the_same_seed() -> None:
     for each in (judge, again):
         each.fit(*task(60), seed=1)
     assert scores_by(judge, pairs).tolist() == scores_by(again, pairs).tolist()
+
+
+def test_a_combined_judge_reads_the_likelihoods_of_models_that_are_given(tmp_path: Path) -> None:
+    forward = save_responder(tmp_path / "forward", PairVocabulary.build([WORDS], None))
+    model = Seq2Seq(PairVocabulary.build([WORDS], None), Seq2SeqSizes(embed=4, hidden=4).exchanged)
+    save_model(model, tmp_path / "backward", {})
+    pairs, labels = task(60)
+    scores = []
+    for models in ({}, {"forward": forward}, {"forward": forward, "backward": str(tmp_path / "backward")}):
+        judge = made("svm-neural", embedding=4, hidden=4, **models)
+        judge.fit(pairs, labels, 1)
+        scores.append(scores_by(judge, pairs).tolist())
+    assert scores[0] != scores[1] != scores[2]
+    with pytest.raises(CheckpointError, match="no backward model"):
+        made("svm-neural", backward=forward)
 
 
 def test_source_and_reply_are_told_apart_when_they_shall_be() -> None:

@@ -209,7 +209,7 @@ def test_models_that_rank_otherwise_are_named(tmp_path: Path, own: Path) -> None
         load_ranker(name)
     with pytest.raises(CheckpointError, match="do not answer"):
         load_ranker(f"seq2seq:{name}")
-    own.write_text("class Echo:\n    def respond(self, contexts, *, beam=1):\n        return [c[-1] for c in contexts]\n")
+    own.write_text("class Echo:\n    def respond(self, contexts):\n        return [c[-1] for c in contexts]\n")
     with pytest.raises(CheckpointError, match="says no likelihoods"):
         load_ranker(f"seq2seq:{own}:Echo")
 

@@ -11,6 +11,7 @@ import torch
 from envs.pairs.contexts import with_eot
 from envs.pairs.turns import Turns
 from envs.pairs.vocabulary import EOU_ID, UNK_ID
+from policies.decoders import DecoderSettings
 from policies.fitting.evaluation import evaluate
 from policies.seq2seq.decoding import greedy
 from policies.seq2seq.model import Seq2Seq
@@ -81,8 +82,9 @@ def test_a_boundary_that_it_says_parts_utterances() -> None:
 
 def test_wider_beams_find_other_replies() -> None:
     asked = responder(seed=2)
-    wide = asked.respond(CONTEXTS, beam=5)
-    assert wide == [asked.respond([context], beam=5)[0] for context in CONTEXTS]
+    decoder = DecoderSettings.parse("beam:5")
+    wide = asked.respond(CONTEXTS, decoder=decoder)
+    assert wide == [asked.respond([context], decoder=decoder)[0] for context in CONTEXTS]
     assert wide != asked.respond(CONTEXTS)
 
 
@@ -110,6 +112,6 @@ def test_a_saved_model_comes_back_and_answers_the_same(tmp_path: Path) -> None:
     assert (found.turns, found.respond(CONTEXTS)) == (2, asked.respond(CONTEXTS))
 
 
-@pytest.mark.parametrize("beam", [1, 3])
-def test_nobody_who_asks_gets_no_answer(beam: int) -> None:
-    assert responder().respond([], beam=beam) == []
+@pytest.mark.parametrize("decoder", ["greedy", "beam:3", "sample", "diverse"])
+def test_nobody_who_asks_gets_no_answer(decoder: str) -> None:
+    assert responder().respond([], decoder=DecoderSettings.parse(decoder)) == []

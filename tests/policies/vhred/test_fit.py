@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from envs.pairs.turns import Turn, Turns
+from policies.decoders import DecoderSettings
 from policies.fitting.evaluation import evaluate
 from policies.fitting.fit import Epoch, Fit
 from policies.fitting.settings import FitConfig
@@ -52,7 +53,7 @@ def test_four_dialogues_are_learned_by_heart(tmp_path: Path, attention: VhredAtt
     assert evaluate(model, four).nll < 0.3
     responder = VhredResponder(model)
     assert responder.respond(CONTEXTS) == REPLIES
-    assert responder.respond(CONTEXTS, beam=3) == REPLIES
+    assert responder.respond(CONTEXTS, decoder=DecoderSettings.parse("beam:3")) == REPLIES
     assert divergences(model, four).mean() < 0.5, "contexts say all there is to say"
 
 

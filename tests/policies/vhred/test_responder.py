@@ -11,6 +11,7 @@ import torch
 
 from envs.core.errors import CheckpointError
 from envs.pairs.turns import Turn, turn_of
+from policies.decoders import DecoderSettings
 from policies.seq2seq.checkpoints import load_seq2seq
 from policies.vhred.checkpoints import load_model, save_model
 from policies.vhred.decoding import greedy
@@ -67,7 +68,7 @@ def test_it_answers_in_words_and_utterances() -> None:
     longer = [((older, *context), reply) for context, reply in zip(asked, replies, strict=True) if len(context) >= 3]
     assert longer
     assert responder.respond([context for context, _ in longer]) == [reply for _, reply in longer]
-    assert responder.respond([]) == responder.respond([], beam=2) == []
+    assert responder.respond([]) == responder.respond([], decoder=DecoderSettings.parse("beam:2")) == []
 
 
 def test_its_vectors_are_its_embeddings_of_the_words_that_it_knows() -> None:

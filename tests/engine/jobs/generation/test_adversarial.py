@@ -185,6 +185,7 @@ def test_more_human_than_machine_lines_are_balanced(tmp_path: Path) -> None:
         ({"machine": " , "}, ConfigError, "--machine names nothing"),
         ({"judges": "length"}, ConfigError, "--judges names nothing"),
         ({"judges": "svm-unigran"}, ConfigError, "did you mean 'svm-unigram'"),
+        ({"forward": "runs/seq2seq"}, ConfigError, "--forward is read by the judge svm-neural alone"),
         ({"folds": 16}, DataError, "too few sources stand in the human file and in plain"),
         ({"machine": "FOLDER/other.tsv"}, DataError, "too few sources"),
         ({"machine": "FOLDER/broken.tsv"}, DataError, "a tab belongs between source and reply"),

@@ -26,7 +26,7 @@ BUILT_IN = PerturbSettings(lexicon="built-in")
 NUM_WORDS = 120
 OWN = """
 class Parrot:
-    def respond(self, contexts, *, beam=1):
+    def respond(self, contexts):
         return [context[-1] for context in contexts]
 """
 

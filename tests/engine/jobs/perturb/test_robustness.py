@@ -125,6 +125,26 @@ def test_rows_depend_neither_on_the_batch_nor_on_which_others_are_asked(
     assert [row for row in rows(tmp_path / "here") if row["item_key"] in {each["item_key"] for each in few}] == few
 
 
+def test_drawn_replies_are_the_contexts_own_and_named_models_come_along(tmp_path: Path, asked: RobustnessConfig) -> None:
+    drawn = replace(asked, decoder="sample:2,repeat=3")
+    run(drawn, tmp_path / "run", Silent())
+    run(replace(drawn, engine=EngineSettings(batch_size=1), shard_size=3), tmp_path / "again", Silent())
+    assert rows(tmp_path / "run") == rows(tmp_path / "again")
+    for row in rows(tmp_path / "run"):
+        assert all(made(row)[name]["changed"] or replies(row)[name]["same"] for name in (SWAP, ANTONYM))
+    assert EVALUATE_ROBUSTNESS.models(replace(asked, decoder="mmi:backward=runs/b"))["decoder backward"] == "runs/b"
+
+
+def test_a_model_that_does_not_know_the_decoder_is_told_before_a_run_is_made(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    asked = evaluation(f"{tmp_path / 'own.py'}:Parrot", corpus="helpdesk", decoder="beam:5")
+    with pytest.raises(ConfigError, match=r"no decoder or option beam(.|\n)*own.py:Parrot(.|\n)*greedy"):
+        run(asked, tmp_path / "run", Silent())
+    with pytest.raises(ConfigError, match="no decoder is called 'bema'"):
+        replace(asked, decoder="bema:5")
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_trained_model_meets_what_it_was_trained_against(
     tmp_path: Path, asked: RobustnessConfig, trained: str, vocabulary: PairVocabulary
 ) -> None:

@@ -98,8 +98,8 @@ def test_a_shard_that_fails_becomes_error_rows_and_is_tried_again(
 
 def test_another_configuration_in_the_same_folder_is_an_error(tmp_path: Path, asked: RobustnessConfig) -> None:
     run(asked, tmp_path / "run", Silent())
-    with pytest.raises(RunError, match="beam: 1 -> 2"):
-        run(replace(asked, beam=2), tmp_path / "run", Silent())
+    with pytest.raises(RunError, match="decoder: 'greedy' -> 'beam:2'"):
+        run(replace(asked, decoder="beam:2"), tmp_path / "run", Silent())
 
 
 def test_other_weights_under_the_same_name_are_an_error(tmp_path: Path, vocabulary: PairVocabulary) -> None:

@@ -18,19 +18,25 @@ from engine.jobs.responders.seq2seq import (
     TrainLMConfig,
     TrainSeq2SeqConfig,
 )
+from engine.jobs.triggers.config import TriggerConfig
+from engine.jobs.triggers.models import open_models
 from engine.metrics.training import PREDICTION, READING
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError, DataError, RunError
 from envs.pairs.compiled import Ragged, load_pairs
 from envs.pairs.contexts import examples
+from envs.pairs.turns import context_words, turn_words
+from envs.pairs.vocabulary import PairVocabulary
 from policies.fitting.evaluation import evaluate
 from policies.fitting.settings import FitConfig
 from policies.responders import load_responder
+from policies.seq2seq.backward import load_backward
 from policies.seq2seq.batches import PairExamples, SentenceExamples
-from policies.seq2seq.checkpoints import LANGUAGE_MODEL, SEQ2SEQ, load_language_model, load_seq2seq, threshold
+from policies.seq2seq.checkpoints import LANGUAGE_MODEL, SEQ2SEQ, load_language_model, load_seq2seq, save_model, threshold
 from policies.seq2seq.decoding import greedy
 from policies.seq2seq.responder import Seq2SeqResponder
 from policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
+from policies.seq2seq.stacked import build_seq2seq
 from tests.engine.jobs.made_up import SLOWLY, Notes, kill_when, start_parley
 
 FIT = FitConfig(learning_rate=0.02, batch_size=8, max_epochs=3, decay_epochs=1)
@@ -142,6 +148,48 @@ def test_a_model_of_two_turns_is_fitted_to_what_it_is_asked_later(tmp_path: Path
     assert found == {"corpus": str(tmp_path), "vocabulary": len(words), "turns": 2}
 
 
+def test_a_backward_model_is_fitted_to_the_same_pairs_the_other_way_round(tmp_path: Path) -> None:
+    lines = [f"{word}\tgo on please now\ngo on please now\t{word} then\n" for word in WORDS]
+    for split in ("train", "val", "test"):
+        (tmp_path / f"{split}.tsv").write_text("".join(lines))
+    sizes = Seq2SeqSizes(embed=8, hidden=8, turns=2, max_source=4, max_reply=9)
+    asks = asked(str(tmp_path), sizes=sizes, backward=True, min_reply=2)
+    result = TRAIN_SEQ2SEQ.run(asks, tmp_path / "run", Silent())
+    assert "backward" in result.title
+    assert f"--decoder mmi:backward={tmp_path / 'run'}" in result.next_commands[0]
+    model = load_backward(tmp_path / "run")
+    assert (model.model.sizes.max_source, model.model.sizes.max_reply) == (9, 4)
+    corpus = load_pairs(str(tmp_path), every_word=True)
+    recorded = examples(corpus, "test", turns=2, min_reply=2)
+    assert len(recorded) == len(examples(corpus, "test", turns=2)) == 10
+    contexts, replies = [context_words(each.context) for each in recorded], [turn_words(each.reply) for each in recorded]
+    nats = model.nats_per_word(contexts, replies)
+    words = [min(len(context), 3) + 1 for context in contexts]
+    assert (-nats * words).sum() / sum(words) == pytest.approx(result.metrics["test_nll"].value)
+    # What is predicted of a longer context are its newest words.
+    assert model.nats_per_word([["a", "b", "c", "d"]], [["red"]]) == model.nats_per_word([["x", "b", "c", "d"]], [["red"]])
+
+
+def test_replies_outside_the_bounds_are_left_out(tmp_path: Path) -> None:
+    lines = [f"{word}\tone\n{word} {word}\tone two\n{word} a\tone two three\n" for word in WORDS]
+    for split in ("train", "val", "test"):
+        (tmp_path / f"{split}.tsv").write_text("".join(lines))
+    result = TRAIN_SEQ2SEQ.run(asked(str(tmp_path), min_reply=2, max_reply=2), tmp_path / "run", Silent())
+    assert result.metrics["test_nll"].n == 5
+    assert not (tmp_path / "none").exists()
+    with pytest.raises(DataError, match="nothing to train and measure on"):
+        TRAIN_SEQ2SEQ.run(asked(str(tmp_path), min_reply=9), tmp_path / "none", Silent())
+
+
+def test_searches_refuse_models_that_they_do_not_know(tmp_path: Path) -> None:
+    plain = Seq2SeqSizes(embed=4, hidden=4)
+    fed = replace(plain, attention="dot", input_feeding=True, layers=2)
+    for sizes, got in ((plain.exchanged, "a backward model"), (fed, "a model with input feeding")):
+        save_model(build_seq2seq(PairVocabulary.build([WORDS], None), sizes), tmp_path / "checkpoint", {"test_nll": 1.0})
+        with pytest.raises(ConfigError, match=rf"searches know models(.|\n)*{got}"):
+            open_models(TriggerConfig(model=str(tmp_path)))
+
+
 def test_a_finished_training_says_so_and_trains_no_more(tmp_path: Path, corpus: str) -> None:
     first = TRAIN_SEQ2SEQ.run(asked(corpus), tmp_path / "run", Silent())
     before, notes = (tmp_path / "run" / "events.jsonl").read_bytes(), Notes()
@@ -221,6 +269,16 @@ def test_the_preset_of_dialogues_reads_two_turns() -> None:
     config = seq2seq.dialogue()
     assert (config.corpus, config.vocabulary, config.sizes.turns) == ("ubuntu_irc", 10_000, 2)
     assert (config.sizes.max_source, config.sizes.max_reply, config.sizes.attention) == (60, 30, "general")
+
+
+def test_the_preset_of_li2017_is_the_released_generator() -> None:
+    config = seq2seq.li2017()
+    found = (config.sizes.embed, config.sizes.hidden, config.sizes.layers, config.sizes.turns, config.min_reply)
+    assert found == (512, 512, 2, 2, 5)
+    assert (config.sizes.attention, config.sizes.input_feeding, config.vocabulary) == ("dot", True, 25_000)
+    # As released, but that gradients are divided by words and not by replies, which have about ten.
+    assert config.fit.learning_rate * config.fit.clip == 5.0
+    assert (config.fit.full_epochs, config.fit.max_epochs, config.fit.batch_size) == (6, 8, 128)
 
 
 @pytest.mark.slow

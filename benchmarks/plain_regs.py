@@ -1,0 +1,93 @@
+"""The plain way to reward every word of replies, as SeqGAN, TextGAN and the code released with Li et al. 2017 do it.
+
+For every beginning and each of its continuations the contexts are read, the beginning is fed to the generator from its first
+word, and all rows of the batch go on to the longest length, whether their reply is over or not. The discriminator then reads
+context and reply from the start. Random numbers are those of `engine/generation/rollouts.py`.
+
+Shapes: B replies, T words, N continuations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from engine.generation.replies import ReplyActions
+from engine.generation.rollouts import rollout_draws
+from envs.pairs.vocabulary import BOS_ID, EOS_ID
+from policies.discriminator.batches import Ids, context_batch, reply_batch
+from policies.discriminator.model import Discriminator
+from policies.seq2seq.decoding import read
+from policies.seq2seq.model import Seq2Seq
+
+
+@torch.no_grad()
+def plain_whole(discriminator: Discriminator, sources: Sequence[Ids], replies: Sequence[Ids]) -> Tensor:
+    """The probability (B,) that a person wrote each reply, read whole behind its context."""
+    memory = discriminator.read(context_batch(sources, discriminator.vocabulary, discriminator.sizes))
+    words_BT, lengths_B = reply_batch(replies, discriminator.sizes)
+    return discriminator.prefixes(memory, words_BT, lengths_B).gather(1, lengths_B[:, None] - 1).squeeze(1).sigmoid()
+
+
+@torch.no_grad()
+def plain_rollouts(
+    generator: Seq2Seq,
+    discriminator: Discriminator,
+    sources: Sequence[Ids],
+    replies: ReplyActions,
+    seeds: Sequence[int],
+    num_rollouts: int,
+    max_words: int,
+    lengths: Iterable[int],
+) -> dict[int, Tensor]:
+    """The mean probability (B,) over continuations of beginnings, by their lengths.
+
+    What stands at a reply that has no beginning of a length, or is one, means nothing; the other arguments are those of
+    `rollout_rewards`.
+    """
+    draws = np.stack([rollout_draws(seed, num_rollouts, max_words) for seed in seeds])
+    found = {}
+    for length in lengths:
+        scores = []
+        for number in range(num_rollouts):
+            said_BT = _continued(generator, sources, replies.words_BT[:, :length], draws[:, number, length], max_words)
+            whole = [words[: words.index(EOS_ID)] if EOS_ID in words else words for words in said_BT.tolist()]
+            scores.append(plain_whole(discriminator, sources, whole))
+        found[length] = torch.stack(scores).mean(0)
+    return found
+
+
+def _continued(
+    generator: Seq2Seq, sources: Sequence[Ids], begun_BT: Tensor, draws_BP: np.ndarray, max_words: int
+) -> Tensor:
+    """Replies of `max_words` words (B, P) that begin as they are told."""
+    memory = read(generator, sources)
+    state = generator.begin(memory)
+    words_B = torch.full((len(begun_BT),), BOS_ID)
+    said = []
+    for place in range(max_words):
+        logits_BV, state = generator.step(memory, words_B, state)
+        if place < begun_BT.shape[1]:
+            words_B = begun_BT[:, place]
+        else:
+            passed_BV = logits_BV.softmax(1).cumsum(1, dtype=torch.float64)
+            bars_B1 = torch.from_numpy(draws_BP[:, place, None]) * passed_BV[:, -1:]
+            words_B = torch.searchsorted(passed_BV, bars_B1, right=True).squeeze(1)
+        said.append(words_B)
+    return torch.stack(said, dim=1)
+
+
+@torch.no_grad()
+def plain_prefixes(discriminator: Discriminator, sources: Sequence[Ids], replies: ReplyActions) -> Tensor:
+    """The probability (B, T) that a person wrote each beginning, each read from the start in a pass of its own."""
+    scores = []
+    for length in range(1, replies.words_BT.shape[1] + 1):
+        memory = discriminator.read(context_batch(sources, discriminator.vocabulary, discriminator.sizes))
+        state = discriminator.begin(memory)
+        hidden_BTH = discriminator.reader.states(replies.words_BT[:, :length])
+        state = state._replace(hidden_RH=hidden_BTH[:, -1])
+        scores.append(discriminator.human(memory, state).sigmoid())
+    return torch.stack(scores, dim=1)

@@ -1,0 +1,6 @@
+"""Adversarial generation of replies: rewards from a discriminator, word by word, and the losses that they weigh.
+
+Source: Li et al. 2017 (arXiv 1701.06547), sections 3.1 to 3.3. Read `rewards.py` first (what a word earns), `rollouts.py` (how
+the Monte Carlo search is made fast), then `baselines.py` and `losses.py`. All are functions of tensors in one process; which
+examples are sampled, and when, is decided elsewhere.
+"""

@@ -1,0 +1,183 @@
+"""Training of discriminators against the replies of a generator: `parley train discriminator`.
+
+Source: Li et al. 2017 (arXiv 1701.06547), section 3.3: recorded replies are positive examples; for each, the generator's reply
+to the same context is a negative one, half of them found by a beam with re-ranking by mutual information, half sampled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from engine.jobs.checkpoints import require_checkpoint
+from engine.jobs.generation.negatives import Negatives
+from engine.jobs.job import Reporter
+from engine.jobs.supervised import FitJob, Fitting, PairFitConfig, open_pairs, require_splits
+from engine.metrics.generation.training import DISCRIMINATION, accuracies, accuracy
+from engine.metrics.statistics import Estimate
+from envs.core.ranges import PositiveInt
+from envs.core.seeds import derive_seed
+from envs.replies.pairs import pairs_in_words
+from policies.decoders import DecoderSettings
+from policies.discriminator.settings import DiscriminatorSizes, discriminator_fit, discriminator_released, discriminator_small
+from policies.fitting.settings import FitConfig
+
+if TYPE_CHECKING:
+    from envs.pairs.compiled import PairSplit
+    from policies.discriminator.batches import ReplyExamples
+    from policies.discriminator.model import Discriminator
+    from policies.fitting.evaluation import Fitness
+    from policies.fitting.fit import Fit
+
+NEGATIVES = "negatives.safetensors"
+"""The file of a run that holds the generator's replies."""
+MEASURED = {"validation": "val", "test": "test"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainDiscriminatorConfig(PairFitConfig):
+    """Whose replies a discriminator learns to tell from people's, and how."""
+
+    generator: str = "runs/seq2seq"
+    """Run or checkpoint of the generator (parley train seq2seq); the discriminator has its words."""
+    decoder: str = "beam:7"
+    """How half of the generator's replies are found; published: mmi:backward=RUN. The other half is sampled."""
+    prefixes: bool = False
+    """Learn from beginnings of replies, one random one of each (published for rewards of partial replies)."""
+    min_words: PositiveInt = 5
+    """Words that a recorded reply has at least (published: 5); the generator's limit is the most."""
+    sizes: DiscriminatorSizes = field(default_factory=DiscriminatorSizes)
+    """The model."""
+    fit: FitConfig = field(default_factory=discriminator_fit)
+    """The recipe."""
+
+
+def small() -> TrainDiscriminatorConfig:
+    """A model for a laptop, fitted with Adam: a quarter of the published widths, the built-in help desk."""
+    return TrainDiscriminatorConfig(sizes=discriminator_small())
+
+
+def li2017() -> TrainDiscriminatorConfig:
+    """The published widths and the released recipe (SGD at 0.01), on Ubuntu."""
+    return TrainDiscriminatorConfig(corpus="ubuntu_irc", fit=discriminator_released())
+
+
+class TrainDiscriminator(FitJob[TrainDiscriminatorConfig]):
+    """`parley train discriminator`."""
+
+    words = ("train", "discriminator")
+    run_name = "discriminator"
+    config = TrainDiscriminatorConfig
+    presets = {"small": small, "li2017": li2017}
+    legend = DISCRIMINATION
+
+    def prepare(self, config: TrainDiscriminatorConfig, path: Path, reporter: Reporter) -> Fitting:
+        from policies.discriminator.checkpoints import DISCRIMINATOR, PREFIXES
+        from policies.discriminator.model import Discriminator
+        from policies.seq2seq.checkpoints import load_seq2seq
+
+        generator = load_seq2seq(require_checkpoint(config.generator, "--generator", "parley train seq2seq")).to(config.device)
+        negatives = Negatives(generator, DecoderSettings.parse(config.decoder), config.seed, reporter)
+        corpus, words, sizes = open_pairs(config, every_word=True), generator.vocabulary, generator.sizes
+        lengths = {"min_words": config.min_words, "max_words": sizes.max_reply - 1}
+        pairs = pairs_in_words(corpus, words, turns=sizes.turns, **lengths)
+        require_splits(corpus.name, pairs)
+        model = Discriminator(words, config.sizes).to(config.device)
+        told = _Told(config, model, pairs, negatives)
+        about = {"generator": config.generator, "decoder": config.decoder, PREFIXES: config.prefixes}
+        return Fitting(
+            config=config,
+            corpus=corpus,
+            model=model,
+            splits=told.splits,
+            fit=told.fit,
+            save=DISCRIMINATOR.save,
+            provenance={"role": "supervised", "vocabulary": len(words), **about},
+            what=f"discriminator, {config.sizes.kind}",
+            words=f"{len(words):,} words, {len(pairs['train']):,} training contexts",
+            measure=told.measure,
+            finish=told.finish,
+        )
+
+    def models(self, config: TrainDiscriminatorConfig) -> Mapping[str, str]:
+        return {"generator": config.generator, **DecoderSettings.parse(config.decoder).models}
+
+
+class _Told:
+    """Recorded and decoded replies of each split, and what a discriminator makes of them.
+
+    Args:
+        config: of the training.
+        model: the discriminator.
+        pairs: contexts and recorded replies by split.
+        negatives: of the generator.
+    """
+
+    def __init__(
+        self, config: TrainDiscriminatorConfig, model: Discriminator, pairs: Mapping[str, PairSplit], negatives: Negatives
+    ) -> None:
+        self._config, self._model, self._pairs, self._negatives = config, model, pairs, negatives
+        self._kinds: dict[str, np.ndarray] = {}
+        self.splits: dict[str, ReplyExamples] = {}
+        """What the model is fitted to and measured on, once it is decoded."""
+        self._whole: dict[str, ReplyExamples] = {}
+        """The same with whole replies."""
+
+    def fit(self, state: Path) -> Fit[Any]:
+        """Decodes what is not decoded yet, and makes the fit."""
+        from policies.fitting.fit import Fit
+
+        config, model = self._config, self._model
+        for split, pairs in self._pairs.items():
+            said, self._kinds[split] = self._negatives.of(split, pairs, state.with_name(NEGATIVES))
+            self.splits[split] = labelled(model, pairs, said, config.seed, prefixes=config.prefixes)
+            self._whole[split] = labelled(model, pairs, said, config.seed)
+        return Fit(model, self.splits["train"], self.splits["val"], config.fit, config.seed, state)
+
+    def measure(self) -> dict[str, float]:
+        """After an epoch."""
+        from policies.discriminator.judging import judge
+
+        return {"validation_accuracy": judge(self._model, self._whole["val"]).accuracy}
+
+    def finish(self, test: Fitness) -> dict[str, Estimate]:
+        """Figures of the fitted model."""
+        from policies.discriminator.judging import judge
+
+        found: dict[str, Estimate] = {}
+        for name, split in MEASURED.items():
+            contexts = np.repeat(np.arange(len(self._whole[split])), 2)
+            kinds = np.repeat(self._kinds[split], 2)
+            told = judge(self._model, self._whole[split])
+            found |= {f"{name}_{key}": each for key, each in accuracies(told.log_odds, told.human, contexts, kinds).items()}
+            if self._config.prefixes:
+                begun = judge(self._model, self.splits[split])
+                found[f"{name}_accuracy_beginnings"] = accuracy(begun.log_odds, begun.human, contexts)
+        return found
+
+
+def labelled(
+    model: Discriminator, pairs: PairSplit, negatives: Sequence[np.ndarray], seed: int, *, prefixes: bool = False
+) -> ReplyExamples:
+    """Contexts, each with the recorded reply and a machine's.
+
+    Args:
+        model: whose words and lengths they are read with.
+        pairs: contexts and recorded replies.
+        negatives: a machine's reply to each.
+        seed: draws beginnings.
+        prefixes: whether beginnings stand for replies.
+    """
+    from policies.discriminator.batches import JudgedReplies, ReplyExamples
+
+    read, items = pairs.utterances, []
+    for row, ((source, recorded), said) in enumerate(zip(pairs.pairs.tolist(), negatives, strict=True)):
+        own = derive_seed(seed, "beginning", row)
+        items.append(JudgedReplies(read[source], (read[recorded], said), (True, False), own))
+    return ReplyExamples(items, model.vocabulary, model.sizes, prefixes=prefixes)
+
+TRAIN_DISCRIMINATOR = TrainDiscriminator()

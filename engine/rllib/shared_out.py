@@ -1,0 +1,131 @@
+"""Algorithms whose examples are shared out among env runners, in this process or in actors, whoever of them dies.
+
+Which runner an item of an iteration goes to decides nothing of it. A runner that dies costs a replay of its share, and an
+update is never made on fewer items than it asks for, nor on items of a runner with old weights.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import ray
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+
+from engine.rllib.exact import ExactAlgorithm, ExactRunner
+from engine.runtime import ray_internals, session
+from engine.runtime.machines import capacity
+from envs.core.errors import ClusterError
+
+logger = logging.getLogger(__name__)
+
+MAX_REPLAYS = 5
+"""Times the missing items of one iteration are played again before giving up."""
+RUNNERS_S = 10.0
+"""Seconds after which it is looked whether there is still room for env runners that are not up."""
+
+
+class SharedOutAlgorithm(ExactAlgorithm):
+    """An exact algorithm whose runners take items by `sample(dealt=...)`.
+
+    A runner returns a dict that says the `index` of each item that it has played and the number of the `weights` that it played
+    with, beside what the algorithm wants to know.
+    """
+
+    items = "dialogues"
+    """What is dealt."""
+
+    def setup(self, config: AlgorithmConfig) -> None:
+        """RLlib's set-up, but for the env runners: it makes none, and they join its group as soon as that is there."""
+        self._num_runners, self._group = config.num_env_runners, None
+        self.config = config.copy(copy_frozen=False)
+        self.config.num_env_runners = 0
+        super().setup(self.config)
+
+    @property
+    def env_runner_group(self) -> Any:
+        """RLlib's group of env runners."""
+        return self._group
+
+    @env_runner_group.setter
+    def env_runner_group(self, group: Any) -> None:
+        """Takes the group from RLlib, before there is a learner, and adds the runners, with their configuration itself."""
+        self._group = group
+        if group is not None and self._num_runners:
+            ray_internals.add_env_runners(group, self._num_runners)
+            self._await_runners()
+
+    def _await_runners(self) -> None:
+        """Waits for the env runners, and goes on without those that no machine has room for any more."""
+        here = session.current() or session.RaySession("joined")
+        deadline = time.monotonic() + here.start_timeout_s
+        while absent := ray_internals.absent_runners(self._group, RUNNERS_S):
+            room = capacity(ray.nodes(), self.config.num_cpus_per_env_runner, 0)
+            is_full = self._num_runners - len(absent) >= room and not session.can_grow()
+            if is_full or time.monotonic() > deadline:
+                logger.warning("%d of %d env runners have no place: training goes on without", len(absent), self._num_runners)
+                ray_internals.remove_runners(self._group, absent)
+                return
+
+    def gather(self, items: Mapping[int, Any]) -> list[dict[str, Any]]:
+        """What whatever runners are alive make of items.
+
+        Args:
+            items: what a runner is dealt, by index.
+
+        Raises:
+            ClusterError: runners keep failing.
+        """
+        done: list[dict[str, Any]] = []
+        missing = dict(items)
+        for _ in range(MAX_REPLAYS):
+            # A runner that died and was restarted unnoticed speaks with the weights that training started from.
+            done += [part for part in self._dispatch(missing) if part["weights"] == self.env_runner.weights_seq_no()]
+            here = {int(index) for part in done for index in part["index"]}
+            missing = {index: item for index, item in items.items() if index not in here}
+            if not missing:
+                return done
+            self.restore_env_runners(self.env_runner_group)
+            self.send_weights()
+        raise ClusterError(
+            "env runners keep failing",
+            got=f"{len(missing)} of {len(items)} {self.items} unplayed after {MAX_REPLAYS} attempts",
+            fix="read the workers' logs, or train with fewer env runners",
+        )
+
+    def _dispatch(self, items: Mapping[int, Any]) -> list[dict[str, Any]]:
+        group, dealt = self.env_runner_group, list(items.values())
+        workers = group.healthy_worker_ids() if group.num_remote_workers() else []
+        if not workers:
+            return [self.env_runner.sample(dealt=dealt)]
+        shares = [dealt[place :: len(workers)] for place in range(len(workers))]
+        busy = [(worker, share) for worker, share in zip(workers, shares, strict=True) if share]
+        parts = group.foreach_env_runner(
+            [partial(_sample, dealt=share) for _, share in busy],
+            local_env_runner=False,
+            remote_worker_ids=[worker for worker, _ in busy],
+        )
+        for part in parts:
+            if isinstance(part, Exception):
+                raise part
+        return parts
+
+    def send_weights(self, roles: Sequence[str] | None = None) -> None:
+        """Puts the learner's weights, of all modules or some, into every runner with older ones."""
+        self.env_runner_group.sync_weights(
+            from_worker_or_learner_group=self.learner_group, policies=roles, inference_only=True, timeout_seconds=None
+        )
+
+
+def _sample(runner: ExactRunner, dealt: Sequence[Any]) -> dict[str, Any] | Exception:
+    """The runner's items, or what went wrong: raised there, RLlib would let the runner sleep, die and try for ever."""
+    try:
+        played: dict[str, Any] = runner.sample(dealt=dealt)
+        return played
+    except Exception as error:
+        error.add_note(f"In the env runner:\n{traceback.format_exc()}")
+        return error

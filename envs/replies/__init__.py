@@ -1,0 +1,14 @@
+"""Replies to recorded contexts, and who wrote them: `parley/Reply-v1` and its two-sided form. Read `game.py` first."""
+
+from envs.core.lazy import public
+
+__all__, __getattr__ = public(
+    __name__,
+    {
+        "ReplyEnv": "reply_env",
+        "ReplyGame": "game",
+        "ReplyJudge": "judge",
+        "ReplyRules": "game",
+        "RecordedOverlap": "judge",
+    },
+)

@@ -1,0 +1,126 @@
+"""Training of discriminators as a run: what they learn, that they go on exactly, and mistakes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from engine.jobs.generation.discriminator import NEGATIVES, TRAIN_DISCRIMINATOR, TrainDiscriminatorConfig
+from engine.jobs.job import Silent
+from engine.metrics.generation.training import DISCRIMINATION, accuracies
+from engine.store.run_folder import RunFolder
+from envs.core.errors import CheckpointError, ConfigError, DataError
+from envs.pairs.compiled import load_pairs
+from envs.replies.pairs import pairs_in_words
+from policies.checkpoint import load_state
+from policies.discriminator.checkpoints import DISCRIMINATOR, PREFIXES, load_discriminator
+from policies.discriminator.settings import DiscriminatorSizes
+from policies.fitting.settings import FitConfig
+from policies.seq2seq.checkpoints import load_seq2seq
+from tests.engine.jobs.made_up import Notes
+
+FIT = FitConfig(learning_rate=0.02, batch_size=8, max_epochs=4, decay_epochs=1, precision="float32")
+
+
+def asked(corpus: str, generator: Path, **changes: Any) -> TrainDiscriminatorConfig:
+    settings = {"corpus": corpus, "generator": str(generator), "decoder": "beam:2", "fit": FIT, "min_words": 4}
+    sizes = DiscriminatorSizes(embed=8, hidden=8, dropout=0.0)
+    return TrainDiscriminatorConfig(**{**settings, "sizes": sizes, **changes})
+
+
+def test_it_tells_people_from_a_model_that_says_anything(tmp_path: Path, corpus: str, generator: Path) -> None:
+    notes = Notes()
+    result = TRAIN_DISCRIMINATOR.run(asked(corpus, generator), tmp_path / "run", notes)
+    assert list(result.metrics) == [name for name in DISCRIMINATION if name != "validation_accuracy_beginnings"]
+    for split, num in (("validation", 16), ("test", 16)):
+        assert result.metrics[f"{split}_accuracy"].value > 0.9
+        assert result.metrics[f"{split}_accuracy"].n == num
+    model = load_discriminator(tmp_path / "run")
+    assert model.vocabulary.words == load_seq2seq(generator).vocabulary.words
+    assert DISCRIMINATOR.provenance(tmp_path / "run")[PREFIXES] is False
+    # Half of the generator's replies are the same for all contexts: a beam's of a model that knows nothing.
+    replies, splits = load_state(tmp_path / "run" / NEGATIVES)
+    assert splits["splits"] == ["train", "val", "test"]
+    assert len(replies["train.lengths"]) == 80
+    epochs = [event for event in RunFolder.load(tmp_path / "run").events() if event["kind"] == "epoch"]
+    assert all(0 <= epoch["validation_accuracy"] <= 1 for epoch in epochs)
+
+
+def test_it_learns_beginnings_too(tmp_path: Path, corpus: str, generator: Path) -> None:
+    result = TRAIN_DISCRIMINATOR.run(asked(corpus, generator, prefixes=True), tmp_path / "run", Silent())
+    assert result.metrics["validation_accuracy_beginnings"].value > 0.6
+    assert DISCRIMINATOR.provenance(tmp_path / "run")[PREFIXES] is True
+
+
+def test_it_goes_on_exactly_and_decodes_nothing_twice(
+    tmp_path: Path, corpus: str, generator: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.jobs.generation.negatives._PART", 16)
+    config = asked(corpus, generator)
+
+    class Interrupted(Notes):
+        def __init__(self, after: int) -> None:
+            super().__init__()
+            self.left = after
+
+        def advance(self, done: float, note: str = "") -> None:
+            super().advance(done, note)
+            self.left -= 1
+            if not self.left:
+                raise KeyboardInterrupt
+
+    TRAIN_DISCRIMINATOR.run(config, tmp_path / "whole", Silent())
+    decoding = Interrupted(2)
+    with pytest.raises(KeyboardInterrupt):
+        TRAIN_DISCRIMINATOR.run(config, tmp_path / "parts", decoding)
+    fitting = Interrupted(3 + 2 + 2 - 1 + 12)
+    with pytest.raises(KeyboardInterrupt):
+        TRAIN_DISCRIMINATOR.run(config, tmp_path / "parts", fitting)
+    assert fitting.steps[0] == 48
+    notes = Notes()
+    TRAIN_DISCRIMINATOR.run(config, tmp_path / "parts", notes)
+    assert notes.stages[0][0].startswith("epoch")
+    first, second = (load_discriminator(tmp_path / name).state_dict() for name in ("whole", "parts"))
+    assert all(torch.equal(value, second[name]) for name, value in first.items())
+    assert RunFolder.load(tmp_path / "whole").metrics() == RunFolder.load(tmp_path / "parts").metrics()
+
+
+def test_a_corpus_is_read_in_the_words_of_the_generator(corpus: str, generator: Path) -> None:
+    every, words = load_pairs(corpus, every_word=True), load_seq2seq(generator).vocabulary
+    found = pairs_in_words(every, words, turns=2, min_words=6, max_words=7)["val"]
+    split = every.splits["val"]
+    wanted = [row for row, (_, reply) in enumerate(split.pairs) if 6 <= len(split.utterances[reply]) <= 7]
+    assert len(found) == len(wanted) > 0
+    for row, (source, reply) in zip(wanted, found.pairs.tolist(), strict=True):
+        own = split.pairs[row]
+        before = every.vocabulary.decode(split.utterances[own[0]])
+        assert words.decode(found.utterances[source]) == before
+        assert words.decode(found.utterances[reply]) == every.vocabulary.decode(split.utterances[own[1]])
+    both = pairs_in_words(every, words, turns=2, min_words=5, max_words=5)["val"]
+    assert "<eot>" in words.decode(both.utterances[int(both.pairs[0, 0])])
+
+
+def test_accuracies_are_of_the_replies_that_they_name() -> None:
+    human, contexts = np.array([True, False] * 3), np.repeat(np.arange(3), 2)
+    kinds = np.repeat(["decoded", "sampled", "sampled"], 2)
+    found = accuracies(np.array([2.0, -1.0, -1.0, 1.0, 3.0, 0.0]), human, contexts, kinds)
+    values = {name: estimate.value for name, estimate in found.items()}
+    assert values["accuracy"] == pytest.approx(3.5 / 6)
+    assert values["accuracy_human"] == pytest.approx(2 / 3)
+    assert (values["accuracy_decoded"], values["accuracy_sampled"]) == (1.0, 0.25)
+
+
+def test_mistakes_are_named(tmp_path: Path, corpus: str, generator: Path) -> None:
+    config = asked(corpus, generator)
+    with pytest.raises(CheckpointError, match="--generator"):
+        TRAIN_DISCRIMINATOR.run(replace(config, generator=str(tmp_path / "nothing")), tmp_path / "run", Silent())
+    with pytest.raises(ConfigError, match="no decoder is called 'beem'"):
+        TRAIN_DISCRIMINATOR.run(replace(config, decoder="beem:7"), tmp_path / "run", Silent())
+    with pytest.raises(DataError, match="nothing to train and measure on"):
+        TRAIN_DISCRIMINATOR.run(replace(config, min_words=8), tmp_path / "run", Silent())
+    assert not (tmp_path / "run").exists()
