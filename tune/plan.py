@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from engine.jobs.catalogue import find
@@ -24,8 +24,8 @@ for _name, _summary, _attribute in (
     ("white-box", "the reactive attack: margin, replaced words, proposals", "WHITE_BOX"),
     ("perturbation", "how hard perturbations must be to change replies", "PERTURBATION"),
     ("adversarial-training", "training against perturbations: weight, margin, rate", "ADVERSARIAL_TRAINING"),
-    ("ranking", "attacks on TF-IDF: edits, moves, beams, tags", "RANKING"),
-    ("ranking-training", "training of matching models against rules: contexts with adversaries, rate", "RANKING_TRAINING"),
+    ("ranking", "attacks on TF-IDF: method, edits, budget, moves, beams, tags", "RANKING"),
+    ("ranking-training", "training of matching models against rules: share of adversaries, rate", "RANKING_TRAINING"),
     ("demo", "two scripted bargainers, in seconds", "DEMO"),
 ):
     sweeps.register(_name, _summary, f"tune.plans:{_attribute}")
@@ -40,7 +40,8 @@ class Plan:
         preset: where they start.
         space: which settings, by dotted key.
         metrics: what is measured, by the names of the job's metrics; of several, their mean. A minus before a name turns it
-            round, for a metric whose better direction is the other one.
+            round, for a metric whose better direction is the other one; a number and a star are its weight. Settings in
+            braces are those of the trial: "success@{budget}.tfidf.{method}".
         direction: which way is better.
         fidelity: the setting that says how large a trial is, such as targets or dialogues.
         budget: its value in a whole trial.
@@ -61,10 +62,27 @@ class Plan:
         """What is measured, in words."""
         return self.metrics[0] if len(self.metrics) == 1 else f"mean of {', '.join(self.metrics)}"
 
-    @property
-    def terms(self) -> dict[str, int]:
-        """The signs of the metrics, 1 or -1, by their names."""
-        return {name.removeprefix("-"): -1 if name.startswith("-") else 1 for name in self.metrics}
+    def terms(self, config: Any) -> dict[str, float]:
+        """The weights of the metrics of a trial, below 0 for those that are to fall, by their names.
+
+        Args:
+            config: of the trial.
+
+        Raises:
+            ConfigError: braces hold no setting, or no number stands before a star.
+        """
+        settings = {setting.name: getattr(config, setting.name) for setting in fields(config)}
+        found = {}
+        for metric in self.metrics:
+            weight, star, name = metric.removeprefix("-").rpartition("*")
+            try:
+                sized = float(weight) if star else 1.0
+                found[name.format_map(settings)] = -sized if metric.startswith("-") else sized
+            except (AttributeError, KeyError, ValueError) as error:
+                fix = 'such as "-0.001*queries.{method}", a setting of the job in braces'
+                what = "this is no metric of a sweep"
+                raise ConfigError(what, where=f"sweep of {self.job}", got=repr(metric), fix=fix) from error
+        return found
 
     def load(self) -> Job[Any, Any, Any]:
         """Imports the job."""
@@ -127,7 +145,7 @@ class Plan:
         known = self.load().metrics_of(config)
         if known is None:
             return
-        for name in self.terms:
+        for name in self.terms(config):
             if name not in known:
                 what = f"the job measures no {name!r}{nearest(name, known)}"
                 raise ConfigError(what, where=where, fix=f"metrics: {', '.join(sorted(known))}")

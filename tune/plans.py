@@ -104,14 +104,16 @@ RANKING = Plan(
     job="attack-ranking",
     preset="helpdesk",
     space={
+        "method": Choice(("greedy", "beam", "random")),
         "edits": Integer(1, 6),
-        # A beam of one takes the best edit, one after the other.
+        "budget": Integer(10, 500, log=True),
+        # Of the beam alone; one takes the best edit, one after the other.
         "attack.beams": Integer(1, 16, log=True),
         "moves": Choice(("context", "context,synonym", "context,insertion", "context,synonym,insertion,deletion,swap")),
         "attack.keep_tags": Choice((True, False)),
     },
-    # At a fixed number of queries: a larger budget finds no less, and the curve of one run tells success at every smaller one.
-    metrics=("success@100.tfidf.beam",),
+    # A larger budget finds no less, so that queries have a price: a hundred of them that of a tenth of all successes.
+    metrics=("success@{budget}.tfidf.{method}", "-0.001*queries_asked.tfidf.{method}"),
     direction="max",
     fidelity="limit",
     budget=90,
@@ -120,7 +122,7 @@ RANKING_TRAINING = Plan(
     job="train-matcher",
     preset="hardened",
     space={
-        "pool_size": Integer(50, 5_000, log=True),
+        "adversary_share": Real(0.02, 1.0, log=True),
         "fit.learning_rate": Real(1e-4, 3e-3, log=True),
     },
     # Right replies first among candidates as they are, and as adversaries leave them: one is easily won by losing the other.

@@ -130,7 +130,7 @@ def measure(
         run = path / str(repeat)
         _await_writer(run)
         about = f"{plan.fidelity} {budget:,}" + (f", run {repeat + 1} of {setup.repeats}" if setup.repeats > 1 else "")
-        results.append(_measured(plan, job.run(config, run, TrialReporter(tell, about))))
+        results.append(_measured(plan.terms(config), job.run(config, run, TrialReporter(tell, about))))
     if len(results) == 1:
         return results[0]
     return mean([result.value for result in results], seed=setup.seed)
@@ -146,14 +146,15 @@ def _await_writer(run: Path) -> None:
         time.sleep(1)
 
 
-def _measured(plan: Plan, result: Result) -> Estimate:
+def _measured(terms: Mapping[str, float], result: Result) -> Estimate:
     found = []
-    for name, sign in plan.terms.items():
+    for name, weight in terms.items():
         estimate = result.metrics.get(name, NOTHING)
         if not np.isfinite(estimate.value):
             what = f"a trial has measured no {name!r}{nearest(name, result.metrics)}"
             raise RunError(what, where=result.run, got=", ".join(result.metrics))
-        found.append(estimate if sign > 0 else Estimate(-estimate.value, -estimate.high, -estimate.low, estimate.n))
+        low, high = sorted((weight * estimate.low, weight * estimate.high))
+        found.append(Estimate(weight * estimate.value, low, high, estimate.n))
     if len(found) == 1:
         return found[0]
     # Of different quantities: their spread is no interval.

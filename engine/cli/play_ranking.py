@@ -10,7 +10,7 @@ import json
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
@@ -25,17 +25,22 @@ from engine.cli.flags import parse
 from engine.cli.screen import watching
 from engine.cli.tables import make_console, show_error, show_lines, show_table
 from engine.cli.verbs import Verb
+from engine.jobs.device import require_device, threads
 from engine.jobs.negotiation.person import StandardTerminal, Terminal
 from engine.jobs.retrieval.board import CandidateBoard, Standing
 from engine.jobs.retrieval.config import DEFAULT_CORPUS, RankersConfig
 from engine.perturb.built_in import ANNOUNCEMENT
 from engine.perturb.changes import ChangeKind, aligned, bracketed, spans
+from engine.perturb.replies.settings import ReplySettings
 from engine.retrieval.outcomes import AttackOutcome
-from engine.retrieval.settings import AttackSettings
+from engine.retrieval.settings import AttackDetails, AttackSettings
+from envs.candidates.options import CandidateOptions
+from envs.core.config import assign, overlay, shared
 from envs.core.errors import ConfigError, ParleyError
-from envs.core.ranges import Configuration, NonNegativeInt, NumItems
+from envs.core.ranges import Configuration, NonNegativeInt, NumItems, PositiveInt
 from envs.core.registry import nearest
 from envs.pairs.turns import Utterance
+from envs.storage.copies import fetched_file
 
 HELP = """Type a move:
   3 WORDS        reply 3 says these words
@@ -51,6 +56,18 @@ _BAR = 20
 """Columns of the longest bar."""
 _MOST_WORDS = 12
 """Words of a reply whose importance is shown."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlayRankingConfig:
+    """What --config and --set reach."""
+
+    candidates: CandidateOptions = field(default_factory=CandidateOptions)
+    """How groups of candidates are made."""
+    replies: ReplySettings = field(default_factory=ReplySettings)
+    """How rules attack replies."""
+    attack: AttackDetails = field(default_factory=AttackDetails)
+    """What the edits of an attack keep to."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +97,14 @@ class PlayRankingArguments(Configuration):
     help desk alone."""
     data_root: Annotated[Path | None, conf.arg(metavar="PATH", help_behavior_hint="")] = None
     """Where corpora lie; PARLEY_DATA or the user cache folder when not given."""
+    device: Annotated[str, conf.arg(help_behavior_hint="")] = "cpu"
+    """Torch device of rankers, such as cpu or cuda."""
+    threads: PositiveInt = 1
+    """CPU threads that rankers compute with."""
+    config: Annotated[str, conf.arg(metavar="FILE.yaml", help_behavior_hint="")] = ""
+    """Settings laid over the defaults; a file or its URI."""
+    set: Annotated[conf.UseAppendAction[tuple[str, ...]], conf.arg(metavar="KEY=VALUE", help_behavior_hint="(repeatable)")] = ()
+    """One setting, such as candidates.negatives=hard; parley settings play ranking lists them."""
     json: Annotated[conf.FlagCreatePairsOff[bool], conf.arg(help_behavior_hint="")] = False
     """Print one JSON object for each move on standard output."""
 
@@ -87,6 +112,9 @@ class PlayRankingArguments(Configuration):
 def run_play_ranking(verb: Verb, arguments: Sequence[str]) -> int:
     """Plays until the person leaves; returns the exit status."""
     asked = parse(PlayRankingArguments, verb, arguments)
+    more = overlay(PlayRankingConfig(), fetched_file(asked.config), asked.config) if asked.config else PlayRankingConfig()
+    more = assign(more, asked.set)
+    require_device(asked.device, "--device")
     config = RankersConfig(
         model=asked.model,
         corpus=asked.corpus,
@@ -95,19 +123,24 @@ def run_play_ranking(verb: Verb, arguments: Sequence[str]) -> int:
         lexicon=asked.lexicon,
         rules="none",
         data_root=asked.data_root,
+        candidates=more.candidates,
+        replies=more.replies,
     )
-    settings = AttackSettings(method=asked.method, edits=asked.edits, budget=asked.budget)
-    with watching():
-        board = CandidateBoard(config, settings, asked.key)
-    terminal = StandardTerminal()
-    terminal.show(f"You edit replies, and see where {asked.model} ranks them.\n\n{HELP}\n")
-    game = RankingScreen(board, make_console(), as_json=asked.json)
-    game.begin()
-    try:
-        game.play(terminal)
-    except KeyboardInterrupt:
-        terminal.show("")
+    details = shared(more.attack, AttackDetails)
+    settings = AttackSettings(method=asked.method, edits=asked.edits, budget=asked.budget, **details)
+    with threads(asked.threads):
+        with watching():
+            board = CandidateBoard(config, settings, asked.key, asked.device)
+        terminal = StandardTerminal()
+        terminal.show(f"You edit replies, and see where {asked.model} ranks them.\n\n{HELP}\n")
+        game = RankingScreen(board, make_console(), as_json=asked.json)
+        game.begin()
+        try:
+            game.play(terminal)
+        except KeyboardInterrupt:
+            terminal.show("")
     again = ["parley", "evaluate", "ranking", "--model", asked.model, "--corpus", asked.corpus]
+    again += [word for each in asked.set if not each.startswith("attack.") for word in ("--set", each)]
     again += ["--lexicon", asked.lexicon] if asked.lexicon else []
     again += ["--data-root", str(asked.data_root)] if asked.data_root else []
     show_lines(game.console, "next", [shlex.join(again)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,8 +22,8 @@ from engine.jobs.command import flat
 from envs.core.config import to_dict
 from envs.core.errors import ConfigError
 
-PERTURB = "perturb"
-"""The one verb with settings that runs no job."""
+OTHERS = {"perturb": "engine.cli.perturb:PerturbConfig", "play ranking": "engine.cli.play_ranking:PlayRankingConfig"}
+"""Verbs with settings that run no job."""
 _TYPES = {int: "whole number", float: "number", str: "text", bool: "true, false", Path: "path"}
 
 
@@ -52,13 +53,13 @@ class Setting:
 def run_settings(verb: Verb, arguments: Sequence[str]) -> int:
     """Prints the settings that a command line would use; returns the exit status."""
     wanted = find_verb(arguments)
-    if list(arguments) == [PERTURB]:
-        from engine.cli.perturb import PerturbConfig
-
-        _show(PERTURB, PerturbConfig, flat(to_dict(PerturbConfig())))
+    if (typed := " ".join(arguments)) in OTHERS:
+        module, _, name = OTHERS[typed].partition(":")
+        kind = getattr(importlib.import_module(module), name)
+        _show(typed, kind, flat(to_dict(kind())))
         return 0
     if wanted not in JOBS:
-        names = [*(job.name for job in JOBS), PERTURB]
+        names = [*(job.name for job in JOBS), *OTHERS]
         asked = [argument for argument in arguments if argument not in ("-h", "--help")]
         if asked != list(arguments) or not asked:
             sys.stdout.write(_help(verb))

@@ -183,7 +183,7 @@ VERBS = (*JOBS, *OTHERS)
 _ORDER = (
     ("start here", ("demo", "list", "settings", "play", "check")),
     ("data", ("data",)),
-    ("agents", ("train",)),
+    ("agents", ("train", "reply")),
     ("matches and attacks", ("selfplay", "attack", "search", "perturb")),
     ("robustness", ("minmax", "evaluate")),
     ("sweeps", ("sweep",)),

@@ -173,6 +173,16 @@ ENTRIES = (
         ),
     ),
     Entry(
+        ("reply",),
+        "what a response model replies to the contexts of a corpus, as files source<TAB>reply",
+        "engine.jobs.responders.reply:REPLY",
+        (
+            "parley reply --model runs/seq2seq             # the test split of the model's corpus, greedily",
+            "parley reply li2017 --model runs/seq2seq --decoder sample:0.8,forbid='<unk>' --run runs/sampled",
+            "parley reply --model runs/seq2seq --decoder mmi:backward=runs/backward --workers 2",
+        ),
+    ),
+    Entry(
         ("selfplay",),
         "let two agents negotiate, and measure who gains what",
         "engine.jobs.negotiation.match:SELFPLAY",

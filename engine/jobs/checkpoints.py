@@ -10,7 +10,7 @@ from engine.jobs.weights import checkpoint_folder
 from engine.store.head import read_head
 from envs.core.errors import CheckpointError, RunError
 from envs.storage.copies import CHECKPOINT, fetched_model
-from envs.storage.places import display_path
+from envs.storage.places import HUGGING_FACE, display_path, is_uri
 from policies.decoders import MAKERS, DecoderSettings
 from policies.stored import WEIGHTS
 
@@ -34,6 +34,26 @@ def require_checkpoint(spec: str, option: str, maker: str = "parley train negoti
     return folder
 
 
+def absolute_name(name: str, option: str = "--model", maker: str = "parley train seq2seq") -> str:
+    """The name of a response model for workers, which may stand in other folders.
+
+    Args:
+        name: a run or checkpoint, hf:FOLDER or path/file.py:Name.
+        option: what named it.
+        maker: the command that makes such a checkpoint.
+
+    Raises:
+        CheckpointError: there is no checkpoint of that name.
+    """
+    if name.startswith(HUGGING_FACE):
+        folder = name.removeprefix(HUGGING_FACE)
+        return name if is_uri(folder) else f"{HUGGING_FACE}{Path(folder).expanduser().absolute()}"
+    if ".py:" in name:
+        path, _, part = name.rpartition(":")
+        return f"{Path(path).expanduser().absolute()}:{part}"
+    return display_path(require_checkpoint(name, option, maker).absolute())
+
+
 def located(decoder: DecoderSettings) -> DecoderSettings:
     """The decoder with the models that it names by names which hold on other machines and in other folders.
 
@@ -41,7 +61,7 @@ def located(decoder: DecoderSettings) -> DecoderSettings:
         CheckpointError: one of them is not there.
     """
     found = {
-        option: display_path(require_checkpoint(name, f"the decoder's {option}", MAKERS[option]).absolute())
+        option: absolute_name(name, f"the decoder's {option}", MAKERS[option])
         for option, name in decoder.models.items()
     }
     return replace(decoder, backward=found.get("backward", ""), lm=found.get("lm", ""))

@@ -68,6 +68,15 @@ class BuiltInLexicon:
         """The tags of many utterances."""
         return [self.tag(words) for words in utterances]
 
+    def are_tags(
+        self, utterances: Sequence[tuple[str, ...]], tags: Sequence[Sequence[str]], free: Sequence[str] = ()
+    ) -> list[bool]:
+        """Whether utterances have these tags; see `Lexicon`."""
+        return [
+            all(tag == asked or word in free for word, tag, asked in zip(words, self._tags(words), own, strict=True))
+            for words, own in zip(utterances, tags, strict=True)
+        ]
+
     def antonyms(self, word: str, part_of_speech: str | None) -> tuple[str, ...]:
         """Listed opposites of a word's base form, see `Lexicon`."""
         found: dict[str, None] = {}

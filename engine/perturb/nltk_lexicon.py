@@ -73,6 +73,12 @@ class NltkLexicon:
         known.update(zip(new, self._tagger.tag(new), strict=True))
         return [known[words] for words in utterances]
 
+    def are_tags(
+        self, utterances: Sequence[tuple[str, ...]], tags: Sequence[Sequence[str]], free: Sequence[str] = ()
+    ) -> list[bool]:
+        """Whether utterances have these tags; see `Lexicon`."""
+        return self._tagger.are_tags(utterances, tags, free)
+
     def antonyms(self, word: str, part_of_speech: str | None) -> tuple[str, ...]:
         """The first opposite of every lemma of every sense, in WordNet's order; see `Lexicon`."""
         return self._antonyms(word, part_of_speech)

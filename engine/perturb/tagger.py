@@ -32,6 +32,8 @@ _SIDE_BY_SIDE = 512
 _ROOM = 1 << 12
 """Words that the tables begin with room for."""
 _UNKNOWN = -1
+_LAST_MARK = 3
+"""Of the rows of the marks around an utterance, the last; words stand behind them."""
 _NONE = 0
 """Row of the feature that no weights are known for."""
 _ROLES = range(2, -3, -1)
@@ -81,10 +83,7 @@ class Tagger:
         Args:
             utterances: words; many at once are much sooner tagged than one by one.
         """
-        new = [word for word in dict.fromkeys(chain.from_iterable(utterances)) if word not in self._ids]
-        if new:
-            self._ids.update(zip(new, range(self._num_words, self._num_words + len(new)), strict=True))
-            self._learn(new, list(map(self._perceptron.normalize, new)))
+        self._take_in(utterances)
         order = sorted(range(len(utterances)), key=lambda row: -len(utterances[row]))
         found: list[list[str]] = [[]] * len(order)
         for start in range(0, len(order), _SIDE_BY_SIDE):
@@ -93,37 +92,105 @@ class Tagger:
                 found[row] = tags
         return found
 
+    def are_tags(
+        self, utterances: Sequence[Sequence[str]], tags: Sequence[Sequence[str]], free: Sequence[str] = ()
+    ) -> list[bool]:
+        """Whether `tag` would give just these tags; sooner, for the tags before each word are known.
+
+        Args:
+            utterances: words.
+            tags: as many for each.
+            free: words whose tags are not asked about.
+        """
+        self._take_in([*utterances, free])
+        found = []
+        for start in range(0, len(utterances), _SIDE_BY_SIDE):
+            end = start + _SIDE_BY_SIDE
+            found += self._confirmed(utterances[start:end], tags[start:end], free)
+        return found
+
+    def _confirmed(
+        self, utterances: Sequence[Sequence[str]], tags: Sequence[Sequence[str]], free: Sequence[str]
+    ) -> list[bool]:
+        """Whether each word has its tag if all words before it have theirs, which is the same for an utterance as a whole."""
+        ids_P, _, ends_B = self._joined(utterances)
+        certain_P = self._certain_W[ids_P]
+        wanted_P, is_word_P = certain_P.copy(), ids_P > _LAST_MARK
+        wanted_P[is_word_P] = [self._place.get(tag, _UNKNOWN) for own in tags for tag in own]
+        where_F = np.flatnonzero(np.isin(ids_P, [self._ids[word] for word in free]))
+        wanted_P[where_F] = certain_P[where_F]
+        where_F = where_F[certain_P[where_F] == _UNKNOWN]
+        row_F = np.searchsorted(ends_B, where_F, side="right")
+        number_F = np.arange(len(row_F)) - np.searchsorted(row_F, row_F)
+        # The first free word of each utterance, then the second: what it is taken for speaks for the words after it.
+        for number in range(int(number_F.max(initial=_UNKNOWN)) + 1):
+            where = where_F[number_F == number]
+            wanted_P[where] = (self._around(ids_P, where) + self._from_before(wanted_P, ids_P, where)).argmax(axis=1)
+        where_A = np.flatnonzero(certain_P == _UNKNOWN)
+        score_AT = self._around(ids_P, where_A) + self._from_before(wanted_P, ids_P, where_A)
+        is_wrong_P = certain_P != wanted_P
+        is_wrong_P[where_A] = score_AT.argmax(axis=1) != wanted_P[where_A]
+        is_wrong_B, is_tied_B = np.zeros((2, len(utterances)), dtype=bool)
+        is_wrong_B[np.searchsorted(ends_B, np.flatnonzero(is_wrong_P), side="right")] = True
+        is_tied_B[np.searchsorted(ends_B, where_A[_are_tied(score_AT)], side="right")] = True
+        return [
+            all(tag == asked or word in free for (word, tag), asked in zip(self._perceptron.tag(words), own, strict=True))
+            if is_tied
+            else not is_wrong
+            for words, own, is_tied, is_wrong in zip(utterances, tags, is_tied_B.tolist(), is_wrong_B.tolist(), strict=True)
+        ]
+
+    def _joined(self, utterances: Sequence[Sequence[str]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Words and marks of utterances one after the other (P,), where each begins (B,) and ends (B,)."""
+        id_of = self._ids.__getitem__
+        ids_P = np.array([row for words in utterances for row in (0, 1, *map(id_of, words), 2, _LAST_MARK)])
+        ends_B = np.cumsum([len(words) + 4 for words in utterances])
+        return ids_P, np.concatenate([[0], ends_B[:-1]]), ends_B
+
+    def _around(self, ids_P: np.ndarray, where_A: np.ndarray) -> np.ndarray:
+        """What a word and its neighbours say of its tag, whatever the tags before it are (A, T)."""
+        score_AT = self._roles_RWT[0].take(ids_P[where_A - 2], axis=0)
+        for role in range(1, len(_ROLES)):
+            score_AT += self._roles_RWT[role].take(ids_P[where_A - 2 + role], axis=0)
+        return score_AT
+
+    def _from_before(self, tags_P: np.ndarray, ids_P: np.ndarray, where: np.ndarray) -> np.ndarray:
+        """What the two tags before some words say of theirs (words, T)."""
+        tag_1 = tags_P[where - 1]
+        said = self._before_UUT[tag_1, tags_P[where - 2]]
+        said += self._weights_FT.take(self._after_UW[tag_1, ids_P[where]], axis=0)
+        return said
+
     def _side_by_side(self, utterances: Sequence[Sequence[str]]) -> list[list[str]]:
         """The tags of some utterances: all first words, then all second ones."""
-        id_of = self._ids.__getitem__
-        ids_P = np.array([row for words in utterances for row in (0, 1, *map(id_of, words), 2, 3)])
-        ends_B = np.cumsum([len(words) + 4 for words in utterances])
-        starts_B = np.concatenate([[0], ends_B[:-1]])
+        ids_P, starts_B, ends_B = self._joined(utterances)
         tags_P = self._certain_W[ids_P]
         where_A = np.flatnonzero(tags_P == _UNKNOWN)
         row_A = np.searchsorted(ends_B, where_A, side="right")
         place_A = where_A - starts_B[row_A]
         order_A = np.argsort(place_A, kind="stable")
         where_A, row_A = where_A[order_A], row_A[order_A]
-        score_AT = self._roles_RWT[0].take(ids_P[where_A - 2], axis=0)
-        for role in range(1, len(_ROLES)):
-            score_AT += self._roles_RWT[role].take(ids_P[where_A - 2 + role], axis=0)
+        score_AT = self._around(ids_P, where_A)
         for start, end in pairwise([0, *np.cumsum(np.bincount(place_A)).tolist()]):
             if start == end:
                 continue
             where = where_A[start:end]
-            tag_1 = tags_P[where - 1]
             score = score_AT[start:end]
-            score += self._before_UUT[tag_1, tags_P[where - 2]]
-            score += self._weights_FT.take(self._after_UW[tag_1, ids_P[where]], axis=0)
+            score += self._from_before(tags_P, ids_P, where)
             tags_P[where] = score.argmax(axis=1)
-        is_tied_A = np.count_nonzero(score_AT == score_AT.max(axis=1, keepdims=True), axis=1) > 1
-        tied = {*row_A[is_tied_A].tolist()}
+        tied = {*row_A[_are_tied(score_AT)].tolist()}
         names = list(map(self._names.__getitem__, tags_P.tolist()))
         return [
             [tag for _, tag in self._perceptron.tag(words)] if row in tied else names[start + 2 : end - 2]
             for row, (words, start, end) in enumerate(zip(utterances, starts_B.tolist(), ends_B.tolist(), strict=True))
         ]
+
+    def _take_in(self, utterances: Sequence[Sequence[str]]) -> None:
+        """Learns words that are new."""
+        new = [word for word in dict.fromkeys(chain.from_iterable(utterances)) if word not in self._ids]
+        if new:
+            self._ids.update(zip(new, range(self._num_words, self._num_words + len(new)), strict=True))
+            self._learn(new, list(map(self._perceptron.normalize, new)))
 
     def _learn(self, words: Sequence[str], normal: Sequence[str]) -> None:
         """Adds rows for words that are new, or for the marks of the two ends, which are nobody's word."""
@@ -165,3 +232,9 @@ class Tagger:
 
     def _kind(self, kind: str) -> Mapping[str, int]:
         return self._features.get(kind, {})
+
+
+def _are_tied(score_AT: np.ndarray) -> np.ndarray:
+    """Where several tags have the highest score (A,)."""
+    found: np.ndarray = np.count_nonzero(score_AT == score_AT.max(axis=1, keepdims=True), axis=1) > 1
+    return found

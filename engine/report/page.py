@@ -274,7 +274,7 @@ def _hash(script: str) -> str:
 
 def _block(metric: Metric, estimates: Mapping[str, Estimate]) -> MetricBlock:
     bounds = [x for e in estimates.values() for x in (e.low, e.value, e.high) if math.isfinite(x)]
-    low, high = (0.0, 1.0) if metric.form == "share" else (min(0.0, *bounds, 0.0), max(0.0, *bounds, 0.0))
+    low, high = (0.0, 1.0) if metric.form in ("rate", "share") else (min(0.0, *bounds, 0.0), max(0.0, *bounds, 0.0))
     width = (high - low) or 1.0
 
     def place(x: float) -> float:

@@ -89,8 +89,7 @@ class KeptTags:
 
     def allows(self, case: Case, drafts: Sequence[Draft]) -> list[bool]:
         """See `Constraint`."""
-        found = self.language.tag_all([draft.words for draft in drafts])
-        return [tuple(tags) == draft.tags for tags, draft in zip(found, drafts, strict=True)]
+        return self.language.are_tags([draft.words for draft in drafts], [draft.tags for draft in drafts])
 
 
 @dataclass(frozen=True)

@@ -113,5 +113,5 @@ def test_ranking_training(tmp_path: Path) -> None:
     sizes = "smn.embed=8 smn.turns=2 smn.words=8 smn.gru=6 smn.maps=3 smn.match=5 smn.session=4 limit=60"
     config = assign(TRAIN_MATCHER.presets["smn"](), f"{sizes} fit.max_epochs=1".split(), "test")
     TRAIN_MATCHER.run(config, tmp_path / "matcher", Silent())
-    _, value = first_trial("ranking-training", f"start={tmp_path / 'matcher'} {sizes}", 1, tmp_path, pool_size=20)
+    _, value = first_trial("ranking-training", f"start={tmp_path / 'matcher'} {sizes}", 1, tmp_path)
     assert 0 <= value <= 1

@@ -51,8 +51,21 @@ def test_change_rates_are_those_of_the_strategies_asked_for() -> None:
 
 
 def test_a_minus_turns_a_metric_round() -> None:
-    assert plans.TURNED_ROUND.terms == {"advantage": 1, "turns": -1}
-    assert plans.TURNED_ROUND.objective == "mean of advantage, -turns"
+    plan = plans.TURNED_ROUND
+    assert plan.terms(plan.base("", 0)) == {"advantage": 1, "turns": -1}
+    assert plan.objective == "mean of advantage, -turns"
+
+
+def test_a_metric_may_be_named_by_what_is_turned_and_have_a_weight() -> None:
+    plan = find_plan("ranking")
+    config = with_values(plan.base("", 0), {"method": "random", "budget": 73}, "trial")
+    assert plan.terms(config) == {"success@73.tfidf.random": 1.0, "queries_asked.tfidf.random": -0.001}
+
+
+@pytest.mark.parametrize("metric", ["score.{side}", "heavy*score", "score.{budget"])
+def test_a_metric_that_cannot_be_read_is_an_error(metric: str) -> None:
+    with pytest.raises(ConfigError, match="this is no metric of a sweep"):
+        replace(plans.SMALL, metrics=(metric,)).base("", 0)
 
 
 def test_presets_are_the_registered_sweeps() -> None:

@@ -26,7 +26,7 @@ from engine.jobs.negotiation.judge import judge_of
 from engine.jobs.negotiation.language import validation_perplexity
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
 from engine.jobs.negotiation.training import LearningConfig
-from engine.jobs.scalars import Scalars
+from engine.jobs.rounds import StopRule, make_rounds
 from engine.metrics.negotiation.campaign import (
     AFTER,
     BEFORE,
@@ -34,15 +34,15 @@ from engine.metrics.negotiation.campaign import (
     PERPLEXITY,
     PLAIN_AGREEMENT,
     PLAIN_SCORE,
-    Round,
-    has_stalled,
+    exploitability_of,
     rounds_table,
 )
+from engine.metrics.rounds import Round
 from engine.metrics.statistics import Estimate
 from engine.negotiation.opponents import OpponentConfig
 from engine.negotiation.settings import ReinforceConfig
 from engine.store.head import whole
-from engine.store.layout import EVENTS, SUMMARY
+from engine.store.layout import SUMMARY
 from engine.store.mirror import fetched_run
 from engine.store.run_folder import RunFolder
 from envs.core.config import check
@@ -50,8 +50,8 @@ from envs.core.ranges import NonNegativeFloat, NonNegativeInt, NumItems, Positiv
 from envs.core.seeds import derive_seed
 from envs.storage.places import display_path
 
-ROUND, ROLLED_BACK, STOPPED = "round", "rolled_back", "stopped"
-"""Kinds of events: a round is measured, a phase diverged and is done again, the campaign ends before its last round."""
+ROLLED_BACK = "rolled_back"
+"""Kind of the event that says that a phase diverged and is done again."""
 FINAL, CONTROL = "final", "control"
 """What the result is measured by once more, and the start after as many updates of ordinary play alone."""
 _EACH_ROUND = {
@@ -149,20 +149,9 @@ class Campaign:
 
     def rounds(self) -> list[Round]:
         """Makes what is left of the rounds; all of them, the start as number 0."""
-        rounds = rounds_of(self._folder)
-        if rounds:
-            self._show(rounds)
-        with Scalars(self._path, len(rounds) - 1) as scalars:
-            while len(rounds) <= self._config.rounds:
-                if has_stalled(rounds, self._config.patience, self._config.least_gain):
-                    self._stop(len(rounds) - 1)
-                    break
-                if rounds:
-                    self._train(len(rounds))
-                rounds.append(self._measured(len(rounds)))
-                self._show(rounds[-1:])
-                scalars.add(rounds[-1].number, {name: estimate.value for name, estimate in rounds[-1].metrics.items()})
-        return rounds
+        config, told = self._config, "exploitability has not fallen"
+        rule = StopRule(config.rounds, config.patience, config.least_gain, exploitability_of, told)
+        return make_rounds(self._folder, rule, self._made, self._show, self._reporter)
 
     def target(self, number: int) -> str:
         """The target after a round."""
@@ -221,7 +210,9 @@ class Campaign:
 
     def _times_diverged(self, role: str, rounds: Container[int]) -> int:
         """How often the phases of a role were done again in some rounds."""
-        return sum(event["role"] == role and event["number"] in rounds for event in self._events(ROLLED_BACK))
+        events = self._folder.events({ROLLED_BACK: {"number": int, "role": str}})
+        back = [event for event in events if event["kind"] == ROLLED_BACK]
+        return sum(event["role"] == role and event["number"] in rounds for event in back)
 
     def _trained(self, number: int, rule: ReinforceConfig) -> dict[str, Any]:
         config = self._config
@@ -292,8 +283,10 @@ class Campaign:
         )
         return EVALUATE_EXPLOITABILITY, settings
 
-    def _measured(self, number: int) -> Round:
-        """Measures a round and notes it."""
+    def _made(self, number: int) -> dict[str, Estimate]:
+        """Trains the sides of a round, the start's apart, and measures the target."""
+        if number:
+            self._train(number)
         target = self.target(number)
         metrics: dict[str, Estimate] = {}
         if number:
@@ -304,11 +297,7 @@ class Campaign:
             measured = self._as_measured(number, "", target, self._seed, self._config.num_adversaries)
         else:
             measured = self._as_measured(0, "", target, self._last_seed, self._config.num_final_adversaries)
-        metrics |= measured.metrics
-        figures = {name: estimate.value for name, estimate in metrics.items()}
-        estimates = {name: estimate.to_json() for name, estimate in metrics.items()}
-        self._folder.event(ROUND, number=number, target=target, estimates=estimates, **figures)
-        return Round(number, metrics)
+        return {**metrics, **measured.metrics}
 
     def measured_again(self, measured: Round) -> MeasuredTarget:
         """The target after a round, by fresh adversaries and in dialogues that chose no round; the start was measured so."""
@@ -359,31 +348,9 @@ class Campaign:
         with whole(path / SUMMARY):
             return RunFolder.load(path).metrics()[PERPLEXITY]
 
-    def _stop(self, number: int) -> None:
-        rounds = f"{self._config.patience} round{'s' * (self._config.patience > 1)}"
-        reason = f"exploitability has not fallen by {self._config.least_gain:g} in {rounds}"
-        self._reporter.say(f"stopped after round {number}: {reason}")
-        if not self._events(STOPPED):
-            self._folder.event(STOPPED, number=number, reason=reason)
-
-    def _events(self, kind: str) -> list[dict[str, Any]]:
-        needs = {ROLLED_BACK: {"number": int, "role": str}}
-        return [event for event in self._folder.events(needs) if event["kind"] == kind]
-
     def _show(self, rounds: Sequence[Round]) -> None:
         """Says the lines of some rounds, with the headings above the start."""
         table = rounds_table(rounds)
         for line in [table.columns, *table.rows] if rounds[0].number == 0 else table.rows:
             cells = zip(line, _WIDTHS, strict=True)
             self._reporter.say("  ".join(cell.rjust(width) for cell, width in cells))
-
-
-def rounds_of(folder: RunFolder) -> list[Round]:
-    """The rounds of a campaign that have been measured."""
-    needs = {ROUND: {"number": int, "estimates": dict}}
-    found = {event["number"]: event for event in folder.events(needs) if event["kind"] == ROUND}
-    with whole(folder.path / EVENTS):
-        return [
-            Round(number, {name: Estimate.from_json(parts) for name, parts in event["estimates"].items()})
-            for number, event in sorted(found.items())
-        ]

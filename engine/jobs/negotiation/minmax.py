@@ -20,19 +20,20 @@ import numpy as np
 from engine.jobs.job import Job, Reporter, Steps, Summary
 from engine.jobs.negotiation import exploitability, reinforce, training
 from engine.jobs.negotiation.agents import require_agents, require_negotiator
-from engine.jobs.negotiation.campaign import CONTROL, FINAL, ROUND, Campaign, MinMaxConfig
+from engine.jobs.negotiation.campaign import CONTROL, FINAL, Campaign, MinMaxConfig
 from engine.jobs.negotiation.exploitability import NUM_TRAINED
 from engine.jobs.negotiation.language import PUBLISHED, corpus_words, require_words
+from engine.jobs.rounds import ROUND
 from engine.jobs.sharded import session
 from engine.metrics.negotiation.campaign import (
     AFTER,
     BEFORE,
     ROUND_METRICS,
-    Round,
-    best_round,
+    exploitability_of,
     still_playing,
 )
 from engine.metrics.negotiation.dialogues import NEITHER
+from engine.metrics.rounds import Round, best_round
 from engine.metrics.statistics import Estimate, Metric, count, crossed_difference
 from engine.negotiation.opponents import OpponentConfig
 from engine.store.layout import SUMMARY
@@ -189,7 +190,7 @@ class MinMax(Job[MinMaxConfig, MinMaxConfig, Summary]):
         reporter.say(plan(prepared))
         with session(_cpus(prepared), prepared.address), campaign.beside() as beside:
             rounds = campaign.rounds()
-            best = best_round(still_playing(rounds, prepared.plain_loss))
+            best = best_round(still_playing(rounds, prepared.plain_loss), exploitability_of)
             if best.number == 0:
                 reporter.say("no round made the target less exploitable and left its plain play: the result is the start")
             metrics = _outcome(campaign, prepared, rounds[0], best, lambda: beside.wait(reporter, "the control"))

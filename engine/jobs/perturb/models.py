@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from engine.jobs.checkpoints import located, require_checkpoint
+from engine.jobs.checkpoints import absolute_name, located, require_checkpoint
 from engine.jobs.perturb.config import RobustnessConfig
 from engine.jobs.perturb.lessons import NONE
 from engine.metrics.perturb.robustness import BASE
@@ -20,7 +20,7 @@ from engine.perturb import catalogue
 from envs.core.errors import CheckpointError, ConfigError
 from envs.pairs.turns import EOT
 from envs.pairs.vocabulary import SPECIALS, PairVocabulary
-from envs.storage.places import HUGGING_FACE, display_path, is_uri
+from envs.storage.places import HUGGING_FACE, display_path
 from policies.decoders import GREEDY, DecoderSettings
 from policies.responder import require_decoder
 
@@ -99,7 +99,7 @@ def open_models(config: RobustnessConfig) -> AskedModels:
         if config.trained:
             fix = "leave out --trained, or name the run of a model that parley train seq2seq or vhred made"
             raise ConfigError("a model that is not Parley's has no trained ones beside it", got=config.model, fix=fix)
-        base = AskedModel(BASE, _absolute(config.model))
+        base = AskedModel(BASE, absolute_name(config.model))
         own = load_responder(base.name)
         require_decoder(own, decoder, config.model)
         return AskedModels((base,), getattr(own, "turns", OWN_TURNS), None, "", decoder)
@@ -120,15 +120,6 @@ def open_models(config: RobustnessConfig) -> AskedModels:
             raise ConfigError("two models of --trained were trained against the same", got=label, fix=fix)
     corpus = provenance(folder).get("corpus")
     return AskedModels(tuple(found), turns, vocabulary, corpus if isinstance(corpus, str) else "", decoder)
-
-
-def _absolute(name: str) -> str:
-    """The name of a model that is not Parley's own, for workers, which may stand in other folders."""
-    if name.startswith(HUGGING_FACE):
-        folder = name.removeprefix(HUGGING_FACE)
-        return name if is_uri(folder) else f"{HUGGING_FACE}{Path(folder).expanduser().absolute()}"
-    path, _, part = name.rpartition(":")
-    return f"{Path(path).expanduser().absolute()}:{part}"
 
 
 def models_of(config: RobustnessConfig) -> dict[str, str]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from itertools import chain
+from typing import Any
 
 import numpy as np
 
 from engine.jobs.retrieval.asked import asked_rankers, loaded
+from engine.jobs.retrieval.attack_worker import judges_of
 from engine.jobs.retrieval.config import RankersConfig
 from engine.jobs.retrieval.groups import (
     Contexts,
@@ -23,7 +24,6 @@ from engine.jobs.retrieval.groups import (
     ranked_split,
     rule_resources,
     rule_seed,
-    utterances_of,
 )
 from engine.metrics.retrieval.erasure import erased
 from engine.metrics.retrieval.movement import expected_ranks
@@ -67,6 +67,7 @@ class CandidateBoard:
         config: rankers, corpus, lexicon and seed.
         settings: of searches; the goal is that of the reply that is attacked.
         key: of the first context; the seed's choice when empty.
+        device: torch device of rankers.
 
     Raises:
         ConfigError: no ranker, corpus or method is called so, or no context has the key.
@@ -75,12 +76,13 @@ class CandidateBoard:
         RankerError: a ranker gives no scores.
     """
 
-    def __init__(self, config: RankersConfig, settings: AttackSettings, key: str = "") -> None:
+    def __init__(self, config: RankersConfig, settings: AttackSettings, key: str = "", device: str = "cpu") -> None:
         self._config, self._settings = config, settings
         attack_names(settings.method)
         self._corpus = opened(config)
         self._split = ranked_split(config, self._corpus)
-        self.rankers: Mapping[str, Ranker] = loaded(asked_rankers(config.model_names), Contexts(self._corpus.splits["train"]))
+        contexts = Contexts(self._corpus.splits["train"])
+        self.rankers: Mapping[str, Ranker] = loaded(asked_rankers(config.model_names), contexts, device)
         order = stream(config.seed, "played", self._corpus.name).permutation(len(self._split)).tolist()
         self._rows = [self._row(key), *order] if key else order
         self._turn = 0
@@ -177,7 +179,7 @@ class CandidateBoard:
         alone = replace(group, attackable=tuple(other == place for other in range(len(group.candidates))))
         settings = replace(self._settings, goal="demote" if group.labels[place] else "promote")
         with lexicon_setting():
-            search = compose_attack(ranker, self._resources.language, settings, known=self._known_words)
+            search = compose_attack(ranker, self._resources.language, settings, **self._judges)
             (outcome,) = search.run([alone], [group_seed(self._config.seed, group.key)])
         if outcome.status == "error":
             raise RankerError(outcome.reason)
@@ -205,9 +207,9 @@ class CandidateBoard:
         return rule_resources(self._config, self._corpus)
 
     @cached_property
-    def _known_words(self) -> frozenset[str]:
-        """Those of the training split, the only ones that enter."""
-        return frozenset(chain.from_iterable(utterances_of(self._corpus.splits["train"])))
+    def _judges(self) -> dict[str, Any]:
+        """What edits are judged by; words of the training split alone enter."""
+        return judges_of(self._settings, self._corpus.splits["train"], self._config.seed, known_words=True)
 
     def _built(self, name: str) -> Rule:
         (rule,) = build_rules([name], self._resources)

@@ -175,7 +175,7 @@ class TrainMatcher(Job[TrainMatcherConfig, MatcherTraining, Summary]):
                 held |= {f"{split}{ATTACKED}": _attacked(run, prepared, split, search, reporter) for split in SPLITS}
             before = _figures(prepared, held) if config.start else {}
             recipe = replace(config.fit, patience=config.fit.max_epochs) if config.start else config.fit
-            pool = drawn_pool(train, config.pool_size, config.seed) if prepared.rules else frozenset()
+            pool = drawn_pool(train, config.adversary_share, config.seed) if prepared.rules else frozenset()
             fixed = prepared.replies is None
             adversaries = Adversaries(prepared.rules, config.seed, pool, fixed=fixed) if prepared.rules else list
             fit = MatcherFit(

@@ -12,7 +12,7 @@ from engine.retrieval.settings import AttackSettings
 from envs.candidates.options import CandidateOptions
 from envs.core.config import check
 from envs.core.errors import ConfigError
-from envs.core.ranges import NumItems, PositiveInt
+from envs.core.ranges import NumItems, PositiveInt, PositiveShare
 from envs.pairs.vocabulary import SPECIALS
 from policies.matching import settings
 from policies.matching.settings import DamSizes, MatcherFitConfig, MatcherSizes, MrfnSizes, SmnSizes
@@ -51,8 +51,9 @@ class TrainMatcherConfig(SupervisedConfig):
     """With --start: what to train against, separated by commas: rules on replies by name, path/file.py:Name, or all;
     editor:RUN: what a trained editing policy does at the ranker that it learned to mislead; search: what the attack search
     finds at the model as it is when an epoch begins; none: the control, as long on replies as they are."""
-    pool_size: PositiveInt = 100_000
-    """Training contexts whose replies rules change, drawn at random; all where there are fewer (Li et al. 2019)."""
+    adversary_share: PositiveShare = 1.0
+    """Share of the training contexts whose replies rules and policies change, drawn at random. Li et al. 2019 change 100,000
+    examples, 0.1 of Ubuntu V1's million pairs."""
     lexicon: Literal["", "nltk", "built-in"] = ""
     """Tags and synonyms of rules: NLTK's data, or a small lexicon written for this project; when empty the latter for the
     built-in help desk alone."""

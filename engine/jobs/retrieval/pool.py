@@ -4,7 +4,7 @@ Source: Li et al. 2019, section 4. A rule that keeps labels (IIW, RSW) replaces 
 had. Any other rule adds what it makes of right replies as new wrong ones, beside the right ones. IIW takes random words of the
 context, one for nine.
 
-  * # Paper: a pool of 100,000 examples, silent on what one is. Ours: a context with its replies.
+  * # Paper: a pool of 100,000 examples, silent on what one is. Ours: a share of the contexts, each with its replies.
   * # Paper: one rule a training. Ours: several too, at once. A right reply that one rule replaces then stays if another one
     makes a wrong reply of it, as the paper keeps it beside those.
 """
@@ -104,8 +104,9 @@ def drawn_rows(split: Sized, size: int, seed: int) -> np.ndarray:
     return np.sort(stream(seed, "pool").permutation(len(split))[:size])
 
 
-def drawn_pool(split: Keyed, size: int, seed: int) -> frozenset[str]:
-    """The keys of `drawn_rows`."""
+def drawn_pool(split: Keyed, share: float, seed: int) -> frozenset[str]:
+    """The keys of a share of a split's contexts, of one at least; a smaller share is part of a larger one."""
+    size = max(1, round(share * len(split)))
     return frozenset(split.key(row) for row in drawn_rows(split, size, seed).tolist())
 
 

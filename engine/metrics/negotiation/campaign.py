@@ -1,11 +1,11 @@
-"""Adversarial training by rounds: what a round is measured by, when it no longer helps, and the table of rounds."""
+"""Adversarial training by rounds: what a round is measured by, which rounds may be the result, and the table of rounds."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-from engine.metrics.statistics import NOTHING, Estimate, Metric
+from engine.metrics.rounds import Round
+from engine.metrics.statistics import NOTHING, Metric
 from engine.metrics.tables import TextTable, figure, with_interval
 
 EXPLOITABILITY, PLAIN_SCORE, PLAIN_AGREEMENT, PERPLEXITY = "exploitability", "plain_score", "plain_agreement", "perplexity"
@@ -15,7 +15,7 @@ ROUND_METRICS = {
     AFTER: Metric("adversary after", "lower: target", "advantage of the same adversary over the target trained against it"),
     EXPLOITABILITY: Metric("exploitability", "lower: target", "mean advantage of fresh adversaries trained against it, frozen"),
     PLAIN_SCORE: Metric("plain score", "higher: target", "target's points in ordinary play with its partner, both choose"),
-    PLAIN_AGREEMENT: Metric("plain agreement", "higher: both", "share of those dialogues that end in a deal"),
+    PLAIN_AGREEMENT: Metric("plain agreement", "higher: both", "share of those dialogues that end in a deal", "rate"),
     PERPLEXITY: Metric("perplexity", "lower: better", "of the corpus' validation dialogues, released formula"),
 }
 """What a round is measured by, in the order of the table's columns."""
@@ -26,27 +26,9 @@ _NOTE = (
 )
 
 
-@dataclass(frozen=True)
-class Round:
-    """What one round of a campaign measured.
-
-    Args:
-        number: 0 for the start.
-        metrics: estimates by name, those of `ROUND_METRICS` that were measured.
-    """
-
-    number: int
-    metrics: Mapping[str, Estimate]
-
-    @property
-    def exploitability(self) -> float:
-        """In points."""
-        return self.metrics[EXPLOITABILITY].value
-
-
-def best_round(rounds: Sequence[Round]) -> Round:
-    """The least exploitable one, the earliest of equals."""
-    return min(rounds, key=lambda one: one.exploitability)
+def exploitability_of(one: Round) -> float:
+    """What is to fall from round to round, in points."""
+    return one.metrics[EXPLOITABILITY].value
 
 
 def still_playing(rounds: Sequence[Round], plain_loss: float) -> list[Round]:
@@ -58,20 +40,6 @@ def still_playing(rounds: Sequence[Round], plain_loss: float) -> list[Round]:
     """
     least = rounds[0].metrics[PLAIN_SCORE].value - plain_loss
     return [one for one in rounds if one.metrics[PLAIN_SCORE].value >= least]
-
-
-def has_stalled(rounds: Sequence[Round], patience: int, least_gain: float) -> bool:
-    """Whether the last rounds have not lowered exploitability.
-
-    Args:
-        rounds: all so far, the start among them.
-        patience: how many rounds may pass without gain.
-        least_gain: points by which the best of them must be below the best before to count.
-    """
-    if len(rounds) <= patience:
-        return False
-    earlier, recent = rounds[:-patience], rounds[-patience:]
-    return best_round(recent).exploitability > best_round(earlier).exploitability - least_gain
 
 
 def rounds_table(rounds: Sequence[Round]) -> TextTable:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from engine.metrics.retrieval.ranks import group_metrics, recall_at
 from engine.metrics.retrieval.searched import REACHED_REASON
+from engine.metrics.rounds import Round
 from engine.metrics.rows import Row, finished
 from engine.metrics.statistics import NOTHING, Estimate, Metric, clustered_rate, mean, paired_difference
 from engine.metrics.tables import TextTable, with_interval
@@ -18,50 +18,43 @@ POLICY_BEFORE, POLICY_AFTER, POLICY, SEARCH, HELD, FIRST = (
     "policy_before", "policy_after", "exploitability", "search_success", "under_attack", "clean",
 )
 ROUND_METRICS = {
-    POLICY_BEFORE: Metric("policy before", RANKER, "success of the last policy, on the ranker that it learned to mislead"),
-    POLICY_AFTER: Metric("policy after", RANKER, "success of the same policy on the ranker that learned from what it found"),
-    POLICY: Metric("fresh policy", RANKER, "success of a policy that learned to mislead this ranker"),
-    SEARCH: Metric("search", RANKER, "success of a greedy search by as many edits of the same kind"),
-    HELD: Metric("R@1 under search", HIGHER, "share of all contexts whose right reply is first, and stays it under the search"),
-    FIRST: Metric("R@1", HIGHER, "share of the contexts whose right reply is first among candidates as they are"),
+    POLICY_BEFORE: Metric("policy before", RANKER, "success of the last policy on the ranker that it learned from", "rate"),
+    POLICY_AFTER: Metric("policy after", RANKER, "success of the same policy on the ranker that learned from it", "rate"),
+    POLICY: Metric("fresh policy", RANKER, "success of a policy that learned to mislead this ranker", "rate"),
+    SEARCH: Metric("search", RANKER, "success of a greedy search by as many edits of the same kind", "rate"),
+    HELD: Metric("R@1 under attack", HIGHER, "share of contexts whose right reply is first, and stays so under both", "rate"),
+    FIRST: Metric("R@1", HIGHER, "share of the contexts whose right reply is first among candidates as they are", "rate"),
 }
 """What a ranker is measured by after a round, in the order of the table's columns."""
 AS_CONTROL, BEFORE_HARDENING = "_control", "_before"
 """Endings of the metrics of the start after as much training on replies as they are, and of the start."""
 GAIN, GAIN_BEYOND_CONTROL = "gain", "gain_beyond_control"
-_COMPARED = (POLICY, SEARCH, HELD, FIRST)
+MEASURED = (POLICY, SEARCH, HELD, FIRST)
+"""What start, result and control are measured by too."""
 _ENDINGS = {BEFORE_HARDENING: ", before", AS_CONTROL: ", control", "": ""}
 CAMPAIGN = {
     **{
         f"{name}{ending}": ROUND_METRICS[name]._replace(title=f"{ROUND_METRICS[name].title}{told}", main=name == HELD)
-        for name in _COMPARED
+        for name in MEASURED
         for ending, told in _ENDINGS.items()
     },
-    GAIN: Metric("more R@1 under search", HIGHER, "the result's less the start's, in the same contexts", main=True),
+    GAIN: Metric("more R@1 under attack", HIGHER, "the result's less the start's, in the same contexts", main=True),
     GAIN_BEYOND_CONTROL: Metric("  beyond the control", HIGHER, "the result's less the control's", main=True),
 }
 """What a campaign comes to."""
 _NOTE = (
     "Round 0 is the ranker before any hardening. Policies edit the wrong reply that the ranker likes best; success: share of "
-    "the contexts in which they bring it to the top, of those in which no wrong reply is there already. All on the test split. "
-    "Brackets: 95 % intervals."
+    "the contexts in which they bring it to the top, of those in which no wrong reply is there already. Under attack: by a "
+    "fresh policy and by the search. All on the validation split, which chooses the result's round. Brackets: 95 % intervals."
 )
 
 
-@dataclass(frozen=True)
-class HardenedRound:
-    """What one round measured.
-
-    Args:
-        number: 0 for the start.
-        metrics: estimates by name, those of `ROUND_METRICS` that were measured.
-    """
-
-    number: int
-    metrics: Mapping[str, Estimate]
+def lost(one: Round) -> float:
+    """What is to fall from round to round: the share of contexts whose right reply is not first, or not under attack."""
+    return 1.0 - one.metrics[HELD].value
 
 
-def rounds_table(rounds: Sequence[HardenedRound]) -> TextTable:
+def rounds_table(rounds: Sequence[Round]) -> TextTable:
     """One line per round."""
     columns = ("round", *(metric.title for metric in ROUND_METRICS.values()))
     rows = [
@@ -80,36 +73,39 @@ def outcome_table(metrics: Mapping[str, Estimate]) -> TextTable:
     columns = {told: ending for told, ending in endings.items() if f"{HELD}{ending}" in metrics}
     rows = [
         (ROUND_METRICS[name].title, *(with_interval(metrics[f"{name}{ending}"]) for ending in columns.values()))
-        for name in _COMPARED
+        for name in MEASURED
     ]
     gains = {"before": GAIN, "control": GAIN_BEYOND_CONTROL}
     more = [f"+ {with_interval(metrics[gains[told]])}" if told in gains else "" for told in columns]
     rows.append((f"{ROUND_METRICS[HELD].title}: after, less this", *(each.replace("+ -", "-") for each in more)))
-    note = "Control: the start, trained as long on replies as they are. Brackets: 95 % intervals."
+    note = (
+        "Control: the start, trained as long on replies as they are. All on the test split, by fresh policies of one seed, "
+        "which chose no round. Brackets: 95 % intervals."
+    )
     return TextTable(("ranker", *columns), tuple(rows), note)
 
 
-class UnderSearch:
-    """How a ranker stands a search, context by context.
+class UnderAttack:
+    """How a ranker stands attacks, context by context.
 
     Args:
-        rows: of an attack on one ranker.
-        method: the search.
+        rows: of attacks on one ranker.
+        methods: of the attacks, all of which it has to stand.
     """
 
-    def __init__(self, rows: Sequence[Row], method: str) -> None:
+    def __init__(self, rows: Sequence[Row], methods: Sequence[str]) -> None:
         self._rows = finished(rows)
-        searches = {row["item_key"]: next(each for each in row["searches"] if each["method"] == method) for row in self._rows}
+        attacks = {row["item_key"]: [each for each in row["searches"] if each["method"] in methods] for row in self._rows}
         self._dialogues = {row["item_key"]: row["dialogue"] for row in self._rows}
         # What is reached before any edit is lost; contexts without a reply to edit, or without scores, do not count.
         self._held = {
-            key: float(each["status"] == "failure")
-            for key, each in searches.items()
-            if each["status"] in ("success", "failure") or each["reason"] == REACHED_REASON
+            key: float(all(each["status"] == "failure" for each in of_context))
+            for key, of_context in attacks.items()
+            if all(each["status"] in ("success", "failure") or each["reason"] == REACHED_REASON for each in of_context)
         }
 
     def held(self) -> Estimate:
-        """The share of contexts in which no wrong reply is first, whatever the search does."""
+        """The share of contexts in which no wrong reply is first, whatever the attacks do."""
         return clustered_rate(list(self._held.values()), [self._dialogues[key] for key in self._held])
 
     def first(self) -> Estimate:
@@ -121,7 +117,7 @@ class UnderSearch:
         found = group_metrics(keys, scores, labels)
         return mean(found.values[recall_at(1)], [self._dialogues[key] for key in found.keys.tolist()])
 
-    def more_than(self, other: UnderSearch) -> Estimate:
+    def more_than(self, other: UnderAttack) -> Estimate:
         """`held` less that of another ranker, in the contexts that count for both."""
         keys = sorted(self._held.keys() & other._held.keys())
         return paired_difference(

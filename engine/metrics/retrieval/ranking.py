@@ -270,12 +270,12 @@ def describe(name: str, size: int | None = None) -> Metric:
     name_of = title(_STANDARD.get(base, base), size, adversarial=base in _STANDARD)
     told = _ENDINGS.get(ending)
     if told is not None:
-        return Metric(f"{name_of}{told.title}{of}", told.direction, told.definition)
+        return told._replace(title=f"{name_of}{told.title}{of}")
     definition = f"{_DEFINITIONS[_STANDARD.get(base, base)]}, 0 to 1, mean over contexts"
     if base in _STANDARD:
         definition += "; relevant is what the rule left of the right reply"
-        return Metric(f"{name_of}{of}", "lower: better", definition)
-    return Metric(f"{name_of}{of}", "higher: better", definition, main=base in (recall_at(1), PRECISION))
+        return Metric(f"{name_of}{of}", "lower: better", definition, "rate")
+    return Metric(f"{name_of}{of}", "higher: better", definition, "rate", main=base in (recall_at(1), PRECISION))
 
 
 def metric_of(name: str, keeps_labels: bool) -> str:
@@ -297,12 +297,12 @@ _DEFINITIONS: Mapping[str, str] = {
 _ENDINGS: Mapping[str, Metric] = {
     CHANGE: Metric(", change", "", "less the figure of the same contexts as they are, mean over contexts"),
     P_VALUE: Metric(", p of the change", "", "paired bootstrap over dialogues, two-sided"),
-    TIES_RIGHT: Metric(", ties right", "", "if the relevant one of tied replies were always first"),
+    TIES_RIGHT: Metric(", ties right", "", "if the relevant one of tied replies were always first", "rate"),
     **{
-        among(kind): Metric(f", {kind} wrong replies", "higher: better", f"the right replies among {kind} wrong ones alone")
+        among(kind): Metric(f", {kind} wrong replies", "higher: better", f"right replies among {kind} wrong ones alone", "rate")
         for kind in CandidateKind
     },
-    TIES_WRONG: Metric(", ties wrong", "", "if the relevant one of tied replies were always last"),
+    TIES_WRONG: Metric(", ties wrong", "", "if the relevant one of tied replies were always last", "rate"),
 }
 _ALONE: Mapping[str, Metric] = {
     UNTOUCHED: Metric("untouched", "", "share of the contexts in which the rule changed nothing", "share"),
@@ -311,6 +311,6 @@ _ALONE: Mapping[str, Metric] = {
     FAILED: Metric("no scores", "lower: better", "contexts without scores under one rule at least", "count"),
 }
 _KEPT: Mapping[str, Metric] = {
-    KEPT: Metric("right first with", "", "share of the contexts when only the most important words of right replies stay"),
+    KEPT: Metric("right first with", "", "share of contexts when only the most important words of right replies stay", "rate"),
     KEPT_RELATIVE: Metric("relative, with", "", "the same, divided by the share with whole replies"),
 }

@@ -38,8 +38,9 @@ BASELINE = "random"
 """The method that every other one is compared with, at the same number of queries."""
 SUCCESS, AHEAD, AHEAD_P = "success@", "ahead@", "ahead_p@"
 """Success, and how far it is above that of the baseline, with the p-value of that; the number of queries follows."""
-MEDIAN_QUERIES, WORDS, RANKS, SCORE = "queries", "words_changed", "ranks_moved", "score_moved"
-"""Of successes the queries (median) and words changed; of all attacks how far rank and score came towards the goal."""
+MEDIAN_QUERIES, WORDS, ASKED, RANKS, SCORE = "queries", "words_changed", "queries_asked", "ranks_moved", "score_moved"
+"""Of successes the queries (median) and words changed; of all attacks queries (mean), how far rank and score came towards the
+goal."""
 UNTOUCHED = "untouched"
 """Contexts in which an attack made no query: a rule left the reply as it was, or random edits found none that is allowed."""
 SLOPES = "slopes"
@@ -158,16 +159,18 @@ def _costs(tried: Sequence[tuple[int, Row]], clusters: Mapping[int, int]) -> dic
     won = [(number, each) for number, each in tried if each["status"] == "success"]
     moved = [(number, each) for number, each in tried if each["rank_after"] is not None]
     spent, dialogues = [each["queries"] for _, each in won], [clusters[number] for number, _ in moved]
+    asked, all_dialogues = [each["queries"] for _, each in tried], [clusters[number] for number, _ in tried]
     found = {
         MEDIAN_QUERIES: count(float(np.median(spent)) if spent else np.nan, len(spent)),
-        UNTOUCHED: count(sum(not each["queries"] for _, each in tried), len(tried)),
+        ASKED: mean(asked, all_dialogues),
+        UNTOUCHED: count(asked.count(0), len(tried)),
         WORDS: mean([each["num_changed"] for _, each in won], [clusters[number] for number, _ in won]),
         # What is kept of an attack is never farther from the goal than the reply as it was.
         RANKS: mean([abs(each["rank_after"] - each["rank_before"]) for _, each in moved], dialogues),
         SCORE: mean([abs(each["score"] - each["score_before"]) for _, each in moved], dialogues),
     }
     if any(each["num_slopes"] for _, each in tried):
-        found[SLOPES] = mean([each["num_slopes"] for _, each in tried], [clusters[number] for number, _ in tried])
+        found[SLOPES] = mean([each["num_slopes"] for _, each in tried], all_dialogues)
     return found
 
 
@@ -204,6 +207,7 @@ _AT: Mapping[str, tuple[str, str, Literal["number", "share"], bool]] = {
 _DEFINITIONS: Mapping[str, Metric] = {
     MEDIAN_QUERIES: Metric("queries", LOWER_FOR_ADVERSARY, "of attacks that succeeded, median"),
     WORDS: Metric("words changed", LOWER_FOR_ADVERSARY, "of attacks that succeeded, mean"),
+    ASKED: Metric("queries asked", LOWER_FOR_ADVERSARY, "mean over attacked contexts, whether they succeeded or not"),
     RANKS: Metric("ranks moved", FOR_ADVERSARY, "places that the reply came towards the goal, mean over attacked contexts"),
     SCORE: Metric("score moved", FOR_ADVERSARY, "how far the score came towards the goal, on the ranker's scale, mean"),
     UNTOUCHED: Metric("untouched", NEITHER, "attacked contexts without a query: no edit is allowed, a rule has none", "count"),

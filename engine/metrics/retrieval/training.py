@@ -31,24 +31,26 @@ PROMOTED = "test_promoted"
 """Success of the attack search on the model itself, of trainings against it."""
 _OWN = {
     **{
-        f"test_{name}": Metric(f"test {title}", HIGHER, f"{_MEANINGS[name]}; {_TIES}", main=name == FIRST)
+        f"test_{name}": Metric(f"test {title}", HIGHER, f"{_MEANINGS[name]}; {_TIES}", "rate", main=name == FIRST)
         for name, title in RANKS.items()
     },
     f"test_{FIRST}{ATTACKED}": Metric(
         "test R@1, attacked",
         HIGHER,
         "right replies ranked first where rules replace replies, or rules and the search add wrong ones, as in training",
+        "rate",
         main=True,
     ),
     PROMOTED: Metric(
         "test contexts that the search upsets",
         LOWER,
         "contexts without a wrong reply at the top in which the search brings one there, at the model itself",
+        "rate",
         main=True,
     ),
     "test_loss": Metric("test loss", LOWER, "cross-entropy of a pair of context and reply in nats"),
-    f"validation_{FIRST}": Metric("validation R@1", HIGHER, f"{_MEANINGS[FIRST]}; {_TIES}"),
-    f"validation_{FIRST}{ATTACKED}": Metric("validation R@1, attacked", HIGHER, "as of the test split"),
+    f"validation_{FIRST}": Metric("validation R@1", HIGHER, f"{_MEANINGS[FIRST]}; {_TIES}", "rate"),
+    f"validation_{FIRST}{ATTACKED}": Metric("validation R@1, attacked", HIGHER, "as of the test split", "rate"),
     "validation_loss": Metric("validation loss", LOWER, "cross-entropy of a pair of context and reply in nats"),
 }
 MATCHING = {

@@ -83,6 +83,10 @@ class Chinese:
         """
         return [list(map(self._tag, words)) for words in utterances]
 
+    def are_tags(self, utterances: Sequence[Utterance], tags: Sequence[Sequence[str]]) -> list[bool]:
+        """See `ReplyLanguage`."""
+        return [found == list(own) for found, own in zip(self.tag_all(utterances), tags, strict=True)]
+
     def class_of(self, tag: str) -> WordClass:
         """The class of one of jieba's tags, see `ReplyLanguage`."""
         return "name" if tag.startswith(_NAMES) else _CLASSES.get(tag[:1], "other")

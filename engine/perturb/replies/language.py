@@ -39,6 +39,9 @@ class ReplyLanguage(Protocol):
     def tag_all(self, utterances: Sequence[Utterance]) -> list[list[str]]:
         """The tags of many utterances; each distinct one is tagged once. Not to be changed by whoever gets them."""
 
+    def are_tags(self, utterances: Sequence[Utterance], tags: Sequence[Sequence[str]]) -> list[bool]:
+        """Whether `tag_all` gives just these tags, of utterances that hardly any other question is asked about."""
+
     def class_of(self, tag: str) -> WordClass:
         """The class of a tag."""
 
@@ -90,6 +93,10 @@ class English:
         """
         found = self.lexicon.tag_all(utterances)
         return [_with_i(words, tags) if "i" in words else tags for words, tags in zip(utterances, found, strict=True)]
+
+    def are_tags(self, utterances: Sequence[Utterance], tags: Sequence[Sequence[str]]) -> list[bool]:
+        """See `ReplyLanguage`; an "i" is a pronoun, whatever the lexicon takes it for."""
+        return self.lexicon.are_tags(utterances, tags, ("i",))
 
     def class_of(self, tag: str) -> WordClass:
         """The class of a Penn Treebank tag, see `ReplyLanguage`."""

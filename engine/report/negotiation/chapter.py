@@ -7,12 +7,12 @@ from typing import ClassVar
 
 from markupsafe import Markup
 
-from engine.jobs.negotiation.campaign import rounds_of
 from engine.jobs.negotiation.exploitability import EVALUATE_EXPLOITABILITY, NUM_TRAINED
 from engine.jobs.negotiation.minmax import AS_CONTROL, BEFORE_TRAINING, DROP, DROP_BEYOND_CONTROL, FINAL_STAGES, LEGEND, MINMAX
 from engine.jobs.negotiation.rows import DIALOGUES
 from engine.jobs.negotiation.table import ATTACK_TABLE, BASELINE
 from engine.jobs.negotiation.whitebox import ATTACK_RA_PA_DA, ATTACK_RA_PA_TA
+from engine.jobs.rounds import rounds_of
 from engine.metrics.negotiation.attack import REACTIVE, budget_curves
 from engine.metrics.negotiation.attack_table import ROWS, AttackLine, attack_table, table_lines
 from engine.metrics.negotiation.campaign import ROUND_METRICS, rounds_table

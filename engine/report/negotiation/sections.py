@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from engine.metrics.negotiation.attack import ATTACK_METRICS
-from engine.metrics.negotiation.campaign import Round
+from engine.metrics.rounds import Round
 from engine.metrics.statistics import NOTHING, Estimate, Metric
 from engine.metrics.tables import TextTable
 from engine.report.content import ShownRun

@@ -106,7 +106,8 @@ def _unfinished(campaign: Hardening) -> tuple[str, dict[str, Estimate]]:
     last = measured[-1]
     said = f"Round {last.number} is measured and the campaign is not finished: a fresh adversary is "
     marks = {f"fresh adversary, round {one.number}": one.metrics[EXPLOITABILITY] for one in measured}
-    return f"{said}{number(POINTS, last.exploitability)} points ahead.{caveat(last.metrics[EXPLOITABILITY])}", marks
+    ahead = last.metrics[EXPLOITABILITY]
+    return f"{said}{number(POINTS, ahead.value)} points ahead.{caveat(ahead)}", marks
 
 
 def _without_effect(matches: Sequence[Match]) -> list[str]:

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from engine.jobs.retrieval.minmax import CONTROL, MINMAX_RANKING, OUTCOME, RESULT, ROUNDS, rounds_of
+from engine.jobs.retrieval.campaign import CONTROL, RESULT, START
+from engine.jobs.retrieval.minmax import MINMAX_RANKING, OUTCOME, ROUNDS
+from engine.jobs.rounds import rounds_of
 from engine.metrics.retrieval.campaign import (
     AS_CONTROL,
     BEFORE_HARDENING,
@@ -36,11 +38,11 @@ CURVES = (
         },
     ),
     CurveSource(
-        "round", "right replies first", "share of the contexts", {"as they are": "clean", "under search": "under_attack"}
+        "round", "right replies first", "share of the contexts", {"as they are": "clean", "under attack": "under_attack"}
     ),
 )
 """What the rounds of a campaign tell."""
-_HELD = SHARE._replace(title="Right reply first under search", definition="share of the contexts")
+_HELD = SHARE._replace(title="Right reply first under attack", definition="share of the contexts")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +69,7 @@ class HardenedRankers(Chapter[Sequence[ShownCampaign]]):
     stages: ClassVar = {
         MINMAX_RANKING.name: Stages(
             {
-                "00-attack": "attacks on the start",
+                f"{START}-attack": "attacks on the start",
                 f"{RESULT}-attack": "attacks on the result",
                 f"{CONTROL}-attack": "attacks on the control",
             },
@@ -86,7 +88,7 @@ class HardenedRankers(Chapter[Sequence[ShownCampaign]]):
         return [each for run in runs if (each := _campaign(run)).tables or each.curves] or None
 
     def verdict(self, found: Sequence[ShownCampaign]) -> Verdict | None:
-        """On the first campaign: right replies that stay first under the search, start, control and result."""
+        """On the first campaign: right replies that stay first under attack, start, control and result."""
         ended = [each.metrics for each in found if each.metrics]
         if not ended:
             return None
@@ -97,7 +99,7 @@ class HardenedRankers(Chapter[Sequence[ShownCampaign]]):
             if f"{HELD}{ending}" in metrics
         }
         said = (
-            f"Under the search the right reply stays first in {number(SHARE, held['after'].value)} of the contexts, before the "
+            f"Under attack the right reply stays first in {number(SHARE, held['after'].value)} of the contexts, before the "
             f"hardening in {number(SHARE, held['before'].value)}{_told(metrics[GAIN])}"
         )
         if GAIN_BEYOND_CONTROL in metrics:

@@ -75,6 +75,23 @@ class TestTagger:
         perceptron = made_up_perceptron(num_steps)
         assert Tagger(perceptron).tag(utterances) == [[tag for _, tag in perceptron.tag(words)] for words in utterances]
 
+    @pytest.mark.parametrize("num_steps", [3, 3000])
+    @settings(max_examples=80, deadline=None)
+    @given(data=st.data())
+    def test_tags_are_confirmed_where_tagging_gives_just_these(self, num_steps: int, data: st.DataObject) -> None:
+        tagger = Tagger(made_up_perceptron(num_steps))
+        utterances = data.draw(st.lists(st.lists(st.sampled_from(WORDS), max_size=9), max_size=6))
+        right = tagger.tag(utterances)
+        known = [*made_up_perceptron(num_steps).classes, "no tag"]
+        asked = [[data.draw(st.sampled_from([tag, tag, tag, *known])) for tag in tags] for tags in right]
+        free = data.draw(st.lists(st.sampled_from(WORDS), max_size=3))
+        same = [
+            all(given == tag or word in free for word, given, tag in zip(*each, strict=True))
+            for each in zip(utterances, asked, right, strict=True)
+        ]
+        assert tagger.are_tags(utterances, asked, free) == same
+        assert tagger.are_tags(utterances, right) == [True] * len(right)
+
     def test_more_words_than_the_table_began_with(self) -> None:
         perceptron = made_up_perceptron(3000)
         tagger = Tagger(perceptron)

@@ -211,6 +211,14 @@ def test_intervals_of_a_row_share_one_scale() -> None:
     assert shown == [("\N{MINUS SIGN}3.00", 18, 60, (4, 28)), ("3.00", 102, 60, (88, 28))]
 
 
+def test_rates_share_one_scale_whatever_they_are_rates_of() -> None:
+    estimates = {"r1": Estimate(0.1, 0.0, 0.25, 90), "map": Estimate(0.5, 0.25, 1.0, 90), "loss": Estimate(0.5, 0.25, 0.5, 90)}
+    legend = {name: Metric(name, "", "", "number" if name == "loss" else "rate") for name in estimates}
+    measured = [ShownRun(name="run", metrics=estimates, legend=legend)]
+    dots = {metric.title: (block.lines[0].value, block.lines[0].dot) for metric, block in metric_blocks(measured)}
+    assert dots == {"r1": ("0.10", 15.2), "map": ("0.50", 60), "loss": ("0.50", 116)}
+
+
 def test_estimate_without_data_or_interval() -> None:
     page = page_of(negotiations(Match(name="m", metrics={"x": Estimate(NAN, NAN, NAN, 0)})))
     assert "none" in words(page)

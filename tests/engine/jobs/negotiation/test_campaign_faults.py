@@ -14,8 +14,9 @@ import pytest
 
 from engine.jobs.job import Result, Silent
 from engine.jobs.negotiation import exploitability, training
-from engine.jobs.negotiation.campaign import ROLLED_BACK, ROUND
+from engine.jobs.negotiation.campaign import ROLLED_BACK
 from engine.jobs.negotiation.minmax import MINMAX
+from engine.jobs.rounds import ROUND
 from engine.negotiation.reinforce import DivergenceError
 from engine.runtime.session import RaySession
 from engine.store.run_folder import RunFolder

@@ -12,9 +12,9 @@ import pytest
 
 from engine.jobs.job import Result, Silent
 from engine.jobs.negotiation import exploitability
-from engine.jobs.negotiation.campaign import ROUND, rounds_of
 from engine.jobs.negotiation.judge import judge_of
 from engine.jobs.negotiation.minmax import BEFORE_TRAINING, DROP, DROP_BEYOND_CONTROL, FINAL_STAGES, LEGEND, MINMAX
+from engine.jobs.rounds import ROUND, rounds_of
 from engine.metrics.negotiation.campaign import (
     AFTER,
     BEFORE,

@@ -10,8 +10,9 @@ import pytest
 
 from engine.jobs.job import Result, Silent
 from engine.jobs.negotiation import exploitability, minmax
-from engine.jobs.negotiation.campaign import STOPPED, Campaign, MinMaxConfig, rounds_of
+from engine.jobs.negotiation.campaign import Campaign, MinMaxConfig
 from engine.jobs.negotiation.minmax import DROP, MINMAX
+from engine.jobs.rounds import STOPPED, rounds_of
 from engine.negotiation.opponents import OpponentConfig
 from engine.runtime.session import RaySession
 from engine.store.run_folder import RunFolder

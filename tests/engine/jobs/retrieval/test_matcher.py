@@ -190,8 +190,8 @@ def test_the_control_makes_as_many_steps_on_replies_as_they_are(tmp_path: Path, 
     assert "--rules" not in following, "what further training alone brings shows under every rule"
 
 
-def test_a_small_pool_changes_few_contexts(tmp_path: Path, corpus: str, base: Path) -> None:
-    run(asked(corpus, start=str(base), against="sow", pool_size=3), tmp_path / "run", Silent())
+def test_a_small_share_changes_few_contexts(tmp_path: Path, corpus: str, base: Path) -> None:
+    run(asked(corpus, start=str(base), against="sow", adversary_share=0.075), tmp_path / "run", Silent())
     assert FORMATS["smn"].provenance(tmp_path / "run")["pool"] == 3
 
 

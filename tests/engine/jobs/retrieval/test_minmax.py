@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from engine.jobs.job import Silent
-from engine.jobs.retrieval import minmax
-from engine.jobs.retrieval.minmax import MINMAX_RANKING, OUTCOME, ROUNDS, HardenRankingConfig, rounds_of
-from engine.metrics.retrieval.campaign import CAMPAIGN, FIRST, GAIN, HELD, ROUND_METRICS, UnderSearch
+from engine.jobs.retrieval.campaign import START, HardenRankingConfig, RankingCampaign
+from engine.jobs.retrieval.minmax import MINMAX_RANKING, OUTCOME, ROUNDS
+from engine.jobs.rounds import rounds_of
+from engine.metrics.retrieval.campaign import CAMPAIGN, FIRST, GAIN, HELD, ROUND_METRICS, UnderAttack, lost
 from engine.metrics.retrieval.searched import REACHED_REASON
+from engine.metrics.rounds import best_round
 from engine.report.collect import collect_run
 from engine.report.retrieval.hardened import HardenedRankers
 from engine.store.run_folder import RunFolder
@@ -21,7 +23,7 @@ from envs.candidates.options import CandidateOptions
 from envs.core.errors import CheckpointError
 from policies.editor_settings import EditorLearning
 from policies.matching.settings import MatcherFitConfig, SmnSizes
-from policies.stored import read_header
+from policies.stored import WEIGHTS, read_header
 from tests.engine.jobs.made_up import Notes
 from tests.engine.report.negotiation.dialogues import page_of
 
@@ -31,7 +33,7 @@ CONFIG = HardenRankingConfig(
     rounds=1,
     limit=12,
     budget=20,
-    pool_size=10,
+    adversary_share=0.4,
     lexicon="built-in",
     candidates=CandidateOptions(size=3),
     game=EditRules(edits=1, num_places=8, num_proposals=3),
@@ -68,7 +70,9 @@ def campaign(config: HardenRankingConfig, tmp_path_factory: pytest.TempPathFacto
     assert RunFolder.load(path).summary() is None
     notes = Notes()
     MINMAX_RANKING.run(config, path, notes)
-    assert sum("finished: nothing is left to do" in said for said in notes.said) == 6
+    # The start and what measures start and result; rounds that are noted are not looked at again.
+    is_changed = (path / "result-attack").is_dir()
+    assert sum("finished: nothing is left to do" in said for said in notes.said) == (4 if is_changed else 2)
     return path
 
 
@@ -81,15 +85,23 @@ def test_a_campaign_measures_start_result_and_control(campaign: Path, config: Ha
     assert set(rounds[1].metrics) == set(ROUND_METRICS)
     assert set(ROUND_METRICS) - set(rounds[0].metrics) == {"policy_before", "policy_after"}
     assert rounds[1].metrics["policy_before"] == rounds[0].metrics["exploitability"]
+    assert rounds[1].metrics[FIRST].n == 12
     metrics = run.metrics()
     assert metrics[GAIN].value == pytest.approx(metrics[HELD].value - metrics[f"{HELD}_before"].value)
     assert metrics[f"{FIRST}_before"].n == 12
     tables = MINMAX_RANKING.tables(run)
     assert tables[OUTCOME].columns == ("ranker", "before", "control", "after")
     assert len(tables[ROUNDS].rows) == 2
-    hardened, alone = (read_header(campaign / stage / "checkpoint", "smn") for stage in ("01-ranker", "control-ranker"))
-    assert hardened["provenance"]["against"] == [f"editor:{campaign}/00-editor"]
-    assert alone["provenance"]["role"] == "control"
+    stages = ("01-ranker", "control-ranker", "")
+    hardened, alone, result = (read_header(campaign / stage / "checkpoint", "smn")["provenance"] for stage in stages)
+    assert hardened["against"] == [f"editor:{campaign}/00-editor"]
+    assert alone["role"] == "control"
+    best = best_round(rounds, lost).number
+    assert result["round"] == best
+    chosen = campaign / ("01-ranker" if best else START) / "checkpoint"
+    assert (campaign / "checkpoint" / WEIGHTS).read_bytes() == (chosen / WEIGHTS).read_bytes()
+    after, before = metrics[f"{FIRST}"], metrics[f"{FIRST}_before"]
+    assert (after == before) >= (best == 0)
 
 
 @pytest.mark.ray
@@ -97,11 +109,12 @@ def test_a_finished_campaign_is_left_alone_and_may_go_on_from_a_ranker(campaign:
     notes = Notes()
     result = MINMAX_RANKING.run(config, campaign, notes)
     assert len(notes.said) == 1
-    assert result.next_commands[1].startswith(f"parley evaluate ranking --model {campaign}/start,{campaign}/01-ranker")
-    given = replace(config, model=str(campaign / "start"), control=False)
-    stages = MINMAX_RANKING.stages(given, campaign)
-    assert list(stages) == ["00-editor", "00-attack", "01-ranker", "01-editor", "result-attack"]
-    assert stages["01-ranker"][1].start == given.model
+    assert result.next_commands[1].startswith(f"parley evaluate ranking --model {campaign}/start,{campaign} ")
+    given = RankingCampaign(replace(config, model=str(campaign / "start"), control=False), campaign)
+    assert not given.begin()
+    stages = given.round(1)
+    assert list(stages) == ["01-ranker", "01-editor", "01-attack"]
+    assert stages["01-ranker"][1].start == given.config.model
     with pytest.raises(CheckpointError):
         MINMAX_RANKING.run(replace(config, model="nothing/here"), campaign.with_name("other"), Silent())
 
@@ -112,29 +125,52 @@ def test_the_page_says_what_a_campaign_came_to(campaign: Path) -> None:
     found = report.found[HardenedRankers.name]
     verdict = HardenedRankers().verdict(found)
     assert verdict is not None
-    assert verdict.sentence.startswith("Under the search the right reply stays first in ")
+    assert verdict.sentence.startswith("Under attack the right reply stays first in ")
     assert list(verdict.marks) == ["before", "control", "after"]
     assert [curve.title.split(": ")[1] for curve in found[0].curves] == ["what adversaries reach", "right replies first"]
     page = page_of(report)
     assert "Before and after" in page
-    assert "R@1 under search: after, less this" in page
+    assert "R@1 under attack: after, less this" in page
 
 
-def test_what_a_search_leaves_counts_contexts_that_were_lost_before_it() -> None:
+def test_rounds_are_chosen_on_the_validation_split_and_measured_on_the_test_split(tmp_path: Path) -> None:
+    plan = RankingCampaign(replace(CONFIG, hardening=replace(FIT, max_epochs=3)), tmp_path)
+    begun, third, last, at_start = plan.round(0), plan.round(3), plan.last(2), plan.last(0)
+    assert list(begun) == ["00-editor", "00-attack"]
+    assert list(last) == [
+        "start-attack", "result-editor", "result-attack", "control-ranker", "control-editor", "control-attack",
+    ]
+    assert list(at_start) == ["start-attack", "control-ranker", "control-editor", "control-attack"]
+    asked = [config for planned in (begun, third, last) for _, config in planned.values() if hasattr(config, "split")]
+    assert [config.split for config in asked] == ["val", "val", "test", "test", "test"]
+    assert third["03-attack"][1].method == f"greedy,editor:{tmp_path}/02-editor,editor:{tmp_path}/03-editor"
+    assert last["result-attack"][1].method == f"greedy,editor:{tmp_path}/result-editor"
+    # Policies that chose a round do not measure the result.
+    fresh = begun["00-editor"], last["result-editor"], last["control-editor"]
+    assert [config.seed for _, config in fresh] == [CONFIG.seed] * 3
+    assert third["03-editor"][1].seed == plan.round(1)["01-editor"][1].seed != CONFIG.seed
+    assert (last["control-ranker"][1].fit.max_epochs, at_start["control-ranker"][1].fit.max_epochs) == (6, 3)
+    assert last["result-editor"][1].model == plan.ranker(2)
+
+
+def test_what_attacks_leave_counts_contexts_that_were_lost_before_it() -> None:
     def row(key: str, status: str, reason: str = "", scores: tuple[float, ...] = (1.0, 0.0)) -> dict[str, Any]:
         searched = {"model": "smn", "method": "greedy", "status": status, "reason": reason}
         before = [{"model": "smn", "scores": list(scores)}]
         shown = {"item_key": key, "status": "ok", "dialogue": int(key), "labels": [True, False]}
-        return shown | {"before": before, "searches": [searched]}
+        policy = searched | {"method": "policy", "status": "success" if key == "1" else status}
+        return shown | {"before": before, "searches": [searched, policy]}
 
-    lost = row("3", "skipped", REACHED_REASON, (0.0, 1.0))
-    first = UnderSearch([row("1", "failure"), row("2", "success"), lost, row("4", "skipped", "other")], "greedy")
+    gone = row("3", "skipped", REACHED_REASON, (0.0, 1.0))
+    rows = [row("1", "failure"), row("2", "success"), gone, row("4", "skipped", "other")]
+    first = UnderAttack(rows, ["greedy"])
     assert (first.held().value, first.held().n) == (pytest.approx(1 / 3), 3)
     assert first.first().value == pytest.approx(3 / 4)
-    other = UnderSearch([row("1", "success"), row("2", "success"), row("4", "failure")], "greedy")
+    assert UnderAttack(rows, ["greedy", "policy"]).held().value == 0.0
+    other = UnderAttack([row("1", "success"), row("2", "success"), row("4", "failure")], ["greedy"])
     assert (first.more_than(other).value, first.more_than(other).n) == (0.5, 2)
 
 
 def test_presets_train_their_own_start() -> None:
     for preset in MINMAX_RANKING.presets.values():
-        assert next(iter(MINMAX_RANKING.stages(preset(), Path("runs/x")))) == minmax.START
+        assert list(RankingCampaign(preset(), Path("runs/x")).begin()) == [START]

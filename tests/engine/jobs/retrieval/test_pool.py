@@ -166,10 +166,11 @@ def test_a_pool_is_drawn_by_the_seed_and_holds_all_where_there_are_fewer() -> No
         def key(self, row: int) -> str:
             return str(row)
 
-    assert drawn_pool(Split(), 100, 1) == set(map(str, range(50)))
-    pool = drawn_pool(Split(), 10, 1)
+    assert drawn_pool(Split(), 1.0, 1) == set(map(str, range(50)))
+    assert len(drawn_pool(Split(), 0.001, 1)) == 1
+    pool = drawn_pool(Split(), 0.2, 1)
     assert len(pool) == 10
-    assert pool == drawn_pool(Split(), 10, 1) != drawn_pool(Split(), 10, 2)
+    assert pool == drawn_pool(Split(), 0.2, 1) != drawn_pool(Split(), 0.2, 2)
 
 
 def test_insertion_is_trained_by_its_own_variant_and_told_by_the_name_that_was_asked_for() -> None:

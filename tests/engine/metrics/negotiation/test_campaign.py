@@ -1,12 +1,10 @@
-"""Rounds of adversarial training: which is the best, when they no longer help, and the cells of their table."""
+"""Rounds of adversarial training: the cells of their table."""
 
 from __future__ import annotations
 
 import math
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from engine.metrics.negotiation.campaign import (
     AFTER,
@@ -16,51 +14,11 @@ from engine.metrics.negotiation.campaign import (
     PLAIN_AGREEMENT,
     PLAIN_SCORE,
     ROUND_METRICS,
-    Round,
-    best_round,
-    has_stalled,
     round_cells,
     rounds_table,
 )
+from engine.metrics.rounds import Round
 from engine.metrics.statistics import NOTHING, Estimate, count
-
-courses = st.lists(st.integers(-40, 40).map(lambda tenths: tenths / 8), min_size=1, max_size=12)
-
-
-def rounds(*exploitabilities: float) -> list[Round]:
-    found = [Estimate(value, value - 0.5, value + 0.5, 100) for value in exploitabilities]
-    return [Round(number, {EXPLOITABILITY: estimate}) for number, estimate in enumerate(found)]
-
-
-@given(courses)
-def test_the_best_round_is_the_least_exploitable_the_earliest_of_equals(course: list[float]) -> None:
-    found = best_round(rounds(*course))
-    assert found.exploitability == min(course)
-    assert found.number == course.index(min(course))
-
-
-@given(courses, st.integers(1, 4), st.sampled_from([0.0, 0.125, 0.5, 2.0]))
-def test_rounds_have_stalled_when_none_of_the_last_gained_enough(course: list[float], patience: int, least_gain: float) -> None:
-    split = len(course) - patience
-    gained = [min(course[:split]) - later >= least_gain for later in course[split:]] if split > 0 else [True]
-    assert has_stalled(rounds(*course), patience, least_gain) == (not any(gained))
-
-
-@pytest.mark.parametrize(
-    ("course", "stalled"),
-    [
-        ((3.0,), False),
-        ((3.0, 3.5), False),
-        ((3.0, 3.5, 3.25), True),
-        ((3.0, 3.5, 2.5), False),
-        ((3.0, 2.5, 3.5), False),
-        ((3.0, 2.75, 2.625), True),
-        ((3.0, 1.0, 2.0, 1.75), True),
-    ],
-)
-def test_two_rounds_may_pass_without_half_a_point_of_gain(course: tuple[float, ...], stalled: bool) -> None:
-    assert has_stalled(rounds(*course), patience=2, least_gain=0.5) == stalled
-
 
 MEASURED = {
     BEFORE: Estimate(2.5, 2.25, 2.75, 200),

@@ -22,6 +22,7 @@ def test_success_is_read_at_every_smaller_budget() -> None:
     assert [metrics[f"success@{at}.smn.greedy"].value for at in (10, 50, 100)] == [2 / 8, 4 / 8, 6 / 8]
     assert metrics["success@50.smn.greedy"].low == pytest.approx(rate(4, 8).low), "dialogues of one context are Wilson's trials"
     assert metrics["queries.smn.greedy"].value == 30.5
+    assert metrics["queries_asked.smn.greedy"].value == (3 + 10 + 11 + 50 + 50 + 50 + 100 + 51) / 8
     assert metrics["ranks_moved.smn.greedy"].value == 6 / 8
     assert metrics["score_moved.smn.greedy"].value == (6 * 2.0 + 2 * 0.5) / 8
     assert "slopes.smn.greedy" not in metrics

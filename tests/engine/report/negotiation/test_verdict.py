@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from engine.metrics.negotiation.campaign import Round
+from engine.metrics.rounds import Round
 from engine.metrics.statistics import NOTHING, Estimate, count
 from engine.report.content import Verdict
 from engine.report.negotiation.sections import Hardening, Match, Negotiation

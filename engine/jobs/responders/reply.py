@@ -1,0 +1,276 @@
+"""What a model replies to the contexts of a corpus: `parley reply`.
+
+Two files of lines `turn TAB ... TAB source TAB reply` come of it: `replies.tsv` holds the model's replies and `human.tsv` the
+recorded ones, to the same contexts in the same order, a line for each. A reply without a word is no line, and is counted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+
+from engine.jobs.checkpoints import absolute_name, located
+from engine.jobs.job import Job, Reporter, Silent, Summary
+from engine.jobs.limit import drawn
+from engine.jobs.sharded import RESUME_SAFE, Sharded, ShardedConfig, spread, work_off
+from engine.metrics.replies import REPLIES, reply_metrics
+from engine.runtime.record import Counts, Rows
+from engine.runtime.sharding import Shard
+from engine.store.documents import write_whole
+from engine.store.layout import SUMMARY
+from engine.store.run_folder import RunFolder
+from engine.store.schemas import OK, ok_row, with_base
+from envs.core.errors import ConfigError, DataError, RunError
+from envs.core.ranges import NumItemsOrAll, PositiveInt
+from envs.core.seeds import derive_seed
+from envs.data.root import data_root
+from envs.pairs.compiled import load_pairs
+from envs.pairs.contexts import examples
+from envs.pairs.turns import Example, Turns, context_words, format_turns, parse_turns
+from envs.storage.copies import fetched_model
+from envs.storage.places import HUGGING_FACE
+from policies.decoders import GREEDY, DecoderSettings
+from policies.responder import answer, require_decoder
+from policies.stored import CONFIG, model_inside
+
+if TYPE_CHECKING:
+    from policies.responder import TrainableResponder
+
+MACHINE_FILE, HUMAN_FILE = "replies.tsv", "human.tsv"
+NUM_CONTEXTS = "contexts"
+"""Entry of the summary: how many contexts there are."""
+OWN_TURNS = 2
+"""Turns of context of a model that does not say how many it reads."""
+REPLIED = with_base(
+    [
+        # What was said before, what followed, and what the model replied: lines as `envs.pairs.turns.format_turns` writes them.
+        pa.field("context", pa.string()),
+        pa.field("truth", pa.string()),
+        pa.field("reply", pa.string()),
+    ]
+)
+"""One context per row, with the recorded reply and the model's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplyConfig(ShardedConfig):
+    """Which contexts a model replies to, and how."""
+
+    model: str = "runs/seq2seq"
+    """Response model: a run or checkpoint (parley train seq2seq, parley train vhred), hf:FOLDER, or path/file.py:Name."""
+    decoder: str = GREEDY.rule
+    """How replies are chosen: greedy, beam:5, sample:0.8, diverse:7,rate=0.5, mmi:backward=RUN, mmi-antilm:lm=RUN."""
+    corpus: str = ""
+    """Corpus whose contexts are replied to; the one that the model was fitted to when empty."""
+    split: Literal["test", "val", "train"] = "test"
+    """Split of the corpus."""
+    limit: NumItemsOrAll = 0
+    """At most so many contexts, the seed's choice of them; 0 for all."""
+    min_reply: PositiveInt = 1
+    """Words of the recorded reply at least; contexts of shorter ones are left out."""
+    max_reply: PositiveInt | None = None
+    """Words of the recorded reply at most; contexts of longer ones are left out."""
+    turns: PositiveInt | None = None
+    """Most turns of a context; as many as the model reads when not given."""
+    batch_size: PositiveInt = 64
+    """Contexts that are replied to side by side."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        DecoderSettings.parse(self.decoder)
+
+
+@dataclass(frozen=True)
+class Replying(Sharded[Example]):
+    """A model that replies.
+
+    Args:
+        config: what is asked for.
+        model: its name, absolute.
+        decoder: how it replies.
+    """
+
+    unit = "contexts"
+    event = "replied"
+
+    config: ReplyConfig
+    model: str
+    decoder: DecoderSettings
+
+    def seed(self, key: str) -> int:
+        return derive_seed(self.config.seed, "reply", key)
+
+    def worker(self) -> ReplyWorker:
+        return ReplyWorker(self)
+
+    def shard_size(self, num_items: int, num_workers: int) -> int:
+        return spread(num_items, num_workers, 4 * self.config.batch_size)
+
+    def digest(self, rows: Rows) -> Counts:
+        """Contexts that were replied to."""
+        return Counter({self.unit: sum(row["status"] == OK for row in rows)})
+
+
+class ReplyWorker:
+    """Holds a model, and replies.
+
+    Args:
+        replying: which one, how.
+    """
+
+    def __init__(self, replying: Replying) -> None:
+        from policies.responders import load_responder
+
+        self.replying, self.responder = replying, load_responder(replying.model)
+        if _is_ours(replying.config):
+            responder: TrainableResponder = self.responder  # type: ignore[assignment]  # as the kind of its checkpoint says
+            responder.model.to(replying.config.device)
+
+    def run(self, shard: Shard[Example]) -> list[dict[str, Any]]:
+        """One row per context; those of a length are replied to side by side."""
+        replying, size = self.replying, self.replying.config.batch_size
+        order = sorted(range(len(shard.items)), key=lambda place: len(context_words(shard.items[place].context)))
+        said: dict[int, str] = {}
+        for start in range(0, len(order), size):
+            places = order[start : start + size]
+            seeds = [replying.seed(shard.keys[place]) for place in places]
+            replies = answer(self.responder, [shard.items[place].context for place in places], replying.decoder, seeds)
+            said |= {place: format_turns((reply,)) for place, reply in zip(places, replies, strict=True)}
+        return [
+            ok_row(key, replying.seed(key)) | {
+                "context": format_turns(example.context),
+                "truth": format_turns((example.reply,)),
+                "reply": said[place],
+            }
+            for place, (key, example) in enumerate(zip(shard.keys, shard.items, strict=True))
+        ]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is replied to, found and checked.
+
+    Args:
+        replying: the model and how it replies.
+        corpus: whose contexts they are.
+        examples: in the order of the corpus.
+    """
+
+    replying: Replying
+    corpus: str
+    examples: Sequence[Example]
+
+
+def full() -> ReplyConfig:
+    """Every context of the test split."""
+    return ReplyConfig()
+
+
+def li2017() -> ReplyConfig:
+    """Contexts whose recorded replies have 5 words or more, as in Li et al. 2017, and no more than 20."""
+    return ReplyConfig(min_reply=5, max_reply=20)
+
+
+def quick() -> ReplyConfig:
+    """A first look: 100 contexts."""
+    return ReplyConfig(limit=100)
+
+
+class Reply(Job[ReplyConfig, Asked, Asked]):
+    """`parley reply`."""
+
+    words = ("reply",)
+    run_name = "replies"
+    config = ReplyConfig
+    presets = {"full": full, "li2017": li2017, "quick": quick}
+    schema = REPLIED
+    legend = REPLIES
+    files = (MACHINE_FILE, HUMAN_FILE, SUMMARY, "rows")
+    resume_safe = RESUME_SAFE
+
+    def prepare(self, config: ReplyConfig, path: Path, reporter: Reporter) -> Asked:
+        """The model, tried without a context, and the contexts."""
+        from policies.responders import load_responder
+
+        config.require_device()
+        config = replace(config, data_root=data_root(config.data_root))
+        name, decoder = absolute_name(config.model), located(DecoderSettings.parse(config.decoder))
+        responder = load_responder(name)
+        require_decoder(responder, decoder, config.model)
+        corpus = config.corpus or (_fitted_to(name) if _is_ours(config) else "")
+        if not corpus:
+            what = "the model does not say which corpus it was fitted to, so there is nothing to reply to"
+            raise ConfigError(what, where=config.model, fix="name one with --corpus")
+        turns = config.turns or int(getattr(responder, "turns", OWN_TURNS))
+        recorded = load_pairs(corpus, config.data_root, every_word=True)
+        found = examples(recorded, config.split, turns, min_reply=config.min_reply, max_reply=config.max_reply)
+        if not len(found):
+            got = f"{len(recorded.splits[config.split]):,} pairs"
+            fix = "name another --split or --corpus, or change --min-reply and --max-reply"
+            raise DataError(f"the {config.split} split has no reply of such a length", where=corpus, got=got, fix=fix)
+        return Asked(Replying(config, name, decoder), corpus, drawn(found, config.limit, config.seed, corpus))
+
+    def work(self, run: RunFolder, prepared: Asked, reporter: Reporter) -> Asked:
+        items = {example.key: example for example in prepared.examples}
+        work_off(run, prepared.replying, items, prepared.replying.config, reporter, "replying")
+        return prepared
+
+    def measure(self, run: RunFolder, found: Asked) -> Summary:
+        """Writes the two files beside the rows."""
+        rows = sorted((row for row in run.read_rows().to_pylist() if row["status"] == OK), key=lambda row: row["item_key"])
+        for file, column in ((MACHINE_FILE, "reply"), (HUMAN_FILE, "truth")):
+            _write(run.path / file, rows, column)
+        config = found.replying.config
+        return Summary(
+            f"replies of {config.model} on {found.corpus}",
+            f"{len(rows):,} {config.split} contexts, replies by {config.decoder}, seed {config.seed}.",
+            reply_metrics([row["reply"].split() for row in rows], [row["truth"].split() for row in rows]),
+            {NUM_CONTEXTS: len(found.examples)},
+        )
+
+    def models(self, config: ReplyConfig) -> Mapping[str, str]:
+        named = DecoderSettings.parse(config.decoder).models
+        model = config.model.removeprefix(HUGGING_FACE)
+        return {"model": model, **{f"decoder {option}": name for option, name in named.items()}}
+
+    def num_rows(self, config: ReplyConfig, path: Path) -> int:
+        return int((RunFolder.load(path).summary() or {}).get(NUM_CONTEXTS, -1))
+
+    def num_items(self, config: ReplyConfig) -> int:
+        return len(self.prepare(config, Path(), Silent()).examples)
+
+
+def _is_ours(config: ReplyConfig) -> bool:
+    return ".py:" not in config.model and not config.model.startswith(HUGGING_FACE)
+
+
+def _fitted_to(name: str) -> str:
+    found = json.loads((model_inside(fetched_model(name)) / CONFIG).read_text())["provenance"].get("corpus")
+    return found if isinstance(found, str) else ""
+
+
+def _write(path: Path, rows: Iterable[Mapping[str, Any]], column: str) -> None:
+    """Writes the lines of one file.
+
+    Raises:
+        RunError: the disk refuses.
+    """
+    lines = []
+    for row in rows:
+        context: Turns = parse_turns(row["context"])
+        if row[column].strip():
+            lines.append("\t".join([*(format_turns((turn,)) for turn in context), row[column]]))
+    try:
+        write_whole(path, "".join(f"{line}\n" for line in lines).encode())
+    except OSError as error:
+        fix = "free some space, then the same command writes it"
+        raise RunError("the replies cannot be written", where=path, got=error.strerror, fix=fix) from None
+
+
+REPLY = Reply()
