@@ -10,7 +10,7 @@ import json
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
@@ -28,13 +28,11 @@ from engine.cli.verbs import Verb
 from engine.jobs.device import require_device, threads
 from engine.jobs.negotiation.person import StandardTerminal, Terminal
 from engine.jobs.retrieval.board import CandidateBoard, Standing
-from engine.jobs.retrieval.config import DEFAULT_CORPUS, RankersConfig
+from engine.jobs.retrieval.config import DEFAULT_CORPUS, PlayRankingConfig, RankersConfig
 from engine.perturb.built_in import ANNOUNCEMENT
 from engine.perturb.changes import ChangeKind, aligned, bracketed, spans
-from engine.perturb.replies.settings import ReplySettings
 from engine.retrieval.outcomes import AttackOutcome
 from engine.retrieval.settings import AttackDetails, AttackSettings
-from envs.candidates.options import CandidateOptions
 from envs.core.config import assign, overlay, shared
 from envs.core.errors import ConfigError, ParleyError
 from envs.core.ranges import Configuration, NonNegativeInt, NumItems, PositiveInt
@@ -56,18 +54,6 @@ _BAR = 20
 """Columns of the longest bar."""
 _MOST_WORDS = 12
 """Words of a reply whose importance is shown."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlayRankingConfig:
-    """What --config and --set reach."""
-
-    candidates: CandidateOptions = field(default_factory=CandidateOptions)
-    """How groups of candidates are made."""
-    replies: ReplySettings = field(default_factory=ReplySettings)
-    """How rules attack replies."""
-    attack: AttackDetails = field(default_factory=AttackDetails)
-    """What the edits of an attack keep to."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,7 +22,7 @@ from engine.jobs.command import flat
 from envs.core.config import to_dict
 from envs.core.errors import ConfigError
 
-OTHERS = {"perturb": "engine.cli.perturb:PerturbConfig", "play ranking": "engine.cli.play_ranking:PlayRankingConfig"}
+OTHERS = {"perturb": "engine.cli.perturb:PerturbConfig", "play ranking": "engine.jobs.retrieval.config:PlayRankingConfig"}
 """Verbs with settings that run no job."""
 _TYPES = {int: "whole number", float: "number", str: "text", bool: "true, false", Path: "path"}
 

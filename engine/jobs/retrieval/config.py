@@ -138,6 +138,18 @@ class RankingAttackConfig(RankersConfig):
         return AttackSettings(method=method, moves=moves, **known, **shared(self.attack, AttackDetails))
 
 
+@dataclass(frozen=True, kw_only=True)
+class PlayRankingConfig:
+    """What --config and --set reach of `parley play ranking`."""
+
+    candidates: CandidateOptions = field(default_factory=CandidateOptions)
+    """How groups of candidates are made."""
+    replies: ReplySettings = field(default_factory=ReplySettings)
+    """How rules attack replies."""
+    attack: AttackDetails = field(default_factory=AttackDetails)
+    """What the edits of an attack keep to."""
+
+
 def listed_names(chosen: str) -> tuple[str, ...]:
     """Names between commas, each once."""
     return tuple(dict.fromkeys(name for part in chosen.split(",") if (name := part.strip())))

@@ -25,9 +25,9 @@ NO_VECTORS, SKIP_GRAM = "none", "skip-gram"
 class PoolSearchSettings(AttackSettings):
     """What the attack search of a training may do, and where."""
 
-    pool: PositiveInt = 500
-    """Training contexts that are searched when an epoch begins, drawn at random; at most as many of the validation and the test
-    split are searched once."""
+    pool: PositiveInt = 2000
+    """Training contexts that are searched when an epoch begins, drawn at random once, for some 20 a second; at most as many of
+    the validation and the test split are searched too. A pool of hundreds is learned by heart."""
     budget: NumItems = 100
     """Queries at most for a context; a query is one reply scored in its context."""
 

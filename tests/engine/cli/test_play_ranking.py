@@ -207,3 +207,33 @@ def test_a_single_file_of_candidates_is_played(parley: Parley, typed: Typed, tmp
     outcome = parley(f"play ranking --model overlap --corpus {path} --lexicon built-in --json")
     ranks = [[each["ranks"]["overlap"] for each in json.loads(line)["replies"]] for line in outcome.out.splitlines()]
     assert (outcome.status, ranks) == (0, [[1.5, 1.5], [1, 2], [1, 2]])
+
+
+def test_candidates_rules_and_attacks_take_the_settings_of_an_evaluation(parley: Parley, typed: Typed) -> None:
+    (five,) = played(parley, typed, flags="--set candidates.size=5 --threads 1 --device cpu")
+    assert len(five["replies"]) == 5
+    typed("quit")
+    told = parley(f"play ranking --key {KEY} --set candidates.size=5 --set attack.keep_tags=false").err
+    assert "parley evaluate ranking --model tfidf --corpus helpdesk --set candidates.size=5" in " ".join(told.split())
+    assert "attack.keep_tags" not in told
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        ("--set candidates.sise=5", "did you mean 'size'"),
+        ("--set attack.min_cosine=2", "0 to 1"),
+        ("--device cuda:99", "--device names a device that torch cannot use"),
+        ("--threads 0", "--threads"),
+    ],
+)
+def test_a_setting_that_is_not_there_or_not_allowed_is_told(parley: Parley, flags: str, told: str) -> None:
+    outcome = parley(f"play ranking {flags}")
+    assert outcome.status == 2
+    assert told in outcome.err
+
+
+def test_settings_are_listed(parley: Parley) -> None:
+    told = parley("settings play ranking").err
+    for key in ("candidates.negatives", "replies.sense", "attack.max_perplexity_ratio"):
+        assert key in told
