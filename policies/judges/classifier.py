@@ -17,7 +17,7 @@ from policies.judges.judge import Judge
 from policies.judges.remembered import Numbers, Remembered, ranked
 
 
-class ThresholdJudge:
+class ThresholdJudge(Judge):
     """A threshold of numbers that are not fitted.
 
     Args:

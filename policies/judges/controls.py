@@ -18,7 +18,7 @@ from policies.judges.judge import Judge, JudgeSettings
 _TENTHS = 10
 
 
-class PropertyJudge:
+class PropertyJudge(Judge):
     """Goes by one property of a pair.
 
     Args:

@@ -25,7 +25,7 @@ _MAX_ITERATIONS = 2000
 
 
 
-class LinearJudge:
+class LinearJudge(Judge):
     """A linear SVM.
 
     Args:
@@ -55,6 +55,7 @@ class LinearJudge:
         return np.asarray(self._svm.decision_function(self._features(pairs)))
 
     def features(self, num: int) -> list[tuple[str, float]]:
+        """As `Featured`."""
         words = list(self._ids)
         weights = self._svm.coef_[0][: len(words)]
         order = np.argsort(weights, kind="stable")

@@ -44,7 +44,7 @@ _EPOCHS, _STEPS, _PATIENCE = 6, 300, 60
 """Epochs at most; updates that a fit may make all the same, and without a better epoch, however few pairs there are."""
 
 
-class NetworkJudge:
+class NetworkJudge(Judge):
     """A discriminator that is fitted when it is asked to.
 
     Args:
@@ -89,7 +89,7 @@ class NetworkJudge:
         return [JudgedReplies(encode(_said(pair)), [encode(pair.reply)], [human], 0) for pair, human in pairs]
 
 
-class CombinedJudge:
+class CombinedJudge(Judge):
     """A linear SVM on unigrams, the vector of a hierarchical network, and log-probabilities where models give them.
 
     The network is fitted to the pairs that the SVM is fitted to, as in the paper. Numbers are standardised by those pairs, and

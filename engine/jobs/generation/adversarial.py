@@ -18,7 +18,7 @@ from engine.jobs.job import Job, Reporter, Result, Silent, Summary
 from engine.jobs.sharded import RESUME_SAFE, work_off
 from engine.jobs.tables import TABLE_FILE
 from engine.metrics.generation.adversarial import JudgedRows, adversarial_metrics, describe
-from engine.metrics.generation.tables import Asked, tables, verdicts
+from engine.metrics.generation.tables import AskedJudges, tables, verdicts
 from engine.metrics.tables import TextTable
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
@@ -136,10 +136,10 @@ class EvaluateAdversarial(Job[AdversarialConfig, PreparedJudging, PreparedJudgin
         return replace(result, legend=legend, tables=tuple(self.tables(run).values())[:2])
 
 
-def asked_of(config: AdversarialConfig, systems: Sequence[str]) -> Asked:
+def asked_of(config: AdversarialConfig, systems: Sequence[str]) -> AskedJudges:
     """Who judged what in a run of a configuration."""
     judges = list(labels_of(config.judge_names).values())
-    return Asked(judges, list(CONTROLS), systems, config.published == "li2017")
+    return AskedJudges(judges, list(CONTROLS), systems, config.published == "li2017")
 
 
 EVALUATE_ADVERSARIAL = EvaluateAdversarial()

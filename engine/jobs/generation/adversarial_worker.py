@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from engine.jobs.sharded import Sharded, spread
-from engine.metrics.generation.scenarios import ADVERSUC, Scenario
+from engine.metrics.generation.scenarios import ADVERSUC, JudgedScenario
 from engine.runtime.record import Counts, Rows
 from engine.runtime.sharding import Shard
 from engine.store.schemas import OK, error_row, list_of, ok_row, with_base
@@ -82,7 +82,7 @@ class Judging(Sharded[JudgedFold]):
     unit = "fits"
     event = "judged"
 
-    scenarios: Mapping[str, Scenario]
+    scenarios: Mapping[str, JudgedScenario]
     settings: JudgeSettings
     run_seed: int
 

@@ -18,7 +18,7 @@ from engine.metrics.generation.scenarios import (
     PER_FOLD,
     RANDOM,
     BySource,
-    Scenario,
+    JudgedScenario,
     against,
     assign_folds,
     by_source,
@@ -49,7 +49,7 @@ class Pooled:
         notes: what was left out, in sentences.
     """
 
-    scenarios: Mapping[str, Scenario]
+    scenarios: Mapping[str, JudgedScenario]
     systems: Sequence[str]
     notes: Sequence[str]
 
@@ -114,7 +114,7 @@ def _scenarios(
     systems: Sequence[str],
     folds: Mapping[str, int],
     followed: Sequence[RepliedPair],
-) -> tuple[dict[str, Scenario], list[str]]:
+) -> tuple[dict[str, JudgedScenario], list[str]]:
     human, seed, notes = sources[_HUMAN], config.seed, []
     found = [halves(HUMAN_HUMAN, human, folds, seed)]
     found.append(against(HUMAN_RANDOM, human, random_replies(human, human, folds, seed), folds))

@@ -41,7 +41,7 @@ FEWEST_RANKED = 3
 
 
 @dataclass(frozen=True)
-class Scored:
+class JudgedScores:
     """What a judge said of the pairs of a scenario, all folds together.
 
     Args:
@@ -92,7 +92,7 @@ class JudgedRows:
         for row in sorted(self.rows, key=lambda row: (row["scenario"], row["judge"], row["fold"])):
             found.setdefault((row["scenario"], row["judge"]), []).append(row)
         self.scored = {
-            key: Scored(
+            key: JudgedScores(
                 np.array([source for row in folds for source in row["sources"]]),
                 np.array([label for row in folds for label in row["labels"]], dtype=bool),
                 np.array([score for row in folds for score in row["scores"]], dtype=np.float64),
@@ -146,7 +146,7 @@ def adversarial_metrics(read: JudgedRows, judges: Sequence[str], systems: Sequen
     return found
 
 
-def reliability_error(scenarios: Mapping[str, Scored]) -> Estimate:
+def reliability_error(scenarios: Mapping[str, JudgedScores]) -> Estimate:
     """The evaluator reliability error (ERE) of one judge, with its bootstrap interval.
 
     Args:
@@ -196,7 +196,7 @@ def _accuracy(error: Estimate) -> Estimate:
     return Estimate(1 - error.value, 1 - error.high, 1 - error.low, error.n)
 
 
-def _ahead(one: Scored | None, other: Scored | None, sign: int) -> Estimate:
+def _ahead(one: JudgedScores | None, other: JudgedScores | None, sign: int) -> Estimate:
     if one is None or other is None:
         return NOTHING
     both = sorted(one.by_source.keys() & other.by_source.keys())

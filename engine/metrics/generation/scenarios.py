@@ -55,7 +55,7 @@ class SidedPair(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Scenario:
+class JudgedScenario:
     """A question to judges.
 
     Args:
@@ -94,7 +94,7 @@ def assign_folds(sources: Iterable[str], num_folds: int, seed: int) -> dict[str,
     return {source: number % num_folds for number, source in enumerate(order)}
 
 
-def against(name: str, first: BySource, second: BySource, folds: Mapping[str, int], most: int | None = None) -> Scenario:
+def against(name: str, first: BySource, second: BySource, folds: Mapping[str, int], most: int | None = None) -> JudgedScenario:
     """Two files on the sources that both hold: of each source as many pairs as the side with fewer has.
 
     Args:
@@ -133,7 +133,7 @@ def random_replies(wanted: BySource, human: BySource, folds: Mapping[str, int], 
     return found
 
 
-def halves(name: str, pairs: BySource, folds: Mapping[str, int], seed: int) -> Scenario:
+def halves(name: str, pairs: BySource, folds: Mapping[str, int], seed: int) -> JudgedScenario:
     """One pair of each source; within every fold one half of them has the label True. Of an odd number one is left out."""
     circles: dict[int, list[str]] = defaultdict(list)
     for source in sorted(pairs.keys() & folds.keys(), key=lambda source: stable_hash("half", seed, source)):
@@ -144,7 +144,7 @@ def halves(name: str, pairs: BySource, folds: Mapping[str, int], seed: int) -> S
     return _scenario(name, [SidedPair(source, pairs[source][0], number % 2 == 0) for number, source in chosen], folds)
 
 
-def matched(name: str, scenario: Scenario, seed: int) -> Scenario:
+def matched(name: str, scenario: JudgedScenario, seed: int) -> JudgedScenario:
     """In every fold, of each length in words, as many pairs of the one side as of the other: length tells nothing."""
     cells: dict[Hashable, tuple[list[SidedPair], list[SidedPair]]] = defaultdict(lambda: ([], []))
     folds = {each.source: int(fold) for each, fold in zip(scenario.pairs, scenario.folds, strict=True)}
@@ -154,7 +154,7 @@ def matched(name: str, scenario: Scenario, seed: int) -> Scenario:
     return _scenario(name, sorted(kept, key=lambda each: (each.source, not each.label)), folds)
 
 
-def cut(name: str, scenario: Scenario) -> tuple[Scenario, int]:
+def cut(name: str, scenario: JudgedScenario) -> tuple[JudgedScenario, int]:
     """All replies cut to one length, shorter ones left out with their counterpart.
 
     Args:
@@ -186,7 +186,7 @@ def next_utterances(pairs: Sequence[RepliedPair]) -> list[RepliedPair]:
     ]
 
 
-def _couples(scenario: Scenario) -> list[tuple[SidedPair, SidedPair]]:
+def _couples(scenario: JudgedScenario) -> list[tuple[SidedPair, SidedPair]]:
     sides: dict[str, tuple[list[SidedPair], list[SidedPair]]] = defaultdict(lambda: ([], []))
     for each in scenario.pairs:
         sides[each.source][each.label].append(each)
@@ -197,7 +197,7 @@ def _rank(seed: int, pair: RepliedPair, purpose: str = "reply") -> tuple[int, tu
     return stable_hash(purpose, seed, *map(" ".join, pair.context), " ".join(pair.reply)), pair.reply
 
 
-def _scenario(name: str, pairs: Sequence[SidedPair], folds: Mapping[str, int]) -> Scenario:
-    return Scenario(name, tuple(pairs), np.array([folds[each.source] for each in pairs], dtype=np.int64))
+def _scenario(name: str, pairs: Sequence[SidedPair], folds: Mapping[str, int]) -> JudgedScenario:
+    return JudgedScenario(name, tuple(pairs), np.array([folds[each.source] for each in pairs], dtype=np.int64))
 
 

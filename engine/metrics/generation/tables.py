@@ -53,7 +53,7 @@ _NUM_FEATURES = 10
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedJudges:
     """Who judges what.
 
     Args:
@@ -74,7 +74,7 @@ class Asked:
         return [*self.judges, *self.controls]
 
 
-def tables(metrics: Metrics, asked: Asked, rows: Sequence[Row] = ()) -> dict[str, TextTable]:
+def tables(metrics: Metrics, asked: AskedJudges, rows: Sequence[Row] = ()) -> dict[str, TextTable]:
     """All tables that there is something to say in, by their headings.
 
     Args:
@@ -93,7 +93,7 @@ def tables(metrics: Metrics, asked: Asked, rows: Sequence[Row] = ()) -> dict[str
     return found
 
 
-def verdicts(metrics: Metrics, asked: Asked) -> list[str]:
+def verdicts(metrics: Metrics, asked: AskedJudges) -> list[str]:
     """What the figures come to, a sentence for each system and one about judges that are not to be used."""
     said = [sentence for system in asked.systems for sentence in _of_system(metrics, asked, system)]
     if unreliable := [judge for judge in asked.judges if not is_reliable(metrics, judge)]:
@@ -127,7 +127,7 @@ def strongest_features(rows: Sequence[Row]) -> dict[tuple[str, str], list[tuple[
     return found
 
 
-def _success(metrics: Metrics, asked: Asked) -> TextTable:
+def _success(metrics: Metrics, asked: AskedJudges) -> TextTable:
     rows: list[tuple[str, ...]] = []
     columns = ("judge, system", "AdverSuc", "chance", "machine-vs-random", "matched", "cut", "calibration", "n")
     for judge in asked.all_judges:
@@ -147,7 +147,7 @@ def _success(metrics: Metrics, asked: Asked) -> TextTable:
     return TextTable(columns, tuple(rows), _NOTE + _NOTE_PUBLISHED * asked.published + few_note("sources") * few)
 
 
-def _reliability(metrics: Metrics, asked: Asked) -> TextTable:
+def _reliability(metrics: Metrics, asked: AskedJudges) -> TextTable:
     names = [f"{kind}.{{}}.{system}" for kind in GOLD for system in asked.systems] + [f"{kind}.{{}}" for kind in GOLD]
     shown = [name for name in names if any(name.format(judge) in metrics for judge in asked.all_judges)]
     heads = [name.replace(".{}", "").replace(".", ", ") for name in shown]
@@ -166,7 +166,7 @@ def _reliability(metrics: Metrics, asked: Asked) -> TextTable:
     return TextTable(("judge", "ERE", *heads), tuple(rows), note + _NOTE_PUBLISHED * asked.published)
 
 
-def _ranking(metrics: Metrics, asked: Asked) -> TextTable:
+def _ranking(metrics: Metrics, asked: AskedJudges) -> TextTable:
     rows = []
     for judge in asked.judges:
         for one, other in combinations(asked.systems, 2):
@@ -176,7 +176,7 @@ def _ranking(metrics: Metrics, asked: Asked) -> TextTable:
     return TextTable(("judge, systems", "AdverSuc", "machine-vs-random", "n"), tuple(rows), _NOTE_RANKING)
 
 
-def _agreement(metrics: Metrics, asked: Asked) -> TextTable:
+def _agreement(metrics: Metrics, asked: AskedJudges) -> TextTable:
     told = {tuple(name.split(".")[1:]): each.value for name, each in metrics.items() if name.startswith(f"{TAU}.")}
     told |= {(other, one): value for (one, other), value in told.items()}
     names = [judge for judge in asked.all_judges if any(judge in pair for pair in told)]
@@ -192,7 +192,7 @@ def _features(features: Mapping[tuple[str, str], Sequence[tuple[str, float]]]) -
     return TextTable(("judge, system", "people's", "machine's"), tuple(rows), _NOTE_FEATURES)
 
 
-def _of_system(metrics: Metrics, asked: Asked, system: str) -> Iterator[str]:
+def _of_system(metrics: Metrics, asked: AskedJudges, system: str) -> Iterator[str]:
     told = {judge: metrics.get(f"{ADVERSUC}.{judge}.{system}", NOTHING) for judge in asked.judges}
     known = {judge: each for judge, each in told.items() if each.n}
     if not known:

@@ -9,9 +9,9 @@ from typing import ClassVar, NamedTuple
 
 from engine.jobs.generation.adversarial import EVALUATE_ADVERSARIAL, NOTES, SYSTEMS, VERDICTS, asked_of
 from engine.jobs.generation.adversarial_config import AdversarialConfig
-from engine.metrics.generation.adversarial import ERE, JudgedRows, Scored, describe
+from engine.metrics.generation.adversarial import ERE, JudgedRows, JudgedScores, describe
 from engine.metrics.generation.scenarios import ADVERSUC, RANDOM
-from engine.metrics.generation.tables import Asked
+from engine.metrics.generation.tables import AskedJudges
 from engine.metrics.statistics import Estimate
 from engine.metrics.tables import TextTable
 from engine.report.content import Chapter, Item, Section, ShownRun, Verdict
@@ -54,13 +54,13 @@ class ShownJudging(ShownRun):
     """
 
     unit = "fits"
-    asked: Asked
+    asked: AskedJudges
     tables: Mapping[str, TextTable] = field(default_factory=dict)
     verdicts: Sequence[str] = ()
     notes: Sequence[str] = ()
 
     @cached_property
-    def scored(self) -> Mapping[tuple[str, str], Scored]:
+    def scored(self) -> Mapping[tuple[str, str], JudgedScores]:
         """What judges said, by scenario and judge."""
         return JudgedRows(self.rows).scored
 

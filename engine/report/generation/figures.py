@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from markupsafe import Markup
 from matplotlib.axes import Axes
 
-from engine.metrics.generation.adversarial import Scored
+from engine.metrics.generation.adversarial import JudgedScores
 from engine.metrics.generation.scenarios import ADVERSUC, RANDOM
-from engine.metrics.generation.tables import Asked
+from engine.metrics.generation.tables import AskedJudges
 from engine.metrics.statistics import Estimate
 from engine.report import plots
 from engine.report.figure import Figure
@@ -20,7 +20,7 @@ _LARGEST = 160.0
 
 
 def figures_of(
-    metrics: Mapping[str, Estimate], asked: Asked, scored: Mapping[tuple[str, str], Scored]
+    metrics: Mapping[str, Estimate], asked: AskedJudges, scored: Mapping[tuple[str, str], JudgedScores]
 ) -> list[Figure]:
     """AdverSuc beside machine-vs-random, and the calibration of each judge that was named, system by system."""
     found = []
@@ -44,7 +44,7 @@ def figures_of(
     return found
 
 
-def _calibration(system: str, judged: Mapping[str, Scored]) -> str:
+def _calibration(system: str, judged: Mapping[str, JudgedScores]) -> str:
     def draw(axes: Axes) -> None:
         axes.grid(True)
         axes.set_axisbelow(True)

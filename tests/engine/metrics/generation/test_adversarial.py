@@ -11,26 +11,28 @@ import pytest
 
 from engine.metrics.generation.adversarial import (
     JudgedRows,
-    Scored,
+    JudgedScores,
     adversarial_metrics,
     chance_range,
     describe,
     reliability_error,
 )
-from engine.metrics.generation.tables import Asked, is_reliable, strongest_features, tables, verdicts
+from engine.metrics.generation.tables import AskedJudges, is_reliable, strongest_features, tables, verdicts
 
 CONTROLS = ("constant", "length")
 
 
-def scored(errors: Sequence[float], sources: Sequence[str] | None = None) -> Scored:
+def scored(errors: Sequence[float], sources: Sequence[str] | None = None) -> JudgedScores:
     """Labels alternate; an error of 0.5 is an undecided score."""
     labels = np.arange(len(errors)) % 2 == 0
     right = np.where(labels, 1.0, -1.0)
     scores = np.where(np.array(errors) == 0.5, 0.0, np.where(np.array(errors) == 1, -right, right))
-    return Scored(np.array(sources or [str(number) for number in range(len(errors))]), labels, scores)
+    return JudgedScores(np.array(sources or [str(number) for number in range(len(errors))]), labels, scores)
 
 
-def row(scenario: str, judge: str, each: Scored, fold: int = 0, features: Mapping[str, float] | None = None) -> dict[str, Any]:
+def row(
+    scenario: str, judge: str, each: JudgedScores, fold: int = 0, features: Mapping[str, float] | None = None
+) -> dict[str, Any]:
     return {
         "item_key": f"{scenario}/{judge}/{fold}",
         "status": "ok",
@@ -89,11 +91,11 @@ def test_the_range_of_chance_is_that_of_fair_coins(num: int, low: int, high: int
     assert 100 * sum(tosses[low : high + 1]) >= 95 * 2**num > 100 * sum(tosses[low + 1 : high])
 
 
-def asked(*systems: str, judges: Sequence[str] = ("svm",)) -> Asked:
-    return Asked(judges, CONTROLS, systems)
+def asked(*systems: str, judges: Sequence[str] = ("svm",)) -> AskedJudges:
+    return AskedJudges(judges, CONTROLS, systems)
 
 
-def measured(errors: Mapping[tuple[str, str], Sequence[float]], who: Asked, folds: int = 1) -> dict[str, Any]:
+def measured(errors: Mapping[tuple[str, str], Sequence[float]], who: AskedJudges, folds: int = 1) -> dict[str, Any]:
     rows = [row(scenario, judge, scored(each)) for (scenario, judge), each in errors.items()]
     return adversarial_metrics(JudgedRows(rows), who.all_judges, who.systems, folds)
 
@@ -111,7 +113,7 @@ def test_a_judge_that_failed_in_a_fold_has_no_figure_of_the_scenario() -> None:
 
 def test_systems_are_compared_on_the_sources_that_both_answer() -> None:
     good, bad = scored([0, 0, 1, 0] * 10), scored([1, 0, 1, 0] * 10)
-    bad = Scored(np.array([str(int(source) + 10) for source in bad.sources]), bad.labels, bad.scores)
+    bad = JudgedScores(np.array([str(int(source) + 10) for source in bad.sources]), bad.labels, bad.scores)
     rows = [row("adversuc.a", "svm", good), row("adversuc.b", "svm", bad)]
     found = adversarial_metrics(JudgedRows(rows), ["svm"], ["a", "b"], 1)["ahead.svm.a.b"]
     assert found.n == 30
@@ -132,7 +134,7 @@ def test_judges_that_order_systems_alike_agree() -> None:
 
 
 def test_calibration_compares_told_probabilities_with_shares() -> None:
-    sure = Scored(np.arange(100).astype(str), np.arange(100) < 90, np.full(100, math.log(9)))
+    sure = JudgedScores(np.arange(100).astype(str), np.arange(100) < 90, np.full(100, math.log(9)))
     assert sure.calibration() == [(pytest.approx(0.9), 0.9, 100)]
     metrics = adversarial_metrics(JudgedRows([row("adversuc.a", "svm", sure)]), ["svm"], ["a"], 1)
     assert metrics["calibration.svm.a"].value == pytest.approx(0)
@@ -187,7 +189,7 @@ def test_a_judge_no_better_than_a_constant_is_named() -> None:
 
 
 def test_every_table_with_adversuc_of_a_system_has_machine_vs_random() -> None:
-    who = Asked(["svm"], CONTROLS, ["a", "b"], published=True)
+    who = AskedJudges(["svm"], CONTROLS, ["a", "b"], published=True)
     errors = {(f"{kind}.{system}", judge): [1, 0, 0, 0] * 10 for kind in ("adversuc", "random", "matched", "cut")
               for system in "ab" for judge in who.all_judges}
     found = measured({**errors, **PERFECT, **NOTHING}, who)

@@ -10,7 +10,7 @@ import pytest
 
 from engine.metrics.generation.scenarios import (
     KEPT_BY_CUT,
-    Scenario,
+    JudgedScenario,
     against,
     assign_folds,
     by_source,
@@ -40,7 +40,7 @@ def made(several: int = 1) -> tuple[dict[str, list[RepliedPair]], dict[str, list
     return human, machine, assign_folds(human, FOLDS, 1)
 
 
-def sides(scenario: Scenario) -> tuple[list[RepliedPair], list[RepliedPair]]:
+def sides(scenario: JudgedScenario) -> tuple[list[RepliedPair], list[RepliedPair]]:
     first, second = ([each.pair for each in scenario.pairs if each.label is label] for label in (True, False))
     return first, second
 
