@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from envs.pairs.vocabulary import PAD_ID, UNK
+from policies.lstm import LSTMCell
 from policies.matching.batches import Alphabet
 from policies.matching.dam import DAM
 from policies.matching.matcher import BARRED, Matcher
@@ -26,6 +28,7 @@ from policies.products import Linear
 from policies.ranker import Pair
 
 BATCH = 100
+ModelT = TypeVar("ModelT", bound=nn.Module)
 
 
 class PlainBatch:
@@ -170,7 +173,7 @@ def plain_mrfn(model: MRFN, batch: PlainBatch) -> Tensor:
 PLAIN: dict[type[Matcher], Callable[..., Tensor]] = {SMN: plain_smn, DAM: plain_dam, MRFN: plain_mrfn}
 
 
-def stock(model: Matcher) -> Matcher:
+def stock(model: ModelT) -> ModelT:
     """A copy with torch's own layers."""
     found = copy.deepcopy(model)
     layers = [(part, name, child) for part in found.modules() for name, child in part.named_children()]
@@ -179,6 +182,10 @@ def stock(model: Matcher) -> Matcher:
             plain = nn.Linear(child.in_features, child.out_features, bias=child.bias is not None)
             plain.load_state_dict(child.state_dict())
             setattr(part, name, plain)
+        elif isinstance(child, LSTMCell):
+            cell = nn.LSTMCell(child.input_size, child.hidden_size)
+            cell.load_state_dict(child.state_dict())
+            setattr(part, name, cell)
     return found
 
 

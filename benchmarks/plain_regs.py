@@ -1,8 +1,8 @@
 """The plain way to reward every word of replies, as SeqGAN, TextGAN and the code released with Li et al. 2017 do it.
 
 For every beginning and each of its continuations the contexts are read, the beginning is fed to the generator from its first
-word, and all rows of the batch go on to the longest length, whether their reply is over or not. The discriminator then reads
-context and reply from the start. Random numbers are those of `engine/generation/rollouts.py`.
+word, and all rows of the batch go on to the longest length, whether their reply is over or not, by torch's own layers. The
+discriminator then reads context and reply from the start. Random numbers are those of `engine/generation/rollouts.py`.
 
 Shapes: B replies, T words, N continuations.
 """
@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from benchmarks.plain_ranking import stock
 from engine.generation.replies import ReplyActions
 from engine.generation.rollouts import rollout_draws
 from envs.pairs.vocabulary import BOS_ID, EOS_ID
@@ -49,7 +50,7 @@ def plain_rollouts(
     `rollout_rewards`.
     """
     draws = np.stack([rollout_draws(seed, num_rollouts, max_words) for seed in seeds])
-    found = {}
+    generator, found = stock(generator), {}
     for length in lengths:
         scores = []
         for number in range(num_rollouts):

@@ -21,6 +21,7 @@ _ROOMS = (
     "engine.triggers",
     "engine.perturb",
     "engine.retrieval",
+    "engine.generation",
     "engine.metrics",
     "engine.metrics.negotiation",
     "engine.metrics.triggers",

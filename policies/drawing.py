@@ -25,19 +25,19 @@ def drawn(logits_nV: Tensor, draws_R: Tensor, rows_R: Tensor | None = None) -> T
         rows_R: the distribution of each draw, int64; each its own where none are named.
     """
     num, size = logits_nV.shape
-    num_blocks = -(-size // _BLOCK)
-    shares_nW = logits_nV.new_zeros(num, num_blocks * _BLOCK)
-    torch.sub(logits_nV, logits_nV.amax(1, keepdim=True), out=shares_nW[:, :size])
-    shares_nW[:, :size].exp_()
-    shares_nKW = shares_nW.view(num, num_blocks, _BLOCK)
-    passed_nK = shares_nKW.sum(2).double().cumsum(1)
+    device, whole = logits_nV.device, size - size % _BLOCK
+    shares_nV = logits_nV.softmax(1)
+    blocks_nKW = shares_nV[:, :whole].unflatten(1, (-1, _BLOCK)) if whole else shares_nV.new_zeros(num, 0, _BLOCK)
+    rest_n1 = shares_nV[:, whole:].sum(1, keepdim=True)
+    passed_nK = torch.cat([blocks_nKW.sum(2), rest_n1], dim=1).double().cumsum(1)
     if rows_R is None:
-        rows_R = torch.arange(num, device=logits_nV.device)
+        rows_R = torch.arange(num, device=device)
     passed_RK = passed_nK[rows_R]
     bars_R1 = (draws_R * passed_RK[:, -1] * _BELOW_ONE).unsqueeze(1)
     blocks_R1 = torch.searchsorted(passed_RK, bars_R1, right=True)
-    within_RW = shares_nKW[rows_R, blocks_R1.squeeze(1)].double().cumsum(1)
+    words_RW = blocks_R1 * _BLOCK + torch.arange(_BLOCK, device=device)
+    within_RW = (shares_nV[rows_R.unsqueeze(1), words_RW.clamp(max=size - 1)] * (words_RW < size)).double().cumsum(1)
     before_R1 = torch.where(blocks_R1 > 0, passed_RK.gather(1, (blocks_R1 - 1).clamp(min=0)), 0.0)
     # The block's sum in float32 may lie a little above its words'.
-    rest_R1 = torch.minimum(bars_R1 - before_R1, within_RW[:, -1:] * _BELOW_ONE)
-    return (blocks_R1 * _BLOCK + torch.searchsorted(within_RW, rest_R1, right=True)).squeeze(1)
+    left_R1 = torch.minimum(bars_R1 - before_R1, within_RW[:, -1:] * _BELOW_ONE)
+    return (blocks_R1 * _BLOCK + torch.searchsorted(within_RW, left_R1, right=True)).squeeze(1)

@@ -14,6 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from policies.products import dense
+
 
 class LSTM(nn.LSTM):
     """One layer of torch's as a holder of weights, their types declared, and `read`."""
@@ -27,6 +29,19 @@ class LSTM(nn.LSTM):
         """The hidden state (B, T, H) after every step from zero, as the layer itself would return it."""
         gates_TB4H = F.linear(inputs_BTE.transpose(0, 1), self.weight_ih_l0, self.bias_ih_l0 + self.bias_hh_l0)
         return recur(gates_TB4H, self.weight_hh_l0).transpose(0, 1)
+
+
+class LSTMCell(nn.LSTMCell):
+    """torch's cell, by the fastest products."""
+
+    def forward(self, rows_BE: Tensor, state: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
+        """As torch's."""
+        assert state is not None, "a state is always given"
+        hidden_BH, cell_BH = state
+        gates_B4H = dense(rows_BE, self.weight_ih, self.bias_ih) + dense(hidden_BH, self.weight_hh, self.bias_hh)
+        enter, forget, candidate, leave = gates_B4H.chunk(4, dim=1)
+        after_BH = forget.sigmoid() * cell_BH + enter.sigmoid() * candidate.tanh()
+        return leave.sigmoid() * after_BH.tanh(), after_BH
 
 
 def product_dtype(like: Tensor) -> torch.dtype:

@@ -69,11 +69,11 @@ class _Dense(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[no-untyped-def]  # as above
         rows, weight_JI = ctx.saved_tensors
-        grad_nJ = grad.flatten(0, -2)
+        grad_nJ = grad.reshape(-1, grad.shape[-1])
         asked = ctx.needs_input_grad
         return (
             product(grad_nJ, weight_JI.t().contiguous()).view_as(rows) if asked[0] else None,
-            grad_nJ.t() @ rows.flatten(0, -2) if asked[1] else None,
+            grad_nJ.t() @ rows.reshape(-1, rows.shape[-1]) if asked[1] else None,
             grad_nJ.sum(0) if asked[2] else None,
         )
 

@@ -1,6 +1,25 @@
 """Adversarial generation of replies: rewards from a discriminator, word by word, and the losses that they weigh.
 
+    from engine.generation import RewardSettings, reply_actions, rollout_rewards
+
 Source: Li et al. 2017 (arXiv 1701.06547), sections 3.1 to 3.3. Read `rewards.py` first (what a word earns), `rollouts.py` (how
 the Monte Carlo search is made fast), then `baselines.py` and `losses.py`. All are functions of tensors in one process; which
 examples are sampled, and when, is decided elsewhere.
 """
+
+from envs.core.lazy import public
+
+__all__, __getattr__ = public(
+    __name__,
+    {
+        "ReplyActions": "replies",
+        "ResponseWeights": "weights",
+        "RewardSettings": "settings",
+        "RunningMean": "baselines",
+        "policy_loss": "losses",
+        "prefix_rewards": "rewards",
+        "reply_actions": "replies",
+        "reply_rewards": "rewards",
+        "rollout_rewards": "rollouts",
+    },
+)

@@ -119,28 +119,17 @@ def rollout_rewards(
         alive_b = rows_B[lengths_B > place]
         all_nodes = torch.cat([own_B[alive_b], lanes.nodes_L])
         all_words = torch.cat([words_BT[alive_b, min(place, last)], words_L])
-        most = int(all_words.max()) + 1
-        codes_c, children = torch.unique(all_nodes * most + all_words, return_inverse=True)
-        parents_c, words_c = codes_c // most, codes_c % most
-        rows_c = nodes.rows_n[parents_c]
-        heard = discriminator.advance(words_c, _take(nodes.heard, parents_c))
-        over_c = words_c == EOS_ID
-        odds = discriminator.human(_take(contexts, rows_c[over_c]), _take(heard, over_c))
-        scores_c = odds.new_zeros(len(words_c)).masked_scatter(over_c, odds.sigmoid())
-        child_own, child_L = children[: len(alive_b)], children[len(alive_b) :]
-        ended_b, ended_L = over_c[child_own], over_c[child_L]
-        done = alive_b[ended_b]
-        scores_BTN[done, ends_B[done] - 1] = scores_c[child_own[ended_b]].unsqueeze(1)
-        done_lanes = _take(lanes, ended_L)
-        scores_BTN[done_lanes.rows_L, done_lanes.begins_L - 1, done_lanes.numbers_L] = scores_c[child_L[ended_L]]
-        # Who goes on stands at a child that is not over; these are the nodes of the next place.
-        on_c = ~over_c
-        if not bool(on_c.any()):
+        nodes, which, is_over_c, scores_c = _grown(discriminator, contexts, nodes, spoken, all_nodes, all_words)
+        own_b, of_lanes = which[: len(alive_b)], which[len(alive_b) :]
+        done, said = is_over_c[own_b], alive_b[is_over_c[own_b]]
+        scores_BTN[said, ends_B[said] - 1] = scores_c[own_b[done]].unsqueeze(1)
+        done = is_over_c[of_lanes]
+        scores_BTN[lanes.rows_L[done], lanes.begins_L[done] - 1, lanes.numbers_L[done]] = scores_c[of_lanes[done]]
+        if bool(is_over_c.all()):
             break
-        numbers_c = on_c.cumsum(0) - 1
-        nodes = _RolloutNodes(rows_c[on_c], words_c[on_c], _take(spoken, parents_c[on_c]), _take(heard, on_c))
-        own_B = torch.zeros_like(rows_B).index_put((alive_b,), numbers_c[child_own])
-        lanes = _take(lanes, ~ended_L)._replace(nodes_L=numbers_c[child_L[~ended_L]])
+        numbers_c = (~is_over_c).cumsum(0) - 1
+        own_B = torch.zeros_like(rows_B).index_put((alive_b,), numbers_c[own_b])
+        lanes = _take(lanes, ~done)._replace(nodes_L=numbers_c[of_lanes[~done]])
     return scores_BTN.mean(2)
 
 
@@ -156,6 +145,27 @@ def _say(
         here_L = (nodes_L >= start) & (nodes_L < start + _ROWS)
         words_L[here_L] = drawn(logits_nV, draws_L[here_L], nodes_L[here_L] - start)
     return words_L, type(states[0])(*(torch.cat(parts) for parts in zip(*states, strict=True)))
+
+
+def _grown(
+    discriminator: Discriminator, contexts: ContextMemory, nodes: _RolloutNodes, spoken: Any, parents: Tensor, words: Tensor
+) -> tuple[_RolloutNodes, Tensor, Tensor, Tensor]:
+    """What nodes and their next words become, each different pair once.
+
+    Returns:
+        The nodes of the next place, which are the pairs that are not over; the pair of each given one; of the pairs (c,)
+        whether they are over, and if so the probability that a person wrote them.
+    """
+    most = int(words.max()) + 1
+    codes_c, which = torch.unique(parents * most + words, return_inverse=True)
+    parents_c, words_c = codes_c // most, codes_c % most
+    rows_c, heard = nodes.rows_n[parents_c], discriminator.advance(words_c, _take(nodes.heard, parents_c))
+    is_over_c = words_c == EOS_ID
+    odds = discriminator.human(_take(contexts, rows_c[is_over_c]), _take(heard, is_over_c))
+    scores_c = odds.new_zeros(len(words_c)).masked_scatter(is_over_c, odds.sigmoid())
+    on_c = ~is_over_c
+    grown = _RolloutNodes(rows_c[on_c], words_c[on_c], _take(spoken, parents_c[on_c]), _take(heard, on_c))
+    return grown, which, is_over_c, scores_c
 
 
 def _take(parts: PartsT, rows: Tensor | slice) -> PartsT:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from envs.candidates.dailydialog import FILES, read_dailydialog
+from envs.candidates.dailydialog import read_dailydialog
 from envs.candidates.rows import read_rows
 from envs.candidates.sources import CandidateSource, FileCandidates, PairCandidates
 from envs.candidates.text import CandidateText
@@ -15,6 +15,7 @@ from envs.data.lines import read_lines
 from envs.data.sources import SPLITS
 from envs.pairs.chinese import cutter_version
 from envs.pairs.corpora import find_pairs, is_path, pair_corpora
+from envs.pairs.dailydialog import FILES
 
 candidate_corpora = Registry("corpus of candidates", "parley.candidates")
 
@@ -50,10 +51,11 @@ def find_candidates(name: str) -> CandidateSource:
 
 
 def holds_rows(path: Path) -> bool:
-    """Whether a file, or those of a folder, hold rows rather than pairs: most lines have two tabs or more."""
+    """Whether a file, or those of a folder, hold rows and not pairs: most lines have two tabs or more, and some a label."""
     files = [path] if path.is_file() else list(_files(path).values())
-    tabs = [line.count("\t") for file in files for line in read_lines(file)[:_LOOKED_AT]]
-    return sum(num > 1 for num in tabs) > len(tabs) / 2
+    lines = [line.split("\t") for file in files for line in read_lines(file)[:_LOOKED_AT]]
+    rows = [columns for columns in lines if len(columns) > 2]
+    return len(rows) > len(lines) / 2 and any(columns[0] in ("0", "1") for columns in rows)
 
 
 def own_candidates(path: Path) -> FileCandidates:

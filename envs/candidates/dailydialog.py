@@ -10,20 +10,16 @@ one of their context; they are left out (`CandidateText.mended`).
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 from envs.candidates.groups import CandidateKind
 from envs.candidates.text import Candidate, CandidateText, ListedReply
 from envs.core.errors import DataError
-from envs.data.lines import broken_rule, located, read_lines, require_utf8
-from envs.pairs.tokens import tokenise
+from envs.data.lines import located, read_lines
+from envs.pairs.dailydialog import CONTEXT, FILES, POSITIVE, parse_lists
 
-FILES = {"train": "data_positives.jsonl", "val": "dev.jsonl", "test": "test.jsonl"}
-CONTEXT = "context"
 REPLIES = {
-    "positive_responses": CandidateKind.POSITIVE,
+    POSITIVE: CandidateKind.POSITIVE,
     "adversarial_negative_responses": CandidateKind.ADVERSARIAL,
     "random_negative_responses": CandidateKind.RANDOM,
 }
@@ -68,20 +64,6 @@ def parse_line(line: str, positives_only: bool) -> tuple[list[list[str]], list[t
     Raises:
         DataError: the line has another form, lacks a list, or holds an utterance without a word.
     """
-    require_utf8(line)
-    try:
-        record = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise broken_rule(f"a line is a JSON object: {error.msg}", line) from None
     kinds = {name: kind for name, kind in REPLIES.items() if kind is CandidateKind.POSITIVE or not positives_only}
-    return _utterances(record, CONTEXT), [(said, kind) for name, kind in kinds.items() for said in _utterances(record, name)]
-
-
-def _utterances(record: Any, name: str) -> list[list[str]]:
-    listed = record.get(name) if isinstance(record, dict) else None
-    if not isinstance(listed, list) or not listed or not all(isinstance(each, str) for each in listed):
-        raise broken_rule(f'a line has a list of texts as "{name}"', json.dumps(record, ensure_ascii=False))
-    said = [tokenise(each) for each in listed]
-    if not all(said):
-        raise broken_rule(f'each text of "{name}" has a word', json.dumps(listed, ensure_ascii=False))
-    return said
+    context, *lists = parse_lists(line, CONTEXT, *kinds)
+    return context, [(said, kind) for kind, listed in zip(kinds.values(), lists, strict=True) for said in listed]

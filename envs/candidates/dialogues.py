@@ -32,7 +32,7 @@ def groups_of_pairs(pairs: PairText, turns: int) -> CandidateText:
 def _group(pairs: SplitText, split: SplitGroups, turns: int) -> None:
     split.is_drawn = True
     said = [split.add([word for word in words if word != EOU]) for words in pairs.utterances()]
-    graph = PairSplit(Ragged(np.zeros(0, dtype=np.int32), pairs.offsets), pairs.pairs)
+    graph = PairSplit(Ragged(np.zeros(0, dtype=np.int32), pairs.offsets), pairs.pairs, pairs.links)
     roots = _roots(graph)
     for number, ((_, reply), chain) in enumerate(zip(graph.pairs.tolist(), chains(graph, turns).tolist(), strict=True)):
         context = [said[turn] for turn in reversed(chain) if turn != NOBODY]

@@ -6,13 +6,14 @@ its own: models are fitted to the other, text is recovered from this one.
 
     train.arrow, val.arrow, test.arrow                     words (list of int32), one utterance a row
     train-pairs.arrow, val-pairs.arrow, test-pairs.arrow   pair (2 int64), rows of source and reply
+    train-links.arrow, val-links.arrow, test-links.arrow   the same of turns of contexts that are no pairs, where there are some
     vocabulary.json                                        the most frequent words of the training split, or every word
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -27,7 +28,7 @@ from envs.data.root import data_root as resolve_data_root
 from envs.data.sources import SPLITS
 from envs.pairs.corpora import find_pairs
 from envs.pairs.sources import PairSource
-from envs.pairs.text import PairText, SplitText
+from envs.pairs.text import PairText
 from envs.pairs.vocabulary import SPECIALS, PairVocabulary
 
 COMPILER_VERSION = 1
@@ -38,6 +39,8 @@ EVERY_WORD = "every word"
 
 _VOCABULARY = "vocabulary.json"
 _FILES = (*(f"{split}{part}.arrow" for split in SPLITS for part in ("", "-pairs")), _VOCABULARY)
+_LINKS = tuple(f"{split}-links.arrow" for split in SPLITS)
+"""Files of corpora whose contexts have turns that are no pairs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,10 +80,12 @@ class PairSplit:
         utterances: word ids of every utterance, uncropped and without specials but `<unk>` and, within a turn of several
             utterances, `<eou>`; each utterance stands once.
         pairs: (P, 2) int64, indices of source and reply in `utterances`.
+        links: (L, 2) int64, indices of utterances and of what followed them where that is no pair but part of contexts.
     """
 
     utterances: Ragged
     pairs: np.ndarray
+    links: np.ndarray = field(default_factory=lambda: np.zeros((0, 2), dtype=np.int64))
 
     def __len__(self) -> int:
         return len(self.pairs)
@@ -90,7 +95,8 @@ class PairSplit:
         if not 0 < limit < len(self):
             return self
         pairs = self.pairs[:limit]
-        return PairSplit(self.utterances.first(int(pairs.max()) + 1), pairs)
+        num = int(pairs.max()) + 1
+        return PairSplit(self.utterances.first(num), pairs, self.links[(self.links < num).all(1)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +162,7 @@ def open_pairs(
     root = resolve_data_root(data_root)
     extent = EVERY_WORD if every_word else size
     folder = compiled_folder(cache, source.name, "pairs", COMPILER_VERSION, source.name, source.fingerprint(root), extent)
-    if not is_whole(folder, _FILES):
+    if not is_whole(folder, (*_FILES, *(name for name in _LINKS if (folder / name).exists()))):
         text = source.read(root).require_whole()
         if nothing := nothing_to_learn(source, text, root):
             raise nothing
@@ -204,22 +210,27 @@ def _open(name: str, folder: Path) -> PairCorpus:
     for split in SPLITS:
         words = map_batch(folder / f"{split}.arrow").column("words")
         utterances = Ragged(words.values.to_numpy(zero_copy_only=True), words.offsets.to_numpy(zero_copy_only=True))
-        pairs = map_batch(folder / f"{split}-pairs.arrow").column("pair").flatten().to_numpy(zero_copy_only=True)
-        splits[split] = PairSplit(utterances, pairs.reshape(-1, 2))
+        linked = [part for part in ("-pairs", "-links") if (folder / f"{split}{part}.arrow").exists()]
+        splits[split] = PairSplit(utterances, *(_pairs(folder / f"{split}{part}.arrow") for part in linked))
     return PairCorpus(name, folder, PairVocabulary.load(folder / _VOCABULARY), splits)
 
 
+def _pairs(path: Path) -> np.ndarray:
+    pairs: np.ndarray = map_batch(path).column("pair").flatten().to_numpy(zero_copy_only=True)
+    return pairs.reshape(-1, 2)
+
+
 def _compile(text: PairText, vocabulary: PairVocabulary, folder: Path) -> None:
+    parts = ("pairs", "links") if any(len(split.links) for split in text.splits.values()) else ("pairs",)
+
     def write(draft: Path) -> None:
         for split in SPLITS:
-            words, pairs = _columns(text.splits[split], vocabulary)
+            found = text.splits[split]
+            words = pa.LargeListArray.from_arrays(pa.array(found.offsets), pa.array(found.encode(vocabulary)))
             write_batch(draft / f"{split}.arrow", pa.RecordBatch.from_pydict({"words": words}))
-            write_batch(draft / f"{split}-pairs.arrow", pa.RecordBatch.from_pydict({"pair": pairs}))
+            for part in parts:
+                pairs = pa.FixedSizeListArray.from_arrays(pa.array(getattr(found, part).reshape(-1)), 2)
+                write_batch(draft / f"{split}-{part}.arrow", pa.RecordBatch.from_pydict({"pair": pairs}))
         vocabulary.save(draft / _VOCABULARY)
 
     publish(folder, write)
-
-
-def _columns(split: SplitText, vocabulary: PairVocabulary) -> tuple[pa.Array, pa.Array]:
-    words = pa.LargeListArray.from_arrays(pa.array(split.offsets), pa.array(split.encode(vocabulary)))
-    return words, pa.FixedSizeListArray.from_arrays(pa.array(split.pairs.reshape(-1)), 2)

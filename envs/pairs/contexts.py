@@ -2,6 +2,7 @@
 
 Where pairs link utterances as chains (dialogues that were cut into pairs), the context of a reply is its source, what that
 replied to, and so on; an utterance of the corpus is a turn here. Where an utterance replies to several, the first pair counts.
+A corpus whose contexts hold turns that are no pairs links those beside (`PairSplit.links`).
 In a corpus of single exchanges, and before a pair that a corpus leaves out, a context has one turn.
 
 Shapes: P pairs, N utterances, K turns of context, M turns of all contexts, W words of all contexts.
@@ -42,6 +43,7 @@ def chains(split: PairSplit, turns: int) -> np.ndarray:
     sources_P, replies_P = split.pairs[:, 0], split.pairs[:, 1]
     # One place more, at -1, so that nobody replies to nobody.
     parents = np.full(len(split.utterances) + 1, NOBODY, dtype=np.int64)
+    parents[split.links[:, 1]] = split.links[:, 0]
     # Of several assignments to one place the last holds.
     parents[replies_P[::-1]] = sources_P[::-1]
     found_KP = [sources_P]

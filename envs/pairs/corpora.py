@@ -7,6 +7,8 @@ from pathlib import Path
 from envs.core.registry import Registry
 from envs.pairs import helpdesk, tokens
 from envs.pairs.conversations import read_conversations
+from envs.pairs.cornell import REPLIES, SOURCES, read_cornell
+from envs.pairs.dailydialog import FILES, read_dailydialog_pairs
 from envs.pairs.helpdesk.dialogues import helpdesk_pairs
 from envs.pairs.sources import FilePairs, GeneratedPairs, PairSource
 from envs.pairs.subtitles import DICTIONARY, SAMPLES, SUFFIXES, read_opus, read_sample
@@ -106,6 +108,32 @@ pair_corpora.register("opensubtitles_sample", "256 pairs of film lines a split, 
         vocabulary=25_000,
         wanted=((DICTIONARY,), *((name,) for name in SAMPLES.values())),
         reader=read_sample,
+    )
+)
+
+pair_corpora.register("cornell", "lines of films and replies, Danescu-Niculescu-Mizil & Lee 2011")(
+    FilePairs(
+        name="cornell",
+        summary="30,000 pairs of film lines in two parallel files (Cornell, Danescu-Niculescu-Mizil & Lee 2011)",
+        licence="none stated; the corpus is given for research",
+        obtain="github.com/kswapd/tensorflow_chatbot, folder data",
+        vocabulary=10_000,
+        wanted=((SOURCES,), (REPLIES,)),
+        reader=read_cornell,
+        shares="cornell_test",
+    )
+)
+
+pair_corpora.register("dailydialog", "contexts with five replies each, Sai et al. 2020")(
+    FilePairs(
+        name="dailydialog",
+        summary="everyday dialogues with five replies that people wrote to each context (DailyDialog++, Sai et al. 2020)",
+        licence="none stated",
+        obtain="github.com/iitmnlp/DailyDialog-plusplus, folder dataset",
+        vocabulary=10_000,
+        wanted=tuple((name,) for name in FILES.values()),
+        reader=read_dailydialog_pairs,
+        shares="dailydialog_pp",
     )
 )
 

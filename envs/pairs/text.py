@@ -8,6 +8,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
@@ -19,13 +20,13 @@ from envs.data.words import WordList
 
 
 class SplitText:
-    """One split while it is read: N utterances, P pairs of them."""
+    """One split while it is read: N utterances, P pairs of them, L links that are no pairs."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
         self._values = array("i")
         self._offsets = array("q", [0])
-        self._pairs = array("q")
+        self._pairs, self._links = array("q"), array("q")
 
     def add(self, words: Sequence[str]) -> int:
         """Takes an utterance of at least one word; returns its index."""
@@ -37,6 +38,11 @@ class SplitText:
     def link(self, source: int, reply: int) -> None:
         """Makes a pair of two utterances, named by their indices."""
         self._pairs.extend((source, reply))
+
+    def follow(self, turns: Sequence[int]) -> None:
+        """Says of each of these utterances, named by their indices, that it followed the one before, without making pairs."""
+        for earlier, later in pairwise(turns):
+            self._links.extend((earlier, later))
 
     @property
     def num_utterances(self) -> int:
@@ -57,6 +63,11 @@ class SplitText:
     def pairs(self) -> np.ndarray:
         """Indices of source and reply (P, 2) int64."""
         return np.array(self._pairs, dtype=np.int64).reshape(-1, 2)
+
+    @property
+    def links(self) -> np.ndarray:
+        """Indices of utterances and of what followed them beside the pairs (L, 2) int64."""
+        return np.array(self._links, dtype=np.int64).reshape(-1, 2)
 
     def utterances(self) -> Iterator[list[str]]:
         """The words of each utterance in turn."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from envs.pairs.compiled import PairCorpus, PairSplit, Ragged
@@ -28,7 +30,7 @@ def pairs_in_words(
     table = vocabulary.encode(corpus.vocabulary.words).astype(np.int32)
     found = {}
     for name, split in corpus.splits.items():
-        known = PairSplit(Ragged(table[split.utterances.values], split.utterances.offsets), split.pairs)
+        known = replace(split, utterances=Ragged(table[split.utterances.values], split.utterances.offsets))
         if turns > 1:
             known = windows(known, turns, vocabulary.index[EOT])
         lengths = known.utterances.lengths[known.pairs[:, 1]]

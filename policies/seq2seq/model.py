@@ -24,7 +24,8 @@ from torch import Tensor, nn
 
 from envs.pairs.vocabulary import PairVocabulary
 from policies.fitting.predictor import Predictor, real_positions
-from policies.lstm import LSTM, recur
+from policies.lstm import LSTM, LSTMCell, recur
+from policies.products import Linear
 from policies.seq2seq.attention import recur_attending
 from policies.seq2seq.batches import Exchanges, Sentences
 from policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
@@ -67,13 +68,13 @@ class Seq2Seq(Predictor[Exchanges]):
         self.source_embedding = nn.Embedding(len(vocabulary), embed)
         self.encoder = LSTM(embed, hidden, batch_first=True)
         self.reply_embedding = nn.Embedding(len(vocabulary), embed)
-        self.decoder = nn.LSTMCell(embed + hidden, hidden)
+        self.decoder = LSTMCell(embed + hidden, hidden)
         self.attention: nn.Linear | None = None
         if sizes.attention == "general":
             self.attention = nn.Linear(hidden, hidden, bias=False)
         elif sizes.attention == "released":
             self.attention = nn.Linear(embed + 2 * hidden, hidden)
-        self.output = nn.Linear(hidden, len(vocabulary))
+        self.output = Linear(hidden, len(vocabulary))
         self.dropout = nn.Dropout(sizes.dropout)
 
     def encode(self, embedded_BNE: Tensor, lengths_B: Tensor | None = None) -> Tensor:

@@ -17,6 +17,7 @@ from policies.fitting.predictor import Predictor
 from policies.seq2seq.decoding import read, sample
 from policies.seq2seq.model import Memory, Seq2Seq
 from policies.seq2seq.settings import Seq2SeqSizes
+from policies.seq2seq.stacked import build_seq2seq
 
 
 class Pair(NamedTuple):
@@ -44,10 +45,16 @@ def drawn(model: Predictor, bound: float, seed: int) -> None:
     model.eval()
 
 
-def pair(num_words: int, max_words: int, seed: int = 0, ends: float = 0.0, kind: str = "hierarchical") -> Pair:
-    """Large random weights; the generator says `</s>`, `<unk>` and words, and `ends` makes the first likelier."""
+def pair(
+    num_words: int, max_words: int, seed: int = 0, ends: float = 0.0, kind: str = "hierarchical", layers: int = 0
+) -> Pair:
+    """Large random weights; the generator says `</s>`, `<unk>` and words, and `ends` makes the first likelier.
+
+    With layers it is one of input feeding.
+    """
     vocabulary = PairVocabulary((*SPECIALS, *(f"w{number}" for number in range(num_words))))
-    generator = Seq2Seq(vocabulary, Seq2SeqSizes(embed=6, hidden=8, max_source=8, max_reply=max_words + 1))
+    fed = {"layers": layers, "input_feeding": True, "attention": "dot"} if layers else {}
+    generator = build_seq2seq(vocabulary, Seq2SeqSizes(embed=6, hidden=8, max_source=8, max_reply=max_words + 1, **fed))
     assert kind in ("hierarchical", "concatenated")
     sizes = DiscriminatorSizes(kind=kind, embed=6, hidden=8, words=max_words + 1, dropout=0.0)
     discriminator = Discriminator(vocabulary, sizes)

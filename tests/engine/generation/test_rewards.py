@@ -34,9 +34,10 @@ def as_words(replies: ReplyActions) -> list[list[int]]:
     return [row[: length - 1].tolist() for row, length in zip(replies.words_BT, replies.lengths_B, strict=True)]
 
 
-@pytest.fixture(params=["hierarchical", "concatenated"])
+@pytest.fixture(params=[("hierarchical", 0), ("concatenated", 0), ("hierarchical", 2)], ids=lambda kind: f"{kind[0]}-{kind[1]}")
 def models(request: pytest.FixtureRequest) -> Pair:
-    return pair(12, MAX_WORDS, ends=1.5, kind=request.param)
+    kind, layers = request.param
+    return pair(12, MAX_WORDS, ends=1.5, kind=kind, layers=layers)
 
 
 def test_rollouts_earn_what_the_plain_way_gives_them(models: Pair) -> None:

@@ -169,6 +169,8 @@ def test_names_and_paths_are_told_apart(own: Path, tmp_path: Path) -> None:
     assert isinstance(find_candidates(str(own / "test.txt")), FileCandidates)
     pairs = write_lines(tmp_path / "pairs.tsv", "a\tb", "b\tc", "one\tbroken\tline")
     assert isinstance(find_candidates(str(pairs)), PairCandidates)
+    turns = write_lines(tmp_path / "turns.tsv", "hi\thello\tbye ||| so long", "1 more\ta\tb")
+    assert isinstance(find_candidates(str(turns)), PairCandidates), "turns before a source are no labels"
     assert all(isinstance(find_candidates(name), PairCandidates) for name in pair_corpora)
     assert all(isinstance(find_candidates(name), FileCandidates) for name in candidate_corpora)
     with pytest.raises(ConfigError, match="did you mean 'ecommerce_sample'"):

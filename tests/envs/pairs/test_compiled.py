@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from envs.core.errors import ConfigError, DataError
-from envs.pairs import compiled, sources
+from envs.pairs import compiled
 from envs.pairs.compiled import PairCorpus, load_pairs
+from envs.pairs.tabbed import TabbedPairs
 from envs.pairs.vocabulary import SPECIALS, UNK, UNK_ID, PairVocabulary
 from tests.envs.pairs.made_up import write_lines
 
@@ -87,7 +88,7 @@ def test_a_corpus_is_compiled_once(folder: Path, cache: Path, monkeypatch: pytes
 def test_a_change_of_content_size_or_reader_is_another_key(folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folders = {load_pairs(str(folder), cache=cache).folder, load_pairs(str(folder), cache=cache, vocabulary=7).folder}
     with monkeypatch.context() as patch:
-        patch.setattr(sources.FilePairs, "READER_VERSION", 99)
+        patch.setattr(TabbedPairs, "READER_VERSION", 99)
         folders.add(load_pairs(str(folder), cache=cache).folder)
     write_lines(folder / "test.tsv", "one more\tpair")
     longer = load_pairs(str(folder), cache=cache)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import gzip
+import json
 from pathlib import Path
 
 import pytest
 
 from envs.core.errors import ConfigError, DataError
+from envs.pairs.compiled import open_pairs
+from envs.pairs.contexts import examples
 from envs.pairs.corpora import find_pairs, pair_corpora
 from envs.pairs.subtitles import read_opus, read_sample
 from envs.pairs.switchboard import read_switchboard
 from envs.pairs.tabbed import tabbed_pairs
 from envs.pairs.text import PairText
+from envs.pairs.turns import format_turns
 from envs.pairs.ubuntu import read_ubuntu
 from tests.envs.pairs.made_up import pairs_of, write_lines, write_ubuntu
 
@@ -181,8 +185,8 @@ def test_the_sample_names_broken_lines(tmp_path: Path) -> None:
     assert pairs_of(text.splits["val"]) == [("yes", "no")]
 
 
-def test_one_file_is_split_by_its_lines_and_equal_lines_stay_together(tmp_path: Path) -> None:
-    lines = [f"question {i % 150}\tanswer {i % 150}" for i in range(300)]
+def test_one_file_is_split_by_its_sources_so_that_none_is_on_two_sides(tmp_path: Path) -> None:
+    lines = [f"before {i}\tquestion{' ' * (i % 2)} {i % 150}\tanswer {i % 150}" for i in range(300)]
     text = tabbed_pairs(write_lines(tmp_path / "own[1].tsv", *lines)).read(tmp_path)
     found = {name: pairs_of(split) for name, split in text.splits.items()}
     assert sum(map(len, found.values())) == 300
@@ -202,12 +206,73 @@ def test_a_folder_of_three_files_keeps_its_splits_and_chains_share_utterances(tm
 
 
 def test_lines_of_ones_own_that_are_no_pair_are_named(tmp_path: Path) -> None:
-    path = write_lines(tmp_path / "own.tsv", "a\tb", "a", "a\tb\tc", "\tb", "a\t ")
+    path = write_lines(tmp_path / "own.tsv", "a\tb", "a", "a\t\tc", "\tb", "a\t ", "a\tb ||| ||| c")
     text = tabbed_pairs(path).read(tmp_path)
-    assert places(text) == [f"{tmp_path.name}/own.tsv:{line}" for line in (2, 3, 4, 5)]
+    assert places(text) == [f"{tmp_path.name}/own.tsv:{line}" for line in (2, 3, 4, 5, 6)]
     told = [error.what.partition(": ")[2] for error in text.broken]
-    tabs = [f"one tab belongs between source and reply, and there are {num}" for num in ("none", "2")]
-    assert told == [*tabs, "the source has no word", "the reply has no word"]
+    sides = [f"the {side} has no word" for side in ("source", "source", "reply", "reply")]
+    assert told == ["a tab belongs between source and reply, and there is none", *sides]
+
+
+def test_turns_before_the_source_are_context_and_several_replies_share_it(tmp_path: Path) -> None:
+    told = ("a\tb\tc ||| d <eou> e", "f <eot> g\th", "f\tg\th\ti <unk>", "g\th\tj", "k\tl")
+    for split in ("train", "val", "test"):
+        write_lines(tmp_path / "own" / f"{split}.tsv", *told)
+    source = tabbed_pairs(tmp_path / "own")
+    text = source.read(tmp_path)
+    assert text.broken == []
+    pairs = [("b", "c"), ("b", "d <eou> e"), ("g", "h"), ("h", "i <unk>"), ("h", "j"), ("k", "l")]
+    assert pairs_of(text.splits["train"]) == pairs
+    corpus = open_pairs(source, every_word=True, cache=tmp_path / "cache")
+    recorded = [format_turns(each.context) for each in examples(corpus, "test", 3)]
+    assert recorded == ["a <eot> b", "a <eot> b", "f <eot> g", "f <eot> g <eot> h", "g <eot> h", "k"]
+    # Damage of the links is noticed as that of any other file.
+    (corpus.folder / "test-links.arrow").unlink()
+    again = open_pairs(source, every_word=True, cache=tmp_path / "cache")
+    assert [format_turns(each.context) for each in examples(again, "test", 3)] == recorded
+    assert [format_turns(each.context) for each in examples(again.first(3), "test", 3)] == recorded[:3]
+
+
+def test_cornell_lines_of_two_files_are_pairs_and_no_source_is_on_two_sides(tmp_path: Path) -> None:
+    folder = tmp_path / "cornell_test"
+    asked = [f"What  is {i % 40}?" for i in range(80)]
+    write_lines(folder / "test.enc", *asked, "", "Who?")
+    write_lines(folder / "test.dec", *(f"It is {i}." for i in range(80)), "You.", " ")
+    text = find_pairs("cornell").read(tmp_path)
+    found = {name: pairs_of(split) for name, split in text.splits.items()}
+    assert text.broken == []
+    assert ("what is 7 ?", "it is 47 .") in found["train"] + found["val"] + found["test"]
+    assert sum(map(len, found.values())) == 80
+    sources = [{source for source, _ in pairs} for pairs in found.values()]
+    assert sum(map(len, sources)) == len(set.union(*sources))
+
+
+def test_cornell_files_that_are_not_parallel_are_named(tmp_path: Path) -> None:
+    folder = tmp_path / "cornell_test"
+    write_lines(folder / "test.enc", "a", "b")
+    write_lines(folder / "test.dec", "c")
+    (error,) = find_pairs("cornell").read(tmp_path).broken
+    assert (error.what, error.got) == ("the files are not parallel", "2 and 1 lines")
+    (folder / "test.dec").write_bytes(b"c\nI\x92m\n")
+    text = find_pairs("cornell").read(tmp_path)
+    assert text.broken == []
+    assert ("b", "i 'm") in [pair for split in text.splits.values() for pair in pairs_of(split)]
+    (folder / "test.dec").write_bytes(b"c\n\x81\n")
+    assert places(find_pairs("cornell").read(tmp_path)) == ["cornell_test/test.dec:2"]
+
+
+def test_dailydialog_contexts_have_several_replies_and_turns_before(tmp_path: Path) -> None:
+    line = {"context": ["Hi.", "Hello!", "How are you?"], "positive_responses": ["Fine.", "Well, you?"]}
+    broken = {"context": ["Hi."], "positive_responses": []}
+    for name in ("data_positives.jsonl", "dev.jsonl", "test.jsonl"):
+        write_lines(tmp_path / "dailydialog_pp" / name, json.dumps(line), json.dumps(line | {"context": ["Bye."]}))
+    source = find_pairs("dailydialog")
+    corpus = open_pairs(source, tmp_path, every_word=True, cache=tmp_path / "cache")
+    found = [(format_turns(each.context), format_turns((each.reply,))) for each in examples(corpus, "val", 2)]
+    context = "hello ! <eot> how are you ?"
+    assert found == [(said, reply) for said in (context, "bye .") for reply in ("fine .", "well , you ?")]
+    write_lines(tmp_path / "dailydialog_pp" / "dev.jsonl", json.dumps(broken), "{")
+    assert places(source.read(tmp_path)) == ["dailydialog_pp/dev.jsonl:1", "dailydialog_pp/dev.jsonl:2"]
 
 
 def test_a_line_that_is_no_utterance_is_named(tmp_path: Path) -> None:
