@@ -1,15 +1,18 @@
-"""What models that answer promise (`responder.Responder`), and what rankers do (`ranker.Ranker`)."""
+"""What models that answer promise (`responder.Responder`), what rankers do (`ranker.Ranker`), and judges (`judge.Judge`)."""
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import numpy as np
 
 from envs.candidates.groups import Context
 from envs.core.conformance import Kind, expect, same_alone
+from envs.pairs.replied import RepliedPair
 from envs.pairs.turns import Utterance, parse_turns
 from policies.decoders import DecoderSettings
+from policies.judges.judge import Judge, JudgeSettings, scores_by
 from policies.ranker import BatchRanker, Pair, Ranker, outcomes_of, scores_of
 from policies.rankers import is_fitted
 from policies.responder import Responder
@@ -126,4 +129,38 @@ RANKER = Kind(
     ("score",),
     _ranker,
     (_scores_every_candidate, _scores_the_same_in_any_place, _scores_the_same_in_any_batch),
+)
+
+_JUDGED = [RepliedPair(context, reply) for context in _SAID for reply in _REPLIES if reply]
+_LABELS = np.array([number % 2 == 0 for number in range(len(_JUDGED))])
+
+
+def _judge(named: Any) -> Judge:
+    judge: Judge = named(JudgeSettings(hidden=4, embedding=4))() if inspect.isfunction(named) else named()
+    return judge
+
+
+def _fitted(judge: Judge) -> Judge:
+    judge.fit(_JUDGED, _LABELS, 1)
+    return judge
+
+
+def _gives_each_pair_a_score(judge: Judge) -> None:
+    """Once fitted gives one finite number to each pair, words that it has not seen included."""
+    scores_by(_fitted(judge), [*_JUDGED, RepliedPair((("never", "seen"),), ("nor", "this"))])
+
+
+def _judges_a_pair_alike_in_any_company(judge: Judge) -> None:
+    """Scores a pair the same whatever else is asked, before or beside it."""
+    together = scores_by(_fitted(judge), _JUDGED)
+    alone = np.concatenate([scores_by(judge, [pair]) for pair in _JUDGED])
+    _alike(alone, together, "what else is asked")
+
+
+JUDGE = Kind(
+    "judge",
+    "policies.judges.judge.Judge",
+    ("fit", "score"),
+    _judge,
+    (_gives_each_pair_a_score, _judges_a_pair_alike_in_any_company),
 )

@@ -19,6 +19,7 @@ from envs.candidates.corpora import candidate_corpora
 from envs.core.errors import ConfigError
 from envs.negotiation.corpora.catalogue import corpora
 from envs.pairs.corpora import pair_corpora
+from policies.judges.judge import judges
 from policies.rankers import rankers
 from tests.engine.triggers.made_up import tiny_victim
 
@@ -39,6 +40,7 @@ PARTS = [
     ),
     *(pytest.param("rule on candidate replies", rules, name, id=name) for name in rules),
     *(pytest.param("ranker", rankers, name, id=name) for name in rankers),
+    *(pytest.param("judge", judges, name, id=name) for name in judges),
     *(pytest.param("method of attacks on rankers", rank_attacks, name, id=name) for name in rank_attacks),
     *(pytest.param("method of trigger search", searches, name, id=name) for name in searches),
 ]

@@ -73,6 +73,8 @@ def parse_job(verb: Verb, job: Job[Any, Any, Any], arguments: Sequence[str]) -> 
         SystemExit: help was asked for, or tyro found a value of the wrong type and said so.
     """
     preset, rest = _take_preset(job, arguments)
+    for name in job.repeatable:
+        rest = _gathered(rest, f"--{name.replace('_', '-')}")
     config = job.presets[preset]()
     if job.argument and any(word.split("=")[0] == f"--{job.argument}" for word in rest):
         usage = f"parley {verb.name} [PRESET] {job.argument.upper()}"
@@ -140,6 +142,21 @@ def _take_preset(job: Job[Any, Any, Any], arguments: Sequence[str]) -> tuple[str
         fix = f"presets: {', '.join(job.presets)}; the first one when none is named"
         raise ConfigError(f"no preset is called {name!r}{meant(name, [*job.presets])}", fix=fix)
     return name, list(arguments[1:])
+
+
+def _gathered(arguments: Sequence[str], flag: str) -> list[str]:
+    """The arguments with the values of a flag that is given several times behind it once, commas between them."""
+    rest, values = [], []
+    words = iter(arguments)
+    for word in words:
+        name, _, value = word.partition("=")
+        if name != flag:
+            rest.append(word)
+        elif value or (value := next(words, "")):
+            values.append(value)
+        else:
+            rest.append(word)
+    return [*rest, flag, ",".join(values)] if values else rest
 
 
 def _parse(

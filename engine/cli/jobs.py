@@ -12,8 +12,9 @@ from engine.cli.flags import JobCommand, parse_job
 from engine.cli.screen import watching
 from engine.cli.tables import show_result
 from engine.cli.verbs import Verb
-from engine.jobs.catalogue import Entry, find
+from engine.jobs.catalogue import find
 from engine.jobs.command import flat
+from engine.jobs.entry import Entry
 from engine.jobs.job import Job, Result
 from engine.jobs.negotiation.agents import HUMAN
 from engine.runtime import logs

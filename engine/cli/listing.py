@@ -26,6 +26,7 @@ from envs.candidates.corpora import candidate_corpora
 from envs.negotiation.corpora.catalogue import corpora
 from envs.pairs.corpora import pair_corpora
 from envs.registration import IDS
+from policies.judges.judge import JUDGE_KINDS, judges
 from policies.rankers import RANKER_KINDS, rankers
 
 
@@ -59,6 +60,7 @@ def run_list(verb: Verb, arguments: Sequence[str]) -> int:
     show_table(console, "Rankers", ("name", "what it goes by"), [*parts["rankers"].items()])
     show_table(console, "Methods of attacks on rankers", ("name", "what it tries"), [*parts["rank attacks"].items()])
     show_table(console, "Moves of attacks on rankers", ("name", "what it does"), [*parts["moves"].items()])
+    show_table(console, "Judges of generated replies", ("name", "what it goes by"), [*parts["judges"].items()])
     show_table(console, "Environments, for gymnasium.make", ("id",), [(name,) for name in parts["environments"]])
     metrics = [(name, metric["direction"], metric["definition"]) for name, metric in parts["metrics"].items()]
     show_table(console, "Metrics of a negotiation", ("name", "direction", "definition"), metrics)
@@ -79,6 +81,7 @@ def listing() -> dict[str, Any]:
         "rankers": {name: rankers.summary(name) for name in rankers} | RANKER_KINDS,
         "rank attacks": {name: rank_attacks.summary(name) for name in rank_attacks},
         "moves": {name: (inspect.getdoc(move) or "").splitlines()[0].rstrip(".") for name, move in BY_NAME.items()},
+        "judges": {name: judges.summary(name) for name in judges} | JUDGE_KINDS,
         "environments": list(IDS),
         "metrics": {name: metric._asdict() for name, metric in ATTACK_METRICS.items()},
     }

@@ -5,40 +5,7 @@ Listing imports nothing heavy; a job's module is imported when it is asked for.
 
 from __future__ import annotations
 
-import importlib
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from engine.jobs.job import Job
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One job on the command line.
-
-    Args:
-        words: what is typed, such as ("train", "negotiator").
-        summary: one line of help.
-        target: "module:ATTRIBUTE" of the `Job`.
-        examples: copy-paste commands.
-        reports: whether a finished run is shown as a page right away.
-        argument: what may be typed behind the preset, in capitals; empty for nothing.
-    """
-
-    words: tuple[str, ...]
-    summary: str
-    target: str
-    examples: tuple[str, ...]
-    reports: bool = False
-    argument: str = ""
-
-    def load(self) -> Job[Any, Any, Any]:
-        """Imports the job."""
-        module, _, attribute = self.target.partition(":")
-        job: Job[Any, Any, Any] = getattr(importlib.import_module(module), attribute)
-        return job
-
+from engine.jobs.entry import Entry
 
 ENTRIES = (
     Entry(
@@ -357,6 +324,17 @@ ENTRIES = (
             "parley evaluate ranking --limit 100           # TF-IDF and BM25 on the built-in help desk",
             "parley evaluate ranking li2019 --model runs/smn,bm25 --workers 2",
             "parley evaluate ranking --model mine.py:Ranker --corpus dailydialog_pp --rules iiw,copy-1",
+        ),
+        reports=True,
+    ),
+    Entry(
+        ("evaluate", "adversarial"),
+        "whether judges tell the replies of systems from those of people, and whether to trust the judges",
+        "engine.jobs.generation.adversarial:EVALUATE_ADVERSARIAL",
+        (
+            "parley evaluate adversarial                   # the published sample, 768 sources",
+            "parley evaluate adversarial --human people.tsv --machine beam.tsv --machine sampling.tsv --workers 2",
+            "parley evaluate adversarial --human people.tsv --machine mine.tsv --judges svm-unigram,mine.py:Judge",
         ),
         reports=True,
     ),

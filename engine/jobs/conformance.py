@@ -19,6 +19,7 @@ KINDS = (
     "envs.replies.conformance:REPLY_JUDGE",
     "policies.conformance:RESPONDER",
     "policies.conformance:RANKER",
+    "policies.conformance:JUDGE",
     "engine.perturb.conformance:STRATEGY",
     "engine.perturb.replies.conformance:REPLY_RULE",
     "engine.retrieval.conformance:RANK_ATTACK",

@@ -135,6 +135,7 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
         config: the type of the configuration, a frozen dataclass whose fields all have defaults or come from a preset.
         presets: functions that return a full configuration, by name; the first one is the default.
         argument: the setting that is typed without a flag, behind the preset; empty for none.
+        repeatable: settings of names between commas whose flag may be given several times instead.
         schema: the columns of the rows.
         legend: what the metrics mean, by name.
         files: what a finished run holds that a user may want next, by path in the run folder.
@@ -147,6 +148,7 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
     config: type[ConfigT]
     presets: Mapping[str, Callable[[], ConfigT]]
     argument: str = ""
+    repeatable: tuple[str, ...] = ()
     schema: pa.Schema = BASE
     legend: Mapping[str, Metric] = MappingProxyType({})
     files: tuple[str, ...] = (SUMMARY,)

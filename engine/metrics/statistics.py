@@ -175,6 +175,13 @@ def mean(values: ArrayLike, clusters: ArrayLike | None = None, seed: int = 0) ->
     return ratio_of_sums(numbers, np.ones_like(numbers), clusters, seed=seed)
 
 
+def resampled_means(values: ArrayLike, clusters: ArrayLike, seed: int = 0) -> np.ndarray:
+    """The means (R,) that the bootstrap of `mean` draws, for intervals of what is made of several means."""
+    numbers = np.asarray(values, dtype=np.float64)
+    tops, bottoms = _resampled_sums(*_sum_by_cluster(numbers, np.ones_like(numbers), clusters), seed)
+    return np.asarray(tops / bottoms)
+
+
 def paired_difference(a: ArrayLike, b: ArrayLike, clusters: ArrayLike | None = None, seed: int = 0) -> Estimate:
     """The mean of `a - b` over pairs, with the paired bootstrap: a pair is drawn whole.
 

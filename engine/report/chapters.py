@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from engine.report.content import Chapter
+from engine.report.generation.adversarial import JudgedSystems
 from engine.report.measurements.chapter import Measurements
 from engine.report.negotiation.chapter import Negotiations
 from engine.report.perturb.chapter import Perturbations
@@ -23,6 +24,7 @@ CHAPTERS: tuple[Chapter[Any], ...] = (
     HardenedRankers(),
     Rankings(),
     RankerAttacks(),
+    JudgedSystems(),
     Sweeps(),
     Trainings(),
     # Last: what no other chapter knows.

@@ -61,6 +61,10 @@ class RankerError(ParleyError):
     """A ranker raised, or gave no usable scores."""
 
 
+class JudgeError(ParleyError):
+    """A judge of generated replies did not give one finite score for each pair."""
+
+
 class RunError(ParleyError):
     """A run folder cannot be created, resumed, read or written."""
 

@@ -22,7 +22,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from envs.pairs.vocabulary import PairVocabulary
 from policies.fitting.predictor import EMBEDDING_RANGE, real_positions
-from policies.lstm import LSTM
+from policies.lstm import LSTM, LSTMCell
+from policies.products import Linear
 from policies.seq2seq.model import Memory, Seq2Seq, State
 from policies.seq2seq.settings import Seq2SeqSizes
 
@@ -41,10 +42,10 @@ class StackedSeq2Seq(Seq2Seq):
         self.encoder = LSTM(
             sizes.embed, hidden, num_layers=layers, dropout=sizes.dropout if layers > 1 else 0.0, batch_first=True
         )
-        self.upper = nn.ModuleList(nn.LSTMCell(hidden, hidden) for _ in range(layers - 1))
+        self.upper = nn.ModuleList(LSTMCell(hidden, hidden) for _ in range(layers - 1))
         """The decoder's layers above `decoder`, which is the lowest."""
-        self.fed = nn.Linear(2 * hidden, hidden, bias=False)
-        self.said = nn.Linear(2 * hidden, hidden, bias=False)
+        self.fed = Linear(2 * hidden, hidden, bias=False)
+        self.said = Linear(2 * hidden, hidden, bias=False)
 
     def initialise(self, generator: torch.Generator) -> None:
         """Draws initial weights: uniform in plus or minus 0.1, as released."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from policies.lstm import LSTM
+from policies.lstm import LSTM, LSTMCell
 
 B, T, E, H = 3, 5, 4, 6
 
@@ -29,6 +29,20 @@ def test_states_and_gradients_are_torchs_own(steps: int) -> None:
     wanted = [inputs, *lstm.parameters()]
     for found, right in zip(gradients(states, wanted), gradients(expected, wanted), strict=True):
         torch.testing.assert_close(found, right)
+
+
+def test_a_step_of_the_cell_and_its_gradients_are_torchs_own() -> None:
+    torch.manual_seed(1)
+    theirs, ours = nn.LSTMCell(E, H), LSTMCell(E, H)
+    ours.load_state_dict(theirs.state_dict())
+    inputs = torch.randn(B, E, requires_grad=True)
+    state = torch.randn(B, H, requires_grad=True), torch.randn(B, H, requires_grad=True)
+    found, expected = (torch.cat(cell(inputs, state), dim=1) for cell in (ours, theirs))
+    torch.testing.assert_close(found, expected)
+    wanted = [inputs, *state]
+    ours_wanted, theirs_wanted = [*wanted, *ours.parameters()], [*wanted, *theirs.parameters()]
+    for mine, right in zip(gradients(found, ours_wanted), gradients(expected, theirs_wanted), strict=True):
+        torch.testing.assert_close(mine, right)
 
 
 def test_inputs_have_gradients_when_the_weights_are_frozen() -> None:

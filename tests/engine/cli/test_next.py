@@ -18,7 +18,8 @@ from engine.cli.play_ranking import PlayRankingArguments
 from engine.cli.play_reply import PlayReplyArguments
 from engine.cli.runs import ReportArguments
 from engine.cli.verbs import find_verb
-from engine.jobs.catalogue import ENTRIES, Entry
+from engine.jobs.catalogue import ENTRIES
+from engine.jobs.entry import Entry
 from tests.engine.cli.conftest import Parley
 from tests.engine.jobs.made_up import CORPUS
 

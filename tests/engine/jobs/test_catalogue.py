@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.jobs.catalogue import ENTRIES, Entry, find
+from engine.jobs.catalogue import ENTRIES, find
+from engine.jobs.entry import Entry
 from engine.jobs.job import Job
 from engine.store.schemas import BASE
 from envs.core.config import from_dict, to_dict

@@ -1,0 +1,145 @@
+"""Adversarial evaluation: `parley evaluate adversarial` (Li et al. 2017, sections 4 and 5.1).
+
+Judges are fitted to tell the replies of people from those of systems. Each is cross-fitted in folds that no source crosses, so
+that every pair is judged by one that never saw its source; a shard is a few fits, and a row is one judge in one fold of one
+scenario. Beside the judges that are named stand controls that know length, the first word and the like alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from engine.jobs.generation.adversarial_config import AdversarialConfig, absolute, labels_of
+from engine.jobs.generation.adversarial_worker import JUDGED, JudgedFold, Judging
+from engine.jobs.generation.pooled import Pooled, pooled
+from engine.jobs.job import Job, Reporter, Result, Silent, Summary
+from engine.jobs.sharded import RESUME_SAFE, work_off
+from engine.jobs.tables import TABLE_FILE
+from engine.metrics.generation.adversarial import JudgedRows, adversarial_metrics, describe
+from engine.metrics.generation.tables import AskedJudges, tables, verdicts
+from engine.metrics.tables import TextTable
+from engine.store.layout import SUMMARY
+from engine.store.run_folder import RunFolder
+from envs.core.config import from_dict
+from envs.pairs.replied import SAMPLE
+from envs.storage.places import HUGGING_FACE
+from policies.judges.judge import CONTROLS, judge_maker
+
+SYSTEMS, VERDICTS, NOTES, NUM_FITS = "systems", "verdicts", "notes", "fits"
+"""Entries of the summary: labels of the machine files; what it comes to; what was left out; how many rows there are."""
+
+
+@dataclass(frozen=True)
+class PreparedJudging:
+    """What is to be judged, found and checked.
+
+    Args:
+        config: what was asked for.
+        pooled: the pairs.
+        items: judge by scenario and fold, by key.
+    """
+
+    config: AdversarialConfig
+    pooled: Pooled
+    items: Mapping[str, JudgedFold]
+
+
+def sample() -> AdversarialConfig:
+    """The published sample of 768 sources, beside the published figures (Li et al. 2017)."""
+    return AdversarialConfig(published="li2017")
+
+
+class EvaluateAdversarial(Job[AdversarialConfig, PreparedJudging, PreparedJudging]):
+    """`parley evaluate adversarial`."""
+
+    words = ("evaluate", "adversarial")
+    run_name = "adversarial-evaluation"
+    config = AdversarialConfig
+    presets = {"li2017": sample}
+    repeatable = ("machine",)
+    schema = JUDGED
+    files = (TABLE_FILE, SUMMARY, "rows")
+    resume_safe = RESUME_SAFE
+
+    def prepare(self, config: AdversarialConfig, path: Path, reporter: Reporter) -> PreparedJudging:
+        """The pairs, and each judge made once."""
+        config.require_device()
+        found = pooled(config)
+        for note in found.notes:
+            reporter.say(note)
+        named = labels_of(config.judge_names)
+        for name in named:
+            judge_maker(name, config.settings)()
+        items = {
+            f"{scenario}/{label}/{fold:03d}": JudgedFold(scenario, label, absolute(name), fold)
+            for scenario in found.scenarios
+            for name, label in {**named, **{name: name for name in CONTROLS}}.items()
+            for fold in range(config.folds)
+        }
+        return PreparedJudging(config, found, items)
+
+    def work(self, run: RunFolder, prepared: PreparedJudging, reporter: Reporter) -> PreparedJudging:
+        config = prepared.config
+        judging = Judging(prepared.pooled.scenarios, config.settings, config.seed)
+        work_off(run, judging, prepared.items, config, reporter, "fitting and asking judges")
+        reporter.say("computing metrics and their intervals")
+        return prepared
+
+    def measure(self, run: RunFolder, found: PreparedJudging) -> Summary:
+        config, systems = found.config, found.pooled.systems
+        asked = asked_of(config, systems)
+        metrics = adversarial_metrics(JudgedRows(run.read_rows().to_pylist()), asked.all_judges, systems, config.folds)
+        said = verdicts(metrics, asked)
+        failed = [f"{num:,} fits failed: {reason}." for reason, num in run.outcomes().errors.most_common()]
+        notes = [*found.pooled.notes, *failed]
+        return Summary(
+            f"replies of {', '.join(systems)} before judges",
+            " ".join([*said, f"{config.folds} folds, seed {config.seed}.", *notes]),
+            metrics,
+            {SYSTEMS: list(systems), VERDICTS: said, NOTES: notes, NUM_FITS: len(found.items)},
+        )
+
+    def models(self, config: AdversarialConfig) -> Mapping[str, str]:
+        """The files that are judged too: a run keeps to what is in them."""
+        files = {"human": config.human, "next utterances": config.next_utterances}
+        files |= {f"machine {name}": name for name in config.machine_names}
+        judging = {f"judge {name}": name.removeprefix(HUGGING_FACE) for name in config.judge_names}
+        models = {"forward": config.forward, "backward": config.backward}
+        return {option: name for option, name in {**files, **judging, **models}.items() if not name.startswith(SAMPLE)}
+
+    def num_rows(self, config: AdversarialConfig, path: Path) -> int:
+        return int((RunFolder.load(path).summary() or {}).get(NUM_FITS, -1))
+
+    def num_items(self, config: AdversarialConfig) -> int:
+        return len(self.prepare(config, Path(self.run_name), Silent()).items)
+
+    def metrics_of(self, config: AdversarialConfig) -> None:
+        """Only a run can tell which scenarios there are pairs for."""
+
+    def tables(self, run: RunFolder) -> dict[str, TextTable]:
+        """Tables 3 and 2 of the paper, then what else there is something to say in."""
+        metrics, summary = run.metrics(), run.summary() or {}
+        if not metrics:
+            return {}
+        config = from_dict(AdversarialConfig, run.config)
+        rows = run.read_rows().select(["status", "scenario", "judge", "features"]).to_pylist()
+        return tables(metrics, asked_of(config, summary[SYSTEMS]), rows)
+
+    def note(self, run: RunFolder) -> str:
+        return " ".join((run.summary() or {})[NOTES])
+
+    def present(self, result: Result, run: RunFolder) -> Result:
+        """With what the metrics mean, and tables 3 and 2 in their place."""
+        legend = {name: describe(name) for name in result.metrics}
+        return replace(result, legend=legend, tables=tuple(self.tables(run).values())[:2])
+
+
+def asked_of(config: AdversarialConfig, systems: Sequence[str]) -> AskedJudges:
+    """Who judged what in a run of a configuration."""
+    judges = list(labels_of(config.judge_names).values())
+    return AskedJudges(judges, list(CONTROLS), systems, config.published == "li2017")
+
+
+EVALUATE_ADVERSARIAL = EvaluateAdversarial()

@@ -1,0 +1,120 @@
+"""What an adversarial evaluation is asked for: its configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from engine.jobs.sharded import ShardedConfig
+from envs.core.errors import ConfigError
+from envs.core.ranges import AtLeastTwo, Configuration, PositiveInt
+from envs.pairs.replied import SAMPLE
+from envs.storage.places import HUGGING_FACE, is_uri
+from policies.judges.judge import CONTROLS, JudgeSettings, judges
+
+LIKELIHOODS_JUDGE = "svm-neural"
+"""The judge that reads log-probabilities."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FittingOfJudges(Configuration):
+    """How judges read pairs."""
+
+    separate: bool = False
+    """Unigrams of source and reply are features of their own; the paper puts them together."""
+    embedding: PositiveInt = 100
+    """Width of a network's word vectors."""
+    hidden: PositiveInt = 128
+    """Width of a network's states."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdversarialConfig(ShardedConfig):
+    """Whose replies are judged, and by whom."""
+
+    human: str = f"{SAMPLE}:human"
+    """Replies of people: a file of source<TAB>reply, earlier turns before the source, ||| between several replies; or
+    opensubtitles_sample:human."""
+    machine: str = f"{SAMPLE}:machine"
+    """Replies of systems to the same sources: files, separated by commas or one behind each --machine."""
+    judges: str = "svm-unigram"
+    """Judges separated by commas: see parley list; hf:FOLDER, or path/file.py:Name."""
+    next_utterances: str = ""
+    """File of source<TAB>the utterance that followed the human reply; when empty those that the next line of a dialogue
+    shows."""
+    folds: AtLeastTwo = 5
+    """Parts of the sources; each pair is judged by a judge that was fitted on the other parts."""
+    most: PositiveInt = 10
+    """Replies of a source and file that are judged, the seed's choice."""
+    normalise: bool = True
+    """Words of all files are cut and lower-cased alike, and unknown to all if unknown to one file that writes <unk>."""
+    forward: str = ""
+    """Response model whose log p(reply | source) the judge svm-neural reads."""
+    backward: str = ""
+    """Run of train seq2seq --backward, whose log p(source | reply) the judge svm-neural reads."""
+    published: Literal["none", "li2017"] = "none"
+    """Figures to show beside the measured ones."""
+    fitting: FittingOfJudges = field(default_factory=FittingOfJudges)
+    """How judges read pairs."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, got, fix in (
+            ("machine", self.machine_names, "such as --machine replies.tsv"),
+            ("judges", self.judge_names, "such as --judges svm-unigram"),
+        ):
+            if not got:
+                raise ConfigError(f"--{name} names nothing", got=repr(getattr(self, name)), fix=fix)
+        if (self.forward or self.backward) and LIKELIHOODS_JUDGE not in self.judge_names:
+            flag = "--forward" if self.forward else "--backward"
+            fix = f"name it: --judges {self.judges},{LIKELIHOODS_JUDGE}"
+            raise ConfigError(f"{flag} is read by the judge {LIKELIHOODS_JUDGE} alone", got=self.judges, fix=fix)
+        for judge in self.judge_names:
+            if judge not in judges and not judge.startswith(HUGGING_FACE) and ".py:" not in judge:
+                judges.get(judge)
+
+    @property
+    def machine_names(self) -> tuple[str, ...]:
+        """The machine files one by one, as they were named."""
+        return tuple(name for part in self.machine.split(",") if (name := part.strip()))
+
+    @property
+    def judge_names(self) -> tuple[str, ...]:
+        """The judges one by one, each once, controls left out: they are there in any case."""
+        names = (name for part in self.judges.split(",") if (name := part.strip()))
+        return tuple(dict.fromkeys(name for name in names if name not in CONTROLS))
+
+    @property
+    def settings(self) -> JudgeSettings:
+        """What judges are made with."""
+        known = {name: getattr(self.fitting, name) for name in ("separate", "embedding", "hidden")}
+        return JudgeSettings(absolute(self.forward), absolute(self.backward), device=self.device, **known)
+
+
+def absolute(name: str) -> str:
+    """The name of a judge or a model for workers, which may stand in other folders."""
+    if name.startswith(HUGGING_FACE):
+        return f"{HUGGING_FACE}{absolute(name.removeprefix(HUGGING_FACE))}"
+    return name if not name or name in judges or is_uri(name) else str(Path(name).expanduser().absolute())
+
+
+def label_of(name: str) -> str:
+    """What metrics call a file or a judge: its last part without what stands for a folder or an ending, without a full stop."""
+    if ".py:" in name:
+        return name.rpartition(":")[2]
+    if name.startswith(f"{SAMPLE}:"):
+        return name.removeprefix(f"{SAMPLE}:")
+    last = [part for part in name.removeprefix(HUGGING_FACE).split("/") if part][-1:] or ["model"]
+    return last[0].removesuffix(".tsv").removesuffix(".txt").replace(".", "_")
+
+
+def labels_of(names: tuple[str, ...]) -> dict[str, str]:
+    """Labels, each of one name alone, by name."""
+    taken: dict[str, int] = {}
+    found = {}
+    for name in names:
+        label = label_of(name)
+        taken[label] = taken.get(label, 0) + 1
+        found[name] = label if taken[label] == 1 else f"{label}-{taken[label]}"
+    return found

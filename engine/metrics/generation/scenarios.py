@@ -1,0 +1,203 @@
+"""What judges are asked: pairs of two sides, in folds that no source crosses (Li et al. 2017, section 4).
+
+    adversuc.S           human : system S, both answering the same sources           gold AdverSuc: none, this is measured
+    matched.S            the same, with as many replies of each length on both sides
+    cut.S                the same, all replies cut to one length
+    random.S             system S : human replies to other sources                    machine-vs-random
+    human-human          two disjoint halves of the human pairs, labels arbitrary     gold AdverSuc .5
+    machine-machine.S    the same of system S                                         .5
+    human-random         human : human replies to other sources                       0
+    human-next           human : the utterance that followed the human reply          0
+
+Everything here depends on the seed and on the set of pairs, and not on the order of lines: whatever is drawn is drawn by hashes
+of texts. A random reply comes from a source of the same fold, so that no judge was fitted on its text. Each side has equally
+many pairs, of each source equally many.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from envs.core.seeds import stable_hash
+from envs.pairs.replied import RepliedPair
+
+ADVERSUC, MATCHED, CUT, RANDOM = "adversuc", "matched", "cut", "random"
+HUMAN_HUMAN, MACHINE_MACHINE, HUMAN_RANDOM, HUMAN_NEXT = "human-human", "machine-machine", "human-random", "human-next"
+GOLD = {HUMAN_HUMAN: 0.5, MACHINE_MACHINE: 0.5, HUMAN_RANDOM: 0.0, HUMAN_NEXT: 0.0}
+"""AdverSuc of a perfect judge, by scenario of the evaluator reliability error."""
+PER_FOLD = 4
+"""Sources that a fold needs, so that it holds two of each half."""
+KEPT_BY_CUT = 0.8
+"""Share of the pairs whose two replies must be as long as the length to which all are cut."""
+
+BySource = Mapping[str, Sequence[RepliedPair]]
+"""The pairs of a file by their source, each in the order of its hash."""
+
+
+class SidedPair(NamedTuple):
+    """A pair to judge.
+
+    Args:
+        source: names its source.
+        pair: its words.
+        label: whether it is of the first side, such as a person's.
+    """
+
+    source: str
+    pair: RepliedPair
+    label: bool
+
+
+@dataclass(frozen=True)
+class JudgedScenario:
+    """A question to judges.
+
+    Args:
+        name: as above, with the system behind a full stop where it has one.
+        pairs: of both sides.
+        folds: (N,) the fold of each.
+    """
+
+    name: str
+    pairs: tuple[SidedPair, ...]
+    folds: np.ndarray
+
+    def least(self, num_folds: int) -> int:
+        """Pairs of the side that has fewest, in the fold that has fewest."""
+        labels = np.array([each.label for each in self.pairs], dtype=np.int64)
+        counts = np.bincount(2 * self.folds.astype(np.int64) + labels, minlength=2 * num_folds)
+        return int(counts.min())
+
+
+def source_name(pair: RepliedPair) -> str:
+    """Names the source of a pair: a hash of all turns before the reply."""
+    return f"{stable_hash(*map(' '.join, pair.context)):016x}"
+
+
+def by_source(pairs: Iterable[RepliedPair], seed: int, most: int) -> dict[str, list[RepliedPair]]:
+    """Pairs by source, at most so many of each, chosen by their hashes."""
+    found: dict[str, list[RepliedPair]] = defaultdict(list)
+    for pair in pairs:
+        found[source_name(pair)].append(pair)
+    return {source: sorted(found[source], key=lambda pair: _rank(seed, pair))[:most] for source in sorted(found)}
+
+
+def assign_folds(sources: Iterable[str], num_folds: int, seed: int) -> dict[str, int]:
+    """A fold for each source: dealt out in the order of their hashes, so that folds differ by one source at most."""
+    order = sorted(sources, key=lambda source: stable_hash("fold", seed, source))
+    return {source: number % num_folds for number, source in enumerate(order)}
+
+
+def against(name: str, first: BySource, second: BySource, folds: Mapping[str, int], most: int | None = None) -> JudgedScenario:
+    """Two files on the sources that both hold: of each source as many pairs as the side with fewer has.
+
+    Args:
+        name: of the scenario.
+        first: the side whose label is True.
+        second: the other.
+        folds: by source.
+        most: pairs of a source and side; None for all.
+    """
+    found = []
+    for source in sorted(first.keys() & second.keys() & folds.keys()):
+        size = min(len(first[source]), len(second[source]), most or len(first[source]))
+        found += [SidedPair(source, pair, True) for pair in first[source][:size]]
+        found += [SidedPair(source, pair, False) for pair in second[source][:size]]
+    return _scenario(name, found, folds)
+
+
+def random_replies(wanted: BySource, human: BySource, folds: Mapping[str, int], seed: int) -> dict[str, list[RepliedPair]]:
+    """Each source with human replies to other sources of its fold, as many as `wanted` has.
+
+    The replies of a fold stand in a circle; a source takes those behind its own. Where every source has one, each reply is
+    taken once: the random replies are the human ones.
+    """
+    found = {}
+    circles: dict[int, list[str]] = defaultdict(list)
+    for source in sorted(human.keys() & wanted.keys() & folds.keys(), key=lambda source: stable_hash("random", seed, source)):
+        circles[folds[source]].append(source)
+    for circle in circles.values():
+        replies = [(source, pair.reply) for source in circle for pair in human[source]]
+        end = 0
+        for source in circle:
+            end += len(human[source])
+            num_others = len(replies) - len(human[source])
+            places = [(end + i % num_others) % len(replies) for i in range(len(wanted[source]))] if num_others else []
+            found[source] = [RepliedPair(wanted[source][0].context, replies[place][1]) for place in places]
+    return found
+
+
+def halves(name: str, pairs: BySource, folds: Mapping[str, int], seed: int) -> JudgedScenario:
+    """One pair of each source; within every fold one half of them has the label True. Of an odd number one is left out."""
+    circles: dict[int, list[str]] = defaultdict(list)
+    for source in sorted(pairs.keys() & folds.keys(), key=lambda source: stable_hash("half", seed, source)):
+        circles[folds[source]].append(source)
+    chosen = chain.from_iterable(
+        enumerate(circle[: len(circle) - len(circle) % 2]) for _, circle in sorted(circles.items())
+    )
+    return _scenario(name, [SidedPair(source, pairs[source][0], number % 2 == 0) for number, source in chosen], folds)
+
+
+def matched(name: str, scenario: JudgedScenario, seed: int) -> JudgedScenario:
+    """In every fold, of each length in words, as many pairs of the one side as of the other: length tells nothing."""
+    cells: dict[Hashable, tuple[list[SidedPair], list[SidedPair]]] = defaultdict(lambda: ([], []))
+    folds = {each.source: int(fold) for each, fold in zip(scenario.pairs, scenario.folds, strict=True)}
+    for each in sorted(scenario.pairs, key=lambda each: _rank(seed, each.pair, "match")):
+        cells[folds[each.source], len(each.pair.reply)][each.label].append(each)
+    kept = [each for sides in cells.values() for side in sides for each in side[: min(map(len, sides))]]
+    return _scenario(name, sorted(kept, key=lambda each: (each.source, not each.label)), folds)
+
+
+def cut(name: str, scenario: JudgedScenario) -> tuple[JudgedScenario, int]:
+    """All replies cut to one length, shorter ones left out with their counterpart.
+
+    Args:
+        name: of the new scenario.
+        scenario: one of `against`, in which each pair of the one side has a counterpart of the same source on the other.
+
+    Returns:
+        The scenario; the length in words, the largest that `KEPT_BY_CUT` of the couples reach.
+    """
+    couples = _couples(scenario)
+    shortest = np.array([min(len(one.pair.reply), len(other.pair.reply)) for one, other in couples])
+    length = int(np.quantile(shortest, 1 - KEPT_BY_CUT, method="lower"))
+    kept = [
+        each._replace(pair=each.pair._replace(reply=each.pair.reply[:length]))
+        for couple, size in zip(couples, shortest, strict=True)
+        if size >= length
+        for each in couple
+    ]
+    folds = {each.source: int(fold) for each, fold in zip(scenario.pairs, scenario.folds, strict=True)}
+    return _scenario(name, kept, folds), length
+
+
+def next_utterances(pairs: Sequence[RepliedPair]) -> list[RepliedPair]:
+    """Of pairs in the order of their dialogues those whose reply the next line answers, with that line's reply in its place."""
+    return [
+        RepliedPair(pair.context, after.reply)
+        for pair, after in pairwise(pairs)
+        if after.context[-1] == pair.reply and (len(after.context) < 2 or after.context[-2] == pair.context[-1])
+    ]
+
+
+def _couples(scenario: JudgedScenario) -> list[tuple[SidedPair, SidedPair]]:
+    sides: dict[str, tuple[list[SidedPair], list[SidedPair]]] = defaultdict(lambda: ([], []))
+    for each in scenario.pairs:
+        sides[each.source][each.label].append(each)
+    return [couple for machine, human in sides.values() for couple in zip(human, machine, strict=True)]
+
+
+def _rank(seed: int, pair: RepliedPair, purpose: str = "reply") -> tuple[int, tuple[str, ...]]:
+    return stable_hash(purpose, seed, *map(" ".join, pair.context), " ".join(pair.reply)), pair.reply
+
+
+def _scenario(name: str, pairs: Sequence[SidedPair], folds: Mapping[str, int]) -> JudgedScenario:
+    return JudgedScenario(name, tuple(pairs), np.array([folds[each.source] for each in pairs], dtype=np.int64))
+
+

@@ -1,0 +1,163 @@
+"""Files of sources and replies, one pair a line: what is read to tell the replies of people from those of machines.
+
+    source <TAB> reply                        one turn before the reply
+    turn <TAB> ... <TAB> source <TAB> reply   several, the oldest first; `<eot>` between turns does as well
+    source <TAB> reply ||| reply              several replies, each a pair of its own
+
+The published sample of Li et al. 2017 is read as such pairs too: `opensubtitles_sample:human`, `:machine` and `:random` are its
+three files of replies to the same 768 sources, its splits put together, because they were sorted by length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from envs.core.errors import DataError
+from envs.data.lines import broken_rule, located, read_lines, require_utf8
+from envs.data.root import require_files
+from envs.pairs.subtitles import DICTIONARY, parse_coded
+from envs.pairs.tokens import UNKNOWN
+from envs.pairs.turns import EOT, Utterance, context_words, parse_turns
+
+BETWEEN_REPLIES = "|||"
+SAMPLE = "opensubtitles_sample"
+SAMPLE_FILES = {"human": "t_given_s", "machine": "decoded", "random": "random"}
+_SPLITS = ("train", "dev", "test")
+_UNKNOWNS = frozenset({"unknown", "<unk>", "[unk]", "<unknown>", "_unk_", "unk"})
+"""How systems write a word that they do not know, lower-cased; "unknown" and "unk" only in capitals."""
+
+
+class RepliedPair(NamedTuple):
+    """A reply, and what it answers.
+
+    Args:
+        context: turns, oldest first, each its words; the last one is the source.
+        reply: its words.
+    """
+
+    context: tuple[Utterance, ...]
+    reply: Utterance
+
+
+def read_replied(path: Path, *, normalise: bool = True) -> list[RepliedPair]:
+    """Reads a file.
+
+    Args:
+        path: lines as above, UTF-8.
+        normalise: whether words are those of the project's tokeniser, lower-cased, unknown words written `<unk>`; otherwise
+            they are what stands between blanks.
+
+    Raises:
+        DataError: the file cannot be read or holds no line, or a line is broken; the message names the first one.
+    """
+    words = normal_words if normalise else str.split
+    return _read(path, read_lines(path), lambda line: parse_replied(line, words))
+
+
+def parse_replied(line: str, words: Callable[[str], Sequence[str]]) -> list[RepliedPair]:
+    """Reads one line: a pair for each of its replies.
+
+    Args:
+        line: as above.
+        words: of a text.
+
+    Raises:
+        DataError: no tab, or a source or reply without a word.
+    """
+    require_utf8(line)
+    *columns, replies = line.split("\t")
+    if not columns:
+        raise broken_rule("a tab belongs between source and reply, and there is none", line)
+    context = tuple(turn for column in columns for turn in _turns(words(column)))
+    if not context[-1]:
+        raise broken_rule("the source has no word", line)
+    found = [RepliedPair(context, tuple(words(reply))) for reply in replies.split(BETWEEN_REPLIES)]
+    if not all(pair.reply for pair in found):
+        raise broken_rule("a reply has no word", line)
+    return found
+
+
+def read_sample_replies(root: Path, side: str) -> list[RepliedPair]:
+    """Reads one side of the published sample, all of its splits.
+
+    Args:
+        root: the folder of all corpora.
+        side: "human", "machine" or "random".
+
+    Raises:
+        DataError: no such side, a file is missing, or a line is broken.
+    """
+    folder = root / SAMPLE
+    if side not in SAMPLE_FILES:
+        known = ", ".join(f"{SAMPLE}:{name}" for name in SAMPLE_FILES)
+        raise DataError("the sample has no such side", got=f"{SAMPLE}:{side}", fix=f"known: {known}")
+    names = [f"{SAMPLE_FILES[side]}_{split}.txt" for split in _SPLITS]
+    remedy = "the folder data/ of github.com/jiweil/Neural-Dialogue-Generation holds them"
+    require_files(SAMPLE, folder, [DICTIONARY, *names], remedy)
+    dictionary = read_lines(folder / DICTIONARY)
+    dictionary[0] = UNKNOWN
+
+    def pairs(line: str) -> list[RepliedPair]:
+        source, reply = parse_coded(line, dictionary)
+        return [RepliedPair((tuple(source),), tuple(reply))]
+
+    return [pair for name in names for pair in _read(folder / name, read_lines(folder / name), pairs)]
+
+
+def normal_words(text: str) -> list[str]:
+    """The words of a text with the marks between turns and utterances, unknown words as `<unk>` however they are written."""
+    known = (UNKNOWN if _is_unknown(word) else word for word in text.split())
+    return context_words(parse_turns(" ".join(known)))
+
+
+def closed_vocabularies(files: Mapping[str, Sequence[RepliedPair]]) -> dict[str, list[RepliedPair]]:
+    """The files with words unknown to one of them unknown to all, so that `<unk>` does not tell who wrote.
+
+    A file that writes `<unk>` has a closed vocabulary, which is taken to be the words that stand in it. In a file that never
+    writes `<unk>`, a word that is not in the vocabulary of each file that does becomes `<unk>`. Where all files write it, or
+    none, nothing is changed.
+    """
+    held = {
+        name: {word for pair in pairs for said in (*pair.context, pair.reply) for word in said} for name, pairs in files.items()
+    }
+    closed = [words for words in held.values() if UNKNOWN in words]
+    if not closed:
+        return {name: list(pairs) for name, pairs in files.items()}
+    known = frozenset.intersection(*map(frozenset, closed))
+    return {
+        name: list(pairs) if UNKNOWN in held[name] else [_within(pair, known) for pair in pairs]
+        for name, pairs in files.items()
+    }
+
+
+def _turns(words: Sequence[str]) -> list[Utterance]:
+    ends = [place for place, word in enumerate(words) if word == EOT]
+    return [tuple(words[start:end]) for start, end in zip([0, *(end + 1 for end in ends)], [*ends, len(words)], strict=True)]
+
+
+def _within(pair: RepliedPair, known: frozenset[str]) -> RepliedPair:
+    def words(said: Iterable[str]) -> Utterance:
+        return tuple(word if word in known else UNKNOWN for word in said)
+
+    return RepliedPair(tuple(map(words, pair.context)), words(pair.reply))
+
+
+def _is_unknown(word: str) -> bool:
+    return word.lower() in _UNKNOWNS and (not word.isalpha() or word in ("UNK", "UNknown", "UNKNOWN"))
+
+
+def _read(path: Path, lines: Sequence[str], parse: Callable[[str], list[RepliedPair]]) -> list[RepliedPair]:
+    found, broken = [], []
+    for number, line in enumerate(lines, 1):
+        try:
+            found += parse(line)
+        except DataError as error:
+            broken.append(located(error, str(path), number, "mend the line, or leave it out"))
+    if broken:
+        first = broken[0]
+        raise DataError(f"{first.what} ({len(broken):,} broken in all)", where=first.where, got=first.got, fix=first.fix)
+    if not found:
+        raise DataError("the file holds no line", where=path, fix="lines are source<TAB>reply")
+    return found

@@ -1,0 +1,137 @@
+"""What judges: anything that is fitted on pairs of two sides and then says of others which side they are of.
+
+A judge is made afresh for every fold, fitted once, and asked about pairs of sources that it has not seen. Its scores are above
+0 for the first side, below for the second, and exactly 0 where it cannot say; log-odds where it has them. A judge of your own
+is named as `path/file.py:Name` and is called without arguments.
+
+    Judge           the protocol
+    Featured        what a judge offers that can say which words it goes by
+    judges          the registry; `judge_maker` finds what makes a judge of that name
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, cast, runtime_checkable
+
+import numpy as np
+
+from envs.core.errors import ConfigError, JudgeError
+from envs.core.own_code import own_code
+from envs.core.registry import Registry
+from envs.pairs.replied import RepliedPair
+from envs.storage.places import HUGGING_FACE
+
+
+@runtime_checkable
+class Judge(Protocol):
+    """Tells two sides apart; what it says of a pair does not depend on what else it is asked."""
+
+    def fit(self, pairs: Sequence[RepliedPair], labels: np.ndarray, seed: int) -> None:
+        """Learns; called once.
+
+        Args:
+            pairs: N of them.
+            labels: (N,) whether each is of the first side; both sides are there.
+            seed: of all that is drawn.
+        """
+
+    def score(self, pairs: Sequence[RepliedPair]) -> np.ndarray | list[float]:
+        """One finite number for each pair, above 0 for the first side."""
+
+
+@runtime_checkable
+class Featured(Protocol):
+    """A judge that can say what it goes by."""
+
+    def features(self, num: int) -> list[tuple[str, float]]:
+        """Words with their weights: the `num` most positive ones and the `num` most negative ones."""
+
+
+@dataclass(frozen=True)
+class JudgeSettings:
+    """What judges are made with.
+
+    Args:
+        forward: a response model, whose log p(reply | source) the judge svm-neural reads; empty for none.
+        backward: one that was fitted to say the source, for log p(source | reply); empty for none.
+        separate: whether unigrams of source and reply are features of their own.
+        embedding: width of a network's word vectors.
+        hidden: width of its states.
+        device: torch device.
+    """
+
+    forward: str = ""
+    backward: str = ""
+    separate: bool = False
+    embedding: int = 100
+    hidden: int = 128
+    device: str = "cpu"
+
+
+judges = Registry("judge", "parley.judges")
+"""Functions of `JudgeSettings`; each loads what judges of its kind share, and returns what makes one for a fold."""
+judges.register("svm-unigram", "linear SVM on unigrams of source and reply", "policies.judges.linear:svm_unigram")
+judges.register("concatenated", "network: vectors of utterances side by side", "policies.judges.neural:concatenated")
+judges.register("hierarchical", "network: an LSTM over vectors of utterances", "policies.judges.neural:hierarchical")
+judges.register("svm-neural", "SVM on unigrams, network and --forward, --backward", "policies.judges.neural:svm_neural")
+
+CONTROLS = {
+    "constant": "says nothing: ERE .25, AdverSuc .5",
+    "length": "words of the reply, counted",
+    "first-word": "first word of the reply",
+    "copy": "share of the reply's words that stand in the source",
+    "reply-only": "linear SVM on unigrams of the reply",
+}
+"""Judges that stand beside all others, with what they go by."""
+for _name, _summary in CONTROLS.items():
+    _module = "linear:reply_only" if _name == "reply-only" else f"controls:{_name.replace('-', '_')}"
+    judges.register(_name, _summary, f"policies.judges.{_module}")
+
+JUDGE_KINDS = {
+    f"{HUGGING_FACE}FOLDER": "a classifier of Hugging Face, which is not fitted: its threshold is",
+    "path/file.py:Name": "a class of your own",
+}
+"""Names that are not registered, by their form, with what they stand for."""
+
+
+def judge_maker(name: str, settings: JudgeSettings) -> Callable[[], Judge]:
+    """Finds what makes judges that are to be fitted, each call a new one.
+
+    Args:
+        name: a registered one, or of a form above.
+        settings: what it is made with; one of your own is called without arguments.
+
+    Raises:
+        ConfigError: no judge is called so, or a file of your own makes none.
+        CheckpointError: a folder holds no classifier, or a model is not there.
+    """
+    if name.startswith(HUGGING_FACE):
+        from policies.judges.classifier import classifier
+
+        return classifier(name.removeprefix(HUGGING_FACE), settings.device)
+    maker: Any = judges.get(name)
+    if ".py:" not in name:
+        return cast("Callable[[], Judge]", maker(settings))
+    with own_code(name):
+        judge = maker() if callable(maker) else maker
+    if not isinstance(judge, Judge) or inspect.isclass(judge):
+        fix = "name a class with the methods fit(pairs, labels, seed) and score(pairs); it takes no arguments"
+        raise ConfigError("this makes no judge", where=name, got=repr(judge), fix=fix)
+    return cast("Callable[[], Judge]", maker)
+
+
+def scores_by(judge: Judge, pairs: Sequence[RepliedPair]) -> np.ndarray:
+    """The scores of pairs, (N,) float64.
+
+    Raises:
+        JudgeError: the judge did not give one finite number for each pair.
+    """
+    found = np.asarray(judge.score(pairs), dtype=np.float64)
+    if found.shape != (len(pairs),) or not np.isfinite(found).all():
+        got = f"shape {found.shape} for {len(pairs)} pairs" if found.shape != (len(pairs),) else "a number that is not finite"
+        fix = "return one finite number for each pair, above 0 for the first side"
+        raise JudgeError("the judge does not give one score for each pair", where=type(judge).__name__, got=got, fix=fix)
+    return found

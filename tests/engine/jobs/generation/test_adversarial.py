@@ -1,0 +1,221 @@
+"""Adversarial evaluation: from files of replies to rows, figures and words; what is wrong with files is told first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.cli.flags import parse_job
+from engine.cli.verbs import find_verb
+from engine.jobs.generation.adversarial import EVALUATE_ADVERSARIAL, NOTES, VERDICTS
+from engine.jobs.generation.adversarial_config import AdversarialConfig, labels_of
+from engine.jobs.job import Silent
+from engine.metrics.generation.adversarial import JudgedRows, adversarial_metrics
+from engine.runtime.session import RaySession
+from engine.store.run_folder import RunFolder
+from envs.core.errors import ConfigError, DataError, RunError
+from policies.judges.judge import CONTROLS
+from tests.engine.jobs.generation.judging import NUM, asked, own, replies, written
+from tests.engine.jobs.made_up import Notes, rows
+
+run = EVALUATE_ADVERSARIAL.run
+
+
+def test_a_run_tells_systems_from_people_and_says_so(tmp_path: Path) -> None:
+    config = asked(tmp_path)
+    result = run(config, tmp_path / "run", Silent())
+    metrics, found = result.metrics, rows(tmp_path / "run")
+    assert metrics["adversuc.svm-unigram.telling"].value < 0.05
+    assert metrics["random.svm-unigram.telling"].value > 0.95
+    low, high = metrics["adversuc.svm-unigram.plain"].low, metrics["adversuc.svm-unigram.plain"].high
+    assert low < 0.5 < high
+    assert metrics["ahead.svm-unigram.plain.telling"].low > 0.2
+    assert (metrics["adversuc.constant.plain"].value, metrics["ere.constant"].value) == (0.5, pytest.approx(0.5 / 3))
+    assert metrics["matched.length.telling"].value == metrics["cut.length.telling"].value == 0.5
+    assert metrics == adversarial_metrics(JudgedRows(found), ["svm-unigram", *CONTROLS], ["plain", "telling"], 3)
+    summary = RunFolder.load(tmp_path / "run").summary() or {}
+    assert summary[VERDICTS][0].startswith("plain: these judges cannot tell its replies from people's")
+    assert summary[VERDICTS][1].startswith("telling: svm-unigram tells its replies from people's")
+    assert any(note.startswith("human-next is left out") for note in summary[NOTES])
+    assert [table.columns[0] for table in result.tables] == ["judge, system", "judge"]
+    assert (tmp_path / "run" / "table.md").read_text().count("machine-vs-random") >= 2
+    assert {row["item_key"] for row in found if row["features"]} == {
+        row["item_key"] for row in found if row["judge"] in ("svm-unigram", "reply-only")
+    }
+    for row in found:
+        assert (len(row["examples"]) == 6) == row["scenario"].startswith("adversuc")
+        assert len(row["sources"]) == len(row["labels"]) == len(row["scores"])
+        if row["examples"]:
+            machine = [score for score, label in zip(row["scores"], row["labels"], strict=True) if not label]
+            shown = [each["score"] for each in row["examples"]]
+            assert (max(shown), min(shown)) == (max(machine), min(machine))
+
+
+def test_each_pair_is_judged_once_by_a_judge_that_never_saw_its_source(tmp_path: Path) -> None:
+    config = asked(tmp_path, judges=f"{own(tmp_path)}:Telltale")
+    run(config, tmp_path / "run", Silent())
+    found = [row for row in rows(tmp_path / "run") if row["judge"] == "Telltale"]
+    assert all(row["status"] == "ok" for row in found)
+    sources = [source for row in found if row["scenario"] == "adversuc.telling" for source in row["sources"]]
+    assert len(sources) == 2 * len(set(sources)) == 2 * NUM
+    assert {row["fold"] for row in found} == {0, 1, 2}
+
+
+def test_rows_depend_neither_on_the_order_of_lines_nor_on_shards(tmp_path: Path) -> None:
+    config = asked(tmp_path)
+    run(config, tmp_path / "run", Silent())
+    for name in ("people", "plain", "telling"):
+        lines = (tmp_path / f"{name}.tsv").read_text().splitlines()
+        written(tmp_path / f"{name}.tsv", lines[::-1])
+    run(replace(config, shard_size=1), tmp_path / "turned", Silent())
+    assert rows(tmp_path / "turned") == rows(tmp_path / "run")
+
+
+@pytest.mark.ray
+def test_two_workers_write_the_rows_of_none(tmp_path: Path, ray_session: RaySession) -> None:
+    config = asked(tmp_path, machine=str(tmp_path / "plain.tsv"))
+    run(config, tmp_path / "here", Silent())
+    run(replace(config, workers=1), tmp_path / "one", Silent())
+    run(replace(config, workers=2), tmp_path / "two", Silent())
+    assert rows(tmp_path / "one") == rows(tmp_path / "two") == rows(tmp_path / "here")
+
+
+def test_an_interrupted_run_goes_on_where_it_was_and_only_with_the_same_files(tmp_path: Path) -> None:
+    class Impatient(Notes):
+        def advance(self, done: float, note: str = "") -> None:
+            super().advance(done, note)
+            if done >= 60:
+                raise KeyboardInterrupt
+
+    config = asked(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        run(config, tmp_path / "run", Impatient())
+    whole = run(config, tmp_path / "whole", Silent())
+    notes = Notes()
+    people = (tmp_path / "people.tsv").read_text()
+    written(tmp_path / "people.tsv", replies("others"))
+    with pytest.raises(RunError, match="other weights"):
+        run(config, tmp_path / "run", Silent())
+    (tmp_path / "people.tsv").write_text(people)
+    assert run(config, tmp_path / "run", notes).metrics == whole.metrics
+    assert notes.steps[0] >= 60, "what is saved is not done again"
+    assert rows(tmp_path / "run") == rows(tmp_path / "whole")
+
+
+def test_a_judge_that_fails_costs_no_other_its_rows(tmp_path: Path) -> None:
+    config = asked(tmp_path, judges=f"svm-unigram,{own(tmp_path)}:Dead")
+    result = run(config, tmp_path / "run", Silent())
+    errors = {row["error"] for row in rows(tmp_path / "run") if row["status"] != "ok"}
+    assert errors == {"Dead: RuntimeError: out of memory"}
+    assert result.metrics["adversuc.svm-unigram.telling"].n == NUM
+    assert "adversuc.Dead.telling" not in result.metrics
+    assert "36 fits failed: Dead: RuntimeError: out of memory." in (tmp_path / "run" / "table.md").read_text()
+
+
+def test_systems_of_identical_replies_cannot_be_told(tmp_path: Path) -> None:
+    config = asked(tmp_path, machine=str(written(tmp_path / "same.tsv", replies("people"))))
+    metrics = run(config, tmp_path / "run", Silent()).metrics
+    for judge in ("svm-unigram", *CONTROLS):
+        assert metrics[f"adversuc.{judge}.same"].value == 0.5
+    equal = [f"{line.split(chr(9))[0]}\tyes" for line in replies("a")]
+    config = asked(tmp_path, machine=str(written(tmp_path / "yes.tsv", equal)))
+    written(tmp_path / "people.tsv", equal)
+    metrics = run(config, tmp_path / "equal", Silent()).metrics
+    assert {round(estimate.value, 6) for name, estimate in metrics.items() if name.startswith("adversuc.")} == {0.5}
+
+
+def test_how_files_are_spelled_decides_nothing_unless_it_shall(tmp_path: Path) -> None:
+    shouted = [line.upper().replace("ALPHA", "UNK") for line in replies("plain")]
+    config = asked(tmp_path, machine=str(written(tmp_path / "loud.tsv", shouted)))
+    human = [line.replace("ABOUT", "about") for line in replies("people")]
+    written(tmp_path / "people.tsv", human)
+    pooled = run(config, tmp_path / "run", Silent()).metrics["adversuc.svm-unigram.loud"]
+    assert pooled.low < 0.5 < pooled.high
+    raw = [line.split("\t")[0] + "\t" + line.split("\t")[1].upper() for line in replies("plain")]
+    written(tmp_path / "loud.tsv", raw)
+    spelled = run(replace(config, normalise=False), tmp_path / "raw", Silent()).metrics["adversuc.svm-unigram.loud"]
+    assert spelled.value < 0.05
+
+
+def test_one_source_a_thousand_times_weighs_no_more_than_ten(tmp_path: Path) -> None:
+    many = [f"hello\treply {number}" for number in range(1000)]
+    config = asked(tmp_path, machine=str(written(tmp_path / "many.tsv", [*many, *replies("plain")])))
+    written(tmp_path / "people.tsv", [*replies("people"), *(f"hello\tanswer {number}" for number in range(1200))])
+    notes = Notes()
+    run(config, tmp_path / "run", notes)
+    assert "human: 1,190 replies left out, more than 10 of one source." in notes.said
+    (fold,) = {row["fold"] for row in rows(tmp_path / "run") if row["scenario"] == "adversuc.many"
+               and max(map(row["sources"].count, set(row["sources"]))) == 20}
+    assert fold in range(3)
+
+
+def test_the_next_utterance_is_read_from_dialogues_or_from_a_file(tmp_path: Path) -> None:
+    config = asked(tmp_path)
+    turns = [f"turn{number} of a talk" for number in range(60)]
+    written(tmp_path / "people.tsv", [f"{one}\t{other}" for one, other in pairwise(turns)])
+    machine = written(tmp_path / "plain.tsv", [f"{one}\tso it is" for one in turns])
+    found = run(replace(config, machine=str(machine)), tmp_path / "dialogue", Silent()).metrics
+    assert found["human-next.svm-unigram"].n == 58
+    assert found["ere.constant"].value == 0.25
+    config = asked(tmp_path)
+    following = written(tmp_path / "next.tsv", [line.replace("\t", "\tafterwards ") for line in replies("next")])
+    found = run(replace(config, next_utterances=str(following)), tmp_path / "file", Silent()).metrics
+    assert found["human-next.svm-unigram"].value < 0.1
+
+
+def test_more_human_than_machine_lines_are_balanced(tmp_path: Path) -> None:
+    config = asked(tmp_path, machine=str(written(tmp_path / "few.tsv", replies("plain", 20))))
+    notes = Notes()
+    metrics = run(config, tmp_path / "run", notes).metrics
+    assert metrics["adversuc.svm-unigram.few"].n == 20
+    assert metrics["chance.adversuc.few"].n == 40
+    assert f"few: {NUM - 20} sources left out, which one side alone answers." in notes.said
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "said"),
+    [
+        ({"human": "FOLDER/nothing.tsv"}, DataError, "no such file"),
+        ({"machine": "FOLDER/plain.tsv,FOLDER/../FOLDER_NAME/plain.tsv"}, DataError, "named twice"),
+        ({"machine": "FOLDER/people.tsv"}, DataError, "named twice"),
+        ({"machine": " , "}, ConfigError, "--machine names nothing"),
+        ({"judges": "length"}, ConfigError, "--judges names nothing"),
+        ({"judges": "svm-unigran"}, ConfigError, "did you mean 'svm-unigram'"),
+        ({"forward": "runs/seq2seq"}, ConfigError, "--forward is read by the judge svm-neural alone"),
+        ({"folds": 16}, DataError, "too few sources stand in the human file and in plain"),
+        ({"machine": "FOLDER/other.tsv"}, DataError, "too few sources"),
+        ({"machine": "FOLDER/broken.tsv"}, DataError, "a tab belongs between source and reply"),
+    ],
+)
+def test_what_is_wrong_is_told_before_there_is_a_run(
+    tmp_path: Path, changes: dict[str, Any], error: type[Exception], said: str
+) -> None:
+    asked(tmp_path)
+    written(tmp_path / "other.tsv", [line.replace("topic", "subject") for line in replies("plain")])
+    written(tmp_path / "broken.tsv", [*replies("plain"), "no tab"])
+    named = {
+        name: value.replace("FOLDER_NAME", tmp_path.name).replace("FOLDER", str(tmp_path)) if isinstance(value, str) else value
+        for name, value in changes.items()
+    }
+    with pytest.raises(error, match=said) as caught:
+        run(asked(tmp_path, **named), tmp_path / "run", Silent())
+    assert not (tmp_path / "run").exists()
+    if "folds" in changes:
+        assert "give 64 shared sources at least" in str(caught.value)
+
+
+def test_a_flag_of_files_may_be_given_several_times() -> None:
+    verb = find_verb(["evaluate", "adversarial"])
+    assert verb is not None
+    line = ["--machine", "b.tsv", "--folds", "4", "--machine=c.tsv,d.tsv", "--human", "a.tsv"]
+    config: AdversarialConfig = parse_job(verb, EVALUATE_ADVERSARIAL, line).config
+    assert (config.human, config.machine_names, config.folds) == ("a.tsv", ("b.tsv", "c.tsv", "d.tsv"), 4)
+
+
+def test_a_label_names_one_file_or_judge() -> None:
+    names = ("out/beam.tsv", "old/beam.tsv", "a.b.tsv", "opensubtitles_sample:random", "hf:x/y", "m.py:Judge")
+    assert [*labels_of(names).values()] == ["beam", "beam-2", "a_b", "random", "y", "Judge"]

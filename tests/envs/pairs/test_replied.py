@@ -1,0 +1,88 @@
+"""Files of sources and replies: what is read, and how a broken line is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from envs.core.errors import DataError
+from envs.data.root import data_root
+from envs.pairs.replied import RepliedPair, closed_vocabularies, normal_words, read_replied, read_sample_replies
+
+
+def written(folder: Path, *lines: str | bytes) -> Path:
+    path = folder / "replies.tsv"
+    path.write_bytes(b"".join((line if isinstance(line, bytes) else line.encode()) + b"\n" for line in lines))
+    return path
+
+
+def test_a_line_is_a_source_and_its_replies_behind_earlier_turns(tmp_path: Path) -> None:
+    path = written(tmp_path, "Hello there!\tHi", "a <eot> b\tc d\tYes ||| No, never", "x\ty __eou__ z")
+    assert read_replied(path) == [
+        RepliedPair((("hello", "there", "!"),), ("hi",)),
+        RepliedPair((("a",), ("b",), ("c", "d")), ("yes",)),
+        RepliedPair((("a",), ("b",), ("c", "d")), ("no", ",", "never")),
+        RepliedPair((("x",),), ("y", "<eou>", "z")),
+    ]
+    assert read_replied(path, normalise=False)[0] == RepliedPair((("Hello", "there!"),), ("Hi",))
+
+
+def test_unknown_words_are_one_word_however_they_are_written() -> None:
+    assert normal_words("the UNK and UNknown and <unk> [UNK] <UNKNOWN>") == [
+        "the", "<unk>", "and", "<unk>", "and", "<unk>", "<unk>", "<unk>",
+    ]
+    assert normal_words("unknown to Unk") == ["unknown", "to", "unk"], "which are words"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("no tab here", "a tab belongs between source and reply"),
+        ("source\t ", "a reply has no word"),
+        ("source\tyes ||| ", "a reply has no word"),
+        (" \treply", "the source has no word"),
+        (b"caf\xe9\treply", "the file is UTF-8 text"),
+    ],
+)
+@pytest.mark.parametrize("normalise", [True, False])
+def test_a_broken_line_is_named_with_its_file_and_number(
+    tmp_path: Path, line: str | bytes, said: str, normalise: bool
+) -> None:
+    path = written(tmp_path, "good\tpair", line, "good\tpair", line)
+    with pytest.raises(DataError, match=said) as caught:
+        read_replied(path, normalise=normalise)
+    assert f"{path}:2" in str(caught.value.where)
+    assert "(2 broken in all)" in str(caught.value)
+
+
+def test_a_file_without_a_line_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="holds no line"):
+        read_replied(written(tmp_path))
+
+
+def test_a_reply_of_two_thousand_words_is_read(tmp_path: Path) -> None:
+    (pair,) = read_replied(written(tmp_path, f"why ?\t{'because ' * 2000}"))
+    assert len(pair.reply) == 2000
+
+
+def test_words_unknown_to_one_file_are_unknown_to_all() -> None:
+    human = [RepliedPair((("who", "knows", "zoe"),), ("zoe", "knows")), RepliedPair((("a",),), ("b",))]
+    machine = [RepliedPair((("who", "knows", "<unk>"),), ("<unk>", "a"))]
+    found = closed_vocabularies({"human": human, "machine": machine})
+    assert found["machine"] == machine
+    assert found["human"] == [
+        RepliedPair((("who", "knows", "<unk>"),), ("<unk>", "knows")), RepliedPair((("a",),), ("<unk>",)),
+    ]
+    both = {"human": [*human, RepliedPair((("c",),), ("<unk>",))], "machine": machine}
+    assert closed_vocabularies(both) == both, "both write it: it tells nothing of who wrote"
+    assert closed_vocabularies({"one": human, "other": human[:1]}) == {"one": human, "other": human[:1]}
+
+
+@pytest.mark.data
+def test_the_published_sample_has_three_sides_of_one_list_of_sources() -> None:
+    sides = {side: read_sample_replies(data_root(), side) for side in ("human", "machine", "random")}
+    assert [len(pairs) for pairs in sides.values()] == [768] * 3
+    assert len({tuple(pair.context for pair in pairs) for pairs in sides.values()}) == 1
+    with pytest.raises(DataError, match="no such side"):
+        read_sample_replies(data_root(), "people")
