@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,23 @@ def test_the_vocabulary_is_that_of_the_training_split(tmp_path: Path, corpus: st
     lines = [line.split() for line in (Path(corpus) / "train.tsv").read_text().splitlines()[:2]]
     assert {word for words in lines for word in words} <= set(known)
     assert set(COLOURS) - set(known), "validation and test texts say others"
+
+
+def test_the_test_split_decides_nothing_of_a_training(tmp_path: Path, corpus: str, base: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(corpus, other)
+    lines = (Path(corpus) / "train.tsv").read_text().splitlines()
+    (other / "test.tsv").write_text("\n".join(line.replace("man", "woman") for line in lines[:9]) + "\n")
+    fit = replace(FIT, max_epochs=2)
+    figures = []
+    for number, name in enumerate((corpus, str(other))):
+        run(asked(name, fit=fit, vectors="skip-gram"), tmp_path / f"new-{number}", Silent())
+        against = asked(name, start=str(base), against="iiw", fit=fit)
+        figures.append(run(against, tmp_path / f"further-{number}", Silent()).metrics)
+    for kind in ("new", "further"):
+        assert_equal_weights(tmp_path / f"{kind}-0", tmp_path / f"{kind}-1")
+    assert figures[0]["validation_r@1"] == figures[1]["validation_r@1"]
+    assert figures[0]["test_r@1"].n != figures[1]["test_r@1"].n
 
 
 def test_it_begins_with_vectors_of_the_training_split_or_of_a_file(tmp_path: Path, corpus: str) -> None:
