@@ -158,6 +158,17 @@ OTHERS = (
         ),
     ),
     Verb(
+        ("play", "reply"),
+        "talk with a response model yourself",
+        "engine.cli.play_reply:run_play_reply",
+        (
+            "parley play reply runs/seq2seq",
+            "parley play reply runs/seq2seq --decoder sample:0.7,repeat=2",
+            "parley play reply runs/seq2seq --decoder mmi:beam=20,backward=runs/backward",
+        ),
+        "MODEL",
+    ),
+    Verb(
         ("report",),
         "show a run, or a folder of runs, as one page",
         "engine.cli.runs:run_report",

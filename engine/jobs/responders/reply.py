@@ -7,6 +7,7 @@ recorded ones, to the same contexts in the same order, a line for each. A reply 
 from __future__ import annotations
 
 import json
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,12 +30,12 @@ from engine.store.schemas import OK, ok_row, with_base
 from envs.core.errors import ConfigError, DataError, RunError
 from envs.core.ranges import NumItemsOrAll, PositiveInt
 from envs.core.seeds import derive_seed
-from envs.data.root import data_root
+from envs.data.root import data_root, root_words
 from envs.pairs.compiled import load_pairs
 from envs.pairs.contexts import examples
 from envs.pairs.turns import Example, Turns, context_words, format_turns, parse_turns
 from envs.storage.copies import fetched_model
-from envs.storage.places import HUGGING_FACE
+from envs.storage.places import HUGGING_FACE, display_path
 from policies.decoders import GREEDY, DecoderSettings
 from policies.responder import answer, require_decoder
 from policies.stored import CONFIG, model_inside
@@ -153,7 +154,7 @@ class ReplyWorker:
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedContexts:
     """What is replied to, found and checked.
 
     Args:
@@ -182,7 +183,7 @@ def quick() -> ReplyConfig:
     return ReplyConfig(limit=100)
 
 
-class Reply(Job[ReplyConfig, Asked, Asked]):
+class ReplyJob(Job[ReplyConfig, AskedContexts, AskedContexts]):
     """`parley reply`."""
 
     words = ("reply",)
@@ -194,7 +195,7 @@ class Reply(Job[ReplyConfig, Asked, Asked]):
     files = (MACHINE_FILE, HUMAN_FILE, SUMMARY, "rows")
     resume_safe = RESUME_SAFE
 
-    def prepare(self, config: ReplyConfig, path: Path, reporter: Reporter) -> Asked:
+    def prepare(self, config: ReplyConfig, path: Path, reporter: Reporter) -> AskedContexts:
         """The model, tried without a context, and the contexts."""
         from policies.responders import load_responder
 
@@ -214,14 +215,14 @@ class Reply(Job[ReplyConfig, Asked, Asked]):
             got = f"{len(recorded.splits[config.split]):,} pairs"
             fix = "name another --split or --corpus, or change --min-reply and --max-reply"
             raise DataError(f"the {config.split} split has no reply of such a length", where=corpus, got=got, fix=fix)
-        return Asked(Replying(config, name, decoder), corpus, drawn(found, config.limit, config.seed, corpus))
+        return AskedContexts(Replying(config, name, decoder), corpus, drawn(found, config.limit, config.seed, corpus))
 
-    def work(self, run: RunFolder, prepared: Asked, reporter: Reporter) -> Asked:
+    def work(self, run: RunFolder, prepared: AskedContexts, reporter: Reporter) -> AskedContexts:
         items = {example.key: example for example in prepared.examples}
         work_off(run, prepared.replying, items, prepared.replying.config, reporter, "replying")
         return prepared
 
-    def measure(self, run: RunFolder, found: Asked) -> Summary:
+    def measure(self, run: RunFolder, found: AskedContexts) -> Summary:
         """Writes the two files beside the rows."""
         rows = sorted((row for row in run.read_rows().to_pylist() if row["status"] == OK), key=lambda row: row["item_key"])
         for file, column in ((MACHINE_FILE, "reply"), (HUMAN_FILE, "truth")):
@@ -233,6 +234,11 @@ class Reply(Job[ReplyConfig, Asked, Asked]):
             reply_metrics([row["reply"].split() for row in rows], [row["truth"].split() for row in rows]),
             {NUM_CONTEXTS: len(found.examples)},
         )
+
+    def next_commands(self, config: ReplyConfig, path: Path) -> tuple[str, ...]:
+        files = ["--human", display_path(path / HUMAN_FILE), "--machine", display_path(path / MACHINE_FILE)]
+        judge = ["parley", "evaluate", "adversarial", *files, *root_words(config.data_root)]
+        return (*super().next_commands(config, path), shlex.join(judge))
 
     def models(self, config: ReplyConfig) -> Mapping[str, str]:
         named = DecoderSettings.parse(config.decoder).models
@@ -273,4 +279,4 @@ def _write(path: Path, rows: Iterable[Mapping[str, Any]], column: str) -> None:
         raise RunError("the replies cannot be written", where=path, got=error.strerror, fix=fix) from None
 
 
-REPLY = Reply()
+REPLY = ReplyJob()

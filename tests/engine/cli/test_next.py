@@ -15,6 +15,7 @@ from engine.cli.label import LabelArguments
 from engine.cli.perturb import PerturbArguments
 from engine.cli.play import PlayArguments
 from engine.cli.play_ranking import PlayRankingArguments
+from engine.cli.play_reply import PlayReplyArguments
 from engine.cli.runs import ReportArguments
 from engine.cli.verbs import find_verb
 from engine.jobs.catalogue import ENTRIES
@@ -31,6 +32,7 @@ KINDS = {
     "perturb label": LabelArguments,
     "play": PlayArguments,
     "play ranking": PlayRankingArguments,
+    "play reply": PlayReplyArguments,
     "report": ReportArguments,
 }
 
