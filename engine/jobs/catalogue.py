@@ -285,6 +285,17 @@ ENTRIES = (
         reports=True,
     ),
     Entry(
+        ("minmax", "replies"),
+        "train a generator and a discriminator against each other (RLlib)",
+        "engine.jobs.generation.minmax:MINMAX_REPLIES",
+        (
+            "parley minmax replies                         # ten rounds on the built-in help desk",
+            "parley minmax replies li2017 --start runs/dialogue --discriminator runs/discriminator",
+            "parley minmax replies --start runs/seq2seq --method reinforce --reward constant",
+        ),
+        reports=True,
+    ),
+    Entry(
         ("minmax", "ranking"),
         "harden a ranker by rounds: an editing policy, the ranker, and what is left to find (RLlib)",
         "engine.jobs.retrieval.minmax:MINMAX_RANKING",

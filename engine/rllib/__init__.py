@@ -1,4 +1,4 @@
-"""The only RLlib code: the negotiation game and its learning (read `env.py` first), and edits of replies (`editing.py`)."""
+"""The only RLlib code: negotiation (read `env.py` first), edits of replies (`editing.py`), whole replies (`replies.py`)."""
 
 from envs.core.lazy import public
 
@@ -12,5 +12,8 @@ __all__, __getattr__ = public(
         "EditorReinforceConfig": "editing",
         "NegotiationMultiAgentEnv": "env",
         "NegotiatorModule": "module",
+        "ReplyMinMax": "replies",
+        "ReplyMinMaxConfig": "replies",
+        "ReplyMultiAgentEnv": "replies_env",
     },
 )

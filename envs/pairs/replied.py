@@ -1,8 +1,4 @@
-"""Files of sources and replies, one pair a line: what is read to tell the replies of people from those of machines.
-
-    source <TAB> reply                        one turn before the reply
-    turn <TAB> ... <TAB> source <TAB> reply   several, the oldest first; `<eot>` between turns does as well
-    source <TAB> reply ||| reply              several replies, each a pair of its own
+"""Files of sources and replies (`tabbed.py` says how their lines are read), as pairs to judge.
 
 The published sample of Li et al. 2017 is read as such pairs too: `opensubtitles_sample:human`, `:machine` and `:random` are its
 three files of replies to the same 768 sources, its splits put together, because they were sorted by length.
@@ -10,7 +6,9 @@ three files of replies to the same 768 sources, its splits put together, because
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,12 +16,13 @@ from envs.core.errors import DataError
 from envs.data.lines import broken_rule, located, read_lines, require_utf8
 from envs.data.root import require_files
 from envs.pairs.subtitles import DICTIONARY, parse_coded
+from envs.pairs.tabbed import BETWEEN_REPLIES, parse_line
 from envs.pairs.tokens import UNKNOWN
-from envs.pairs.turns import EOT, Utterance, context_words, parse_turns
+from envs.pairs.turns import EOT, Utterance
 
-BETWEEN_REPLIES = "|||"
 SAMPLE = "opensubtitles_sample"
 SAMPLE_FILES = {"human": "t_given_s", "machine": "decoded", "random": "random"}
+_WORD = re.compile(r"\S+")
 _SPLITS = ("train", "dev", "test")
 _UNKNOWNS = frozenset({"unknown", "<unk>", "[unk]", "<unknown>", "_unk_", "unk"})
 """How systems write a word that they do not know, lower-cased; "unknown" and "unk" only in capitals."""
@@ -45,38 +44,28 @@ def read_replied(path: Path, *, normalise: bool = True) -> list[RepliedPair]:
     """Reads a file.
 
     Args:
-        path: lines as above, UTF-8.
+        path: lines as in `tabbed.py`, UTF-8.
         normalise: whether words are those of the project's tokeniser, lower-cased, unknown words written `<unk>`; otherwise
             they are what stands between blanks.
 
     Raises:
         DataError: the file cannot be read or holds no line, or a line is broken; the message names the first one.
     """
-    words = normal_words if normalise else str.split
-    return _read(path, read_lines(path), lambda line: parse_replied(line, words))
+    return _read(path, read_lines(path), partial(parse_replied, normalise=normalise))
 
 
-def parse_replied(line: str, words: Callable[[str], Sequence[str]]) -> list[RepliedPair]:
+def parse_replied(line: str, *, normalise: bool = True) -> list[RepliedPair]:
     """Reads one line: a pair for each of its replies.
 
     Args:
-        line: as above.
-        words: of a text.
+        line: as in `tabbed.py`.
+        normalise: as in `read_replied`.
 
     Raises:
-        DataError: no tab, or a source or reply without a word.
+        DataError: no tab, or a turn or a reply without a word.
     """
-    require_utf8(line)
-    *columns, replies = line.split("\t")
-    if not columns:
-        raise broken_rule("a tab belongs between source and reply, and there is none", line)
-    context = tuple(turn for column in columns for turn in _turns(words(column)))
-    if not context[-1]:
-        raise broken_rule("the source has no word", line)
-    found = [RepliedPair(context, tuple(words(reply))) for reply in replies.split(BETWEEN_REPLIES)]
-    if not all(pair.reply for pair in found):
-        raise broken_rule("a reply has no word", line)
-    return found
+    context, replies = parse_line(_with_unknowns(line)) if normalise else _as_written(line)
+    return [RepliedPair(tuple(map(tuple, context)), tuple(reply)) for reply in replies]
 
 
 def read_sample_replies(root: Path, side: str) -> list[RepliedPair]:
@@ -106,12 +95,6 @@ def read_sample_replies(root: Path, side: str) -> list[RepliedPair]:
     return [pair for name in names for pair in _read(folder / name, read_lines(folder / name), pairs)]
 
 
-def normal_words(text: str) -> list[str]:
-    """The words of a text with the marks between turns and utterances, unknown words as `<unk>` however they are written."""
-    known = (UNKNOWN if _is_unknown(word) else word for word in text.split())
-    return context_words(parse_turns(" ".join(known)))
-
-
 def closed_vocabularies(files: Mapping[str, Sequence[RepliedPair]]) -> dict[str, list[RepliedPair]]:
     """The files with words unknown to one of them unknown to all, so that `<unk>` does not tell who wrote.
 
@@ -132,9 +115,23 @@ def closed_vocabularies(files: Mapping[str, Sequence[RepliedPair]]) -> dict[str,
     }
 
 
-def _turns(words: Sequence[str]) -> list[Utterance]:
-    ends = [place for place, word in enumerate(words) if word == EOT]
-    return [tuple(words[start:end]) for start, end in zip([0, *(end + 1 for end in ends)], [*ends, len(words)], strict=True)]
+def _with_unknowns(line: str) -> str:
+    """A line with unknown words as `<unk>`, however they are written."""
+    return _WORD.sub(lambda word: UNKNOWN if _is_unknown(word[0]) else word[0], line)
+
+
+def _as_written(line: str) -> tuple[list[list[str]], list[list[str]]]:
+    """The words between blanks of each turn and of each reply."""
+    require_utf8(line)
+    *columns, last = line.split("\t")
+    if not columns:
+        raise broken_rule("a tab belongs between source and reply, and there is none", line)
+    parts = [column.split(EOT) for column in columns], [last.split(BETWEEN_REPLIES)]
+    context, replies = ([text.split() for texts in side for text in texts] for side in parts)
+    for name, side in (("source", context), ("reply", replies)):
+        if not all(side):
+            raise broken_rule(f"the {name} has no word", line)
+    return context, replies
 
 
 def _within(pair: RepliedPair, known: frozenset[str]) -> RepliedPair:

@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 
 from envs.pairs.compiled import PairCorpus, PairSplit, Ragged
-from envs.pairs.contexts import windows
+from envs.pairs.contexts import windows, with_replies
 from envs.pairs.turns import EOT
 from envs.pairs.vocabulary import PairVocabulary
 
 
 def pairs_in_words(
-    corpus: PairCorpus, vocabulary: PairVocabulary, *, turns: int, min_words: int, max_words: int
+    corpus: PairCorpus, vocabulary: PairVocabulary, *, turns: int, min_reply: int, max_reply: int
 ) -> dict[str, PairSplit]:
     """The splits of a corpus as a model reads them.
 
@@ -21,8 +21,8 @@ def pairs_in_words(
         corpus: opened with every word.
         vocabulary: of the model; with more than one turn `<eot>` is one of its words.
         turns: of context, the newest; `<eot>` stands between them.
-        min_words: words that a reply has at least.
-        max_words: words that a reply has at most.
+        min_reply: words that a reply has at least.
+        max_reply: words that a reply has at most.
 
     Returns:
         Pairs in the order of the corpus; words that the model does not know are `<unk>`.
@@ -33,6 +33,5 @@ def pairs_in_words(
         known = replace(split, utterances=Ragged(table[split.utterances.values], split.utterances.offsets))
         if turns > 1:
             known = windows(known, turns, vocabulary.index[EOT])
-        lengths = known.utterances.lengths[known.pairs[:, 1]]
-        found[name] = PairSplit(known.utterances, known.pairs[(lengths >= min_words) & (lengths <= max_words)])
+        found[name] = with_replies(known, min_reply, max_reply)
     return found

@@ -40,8 +40,10 @@ _VALIDATION = 10
 """One of so many sources of a fit decides when it ends."""
 _BATCH, _LARGE_BATCH, _MANY = 64, 128, 8_000
 """Pairs of an update, of few pairs and of many."""
-_EPOCHS, _STEPS, _PATIENCE = 6, 300, 60
-"""Epochs at most; updates that a fit may make all the same, and without a better epoch, however few pairs there are."""
+_EPOCHS, _MOST_EPOCHS = 6, 24
+"""Epochs at most, of many pairs and of few."""
+_STEPS, _PATIENCE = 300, 60
+"""Updates for which few pairs have more epochs, in all and without a better one."""
 
 
 class NetworkJudge(Judge):
@@ -158,7 +160,8 @@ def svm_neural(settings: JudgeSettings) -> Callable[[], Judge]:
 def _recipe(num_pairs: int) -> FitConfig:
     size = _LARGE_BATCH if num_pairs >= _MANY else _BATCH
     steps = -(-num_pairs // size)
-    epochs, patience = max(_EPOCHS, -(-_STEPS // steps)), max(1, -(-_PATIENCE // steps))
+    epochs = min(_MOST_EPOCHS, max(_EPOCHS, -(-_STEPS // steps)))
+    patience = min(epochs // 3, -(-_PATIENCE // steps))
     return FitConfig(batch_size=size, max_epochs=epochs, patience=patience, decay_epochs=1, precision="float32")
 
 

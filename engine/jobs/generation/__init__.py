@@ -1,4 +1,4 @@
-"""Verbs of generation against a discriminator (Li et al. 2017), and of judging what was generated.
+"""Verbs of generation against a discriminator, and about generated replies (Li et al. 2017).
 
-Read `discriminator.py` first; `adversarial.py` stands by itself.
+Read `discriminator.py` first (its training), then `minmax.py` (both against each other) and `adversarial.py` (evaluation).
 """

@@ -6,6 +6,7 @@ to the same context is a negative one, half of them found by a beam with re-rank
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +22,9 @@ from engine.metrics.generation.training import DISCRIMINATION, accuracies, accur
 from engine.metrics.statistics import Estimate
 from envs.core.ranges import PositiveInt
 from envs.core.seeds import derive_seed
+from envs.data.root import root_words
 from envs.replies.pairs import pairs_in_words
+from envs.storage.places import display_path
 from policies.decoders import DecoderSettings
 from policies.discriminator.settings import DiscriminatorSizes, discriminator_fit, discriminator_released, discriminator_small
 from policies.fitting.settings import FitConfig
@@ -48,7 +51,7 @@ class TrainDiscriminatorConfig(PairFitConfig):
     """How half of the generator's replies are found; published: mmi:backward=RUN. The other half is sampled."""
     prefixes: bool = False
     """Learn from beginnings of replies, one random one of each (published for rewards of partial replies)."""
-    min_words: PositiveInt = 5
+    min_reply: PositiveInt = 5
     """Words that a recorded reply has at least (published: 5); the generator's limit is the most."""
     sizes: DiscriminatorSizes = field(default_factory=DiscriminatorSizes)
     """The model."""
@@ -83,7 +86,7 @@ class TrainDiscriminator(FitJob[TrainDiscriminatorConfig]):
         generator = load_seq2seq(require_checkpoint(config.generator, "--generator", "parley train seq2seq")).to(config.device)
         negatives = Negatives(generator, DecoderSettings.parse(config.decoder), config.seed, reporter)
         corpus, words, sizes = open_pairs(config, every_word=True), generator.vocabulary, generator.sizes
-        lengths = {"min_words": config.min_words, "max_words": sizes.max_reply - 1}
+        lengths = {"min_reply": config.min_reply, "max_reply": sizes.max_reply - 1}
         pairs = pairs_in_words(corpus, words, turns=sizes.turns, **lengths)
         require_splits(corpus.name, pairs)
         model = Discriminator(words, config.sizes).to(config.device)
@@ -102,6 +105,12 @@ class TrainDiscriminator(FitJob[TrainDiscriminatorConfig]):
             measure=told.measure,
             finish=told.finish,
         )
+
+    def next_commands(self, config: TrainDiscriminatorConfig, path: Path) -> tuple[str, ...]:
+        method = "regs-partial" if config.prefixes else "regs-mc"
+        words = ["parley", "minmax", "replies", "--method", method, "--start", config.generator, "--corpus", config.corpus]
+        words += ["--discriminator", display_path(path), *root_words(config.data_root)]
+        return (*super().next_commands(config, path), shlex.join(words))
 
     def models(self, config: TrainDiscriminatorConfig) -> Mapping[str, str]:
         return {"generator": config.generator, **DecoderSettings.parse(config.decoder).models}

@@ -1,4 +1,5 @@
-"""What is counted of generated replies: in training against a discriminator, and before judges.
+"""Figures of generated replies: whether judges tell them from those of people, and whether such judges can be trusted.
 
-Of judges read `scenarios.py` first (what is judged), then `adversarial.py` (what comes of it) and `tables.py`.
+Read `scenarios.py` first (what is judged), then `adversarial.py` (what comes of it) and `tables.py`. Trainings report what
+`training.py` and `minmax.py` name.
 """

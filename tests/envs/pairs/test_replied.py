@@ -8,7 +8,7 @@ import pytest
 
 from envs.core.errors import DataError
 from envs.data.root import data_root
-from envs.pairs.replied import RepliedPair, closed_vocabularies, normal_words, read_replied, read_sample_replies
+from envs.pairs.replied import RepliedPair, closed_vocabularies, parse_replied, read_replied, read_sample_replies
 
 
 def written(folder: Path, *lines: str | bytes) -> Path:
@@ -29,18 +29,18 @@ def test_a_line_is_a_source_and_its_replies_behind_earlier_turns(tmp_path: Path)
 
 
 def test_unknown_words_are_one_word_however_they_are_written() -> None:
-    assert normal_words("the UNK and UNknown and <unk> [UNK] <UNKNOWN>") == [
-        "the", "<unk>", "and", "<unk>", "and", "<unk>", "<unk>", "<unk>",
-    ]
-    assert normal_words("unknown to Unk") == ["unknown", "to", "unk"], "which are words"
+    (pair,) = parse_replied("the UNK and\tUNknown and <unk> [UNK] <UNKNOWN>")
+    assert pair == RepliedPair((("the", "<unk>", "and"),), ("<unk>", "and", "<unk>", "<unk>", "<unk>"))
+    (pair,) = parse_replied("unknown\tto Unk")
+    assert pair == RepliedPair((("unknown",),), ("to", "unk")), "which are words"
 
 
 @pytest.mark.parametrize(
     ("line", "said"),
     [
         ("no tab here", "a tab belongs between source and reply"),
-        ("source\t ", "a reply has no word"),
-        ("source\tyes ||| ", "a reply has no word"),
+        ("source\t ", "the reply has no word"),
+        ("source\tyes ||| ", "the reply has no word"),
         (" \treply", "the source has no word"),
         (b"caf\xe9\treply", "the file is UTF-8 text"),
     ],

@@ -14,10 +14,12 @@ from envs.pairs.vocabulary import PairVocabulary
 from policies.judges.classifier import ThresholdJudge, best_threshold
 from policies.judges.judge import CONTROLS, Featured, Judge, JudgeSettings, judge_maker, judges, scores_by
 from policies.judges.remembered import Remembered
+from policies.rankers import load_ranker
 from policies.seq2seq.checkpoints import save_model
 from policies.seq2seq.model import Seq2Seq
 from policies.seq2seq.settings import Seq2SeqSizes
 from tests.engine.jobs.perturb.robust import save_responder
+from tests.policies.ranking.folders import cross_encoder
 
 WORDS = [f"w{number}" for number in range(300)]
 
@@ -57,7 +59,7 @@ def test_a_linear_judge_finds_the_word_that_tells(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["hierarchical", "concatenated", "svm-neural"])
 def test_a_network_finds_it_too(name: str) -> None:
-    assert accuracy(made(name, embedding=32, hidden=32), tell=1.0) > 0.8
+    assert accuracy(made(name, embedding=64, hidden=64), num=800, tell=1.0) > 0.8
 
 
 def test_a_network_is_the_same_from_the_same_seed() -> None:
@@ -150,6 +152,19 @@ def test_a_classifier_is_asked_about_a_pair_once_however_many_judges_share_it() 
     for _ in range(2):
         assert accuracy(ThresholdJudge(shared), tell=1.0) == 1
     assert len(asked) == len(set(asked)) == 700
+
+
+def test_a_classifier_of_hugging_face_judges_by_its_scores_and_a_fitted_threshold(tmp_path: Path) -> None:
+    folder = cross_encoder(tmp_path / "model", labels=2)
+    pairs = [RepliedPair((("hello",),), tuple(words)) for words in (["my"], ["screen", "is"], ["black"], ["yes", "it", "is"])]
+    ranker = load_ranker(f"hf:{folder}")
+    told = np.array([ranker.score(pair.context, [pair.reply])[0] for pair in pairs])
+    labels = told > np.median(told)
+    judge = made(f"hf:{folder}")
+    judge.fit(pairs, labels, 1)
+    scores = scores_by(judge, pairs)
+    assert ((scores > 0) == labels).all()
+    assert np.diff(scores) == pytest.approx(np.diff(told))
 
 
 OWN = '''

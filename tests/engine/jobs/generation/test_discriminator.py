@@ -28,7 +28,7 @@ FIT = FitConfig(learning_rate=0.02, batch_size=8, max_epochs=4, decay_epochs=1, 
 
 
 def asked(corpus: str, generator: Path, **changes: Any) -> TrainDiscriminatorConfig:
-    settings = {"corpus": corpus, "generator": str(generator), "decoder": "beam:2", "fit": FIT, "min_words": 4}
+    settings = {"corpus": corpus, "generator": str(generator), "decoder": "beam:2", "fit": FIT, "min_reply": 4}
     sizes = DiscriminatorSizes(embed=8, hidden=8, dropout=0.0)
     return TrainDiscriminatorConfig(**{**settings, "sizes": sizes, **changes})
 
@@ -43,6 +43,7 @@ def test_it_tells_people_from_a_model_that_says_anything(tmp_path: Path, corpus:
     model = load_discriminator(tmp_path / "run")
     assert model.vocabulary.words == load_seq2seq(generator).vocabulary.words
     assert DISCRIMINATOR.provenance(tmp_path / "run")[PREFIXES] is False
+    assert f"--start {generator}" in result.next_commands[1]
     # Half of the generator's replies are the same for all contexts: a beam's of a model that knows nothing.
     replies, splits = load_state(tmp_path / "run" / NEGATIVES)
     assert splits["splits"] == ["train", "val", "test"]
@@ -55,6 +56,7 @@ def test_it_learns_beginnings_too(tmp_path: Path, corpus: str, generator: Path) 
     result = TRAIN_DISCRIMINATOR.run(asked(corpus, generator, prefixes=True), tmp_path / "run", Silent())
     assert result.metrics["validation_accuracy_beginnings"].value > 0.6
     assert DISCRIMINATOR.provenance(tmp_path / "run")[PREFIXES] is True
+    assert "--method regs-partial" in result.next_commands[1]
 
 
 def test_it_goes_on_exactly_and_decodes_nothing_twice(
@@ -92,7 +94,7 @@ def test_it_goes_on_exactly_and_decodes_nothing_twice(
 
 def test_a_corpus_is_read_in_the_words_of_the_generator(corpus: str, generator: Path) -> None:
     every, words = load_pairs(corpus, every_word=True), load_seq2seq(generator).vocabulary
-    found = pairs_in_words(every, words, turns=2, min_words=6, max_words=7)["val"]
+    found = pairs_in_words(every, words, turns=2, min_reply=6, max_reply=7)["val"]
     split = every.splits["val"]
     wanted = [row for row, (_, reply) in enumerate(split.pairs) if 6 <= len(split.utterances[reply]) <= 7]
     assert len(found) == len(wanted) > 0
@@ -101,7 +103,7 @@ def test_a_corpus_is_read_in_the_words_of_the_generator(corpus: str, generator: 
         before = every.vocabulary.decode(split.utterances[own[0]])
         assert words.decode(found.utterances[source]) == before
         assert words.decode(found.utterances[reply]) == every.vocabulary.decode(split.utterances[own[1]])
-    both = pairs_in_words(every, words, turns=2, min_words=5, max_words=5)["val"]
+    both = pairs_in_words(every, words, turns=2, min_reply=5, max_reply=5)["val"]
     assert "<eot>" in words.decode(both.utterances[int(both.pairs[0, 0])])
 
 
@@ -122,5 +124,5 @@ def test_mistakes_are_named(tmp_path: Path, corpus: str, generator: Path) -> Non
     with pytest.raises(ConfigError, match="no decoder is called 'beem'"):
         TRAIN_DISCRIMINATOR.run(replace(config, decoder="beem:7"), tmp_path / "run", Silent())
     with pytest.raises(DataError, match="nothing to train and measure on"):
-        TRAIN_DISCRIMINATOR.run(replace(config, min_words=8), tmp_path / "run", Silent())
+        TRAIN_DISCRIMINATOR.run(replace(config, min_reply=8), tmp_path / "run", Silent())
     assert not (tmp_path / "run").exists()

@@ -1,0 +1,80 @@
+"""How a generator does against judges that its training never saw: AdverSuc on the contexts of a held-out split.
+
+The judges are linear, on unigrams (Li et al. 2017, section 4), fitted on these replies alone and cross-fitted by source, so
+that each pair is judged by one that has not seen its source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from engine.metrics.generation.adversarial import JudgedScores
+from engine.metrics.generation.scenarios import ADVERSUC, JudgedScenario, against, assign_folds, by_source
+from envs.core.seeds import derive_seed
+from envs.pairs.compiled import PairSplit
+from envs.pairs.replied import RepliedPair
+from envs.pairs.turns import EOT
+from envs.pairs.vocabulary import PairVocabulary
+from policies.decoders import DecoderSettings
+
+if TYPE_CHECKING:
+    from policies.seq2seq.model import Seq2Seq
+
+NUM_FOLDS = 5
+_JUDGE = "svm-unigram"
+
+
+class HeldOut:
+    """The contexts of a split, answered and judged.
+
+    Args:
+        pairs: contexts and recorded replies.
+        vocabulary: of both.
+        decoder: answers.
+        seed: of draws, folds and judges; training knows none of these streams.
+    """
+
+    def __init__(self, pairs: PairSplit, vocabulary: PairVocabulary, decoder: DecoderSettings, seed: int) -> None:
+        self._decoder, self._seed, self._words = decoder, seed, vocabulary
+        self._sources = [pairs.utterances[source] for source in pairs.pairs[:, 0].tolist()]
+        self.recorded = [pairs.utterances[reply] for reply in pairs.pairs[:, 1].tolist()]
+        """Word ids of the recorded replies."""
+
+    def said(self, generator: Seq2Seq) -> list[list[int]]:
+        """What a generator answers, word ids without `</s>`."""
+        from policies.seq2seq.replying import ReplyDecoder
+
+        seeds = [derive_seed(self._seed, "held-out reply", row) for row in range(len(self._sources))]
+        return ReplyDecoder(generator, self._decoder)(self._sources, seeds)
+
+    def judged(self, said: Sequence[Sequence[int]]) -> JudgedScores:
+        """What judges say of recorded replies and those, all folds together; recorded ones are the first side."""
+        from policies.judges.judge import JudgeSettings, judge_maker, scores_by
+
+        human, machine = (by_source(self._pairs(replies), self._seed, len(said)) for replies in (self.recorded, said))
+        folds = assign_folds(human, NUM_FOLDS, self._seed)
+        scenario: JudgedScenario = against(ADVERSUC, human, machine, folds)
+        pairs, labels = [each.pair for each in scenario.pairs], np.array([each.label for each in scenario.pairs])
+        scores, make = np.zeros(len(pairs)), judge_maker(_JUDGE, JudgeSettings())
+        for fold in range(NUM_FOLDS):
+            own = scenario.folds == fold
+            judge = make()
+            seed = derive_seed(self._seed, "held-out judge", fold)
+            judge.fit([pairs[row] for row in np.flatnonzero(~own)], labels[~own], seed)
+            scores[own] = scores_by(judge, [pairs[row] for row in np.flatnonzero(own)])
+        return JudgedScores(np.array([each.source for each in scenario.pairs]), labels, scores)
+
+    def _pairs(self, replies: Sequence[Sequence[int] | np.ndarray]) -> list[RepliedPair]:
+        found = []
+        for source, reply in zip(self._sources, replies, strict=True):
+            turns: list[list[str]] = [[]]
+            for word in self._words.decode(source):
+                if word == EOT:
+                    turns.append([])
+                else:
+                    turns[-1].append(word)
+            found.append(RepliedPair(tuple(map(tuple, turns)), tuple(self._words.decode(reply))))
+        return found

@@ -1,0 +1,364 @@
+"""Adversarial training of a generator against a discriminator: `parley minmax replies` (RLlib).
+
+Source: Li et al. 2017 (arXiv 1701.06547), figure 1. What is not named is trained first, as runs of their own below the run's
+folder. Updates are events of the run; every `check_every` rounds the generator answers the validation contexts, and judges that
+training never sees say how often they are deceived: the best of these states, the start among them, is the checkpoint.
+
+Choices:
+  * # Paper: silent on which state is kept. Ours: the best by AdverSuc on the validation split; test contexts are answered once,
+    by that state and by the start.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from engine.jobs.checkpoints import require_checkpoint
+from engine.jobs.composite import Composite, Stage, run_stages
+from engine.jobs.device import threads
+from engine.jobs.generation.discriminator import TRAIN_DISCRIMINATOR, TrainDiscriminatorConfig
+from engine.jobs.generation.held_out import HeldOut
+from engine.jobs.generation.minmax_config import MinMaxRepliesConfig, helpdesk, li2017
+from engine.jobs.generation.watching import Alarm, CollapseError, Watcher
+from engine.jobs.job import Reporter, Steps, Summary
+from engine.jobs.placement import fitting_runners
+from engine.jobs.responders.seq2seq import TRAIN_SEQ2SEQ, TrainSeq2SeqConfig
+from engine.jobs.scalars import Scalars
+from engine.jobs.sharded import session
+from engine.jobs.supervised import STATE, require_splits
+from engine.metrics.generation.minmax import ADVERSUC, AGAINST_DISCRIMINATOR, GAIN, NATS, PICKED
+from engine.metrics.generation.variety import WORDS, variety
+from engine.metrics.replies import reply_metrics
+from engine.metrics.statistics import Estimate, count, mean, paired_difference, ratio_of_sums
+from engine.metrics.training import BEFORE
+from engine.store.layout import SUMMARY
+from engine.store.run_folder import RunFolder
+from envs.core.config import from_dict
+from envs.core.errors import ConfigError
+from envs.pairs.compiled import PairSplit, load_pairs
+from envs.pairs.stop_words import is_content
+from envs.replies.pairs import pairs_in_words
+from envs.storage.copies import CHECKPOINT
+from envs.storage.places import display_path
+from policies.decoders import DecoderSettings
+
+if TYPE_CHECKING:
+    from engine.metrics.generation.adversarial import JudgedScores
+    from engine.rllib.replies import ReplyMinMax
+    from engine.rllib.reply_world import ReplyWorld
+    from policies.seq2seq.model import Seq2Seq
+
+ITERATION, CHECK, ALARM = "iteration", "check", "alarm"
+"""Kinds of events: an update, a measurement on the validation split, and something that went wrong."""
+GENERATOR, DISCRIMINATOR, BEST = "generator", "discriminator", "best"
+"""Folders of a run: of the stages that train what is not named, and of the best generator so far."""
+
+
+def recorded_pairs(config: MinMaxRepliesConfig, generator: Seq2Seq) -> dict[str, PairSplit]:
+    """The splits of the corpus in the words of a generator."""
+    corpus = load_pairs(config.corpus, config.data_root, every_word=True).first(config.limit)
+    sizes = generator.sizes
+    lengths = {"min_reply": config.min_reply, "max_reply": config.max_words or sizes.max_reply - 1}
+    pairs = pairs_in_words(corpus, generator.vocabulary, turns=sizes.turns, **lengths)
+    require_splits(corpus.name, pairs)
+    return pairs
+
+
+def training_world(config: MinMaxRepliesConfig, generator: str) -> ReplyWorld:
+    """What a training learns on; runners make it by themselves."""
+    from engine.generation.weights import ResponseWeights
+    from engine.rllib.reply_world import ReplyWorld
+    from policies.seq2seq.checkpoints import load_seq2seq
+
+    model = load_seq2seq(Path(generator))
+    pairs, words = recorded_pairs(config, model)["train"], model.vocabulary
+    replies = (pairs.utterances[reply] for reply in pairs.pairs[:, 1].tolist())
+    stops = [place for place, word in enumerate(words.words) if not is_content(word)]
+    weights = ResponseWeights.of(replies, len(words), stops)
+    return ReplyWorld(pairs, words, config.max_words or model.sizes.max_reply - 1, weights)
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Who learns from whom.
+
+    Args:
+        config: what was asked for.
+        generator: folder of its checkpoint.
+        discriminator: folder of its checkpoint.
+        model: the generator as it begins.
+        pairs: by split, in its words.
+    """
+
+    config: MinMaxRepliesConfig
+    generator: str
+    discriminator: str
+    model: Seq2Seq
+    pairs: Mapping[str, PairSplit]
+
+
+def _updates(config: Mapping[str, Any]) -> int | None:
+    try:
+        return from_dict(MinMaxRepliesConfig, config).steps.updates
+    except (KeyError, TypeError, ConfigError):
+        # The run of another version can be looked at, and not be resumed.
+        return None
+
+
+class MinMaxReplies(Composite[MinMaxRepliesConfig, MinMaxRepliesConfig, Summary]):
+    """`parley minmax replies`."""
+
+    words = ("minmax", "replies")
+    run_name = "minmax-replies"
+    config = MinMaxRepliesConfig
+    presets = {"helpdesk": helpdesk, "li2017": li2017}
+    legend = AGAINST_DISCRIMINATOR
+    files = (CHECKPOINT, SUMMARY)
+    resume_safe = ("data_root", "save_every", "env_runners", "address")
+    steps = Steps(ITERATION, "updates", _updates)
+
+    def prepare(self, config: MinMaxRepliesConfig, path: Path, reporter: Reporter) -> MinMaxRepliesConfig:
+        """Checks what is named; the rest is trained."""
+        if config.discriminator and not config.start:
+            what = "a discriminator needs the generator whose replies it was fitted to"
+            raise ConfigError(what, where="--discriminator", got="no --start", fix="name the generator with --start RUN")
+        DecoderSettings.parse(config.decoder)
+        if config.start:
+            start = str(require_checkpoint(config.start, "--start", "parley train seq2seq"))
+            named = config.discriminator
+            if named:
+                named = str(require_checkpoint(named, "--discriminator", "parley train discriminator"))
+            _contest(config, start, named)
+        return config
+
+    def stages(self, config: MinMaxRepliesConfig, path: Path) -> Mapping[str, Stage]:
+        """What is trained first."""
+        planned: dict[str, Stage] = {}
+        known: dict[str, Any] = {name: getattr(config, name) for name in ("corpus", "limit", "data_root", "seed", "threads")}
+        if not config.start:
+            planned[GENERATOR] = TRAIN_SEQ2SEQ, TrainSeq2SeqConfig(sizes=config.sizes, fit=config.fit, **known)
+        if not config.discriminator:
+            told = TrainDiscriminatorConfig(
+                generator=config.start or display_path(path / GENERATOR),
+                prefixes=config.method == "regs-partial",
+                min_reply=config.min_reply,
+                sizes=config.discriminator_sizes,
+                fit=config.discriminator_fit,
+                **known,
+            )
+            planned[DISCRIMINATOR] = TRAIN_DISCRIMINATOR, told
+        return planned
+
+    def work(self, run: RunFolder, prepared: MinMaxRepliesConfig, reporter: Reporter) -> Summary:
+        """Trains what is not named, then both by turns; measures, and stores the best generator as `checkpoint`.
+
+        Raises:
+            DivergenceError: a gradient is not finite.
+            CollapseError: a figure was out of its bounds too long, and `watch.stop` is set.
+            ClusterError: too little room for env runners, or they keep dying.
+        """
+        config, path = prepared, run.path
+        run_stages(self.stages(config, path), path, reporter)
+        generator = require_checkpoint(config.start or display_path(path / GENERATOR), "--start", "parley train seq2seq")
+        named = config.discriminator or display_path(path / DISCRIMINATOR)
+        discriminator = require_checkpoint(named, "--discriminator", "parley train discriminator")
+        contest = _contest(config, str(generator), str(discriminator))
+        with threads(config.threads), session(config.env_runners + 1, config.address) as here:
+            runners = fitting_runners(config.env_runners, {"CPU": 0, "GPU": 0}, here, reporter) if config.env_runners else 0
+            training = _ReplyTraining(contest, run, reporter)
+            training.finish(runners)
+        metrics = training.figures()
+        kept = {name: metrics[name] for name in self.legend if name in metrics}
+        learning = config.steps
+        steps = f"{learning.rounds:,} rounds of {', '.join(learning.cycle)}, {learning.examples_per_step} examples a step"
+        return Summary(
+            f"{config.start or 'a small generator'} against a discriminator, {config.method}",
+            f"{steps}, on {config.corpus}, reward {config.reward}, seed {config.seed}.",
+            kept,
+        )
+
+    def models(self, config: MinMaxRepliesConfig) -> Mapping[str, str]:
+        named = {"start": config.start, "discriminator": config.discriminator}
+        return named | DecoderSettings.parse(config.decoder).models
+
+
+def _contest(config: MinMaxRepliesConfig, generator: str, discriminator: str) -> Contest:
+    """Reads who learns from whom.
+
+    Args:
+        config: what is asked for.
+        generator: folder of a checkpoint.
+        discriminator: folder of a checkpoint; empty for one that is yet to be trained.
+
+    Raises:
+        CheckpointError: one is damaged, of another kind, or does not know beginnings, which the method asks it about.
+        ConfigError: their words or lengths do not fit.
+        DataError: the corpus cannot be read, or a split is empty.
+    """
+    from engine.generation.rewards import limit
+    from policies.discriminator.checkpoints import load_discriminator, require_prefixes
+    from policies.seq2seq.checkpoints import load_seq2seq
+
+    model = load_seq2seq(Path(generator))
+    if discriminator:
+        if config.method == "regs-partial":
+            require_prefixes(Path(discriminator))
+        limit(config.rewards, model, load_discriminator(Path(discriminator)))
+    return Contest(config, generator, discriminator, model, recorded_pairs(config, model))
+
+
+class _ReplyTraining:
+    """A training in a run folder, from where it stands to its end."""
+
+    def __init__(self, contest: Contest, run: RunFolder, reporter: Reporter) -> None:
+        self._contest, self._run, self._reporter = contest, run, reporter
+        config = contest.config
+        self._config, self._learning = config, config.steps
+        decoder = DecoderSettings.parse(config.decoder)
+        self._held = {
+            split: HeldOut(contest.pairs[split].first(config.checked), contest.model.vocabulary, decoder, config.seed)
+            for split in ("val", "test")
+        }
+        # Updates after the last saved state are made again, and count as they were made last.
+        needs: dict[str, dict[str, type]] = {ITERATION: {"number": int}, CHECK: {"number": int, "estimates": dict}}
+        events = run.events(needs)
+        self._history = {event["number"]: event for event in events if event["kind"] == ITERATION}
+        self._checks = {
+            event["number"]: Estimate.from_json(event["estimates"][ADVERSUC]) for event in events if event["kind"] == CHECK
+        }
+
+    def finish(self, num_runners: int) -> None:
+        """Makes what is left of the updates."""
+        from engine.negotiation.reinforce import DivergenceError
+        from engine.rllib import state
+
+        saved, updates = self._run.path / STATE, self._learning.updates
+        algorithm = self._algorithm(num_runners)
+        try:
+            if saved.exists():
+                self._reporter.say(f"resumed after update {state.restore(algorithm, saved)}")
+            elif 0 not in self._checks:
+                self._check(algorithm, 0)
+            behind = algorithm.training_iteration
+            watcher = Watcher(self._config.watch, [self._history[n] for n in sorted(self._history) if n <= behind])
+            self._reporter.stage("generator against discriminator", updates, "updates")
+            with Scalars(self._run.path, behind) as scalars:
+                while algorithm.training_iteration < updates:
+                    algorithm.train()
+                    self._note(algorithm, scalars, watcher)
+                    number = algorithm.training_iteration
+                    if number % self._config.save_every == 0 or number == updates:
+                        state.save(algorithm, saved)
+        except DivergenceError as error:
+            fix = f"{error.fix}; {self._best_so_far()}"
+            raise DivergenceError(error.what, where=error.where, got=error.got, fix=fix) from error
+        finally:
+            algorithm.stop()
+            # RLlib's modules stand in cycles of references, too few of them for Python to look before dozens of trainings.
+            gc.collect()
+
+    def _algorithm(self, num_runners: int) -> ReplyMinMax:
+        from engine.rllib.replies import ReplyMinMaxConfig
+
+        config, contest = self._config, self._contest
+        make_world = partial(training_world, config, contest.generator)
+        settings = ReplyMinMaxConfig().replies(
+            learning=self._learning,
+            rewards=config.rewards,
+            reward=config.reward,
+            make_world=make_world,
+            generator=contest.generator,
+            discriminator=contest.discriminator,
+            seed=config.seed,
+        )
+        settings.env_runners(num_env_runners=num_runners)
+        algorithm: ReplyMinMax = settings.build_algo()
+        return algorithm
+
+    def _note(self, algorithm: ReplyMinMax, scalars: Scalars, watcher: Watcher) -> None:
+        """Writes down the newest update; measures where it is time to."""
+        number, last = algorithm.training_iteration, algorithm.last
+        self._history[number] = {"number": number, **last}
+        self._run.event(ITERATION, **self._history[number])
+        scalars.add(number, {name: value for name, value in last.items() if name != "phase"})
+        for alarm in watcher.see(last):
+            self._alarm(number, alarm)
+        rounds, rest = divmod(number, len(self._learning.cycle))
+        if not rest and (rounds % self._config.check_every == 0 or rounds == self._learning.rounds):
+            self._check(algorithm, rounds)
+        shown = {name: last[name] for name in ("discriminator_accuracy", "reward", WORDS, "teacher_nats") if name in last}
+        self._reporter.advance(number, ", ".join(f"{name.replace('_', ' ')} {value:.2f}" for name, value in shown.items()))
+
+    def _alarm(self, number: int, alarm: Alarm) -> None:
+        self._run.event(ALARM, number=number, **alarm._asdict())
+        told = f"{alarm.name}: {alarm.figure.replace('_', ' ')} {alarm.value:.3g} for {self._config.watch.patience} steps"
+        self._reporter.say(f"update {number}: {told}")
+        if self._config.watch.stop:
+            what = "the training has gone wrong, and watch.stop is set"
+            fix = f"change learning or watch; {self._best_so_far()}"
+            raise CollapseError(what, where=f"update {number}", got=told, fix=fix)
+
+    def _check(self, algorithm: ReplyMinMax, rounds: int) -> None:
+        """Measures the generator on the validation split, and keeps it where it is the best so far."""
+        from engine.rllib import state
+        from policies.fitting.evaluation import evaluate
+        from policies.seq2seq.batches import PairExamples
+        from policies.seq2seq.checkpoints import save_model
+
+        model = self._contest.model
+        model.load_state_dict(state.learned_weights(algorithm))
+        said = self._held["val"].said(model)
+        found = self._held["val"].judged(said).adversuc()
+        loss = evaluate(model, PairExamples(self._contest.pairs["val"], model.sizes)).nll
+        figures = {ADVERSUC: found.value, NATS: loss, **variety(said)}
+        # Before the event, so that a round that counts as measured has left its model.
+        if all(found.value > other.value for number, other in self._checks.items() if number < rounds):
+            save_model(model, self._run.path / BEST, {"round": rounds})
+        self._run.event(CHECK, number=rounds, estimates={ADVERSUC: found.to_json()}, **figures)
+        self._reporter.say(f"round {rounds}: AdverSuc {found}, {loss:.3f} nats a word, {figures[WORDS]:.1f} words a reply")
+        self._checks[rounds] = found
+
+    def _best_so_far(self) -> str:
+        return f"the best generator so far, of round {self._picked()}, is {display_path(self._run.path / BEST)}"
+
+    def _picked(self) -> int:
+        return max(sorted(self._checks), key=lambda number: self._checks[number].value)
+
+    def figures(self) -> dict[str, Estimate]:
+        """What the legend names, once all updates are made; stores the best generator."""
+        from policies.fitting.evaluation import evaluate
+        from policies.seq2seq.batches import PairExamples
+        from policies.seq2seq.checkpoints import load_seq2seq, save_model
+
+        config, contest, picked = self._config, self._contest, self._picked()
+        best = load_seq2seq(self._run.path / BEST)
+        found: dict[str, Estimate] = {}
+        judged: dict[str, JudgedScores] = {}
+        for suffix, model in ((BEFORE, load_seq2seq(Path(contest.generator))), ("", best)):
+            said = self._held["test"].said(model)
+            judged[suffix] = self._held["test"].judged(said)
+            found[f"test_{ADVERSUC}{suffix}"] = judged[suffix].adversuc()
+            fitness = evaluate(model, PairExamples(contest.pairs["val"], model.sizes))
+            found[f"{NATS}{suffix}"] = ratio_of_sums(fitness.nll_sums, fitness.num_targets)
+            words = [list(map(model.vocabulary.decode, replies)) for replies in (said, self._held["test"].recorded)]
+            found |= {f"{name}{suffix}": figure for name, figure in reply_metrics(words[0], words[1]).items()}
+        sources = sorted(judged[""].by_source)
+        after, before = ([judged[suffix].by_source[source] for source in sources] for suffix in ("", BEFORE))
+        found[GAIN] = paired_difference(after, before)
+        found[f"validation_{ADVERSUC}"], found[PICKED] = self._checks[picked], count(picked, len(self._checks))
+        for name in ("discriminator_accuracy", "reward"):
+            if steps := [event[name] for _, event in sorted(self._history.items()) if name in event]:
+                found[name] = mean(steps[-max(1, len(steps) // 10) :])
+        test = evaluate(best, PairExamples(contest.pairs["test"], best.sizes))
+        who = {"role": "adversarial", "start": config.start, "discriminator": config.discriminator, "corpus": config.corpus}
+        how = {"method": config.method, "reward": config.reward, "round": picked, "seed": config.seed, "test_nll": test.nll}
+        save_model(best, self._run.path / CHECKPOINT, who | how)
+        return found
+
+
+MINMAX_REPLIES = MinMaxReplies()

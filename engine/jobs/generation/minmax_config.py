@@ -1,0 +1,117 @@
+"""What adversarial training of a generator is asked for: its configuration and presets. Torch-free."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+
+from engine.generation.settings import RewardSettings
+from engine.rllib.reply_settings import ReplyLearning, Reward
+from envs.core.ranges import Configuration, NonNegativeFloat, NonNegativeInt, NumItems, PositiveInt, Share
+from policies.discriminator.settings import DiscriminatorSizes, discriminator_fit, discriminator_small
+from policies.fitting.settings import FitConfig
+from policies.seq2seq import settings
+from policies.seq2seq.settings import Seq2SeqSizes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watch(Configuration):
+    """When a training has gone wrong."""
+
+    patience: PositiveInt = 50
+    """Steps of a kind in a row for which a figure has to be out of its bounds."""
+    saturated: Share = 0.98
+    """Accuracy of the discriminator above which it teaches nothing."""
+    helpless: Share = 0.52
+    """Accuracy of the discriminator below which its rewards are noise."""
+    min_distinct: Share = 0.01
+    """Different words of a step's replies, as a share of all their words, below which the generator has collapsed."""
+    max_commonest: Share = 0.5
+    """Share of a step's replies that are the commonest one, above which it has collapsed."""
+    min_words: NonNegativeFloat = 1.5
+    """Words of a reply in the mean, below which it has collapsed."""
+    min_nats: NonNegativeFloat = 0.1
+    """Nats of a word that it says (an estimate of its entropy), below which it has collapsed."""
+    stop: bool = False
+    """Whether a training ends there, naming the last good checkpoint; otherwise that is an event of the run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MinMaxRepliesConfig(RewardSettings):
+    """Which generator learns from which discriminator, on what and how long."""
+
+    start: str = ""
+    """Run or checkpoint of the generator (parley train seq2seq); when empty one is trained first."""
+    discriminator: str = ""
+    """Run or checkpoint of the discriminator (parley train discriminator); when empty one is trained first."""
+    corpus: str = "helpdesk"
+    """Registered corpus of pairs (parley data list), a source<TAB>reply file or folder, or path/file.py:NAME."""
+    reward: Reward = "discriminator"
+    """What the generator is rewarded by. Controls: constant, 1 for every word; shuffled, the discriminator's rewards of another
+    example of the step; length, words of the reply as a share of the limit."""
+    min_reply: PositiveInt = 5
+    """Words that a recorded reply has at least (published: 5); the generator's limit is the most."""
+    limit: NonNegativeInt = 0
+    """Pairs of each split at most, the first ones; 0 for all."""
+    env_runners: NonNegativeInt = 0
+    """Processes that say replies and reward them; 0: this one does. They change nothing of what is learned."""
+    check_every: PositiveInt = 50
+    """Rounds between measurements on the validation split, which pick the checkpoint."""
+    checked: NumItems = 500
+    """Validation and test contexts that are answered in a measurement, the first ones of the split."""
+    decoder: str = "greedy"
+    """How they are answered."""
+    save_every: PositiveInt = 10
+    """Updates between saved training states."""
+    address: str = ""
+    """Address of a Ray cluster; a local one when empty."""
+    data_root: Path | None = None
+    """Where corpora lie; PARLEY_DATA or the user cache folder when not given."""
+    seed: NonNegativeInt = 1
+    """Master seed."""
+    threads: PositiveInt = 1
+    """CPU threads that this process computes with; env runners have one each, so that with more the last digits may differ."""
+    learning: ReplyLearning = field(default_factory=ReplyLearning)
+    """Order and amounts of steps."""
+    watch: Watch = field(default_factory=Watch)
+    """When a training has gone wrong."""
+    sizes: Seq2SeqSizes = field(default_factory=Seq2SeqSizes)
+    """Of a generator that is trained first."""
+    fit: FitConfig = field(default_factory=settings.fast)
+    """The recipe of that generator."""
+    discriminator_sizes: DiscriminatorSizes = field(default_factory=discriminator_small)
+    """Of a discriminator that is trained first."""
+    discriminator_fit: FitConfig = field(default_factory=discriminator_fit)
+    """The recipe of that discriminator."""
+
+    @property
+    def rewards(self) -> RewardSettings:
+        """What words earn."""
+        return RewardSettings(**{each.name: getattr(self, each.name) for each in fields(RewardSettings)})
+
+    @property
+    def steps(self) -> ReplyLearning:
+        """The steps that are made: without teacher forcing where nobody is forced."""
+        return replace(self.learning, teacher_steps=0) if self.teacher_forcing == "none" else self.learning
+
+
+def helpdesk() -> MinMaxRepliesConfig:
+    """Ten rounds on the built-in help desk, offline, with a small generator and discriminator that are trained first."""
+    return MinMaxRepliesConfig(
+        num_rollouts=2,
+        learning=ReplyLearning(rounds=10, discriminator_steps=2, examples_per_step=32, generator_rate=1e-3),
+        check_every=5,
+        checked=100,
+        sizes=Seq2SeqSizes(embed=64, hidden=96, turns=2, max_source=40),
+        fit=replace(settings.demo(), max_epochs=10),
+        discriminator_sizes=DiscriminatorSizes(embed=32, hidden=48),
+        discriminator_fit=FitConfig(batch_size=64, max_epochs=2, decay_epochs=0, precision="float32"),
+    )
+
+
+def li2017() -> MinMaxRepliesConfig:
+    """A thousand rounds of five discriminator steps on Ubuntu, 64 examples a step; name --start and --discriminator."""
+    return MinMaxRepliesConfig(
+        corpus="ubuntu_irc",
+        sizes=Seq2SeqSizes(embed=200, hidden=300, attention="general", max_source=60, max_reply=21, turns=2),
+    )

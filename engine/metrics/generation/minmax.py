@@ -1,0 +1,31 @@
+"""What adversarial training of a generator reports: names, directions and definitions of its figures."""
+
+from __future__ import annotations
+
+from engine.metrics.replies import REPLIES
+from engine.metrics.statistics import NEITHER, Metric
+from engine.metrics.training import BEFORE, HIGHER, LOWER
+
+ADVERSUC, GAIN, PICKED, NATS = "adversuc", "adversuc_gain", "picked_round", "validation_nll"
+_SAID = {
+    f"test_{ADVERSUC}": Metric(
+        "AdverSuc",
+        HIGHER,
+        "share of test replies, recorded and the generator's, that judges fitted to them alone take for the other kind",
+        main=True,
+    ),
+    NATS: Metric("validation loss per word", LOWER, "nats per word of recorded replies, </s> counted"),
+    **{name: metric for name, metric in REPLIES.items() if not name.startswith("recorded")},
+}
+AGAINST_DISCRIMINATOR = {
+    name + suffix: metric._replace(title=metric.title + when)
+    for name, metric in _SAID.items()
+    for suffix, when in (("", ""), (BEFORE, ", at the start"))
+} | {
+    **{name: metric for name, metric in REPLIES.items() if name.startswith("recorded")},
+    GAIN: Metric("AdverSuc gained", HIGHER, "AdverSuc less that at the start, by the same judges, same contexts", main=True),
+    f"validation_{ADVERSUC}": Metric("AdverSuc, validation split", HIGHER, "the best measured: it picked the checkpoint"),
+    PICKED: Metric("round of the checkpoint", NEITHER, "0: no round was better than the start", "count"),
+    "discriminator_accuracy": Metric("discriminator's accuracy", NEITHER, "on replies before it learns from them, last tenth"),
+    "reward": Metric("reward of a word", NEITHER, "mean of the generator's last tenth of steps"),
+}

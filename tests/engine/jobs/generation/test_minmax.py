@@ -1,0 +1,138 @@
+"""A generator against a discriminator as a run: what it leaves, that it goes on exactly, and how it ends when it goes wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from engine.jobs.generation.discriminator import TRAIN_DISCRIMINATOR
+from engine.jobs.generation.minmax import ALARM, BEST, CHECK, ITERATION, MINMAX_REPLIES
+from engine.jobs.generation.minmax_config import MinMaxRepliesConfig, Watch
+from engine.jobs.generation.watching import Alarm, CollapseError, Watcher
+from engine.jobs.job import Silent
+from engine.jobs.scalars import FOLDER
+from engine.metrics.generation.minmax import AGAINST_DISCRIMINATOR
+from engine.report.collect import collect_run
+from engine.report.training.chapter import Trainings
+from engine.rllib.reply_settings import ReplyLearning
+from engine.store.run_folder import RunFolder
+from envs.core.errors import CheckpointError, ConfigError
+from policies.discriminator.settings import DiscriminatorSizes
+from policies.fitting.settings import FitConfig
+from policies.seq2seq.checkpoints import SEQ2SEQ, load_seq2seq
+from policies.seq2seq.settings import Seq2SeqSizes
+from tests.engine.jobs.generation.test_discriminator import asked as discriminator_asked
+from tests.engine.jobs.made_up import Notes
+
+FIT = FitConfig(learning_rate=0.02, batch_size=8, max_epochs=1, decay_epochs=0, precision="float32")
+LEARNING = ReplyLearning(rounds=3, discriminator_steps=1, examples_per_step=20, generator_rate=0.02)
+
+
+@pytest.fixture(scope="module")
+def discriminator(tmp_path_factory: pytest.TempPathFactory, corpus: str, generator: Path) -> Path:
+    path = tmp_path_factory.mktemp("discriminator") / "run"
+    TRAIN_DISCRIMINATOR.run(discriminator_asked(corpus, generator, fit=FIT, decoder="greedy"), path, Silent())
+    return path
+
+
+def asked(corpus: str, **changes: Any) -> MinMaxRepliesConfig:
+    settings: dict[str, Any] = {"corpus": corpus, "learning": LEARNING, "num_rollouts": 2, "min_reply": 4, "save_every": 2}
+    return MinMaxRepliesConfig(**{**settings, "check_every": 1, **changes})
+
+
+def events(path: Path, kind: str) -> list[dict[str, Any]]:
+    return [event for event in RunFolder.load(path).events() if event["kind"] == kind]
+
+
+@pytest.mark.ray
+def test_it_leaves_the_best_generator_and_goes_on_exactly(
+    tmp_path: Path, corpus: str, generator: Path, discriminator: Path, ray_session: object
+) -> None:
+    config = asked(corpus, start=str(generator), discriminator=str(discriminator))
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    result = MINMAX_REPLIES.run(config, whole, Silent())
+    assert list(result.metrics) == list(AGAINST_DISCRIMINATOR)
+    assert [event["number"] for event in events(whole, ITERATION)] == list(range(1, 10))
+    checks = {event["number"]: event["adversuc"] for event in events(whole, CHECK)}
+    assert list(checks) == [0, 1, 2, 3]
+    picked = int(result.metrics["picked_round"].value)
+    assert checks[picked] == max(checks.values()) == result.metrics["validation_adversuc"].value
+    assert result.metrics["adversuc_gain"].value == pytest.approx(
+        result.metrics["test_adversuc"].value - result.metrics["test_adversuc_before"].value
+    )
+    assert SEQ2SEQ.provenance(whole)["round"] == picked
+    assert (whole / FOLDER).is_dir()
+    shown = collect_run(whole).found[Trainings.name]
+    titles = {curve.title.rpartition(": ")[2] for curve in shown.curves}
+    assert titles == {
+        "reward", "discriminator", "probability of a person", "length", "variety", "AdverSuc on the validation split"
+    }
+    assert len(shown.curves[-1].bands["AdverSuc"]) == 4
+    assert list(shown.measured[0].metrics) == list(result.metrics)
+
+    class Interrupted(Notes):
+        def advance(self, done: float, note: str = "") -> None:
+            if done == 5:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        MINMAX_REPLIES.run(config, parts, Interrupted())
+    notes = Notes()
+    MINMAX_REPLIES.run(config, parts, notes)
+    assert "resumed after update 4" in notes.said
+    for name in (BEST, "checkpoint"):
+        first, second = (load_seq2seq(path / name).state_dict() for path in (whole, parts))
+        assert all(torch.equal(value, second[name]) for name, value in first.items())
+    assert RunFolder.load(whole).metrics() == RunFolder.load(parts).metrics()
+
+
+@pytest.mark.ray
+def test_what_is_not_named_is_trained_and_what_goes_wrong_ends_it(tmp_path: Path, corpus: str, ray_session: object) -> None:
+    config = asked(
+        corpus,
+        method="regs-partial",
+        reward="constant",
+        teacher_forcing="none",
+        sizes=Seq2SeqSizes(embed=8, hidden=8, turns=2, max_source=20, max_reply=9),
+        fit=FIT,
+        discriminator_sizes=DiscriminatorSizes(embed=8, hidden=8),
+        discriminator_fit=FIT,
+        watch=Watch(patience=2, saturated=0.0, stop=True),
+    )
+    with pytest.raises(CollapseError, match=r"gone wrong") as caught:
+        MINMAX_REPLIES.run(config, tmp_path / "run", Silent())
+    assert caught.value.where == "update 3"
+    assert "saturated: discriminator accuracy" in str(caught.value.got)
+    assert str(tmp_path / "run" / BEST) in str(caught.value.fix)
+    assert [event["name"] for event in events(tmp_path / "run", ALARM)] == ["saturated"]
+    assert {path.parent.name for path in (tmp_path / "run").glob("*/checkpoint")} == {"generator", "discriminator"}
+    assert [event["phase"] for event in events(tmp_path / "run", ITERATION)] == ["discriminator", "generator", "discriminator"]
+
+
+def test_alarms_come_once_for_each_streak() -> None:
+    watcher = Watcher(Watch(patience=2))
+    fine, high, low = ({"discriminator_accuracy": value} for value in (0.7, 0.99, 0.5))
+    assert [watcher.see(figures) for figures in (high, {"reply_words": 9.0}, fine, high)] == [[], [], [], []]
+    assert watcher.see(high) == [Alarm("saturated", "discriminator_accuracy", 0.99)]
+    assert watcher.see(high) == []
+    assert [len(watcher.see(low)) for _ in range(3)] == [0, 1, 0]
+    said = {"reply_words": 1.0, "distinct_1": 0.001, "commonest_share": 0.9, "generator_nats": 0.01}
+    # What an interrupted training has seen counts.
+    assert {alarm.figure for alarm in Watcher(Watch(patience=2), [said]).see(said)} == set(said)
+
+
+def test_mistakes_are_named(tmp_path: Path, corpus: str, generator: Path, discriminator: Path) -> None:
+    config = asked(corpus, start=str(generator), discriminator=str(discriminator))
+    with pytest.raises(CheckpointError, match="fitted to whole replies"):
+        MINMAX_REPLIES.run(replace(config, method="regs-partial"), tmp_path / "run", Silent())
+    with pytest.raises(ConfigError, match="needs the generator"):
+        MINMAX_REPLIES.run(replace(config, start=""), tmp_path / "run", Silent())
+    with pytest.raises(CheckpointError, match="--start"):
+        MINMAX_REPLIES.run(replace(config, start=str(tmp_path / "nothing")), tmp_path / "run", Silent())
+    with pytest.raises(ConfigError, match="no decoder is called"):
+        MINMAX_REPLIES.run(replace(config, decoder="gready"), tmp_path / "run", Silent())
+    assert not (tmp_path / "run").exists()
