@@ -123,12 +123,19 @@ def _alike(found: np.ndarray, first: np.ndarray, what: str) -> None:
     expect(np.allclose(found, first, rtol=1e-5, atol=1e-5), f"scores do not depend on {what}", f"{found} and {first}")
 
 
+def _is_fitted_by_itself(part: Any) -> bool:
+    """Whether its `fit` fits an object, as a judge's does; that of a ranker is a class method, which makes one."""
+    fit = getattr(part, "fit", None)
+    return fit is not None and not inspect.isclass(getattr(fit, "__self__", None))
+
+
 RANKER = Kind(
     "ranker",
     "policies.ranker.Ranker",
     ("score",),
     _ranker,
     (_scores_every_candidate, _scores_the_same_in_any_place, _scores_the_same_in_any_batch),
+    unlike=_is_fitted_by_itself,
 )
 
 _JUDGED = [RepliedPair(context, reply) for context in _SAID for reply in _REPLIES if reply]
@@ -163,4 +170,5 @@ JUDGE = Kind(
     ("fit", "score"),
     _judge,
     (_gives_each_pair_a_score, _judges_a_pair_alike_in_any_company),
+    unlike=lambda part: not _is_fitted_by_itself(part),
 )

@@ -101,6 +101,23 @@ def mine(tmp_path: Path) -> Path:
     return tmp_path / "mine.py"
 
 
+JUDGE = """
+class Short:
+    def fit(self, pairs, labels, seed):
+        self.usual = 3.5
+
+    def score(self, pairs):
+        return [self.usual - len(pair.reply) for pair in pairs]
+"""
+
+
+def test_what_is_fitted_and_scores_is_a_judge_and_no_ranker(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(JUDGE)
+    (found,) = check_part(f"{tmp_path / 'mine.py'}:Short")
+    assert found.kind.name == "judge"
+    assert found.kept
+
+
 @pytest.mark.parametrize(("kind", "registry", "name"), PARTS)
 def test_every_registered_part_keeps_its_promises(kind: str, registry: Any, name: str) -> None:
     (found,) = check_part(registry.get(name))

@@ -51,6 +51,7 @@ class Kind:
         members: what every part of the kind has; it is told by them.
         make: from what a name stands for (a class, a function, an object) to the part.
         tests: what it promises, in the order in which it is asked for.
+        unlike: whether something that has the members is of another kind all the same.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Kind:
     members: tuple[str, ...]
     make: Callable[[Any], Any]
     tests: tuple[Test, ...]
+    unlike: Callable[[Any], bool] = lambda part: False
 
     def fits(self, named: Any) -> bool:
         """Whether something is of this kind, or makes such a part when it is called."""
@@ -72,7 +74,7 @@ class Kind:
 
     def _has_members(self, part: Any) -> bool:
         declared = getattr(part, "__annotations__", {}) if inspect.isclass(part) else {}
-        return all(hasattr(part, member) or member in declared for member in self.members)
+        return all(hasattr(part, member) or member in declared for member in self.members) and not self.unlike(part)
 
 
 @dataclass(frozen=True)

@@ -158,7 +158,6 @@ def test_a_round_measures_what_its_runs_say(continued: tuple[Result, Notes], tra
     events = [event for event in RunFolder.load(path).events() if event["kind"] == ROUND]
     assert [event["number"] for event in events] == [0, 1, 2]
     targets = [str(trainee), str(path / "01-target"), str(path / "02-target")]
-    assert [event["target"] for event in events] == targets
     for number, event in enumerate(events):
         stage = f"0{number}-"
         plain = summary(path / f"{stage}plain")

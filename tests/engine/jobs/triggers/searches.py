@@ -25,7 +25,7 @@ from policies.seq2seq.checkpoints import save_model
 from policies.seq2seq.model import LanguageModel, Seq2Seq
 from policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
 
-_WORDS = (("is", "was"), ("the", "my", "your"), ("printer", "screen"), ("old", "broken"))
+_WORDS = (("the", "my", "your"), ("printer", "screen"), ("is", "was"), ("old", "broken"))
 SOURCES = [" ".join(words) for words in itertools.product(*_WORDS)]
 REPLIES = ("i think you are a fool .", "oh well , not mine .", "yes it is .", "you are boring .")
 SENTENCES = (

@@ -25,6 +25,7 @@ from engine.triggers.catalogue import make_method, searches
 from engine.triggers.gibbs_enum import GibbsEnum
 from engine.triggers.settings import SearchSettings
 from envs.core.errors import CheckpointError, ConfigError, DataError, RunError
+from envs.data.sources import SPLITS
 from envs.pairs.contexts import with_eot
 from envs.pairs.vocabulary import SPECIALS, PairVocabulary
 from policies.seq2seq.checkpoints import load_seq2seq, save_model
@@ -36,6 +37,7 @@ from tests.engine.jobs.triggers.searches import (
     save_lm,
     save_seq2seq,
     search,
+    words_of,
     write_targets,
 )
 from tests.engine.runtime.metered import watch
@@ -209,10 +211,12 @@ def test_normal_targets_are_what_the_model_says_and_are_asked_for_once(
     assert rows(tmp_path / "run") == first
 
 
-def test_normal_targets_of_a_model_of_two_turns_answer_contexts(
-    tmp_path: Path, corpus: Path, vocabulary: PairVocabulary
-) -> None:
-    model = save_seq2seq(tmp_path / "two", with_eot(vocabulary), seed=22, turns=2, corpus=str(corpus))
+def test_normal_targets_of_a_model_of_two_turns_answer_contexts(tmp_path: Path, corpus: Path) -> None:
+    folder = tmp_path / "pairs"
+    folder.mkdir()
+    for split in SPLITS:
+        (folder / f"{split}.tsv").write_text(corpus.read_text())
+    model = save_seq2seq(tmp_path / "two", with_eot(words_of(folder)), seed=22, turns=2, corpus=str(folder))
     run(search(model, "normal", hit="o-greedy", limit=2), tmp_path / "run", Silent())
     assert [row["status"] for row in rows(tmp_path / "run")] == ["ok", "ok"]
 
