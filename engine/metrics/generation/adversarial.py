@@ -189,7 +189,10 @@ def describe(name: str) -> Metric:
     }.get(kind, (f"AdverSuc, {kind}", f"gold {GOLD.get(kind, math.nan):g}"))
     told = rest.replace(".", ", ")
     main = kind in (ADVERSUC, RANDOM, ERE)
-    return Metric(f"{title}, {told}", "lower: better" if kind in (ERE, CALIBRATION) else NEITHER, definition, main=main)
+    direction = "lower: better" if kind in (ERE, CALIBRATION) else NEITHER
+    # Differences and rank agreement may lie below 0.
+    signed = kind in (LENGTH, AHEAD, AHEAD_RANDOM, TAU)
+    return Metric(f"{title}, {told}", direction, definition, "number" if signed else "rate", main=main)
 
 
 def _accuracy(error: Estimate) -> Estimate:
