@@ -121,7 +121,7 @@ def _events(game: FriendsGame, side: int, rows: list[int], acts: Sequence[Act], 
 
 
 def _passed_on(game: FriendsGame, rows: list[int], said: list[ChatEvent], channel: Channel | None) -> list[ChatEvent]:
-    heard = [event.plain() for event in said]
+    heard = list(said)
     spoken = [i for i, event in enumerate(said) if event.selected is None]
     if channel is not None and spoken:
         changed = channel(game, [rows[i] for i in spoken], [said[i] for i in spoken])
