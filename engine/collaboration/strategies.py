@@ -61,7 +61,7 @@ class ChatKnowledge:
             kind: {entity: name for entity, name in self.names.items() if entity.type == kind} for kind in schema.values
         }
         """The words of names by category and entity."""
-        self.spare = np.array(spare_words(words, schema, linker), dtype=object)
+        self.spare = np.array(spare_words(words, linker), dtype=object)
         """What random words are drawn from (words,) of str objects."""
 
     def linked(self, scenario: FriendsScenario, event: ChatEvent) -> tuple[Token, ...]:
@@ -78,18 +78,17 @@ class ChatKnowledge:
         return (*tokens, *self.linker.link(plain, known))
 
 
-def spare_words(words: Iterable[str], schema: FriendsSchema, linker: EntityLinker) -> list[str]:
+def spare_words(words: Iterable[str], linker: EntityLinker) -> list[str]:
     """The words of which none stands in a name or another form of an entity, so that no draw of them makes one.
 
     Args:
         words: any.
-        schema: which entities there are.
-        linker: what forms they have.
+        linker: what forms there are.
 
     Raises:
         ConfigError: too few are left to draw from.
     """
-    taken = {word for entity in schema.entities() for form in linker.forms(entity) for word in form}
+    taken = linker.words
     spare = [word for word in dict.fromkeys(words) if word not in taken]
     if len(spare) < _FEWEST_WORDS:
         got, fix = f"{len(spare)} words", "name a corpus that says more words, or a lexicon of fewer forms"

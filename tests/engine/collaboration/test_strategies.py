@@ -141,7 +141,7 @@ def test_what_is_heard_keeps_the_entities_and_sessions_get_plain_words() -> None
 
 
 def test_spare_words_stand_in_no_form() -> None:
-    assert spare_words(["unib", "nib", "climbing", *WORDS, WORDS[0]], SCHEMA, LINKER) == WORDS
+    assert spare_words(["unib", "nib", "climbing", *WORDS, WORDS[0]], LINKER) == WORDS
     with pytest.raises(ConfigError, match="random inputs need 20 words"):
         ChatKnowledge(SCHEMA, LINKER, WORDS[:19])
 
