@@ -168,7 +168,7 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
         config, path = found, run.path
         model = fetched_model(config.judge_lm or display_path(path / JUDGE_LM))
         start = load_seq2seq(fetched_model(_starts(config, path)[0]))
-        reader = _Reader(WordScores(load_language_model(model)), start.vocabulary)
+        reader = _ReplyReader(WordScores(load_language_model(model)), start.vocabulary)
         there = {name.name.removesuffix("-1-judged") for name in path.glob("*-1-judged")}
         done = [
             each
@@ -271,7 +271,7 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
         return {system.replies: (REPLY, asked), system.judged: (EVALUATE_ADVERSARIAL, judged)}
 
 
-class _Reader:
+class _ReplyReader:
     """Reads replies by a language model, in the words of the start.
 
     Args:
