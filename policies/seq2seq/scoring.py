@@ -33,14 +33,15 @@ class WordScores:
         order = sorted(range(len(utterances)), key=lambda row: len(utterances[row]))
         for start in range(0, len(order), self._batch_size):
             rows = order[start : start + self._batch_size]
-            words = [self._ids(utterances[row]) for row in rows]
-            words_BT1 = pad_sequence(words, batch_first=True, padding_value=PAD_ID)
+            spelt = [self._model.vocabulary.spell(utterances[row]) for row in rows]
+            units = [self._framed(ids) for ids, _ in spelt]
+            words_BT1 = pad_sequence(units, batch_first=True, padding_value=PAD_ID)
             logits_BTV = self._model(words_BT1[:, :-1])
             chosen_BT = logits_BTV.log_softmax(-1).gather(-1, words_BT1[:, 1:, None])[..., 0]
-            for row, ids, scores_T in zip(rows, words, chosen_BT.cpu(), strict=True):
-                found[row] = scores_T[: len(ids) - 1].numpy().astype(np.float64)
+            for row, (ids, starts), scores_T in zip(rows, spelt, chosen_BT.cpu(), strict=True):
+                # Behind the units of the words stands their end.
+                found[row] = np.add.reduceat(scores_T[: len(ids) + 1].numpy().astype(np.float64), starts)
         return found
 
-    def _ids(self, words: Sequence[str]) -> torch.Tensor:
-        ids = self._model.vocabulary.encode(list(words))
+    def _framed(self, ids: np.ndarray) -> torch.Tensor:
         return torch.tensor([BOS_ID, *ids.tolist(), EOS_ID], device=self._model.embedding.weight.device)
