@@ -193,6 +193,8 @@ class TrainSeq2Seq(FitJob[TrainSeq2SeqConfig]):
             return (shlex.join(["parley", "evaluate", "robustness", "--model", "runs/seq2seq", "--decoder", decoder, *root]),)
         if config.corpus == CHARACTERS:
             return (shlex.join(["parley", "search", "enumerate", "--model", display_path(path), *root]),)
+        if config.subwords is not None:
+            return (shlex.join(["parley", "evaluate", "robustness", "--model", display_path(path), *root]),)
         judge = lm_command(config.corpus, config.vocabulary, config.sizes, config.data_root)
         if config.sizes.turns > 1 or config.sizes.input_feeding:
             return (shlex.join(["parley", "evaluate", "robustness", "--model", display_path(path), *root]), judge)
@@ -228,6 +230,9 @@ class TrainLM(FitJob[TrainLMConfig]):
         flags, sizes, root = _corpus_words(config.corpus, config.vocabulary), config.sizes, root_words(config.data_root)
         if sizes.turns > 1:
             flags += ["--set", f"sizes.turns={sizes.turns}", "--set", f"sizes.max_source={sizes.max_length}"]
+        if config.subwords is not None:
+            flags += ["--set", f"subwords={config.subwords}"]
+            return (shlex.join(["parley", "train", "seq2seq", *flags, *root]),)
         search = ["parley", "search", "quick", "--model", "runs/seq2seq", "--lm", display_path(path)]
         return (
             shlex.join(["parley", "train", "seq2seq", *flags, *root]),
