@@ -112,9 +112,11 @@ class PairVocabulary(WordList):
         """Such as "10,000 words", "5,144 pieces of words"."""
         return f"{len(self):,} {'words' if self.merges is None else 'pieces of words'}"
 
-    def __contains__(self, word: str) -> bool:
+    def __contains__(self, word: object) -> bool:
         """Whether a word can be said as it is; marks are no words."""
-        return word not in _MARKS and (word in self.index if self.merges is None else UNK_ID not in self._spelling(word))
+        if not isinstance(word, str) or word in _MARKS:
+            return False
+        return word in self.index if self.merges is None else UNK_ID not in self._spelling(word)
 
     def encode(self, words: Iterable[str]) -> np.ndarray:
         """Ids (n,) int64 of the units of all words, end to end; an unknown word, of pieces a character, becomes `<unk>`."""

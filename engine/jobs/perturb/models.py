@@ -148,7 +148,7 @@ def open_models(config: RobustnessConfig) -> AskedModels:
 
 
 def _size(folder: Path, responder: TrainableResponder) -> ModelSize:
-    vocabulary: PairVocabulary = responder.model.vocabulary
+    vocabulary = cast("PairVocabulary", responder.model.vocabulary)
     num_parameters = sum(part.numel() for part in responder.model.parameters())
     return ModelSize(stored_kind(folder), "words" if vocabulary.merges is None else "pieces", len(vocabulary), num_parameters)
 
