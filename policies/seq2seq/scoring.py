@@ -44,7 +44,8 @@ class WordScores:
         found = np.empty((len(utterances), self._model.sizes.hidden), dtype=np.float32)
         for rows, starts, words_BT1 in self._batches(utterances):
             states_BTH = self._model.states(self._model.embedding(words_BT1[:, :-1]))
-            found[rows] = states_BTH[torch.arange(len(rows)), torch.tensor([int(begins[-1]) for begins in starts])].cpu().numpy()
+            last = torch.tensor([int(begins[-1]) for begins in starts])
+            found[rows] = states_BTH[torch.arange(len(rows)), last].cpu().numpy()
         return found
 
     def _batches(self, utterances: Sequence[Sequence[str]]) -> Iterator[tuple[list[int], list[np.ndarray], torch.Tensor]]:
