@@ -110,6 +110,16 @@ ENTRIES = (
         ),
     ),
     Entry(
+        ("train", "reranking"),
+        "reward a response model for replies that other contexts would not call forth",
+        "engine.jobs.perturb.reranking:TRAIN_RERANKING",
+        (
+            "parley train reranking --model runs/seq2seq   # the paper's reward",
+            "parley train reranking released --model runs/seq2seq --set reranking.weight=0.3",
+            "parley train reranking demo --model runs/demo/model",
+        ),
+    ),
+    Entry(
         ("train", "discriminator"),
         "fit a discriminator to tell a generator's replies from people's",
         "engine.jobs.generation.discriminator:TRAIN_DISCRIMINATOR",
