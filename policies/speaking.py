@@ -90,6 +90,6 @@ def say(model: Any, memory: tuple[Any, ...], rows_LC: Tensor, draws_CT: Tensor) 
     return Spoken(words_CT, lengths_C, nats_LC)
 
 
-def chosen_rows(parts: tuple[Any, ...], rows_R: Tensor) -> Any:
+def chosen_rows(parts: Any, rows_R: Tensor) -> Any:
     """Some rows of a named tuple of tensors, or of None."""
     return type(parts)(*(None if part is None else part[rows_R] for part in parts))

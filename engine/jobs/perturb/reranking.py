@@ -180,7 +180,8 @@ class TrainReranking(Job[TrainRerankingConfig, Rewarding, Summary]):
         from policies.reranking import ExamplesByContext, RerankingObjective
 
         config, responder = prepared.config, prepared.responder
-        words: Sequence[str] = responder.model.vocabulary.words  # type: ignore[assignment]  # every network has one
+        network: Any = responder.model
+        words: Sequence[str] = network.vocabulary.words
         with threads(config.threads):
             responder.model.to(config.device)
             made: dict[str, ExamplesByContext] = {
