@@ -65,6 +65,11 @@ class EntityLinker:
         for words in self._named:
             self._longest[words[0]] = max(len(words), self._longest.get(words[0], 0))
 
+    @property
+    def words(self) -> frozenset[str]:
+        """Every word that stands in some form of an entity."""
+        return frozenset(word for words in self._named for word in words)
+
     def forms(self, entity: Entity) -> list[Words]:
         """How an entity may be said: its name, then the spellings that mean it in any company, most frequent ones first.
 
