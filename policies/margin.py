@@ -38,7 +38,7 @@ import torch
 from torch import Tensor
 
 from envs.pairs.turns import Turn, Turns, turn_of
-from policies.fitting.batches import Batch, Beside
+from policies.fitting.batches import Batch, ExtendedBatch
 from policies.fitting.evaluation import evaluate, example_nll
 from policies.fitting.fit import Objective
 from policies.fitting.loss import OutputLoss
@@ -66,7 +66,7 @@ class Lesson:
 
 
 @dataclass(frozen=True)
-class LessonBatch(Beside):
+class LessonBatch(ExtendedBatch):
     """Lessons as a model reads them; those that have a contrast stand beside."""
 
     contrasted: Sequence[Lesson]

@@ -40,7 +40,7 @@ from torch import Tensor
 from envs.core.errors import ConfigError
 from envs.core.seeds import stream
 from envs.pairs.turns import Turn, Turns
-from policies.fitting.batches import Beside
+from policies.fitting.batches import ExtendedBatch
 from policies.fitting.evaluation import Fitness, evaluate
 from policies.fitting.fit import Objective
 from policies.fitting.loss import OutputLoss
@@ -55,7 +55,7 @@ _ROWS = 128
 
 
 @dataclass(frozen=True)
-class IndexedBatch(Beside):
+class IndexedBatch(ExtendedBatch):
     """Examples as a model reads them, and where in their split they are (B,)."""
 
     indices: np.ndarray

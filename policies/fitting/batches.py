@@ -35,7 +35,7 @@ class Batch(Protocol):
 
 
 @dataclass(frozen=True)
-class Beside:
+class ExtendedBatch:
     """A batch of a model's own, with something that an objective reads beside it.
 
     Args:

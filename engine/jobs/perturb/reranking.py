@@ -76,10 +76,10 @@ class Rewarding(NamedTuple):
     base: Mapping[str, Any]
     corpus: str
     splits: Mapping[str, Sequence[Example]]
-    judge: ReplyJudge
+    judge: ReplyFigures
 
 
-class ReplyJudge:
+class ReplyFigures:
     """Says what replies look like, whoever says them.
 
     Args:
@@ -109,7 +109,7 @@ class ReplyJudge:
         }
 
 
-def figures(watched: Watched, words: Sequence[str], judge: ReplyJudge) -> dict[str, Estimate]:
+def figures(watched: Watched, words: Sequence[str], judge: ReplyFigures) -> dict[str, Estimate]:
     """What a model has come to, by the names of the legend but for the split.
 
     Args:
@@ -171,7 +171,7 @@ class TrainReranking(Job[TrainRerankingConfig, Rewarding, Summary]):
         corpus = config.corpus_of(base)
         likelihood = language_model(config.lm, corpus, config.device, config.fit.batch_size) if config.lm else None
         splits = config.examples(corpus, responder.turns)
-        judge = ReplyJudge([each.reply for each in splits["train"]], likelihood)
+        judge = ReplyFigures([each.reply for each in splits["train"]], likelihood)
         return Rewarding(config, responder, base, corpus, splits, judge)
 
     def work(self, run: RunFolder, prepared: Rewarding, reporter: Reporter) -> Summary:

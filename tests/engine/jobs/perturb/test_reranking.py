@@ -13,7 +13,7 @@ from engine.jobs.job import Silent
 from engine.jobs.perturb.adversarial import TRAIN_ADVERSARIAL, TrainAdversarialConfig
 from engine.jobs.perturb.lessons import RANDOM_SOURCE
 from engine.jobs.perturb.models import provenance
-from engine.jobs.perturb.reranking import GAMED, TRAIN_RERANKING, ReplyJudge, TrainRerankingConfig
+from engine.jobs.perturb.reranking import GAMED, TRAIN_RERANKING, ReplyFigures, TrainRerankingConfig
 from engine.metrics.training import BEFORE, RERANKING
 from engine.report.runs import Run
 from engine.report.training.chapter import Trainings
@@ -123,7 +123,7 @@ def test_what_looks_gamed_is_told(tmp_path: Path, model: str, monkeypatch: pytes
 
 def test_replies_are_judged_by_words_that_are_rare_and_by_another_model() -> None:
     recorded = [(("the", "light"),)] * 10 + [(("odd",),)]
-    judge = ReplyJudge(recorded)
+    judge = ReplyFigures(recorded)
     usual = judge.figures([(("the", "light"),)] * 4)
     odd = judge.figures([(("odd", "light"), ("<unk>",)), ((),)])
     assert (usual["rare_words"].value, odd["rare_words"].value) == (0, pytest.approx(1 / 3))
