@@ -37,7 +37,7 @@ from engine.store.run_folder import RunFolder
 from envs.core.ranges import PositiveInt
 from envs.data.root import root_words
 from envs.pairs.turns import Example, Turn, turn_of, turn_words
-from envs.pairs.vocabulary import UNK
+from envs.pairs.vocabulary import UNK, PairVocabulary
 from envs.storage.copies import CHECKPOINT
 from envs.storage.places import display_path
 from policies.reranking_settings import RerankingSettings
@@ -109,16 +109,16 @@ class ReplyFigures:
         }
 
 
-def figures(watched: Watched, words: Sequence[str], judge: ReplyFigures) -> dict[str, Estimate]:
+def figures(watched: Watched, vocabulary: PairVocabulary, judge: ReplyFigures) -> dict[str, Estimate]:
     """What a model has come to, by the names of the legend but for the split.
 
     Args:
         watched: on a split.
-        words: of the model.
+        vocabulary: of the model.
         judge: of its greedy replies.
     """
     fitness, sampled, greedy = watched
-    replies = [turn_of([words[id_] for id_ in reply]) for reply in greedy.replies]
+    replies = [turn_of(vocabulary.decode(reply)) for reply in greedy.replies]
     return {
         "nll": ratio_of_sums(fitness.nll_sums, fitness.num_targets),
         "specificity": ratio_of_sums(greedy.others - greedy.own, greedy.num_words),
@@ -181,7 +181,7 @@ class TrainReranking(Job[TrainRerankingConfig, Rewarding, Summary]):
 
         config, responder = prepared.config, prepared.responder
         network: Any = responder.model
-        words: Sequence[str] = network.vocabulary.words
+        vocabulary: PairVocabulary = network.vocabulary
         with threads(config.threads):
             responder.model.to(config.device)
             made: dict[str, ExamplesByContext] = {
@@ -191,13 +191,13 @@ class TrainReranking(Job[TrainRerankingConfig, Rewarding, Summary]):
             objective = RerankingObjective(
                 responder, made["train"], config.reranking, seed=config.seed, num_watched=config.num_watched
             )
-            before = figures(objective.measure(made["test"]), words, prepared.judge)
+            before = figures(objective.measure(made["test"]), vocabulary, prepared.judge)
             fit = Fit(
                 responder.model, made["train"], made["validation"], config.fit, config.seed, run.path / STATE, fresh=False,
                 objective=objective,
             )
-            self._train(fit, objective, words, prepared, run, reporter)
-            after = figures(objective.measure(made["test"]), words, prepared.judge)
+            self._train(fit, objective, vocabulary, prepared, run, reporter)
+            after = figures(objective.measure(made["test"]), vocabulary, prepared.judge)
         reward = {"weight": config.reranking.weight, "others": config.reranking.others, "per": config.reranking.per}
         how = {"seed": config.seed, "epochs": len(fit.history), "precision": fit.precision, "test_nll": after["nll"].value}
         kept = {name: prepared.base[name] for name in ("vocabulary", "turns") if name in prepared.base}
@@ -215,7 +215,7 @@ class TrainReranking(Job[TrainRerankingConfig, Rewarding, Summary]):
         self,
         fit: Any,
         objective: RerankingObjective,
-        words: Sequence[str],
+        vocabulary: PairVocabulary,
         prepared: Rewarding,
         run: RunFolder,
         reporter: Reporter,
@@ -224,7 +224,7 @@ class TrainReranking(Job[TrainRerankingConfig, Rewarding, Summary]):
 
         def watch() -> dict[str, float]:
             assert objective.watched is not None, "the validation split is measured first"
-            found = figures(objective.watched, words, prepared.judge)
+            found = figures(objective.watched, vocabulary, prepared.judge)
             values = {name: each.value for name, each in found.items()}
             return {"mixture": objective.mixture(objective.watched), "recorded_nll": values.pop("nll"), **values}
 
