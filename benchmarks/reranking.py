@@ -63,7 +63,7 @@ def measure(options: Options) -> dict[str, Any]:
     apart, alike, words = [], [], 0.0
     repeats = 1 if options.quick else 5
     # Memory is claimed, and products are made ready, before anything is clocked.
-    objective.reward_loss(batch, np.random.default_rng(SEED), loss).backward()  # type: ignore[no-untyped-call]  # torch's
+    objective.reward_loss(batch, np.random.default_rng(SEED), loss).backward()
     for seed in range(repeats):
         with clocks["ours"].running():
             found = objective.reward_loss(batch, np.random.default_rng(seed), loss)
