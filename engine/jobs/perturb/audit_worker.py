@@ -72,19 +72,28 @@ def likelihood_model(config: AuditConfig, shared: Resources) -> LikelihoodModel:
         DataError: the corpus cannot be read.
     """
     if config.lm:
-        from policies.seq2seq.checkpoints import load_language_model
-        from policies.seq2seq.scoring import WordScores
-
-        model = load_language_model(require_checkpoint(config.lm, "--lm", "parley train lm")).eval().to(config.device)
-        if model.sizes.turns > 1:
-            fix = f"parley train lm --corpus {config.corpus} makes one of single utterances"
-            raise CheckpointError("--lm judges utterances, and this one reads several turns", where=config.lm, fix=fix)
-        return WordScores(model, config.engine.batch_size)
+        return language_model(config.lm, config.corpus, config.device, config.engine.batch_size)
     if shared.trigrams is not None and config.perturb.corpus in ("", config.corpus):
         return shared.trigrams
     from engine.perturb.ngrams import NGrams
 
     return NGrams(said(load_pairs(config.corpus, config.data_root, every_word=True), "train"))
+
+
+def language_model(name: str, corpus: str, device: str, batch_size: int) -> LikelihoodModel:
+    """A run of parley train lm that says how usual utterances are; `corpus` is the one that a better one would be fitted to.
+
+    Raises:
+        CheckpointError: there is no such model, or it reads several turns.
+    """
+    from policies.seq2seq.checkpoints import load_language_model
+    from policies.seq2seq.scoring import WordScores
+
+    model = load_language_model(require_checkpoint(name, "--lm", "parley train lm")).eval().to(device)
+    if model.sizes.turns > 1:
+        fix = f"parley train lm --corpus {corpus} makes one of single utterances"
+        raise CheckpointError("--lm judges utterances, and this one reads several turns", where=name, fix=fix)
+    return WordScores(model, batch_size)
 
 
 def entailment_model(config: AuditConfig) -> Entailment | None:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 ADVERSARIAL = "adversarial"
 """Role in the provenance of models that were trained against perturbations."""
+RERANKED = "reranking"
+"""Role in the provenance of models that were rewarded for replies that other contexts would not call forth."""
 OWN_TURNS = 2
 """Turns of context of a model of a user's own that does not say how many it reads; the paper's number."""
 NUM_COMMON = 1000
