@@ -23,7 +23,7 @@ from engine.jobs.generation.adversarial_config import AdversarialConfig, label_o
 from engine.jobs.generation.discriminator import TRAIN_DISCRIMINATOR, TrainDiscriminatorConfig
 from engine.jobs.generation.minmax import MINMAX_REPLIES, MinMaxRepliesConfig
 from engine.jobs.generation.table_config import DECODERS, TrainedTableConfig, helpdesk_table, li2017_table
-from engine.jobs.job import Reporter, Result, Summary
+from engine.jobs.job import Reporter, Result, Silent, Summary
 from engine.jobs.responders.reply import HUMAN_FILE, MACHINE_FILE, REPLY, ReplyConfig
 from engine.jobs.responders.seq2seq import TRAIN_LM, TRAIN_SEQ2SEQ, TrainLMConfig, TrainSeq2SeqConfig
 from engine.jobs.sharded import session
@@ -157,7 +157,15 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
         with Beside(chains, path, config.trainers) as beside:
             beside.wait(reporter, "trainings")
         with session(config.workers, config.address) if config.workers else nullcontext():
-            run_stages(self.stages(config, path), path, reporter)
+            # What was shown as it was done beside need not be told to be finished.
+            run_stages(self._trainings(config, path), path, Silent() if beside.has_done_all else reporter)
+            for system in systems(config, path, config.row_names):
+                reporter.say(f"row {system.row}, {system.number}")
+                try:
+                    run_stages(self._measured(config, path, system), path, reporter)
+                except DataError as error:
+                    # A generator that has collapsed may say nothing to most contexts, which judges cannot be fitted to.
+                    reporter.say(f"{system.row} is left out: {error.what}, {error.got}")
         return config
 
     def measure(self, run: RunFolder, found: TrainedTableConfig) -> Summary:
