@@ -40,7 +40,6 @@ INFORMS = _cut(
     "there is {n} {clause} on my list",
     "my list has {n} {friends} {clause}",
 )
-SEVERAL_INFORMS = _cut("i have {n} {friends} {clause}", "i got {n} {clause}", "{n} {friends} {clause}")
 ASKS = _cut(
     "do you have any friends {clause} ?",
     "do you have any {clause} ?",
@@ -108,6 +107,15 @@ WHO = ("who", "that")
 NUMBERS = {1: ("1", "one"), 2: ("2", "two"), 3: ("3", "three"), 4: ("4", "four"), 5: ("5", "five"), 6: ("6", "six")}
 """Small numbers, in figures and in words."""
 ALL, MANY, SOME = ("all", "all"), ("many", "most"), ("some", "a few")
+
+
+def all_words() -> frozenset[str]:
+    """Every word that scripted players say, entities apart."""
+    acts = (*GREETINGS, *INFORMS, *ASKS, *YES, *NO, *BARE_NO, *NUMBERS.values(), ALL, MANY, SOME)
+    others = (WHO, ("friend", "friends", "and"))
+    clauses = (clause for wordings in (*OF_TYPE.values(), ANY_TYPE) for clauses in wordings for clause in clauses)
+    words = {word for phrase in (*acts, *others, *clauses) for part in phrase for word in part.split()}
+    return frozenset(word for word in words if not word.startswith("{"))
 
 
 def number_words(count: int, total: int, spelt: int) -> Phrase:
