@@ -80,7 +80,7 @@ _REPLIED = {
     "reward": Metric("reward of sampled replies", HIGHER, "nats per word behind other contexts", main=True),
     "greedy_reward": Metric("reward of greedy replies", HIGHER, "the same of its own likeliest replies"),
     "reply_words": Metric("words of a reply", "nearer to the recorded", "mean over contexts, greedy replies"),
-    "rare_words": Metric("rare words", "nearer to the recorded", "share of words beyond those that make 95 % of training", "share"),
+    "rare_words": Metric("rare words", "nearer to the recorded", "words beyond those that make 95 % of training", "share"),
     "distinct_1": Metric("distinct-1", HIGHER, "different words over words of greedy replies"),
     "distinct_2": Metric("distinct-2", HIGHER, "different pairs of neighbouring words over such pairs"),
     "reply_ppl": Metric("perplexity of replies", "nearer to the recorded", "of greedy replies, under another language model"),

@@ -207,7 +207,7 @@ class TrainReranking(Job[TrainRerankingConfig, Rewarding, Summary]):
         both = {"": after, BEFORE: before, RECORDED: recorded}
         found = {("test_nll" if name == "nll" else name) + end: each for end, of in both.items() for name, each in of.items()}
         return Summary(
-            f"{config.model}, rewarded for replies that other contexts would not call forth, w {config.reranking.weight:g}",
+            f"{config.model}, Reranking-RL, w {config.reranking.weight:g}{', shuffled' if config.reranking.shuffled else ''}",
             f"Reranking-RL on {prepared.corpus}, {len(made['train']):,} examples, seed {config.seed}.",
             {name: found[name] for name in RERANKING if name in found},
         )
