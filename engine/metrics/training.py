@@ -28,11 +28,25 @@ LEARNING = {
     "share_outside_networks": Metric("share outside networks", LOWER, "of wall time, neither speaking nor learning"),
 }
 PREDICTION = {
-    "test_nll": Metric("test loss per word", LOWER, "nats per word, </s> counted; minus it: the threshold of hits", main=True),
+    "test_nll": Metric(
+        "test loss per word", LOWER, "nats per word (or piece), </s> counted; minus it: the threshold of hits", main=True
+    ),
     "test_ppl": Metric("test perplexity", LOWER, "exp of the test loss per word", main=True),
     "validation_nll": Metric("validation loss per word", LOWER, "nats per word, </s> counted; the stopping criterion"),
     "validation_ppl": Metric("validation perplexity", LOWER, "exp of the validation loss per word"),
 }
+TEXT = {
+    "test_ppl_word": Metric(
+        "test perplexity per word", LOWER, "nats over words and ends, in whatever units: pieces spell one word together"
+    ),
+    "test_ppl_char": Metric(
+        "test perplexity per character", LOWER, "the blank or mark behind a word counted; <unk> counts as that alone"
+    ),
+    "test_unknown": Metric(
+        "unknown test words", LOWER, "share of <unk>, whose letters cost nothing, among words and ends", "share"
+    ),
+}
+"""What models of words and of pieces can be compared by."""
 REWRITING = PREDICTION | {
     "test_nll": Metric("test loss per word", LOWER, "nats per word, </s> counted; copied words at what copying gives them")
 }

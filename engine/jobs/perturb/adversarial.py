@@ -13,7 +13,7 @@ Choices:
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -25,7 +25,7 @@ from engine.jobs.device import require_device, threads
 from engine.jobs.job import Job, Reporter, Summary
 from engine.jobs.perturb.continued import ContinuedConfig, fine_tuning
 from engine.jobs.perturb.lessons import NONE, RANDOM_SOURCE
-from engine.jobs.perturb.models import ADVERSARIAL, NUM_COMMON, RERANKED, plain_words
+from engine.jobs.perturb.models import ADVERSARIAL, RERANKED, admitted, usual_words
 from engine.jobs.perturb.models import provenance as read_provenance
 from engine.jobs.supervised import EPOCHS, RESUME_SAFE, STATE, run_fit
 from engine.metrics.statistics import Estimate, mean, ratio_of_sums
@@ -36,6 +36,7 @@ from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from envs.core.ranges import NonNegativeFloat, PositiveFloat
 from envs.data.root import data_root, root_words
+from envs.pairs.compiled import load_pairs
 from envs.pairs.turns import Example
 from envs.pairs.vocabulary import PairVocabulary
 from envs.storage.copies import CHECKPOINT
@@ -115,9 +116,9 @@ class Training:
 
 
 def _strategies(
-    config: TrainAdversarialConfig, corpus: str, words: Sequence[str], examples: Sequence[Example]
+    config: TrainAdversarialConfig, corpus: str, known: Container[str], common: Sequence[str], examples: Sequence[Example]
 ) -> list[Strategy]:
-    """The strategies by which a split is perturbed, with words of the model only, the most frequent first.
+    """The strategies by which a split is perturbed, with words that the model knows only, random ones of the most frequent.
 
     Raises:
         ConfigError: no such strategy, or one lacks a setting.
@@ -129,7 +130,7 @@ def _strategies(
     from engine.perturb.resources import Resources
 
     root = data_root(config.data_root)
-    resources = Resources(config.perturb, frozenset(words), words[:NUM_COMMON], root, config.device, corpus)
+    resources = Resources(config.perturb, known, common, root, config.device, corpus)
     controls: dict[str, Callable[[], Strategy]] = {
         RANDOM_SOURCE: lambda: RandomSource([example.context for example in examples]),
         NONE: AsRecorded,
@@ -208,8 +209,10 @@ class TrainAdversarial(Job[TrainAdversarialConfig, Training, Summary]):
         base = read_provenance(folder)
         corpus = config.corpus_of(base)
         splits = config.examples(corpus, responder.turns)
-        words = plain_words(PairVocabulary.load(folder / "vocabulary.json"))
-        strategies = {split: _strategies(config, corpus, words, examples) for split, examples in splits.items()}
+        vocabulary = PairVocabulary.load(folder / "vocabulary.json")
+        known = admitted(vocabulary)
+        common = usual_words(vocabulary, load_pairs(corpus, config.data_root, every_word=True).vocabulary)
+        strategies = {split: _strategies(config, corpus, known, common, examples) for split, examples in splits.items()}
         return Training(config, responder, base, corpus, splits, strategies)
 
     def work(self, run: RunFolder, prepared: Training, reporter: Reporter) -> Summary:

@@ -17,7 +17,7 @@ import numpy as np
 from engine.jobs.checkpoints import require_checkpoint
 from engine.jobs.perturb.config import AuditConfig
 from engine.jobs.perturb.examples import perturbed_contexts
-from engine.jobs.perturb.models import NUM_COMMON, plain_words
+from engine.jobs.perturb.models import admitted, usual_words
 from engine.jobs.sharded import Sharded, Tally, spread
 from engine.metrics.perturb.audit import CONTROL
 from engine.perturb.catalogue import build
@@ -117,13 +117,12 @@ def audit_resources(config: AuditConfig, vocabulary: PairVocabulary) -> Resource
         config: the audit, with its data root found.
         vocabulary: of the corpus, most frequent words first.
     """
-    words = None
+    words, own = None, vocabulary
     if config.model:
         folder = require_checkpoint(config.model, "--model", "parley train seq2seq")
-        vocabulary = PairVocabulary.load(folder / "vocabulary.json")
-        words = frozenset(plain_words(vocabulary))
-    common = plain_words(vocabulary)[:NUM_COMMON]
-    return Resources(config.perturb, words, common, config.data_root, config.device, config.corpus)
+        own = PairVocabulary.load(folder / "vocabulary.json")
+        words = admitted(own)
+    return Resources(config.perturb, words, usual_words(own, vocabulary), config.data_root, config.device, config.corpus)
 
 
 @dataclass(frozen=True)
@@ -181,7 +180,7 @@ class AuditWorker:
         vocabulary = load_pairs(config.corpus, config.data_root).vocabulary
         shared = audit_resources(config, vocabulary)
         self.seed, self.lexicon, self.known = config.seed, shared.lexicon, frozenset(vocabulary.words)
-        self.common = plain_words(vocabulary)[:NUM_COMMON]
+        self.common = usual_words(vocabulary, vocabulary)
         self.strategies: list[Strategy] = build(config.strategy_names, config.perturb, shared)
         self.likelihood, self.entailment = likelihood_model(config, shared), entailment_model(config)
 
