@@ -71,6 +71,7 @@ class _GruRecurrence(torch.autograd.Function):
         times = _Product(weight_D3HH.to(dtype).transpose(1, 2).contiguous())
         inputs_grad = torch.empty_like(gates)
         hidden_grad = torch.empty(gates.shape, dtype=dtype, device=gates.device)
+        of_sigmoid, of_tanh = torch.ops.aten.sigmoid_backward.grad_input, torch.ops.aten.tanh_backward.grad_input
         ends = list(accumulate(counts))
         begins = [end - rows for end, rows in zip(ends, counts, strict=True)]
         before = [start_DBH, *(states[:, begin : begin + rows] for begin, rows in zip(begins, counts[1:], strict=False))]
@@ -83,9 +84,9 @@ class _GruRecurrence(torch.autograd.Function):
             reset, update, candidate = gates[:, here].split(hidden, dim=-1)
             part, through = inputs_grad[:, here], hidden_grad[:, here]
             d_reset, d_update, d_candidate = part.split(hidden, dim=-1)
-            d_candidate.copy_(torch.ops.aten.tanh_backward(torch.addcmul(grad, grad, update, value=-1), candidate))
-            d_update.copy_(torch.ops.aten.sigmoid_backward((previous - candidate).mul_(grad), update))
-            d_reset.copy_(torch.ops.aten.sigmoid_backward(d_candidate * products[:, here], reset))
+            of_tanh(torch.addcmul(grad, grad, update, value=-1), candidate, grad_input=d_candidate)
+            of_sigmoid((previous - candidate).mul_(grad), update, grad_input=d_update)
+            of_sigmoid(d_candidate * products[:, here], reset, grad_input=d_reset)
             through[..., : 2 * hidden] = part[..., : 2 * hidden]
             through[..., 2 * hidden :] = d_candidate * reset
             grad = torch.addcmul(times(through).to(grad.dtype), grad, update)
