@@ -50,7 +50,7 @@ class DataError(ParleyError):
 
 
 class ScenarioError(ParleyError):
-    """A negotiation scenario or selection breaks a rule of the game."""
+    """A scenario, an utterance or a selection breaks a rule of its game."""
 
 
 class CheckpointError(ParleyError):

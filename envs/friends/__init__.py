@@ -1,0 +1,20 @@
+"""MutualFriends: two sides look for the friend that stands in both their tables. Read `game.py` first, then `play.py`."""
+
+from envs.core.lazy import public
+
+__all__, __getattr__ = public(
+    __name__,
+    {
+        "ChatEvent": "events",
+        "Entity": "schema",
+        "EntityLinker": "linker",
+        "FriendsChat": "events",
+        "FriendsGame": "game",
+        "FriendsRules": "game",
+        "FriendsScenario": "scenario",
+        "FriendsSchema": "schema",
+        "Mention": "events",
+        "play_friends": "play",
+        "random_friends": "scenario",
+    },
+)

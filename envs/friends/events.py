@@ -1,0 +1,99 @@
+"""What happens in a chat of MutualFriends: utterances and selections, as said and as heard.
+
+Source: He, Balakrishnan, Eric, Liang 2017, section 2; the released events "message" and "select".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from envs.friends.scenario import FriendsScenario, Item
+from envs.friends.schema import Entity
+
+
+class Mention(NamedTuple):
+    """An entity in an utterance.
+
+    Args:
+        entity: what is meant.
+        words: how it is said, such as ("cal", "state").
+    """
+
+    entity: Entity
+    words: tuple[str, ...]
+
+
+Token = str | Mention
+"""A plain word, or an entity with its words."""
+
+
+def plain_words(tokens: Iterable[Token]) -> tuple[str, ...]:
+    """The words of tokens, mentions written out."""
+    words: list[str] = []
+    for token in tokens:
+        if isinstance(token, str):
+            words.append(token)
+        else:
+            words.extend(token.words)
+    return tuple(words)
+
+
+@dataclass(frozen=True, slots=True)
+class ChatEvent:
+    """UTTERANCE or SELECT.
+
+    Args:
+        side: who acts, 0 or 1.
+        tokens: what is said; empty in a selection.
+        selected: the index of a friend in the table of `side`; None in an utterance.
+        item: the values of that friend, which is what the partner sees; empty in an utterance.
+    """
+
+    side: int
+    tokens: tuple[Token, ...] = ()
+    selected: int | None = None
+    item: Item = ()
+    words: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    """What is said, mentions written out; made once, for everybody asks for it."""
+
+    def __post_init__(self) -> None:
+        plain: tuple[str, ...] | None = None
+        for token in self.tokens:
+            if type(token) is not str:
+                plain = plain_words(self.tokens)
+                break
+        object.__setattr__(self, "words", self.tokens if plain is None else plain)
+
+    def plain(self) -> ChatEvent:
+        """The event as a listener gets it: words alone."""
+        return self if self.words is self.tokens else ChatEvent(self.side, self.words)
+
+
+@dataclass(frozen=True)
+class FriendsChat:
+    """A chat on one scenario.
+
+    Args:
+        scenario: both tables.
+        events: as said and done, with the mentions that speakers meant where that is known.
+        heard: the same events as they reached each partner, who was given their plain words; those that nobody changed as said.
+        agreed: whether both sides' last selections are the common friend.
+        key: its name.
+    """
+
+    scenario: FriendsScenario
+    events: tuple[ChatEvent, ...]
+    heard: tuple[ChatEvent, ...]
+    agreed: bool
+    key: str = ""
+
+    def num_selections(self, side: int) -> int:
+        """How often a side selected a friend."""
+        return sum(event.side == side and event.selected is not None for event in self.events)
+
+    def first_selection_agrees(self, side: int) -> bool:
+        """Whether the side's first selection is the common friend; false where there is none."""
+        chosen = [event.selected for event in self.events if event.side == side and event.selected is not None]
+        return bool(chosen) and chosen[0] == self.scenario.shared[side]

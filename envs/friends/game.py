@@ -1,0 +1,201 @@
+"""MutualFriends: two sides, each with a table of friends of its own, talk until both select the friend that both have.
+
+Source: He, Balakrishnan, Eric, Liang 2017, section 2; Niu & Bansal 2018, section 2.2. The one state machine behind the
+Gymnasium environment, its two-sided form, evaluation and the scripted corpora. It holds B rows, and a chat stands in a row.
+
+Rules and where they come from:
+  * An event is an utterance, or the selection of a friend of the actor's own table. A side may select again later; its last
+    selection counts. The chat ends when both last selections are the common friend (released controller).
+  * It also ends after `max_events` events (46 in the released bot-bot chats), without agreement.
+  * The released controller lets side 0 begin. # Ours: a coin of the chat's seed, so that neither side has the first word.
+  * Any side may act at any time, as people do in the published chats; `to_move` says whose turn it is where sides alternate.
+  * An utterance is cut after `max_words` words; one without words is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from envs.core.errors import ScenarioError
+from envs.core.ranges import Configuration, PositiveInt
+from envs.core.seeds import derive_seed, stream
+from envs.friends.events import ChatEvent, FriendsChat, Token, plain_words
+from envs.friends.scenario import FriendsScenario, Item
+from envs.friends.schema import Attribute, Entity
+
+NOBODY = -1
+Act = tuple[Token, ...] | int
+"""What a side does: the tokens of an utterance, or the index of a friend of its own table."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FriendsRules(Configuration):
+    """Limits of the game."""
+
+    max_events: PositiveInt = 46
+    """Utterances and selections after which a chat ends."""
+    max_words: PositiveInt = 100
+    """Words of an utterance; what goes beyond them is not said."""
+
+
+class FriendsGame:
+    """Rows with a chat in each, or none yet.
+
+    Args:
+        num_rows: B.
+        rules: limits.
+    """
+
+    def __init__(self, num_rows: int, rules: FriendsRules | None = None) -> None:
+        self.rules = rules or FriendsRules()
+        self.scenarios: list[FriendsScenario | None] = [None] * num_rows
+        self.seeds = [0] * num_rows
+        self.events: list[list[ChatEvent]] = [[] for _ in range(num_rows)]
+        """As said and done, by row."""
+        self.heard: list[list[ChatEvent]] = [[] for _ in range(num_rows)]
+        """As they reached the partners, by row; sessions are given the plain words."""
+        self.to_move = np.full(num_rows, NOBODY, dtype=np.int64)
+        """Whose turn it is (B,); nobody's where no chat is open."""
+        self.selections = np.full((num_rows, 2), -1, dtype=np.int64)
+        """Each side's last selection (B, 2), as an index of its own table; -1 before it selects."""
+        self.agreed = np.zeros(num_rows, dtype=bool)
+
+    def __len__(self) -> int:
+        return len(self.scenarios)
+
+    def enter(self, rows: Sequence[int], scenarios: Sequence[FriendsScenario], seeds: Sequence[int]) -> None:
+        """Begins chats, in rows whose chats are over or that have had none.
+
+        Args:
+            rows: n different ones.
+            scenarios: one for each.
+            seeds: one 63-bit seed for each; decides who begins and every draw.
+        """
+        for row, scenario, seed in zip(rows, scenarios, seeds, strict=True):
+            assert self.to_move[row] == NOBODY, "the row's chat is over"
+            self.scenarios[row], self.seeds[row] = scenario, int(seed)
+            self.events[row], self.heard[row] = [], []
+            self.to_move[row] = derive_seed(self.seeds[row], "begins") & 1
+            self.selections[row] = -1
+            self.agreed[row] = False
+
+    def scenario(self, row: int) -> FriendsScenario:
+        """What the chat of a row is about: both tables."""
+        found = self.scenarios[row]
+        assert found is not None, "a chat has entered the row"
+        return found
+
+    def rows_to_act(self, side: int) -> list[int]:
+        """Rows in which it is that side's turn."""
+        return np.flatnonzero(self.to_move == side).tolist()
+
+    def event(self, row: int, side: int, act: Act) -> ChatEvent:
+        """What a side's act comes to in the chat of a row.
+
+        Raises:
+            ScenarioError: the chat is over, an utterance has no words, or the table has no such friend.
+        """
+        where = f"event {len(self.events[row])} of side {side}"
+        if self.to_move[row] == NOBODY:
+            raise ScenarioError("the chat is over", where=where, fix="let another chat enter the row")
+        if not isinstance(act, tuple):
+            table = self.scenario(row).tables[side]
+            if not 0 <= act < len(table):
+                fix = f"an index of 0 to {len(table) - 1}"
+                raise ScenarioError("the table has no such friend", where=where, got=int(act), fix=fix)
+            return ChatEvent(side, selected=int(act), item=table[act])
+        said = ChatEvent(side, act)
+        num_words = len(said.words)
+        if not num_words:
+            raise ScenarioError("an utterance without words", where=where, fix="say a word at least, or select a friend")
+        return said if num_words <= self.rules.max_words else replace(said, tokens=_cut(act, self.rules.max_words))
+
+    def add(self, row: int, event: ChatEvent, heard: ChatEvent | None = None) -> None:
+        """Goes on with the chat of a row.
+
+        Args:
+            row: with an open chat.
+            event: what `event` made of an act.
+            heard: what the partner hears of it, where that is something else.
+        """
+        assert self.to_move[row] != NOBODY, "the chat is open"
+        self.events[row].append(event)
+        self.heard[row].append(event if heard is None else heard)
+        self.to_move[row] = 1 - event.side
+        if event.selected is not None:
+            self.selections[row, event.side] = event.selected
+            self.agreed[row] = tuple(self.selections[row].tolist()) == self.scenario(row).shared
+        if self.agreed[row] or len(self.events[row]) >= self.rules.max_events:
+            self.to_move[row] = NOBODY
+
+    def is_over(self, row: int) -> bool:
+        """Whether no chat is open in a row."""
+        return bool(self.to_move[row] == NOBODY)
+
+    def event_seed(self, row: int) -> int:
+        """A 63-bit seed for who changes the next event of a row on its way."""
+        return derive_seed(self.seeds[row], "channel", len(self.events[row]))
+
+    def chat(self, row: int) -> FriendsChat:
+        """The chat of a row so far."""
+        said, heard = tuple(self.events[row]), tuple(self.heard[row])
+        return FriendsChat(self.scenario(row), said, heard, bool(self.agreed[row]), self.scenario(row).key)
+
+    def view(self, side: int) -> FriendsView:
+        """What that side may see."""
+        return FriendsView(self, side)
+
+
+class FriendsView:
+    """What one side may see of a game: its own tables. What is said it hears (`play.py`).
+
+    Args:
+        game: all rows.
+        side: 0 or 1.
+    """
+
+    def __init__(self, game: FriendsGame, side: int) -> None:
+        self._game, self.side, self.rules = game, side, game.rules
+
+    def __len__(self) -> int:
+        return len(self._game)
+
+    def attributes(self, row: int) -> tuple[Attribute, ...]:
+        """The columns of the row's tables."""
+        return self._game.scenario(row).attributes
+
+    def table(self, row: int) -> tuple[Item, ...]:
+        """Its own friends in the chat of a row."""
+        return self._game.scenario(row).tables[self.side]
+
+    def entities(self, row: int) -> tuple[tuple[Entity, ...], ...]:
+        """The values of its own friends as entities, by friend and attribute."""
+        return self._game.scenario(row).entities[self.side]
+
+    def mentionable(self, row: int) -> frozenset[Entity]:
+        """The different entities of its own table."""
+        return self._game.scenario(row).mentionable[self.side]
+
+    def num_events(self, row: int) -> int:
+        """How many events the chat of a row has had."""
+        return len(self._game.events[row])
+
+    def generator(self, row: int) -> np.random.Generator:
+        """Random numbers for this side's next act in the chat of a row; the same until an event is added."""
+        return stream(derive_seed(self._game.seeds[row], "side", self.side), self.num_events(row))
+
+
+def _cut(tokens: Sequence[Token], max_words: int) -> tuple[Token, ...]:
+    """The first words; a mention that does not fit as a whole is cut to plain words."""
+    kept: list[Token] = []
+    left = max_words
+    for token in tokens:
+        words = plain_words([token])
+        if len(words) > left:
+            return (*kept, *words[:left])
+        kept.append(token)
+        left -= len(words)
+    return tuple(kept)

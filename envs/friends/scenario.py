@@ -1,0 +1,188 @@
+"""The scenario of MutualFriends: two tables of friends with exactly one friend in both, and how scenarios are drawn.
+
+Source: He, Balakrishnan, Eric, Liang 2017, section 2.1; the released generator of scenarios.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from envs.core.config import check
+from envs.core.errors import ConfigError, ScenarioError
+from envs.core.ranges import Configuration, PositiveInt
+from envs.friends.schema import Attribute, Entity, FriendsSchema
+
+Item = tuple[str, ...]
+"""A friend: one value for each attribute, as people write it."""
+ALPHAS = (0.3, 1.0, 3.0)
+"""Concentrations of the Dirichlet distributions that values are drawn from; the smaller, the more friends share a value."""
+_ROUNDS = 20
+
+_Row = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class FriendsScenario:
+    """One search for the common friend.
+
+    Args:
+        key: a name; equal scenarios of one source share it.
+        attributes: the columns of both tables.
+        tables: the friends of side 0 and of side 1, in the order in which each sees them.
+        alphas: how concentrated the values of each attribute were drawn; empty where nobody knows.
+
+    Raises:
+        ScenarioError: an empty table, a friend with too many or too few values or listed twice, not exactly one in both.
+    """
+
+    key: str
+    attributes: tuple[Attribute, ...]
+    tables: tuple[tuple[Item, ...], tuple[Item, ...]]
+    alphas: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        width = len(self.attributes)
+        for side, table in enumerate(self.tables):
+            for index, item in enumerate(table):
+                if len(item) != width:
+                    where = f"scenario {self.key}, side {side}, item {index}"
+                    got, fix = f"{len(item)} values {item}", "give one for each attribute"
+                    raise ScenarioError(f"a friend does not have {width} values", where=where, got=got, fix=fix)
+            lowered = self._lowered(side)
+            if not table or len(set(lowered)) < len(table):
+                where, got = f"scenario {self.key}, side {side}", f"{len(table)} friends, {len(set(lowered))} different ones"
+                raise ScenarioError("a table needs friends that all differ", where=where, got=got, fix="list each friend once")
+        both = set(self._lowered(0)) & set(self._lowered(1))
+        if len(both) != 1:
+            where, got = f"scenario {self.key}", f"{len(both)} friends in both tables"
+            raise ScenarioError("a scenario has exactly one common friend", where=where, got=got, fix="share one friend")
+
+    def _lowered(self, side: int) -> list[Item]:
+        return [tuple(map(str.lower, item)) for item in self.tables[side]]
+
+    @cached_property
+    def shared(self) -> tuple[int, int]:
+        """Where the common friend stands in the table of side 0 and of side 1."""
+        first, second = self._lowered(0), self._lowered(1)
+        (common,) = set(first) & set(second)
+        return first.index(common), second.index(common)
+
+    @cached_property
+    def entities(self) -> tuple[tuple[tuple[Entity, ...], ...], tuple[tuple[Entity, ...], ...]]:
+        """By side, item and attribute: the values as entities."""
+        types = [attribute.type for attribute in self.attributes]
+        first, second = (tuple(tuple(map(Entity, item, types)) for item in self._lowered(side)) for side in (0, 1))
+        return first, second
+
+    @cached_property
+    def mentionable(self) -> tuple[frozenset[Entity], frozenset[Entity]]:
+        """By side: the different entities of its table."""
+        first, second = (frozenset(entity for item in table for entity in item) for table in self.entities)
+        return first, second
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScenarioOptions(Configuration):
+    """How scenarios are drawn."""
+
+    min_items: PositiveInt = 5
+    """Fewest friends of a table."""
+    max_items: PositiveInt = 12
+    """Most friends of a table; both tables have equally many."""
+    min_attributes: PositiveInt = 3
+    """Fewest attributes."""
+    max_attributes: PositiveInt = 4
+    """Most attributes; 3 draws scenarios as the released generator does, which never draws the upper bound."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(self, "max_items", self.max_items >= self.min_items, "at least min_items")
+        check(self, "max_attributes", self.max_attributes >= self.min_attributes, "at least min_attributes")
+
+
+def check_schema(schema: FriendsSchema, options: ScenarioOptions) -> None:
+    """Checks that every scenario of the options can be drawn.
+
+    Raises:
+        ConfigError: too few attributes, or too few values; names those attributes with their numbers of values.
+    """
+    fix = "give them more values, or draw smaller tables"
+    if len(schema.attributes) < options.max_attributes:
+        got = f"{len(schema.attributes)} attributes for up to {options.max_attributes}"
+        raise ConfigError("the schema has too few attributes", got=got, fix="add attributes, or lower max_attributes")
+    sizes = {attribute.name: len(schema.values[attribute.type]) for attribute in schema.attributes}
+    fewest = sorted(sizes, key=lambda name: sizes[name])[: options.min_attributes]
+    most = 2 * options.max_items - 1
+    if math.prod(min(sizes[name], 2 * options.max_items) for name in fewest) < most:
+        got = f"{', '.join(f'{name} {sizes[name]}' for name in fewest)}: too few for {most} different friends"
+        raise ConfigError("attributes of the schema have too few values", got=got, fix=fix)
+
+
+def random_friends(
+    schema: FriendsSchema, rng: np.random.Generator, options: ScenarioOptions | None = None, key: str = ""
+) -> FriendsScenario:
+    """Draws a scenario: a number of friends, attributes, one alpha for each, then the tables.
+
+    Each attribute has up to twice as many values as a table has friends, chosen from the schema; each side draws its own
+    Dirichlet distribution over them. Where a concentrated one gives too few different friends, the last are drawn evenly.
+
+    Args:
+        schema: what values there are; see `check_schema`.
+        rng: all randomness.
+        options: bounds.
+        key: the scenario's name.
+    """
+    options = options or ScenarioOptions()
+    num_items = int(rng.integers(options.min_items, options.max_items + 1))
+    num_attributes = int(rng.integers(options.min_attributes, options.max_attributes + 1))
+    chosen = sorted(rng.permutation(len(schema.attributes))[:num_attributes].tolist())
+    attributes = tuple(schema.attributes[i] for i in chosen)
+    alphas = tuple(ALPHAS[i] for i in rng.integers(len(ALPHAS), size=num_attributes).tolist())
+    sizes = [len(schema.values[attribute.type]) for attribute in attributes]
+    values = [rng.choice(size, min(size, 2 * num_items), replace=False) for size in sizes]
+    bounds = [
+        [np.cumsum(rng.dirichlet(np.full(len(few), alpha))) for few, alpha in zip(values, alphas, strict=True)] for _ in (0, 1)
+    ]
+    shared = _drawn(values, bounds[int(rng.integers(2))], rng, 1)[0]
+    taken, tables = {shared}, []
+    for side in (0, 1):
+        own = [shared]
+        for _ in range(_ROUNDS):
+            if len(own) == num_items:
+                break
+            own += _fresh(_drawn(values, bounds[side], rng, 2 * num_items), taken, num_items - len(own))
+        if len(own) < num_items:
+            own += _fresh(_shuffled(values, rng), taken, num_items - len(own))
+        tables.append([own[i] for i in rng.permutation(num_items).tolist()])
+    named = [tuple(_named(schema, attributes, item) for item in table) for table in tables]
+    return FriendsScenario(key, attributes, (named[0], named[1]), alphas)
+
+
+def _drawn(values: Sequence[np.ndarray], bounds: Sequence[np.ndarray], rng: np.random.Generator, num: int) -> list[_Row]:
+    """Friends as indices of values; `bounds` are the cumulative shares of each attribute's values."""
+    uniforms = rng.random((len(values), num))
+    at = [np.searchsorted(shares, row, "right") for shares, row in zip(bounds, uniforms, strict=True)]
+    return list(zip(*(few[np.minimum(i, len(few) - 1)].tolist() for few, i in zip(values, at, strict=True)), strict=True))
+
+
+def _shuffled(values: Sequence[np.ndarray], rng: np.random.Generator) -> list[_Row]:
+    """All friends that the values make, in random order."""
+    sizes = tuple(map(len, values))
+    at = np.unravel_index(rng.permutation(math.prod(sizes)), sizes)
+    return list(zip(*(few[i].tolist() for few, i in zip(values, at, strict=True)), strict=True))
+
+
+def _fresh(drawn: Sequence[_Row], taken: set[_Row], most: int) -> list[_Row]:
+    """The first different ones that nobody has yet; `taken` then holds them too."""
+    fresh = [item for item in dict.fromkeys(drawn) if item not in taken][:most]
+    taken.update(fresh)
+    return fresh
+
+
+def _named(schema: FriendsSchema, attributes: Sequence[Attribute], item: _Row) -> Item:
+    return tuple(schema.values[attribute.type][i] for attribute, i in zip(attributes, item, strict=True))
