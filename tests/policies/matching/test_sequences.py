@@ -54,6 +54,15 @@ def test_states_are_those_of_each_text_alone(rows: list[list[int]]) -> None:
             assert torch.allclose(mine, theirs, atol=1e-5)
 
 
+@given(ROWS)
+def test_texts_are_read_side_by_side_and_hardly_padded(rows: list[list[int]]) -> None:
+    packed = sequences(rows, alike=False)[0].packed
+    for step, count in enumerate(packed.counts):
+        assert 0 <= count - sum(len(row) > step for row in rows) < 16
+    assert len(packed.places_S) == sum(packed.counts)
+    assert packed.places_S[packed.which_X].tolist() == list(range(sum(map(len, rows))))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("changes", [{}, {"unknowns": 3}, {"padding": "released"}], ids=str)
 def test_scores_of_edits_do_not_depend_on_what_was_asked_beside_or_before(kind: str, changes: dict[str, Any]) -> None:
