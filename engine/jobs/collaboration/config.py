@@ -12,9 +12,10 @@ from engine.metrics.collaboration.chats import NORMAL
 from engine.perturb import catalogue
 from engine.perturb.settings import PerturbSettings
 from envs.core.errors import ConfigError
-from envs.core.ranges import NonNegativeFloat, NumItems, PositiveInt
+from envs.core.ranges import NumItems, PositiveInt
 from envs.friends.play import Remembers
 from envs.friends.scenario import ScenarioOptions
+from policies.dynonet.settings import FriendsDecoding
 
 ALL = (RANDOM, KEPT, CONFUSING)
 """The paper's strategies, for "all"."""
@@ -67,8 +68,6 @@ class CollaborationConfig(ShardedConfig):
     """Corpus whose names friends have; that of the model when empty, and the built-in one of scripted bots."""
     remembers: Remembers = "said"
     """Whether a bot remembers its own words as it said them or as its partner heard them."""
-    temperature: NonNegativeFloat = 0.5
-    """Of the models' word distributions; 0 takes the likeliest word."""
     max_events: PositiveInt = 46
     """Utterances and selections after which a chat ends."""
     side_by_side: PositiveInt = 128
@@ -77,6 +76,8 @@ class CollaborationConfig(ShardedConfig):
     """Figures to show beside the measured ones."""
     tables: ScenarioOptions = field(default_factory=ScenarioOptions)
     """How scenarios are drawn."""
+    decoding: FriendsDecoding = field(default_factory=FriendsDecoding)
+    """How models choose words."""
     perturb: PerturbSettings = field(default_factory=PerturbSettings)
     """How the strategies of parley perturb change utterances."""
 
