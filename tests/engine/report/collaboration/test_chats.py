@@ -28,7 +28,7 @@ def chat(number: int, strategy: str, agreed: bool, pair: str = "model", **change
     heard = "any golf ?" if strategy == CONFUSING else "any chess ?"
     mention = LIE if strategy == CONFUSING else LIE | {"heard": "chess", "believed": None}
     said = {"side": 0, "said": "any chess ?", "heard": heard, "selected": None, "mentions": [mention]}
-    selects = {"side": 1, "said": None, "heard": None, "selected": int(not agreed), "mentions": []}
+    selects: dict[str, Any] = {"side": 1, "said": None, "heard": None, "selected": int(not agreed), "mentions": []}
     row: dict[str, Any] = {"item_key": f"00-{strategy}-{number:06d}", "status": "ok", "error": None, "seed": number}
     row |= {"schema_version": 1, "pair": pair, "strategy": strategy, "agents": ["bot", "other"], "scenario": f"{number:06d}"}
     row |= {"attributes": ["Name", "Hobby"], "types": ["name", "hobby"], "shared": [1, 0]}
@@ -96,7 +96,7 @@ def test_a_page_of_an_evaluation() -> None:
 def test_hostile_words_stay_text() -> None:
     evil = " ".join(HOSTILE.split())
     event = {"side": 0, "said": f"{evil} \u202ex", "heard": evil, "selected": None, "mentions": [LIE | {"type": HOSTILE}]}
-    changes = {"agents": [HOSTILE, HOSTILE], "attributes": [HOSTILE, "b"], "events": [event]}
+    changes: dict[str, Any] = {"agents": [HOSTILE, HOSTILE], "attributes": [HOSTILE, "b"], "events": [event]}
     changes |= {"tables": [[[HOSTILE, "x"]], [[HOSTILE, "x"]]], "shared": [0, 0], "item_key": HOSTILE}
     rows = [chat(0, strategy, agreed=False, **changes) for strategy in (NORMAL, CONFUSING, HOSTILE)]
     section = made(*rows, name=HOSTILE, description=HOSTILE, pairs={"model": HOSTILE}, attributes={HOSTILE: HOSTILE})
