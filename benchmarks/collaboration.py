@@ -1,9 +1,9 @@
 """Collaborating bots: chats a second in lock-step against one chat, one graph and one word at a time.
 
-Two DynoNets mishear each other's entities on the same scenarios, with the same draws, so that they must say and select the same.
-Weights are a checkpoint's, or drawn: those of a bot that was not fitted, whose chats last as long as they may, in utterances of
-20 tokens. Beside it stand scripted bots in lock-step and one chat at a time, for which lock-step saves nothing but calls: what
-play itself and mishearing cost. Ratios are of one process on one thread.
+Two DynoNets mishear each other's entities on the same scenarios, with the same draws, so that they must say and select the
+same. Weights are a checkpoint's, or drawn: those of a bot that was not fitted, whose chats last as long as they may, in
+utterances of 20 tokens. Beside it stand scripted bots in lock-step and one chat at a time, for which lock-step saves nothing but
+calls: what play itself and mishearing cost. Ratios are of one process on one thread.
 
 Of the plain chats a few are played, for they take long; seconds are taken per event, because chats differ in length.
 """

@@ -1,8 +1,8 @@
 """A DynoNet that plays the plain way: one chat, one graph and one word at a time, all nodes formed anew for every event.
 
 What `benchmarks/collaboration.py` compares with: the equations of `policies/dynonet/model.py` and the rules of
-`policies/dynonet/speaking.py`, given the same weights and the same draws. It shares how events are read (`reading.py`) and how a
-number becomes a word (`policies/drawing.py`).
+`policies/dynonet/speaking.py`, given the same weights and draws. It shares how events are read (`reading.py`) and how a number
+becomes a word (`policies/drawing.py`).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class PlainDynoNetSession:
     @torch.no_grad()
     def hear(self, rows: list[int], events: list[ChatEvent]) -> None:
         """Reads an event."""
-        ((row,), (event,)) = rows, events
+        (event,) = events
         if event.side != self.view.side:
             reading = self.reader.hear(event)
             nodes = self.nodes()
