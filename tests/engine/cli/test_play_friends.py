@@ -65,6 +65,6 @@ def test_who_leaves_finds_nobody(parley: Parley, typed: Typed) -> None:
 
 
 def test_a_missing_partner_is_named(parley: Parley) -> None:
-    outcome = parley("play friends --partner runs/nothing")
+    outcome = parley("play friends --partner scriptd")
     assert outcome.status == 2
-    assert "parley train dynonet" in outcome.err
+    assert "did you mean 'scripted'" in outcome.err
