@@ -153,10 +153,12 @@ class Watched(NamedTuple):
 
     fitness: Fitness
     """How likely it finds the recorded replies."""
+    chosen: np.ndarray
+    """(n,) the examples of the split to which it replies."""
     sampled: HeardReplies
-    """What it says by chance, of some examples."""
+    """What it says to them by chance."""
     greedy: HeardReplies
-    """Its likeliest replies to the same contexts."""
+    """Its likeliest replies to them."""
 
 
 class RerankingObjective(Objective[IndexedBatch]):
@@ -221,7 +223,9 @@ class RerankingObjective(Objective[IndexedBatch]):
         """
         was_training = self.network.training
         self.network.eval()
-        memory = self.network.hear(batch.learned)
+        # Layers of cuDNN give no gradient in evaluation mode.
+        with torch.backends.cudnn.flags(enabled=False):
+            memory = self.network.hear(batch.learned)
         exact = not torch.is_autocast_enabled(self.network.output.weight.device.type)
         spoken = self.spoken(self.train, batch, rng, memory if exact else None, greedy=self.settings.baseline == "greedy")
         loss = self.policy_loss(memory, spoken.sampled, self.advantages(spoken, rng), output_loss)
@@ -322,7 +326,7 @@ class RerankingObjective(Objective[IndexedBatch]):
         self.network.train(was_training)
         sampled = _gathered([block.sampled for block in blocks])
         greedy = _gathered([block.greedy for block in blocks if block.greedy is not None])
-        return Watched(evaluate(self.model, examples.learned), sampled, greedy)
+        return Watched(evaluate(self.model, examples.learned), chosen, sampled, greedy)
 
 
 def _gathered(blocks: Sequence[Spoken]) -> HeardReplies:

@@ -64,6 +64,8 @@ DIVERGENCES = {
 }
 BEFORE = "_before"
 """What the names of figures of the model that it began with end in."""
+RECORDED = "_recorded"
+"""What those of recorded replies to the same contexts end in."""
 _NLL = {
     f"{split}_nll{suffix}": Metric(f"{split} loss per word{where}", LOWER, f"nats per word, </s> counted; {what}", main=main)
     for split, main in (("test", True), ("validation", False))
@@ -91,15 +93,16 @@ _REPLIED = {
     ),
     "reward": Metric("reward of sampled replies", HIGHER, "nats per word behind other contexts", main=True),
     "greedy_reward": Metric("reward of greedy replies", HIGHER, "the same of its own likeliest replies"),
-    "reply_words": Metric("words of a reply", "nearer to the recorded", "greedy replies, </s> counted where it is said"),
-    "rare_words": Metric("rare words", "nearer to 5 %", "share of words beyond those that make 95 % of training", "share"),
+    "reply_words": Metric("words of a reply", "nearer to the recorded", "mean over contexts, greedy replies"),
+    "rare_words": Metric("rare words", "nearer to the recorded", "words beyond those that make 95 % of training", "share"),
     "distinct_1": Metric("distinct-1", HIGHER, "different words over words of greedy replies"),
     "distinct_2": Metric("distinct-2", HIGHER, "different pairs of neighbouring words over such pairs"),
     "reply_ppl": Metric("perplexity of replies", "nearer to the recorded", "of greedy replies, under another language model"),
 }
+_LOOKS = ("reply_words", "rare_words", "distinct_1", "distinct_2", "reply_ppl")
 RERANKING = {
     name + suffix: metric._replace(title=metric.title + when) if suffix else metric
     for name, metric in _REPLIED.items()
-    for suffix, when in (("", ""), (BEFORE, ", before"))
+    for suffix, when in (("", ""), (BEFORE, ", before"), *([(RECORDED, ", recorded")] if name in _LOOKS else []))
 }
 """Of a model that is rewarded for replies that other contexts would not call forth."""

@@ -30,7 +30,7 @@ from engine.jobs.perturb.models import RERANKED, provenance
 from engine.jobs.supervised import EPOCHS, RESUME_SAFE, STATE, run_fit
 from engine.metrics.replies import distinct
 from engine.metrics.statistics import Estimate, mean, ratio_of_sums
-from engine.metrics.training import BEFORE, RERANKING
+from engine.metrics.training import BEFORE, RECORDED, RERANKING
 from engine.perturb.ngrams import NGrams
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
@@ -102,6 +102,7 @@ class ReplyFigures:
         nats = self._likelihood.log_probabilities(said)
         rare = [sum(word not in self._common for utterance in reply for word in utterance) for reply in replies]
         return {
+            "reply_words": mean([len(each) for each in words]),
             "rare_words": ratio_of_sums(rare, [sum(map(len, reply)) for reply in replies]),
             "distinct_1": distinct(words, 1),
             "distinct_2": distinct(words, 2),
@@ -117,15 +118,13 @@ def figures(watched: Watched, vocabulary: PairVocabulary, judge: ReplyFigures) -
         vocabulary: of the model.
         judge: of its greedy replies.
     """
-    fitness, sampled, greedy = watched
-    replies = [turn_of(vocabulary.decode(reply)) for reply in greedy.replies]
+    fitness, greedy = watched.fitness, watched.greedy
     return {
         "nll": ratio_of_sums(fitness.nll_sums, fitness.num_targets),
         "specificity": ratio_of_sums(greedy.others - greedy.own, greedy.num_words),
-        "reward": ratio_of_sums(sampled.others, sampled.num_words),
+        "reward": ratio_of_sums(watched.sampled.others, watched.sampled.num_words),
         "greedy_reward": ratio_of_sums(greedy.others, greedy.num_words),
-        "reply_words": mean(greedy.num_words),
-        **judge.figures(replies),
+        **judge.figures([turn_of(vocabulary.decode(reply)) for reply in greedy.replies]),
     }
 
 
@@ -191,7 +190,9 @@ class TrainReranking(Job[TrainRerankingConfig, Rewarding, Summary]):
             objective = RerankingObjective(
                 responder, made["train"], config.reranking, seed=config.seed, num_watched=config.num_watched
             )
-            before = figures(objective.measure(made["test"]), vocabulary, prepared.judge)
+            first = objective.measure(made["test"])
+            before = figures(first, vocabulary, prepared.judge)
+            recorded = prepared.judge.figures([prepared.splits["test"][place].reply for place in first.chosen])
             fit = Fit(
                 responder.model, made["train"], made["validation"], config.fit, config.seed, run.path / STATE, fresh=False,
                 objective=objective,
@@ -203,12 +204,12 @@ class TrainReranking(Job[TrainRerankingConfig, Rewarding, Summary]):
         kept = {name: prepared.base[name] for name in ("vocabulary", "turns") if name in prepared.base}
         about = {"role": RERANKED, "base": config.model, "corpus": prepared.corpus, **kept, **reward, **how}
         responder.save(run.path / CHECKPOINT, about)
-        both = {"": after, BEFORE: before}
+        both = {"": after, BEFORE: before, RECORDED: recorded}
         found = {("test_nll" if name == "nll" else name) + end: each for end, of in both.items() for name, each in of.items()}
         return Summary(
-            f"{config.model}, rewarded for replies that other contexts would not call forth, w {config.reranking.weight:g}",
+            f"{config.model}, Reranking-RL, w {config.reranking.weight:g}{', shuffled' if config.reranking.shuffled else ''}",
             f"Reranking-RL on {prepared.corpus}, {len(made['train']):,} examples, seed {config.seed}.",
-            {name: found[name] for name in RERANKING},
+            {name: found[name] for name in RERANKING if name in found},
         )
 
     def _train(

@@ -48,6 +48,8 @@ def test_a_training_leaves_a_model_and_says_what_its_replies_look_like(tmp_path:
     result = run(asked(model), tmp_path / "run", notes)
     assert list(result.metrics) == list(RERANKING)
     assert result.metrics["specificity"].n == 20
+    assert result.metrics["reply_words_recorded"].n == 20
+    assert 0 < result.metrics["rare_words_recorded"].value < 0.5, "48 replies do not hold all words"
     trained = provenance(tmp_path / "run" / "checkpoint")
     assert (trained["role"], trained["weight"], trained["corpus"], trained["base"]) == ("reranking", 0.3, "helpdesk", model)
     assert trained["test_nll"] == result.metrics["test_nll"].value
