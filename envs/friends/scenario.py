@@ -53,22 +53,24 @@ class FriendsScenario:
                     where = f"scenario {self.key}, side {side}, item {index}"
                     got, fix = f"{len(item)} values {item}", "give one for each attribute"
                     raise ScenarioError(f"a friend does not have {width} values", where=where, got=got, fix=fix)
-            lowered = self._lowered(side)
+            lowered = self._lowered[side]
             if not table or len(set(lowered)) < len(table):
                 where, got = f"scenario {self.key}, side {side}", f"{len(table)} friends, {len(set(lowered))} different ones"
                 raise ScenarioError("a table needs friends that all differ", where=where, got=got, fix="list each friend once")
-        both = set(self._lowered(0)) & set(self._lowered(1))
+        both = set(self._lowered[0]) & set(self._lowered[1])
         if len(both) != 1:
             where, got = f"scenario {self.key}", f"{len(both)} friends in both tables"
             raise ScenarioError("a scenario has exactly one common friend", where=where, got=got, fix="share one friend")
 
-    def _lowered(self, side: int) -> list[Item]:
-        return [tuple(map(str.lower, item)) for item in self.tables[side]]
+    @cached_property
+    def _lowered(self) -> tuple[list[Item], list[Item]]:
+        first, second = ([tuple(map(str.lower, item)) for item in table] for table in self.tables)
+        return first, second
 
     @cached_property
     def shared(self) -> tuple[int, int]:
         """Where the common friend stands in the table of side 0 and of side 1."""
-        first, second = self._lowered(0), self._lowered(1)
+        first, second = self._lowered
         (common,) = set(first) & set(second)
         return first.index(common), second.index(common)
 
@@ -76,13 +78,13 @@ class FriendsScenario:
     def entities(self) -> tuple[tuple[tuple[Entity, ...], ...], tuple[tuple[Entity, ...], ...]]:
         """By side, item and attribute: the values as entities."""
         types = [attribute.type for attribute in self.attributes]
-        first, second = (tuple(tuple(map(Entity, item, types)) for item in self._lowered(side)) for side in (0, 1))
+        first, second = (tuple(tuple(map(Entity, item, types)) for item in table) for table in self._lowered)
         return first, second
 
     @cached_property
     def mentionable(self) -> tuple[frozenset[Entity], frozenset[Entity]]:
         """By side: the different entities of its table."""
-        first, second = (frozenset(entity for item in table for entity in item) for table in self.entities)
+        first, second = (frozenset().union(*table) for table in self.entities)
         return first, second
 
 
