@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from engine.report.collaboration.chapter import Collaborations
 from engine.report.content import Chapter
 from engine.report.generation.adversarial import JudgedSystems
 from engine.report.generation.training import TrainedGenerators
@@ -27,6 +28,7 @@ CHAPTERS: tuple[Chapter[Any], ...] = (
     RankerAttacks(),
     TrainedGenerators(),
     JudgedSystems(),
+    Collaborations(),
     Sweeps(),
     Trainings(),
     # Last: what no other chapter knows.
