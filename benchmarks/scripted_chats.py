@@ -1,8 +1,8 @@
 """Chats of two scripted players who look for their common friend, side by side against one at a time.
 
-Tables are drawn from the built-in schema, which counts for both but in "played_per_s". The reference is a game of its own for each chat, and a linker
-that tries every span of an utterance at every place, longest first. "ratio" is of CPU seconds a chat; "linking_ratio" of all
-utterances, linked by both for their listeners. "identical": equal chats, and equal entities.
+Tables are drawn from the built-in schema, which counts for both but in "played_per_s". The reference is a game of its own for
+each chat, and a linker that tries every span of an utterance at every place, longest first. "ratio" is of CPU seconds a chat;
+"linking_ratio" of all utterances, linked by both for their listeners. "identical": equal chats, and equal entities.
 """
 
 from __future__ import annotations
