@@ -15,6 +15,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from envs.friends.events import FriendsChat
 from envs.friends.linker import EntityLinker
@@ -37,15 +38,13 @@ def _moved(part: Any, device: torch.device) -> Any:
         return part.to(device)
     if isinstance(part, Places):
         return replace(part, last_R=part.last_R.to(device))
-    return [_moved(each, device) for each in part] if isinstance(part, list) else part
+    return type(part)(_moved(each, device) for each in part) if isinstance(part, list | tuple) else part
 
 
 @dataclass(frozen=True)
-class Tables(Moved):
-    """Graphs of R rows with at most N nodes each; node n of row r is number r N + n in the flat order of edges."""
+class Edges(Moved):
+    """Edges of R graphs of N nodes each; node n of row r is number r N + n."""
 
-    features_RNF: Tensor
-    """One-hot, float32; 0 behind the last node."""
     targets_E: Tensor
     """Who gets a message, int64, rising."""
     sources_E: Tensor
@@ -55,29 +54,19 @@ class Tables(Moved):
     ends_R: list[int]
     """Edges of the rows up to and including each."""
 
-    def first(self, rows: int) -> Tables:
-        """The graphs of the first rows."""
+    @classmethod
+    def of(cls, graphs: Sequence[np.ndarray], num_nodes: int) -> Edges:
+        """From the edges (E, 3) of each row; `num_nodes` is N."""
+        counts = [len(edges) for edges in graphs]
+        targets, sources, relations = np.concatenate(graphs).T
+        starts = np.repeat(np.arange(len(graphs)) * num_nodes, counts)
+        flat = (torch.from_numpy(np.ascontiguousarray(each)) for each in (targets + starts, sources + starts, relations))
+        return cls(*flat, np.cumsum(counts).tolist())
+
+    def first(self, rows: int) -> Edges:
+        """Those of the first rows."""
         end = self.ends_R[rows - 1]
-        edges = self.targets_E[:end], self.sources_E[:end], self.relations_E[:end]
-        return Tables(self.features_RNF[:rows], *edges, self.ends_R[:rows])
-
-
-def tables_of(graphs: Sequence[tuple[np.ndarray, np.ndarray]], num_nodes: int) -> Tables:
-    """Graphs side by side.
-
-    Args:
-        graphs: features (nodes, F) and edges (E, 3) of each.
-        num_nodes: N, as many as the largest has, or more.
-    """
-    features = np.zeros((len(graphs), num_nodes, graphs[0][0].shape[1]), np.float32)
-    for row, (own, _) in enumerate(graphs):
-        features[row, : len(own)] = own
-    counts = [len(edges) for _, edges in graphs]
-    edges = np.concatenate([each for _, each in graphs])
-    starts = np.repeat(np.arange(len(graphs)) * num_nodes, counts)
-    targets, sources, relations = edges.T
-    flat = (torch.from_numpy(np.ascontiguousarray(each)) for each in (targets + starts, sources + starts, relations))
-    return Tables(torch.from_numpy(features), *flat, np.cumsum(counts).tolist())
+        return Edges(self.targets_E[:end], self.sources_E[:end], self.relations_E[:end], self.ends_R[:rows])
 
 
 @dataclass(frozen=True)
@@ -190,7 +179,9 @@ class Turn(Moved):
 class SideBatch(Moved):
     """Sides of chats."""
 
-    tables: Tables
+    features_RNF: Tensor
+    """Of the nodes, one-hot, float32; 0 behind the last one of a row."""
+    edges: Edges
     turns: list[Turn]
     targets_BT: Tensor
     """What each side said (R, T), int64: ids of words, or V + node."""
@@ -273,6 +264,7 @@ class SideExamples:
             targets[spots] = said.targets_M
             turns.append(Turn(events, said, spots, rows))
             starts = [start + len(each.words) for start, each in zip(starts, own, strict=False)]
-        tables = tables_of([(each.features, each.edges) for each in ranked], max(len(each.features) for each in ranked))
+        features = pad_sequence([torch.from_numpy(each.features) for each in ranked], batch_first=True).float()
+        edges = Edges.of([each.edges for each in ranked], features.shape[1])
         real = torch.arange(longest) < torch.from_numpy(num_targets).unsqueeze(1)
-        return SideBatch(tables, turns, targets.view(len(sides), longest), real)
+        return SideBatch(features, edges, turns, targets.view(len(sides), longest), real)

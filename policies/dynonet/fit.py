@@ -24,7 +24,7 @@ class DynoNetFit(Fit[SideBatch]):
     def step(self, group: np.ndarray) -> StepLoss:
         """An update for each turn; the loss is the sum over all targets, each before its update."""
         batch = self.train.batch(group).to(next(self.model.parameters()).device)
-        memory, total, highest = self.model.blank(*batch.tables.features_RNF.shape[:2]), 0.0, 0.0
+        memory, total, highest = self.model.blank(*batch.features_RNF.shape[:2]), 0.0, 0.0
         for turn in batch.turns:
             loss, nll_M, memory = turn_loss(self.model, memory, batch, turn, len(group))
             self.descend(loss)

@@ -17,7 +17,7 @@ import numpy as np
 
 from envs.core.errors import DataError
 from envs.friends.schema import Attribute, Entity
-from policies.dynonet.vocabulary import FriendsVocabulary
+from policies.dynonet.vocabulary import ITEM_ID, PAD_ID, FriendsVocabulary
 
 NUM_SHARES = 6
 """Bins of a degree as a share: 0, up to 1/4, up to 1/2, up to 3/4, below 1, 1 (or more, of a value of two attributes)."""
@@ -87,6 +87,12 @@ class TableGraph:
             self._kinds.append(self._kind(entity))
             self._degrees.append(0)
         return self.nodes[entity]
+
+    @property
+    def words(self) -> list[int]:
+        """What each node is read as when it is named: the word of its category, or `<item>`; attributes are never named."""
+        named = [self._vocabulary.type_word(entity.type) for entity in self.nodes]
+        return [*([ITEM_ID] * self.num_items), *([PAD_ID] * (self.first_entity - self.num_items)), *named]
 
     def features(self) -> np.ndarray:
         """One-hot features of all nodes (N, F) float32."""

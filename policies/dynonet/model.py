@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from policies.dynonet.attending import Places, Scorer, Written, read, write
-from policies.dynonet.batches import Heard, Said, SideBatch, Tables, Turn
+from policies.dynonet.batches import Edges, Heard, Said, SideBatch, Turn
 from policies.dynonet.graphs import num_features, num_relations
 from policies.dynonet.settings import DynoNetSizes
 from policies.dynonet.vocabulary import FriendsVocabulary
@@ -108,34 +108,35 @@ class DynoNet(Predictor[SideBatch]):
         first = [each["node"].weight for each in self.messages[:1]]  # type: ignore[index]  # torch types its lists as modules
         return dense(own_nV, torch.cat([*first, self.key.weight[:, : own_nV.shape[-1]]]))
 
-    def spread(self, own_RNV: Tensor, roots_RNJ: Tensor, tables: Tables) -> Contexts:
+    def spread(self, own_RNV: Tensor, roots_RNJ: Tensor, edges: Edges) -> Contexts:
         """Passes messages.
 
         Args:
             own_RNV: the nodes' own parts: what was heard, what was said, features.
             roots_RNJ: `roots` of them.
-            tables: the graphs.
+            edges: of the graphs.
         """
         rows, num_nodes, _ = own_RNV.shape
         parts, hidden = [own_RNV], self.sizes.hidden
-        sums_nK, joined_n = roots_RNJ[..., :-hidden].reshape(rows * num_nodes, -1), _joined(tables, rows * num_nodes)
+        sums_nK, joined_n = roots_RNJ[..., :-hidden].reshape(rows * num_nodes, -1), _joined(edges, rows * num_nodes)
         for number in range(self.sizes.rounds):
             layer: Any = self.messages[min(number, 1)]
-            edges = dense(self.edge_embedding.weight, layer["edge"].weight, layer["edge"].bias)
+            relations = dense(self.edge_embedding.weight, layer["edge"].weight, layer["edge"].bias)
             if number:
                 sums_nK = dense(parts[-1].reshape(rows * num_nodes, -1), layer["node"].weight)
-            messages_EK = sums_nK.index_select(0, tables.sources_E) + edges.index_select(0, tables.relations_E)
-            largest_nK = _Largest.apply(messages_EK, tables.targets_E, rows * num_nodes)
+            messages_EK = sums_nK.index_select(0, edges.sources_E) + relations.index_select(0, edges.relations_E)
+            largest_nK = _Largest.apply(messages_EK, edges.targets_E, rows * num_nodes)
             parts.append(_squash(largest_nK).masked_fill(~joined_n, 0).view(rows, num_nodes, -1))
         keys_RNH = roots_RNJ[..., -hidden:]
         if self.sizes.rounds:
             keys_RNH = keys_RNH + dense(torch.cat(parts[1:], dim=2), self.key.weight[:, own_RNV.shape[2] :])
         return Contexts(torch.cat(parts, dim=2), keys_RNH)
 
-    def contexts(self, memory: Memory, tables: Tables) -> Contexts:
-        """The nodes of all rows of a memory."""
-        own_RNV = torch.cat([memory.heard_RNH, memory.said_RNH, tables.features_RNF], dim=2)
-        return self.spread(own_RNV, self.roots(own_RNV), tables)
+    def contexts(self, memory: Memory, batch: SideBatch) -> Contexts:
+        """The nodes of the rows of a memory, the first ones of a batch."""
+        rows = len(memory.hidden_RH)
+        own_RNV = torch.cat([memory.heard_RNH, memory.said_RNH, batch.features_RNF[:rows]], dim=2)
+        return self.spread(own_RNV, self.roots(own_RNV), batch.edges.first(rows))
 
     def touched(self, old_JH: Tensor, state_JH: Tensor) -> Tensor:
         """What nodes keep (J, H) that an utterance names whose last state is given."""
@@ -188,10 +189,10 @@ class DynoNet(Predictor[SideBatch]):
             Negative log-likelihoods (M,) of the turn's targets, and the memory of its rows after it, through which no gradient
             flows: an update sees what was heard since the side last acted, and what it then does (released).
         """
-        memory, tables = Memory(*(part[: turn.rows] for part in memory)), batch.tables.first(turn.rows)
+        memory = Memory(*(part[: turn.rows] for part in memory))
         for heard in turn.heard:
-            memory = self.listen(memory, heard, tables)
-        contexts, said = self.contexts(memory, tables), turn.said
+            memory = self.listen(memory, heard, batch)
+        contexts, said = self.contexts(memory, batch), turn.said
         rows = said.heard.rows_k
         own = Contexts(*(part[rows] for part in contexts))
         written = self.decode((memory.hidden_RH[rows], memory.cell_RH[rows]), said, own)
@@ -200,11 +201,11 @@ class DynoNet(Predictor[SideBatch]):
             after = self.remember(memory, said, written.hidden_RH, written.cell_RH)
         return nll_M, Memory(*(part.detach() for part in after))
 
-    def listen(self, memory: Memory, heard: Heard, tables: Tables) -> Memory:
+    def listen(self, memory: Memory, heard: Heard, batch: SideBatch) -> Memory:
         """The memory of rows after an event that some of them hear."""
         rows = heard.rows_k
         with torch.no_grad():
-            nodes_kNC = self.contexts(memory, tables).nodes_RNC[rows]
+            nodes_kNC = self.contexts(memory, batch).nodes_RNC[rows]
         hidden_kH, cell_kH = self.encode((memory.hidden_RH[rows], memory.cell_RH[rows]), heard, nodes_kNC)
         kept = self._kept(memory.heard_RNH, heard, hidden_kH)
         return Memory(memory.hidden_RH.index_copy(0, rows, hidden_kH), memory.cell_RH.index_copy(0, rows, cell_kH), kept, memory.said_RNH)
@@ -216,7 +217,7 @@ class DynoNet(Predictor[SideBatch]):
 
     def nll(self, batch: SideBatch) -> Tensor:
         nll_S = self.output.weight.new_zeros(batch.real_BT.numel())
-        memory = self.blank(*batch.tables.features_RNF.shape[:2])
+        memory = self.blank(*batch.features_RNF.shape[:2])
         for turn in batch.turns:
             nll_M, memory = self.turn(memory, batch, turn)
             nll_S = nll_S.index_copy(0, turn.spots_M, nll_M)
@@ -262,10 +263,10 @@ class _Largest(torch.autograd.Function):
         return same_EK.mul_((grad_nK / shared_nK).index_select(0, targets_E)), None, None
 
 
-def _joined(tables: Tables, num_nodes: int) -> Tensor:
+def _joined(edges: Edges, num_nodes: int) -> Tensor:
     """True (n, 1) for nodes that have edges."""
-    joined = torch.zeros(num_nodes, 1, dtype=torch.bool, device=tables.targets_E.device)
-    return joined.index_fill_(0, tables.targets_E, True)
+    joined = torch.zeros(num_nodes, 1, dtype=torch.bool, device=edges.targets_E.device)
+    return joined.index_fill_(0, edges.targets_E, True)
 
 
 def _squash(values: Tensor) -> Tensor:

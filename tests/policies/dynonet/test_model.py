@@ -21,7 +21,7 @@ def test_losses_and_gradients_are_those_of_one_side_at_a_time(alternate: bool, c
     examples = SideExamples(chats(5, alternate=alternate), VOCABULARY, sizes, LINKER)
     batch = examples.batch(np.arange(len(examples)))
     plain = [PlainSide(model, side) for side in examples.sides]
-    memory = model.blank(*batch.tables.features_RNF.shape[:2])
+    memory = model.blank(*batch.features_RNF.shape[:2])
     for number, turn in enumerate(batch.turns):
         model.zero_grad()
         loss, _, memory = turn_loss(model, memory, batch, turn, len(examples))
