@@ -20,9 +20,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn.functional import linear
 
 from policies.lstm import advance, retreat
-from policies.products import product, tanh_
+from policies.products import tanh_
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class _Read(torch.autograd.Function):
         hidden, cell = hidden_RH, cell_RH
         for block in places.blocks():
             rows = block.stop - block.start
-            gates[block] += product(hidden[:rows], weight_4HH)
+            gates[block] += linear(hidden[:rows], weight_4HH)
             advance(gates[block], cell[:rows], cells[block], squashed[block], states[block])
             hidden, cell = states[block], cells[block]
         ctx.save_for_backward(hidden_RH, cell_RH, weight_4HH, gates, states, cells, squashed)
@@ -80,7 +81,7 @@ class _Read(torch.autograd.Function):
             rows = block.stop - block.start
             cell = (cells[blocks[at - 1]] if at else first_cell)[:rows]
             retreat(gates[block], cell, squashed[block], hidden_grad[:rows], cell_grad[:rows], grads[block])
-            hidden_grad[:rows] = product(grads[block], weight_H4H)
+            hidden_grad[:rows] = linear(grads[block], weight_H4H)
         return grads, hidden_grad, cell_grad, grads.t() @ before, None
 
 
@@ -125,7 +126,7 @@ def attend(hidden_kH: Tensor, keys_kNH: Tensor, nodes_kNC: Tensor, real_kN: Tens
     Returns:
         What is attended to (k, C), scores (k, N), minus infinity where there is no node, their softmax, and the tanh (k, N, H).
     """
-    squashed_kNH = tanh_(keys_kNH + product(hidden_kH, scorer.query_HH).unsqueeze(1))
+    squashed_kNH = tanh_(keys_kNH + linear(hidden_kH, scorer.query_HH).unsqueeze(1))
     scores_kN = (squashed_kNH @ scorer.score_H).masked_fill_(~real_kN, -torch.inf)
     shares_kN = scores_kN.softmax(1)
     return torch.bmm(shares_kN.unsqueeze(1), nodes_kNC).squeeze(1), scores_kN, shares_kN, squashed_kNH
@@ -158,7 +159,7 @@ class _Write(torch.autograd.Function):
         hidden, cell, seen = hidden_RH, cell_RH, first
         for block, (rows, nodes) in zip(places.blocks(), checks, strict=True):
             k = block.stop - block.start
-            gates[block] += product(hidden[:k], weight_4HH) + product(seen[:k], weight_4HC)
+            gates[block] += linear(hidden[:k], weight_4HH) + linear(seen[:k], weight_4HC)
             advance(gates[block], cell[:k], cells[block], squashed[block], states[block])
             keys[rows, nodes] += check_H
             hidden, cell = states[block], cells[block]
@@ -211,12 +212,12 @@ class _Write(torch.autograd.Function):
             queries_grad[block] = attention(step + 1, k, scores_grad[block])
             rows, nodes = ctx.checks[step]
             check_grad += keys_grad[rows, nodes].sum(0)
-            hidden_grad[:k] += states_grad[block] + product(queries_grad[block], back[2])
+            hidden_grad[:k] += states_grad[block] + linear(queries_grad[block], back[2])
             cell = (cells[blocks[step - 1]] if step else first_cell)[:k]
             retreat(gates[block], cell, squashed[block], hidden_grad[:k], cell_grad[:k], grads[block])
-            hidden_grad[:k], seen_grad[:k] = product(grads[block], back[0]), product(grads[block], back[1])
+            hidden_grad[:k], seen_grad[:k] = linear(grads[block], back[0]), linear(grads[block], back[1])
         first_queries_grad = attention(0, num_rows, None)
-        hidden_grad += product(first_queries_grad, back[2])
+        hidden_grad += linear(first_queries_grad, back[2])
         past = list(_following(blocks))
         before = torch.cat([first_hidden, *(states[one][: now.stop - now.start] for one, now in past)])
         seen_before = torch.cat([first, *(attended[one][: now.stop - now.start] for one, now in past)])

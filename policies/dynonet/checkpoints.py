@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from policies.checkpoint import ModelFormat
 from policies.dynonet.model import DynoNet
 from policies.dynonet.settings import DynoNetSizes
@@ -9,3 +11,8 @@ from policies.dynonet.vocabulary import FriendsVocabulary
 
 DYNONET = ModelFormat("dynonet", FriendsVocabulary, DynoNetSizes, DynoNet)
 load_dynonet = DYNONET.load
+
+
+def corpus_of(folder: Path) -> str:
+    """The name of the corpus that the model of a run or checkpoint folder was fitted to; raises as `load_dynonet` does."""
+    return str(DYNONET.provenance(folder)["corpus"])

@@ -29,7 +29,7 @@ class DynoNetFit(Fit[SideBatch]):
             loss, nll_M, memory = turn_loss(self.model, memory, batch, turn, len(group))
             self.descend(loss)
             total += float(nll_M.sum())
-            highest = max(highest, float(loss))
+            highest = max(highest, float(loss.detach()))
         return StepLoss(highest, total, int(self.train.num_targets[group].sum()))
 
 

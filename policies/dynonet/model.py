@@ -24,9 +24,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+from torch.nn.functional import cross_entropy, linear
 
 from policies.dynonet.attending import Places, Scorer, Written, read, write
 from policies.dynonet.batches import Edges, Heard, Said, SideBatch, Turn
@@ -35,7 +35,6 @@ from policies.dynonet.settings import DynoNetSizes
 from policies.dynonet.vocabulary import FriendsVocabulary
 from policies.fitting.loss import OutputLoss
 from policies.fitting.predictor import Loss, Predictor
-from policies.products import Linear, dense
 
 
 class Contexts(NamedTuple):
@@ -75,18 +74,18 @@ class DynoNet(Predictor[SideBatch]):
         self.embedding = nn.Embedding(len(vocabulary), sizes.embed)
         self.edge_embedding = nn.Embedding(num_relations(vocabulary), sizes.edge)
         self.messages = nn.ModuleList(
-            nn.ModuleDict({"node": Linear(size, message, bias=False), "edge": Linear(sizes.edge, message)})
+            nn.ModuleDict({"node": nn.Linear(size, message, bias=False), "edge": nn.Linear(sizes.edge, message)})
             for size in (own, message)[: sizes.rounds]
         )
         """Of the first round, and of all others."""
-        self.decay = Linear(2 * hidden, 1)
-        self.encoder_words, self.decoder_words = (Linear(sizes.embed, 4 * hidden) for _ in range(2))
-        self.encoder_nodes, self.decoder_nodes = (Linear(width, 4 * hidden, bias=False) for _ in range(2))
-        self.encoder_state, self.decoder_state = (Linear(hidden, 4 * hidden, bias=False) for _ in range(2))
-        self.decoder_attended = Linear(width, 4 * hidden, bias=False)
-        self.query, self.key = Linear(hidden, hidden, bias=False), Linear(width, hidden, bias=False)
+        self.decay = nn.Linear(2 * hidden, 1)
+        self.encoder_words, self.decoder_words = (nn.Linear(sizes.embed, 4 * hidden) for _ in range(2))
+        self.encoder_nodes, self.decoder_nodes = (nn.Linear(width, 4 * hidden, bias=False) for _ in range(2))
+        self.encoder_state, self.decoder_state = (nn.Linear(hidden, 4 * hidden, bias=False) for _ in range(2))
+        self.decoder_attended = nn.Linear(width, 4 * hidden, bias=False)
+        self.query, self.key = nn.Linear(hidden, hidden, bias=False), nn.Linear(width, hidden, bias=False)
         self.check, self.score = (nn.Parameter(torch.empty(hidden)) for _ in range(2))
-        self.combine = Linear(hidden + width, hidden, bias=False)
+        self.combine = nn.Linear(hidden + width, hidden, bias=False)
         self.output = nn.Linear(hidden, len(vocabulary))
 
     def initialise(self, generator: torch.Generator) -> None:
@@ -106,7 +105,7 @@ class DynoNet(Predictor[SideBatch]):
         They change only where v0 does, so that play keeps them.
         """
         first = [each["node"].weight for each in self.messages[:1]]  # type: ignore[index]  # torch types its lists as modules
-        return dense(own_nV, torch.cat([*first, self.key.weight[:, : own_nV.shape[-1]]]))
+        return linear(own_nV, torch.cat([*first, self.key.weight[:, : own_nV.shape[-1]]]))
 
     def spread(self, own_RNV: Tensor, roots_RNJ: Tensor, edges: Edges) -> Contexts:
         """Passes messages.
@@ -121,15 +120,15 @@ class DynoNet(Predictor[SideBatch]):
         sums_nK, joined_n = roots_RNJ[..., :-hidden].reshape(rows * num_nodes, -1), _joined(edges, rows * num_nodes)
         for number in range(self.sizes.rounds):
             layer: Any = self.messages[min(number, 1)]
-            relations = dense(self.edge_embedding.weight, layer["edge"].weight, layer["edge"].bias)
+            relations = linear(self.edge_embedding.weight, layer["edge"].weight, layer["edge"].bias)
             if number:
-                sums_nK = dense(parts[-1].reshape(rows * num_nodes, -1), layer["node"].weight)
+                sums_nK = linear(parts[-1].reshape(rows * num_nodes, -1), layer["node"].weight)
             messages_EK = sums_nK.index_select(0, edges.sources_E) + relations.index_select(0, edges.relations_E)
             largest_nK = _Largest.apply(messages_EK, edges.targets_E, rows * num_nodes)
             parts.append(_squash(largest_nK).masked_fill(~joined_n, 0).view(rows, num_nodes, -1))
         keys_RNH = roots_RNJ[..., -hidden:]
         if self.sizes.rounds:
-            keys_RNH = keys_RNH + dense(torch.cat(parts[1:], dim=2), self.key.weight[:, own_RNV.shape[2] :])
+            keys_RNH = keys_RNH + linear(torch.cat(parts[1:], dim=2), self.key.weight[:, own_RNV.shape[2] :])
         return Contexts(torch.cat(parts, dim=2), keys_RNH)
 
     def contexts(self, memory: Memory, batch: SideBatch) -> Contexts:
@@ -140,7 +139,7 @@ class DynoNet(Predictor[SideBatch]):
 
     def touched(self, old_JH: Tensor, state_JH: Tensor) -> Tensor:
         """What nodes keep (J, H) that an utterance names whose last state is given."""
-        share_J1 = dense(torch.cat([old_JH, state_JH], dim=1), self.decay.weight, self.decay.bias).sigmoid()
+        share_J1 = linear(torch.cat([old_JH, state_JH], dim=1), self.decay.weight, self.decay.bias).sigmoid()
         return (1 - share_J1) * old_JH + share_J1 * state_JH
 
     def encode(self, state: tuple[Tensor, Tensor], heard: Heard, nodes_kNC: Tensor) -> tuple[Tensor, Tensor]:
@@ -175,7 +174,7 @@ class DynoNet(Predictor[SideBatch]):
     def logits(self, states_MH: Tensor, attended_MC: Tensor, scores_MN: Tensor) -> Tensor:
         """Of all words and all nodes (M, V + N)."""
         combined_MH = _squash(self.combine(torch.cat([states_MH, attended_MC], dim=1)))
-        return torch.cat([dense(combined_MH, self.output.weight, self.output.bias), scores_MN], dim=1)
+        return torch.cat([linear(combined_MH, self.output.weight, self.output.bias), scores_MN], dim=1)
 
     def turn(self, memory: Memory, batch: SideBatch, turn: Turn) -> tuple[Tensor, Memory]:
         """Hears what a turn's rows heard, and writes what they said.
@@ -196,7 +195,7 @@ class DynoNet(Predictor[SideBatch]):
         rows = said.heard.rows_k
         own = Contexts(*(part[rows] for part in contexts))
         written = self.decode((memory.hidden_RH[rows], memory.cell_RH[rows]), said, own)
-        nll_M = F.cross_entropy(self.logits(written.states_MH, written.attended_MC, written.scores_MN), said.targets_M, reduction="none")
+        nll_M = cross_entropy(self.logits(written.states_MH, written.attended_MC, written.scores_MN), said.targets_M, reduction="none")
         with torch.no_grad():
             after = self.remember(memory, said, written.hidden_RH, written.cell_RH)
         return nll_M, Memory(*(part.detach() for part in after))
@@ -227,14 +226,14 @@ class DynoNet(Predictor[SideBatch]):
         total = self.nll(batch).sum()
         return Loss(total, total)
 
-    def _gates(self, heard: Heard, nodes_kNC: Tensor, words: Linear, nodes: Linear) -> Tensor:
-        table_V4H = dense(self.embedding.weight, words.weight, words.bias)
+    def _gates(self, heard: Heard, nodes_kNC: Tensor, words: nn.Linear, nodes: nn.Linear) -> Tensor:
+        table_V4H = linear(self.embedding.weight, words.weight, words.bias)
         gates_M4H = table_V4H.index_select(0, heard.words_M)
         named = heard.named
         if not len(named.places_J):
             return gates_M4H
         read_JC = nodes_kNC.detach()[named.rows_J, named.nodes_J]
-        return gates_M4H.index_add(0, named.places_J, dense(read_JC, nodes.weight))
+        return gates_M4H.index_add(0, named.places_J, linear(read_JC, nodes.weight))
 
     def _kept(self, kept_RNH: Tensor, heard: Heard, hidden_kH: Tensor) -> Tensor:
         touched = heard.touched

@@ -43,6 +43,11 @@ def dynonet_fit() -> FitConfig:
     return replace(optimiser, max_epochs=10, patience=2, decay_epochs=2)
 
 
+def dynonet_demo() -> FitConfig:
+    """Two epochs."""
+    return replace(dynonet_fit(), max_epochs=2, decay_epochs=0)
+
+
 @dataclass(frozen=True, kw_only=True)
 class FriendsDecoding(Configuration):
     """How a DynoNet chooses what to say; the defaults are those of the released bot-bot chats."""

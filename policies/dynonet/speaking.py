@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import linear
 
 from policies.drawing import drawn
 from policies.dynonet.attending import attend
@@ -21,7 +22,6 @@ from policies.dynonet.reading import NO_NODE
 from policies.dynonet.settings import FriendsDecoding
 from policies.dynonet.vocabulary import EOS_ID, GO_ID, ITEM_ID, SELECT_ID
 from policies.lstm import advance
-from policies.products import dense
 
 
 @dataclass(frozen=True)
@@ -75,16 +75,16 @@ def choose(
     found: list[Chosen | None] = [None] * len(draws_kL)
     words: list[list[int]] = [[] for _ in found]
     nodes: list[list[int]] = [[] for _ in found]
-    gates_V4H = dense(model.embedding.weight, model.decoder_words.weight, model.decoder_words.bias)
+    gates_V4H = linear(model.embedding.weight, model.decoder_words.weight, model.decoder_words.bias)
     (hidden, cell), embedded, keys = state, contexts.nodes_RNC, contexts.keys_RNH.clone()
     attended = attend(hidden, keys, embedded, copyable.known_kN, model.scorer)[0]
     rows = torch.arange(len(draws_kL), device=hidden.device)
     word, node, checked = torch.full_like(rows, GO_ID), torch.full_like(rows, NO_NODE), torch.zeros_like(copyable.known_kN)
     while len(rows):
-        gates = gates_V4H.index_select(0, word) + dense(hidden, model.decoder_state.weight)
-        gates += dense(attended, model.decoder_attended.weight)
+        gates = gates_V4H.index_select(0, word) + linear(hidden, model.decoder_state.weight)
+        gates += linear(attended, model.decoder_attended.weight)
         if len(named := (node != NO_NODE).nonzero().squeeze(1)):
-            gates[named] += dense(embedded[named, node[named]], model.decoder_nodes.weight)
+            gates[named] += linear(embedded[named, node[named]], model.decoder_nodes.weight)
             fresh = named[~checked[named, node[named]]]
             checked[fresh, node[fresh]] = True
             keys[fresh, node[fresh]] += model.check
