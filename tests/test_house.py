@@ -22,7 +22,7 @@ ROOMS = ("envs", "policies", "engine", "tune", "parley")
 SOURCES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
 PURE_RINGS = (
     *("engine.generation", "engine.negotiation", "engine.triggers", "engine.perturb", "engine.retrieval"),
-    *("engine.metrics", "engine.store"),
+    *("engine.collaboration", "engine.metrics", "engine.store"),
 )
 HEAVY = ("ray", "torch", "matplotlib")
 MAX_LINES = 400

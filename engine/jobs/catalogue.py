@@ -360,6 +360,17 @@ ENTRIES = (
         reports=True,
     ),
     Entry(
+        ("evaluate", "generation"),
+        "trainings of a generator beside their controls and the generator that they start from, in one table",
+        "engine.jobs.generation.table:EVALUATE_GENERATION",
+        (
+            "parley evaluate generation                    # ten rounds a row, the built-in help desk",
+            "parley evaluate generation li2017 --start runs/dialogue --trainers 2",
+            "parley evaluate generation --start runs/seq2seq --rows greedy,sample,regs-mc,forced,constant --num-trainings 3",
+        ),
+        reports=True,
+    ),
+    Entry(
         ("perturb", "audit"),
         "how much strategies change, how it reads, and lines of each for a person to label",
         "engine.jobs.perturb.audit:PERTURB_AUDIT",

@@ -97,14 +97,7 @@ class RandomInputs(ByEdits):
 
     def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
         """What is changed, see `ByEdits`."""
-        drawn = (uniforms(seeds, self.name, flat.num_words) * len(self.common)).astype(np.int64)
-        changes = np.ones(len(drawn), dtype=bool)
-        if self.kept is not None:
-            starts, ends, _ = self.kept.find(flat)
-            for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-                changes[start:end] = False
-        places = np.flatnonzero(changes)
-        return Edits.of_words(places, list(zip(self.common.take(drawn[places]).tolist())))
+        return random_words(flat, seeds, self.name, self.common, None if self.kept is None else self.kept.find(flat))
 
 
 class ConfusingEntity(ByEdits):
@@ -131,17 +124,9 @@ class ConfusingEntity(ByEdits):
     def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
         """What is changed, see `ByEdits`."""
         found = self._entities.find(flat)
-        if not len(found.starts):
-            return Edits.of_words(found.starts, ())
         kinds, kind = np.unique(found.phrases, return_inverse=True)
         choices = [self._choices_for(form) for form in kinds.tolist()]
-        counts = np.fromiter(map(len, choices), dtype=np.int64, count=len(choices))
-        # An entity in which nothing may come does not draw.
-        may_change = counts[kind] > 0
-        found, kind = found.where(may_change), kind[may_change]
-        drawn = uniforms(seeds, self.name, flat.num_in_contexts(found.starts)) * counts[kind]
-        chosen = zip(kind.tolist(), drawn.astype(np.int64).tolist(), strict=True)
-        return Edits(found.starts, found.ends, [choices[which][number] for which, number in chosen])
+        return other_entities(flat, seeds, self.name, found, [choices[which] for which in kind.tolist()])
 
     def _choices_for(self, form: int) -> list[Utterance]:
         """What may stand in the place of one of the forms."""
@@ -151,6 +136,48 @@ class ConfusingEntity(ByEdits):
             near = chain.from_iterable(self._by_category.get(category, ()) for category in categories)
             self._choices[form] = [other for other in dict.fromkeys(near) if other not in meant]
         return self._choices[form]
+
+
+def random_words(
+    flat: FlatContexts, seeds: Sequence[int], name: str, common: np.ndarray, kept: Matches | None = None
+) -> Edits:
+    """Every word by a random one.
+
+    Args:
+        flat: the contexts.
+        seeds: one for each context.
+        name: who draws.
+        common: what is drawn from, each as likely (words,) of str objects.
+        kept: words that stay.
+    """
+    drawn = (uniforms(seeds, name, flat.num_words) * len(common)).astype(np.int64)
+    changes = np.ones(len(drawn), dtype=bool)
+    if kept is not None:
+        for start, end in zip(kept.starts.tolist(), kept.ends.tolist(), strict=True):
+            changes[start:end] = False
+    places = np.flatnonzero(changes)
+    return Edits.of_words(places, list(zip(common.take(drawn[places]).tolist())))
+
+
+def other_entities(
+    flat: FlatContexts, seeds: Sequence[int], name: str, found: Matches, choices: Sequence[Sequence[Utterance]]
+) -> Edits:
+    """Entities by others.
+
+    Args:
+        flat: the contexts.
+        seeds: one for each context.
+        name: who draws.
+        found: the entities (M).
+        choices: what may come in the place of each, each as likely (M); an entity in which nothing may come does not draw.
+    """
+    counts = np.fromiter(map(len, choices), dtype=np.int64, count=len(choices))
+    may_change = counts > 0
+    found, choices = found.where(may_change), [each for each in choices if each]
+    if not choices:
+        return Edits.of_words(found.starts, ())
+    drawn = (uniforms(seeds, name, flat.num_in_contexts(found.starts)) * counts[may_change]).astype(np.int64)
+    return Edits(found.starts, found.ends, [few[number] for few, number in zip(choices, drawn.tolist(), strict=True)])
 
 
 def build_random(settings: PerturbSettings, resources: Resources) -> RandomInputs:

@@ -6,7 +6,7 @@ Source: He, Balakrishnan, Eric, Liang 2017, section 2; the released events "mess
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from envs.friends.scenario import FriendsScenario, Item
@@ -55,15 +55,20 @@ class ChatEvent:
     tokens: tuple[Token, ...] = ()
     selected: int | None = None
     item: Item = ()
+    words: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    """What is said, mentions written out; made once, for everybody asks for it."""
 
-    @property
-    def words(self) -> tuple[str, ...]:
-        """What is said, mentions written out."""
-        return plain_words(self.tokens)
+    def __post_init__(self) -> None:
+        plain: tuple[str, ...] | None = None
+        for token in self.tokens:
+            if type(token) is not str:
+                plain = plain_words(self.tokens)
+                break
+        object.__setattr__(self, "words", self.tokens if plain is None else plain)
 
     def plain(self) -> ChatEvent:
         """The event as a listener gets it: words alone."""
-        return self if self.selected is not None else ChatEvent(self.side, self.words)
+        return self if self.words is self.tokens else ChatEvent(self.side, self.words)
 
 
 @dataclass(frozen=True)
@@ -73,7 +78,7 @@ class FriendsChat:
     Args:
         scenario: both tables.
         events: as said and done, with the mentions that speakers meant where that is known.
-        heard: the same events as each partner heard them.
+        heard: the same events as they reached each partner, who was given their plain words; those that nobody changed as said.
         agreed: whether both sides' last selections are the common friend.
         key: its name.
     """

@@ -56,7 +56,7 @@ class FriendsGame:
         self.events: list[list[ChatEvent]] = [[] for _ in range(num_rows)]
         """As said and done, by row."""
         self.heard: list[list[ChatEvent]] = [[] for _ in range(num_rows)]
-        """As the partners heard them, by row."""
+        """As they reached the partners, by row; sessions are given the plain words."""
         self.to_move = np.full(num_rows, NOBODY, dtype=np.int64)
         """Whose turn it is (B,); nobody's where no chat is open."""
         self.selections = np.full((num_rows, 2), -1, dtype=np.int64)
@@ -119,11 +119,11 @@ class FriendsGame:
         Args:
             row: with an open chat.
             event: what `event` made of an act.
-            heard: what the partner hears instead of the plain words of the event.
+            heard: what the partner hears of it, where that is something else.
         """
         assert self.to_move[row] != NOBODY, "the chat is open"
         self.events[row].append(event)
-        self.heard[row].append(event.plain() if heard is None else heard)
+        self.heard[row].append(event if heard is None else heard)
         self.to_move[row] = 1 - event.side
         if event.selected is not None:
             self.selections[row, event.side] = event.selected

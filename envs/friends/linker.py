@@ -1,8 +1,9 @@
 """Which words of an utterance name which entity: the longest known form, from left to right.
 
-A form is a value of the schema or a spelling from a lexicon, cut into words. The context (the entities of a table, or of both)
-decides between entities of one form. Outside of the context, a value of the schema is always an entity; another form is one
-only where the lexicon has seen it several times, because lexicons of human chats hold slips such as "all of" for a school.
+A form is a value of the schema or a spelling from a lexicon, cut into words. The context (the entities of a table, or of
+both) decides between entities of one form, and which categories there are at all: "go" is no game where tables have no games.
+Outside of the context, a value of the schema is an entity; another form is one only where the lexicon has seen it several
+times, because lexicons of human chats hold slips such as "all of" for a school.
 """
 
 from __future__ import annotations
@@ -21,6 +22,10 @@ Form = tuple[Entity, Words]
 NUM_SEEN_OUTSIDE = 3
 """So often a lexicon must have seen a form before it names an entity that is in no table at hand."""
 
+MOST_MEANINGS = 2
+"""A form of more entities must share a word with the name, or it is dropped: "work at" and "studied" name nothing."""
+_LEAST_LETTERS = 4
+
 
 class EntityLinker:
     """Finds entities in utterances.
@@ -36,7 +41,7 @@ class EntityLinker:
     def __init__(self, schema: FriendsSchema, forms: Iterable[Form] = ()) -> None:
         names = {entity: chat_words(entity.value) for entity in schema.entities()}
         seen = Counter(forms)
-        self._forms: dict[Entity, dict[Words, None]] = {entity: {words: None} for entity, words in names.items()}
+        meanings = Counter(words for _, words in seen)
         ranks: dict[Words, list[tuple[int, int, Entity]]] = defaultdict(list)
         for entity, words in names.items():
             if not words:
@@ -46,56 +51,83 @@ class EntityLinker:
             if entity not in names or not words:
                 got = f"{' '.join(words)!r} for {entity.value!r} ({entity.type})"
                 raise DataError("a form names no entity of the schema", got=got, fix="take schema and lexicon of one release")
-            self._forms[entity][words] = None
-            if words != names[entity]:
+            if words != names[entity] and (meanings[words] <= MOST_MEANINGS or _share_a_word(words, names[entity])):
                 ranks[words].append((1, -count, entity))
         self._named = {words: [entity for _, _, entity in sorted(found)] for words, found in ranks.items()}
         self._outside = {
             words: best[2] for words, found in ranks.items() if (best := min(found))[0] == 0 or -best[1] >= NUM_SEEN_OUTSIDE
         }
+        self._forms = {entity: [words] for entity, words in names.items()}
+        for entity, words in sorted(seen, key=lambda form: (-seen[form], form)):
+            if words != names[entity] and self._outside.get(words) == entity:
+                self._forms[entity].append(words)
         self._longest: dict[str, int] = {}
         for words in self._named:
             self._longest[words[0]] = max(len(words), self._longest.get(words[0], 0))
 
+    @property
+    def words(self) -> frozenset[str]:
+        """Every word that stands in some form of an entity."""
+        return frozenset(word for words in self._named for word in words)
+
     def forms(self, entity: Entity) -> list[Words]:
-        """How an entity may be said: its name, then the spellings of the lexicon.
+        """How an entity may be said: its name, then the spellings that mean it in any company, most frequent ones first.
 
         Raises:
             DataError: the schema does not have the entity.
         """
-        if entity not in self._forms:
-            got = f"{entity.value!r} ({entity.type})"
-            raise DataError("the schema does not have the entity", got=got, fix="take tables and schema of one release")
-        return list(self._forms[entity])
+        self.require(entity)
+        return self._forms[entity]
 
-    def link(self, words: Sequence[str], context: Collection[Entity] = ()) -> tuple[Token, ...]:
+    def require(self, entity: Entity, where: str | None = None) -> None:
+        """Checks that the schema has an entity.
+
+        Raises:
+            DataError: it does not; `where` says who asks.
+        """
+        if entity not in self._forms:
+            got, fix = f"{entity.value!r} ({entity.type})", "take tables and schema of one release"
+            raise DataError("the schema does not have the entity", where=where, got=got, fix=fix)
+
+    def link(self, words: Sequence[str], *contexts: Collection[Entity]) -> tuple[Token, ...]:
         """Tokens with the same words; no word belongs to two entities.
 
         Args:
             words: an utterance in lower case, see `chat_words`.
-            context: entities that win over others of the same form, such as those of the listener's table.
+            contexts: entities that win over others of the same form, such as those of a table; the first context wins.
         """
         tokens: list[Token] = []
         at, longest = 0, self._longest
         while at < len(words):
             word = words[at]
-            for length in range(longest.get(word, 0), 0, -1):
-                form = tuple(words[at : at + length])
-                entity = self._meant(form, context)
+            at += 1
+            length = longest.get(word, 0)
+            while length:
+                form = tuple(words[at - 1 : at - 1 + length])
+                entity = self._meant(form, contexts)
                 if entity is not None:
                     tokens.append(Mention(entity, form))
-                    at += len(form)
+                    at += len(form) - 1
                     break
+                length -= 1
             else:
                 tokens.append(word)
-                at += 1
         return tuple(tokens)
 
-    def _meant(self, form: Words, context: Collection[Entity]) -> Entity | None:
-        for entity in self._named.get(form, ()):
-            if entity in context:
-                return entity
-        return self._outside.get(form)
+    def _meant(self, form: Words, contexts: Sequence[Collection[Entity]]) -> Entity | None:
+        named = self._named.get(form, ())
+        for context in contexts:
+            for entity in named:
+                if entity in context:
+                    return entity
+        known = self._outside.get(form)
+        if known is None or not contexts or any(entity.type == known.type for context in contexts for entity in context):
+            return known
+        return None
+
+
+def _share_a_word(words: Words, name: Words) -> bool:
+    return any(len(word) >= _LEAST_LETTERS and word in name for word in words)
 
 
 def read_lexicon(path: Path) -> list[Form]:

@@ -104,9 +104,9 @@ def play_friends(
             open_rows = [i for i, row in enumerate(rows) if not game.is_over(row)]
             going = [rows[i] for i in open_rows]
             if going:
-                own = heard if remembers == "heard" else said
-                sessions[side].hear(going, [own[i] for i in open_rows])
-                sessions[1 - side].hear(going, [heard[i] for i in open_rows])
+                words = [heard[i].plain() for i in open_rows]
+                sessions[side].hear(going, words if remembers == "heard" else [said[i] for i in open_rows])
+                sessions[1 - side].hear(going, words)
             for row in over:
                 played[standing.pop(row)] = game.chat(row)
             refill(over)
@@ -121,10 +121,10 @@ def _events(game: FriendsGame, side: int, rows: list[int], acts: Sequence[Act], 
 
 
 def _passed_on(game: FriendsGame, rows: list[int], said: list[ChatEvent], channel: Channel | None) -> list[ChatEvent]:
-    heard = [event.plain() for event in said]
-    if channel is not None:
-        spoken = [i for i, event in enumerate(said) if event.selected is None]
+    heard = list(said)
+    spoken = [i for i, event in enumerate(said) if event.selected is None]
+    if channel is not None and spoken:
         changed = channel(game, [rows[i] for i in spoken], [said[i] for i in spoken])
         for i, event in zip(spoken, changed, strict=True):
-            heard[i] = event.plain()
+            heard[i] = event
     return heard

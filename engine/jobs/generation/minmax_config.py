@@ -37,24 +37,15 @@ class Watch(Configuration):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MinMaxRepliesConfig(RewardSettings):
-    """Which generator learns from which discriminator, on what and how long."""
+class ReplyTrainingConfig(RewardSettings):
+    """On what a generator and a discriminator learn from each other, how long, and what is trained first."""
 
-    start: str = ""
-    """Run or checkpoint of the generator (parley train seq2seq); when empty one is trained first."""
-    discriminator: str = ""
-    """Run or checkpoint of the discriminator (parley train discriminator); when empty one is trained first."""
     corpus: str = "helpdesk"
     """Registered corpus of pairs (parley data list), a source<TAB>reply file or folder, or path/file.py:NAME."""
-    reward: Reward = "discriminator"
-    """What the generator is rewarded by. Controls: constant, 1 for every word; shuffled, the discriminator's rewards of another
-    example of the step; length, words of the reply as a share of the limit."""
     min_reply: PositiveInt = 5
     """Words that a recorded reply has at least (published: 5); the generator's limit is the most."""
     limit: NonNegativeInt = 0
     """Pairs of each split at most, the first ones; 0 for all."""
-    env_runners: NonNegativeInt = 0
-    """Processes that say replies and reward them; 0: this one does. They change nothing of what is learned."""
     check_every: PositiveInt = 50
     """Rounds between measurements on the validation split, which pick the checkpoint."""
     checked: NumItems = 500
@@ -83,6 +74,21 @@ class MinMaxRepliesConfig(RewardSettings):
     """Of a discriminator that is trained first."""
     discriminator_fit: FitConfig = field(default_factory=discriminator_fit)
     """The recipe of that discriminator."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MinMaxRepliesConfig(ReplyTrainingConfig):
+    """Which generator learns from which discriminator, on what and how long."""
+
+    start: str = ""
+    """Run or checkpoint of the generator (parley train seq2seq); when empty one is trained first."""
+    discriminator: str = ""
+    """Run or checkpoint of the discriminator (parley train discriminator); when empty one is trained first."""
+    reward: Reward = "discriminator"
+    """What the generator is rewarded by. Controls: constant, 1 for every word; shuffled, the discriminator's rewards of another
+    example of the step; length, words of the reply as a share of the limit."""
+    env_runners: NonNegativeInt = 0
+    """Processes that say replies and reward them; 0: this one does. They change nothing of what is learned."""
 
     @property
     def rewards(self) -> RewardSettings:

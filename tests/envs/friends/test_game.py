@@ -90,8 +90,9 @@ def test_a_long_utterance_is_cut_and_keeps_no_half_mention() -> None:
 def test_partners_hear_words_and_see_values() -> None:
     game = begun()
     do(game, 0, ("any", Mention(Entity("upper nib", "town"), ("upper", "nib")), "?"), 2)
-    assert game.heard[0][0].tokens == ("any", "upper", "nib", "?")
-    assert game.heard[0][1] == game.events[0][1]
+    assert game.events[0][0].plain().tokens == ("any", "upper", "nib", "?")
+    assert game.events[0][1].plain() is game.events[0][1]
+    assert game.heard == game.events
 
 
 def test_the_seed_decides_who_begins() -> None:

@@ -1,0 +1,1 @@
+"""Jobs on bots that look for the friend both have (niu2018, the collaborative task). Read `evaluate.py` first."""

@@ -1,0 +1,116 @@
+"""What an evaluation of collaborating bots is asked for: who plays with whom, and what becomes of what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from engine.collaboration.strategies import CONFUSING, KEPT, RANDOM, STRANGE, UNHEARD
+from engine.jobs.sharded import ShardedConfig
+from engine.metrics.collaboration.chats import NORMAL
+from engine.perturb import catalogue
+from engine.perturb.settings import PerturbSettings
+from envs.core.errors import ConfigError
+from envs.core.ranges import NonNegativeFloat, NumItems, PositiveInt
+from envs.friends.play import Remembers
+from envs.friends.scenario import ScenarioOptions
+
+ALL = (RANDOM, KEPT, CONFUSING)
+"""The paper's strategies, for "all"."""
+CONTROLS = (UNHEARD, STRANGE)
+"""Ours, which say what those come to."""
+ONE_SIDED = "one-sided-"
+"""Before the name of a strategy: what side 0 says is changed, and what side 1 says is not."""
+MODEL, SCRIPTED, MIXED, SELECTORS, BLIND = "model", "scripted", "mixed", "selectors", "blind"
+"""Pairs: the bot with itself or its partner, two scripted bots, one of each, and two that only select."""
+
+
+class Condition(NamedTuple):
+    """Who plays, and what becomes of what they say."""
+
+    pair: str
+    strategy: str
+
+    @property
+    def one_sided(self) -> bool:
+        """Whether the utterances of side 0 alone are changed."""
+        return self.strategy.startswith(ONE_SIDED)
+
+    @property
+    def at_a_glance(self) -> bool:
+        """Whether the paper has it, or it was asked for."""
+        return self.pair == MODEL and not self.one_sided and self.strategy not in CONTROLS
+
+    @property
+    def hearing(self) -> str:
+        """The strategy, whichever sides it is for."""
+        return self.strategy.removeprefix(ONE_SIDED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollaborationConfig(ShardedConfig):
+    """Which bots look for the friend they share, and what they hear of each other."""
+
+    model: str = SCRIPTED
+    """Bot on both sides: a run or checkpoint (parley train dynonet), a registered name (parley list), or path/file.py:Name."""
+    partner: str = ""
+    """Bot on side 1 where it is another one."""
+    strategies: str = "all"
+    """Strategies separated by commas: all (random-inputs, random-inputs-kept-entities, confusing-entity), none, any of parley
+    perturb, or path/file.py:Name; normal inputs are there in any case."""
+    controls: bool = True
+    """Beside the bot: scripted bots, bots that only select, one that hears no words, strategies on one side alone."""
+    scenarios: NumItems = 1000
+    """Number of scenarios; each is played under every condition."""
+    corpus: str = ""
+    """Corpus whose names friends have; that of the model when empty, and the built-in one of scripted bots."""
+    remembers: Remembers = "said"
+    """Whether a bot remembers its own words as it said them or as its partner heard them."""
+    temperature: NonNegativeFloat = 0.5
+    """Of the models' word distributions; 0 takes the likeliest word."""
+    max_events: PositiveInt = 46
+    """Utterances and selections after which a chat ends."""
+    side_by_side: PositiveInt = 128
+    """Chats that a worker plays in lock-step."""
+    published: Literal["none", "niu2018"] = "niu2018"
+    """Figures to show beside the measured ones."""
+    tables: ScenarioOptions = field(default_factory=ScenarioOptions)
+    """How scenarios are drawn."""
+    perturb: PerturbSettings = field(default_factory=PerturbSettings)
+    """How the strategies of parley perturb change utterances."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if any(name in (NORMAL, *CONTROLS) for name in self.strategy_names):
+            fix = "leave it out: it is there in any case, or with --controls"
+            raise ConfigError("this is no strategy to choose", where="--strategies", got=self.strategies, fix=fix)
+        catalogue.require_names(",".join(self.strategy_names))
+
+    @property
+    def strategy_names(self) -> tuple[str, ...]:
+        """The strategies one by one, each once."""
+        named = (part.strip() for part in self.strategies.split(",")) if self.strategies != "none" else ()
+        return tuple(dict.fromkeys(name for part in named for name in (ALL if part == "all" else (part,))))
+
+    @property
+    def pairs(self) -> Mapping[str, tuple[str, str]]:
+        """Who is on side 0 and side 1, by pair."""
+        asked = {MODEL: (self.model, self.partner or self.model)}
+        if not self.controls:
+            return asked
+        beside = {SCRIPTED: (SCRIPTED, SCRIPTED), MIXED: (self.model, SCRIPTED)}
+        selecting = {SELECTORS: ("selector", "selector"), BLIND: ("blind-selector", "blind-selector")}
+        known = {pair: who for pair, who in beside.items() if who not in (asked[MODEL], asked[MODEL][::-1])}
+        return asked | known | selecting
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """All of them, in the order of the table."""
+        found = []
+        for pair in self.pairs:
+            names = [NORMAL, *(self.strategy_names if pair not in (SELECTORS, BLIND) else ())]
+            if self.controls and pair == MODEL:
+                names += [*CONTROLS, *(f"{ONE_SIDED}{name}" for name in self.strategy_names)]
+            found += [Condition(pair, name) for name in names]
+        return tuple(found)

@@ -1,0 +1,121 @@
+"""The rows of chats between two bots that look for the friend both have: one chat under one condition each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from engine.collaboration.strategies import ChatKnowledge
+from engine.store.schemas import list_of, ok_row, with_base
+from envs.friends.events import ChatEvent, FriendsChat, Mention
+from envs.friends.schema import Entity
+
+_MENTION = pa.struct(
+    [
+        # Category of the entity; its value as it is said, and as it is heard: null where what is heard names none in its place.
+        pa.field("type", pa.string()),
+        pa.field("said", pa.string()),
+        pa.field("heard", pa.string()),
+        # Of one that is heard as another: whether the listener next names that one or selects an item that has it; null where
+        # the listener does not act any more.
+        pa.field("believed", pa.bool_()),
+    ]
+)
+_EVENT = pa.struct(
+    [
+        pa.field("side", pa.int8()),
+        # Words joined by blanks; null in a selection.
+        pa.field("said", pa.string()),
+        pa.field("heard", pa.string()),
+        # Index into the table of the side; null in an utterance.
+        pa.field("selected", pa.int64()),
+        pa.field("mentions", list_of(_MENTION)),
+    ]
+)
+_TABLE = list_of(list_of(pa.string()))
+CHATS = with_base(
+    [
+        # The condition: which pair plays, and what becomes of what it says; "normal" for nothing.
+        pa.field("pair", pa.string()),
+        pa.field("strategy", pa.string()),
+        pa.field("agents", list_of(pa.string())),
+        # The scenario: its key, the same in every condition; columns and their categories; both tables; where the common friend
+        # stands in each.
+        pa.field("scenario", pa.string()),
+        pa.field("attributes", list_of(pa.string())),
+        pa.field("types", list_of(pa.string())),
+        pa.field("tables", list_of(_TABLE)),
+        pa.field("shared", list_of(pa.int64())),
+        pa.field("events", list_of(_EVENT)),
+        # Whether both sides select the common friend in the end; how often each selects; whether the first selection of the
+        # chat is the common friend, null where there is none.
+        pa.field("agreed", pa.bool_()),
+        pa.field("num_selections", list_of(pa.int64())),
+        pa.field("first_selection_right", pa.bool_()),
+    ]
+)
+"""One chat per row."""
+
+
+def chat_row(
+    key: str, seed: int, condition: tuple[str, str], agents: tuple[str, str], chat: FriendsChat, knowledge: ChatKnowledge
+) -> dict[str, Any]:
+    """A chat as a row of `CHATS`.
+
+    Args:
+        key: of the item.
+        seed: of the chat.
+        condition: pair and strategy.
+        agents: names of both sides.
+        chat: played to its end.
+        knowledge: of names, for words of which the speaker does not say what they mean.
+    """
+    scenario, pair_strategy = chat.scenario, dict(zip(("pair", "strategy"), condition, strict=True))
+    said = [_mentions(knowledge, chat, event) for event in chat.events]
+    selections = [(event.side, event.selected) for event in chat.events if event.selected is not None]
+    return ok_row(key, seed) | pair_strategy | {
+        "agents": list(agents),
+        "scenario": chat.key,
+        "attributes": [each.name for each in scenario.attributes],
+        "types": [each.type for each in scenario.attributes],
+        "tables": [[list(item) for item in table] for table in scenario.tables],
+        "shared": list(scenario.shared),
+        "events": [_event(chat, place, said) for place in range(len(chat.events))],
+        "agreed": chat.agreed,
+        "num_selections": [chat.num_selections(side) for side in (0, 1)],
+        "first_selection_right": selections[0][1] == scenario.shared[selections[0][0]] if selections else None,
+    }
+
+
+def _event(chat: FriendsChat, place: int, said: list[list[Entity]]) -> dict[str, Any]:
+    event, heard = chat.events[place], chat.heard[place]
+    found: dict[str, Any] = {"side": event.side, "said": None, "heard": None, "selected": event.selected, "mentions": []}
+    if event.selected is not None:
+        return found
+    names = [token.entity for token in heard.tokens if isinstance(token, Mention)]
+    others: list[Entity | None] = list(said[place]) if heard.words == event.words else [*names]
+    if len(others) != len(said[place]):
+        others = [None] * len(said[place])
+    answer = next((at for at in range(place + 1, len(chat.events)) if chat.events[at].side != event.side), None)
+    named = None if answer is None else {*said[answer], *_selected(chat, chat.events[answer])}
+    found["mentions"] = [
+        {
+            "type": entity.type,
+            "said": entity.value,
+            "heard": other and other.value,
+            "believed": None if other in (None, entity) or named is None else other in named,
+        }
+        for entity, other in zip(said[place], others, strict=True)
+    ]
+    return found | {"said": " ".join(event.words), "heard": " ".join(heard.words)}
+
+
+def _mentions(knowledge: ChatKnowledge, chat: FriendsChat, event: ChatEvent) -> list[Entity]:
+    if event.selected is not None:
+        return []
+    return [token.entity for token in knowledge.linked(chat.scenario, event) if isinstance(token, Mention)]
+
+
+def _selected(chat: FriendsChat, event: ChatEvent) -> tuple[Entity, ...]:
+    return () if event.selected is None else chat.scenario.entities[event.side][event.selected]

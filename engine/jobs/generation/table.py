@@ -1,0 +1,330 @@
+"""Trainings of a generator beside their controls: `parley evaluate generation` (Li et al. 2017, table 3, and what it lacks).
+
+Every training, every file of replies and every evaluation of one is a run of its own below the table's folder, and resumes by
+itself; the table is what they say. Rows: the start by five decoders and at several temperatures; after REINFORCE and REGS; and
+after as many steps of teacher forcing alone, with a constant, shuffled or length reward, or a frozen discriminator. Trainings
+reply by the decoder that picked their checkpoint, and sampled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from engine.jobs.checkpoints import require_checkpoint
+from engine.jobs.composite import Beside, Composite, Stage, run_stages
+from engine.jobs.generation.adversarial import EVALUATE_ADVERSARIAL
+from engine.jobs.generation.adversarial_config import AdversarialConfig, label_of, labels_of
+from engine.jobs.generation.discriminator import TRAIN_DISCRIMINATOR, TrainDiscriminatorConfig
+from engine.jobs.generation.minmax import MINMAX_REPLIES, MinMaxRepliesConfig
+from engine.jobs.generation.table_config import DECODERS, TrainedTableConfig, helpdesk_table, li2017_table
+from engine.jobs.job import Reporter, Result, Summary
+from engine.jobs.responders.reply import HUMAN_FILE, MACHINE_FILE, REPLY, ReplyConfig
+from engine.jobs.responders.seq2seq import TRAIN_LM, TRAIN_SEQ2SEQ, TrainLMConfig, TrainSeq2SeqConfig
+from engine.jobs.sharded import session
+from engine.jobs.tables import TABLE_FILE
+from engine.metrics.generation.adversarial import JudgedRows
+from engine.metrics.generation.diversity import overlap
+from engine.metrics.generation.minmax import PICKED
+from engine.metrics.generation.scenarios import PER_FOLD, RANDOM
+from engine.metrics.generation.trained import (
+    AT,
+    JUDGED,
+    OVERLAP,
+    ROUND,
+    SAMPLED,
+    TRAINED,
+    AnsweredRow,
+    ReadReplies,
+    conclusions,
+    describe,
+    reply_figures,
+    table_metrics,
+    trained_tables,
+)
+from engine.metrics.statistics import count
+from engine.metrics.tables import TextTable
+from engine.store.layout import SUMMARY
+from engine.store.run_folder import RunFolder
+from envs.core.config import from_dict
+from envs.core.errors import DataError
+from envs.core.seeds import derive_seed
+from envs.pairs.compiled import load_pairs
+from envs.pairs.contexts import examples
+from envs.pairs.replied import read_replied
+from envs.storage.copies import fetched_model
+from envs.storage.places import display_path
+from policies.decoders import DecoderSettings
+from policies.seq2seq.settings import LanguageModelSizes
+
+if TYPE_CHECKING:
+    from envs.pairs.vocabulary import PairVocabulary
+    from policies.seq2seq.scoring import WordScores
+
+START, BACKWARD, LM, JUDGE_LM, DISCRIMINATOR, BEGINNINGS = "start", "backward", "lm", "judge-lm", "discriminator", "beginnings"
+"""Folders of models that are trained first."""
+FILES = {"human": HUMAN_FILE, "machine": MACHINE_FILE}
+SYSTEM = label_of(MACHINE_FILE)
+"""What evaluations call the row's replies."""
+PARTIAL = "regs-partial"
+
+
+class System(NamedTuple):
+    """What replies in a row.
+
+    Args:
+        row: of the table.
+        number: of the training or of the start, from 1.
+        model: its name.
+        decoder: how it replies.
+    """
+
+    row: str
+    number: int
+    model: str
+    decoder: str
+
+    @property
+    def replies(self) -> str:
+        """The folder of its replies."""
+        return f"{self.row}-{self.number}-replies"
+
+    @property
+    def judged(self) -> str:
+        """The folder of their evaluation."""
+        return f"{self.row}-{self.number}-judged"
+
+
+class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, TrainedTableConfig]):
+    """`parley evaluate generation`."""
+
+    words = ("evaluate", "generation")
+    run_name = "generation-table"
+    config = TrainedTableConfig
+    presets = {"helpdesk": helpdesk_table, "li2017": li2017_table}
+    files = (TABLE_FILE, SUMMARY)
+    resume_safe = ("data_root", "save_every", "address", "rows", "num_trainings", "workers", "trainers")
+
+    def stages(self, config: TrainedTableConfig, path: Path) -> dict[str, Stage]:
+        """What is trained first, then the trainings, then replies and their evaluations."""
+        planned = self._first(config, path) | self._trainings(config, path)
+        for system in systems(config, path, config.row_names):
+            planned |= self._measured(config, path, system)
+        return planned
+
+    def finished(self, config: TrainedTableConfig, path: Path, weights: Mapping[str, str]) -> bool:
+        """Rows that were measured under another `--rows` may have joined: the stages say themselves what is finished."""
+        return False
+
+    def prepare(self, config: TrainedTableConfig, path: Path, reporter: Reporter) -> TrainedTableConfig:
+        """Checks what is named, and takes the sizes of what is trained beside from the first start."""
+        from policies.seq2seq.checkpoints import load_seq2seq
+
+        starts = [require_checkpoint(name, "--start", "parley train seq2seq") for name in config.starts]
+        for name, option, maker in (
+            (config.backward, "--backward", "parley train seq2seq --backward"),
+            (config.lm, "--lm", "parley train lm"),
+            (config.judge_lm, "--judge-lm", "parley train lm"),
+        ):
+            if name:
+                require_checkpoint(name, option, maker)
+        for text in (config.decoder, config.discriminator_decoder):
+            DecoderSettings.parse(text)
+        config = replace(config, sizes=load_seq2seq(starts[0]).sizes) if starts else config
+        lengths = {"min_reply": config.min_reply, "max_reply": _longest(config)}
+        asked = examples(load_pairs(config.corpus, config.data_root, every_word=True), "test", config.sizes.turns, **lengths)
+        num, folds = len({each.context for each in asked}), AdversarialConfig().folds
+        if num < PER_FOLD * folds:
+            what, fix = "too few different contexts in the test split for judges", f"{PER_FOLD * folds} are needed"
+            raise DataError(what, where=f"{config.corpus}, replies of {config.min_reply} words or more", got=f"{num}", fix=fix)
+        return config
+
+    def work(self, run: RunFolder, prepared: TrainedTableConfig, reporter: Reporter) -> TrainedTableConfig:
+        """Does what is left of the stages; trainings side by side where there are trainers."""
+        config, path = prepared, run.path
+        run_stages(self._first(config, path), path, reporter)
+        chains = [{name: stage} for name, stage in self._trainings(config, path).items()]
+        with Beside(chains, path, config.trainers) as beside:
+            beside.wait(reporter, "trainings")
+        with session(config.workers, config.address) if config.workers else nullcontext():
+            run_stages(self.stages(config, path), path, reporter)
+        return config
+
+    def measure(self, run: RunFolder, found: TrainedTableConfig) -> Summary:
+        """The figures of every row that is finished, whichever `--rows` it was measured under."""
+        from policies.seq2seq.checkpoints import load_language_model, load_seq2seq
+        from policies.seq2seq.scoring import WordScores
+
+        config, path = found, run.path
+        model = fetched_model(config.judge_lm or display_path(path / JUDGE_LM))
+        start = load_seq2seq(fetched_model(_starts(config, path)[0]))
+        reader = _Reader(WordScores(load_language_model(model)), start.vocabulary)
+        there = {name.name.removesuffix("-1-judged") for name in path.glob("*-1-judged")}
+        done = [
+            each
+            for each in systems(config, path, there)
+            if all((path / name / SUMMARY).is_file() for name in (each.replies, each.judged))
+        ]
+        people = reader.read(path / done[0].replies / HUMAN_FILE)
+        judges = list(labels_of(config.judge_names).values())
+        rows: dict[str, list[AnsweredRow]] = {}
+        for system in done:
+            said = reader.read(path / system.replies / MACHINE_FILE)
+            figures = reply_figures(said, people, config.seed)
+            trained = path / f"{system.row.removesuffix(SAMPLED)}-{system.number}"
+            if (trained / SUMMARY).is_file():
+                figures[ROUND] = count(RunFolder.load(trained).metrics()[PICKED].value, 1)
+            rows.setdefault(system.row, []).append(AnsweredRow(_shares(path / system.judged, judges), figures))
+        recorded = reply_figures(people, people, config.seed)
+        recorded[OVERLAP] = count(overlap(people.vectors_NE[::2], people.vectors_NE[1::2], config.seed), len(people.words))
+        metrics = table_metrics(rows, judges, recorded)
+        learning, num = config.learning, config.trainings
+        found_out = " ".join(conclusions(metrics, judges[0]))
+        how = f"{learning.rounds:,} rounds of {learning.examples_per_step} examples a step, {num} trained a row"
+        return Summary(
+            f"trainings of {config.start or 'a small generator'} beside their controls",
+            f"{found_out} {len(people.words):,} test replies of {config.corpus}; {how}, seed {config.seed}.".strip(),
+            metrics,
+        )
+
+    def tables(self, run: RunFolder) -> dict[str, TextTable]:
+        return trained_tables(run.metrics(), self._judges(run))
+
+    def present(self, result: Result, run: RunFolder) -> Result:
+        """With what the metrics mean, and the tables in their place."""
+        legend = {name: describe(name) for name in result.metrics}
+        return replace(result, legend=legend, tables=tuple(self.tables(run).values()))
+
+    def metrics_of(self, config: TrainedTableConfig) -> None:
+        """Rows that were measured before stay."""
+
+    def _judges(self, run: RunFolder) -> list[str]:
+        return list(labels_of(from_dict(TrainedTableConfig, run.config).judge_names).values())
+
+    def _first(self, config: TrainedTableConfig, path: Path) -> dict[str, Stage]:
+        """What is trained before the rows."""
+        known: dict[str, Any] = {name: getattr(config, name) for name in ("corpus", "limit", "data_root", "seed", "threads")}
+        fitted: dict[str, Any] = known | {"vocabulary": config.vocabulary, "fit": config.fit}
+        lengths: dict[str, Any] = {"min_reply": config.min_reply, "max_reply": config.sizes.max_reply - 1}
+        sizes = LanguageModelSizes(embed=config.sizes.embed, hidden=config.sizes.hidden, max_length=config.sizes.max_reply)
+        again = fitted | {"seed": derive_seed(config.seed, JUDGE_LM)}
+        planned: dict[str, Stage] = {}
+        if not config.starts:
+            planned[START] = TRAIN_SEQ2SEQ, TrainSeq2SeqConfig(sizes=config.sizes, **fitted)
+        if "mmi" in config.row_names and not config.backward:
+            planned[BACKWARD] = TRAIN_SEQ2SEQ, TrainSeq2SeqConfig(sizes=config.sizes, backward=True, **fitted, **lengths)
+        if "mmi-antilm" in config.row_names and not config.lm:
+            planned[LM] = TRAIN_LM, TrainLMConfig(sizes=sizes, **fitted)
+        if not config.judge_lm:
+            planned[JUDGE_LM] = TRAIN_LM, TrainLMConfig(sizes=sizes, **again)
+        methods = {str(config.training(row, 1)["method"]) == PARTIAL for row in config.row_names if row in TRAINED}
+        for number, start in enumerate(_starts(config, path), start=1):
+            for prefixes in sorted(methods):
+                told = TrainDiscriminatorConfig(
+                    generator=start,
+                    decoder=config.discriminator_decoder,
+                    prefixes=prefixes,
+                    min_reply=config.min_reply,
+                    sizes=config.discriminator_sizes,
+                    fit=config.discriminator_fit,
+                    **known,
+                )
+                planned[f"{BEGINNINGS if prefixes else DISCRIMINATOR}-{number}"] = TRAIN_DISCRIMINATOR, told
+        return planned
+
+    def _trainings(self, config: TrainedTableConfig, path: Path) -> dict[str, Stage]:
+        """The trainings of all rows, those of the first seed first."""
+        planned: dict[str, Stage] = {}
+        starts = _starts(config, path)
+        for number in range(1, config.trainings + 1):
+            start = (number - 1) % len(starts)
+            for row in (row for row in TRAINED if row in config.row_names):
+                settings = config.training(row, number)
+                told = f"{BEGINNINGS if settings['method'] == PARTIAL else DISCRIMINATOR}-{start + 1}"
+                named: dict[str, Any] = {"start": starts[start], "discriminator": display_path(path / told)}
+                planned[f"{row}-{number}"] = MINMAX_REPLIES, MinMaxRepliesConfig(**settings, **named)
+        return planned
+
+    def _measured(self, config: TrainedTableConfig, path: Path, system: System) -> dict[str, Stage]:
+        """Replies of a system, and their evaluation."""
+        how: dict[str, Any] = {"seed": config.seed, "workers": config.workers, "data_root": config.data_root}
+        how["address"] = config.address if config.workers else ""
+        asked = ReplyConfig(
+            model=system.model,
+            decoder=system.decoder,
+            corpus=config.corpus,
+            limit=config.contexts,
+            min_reply=config.min_reply,
+            max_reply=_longest(config),
+            **how | {"seed": config.seed + system.number - 1} if system.decoder == "sample" else how,
+        )
+        files: dict[str, Any] = {side: display_path(path / system.replies / name) for side, name in FILES.items()}
+        judged = AdversarialConfig(judges=config.judges, **files, **how)
+        return {system.replies: (REPLY, asked), system.judged: (EVALUATE_ADVERSARIAL, judged)}
+
+
+class _Reader:
+    """Reads replies by a language model, in the words of the start.
+
+    Args:
+        scores: of the language model.
+        vocabulary: what is not in it is unknown to people too.
+    """
+
+    def __init__(self, scores: WordScores, vocabulary: PairVocabulary) -> None:
+        self._scores, self._vocabulary = scores, vocabulary
+
+    def read(self, path: Path) -> ReadReplies:
+        """The replies of a file."""
+        said = [pair.reply for pair in read_replied(path, normalise=False)]
+        words = [self._vocabulary.decode(self._vocabulary.encode(list(reply)).tolist()) for reply in said]
+        nats = [-each.sum() for each in self._scores.log_probabilities(words)]
+        return ReadReplies(words, np.array(nats), self._scores.vectors(words))
+
+
+def systems(config: TrainedTableConfig, path: Path, rows: Collection[str]) -> Iterator[System]:
+    """What replies in some rows, in the order of the table."""
+    backward, lm = (getattr(config, name) or display_path(path / name) for name in (BACKWARD, LM))
+    decoders = {**DECODERS, "mmi": f"mmi:backward={backward}", "mmi-antilm": f"mmi-antilm:lm={lm}"}
+    temperatures = sorted((float(row.removeprefix(AT)), row) for row in rows if row.startswith(AT))
+    decoders |= {row: f"sample:{row.removeprefix(AT)}" for _, row in temperatures}
+    for row, decoder in decoders.items():
+        if row in rows:
+            for number, start in enumerate(_starts(config, path), start=1):
+                yield System(row, number, start, decoder)
+    draws = DecoderSettings.parse(config.decoder).draws
+    for row in (row for row in TRAINED if row in rows):
+        for number in range(1, config.trainings + 1):
+            trained = display_path(path / f"{row}-{number}")
+            yield System(row, number, trained, config.decoder)
+            if not draws:
+                yield System(f"{row}{SAMPLED}", number, trained, "sample")
+
+
+def _longest(config: TrainedTableConfig) -> int:
+    """Words of a recorded reply at most."""
+    return config.max_words or config.sizes.max_reply - 1
+
+
+def _starts(config: TrainedTableConfig, path: Path) -> tuple[str, ...]:
+    return config.starts or (display_path(path / START),)
+
+
+def _shares(path: Path, judges: Sequence[str]) -> dict[tuple[str, str], dict[str, float]]:
+    """What judges said of a system, by figure and judge: of each source the share of pairs."""
+    scored = JudgedRows(RunFolder.load(path).read_rows().to_pylist()).scored
+    found = {}
+    for kind in JUDGED:
+        for judge in judges:
+            if (said := scored.get((f"{kind}.{SYSTEM}", judge))) is not None:
+                # Of random replies it is told what is right, of others what is wrong.
+                found[kind, judge] = {name: 1 - share if kind == RANDOM else share for name, share in said.by_source.items()}
+    return found
+
+
+EVALUATE_GENERATION = EvaluateGeneration()

@@ -1,0 +1,1 @@
+"""Figures of collaborative chats: `chats.py` has the metrics, `table.py` shows them as the paper does."""

@@ -1,0 +1,189 @@
+"""The metrics of chats between two bots that look for the friend both have: who finds it, how soon, and by which means.
+
+Sources: He et al. 2017 (success, selections) and Niu & Bansal 2018, table 8 (completion rate, number of turns).
+
+Completion alone says little: selections are heard by both sides and tell an item each, so that two bots that hear nothing else
+may agree in the end. Beside it stand the selections of a chat, how often the first one is right, and completion where each
+side may select only so often: that of chats which agree before a side selects more often. Of Confusing Entity it is told
+which lies are believed: the listener's next move names the entity that was never said, or selects an item that has it.
+
+Estimates are named KIND.PAIR.STRATEGY, those by attribute KIND.PAIR.STRATEGY.ATTRIBUTE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from engine.metrics.rows import Row, finished
+from engine.metrics.statistics import (
+    FOR_BOTH,
+    LOWER_FOR_BOTH,
+    NEITHER,
+    Estimate,
+    Metric,
+    Points,
+    clustered_rate,
+    count,
+    mean,
+    paired_bootstrap,
+    rate,
+)
+
+NORMAL = "normal"
+"""The condition in which everybody hears what is said."""
+COMPLETION, TURNS, CHANGE, P_VALUE = "completion", "turns", "completion_change", "completion_p"
+SELECTIONS, FIRST, MENTIONING, TOUCHED = "selections", "first_selection", "mentioning", "touched"
+REPLACED, BELIEVED, IF_REPLACED, IF_NORMAL = "replaced", "believed", "completion_replaced", "completion_otherwise"
+ALLOWED = (1, 2, 3)
+"""Selections of a side that may be allowed."""
+WITHIN = {num: f"completion_{num}" for num in ALLOWED}
+ANY = "any"
+"""In the place of an attribute: all of them."""
+
+_METRICS: dict[str, Metric] = {
+    COMPLETION: Metric(
+        "completion", FOR_BOTH, "share of chats in which both sides select the friend that they share", "share", main=True
+    ),
+    TURNS: Metric("turns", LOWER_FOR_BOTH, "events, selections included, mean over all chats", main=True),
+    CHANGE: Metric("change of completion", NEITHER, "completion less that of the same scenarios on normal inputs"),
+    P_VALUE: Metric("p of the change of completion", "", "paired bootstrap over scenarios, two-sided"),
+    SELECTIONS: Metric("selections", LOWER_FOR_BOTH, "selections of both sides, mean over all chats"),
+    FIRST: Metric("first selection right", FOR_BOTH, "share of the chats with a selection whose first one is right", "share"),
+    MENTIONING: Metric("utterances with an entity", NEITHER, "share of all utterances", "share"),
+    TOUCHED: Metric("utterances changed", NEITHER, "share of all utterances that are heard otherwise than said", "share"),
+    REPLACED: Metric("entities replaced", NEITHER, "mentions that are heard as another entity, all chats", "count"),
+    BELIEVED: Metric(
+        "lies believed",
+        LOWER_FOR_BOTH,
+        "share of the replaced mentions whose listener next names the new entity, or selects an item that has it",
+        "share",
+    ),
+    IF_REPLACED: Metric("completion where replaced", FOR_BOTH, "share of the chats in which such one was replaced", "share"),
+    IF_NORMAL: Metric("the same scenarios, normal", FOR_BOTH, "completion of those scenarios on normal inputs", "share"),
+    **{
+        name: Metric(
+            f"completion, {num} selection{'s' if num > 1 else ''} allowed",
+            FOR_BOTH,
+            f"share of chats that agree before a side selects more than {num} time{'s' if num > 1 else ''}",
+            "share",
+        )
+        for num, name in WITHIN.items()
+    },
+}
+
+
+def describe(name: str) -> Metric:
+    """What a metric means, by its name."""
+    kind, _, condition = name.partition(".")
+    found = _METRICS[kind]
+    return found._replace(title=f"{found.title}, {condition.replace('.', ', ')}")
+
+
+def of(kind: str, pair: str, strategy: str, *more: str) -> str:
+    """The name of a metric."""
+    return ".".join((kind, pair, strategy, *more))
+
+
+Conditions = Mapping[tuple[str, str], Sequence[Row]]
+"""Finished chats by pair and strategy."""
+
+
+def by_condition(rows: Sequence[Row]) -> dict[tuple[str, str], list[Row]]:
+    """The finished chats by pair and strategy, each in the order of its scenarios; conditions as they first come."""
+    found: dict[tuple[str, str], list[Row]] = {}
+    for row in finished(rows):
+        found.setdefault((row["pair"], row["strategy"]), []).append(row)
+    return {condition: sorted(chats, key=_scenario) for condition, chats in found.items()}
+
+
+def condition_names(conditions: Sequence[tuple[str, str]]) -> list[str]:
+    """The names of the metrics that every run of those conditions has; those by attribute depend on what is said."""
+    names = []
+    for pair, strategy in conditions:
+        kinds = [COMPLETION, TURNS, *WITHIN.values(), SELECTIONS, FIRST, MENTIONING, TOUCHED]
+        if strategy != NORMAL and (pair, NORMAL) in conditions:
+            kinds += [CHANGE, P_VALUE]
+        names += [of(kind, pair, strategy) for kind in kinds]
+    return names
+
+
+def chat_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
+    """All estimates of a run.
+
+    Args:
+        rows: chats, by `engine.jobs.collaboration.rows.CHATS`.
+    """
+    conditions, found = by_condition(rows), {}
+    for (pair, strategy), chats in conditions.items():
+        for kind, estimate in _of_condition(chats, conditions.get((pair, NORMAL), ()), strategy).items():
+            found[of(kind, pair, strategy)] = estimate
+        for kind, by_attribute in _lies(chats, conditions.get((pair, NORMAL), ())).items():
+            found |= {of(kind, pair, strategy, attribute): estimate for attribute, estimate in by_attribute.items()}
+    return found
+
+
+def _of_condition(chats: Sequence[Row], normal: Sequence[Row], strategy: str) -> dict[str, Estimate]:
+    """What is measured of all chats of a condition."""
+    needed = [max(row["num_selections"]) if row["agreed"] else None for row in chats]
+    said = [(event, row["scenario"]) for row in chats for event in row["events"] if event["selected"] is None]
+    whose = [scenario for _, scenario in said]
+    selecting = [row for row in chats if sum(row["num_selections"])]
+    found = {
+        COMPLETION: _share(chats, _agreed),
+        TURNS: mean([float(len(row["events"])) for row in chats]),
+        **{name: rate(sum(each is not None and each <= num for each in needed), len(chats)) for num, name in WITHIN.items()},
+        SELECTIONS: mean([float(sum(row["num_selections"])) for row in chats]),
+        FIRST: _share(selecting, lambda row: row["first_selection_right"]),
+        MENTIONING: clustered_rate([bool(event["mentions"]) for event, _ in said], whose),
+        TOUCHED: clustered_rate([event["said"] != event["heard"] for event, _ in said], whose),
+    }
+    if strategy != NORMAL and normal:
+        before = {_scenario(row): float(row["agreed"]) for row in normal}
+        both = [row for row in chats if _scenario(row) in before]
+        tested = paired_bootstrap([float(row["agreed"]) for row in both], [before[_scenario(row)] for row in both])
+        found |= {CHANGE: tested.difference, P_VALUE: count(tested.p_value, len(both))}
+    return found
+
+
+def _lies(chats: Sequence[Row], normal: Sequence[Row]) -> dict[str, dict[str, Estimate]]:
+    """How often entities are replaced and believed, by attribute; nothing where none was replaced."""
+    replaced = [
+        (mention, row)
+        for row in chats
+        for event in row["events"]
+        for mention in event["mentions"]
+        if mention["heard"] not in (None, mention["said"])
+    ]
+    if not replaced:
+        return {}
+    otherwise = {_scenario(row): row for row in normal}
+    found: dict[str, dict[str, Estimate]] = {kind: {} for kind in (REPLACED, BELIEVED, IF_REPLACED, IF_NORMAL)}
+    for attribute in (ANY, *sorted({mention["type"] for mention, _ in replaced})):
+        chosen = [(mention, row) for mention, row in replaced if attribute in (ANY, mention["type"])]
+        met = {_scenario(row): row for _, row in chosen}
+        # Who said it in the last event was answered by nobody.
+        answered = [(mention["believed"], _scenario(row)) for mention, row in chosen if mention["believed"] is not None]
+        found[REPLACED][attribute] = count(len(chosen), len(met))
+        found[BELIEVED][attribute] = clustered_rate([believed for believed, _ in answered], [key for _, key in answered])
+        found[IF_REPLACED][attribute] = _share(list(met.values()), _agreed)
+        found[IF_NORMAL][attribute] = _share([otherwise[key] for key in met if key in otherwise], _agreed)
+    return found
+
+
+def completed_by(chats: Sequence[Row], budgets: Iterable[int]) -> Points:
+    """The share of chats that agree within so many events, for each of some numbers."""
+    ends = [len(row["events"]) for row in chats if row["agreed"]]
+    return [(num, rate(sum(end <= num for end in ends), len(chats))) for num in budgets]
+
+
+def _scenario(row: Row) -> str:
+    return str(row["scenario"])
+
+
+def _agreed(row: Mapping[str, Any]) -> bool:
+    return bool(row["agreed"])
+
+
+def _share(chats: Sequence[Row], holds: Callable[[Row], bool]) -> Estimate:
+    return rate(sum(map(bool, map(holds, chats))), len(chats))

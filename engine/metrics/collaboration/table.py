@@ -1,0 +1,164 @@
+"""Chats under perturbation in the layout of Niu & Bansal 2018 (table 8), with what the paper leaves open beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+
+from engine.metrics.collaboration.chats import (
+    ANY,
+    BELIEVED,
+    CHANGE,
+    COMPLETION,
+    FIRST,
+    IF_NORMAL,
+    IF_REPLACED,
+    MENTIONING,
+    NORMAL,
+    P_VALUE,
+    REPLACED,
+    SELECTIONS,
+    TOUCHED,
+    TURNS,
+    WITHIN,
+    of,
+)
+from engine.metrics.statistics import NOTHING, Estimate
+from engine.metrics.tables import ABSENT, FEW_MARK, TextTable, above, few_note, num_measured, number
+
+PUBLISHED: Mapping[str, tuple[float, float]] = MappingProxyType(
+    {
+        NORMAL: (0.94, 16.06),
+        "random-inputs": (0.82, 22.87),
+        "random-inputs-kept-entities": (0.95, 17.19),
+        "confusing-entity": (0.77, 24.11),
+    }
+)
+"""Completion rate and number of turns of DynoNet with itself by strategy (table 8)."""
+SIGNIFICANT = 0.05
+"""A star stands where the p-value is below this."""
+_NOTE = (
+    "Completion: share of chats in which both sides select the friend they share, Wilson's interval; turns: events, selections "
+    "included, bootstrap. Change: completion less that of the same scenarios on normal inputs; star: p < 0.05, paired "
+    "bootstrap over scenarios, two-sided, not corrected for their number. Selections: of both sides; first right: of the "
+    "chats with a selection. With entity, changed: share of utterances that name an entity, and that are heard otherwise than "
+    "said; confusing-entity leaves those without an entity as they are. Brackets: 95 % intervals."
+)
+_NOTE_PUBLISHED = (
+    " Published: Niu & Bansal 2018, table 8, DynoNet with itself, fitted to chats of people. Of bots that are scripted, or "
+    "fitted to scripted chats, ups and downs can be compared with it, sizes cannot."
+)
+_NOTE_ALLOWED = (
+    "Share of chats that agree before a side selects more often than allowed; a bot does not know of the limit. Brackets: "
+    "Wilson's 95 % intervals."
+)
+_NOTE_LIES = (
+    "Replaced: mentions that were heard as another entity of that attribute, over all chats. Believed: share of those whose "
+    "listener next names the new entity or selects an item that has it, interval over chats. Completion: of the chats in which "
+    "such a mention was replaced, and of the same scenarios on normal inputs."
+)
+
+Metrics = Mapping[str, Estimate]
+Conditions = Sequence[tuple[str, str]]
+
+
+def overview(metrics: Metrics, conditions: Conditions) -> TextTable:
+    """Completion, turns and the change of completion of one pair, by strategy."""
+    rows = [
+        (
+            condition[1],
+            *(number(_of(metrics, kind, condition)) for kind in (COMPLETION, TURNS)),
+            _change(metrics, condition),
+        )
+        for condition in conditions
+    ]
+    return TextTable(("strategy", "completion", "turns", "change"), tuple(rows), _NOTE)
+
+
+def table_8(metrics: Metrics, conditions: Conditions, pairs: Mapping[str, str], published: bool) -> TextTable:
+    """Completion and turns by condition.
+
+    Args:
+        metrics: those of `chat_metrics`.
+        conditions: pair and strategy of each line.
+        pairs: what pairs are called; the first pair needs no name beside its strategies.
+        published: whether the paper's figures stand below those of the first pair.
+    """
+    columns: dict[str, Callable[[str, str], str]] = {
+        "completion": lambda *at: number(_of(metrics, COMPLETION, at)),
+        "turns": lambda *at: number(_of(metrics, TURNS, at)),
+        "change": lambda *at: _change(metrics, at),
+        "selections": lambda *at: number(_of(metrics, SELECTIONS, at)),
+        "first right": lambda *at: number(_of(metrics, FIRST, at)),
+        "with entity": lambda *at: number(_of(metrics, MENTIONING, at)),
+        "changed": lambda *at: number(_of(metrics, TOUCHED, at)),
+        "n": lambda *at: num_measured(_of(metrics, COMPLETION, at)),
+    }
+    rows = []
+    for pair, strategy in conditions:
+        rows.append((_title(pair, strategy, pairs), *(cell(pair, strategy) for cell in columns.values())))
+        if published and pair == next(iter(pairs)) and strategy in PUBLISHED:
+            rows.append(("published", *(f"{value:.2f}" for value in PUBLISHED[strategy]), *(ABSENT,) * (len(columns) - 2)))
+    note = _NOTE + _NOTE_PUBLISHED * published
+    few = any(row[-1].endswith(FEW_MARK) for row in rows)
+    return TextTable(("condition", *columns), tuple(rows), note + few_note("chats") * few)
+
+
+def allowed_table(metrics: Metrics, conditions: Conditions, pairs: Mapping[str, str]) -> TextTable:
+    """Completion by the number of selections that are allowed to a side."""
+    kinds = {**{f"{num}": name for num, name in WITHIN.items()}, "unlimited": COMPLETION}
+    rows = [
+        (_title(pair, strategy, pairs), *(number(_of(metrics, kind, (pair, strategy))) for kind in kinds.values()))
+        for pair, strategy in conditions
+    ]
+    return TextTable(("selections allowed", *kinds), tuple(rows), _NOTE_ALLOWED)
+
+
+def lies_table(metrics: Metrics, pair: str, strategy: str, names: Mapping[str, str]) -> TextTable | None:
+    """Which lies are told and believed, by attribute, the one believed most first; None where none was told.
+
+    Args:
+        metrics: those of `chat_metrics`.
+        pair: who plays.
+        strategy: what makes an entity of another.
+        names: of attributes by category.
+    """
+    prefix = of(REPLACED, pair, strategy, "")
+    found = [name.removeprefix(prefix) for name in metrics if name.startswith(prefix)]
+    if not found:
+        return None
+
+    def estimate(kind: str, attribute: str) -> Estimate:
+        return metrics.get(of(kind, pair, strategy, attribute), NOTHING)
+
+    ranked = sorted((each for each in found if each != ANY), key=lambda each: -_value(estimate(BELIEVED, each)))
+    rows = [
+        (
+            names.get(attribute, attribute),
+            f"{estimate(REPLACED, attribute).value:,.0f}",
+            *(number(estimate(kind, attribute)) for kind in (BELIEVED, IF_REPLACED, IF_NORMAL)),
+            num_measured(estimate(REPLACED, attribute)),
+        )
+        for attribute in (*ranked, ANY)
+    ]
+    few = any(row[-1].endswith(FEW_MARK) for row in rows)
+    columns = ("attribute", "replaced", "believed", "completion", "the same, normal", "chats")
+    return TextTable(columns, tuple(rows), _NOTE_LIES + few_note("chats") * few)
+
+
+def _title(pair: str, strategy: str, pairs: Mapping[str, str]) -> str:
+    return strategy if pair == next(iter(pairs)) else f"{pairs[pair]}: {strategy}"
+
+
+def _of(metrics: Metrics, kind: str, condition: tuple[str, ...]) -> Estimate:
+    return metrics.get(of(kind, *condition), NOTHING)
+
+
+def _change(metrics: Metrics, condition: tuple[str, ...]) -> str:
+    shown, *below = number(_of(metrics, CHANGE, condition)).split("\n")
+    # NaN, for no test, is not below it.
+    return above(shown + "*" * (_of(metrics, P_VALUE, condition).value < SIGNIFICANT), *below)
+
+
+def _value(estimate: Estimate) -> float:
+    return estimate.value if estimate.n else -1.0

@@ -1,0 +1,285 @@
+"""Trainings of a generator beside their controls: figures, tables, and what they come to (Li et al. 2017, table 3).
+
+    ROW.FIGURE                     of the replies of a row
+    ROW.FIGURE-JUDGE               what a judge says of them
+    METHOD less ROW.adversuc-JUDGE   AdverSuc of a training less that of a control, on the same sources
+
+A row has one system for each training, or for each generator that was started from. Intervals are over these and over sources
+(`crossed_mean`), every source with equal weight; of the replies themselves over these alone, where there are several.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from engine.metrics.generation.diversity import overlap, self_bleu
+from engine.metrics.generation.scenarios import ADVERSUC, MATCHED, RANDOM
+from engine.metrics.generation.variety import DISTINCT, WORDS
+from engine.metrics.replies import distinct
+from engine.metrics.statistics import (
+    NEITHER,
+    NOTHING,
+    Estimate,
+    Metric,
+    count,
+    crossed_difference,
+    crossed_mean,
+    mean,
+    ratio_of_sums,
+)
+from engine.metrics.tables import ABSENT, TextTable, figure, interval
+from engine.metrics.training import HIGHER
+
+DECODED = {
+    "greedy": "the start, greedy",
+    "beam": "the start, beam",
+    "sample": "the start, sampled",
+    "mmi": "the start, MMI + p(s|t)",
+    "mmi-antilm": "the start, MMI - p(t)",
+}
+METHODS = {"reinforce": "REINFORCE", "regs-mc": "REGS, Monte Carlo", "regs-partial": "REGS, partial"}
+FORCED, CONSTANT, SHUFFLED, LENGTH, FROZEN = "forced", "constant", "shuffled", "length", "frozen"
+CONTROLS = {
+    FORCED: "teacher forcing alone",
+    CONSTANT: "constant reward",
+    SHUFFLED: "shuffled rewards",
+    LENGTH: "reward of length",
+    FROZEN: "frozen discriminator",
+}
+TRAINED = METHODS | CONTROLS
+"""Rows that are trained, and what tables call them."""
+AT, SAMPLED, LESS = "sample-", "-sampled", " less "
+"""Begins the name of a row at a temperature; ends that of a training whose replies are drawn; stands in a comparison."""
+PEOPLE = "people"
+"""The recorded replies; their overlap is that of one half of them with the other."""
+PERPLEXITY, DISTINCT_2, SELF_BLEU, OVERLAP, ROUND = "perplexity", "distinct_2", "self_bleu", "overlap", "round"
+_LIKE_PEOPLE = "nearer to people's"
+JUDGED = {
+    ADVERSUC: Metric("AdverSuc", HIGHER, "share of pairs, people's and the row's, taken for the other's", "rate", main=True),
+    RANDOM: Metric("machine-vs-random", HIGHER, "share of pairs, the row's and random human replies, told right", "rate"),
+    MATCHED: Metric("AdverSuc, lengths matched", HIGHER, "AdverSuc with equally many replies of each length", "rate"),
+}
+"""Figures that a judge gives."""
+QUALITY = {
+    WORDS: Metric("words", _LIKE_PEOPLE, "words of a reply in the mean"),
+    PERPLEXITY: Metric("perplexity", _LIKE_PEOPLE, "under a language model that no training saw, </s> counted", main=True),
+    DISTINCT: Metric("distinct-1", _LIKE_PEOPLE, "different words over all words (Li et al. 2016a)"),
+    DISTINCT_2: Metric("distinct-2", _LIKE_PEOPLE, "different pairs of neighbouring words over all", main=True),
+    SELF_BLEU: Metric("self-BLEU", _LIKE_PEOPLE, "BLEU of each reply against all others (Zhu et al. 2018), mean"),
+    OVERLAP: Metric("overlap", HIGHER, "of histograms of vectors with people's, as MAUVE; 1: equal"),
+    ROUND: Metric("round", NEITHER, "of the checkpoint that the validation split picked; 0: the start"),
+}
+"""Figures of the replies themselves."""
+TABLE, COMPARED = "Trainings beside their controls", "Trainings less controls, AdverSuc"
+_NOTE = (
+    "AdverSuc: 1 less the accuracy of {judge} in telling people's replies from the row's; .5 where it cannot. Against random: "
+    "accuracy of telling the row's replies from human ones to other sources. Matched: AdverSuc where length tells nothing. "
+    "Perplexity: under a language model that no training saw. Overlap: of histograms with people's, as MAUVE; people's own is "
+    "of their halves. Round: which the validation split picked, 0 for the start. Brackets: 95 % intervals over trainings and "
+    "sources, every source with equal weight; n: sources."
+)
+_NOTE_COMPARED = (
+    "AdverSuc by {judge}, same sources and decoder; * where the interval, over trainings and sources, leaves 0 out."
+)
+
+Metrics = Mapping[str, Estimate]
+Shares = Mapping[str, float]
+"""What a judge said of the pairs of each source, by source."""
+
+
+@dataclass(frozen=True)
+class AnsweredRow:
+    """One system of a row.
+
+    Args:
+        shares: by figure and judge.
+        figures: of the replies themselves.
+    """
+
+    shares: Mapping[tuple[str, str], Shares]
+    figures: Mapping[str, Estimate]
+
+
+@dataclass(frozen=True)
+class ReadReplies:
+    """Replies as a language model reads them.
+
+    Args:
+        words: of each reply, one word at least.
+        nats: (N,) of each, its end counted.
+        vectors_NE: one for each.
+    """
+
+    words: Sequence[Sequence[str]]
+    nats: np.ndarray
+    vectors_NE: np.ndarray
+
+
+def row_title(row: str) -> str:
+    """What a row is called in tables."""
+    if LESS in row:
+        return " less ".join(map(row_title, row.split(LESS)))
+    if row.startswith(AT):
+        return f"the start, sampled at {row.removeprefix(AT)}"
+    known = {**DECODED, **TRAINED, PEOPLE: PEOPLE}
+    return known[row.removesuffix(SAMPLED)] + ", sampled" * row.endswith(SAMPLED)
+
+
+def describe(name: str) -> Metric:
+    """What a metric means."""
+    row, _, kind = name.rpartition(".")
+    if kind in QUALITY:
+        known = QUALITY[kind]
+        return known._replace(title=f"{known.title}, {row_title(row)}", main=False)
+    kind, _, judge = kind.partition("-")
+    known = JUDGED[kind]
+    if LESS in row:
+        known = known._replace(form="number")
+    return known._replace(title=f"{known.title}, {row_title(row)}, {judge}", main=known.main and LESS in row)
+
+
+def reply_figures(said: ReadReplies, recorded: ReadReplies, seed: int) -> dict[str, Estimate]:
+    """The figures of replies themselves.
+
+    Args:
+        said: the replies.
+        recorded: people's.
+        seed: of clusterings.
+    """
+    num = len(said.words)
+    lengths = [len(words) for words in said.words]
+    return {
+        WORDS: mean(lengths),
+        PERPLEXITY: ratio_of_sums(said.nats, [length + 1 for length in lengths], transform=np.exp),
+        DISTINCT: distinct(said.words, 1),
+        DISTINCT_2: distinct(said.words, 2),
+        SELF_BLEU: count(float(self_bleu(said.words).mean()), num),
+        OVERLAP: count(overlap(said.vectors_NE, recorded.vectors_NE, seed), num),
+    }
+
+
+def table_metrics(rows: Mapping[str, Sequence[AnsweredRow]], judges: Sequence[str], recorded: Metrics) -> dict[str, Estimate]:
+    """All figures, see the top of this module.
+
+    Args:
+        rows: the systems of each row, in the order of the trainings.
+        judges: who judged.
+        recorded: figures of people's replies.
+    """
+    found: dict[str, Estimate] = {}
+    for row, systems in rows.items():
+        for kind in JUDGED:
+            for judge in judges:
+                shares = [shares for each in systems if (shares := each.shares.get((kind, judge)))]
+                if shares:
+                    found[f"{row}.{kind}-{judge}"] = _over_sources(shares)
+        for kind in QUALITY:
+            told = [each.figures[kind] for each in systems if kind in each.figures]
+            if told:
+                found[f"{row}.{kind}"] = _over_trainings(told)
+    for method in METHODS:
+        for control in ("greedy", *CONTROLS):
+            for judge in judges:
+                sides = [[each.shares[ADVERSUC, judge] for each in rows.get(row, ())] for row in (method, control)]
+                if all(sides):
+                    found[f"{method}{LESS}{control}.{ADVERSUC}-{judge}"] = _difference(*sides)
+    return found | {f"{PEOPLE}.{name}": each for name, each in recorded.items()}
+
+
+def trained_tables(metrics: Metrics, judges: Sequence[str]) -> dict[str, TextTable]:
+    """One table of all rows, by the first judge, then for each judge one of trainings less controls.
+
+    Args:
+        metrics: those of `table_metrics`.
+        judges: who judged.
+    """
+    names = list(dict.fromkeys(name.rpartition(".")[0] for name in metrics))
+    shown = [name for name in names if LESS not in name]
+    kinds = [kind for kind in QUALITY if any(f"{row}.{kind}" in metrics for row in shown)]
+    rows = []
+    for row in shown:
+        judged = [metrics.get(f"{row}.{kind}-{judges[0]}", NOTHING) for kind in JUDGED]
+        told = [metrics.get(f"{row}.{kind}", NOTHING) for kind in kinds]
+        cells = [_share_of(judged[0]), *(_share(each.value) for each in judged[1:])]
+        cells += [_plain(kind, each.value) for kind, each in zip(kinds, told, strict=True)]
+        rows.append((row_title(row), *cells, f"{judged[0].n:,}" if judged[0].n else ABSENT))
+    heads = ("row", "AdverSuc", "against random", "matched", *(QUALITY[kind].title for kind in kinds), "n")
+    found = {TABLE: TextTable(heads, tuple(rows), _NOTE.format(judge=judges[0]))}
+    compared = [name for name in names if LESS in name]
+    methods, controls = (list(dict.fromkeys(name.split(LESS)[side] for name in compared)) for side in (0, 1))
+    for judge in judges if compared else ():
+        lines = [
+            (row_title(one), *(_starred(metrics.get(f"{one}{LESS}{other}.{ADVERSUC}-{judge}", NOTHING)) for other in controls))
+            for one in methods
+        ]
+        title = COMPARED if len(judges) == 1 else f"{COMPARED}, {judge}"
+        found[title] = TextTable(("less", *map(row_title, controls)), tuple(lines), _NOTE_COMPARED.format(judge=judge))
+    return found
+
+
+def conclusions(metrics: Metrics, judge: str) -> list[str]:
+    """Whether each training beats teacher forcing alone and a constant reward, in sentences."""
+    found = []
+    for method, title in METHODS.items():
+        said = []
+        for control in (FORCED, CONSTANT):
+            less = metrics.get(f"{method}{LESS}{control}.{ADVERSUC}-{judge}", NOTHING)
+            if less.n:
+                how = "beats" if less.low > 0 else "does worse than" if less.high < 0 else "cannot be told from"
+                said.append(f"{how} {CONTROLS[control]} (AdverSuc {less.value:+.3f} {interval(less, _signed)})")
+        if said:
+            found.append(f"{title} {' and '.join(said)}.")
+    return found
+
+
+def _over_sources(shares: Sequence[Shares]) -> Estimate:
+    both = sorted(set.intersection(*(set(each) for each in shares)))
+    return crossed_mean([[each[source] for source in both] for each in shares]) if both else NOTHING
+
+
+def _over_trainings(told: Sequence[Estimate]) -> Estimate:
+    if len(told) == 1:
+        return told[0]
+    return replace(crossed_mean([[each.value] for each in told]), n=len(told))
+
+
+def _difference(first: Sequence[Shares], second: Sequence[Shares]) -> Estimate:
+    """Of as many systems on both sides: those of a start stand for each training that began from it."""
+    num = max(len(first), len(second))
+    sides = [[side[number % len(side)] for number in range(num)] for side in (first, second)]
+    both = sorted(set.intersection(*(set(each) for side in sides for each in side)))
+    if not both:
+        return NOTHING
+    return crossed_difference(*([[each[source] for source in both] for each in side] for side in sides))
+
+
+def _share_of(estimate: Estimate) -> str:
+    return f"{_share(estimate.value)} {interval(estimate, _share)}".rstrip()
+
+
+def _starred(estimate: Estimate) -> str:
+    if not estimate.n:
+        return ABSENT
+    certain = estimate.low > 0 or estimate.high < 0
+    return f"{_signed(estimate.value)}{'*' * certain} {interval(estimate, _signed)}".rstrip()
+
+
+def _plain(kind: str, value: float) -> str:
+    places: Callable[[float], str] = {PERPLEXITY: _rounded, ROUND: _rounded, WORDS: figure}.get(kind, _share)
+    return places(value) if math.isfinite(value) else ABSENT
+
+
+def _rounded(value: float) -> str:
+    return f"{value:.1f}"
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.3f}"
+
+
+def _share(value: float) -> str:
+    return f"{value:.3f}" if math.isfinite(value) else ABSENT

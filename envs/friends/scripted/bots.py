@@ -1,0 +1,277 @@
+"""A scripted player of MutualFriends: greets, tells or asks about one or two entities, answers, selects when it is sure.
+
+After the released rule-based bot (He et al. 2017, appendix): entities and friends have weights; what the partner mentions makes
+friends with it more likely (+1), entities of the same friend (+2) and of the same column (+0.5) worth mentioning, and what is
+denied less so; what one has mentioned oneself is not repeated (-10). The wordings are our own (`phrases.py`).
+
+Departures:
+  * # Released: "no" counts against every entity of the utterance. Ours: only against friends that have all of them, so that
+    "no friends from A who like B" does not rule out those from A who like something else, and what is denied is certain.
+  * # Released: a negative answer always repeats the entity. Ours: it may be "no" alone; the listener remembers what it asked.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, islice
+from typing import TypeVar
+
+import numpy as np
+
+from envs.friends.events import ChatEvent, Mention, Token
+from envs.friends.game import Act, FriendsView
+from envs.friends.linker import EntityLinker
+from envs.friends.schema import Entity
+from envs.friends.scripted import phrases
+from envs.friends.scripted.phrases import Phrase, Wordings
+
+NUM_DRAWS = 20
+"""Random numbers of one act."""
+TALKATIVE = 0.5
+"""How often a bot that could select goes on talking instead (released: 0.7)."""
+SPELT_OTHERWISE = 0.3
+"""How often an entity is not said by its name."""
+BARE = 0.3
+"""How often a negative answer names no entity."""
+_NOWHERE: list[int] = []
+_HEARD, _SAME_FRIEND, _SAME_COLUMN, _DENIED = 1.0, 2.0, 0.5, -10.0
+
+T = TypeVar("T")
+
+
+class _Draws:
+    """The random numbers of one act, one after the other."""
+
+    def __init__(self, uniforms: Sequence[float]) -> None:
+        self._left = iter(uniforms)
+
+    def below(self, chance: float) -> bool:
+        return next(self._left) < chance
+
+    def one(self, values: Sequence[T]) -> T:
+        return values[int(next(self._left) * len(values))]
+
+    def weighted(self, weights: dict[Entity, float]) -> Entity:
+        """An entity with probability proportional to the exponential of its weight."""
+        highest = max(weights.values())
+        bounds = list(accumulate([math.exp(weight - highest) for weight in weights.values()]))
+        at = bisect_right(bounds, next(self._left) * bounds[-1])
+        return next(islice(weights, min(at, len(bounds) - 1), None))
+
+
+@dataclass
+class _Mind:
+    """What a bot knows and wants in one chat."""
+
+    items: tuple[frozenset[Entity], ...]
+    mentionable: frozenset[Entity]
+    places: dict[Entity, list[int]]
+    """The friends that have each entity."""
+    columns: dict[Entity, int]
+    by_column: tuple[frozenset[Entity], ...]
+    weights: dict[Entity, float]
+    """How much each entity of the table is worth mentioning."""
+    item_weights: list[float]
+    """How likely each friend is the common one."""
+    spelt: int
+    generator: np.random.Generator
+    uniforms: list[float]
+    """Random numbers of the next act; others once it has acted."""
+    greeted: bool = False
+    matched: int | None = None
+    """The common friend, once it is known."""
+    asked_by_partner: tuple[Entity, ...] = ()
+    asked: tuple[Entity, ...] = field(default=())
+    """What it has asked itself and has not been answered."""
+
+    def having(self, entities: Collection[Entity]) -> list[int]:
+        """The friends with all of the entities."""
+        if len(entities) == 1:
+            (entity,) = entities
+            return self.places.get(entity, _NOWHERE)
+        return [i for i, item in enumerate(self.items) if item.issuperset(entities)]
+
+
+class FriendsBot:
+    """The scripted player.
+
+    Args:
+        linker: how it understands words and spells entities; of the schema that tables are drawn from.
+    """
+
+    name = "scripted"
+
+    def __init__(self, linker: EntityLinker) -> None:
+        self.linker = linker
+
+    def join(self, view: FriendsView) -> FriendsBotSession:
+        """Takes a side."""
+        return FriendsBotSession(view, self.linker)
+
+
+class FriendsBotSession:
+    """A scripted player in the rows of a game."""
+
+    def __init__(self, view: FriendsView, linker: EntityLinker) -> None:
+        self._view, self._linker = view, linker
+        self._minds: dict[int, _Mind] = {}
+
+    def enter(self, rows: list[int]) -> None:
+        """Looks at new tables."""
+        for row in rows:
+            table = self._view.entities(row)
+            places: dict[Entity, list[int]] = {}
+            for i, item in enumerate(table):
+                for entity in item:
+                    places.setdefault(entity, []).append(i)
+            generator = self._view.generator(row)
+            self._minds[row] = _Mind(
+                items=tuple(map(frozenset, table)),
+                mentionable=self._view.mentionable(row),
+                columns={entity: column for item in table for column, entity in enumerate(item)},
+                by_column=tuple(map(frozenset, zip(*table, strict=True))),
+                places=places,
+                weights={entity: len(friends) / len(table) for entity, friends in places.items()},
+                item_weights=[1.0] * len(table),
+                spelt=int(generator.random() < 0.5),
+                generator=generator,
+                uniforms=generator.random(NUM_DRAWS).tolist(),
+            )
+
+    def hear(self, rows: list[int], events: list[ChatEvent]) -> None:
+        """Changes its weights by what is said and selected."""
+        for row, event in zip(rows, events, strict=True):
+            mind = self._minds[row]
+            if event.side == self._view.side:
+                self._remember(mind, event)
+            elif event.selected is None:
+                self._understand(mind, event)
+            else:
+                own = self._view.table(row)
+                wanted = tuple(map(str.lower, event.item))
+                found = [i for i, item in enumerate(own) if tuple(map(str.lower, item)) == wanted]
+                mind.matched = found[0] if found else mind.matched
+
+    def act(self, rows: list[int]) -> list[Act]:
+        """Says or selects something in each row."""
+        return [self._act(self._minds[row]) for row in rows]
+
+    def _remember(self, mind: _Mind, event: ChatEvent) -> None:
+        mind.uniforms = mind.generator.random(NUM_DRAWS).tolist()
+        mind.greeted = True
+        if event.selected is not None:
+            mind.item_weights[event.selected] = -100.0
+            return
+        mentions = self._mentions(mind, event)
+        for entity in mentions:
+            if entity in mind.weights:
+                mind.weights[entity] += _DENIED
+        mind.asked = mentions if _is_question(event.words) else ()
+        mind.asked_by_partner = ()
+
+    def _understand(self, mind: _Mind, event: ChatEvent) -> None:
+        words = event.words
+        mentions = self._mentions(mind, event)
+        if _is_question(words):
+            mind.asked_by_partner = mentions
+        denied = not phrases.NEGATIONS.isdisjoint(words)
+        if denied and not mentions:
+            mentions = mind.asked
+        if not mentions:
+            return
+        friends = mind.having(mentions) if denied else [i for entity in mentions for i in mind.places.get(entity, _NOWHERE)]
+        for i in friends:
+            mind.item_weights[i] += _DENIED if denied else _HEARD
+        if denied and len(mentions) > 1:
+            return
+        weights = mind.weights
+        for entity in frozenset().union(*(mind.items[i] for i in friends)).difference(mentions):
+            weights[entity] += -1.0 if denied else _SAME_FRIEND
+        for column in {mind.columns[entity] for entity in mentions if entity in mind.columns}:
+            for entity in mind.by_column[column].difference(mentions):
+                weights[entity] += 1.0 if denied else _SAME_COLUMN
+        for entity in mentions:
+            if entity in weights:
+                weights[entity] += _DENIED if denied else _HEARD
+
+    def _mentions(self, mind: _Mind, event: ChatEvent) -> tuple[Entity, ...]:
+        plain = event.tokens is event.words
+        tokens = self._linker.link(event.words, mind.mentionable) if plain else event.tokens
+        return tuple(dict.fromkeys([token.entity for token in tokens if type(token) is Mention]))
+
+    def _act(self, mind: _Mind) -> Act:
+        draws = _Draws(mind.uniforms)
+        if mind.matched is not None:
+            return mind.matched
+        if not mind.greeted and not mind.asked_by_partner:
+            return draws.one(phrases.GREETINGS)
+        if mind.asked_by_partner:
+            return self._answer(mind, mind.asked_by_partner[:2], draws)
+        best = max(range(len(mind.items)), key=mind.item_weights.__getitem__)
+        if mind.item_weights[best] > 1.0 and not draws.below(TALKATIVE):
+            return best
+        first = draws.weighted(mind.weights)
+        chosen: tuple[Entity, ...] = (first,)
+        if len(mind.weights) > 1 and draws.below(0.5):
+            second = draws.weighted({entity: weight for entity, weight in mind.weights.items() if entity != first})
+            chosen = (first, second) if mind.columns[first] != mind.columns[second] else chosen
+        found = mind.having(chosen)
+        if draws.below(0.5):
+            return self._phrase(draws.one(phrases.ASKS), chosen, 2, mind, draws)
+        chosen = chosen if found else (first,)
+        return self._phrase(draws.one(phrases.INFORMS), chosen, len(mind.having(chosen)), mind, draws)
+
+    def _answer(self, mind: _Mind, entities: tuple[Entity, ...], draws: _Draws) -> Act:
+        """Yes, with the number of friends who have all that was asked for; else no, to an entity that nobody has or to all."""
+        if found := mind.having(entities):
+            return self._phrase(draws.one(phrases.YES), entities, len(found), mind, draws)
+        if draws.below(BARE):
+            return draws.one(phrases.BARE_NO)
+        absent = [entity for entity in entities if entity not in mind.columns]
+        return self._phrase(draws.one(phrases.NO), tuple(absent[:1]) or entities, 2, mind, draws)
+
+    def _phrase(self, template: Phrase, entities: tuple[Entity, ...], count: int, mind: _Mind, draws: _Draws) -> Act:
+        tokens: list[Token] = []
+        for word in template:
+            if word == "{n}":
+                tokens += phrases.number_words(count, len(mind.items), mind.spelt)
+            elif word == "{friends}":
+                tokens.append("friend" if count == 1 else "friends")
+            elif word == "{clause}":
+                tokens += self._clauses(entities, count, draws, verbs=False)
+            elif word == "{does}":
+                tokens += self._clauses(entities, count, draws, verbs=True)
+            elif word == "{x}":
+                tokens += _joined([(self._said(entity, draws),) for entity in entities])
+            else:
+                tokens.append(word)
+        return tuple(tokens)
+
+    def _clauses(self, entities: tuple[Entity, ...], count: int, draws: _Draws, verbs: bool) -> list[Token]:
+        said: list[tuple[Token, ...]] = []
+        for entity in entities:
+            wordings: Wordings = phrases.OF_TYPE.get(entity.type, phrases.ANY_TYPE)
+            spoken = wordings.one if count == 1 else wordings.many
+            clause = draws.one(spoken if verbs else (*spoken, *wordings.nouns))
+            relative = () if verbs or clause in wordings.nouns else (draws.one(phrases.WHO),)
+            said.append((*relative, *(self._said(entity, draws) if word == "{x}" else word for word in clause)))
+        return _joined(said)
+
+    def _said(self, entity: Entity, draws: _Draws) -> Mention:
+        forms = self._linker.forms(entity)
+        otherwise = len(forms) > 1 and draws.below(SPELT_OTHERWISE)
+        return Mention(entity, draws.one(forms[1:]) if otherwise else forms[0])
+
+
+def _joined(parts: Sequence[tuple[Token, ...]]) -> list[Token]:
+    tokens: list[Token] = []
+    for i, part in enumerate(parts):
+        tokens += ("and", *part) if i else part
+    return tokens
+
+
+def _is_question(words: Sequence[str]) -> bool:
+    return bool(words) and (words[-1] == "?" or words[0] in phrases.QUESTION_STARTS)

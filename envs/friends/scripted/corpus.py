@@ -1,0 +1,48 @@
+"""Corpora of chats between two scripted players. Chat i depends on the schema, the seed and i alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from envs.core.seeds import derive_seed, stream
+from envs.friends.events import FriendsChat
+from envs.friends.linker import EntityLinker
+from envs.friends.play import play_friends
+from envs.friends.scenario import FriendsScenario, ScenarioOptions, check_schema, random_friends
+from envs.friends.schema import FriendsSchema
+from envs.friends.scripted.bots import FriendsBot
+
+
+def draw_scenarios(
+    schema: FriendsSchema, numbers: Iterable[int], seed: int = 0, options: ScenarioOptions | None = None
+) -> list[tuple[FriendsScenario, int]]:
+    """Scenarios and chat seeds of those numbers, as `play_friends` takes them.
+
+    Args:
+        schema: what tables are drawn from.
+        numbers: which; the same number gives the same scenario.
+        seed: master seed, at least 0.
+        options: bounds of scenarios.
+
+    Raises:
+        ConfigError: the schema has too few attributes or values; says which.
+    """
+    options = options or ScenarioOptions()
+    check_schema(schema, options)
+    return [
+        (random_friends(schema, stream(seed, "friends", i), options, f"S_{seed}_{i}"), derive_seed(seed, "friends", i))
+        for i in numbers
+    ]
+
+
+def scripted_chats(schema: FriendsSchema, linker: EntityLinker, numbers: Iterable[int], seed: int = 0) -> list[FriendsChat]:
+    """Chats of those numbers between two scripted players.
+
+    Raises:
+        ConfigError: as `draw_scenarios`.
+    """
+    chosen = list(numbers)
+    bot = FriendsBot(linker)
+    chats = play_friends(draw_scenarios(schema, chosen, seed), (bot, bot))
+    return [replace(chat, key=f"C_{seed}_{i}") for chat, i in zip(chats, chosen, strict=True)]

@@ -1,0 +1,121 @@
+"""Trainings of a generator beside their controls: which runs there are, that they are kept, and what the table says of them."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.jobs.generation.table import EVALUATE_GENERATION
+from engine.jobs.generation.table_config import TrainedTableConfig
+from engine.jobs.job import Silent
+from engine.metrics.generation.trained import COMPARED, PEOPLE, TABLE
+from engine.rllib.reply_settings import ReplyLearning
+from engine.store.layout import SUMMARY
+from engine.store.run_folder import RunFolder
+from envs.core.errors import CheckpointError, ConfigError, DataError, OutOfRangeError
+from policies.discriminator.settings import DiscriminatorSizes
+from policies.seq2seq.settings import Seq2SeqSizes
+from tests.engine.jobs.generation.test_minmax import FIT
+from tests.engine.jobs.made_up import Notes
+
+
+def asked(corpus: str, **changes: Any) -> TrainedTableConfig:
+    settings: dict[str, Any] = {
+        "corpus": corpus,
+        "rows": "greedy,mmi-antilm,sample-0.5,regs-mc,forced",
+        "num_rollouts": 1,
+        "min_reply": 4,
+        "check_every": 1,
+        "decoder": "greedy",
+        "discriminator_decoder": "greedy",
+        "learning": ReplyLearning(rounds=1, discriminator_steps=1, examples_per_step=20, generator_rate=0.02),
+        "sizes": Seq2SeqSizes(embed=8, hidden=8, turns=2, max_source=20, max_reply=9),
+        "fit": FIT,
+        "discriminator_sizes": DiscriminatorSizes(embed=8, hidden=8),
+        "discriminator_fit": FIT,
+    }
+    return TrainedTableConfig(**{**settings, **changes})
+
+
+@pytest.fixture(scope="module")
+def longer(tmp_path_factory: pytest.TempPathFactory, corpus: str) -> str:
+    """The corpus with its training split as the test split too, which has sources enough for every fold."""
+    folder = tmp_path_factory.mktemp("longer")
+    for split, part in (("train", "train"), ("val", "val"), ("test", "train")):
+        shutil.copy(Path(corpus) / f"{part}.tsv", folder / f"{split}.tsv")
+    return str(folder)
+
+
+def test_every_row_is_runs_of_its_own(corpus: str) -> None:
+    stages = EVALUATE_GENERATION.stages(asked(corpus, start="a,b", rows="sample,regs-partial,shuffled,mmi"), Path("run"))
+    assert list(stages)[:6] == [
+        "backward", "judge-lm", "discriminator-1", "beginnings-1", "discriminator-2", "beginnings-2"
+    ]
+    assert list(stages)[6:10] == ["regs-partial-1", "shuffled-1", "regs-partial-2", "shuffled-2"]
+    assert set(list(stages)[10:]) == {
+        f"{row}-{number}-{what}"
+        for row in ("sample", "mmi", "regs-partial", "regs-partial-sampled", "shuffled", "shuffled-sampled")
+        for number in (1, 2)
+        for what in ("replies", "judged")
+    }
+    partial, shuffled = stages["regs-partial-2"][1], stages["shuffled-2"][1]
+    assert (partial.start, partial.discriminator, partial.seed) == ("b", "run/beginnings-2", 2)
+    assert (shuffled.discriminator, shuffled.reward, shuffled.method) == ("run/discriminator-2", "shuffled", "regs-mc")
+
+
+def test_controls_take_as_many_generator_steps(corpus: str) -> None:
+    config = asked(corpus, learning=ReplyLearning(rounds=7, discriminator_steps=5))
+    cycles = {row: config.training(row, 1)["learning"].cycle for row in ("regs-mc", "forced", "constant", "length", "frozen")}
+    assert cycles.pop("regs-mc") == ("discriminator",) * 5 + ("generator", "teacher")
+    assert cycles.pop("forced") == ("teacher", "teacher")
+    assert set(cycles.values()) == {("generator", "teacher")}
+    unforced = replace(config, teacher_forcing="none").training("forced", 1)
+    assert unforced["learning"].cycle == ("teacher",)
+    assert unforced["teacher_forcing"] == "mle"
+
+
+@pytest.mark.ray
+@pytest.mark.timeout(300)
+def test_rows_are_made_once_and_others_join_them(tmp_path: Path, longer: str, ray_session: object) -> None:
+    config = asked(longer, contexts=30)
+    result = EVALUATE_GENERATION.run(config, tmp_path / "run", Silent())
+    names = {name.rpartition(".")[0] for name in result.metrics}
+    assert names == {
+        "greedy", "mmi-antilm", "sample-0.5", "regs-mc", "regs-mc-sampled", "forced", "forced-sampled", PEOPLE,
+        "regs-mc less greedy", "regs-mc less forced",
+    }
+    assert set(result.legend) == set(result.metrics)
+    assert result.metrics["people.overlap"].value <= 1
+    less, both = result.metrics["regs-mc less forced.adversuc-svm-unigram"], result.metrics
+    assert less.value == pytest.approx(
+        both["regs-mc.adversuc-svm-unigram"].value - both["forced.adversuc-svm-unigram"].value
+    )
+    tables = EVALUATE_GENERATION.tables(RunFolder.load(tmp_path / "run"))
+    assert list(tables) == [TABLE, COMPARED]
+    shown = [row[0] for row in tables[TABLE].rows]
+    assert shown[:3] == ["the start, greedy", "the start, MMI - p(t)", "the start, sampled at 0.5"]
+
+    notes = Notes()
+    before = (tmp_path / "run" / "regs-mc-1" / SUMMARY).stat().st_mtime_ns
+    more = EVALUATE_GENERATION.run(replace(config, rows="constant"), tmp_path / "run", notes)
+    assert {"constant", "regs-mc less constant"} <= {name.rpartition(".")[0] for name in more.metrics}
+    assert {name: more.metrics[name] for name in result.metrics} == dict(result.metrics)
+    assert (tmp_path / "run" / "regs-mc-1" / SUMMARY).stat().st_mtime_ns == before
+
+
+def test_mistakes_are_named(tmp_path: Path, corpus: str) -> None:
+    with pytest.raises(ConfigError, match=r"no row is called 'regs'"):
+        asked(corpus, rows="regs")
+    with pytest.raises(OutOfRangeError, match="temperature"):
+        asked(corpus, rows="sample-0")
+    with pytest.raises(ConfigError, match="--judges names nothing"):
+        asked(corpus, judges=" ")
+    with pytest.raises(CheckpointError, match="--start"):
+        EVALUATE_GENERATION.run(asked(corpus, start=str(tmp_path / "nothing")), tmp_path / "run", Silent())
+    with pytest.raises(DataError, match="too few different contexts"):
+        EVALUATE_GENERATION.run(asked(corpus), tmp_path / "run", Silent())
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,147 @@
+"""Metrics of chats against figures counted by hand, and the tables that show them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from engine.metrics.collaboration.chats import (
+    ANY,
+    BELIEVED,
+    CHANGE,
+    COMPLETION,
+    FIRST,
+    IF_NORMAL,
+    IF_REPLACED,
+    MENTIONING,
+    NORMAL,
+    P_VALUE,
+    REPLACED,
+    SELECTIONS,
+    TOUCHED,
+    TURNS,
+    WITHIN,
+    by_condition,
+    chat_metrics,
+    completed_by,
+    condition_names,
+    describe,
+    of,
+)
+from engine.metrics.collaboration.table import PUBLISHED, allowed_table, lies_table, overview, table_8
+from engine.metrics.statistics import mean, rate
+
+CONFUSING = "confusing-entity"
+
+
+def said(words: str, heard: str | None = None, *mentions: tuple[str, str, str | None, bool | None]) -> dict[str, Any]:
+    keys = ("type", "said", "heard", "believed")
+    found = [dict(zip(keys, mention, strict=True)) for mention in mentions]
+    return {"side": 0, "said": words, "heard": heard or words, "selected": None, "mentions": found}
+
+
+def selects(item: int) -> dict[str, Any]:
+    return {"side": 1, "said": None, "heard": None, "selected": item, "mentions": []}
+
+
+def chat(scenario: str, strategy: str, events: list[dict[str, Any]], agreed: bool, right: bool | None = None) -> dict[str, Any]:
+    num = sum(event["selected"] is not None for event in events)
+    return {
+        "status": "ok",
+        "pair": "model",
+        "strategy": strategy,
+        "scenario": scenario,
+        "events": events,
+        "agreed": agreed,
+        "num_selections": [0, num],
+        "first_selection_right": right,
+    }
+
+
+ROWS = [
+    chat("0", NORMAL, [said("hi"), said("any chess ?", None, ("hobby", "chess", "chess", None)), selects(1)], True, True),
+    chat("1", NORMAL, [said("hi"), selects(0), selects(2), selects(1)], True, False),
+    chat("2", NORMAL, [said("hi")], False),
+    chat(
+        "0",
+        CONFUSING,
+        [
+            said("any chess in nib ?", "any golf in oslo ?", ("hobby", "chess", "golf", True), ("town", "nib", "oslo", False)),
+            said("hi"),
+            selects(0),
+        ],
+        False,
+        False,
+    ),
+    chat("1", CONFUSING, [said("golf ?", "chess ?", ("hobby", "golf", "chess", None)), selects(1)], True, True),
+    chat("2", CONFUSING, [said("hi")], False),
+    {"status": "error", "pair": None, "strategy": None, "scenario": None},
+]
+
+
+def test_figures_are_those_counted_by_hand() -> None:
+    found = chat_metrics(ROWS)
+    assert found[of(COMPLETION, "model", NORMAL)] == rate(2, 3)
+    assert found[of(COMPLETION, "model", CONFUSING)] == rate(1, 3)
+    assert found[of(TURNS, "model", NORMAL)] == mean([3.0, 4.0, 1.0])
+    assert [found[of(WITHIN[num], "model", NORMAL)].value for num in (1, 2, 3)] == pytest.approx([1 / 3, 1 / 3, 2 / 3])
+    assert found[of(SELECTIONS, "model", NORMAL)].value == pytest.approx(4 / 3)
+    assert found[of(FIRST, "model", NORMAL)] == rate(1, 2)
+    assert found[of(MENTIONING, "model", NORMAL)].value == 1 / 4
+    assert found[of(TOUCHED, "model", NORMAL)].value == 0
+    assert found[of(TOUCHED, "model", CONFUSING)].value == 1 / 2
+    assert found[of(CHANGE, "model", CONFUSING)].value == pytest.approx(-1 / 3)
+    assert 0 < found[of(P_VALUE, "model", CONFUSING)].value <= 1
+    assert of(CHANGE, "model", NORMAL) not in found
+
+
+def test_lies_are_counted_by_attribute_and_those_that_nobody_answers_are_not_believed() -> None:
+    found = chat_metrics(ROWS)
+    replaced = {kind: found[of(REPLACED, "model", CONFUSING, kind)] for kind in ("hobby", "town", ANY)}
+    assert {kind: (estimate.value, estimate.n) for kind, estimate in replaced.items()} == {
+        "hobby": (2, 2),
+        "town": (1, 1),
+        ANY: (3, 2),
+    }
+    assert [found[of(BELIEVED, "model", CONFUSING, kind)].value for kind in ("hobby", "town", ANY)] == [1, 0, 0.5]
+    assert found[of(IF_REPLACED, "model", CONFUSING, "hobby")] == rate(1, 2)
+    assert found[of(IF_NORMAL, "model", CONFUSING, "hobby")] == rate(2, 2)
+    assert not any(name.startswith(f"{REPLACED}.model.{NORMAL}") for name in found)
+
+
+def test_every_condition_has_the_metrics_that_are_promised() -> None:
+    conditions = list(by_condition(ROWS))
+    assert conditions == [("model", NORMAL), ("model", CONFUSING)]
+    assert set(condition_names(conditions)) <= set(chat_metrics(ROWS))
+    assert all(describe(name).definition for name in chat_metrics(ROWS))
+
+
+def test_completion_grows_with_events() -> None:
+    found = completed_by(by_condition(ROWS)["model", NORMAL], (0, 2, 3, 4))
+    assert found == [(0, rate(0, 3)), (2, rate(0, 3)), (3, rate(1, 3)), (4, rate(2, 3))]
+
+
+def test_tables_stand_in_the_layout_of_the_paper() -> None:
+    metrics, conditions = chat_metrics(ROWS), [("model", NORMAL), ("model", CONFUSING)]
+    table = table_8(metrics, conditions, {"model": "runs/dynonet"}, published=True)
+    assert [row[0] for row in table.rows] == [NORMAL, "published", CONFUSING, "published"]
+    assert [row[1:3] for row in table.rows if row[0] == "published"] == [("0.94", "16.06"), ("0.77", "24.11")]
+    assert table.rows[0][1].startswith("0.67\n[0.21, 0.94]")
+    assert "do not lean on" in table.note
+    named = table_8(metrics, conditions, {"other": "x", "model": "runs/dynonet"}, published=True)
+    assert [row[0] for row in named.rows] == [f"runs/dynonet: {NORMAL}", f"runs/dynonet: {CONFUSING}"]
+    assert [row[0] for row in overview(metrics, conditions).rows] == [NORMAL, CONFUSING]
+    assert [row[1].split("\n")[0] for row in allowed_table(metrics, conditions, {"model": "x"}).rows] == ["0.33", "0.33"]
+    lies = lies_table(metrics, "model", CONFUSING, {"hobby": "Hobby"})
+    assert lies is not None
+    assert [row[0] for row in lies.rows] == ["Hobby", "town", ANY]
+    assert lies_table(metrics, "model", NORMAL, {}) is None
+    assert set(PUBLISHED) == {NORMAL, "random-inputs", "random-inputs-kept-entities", CONFUSING}
+
+
+def test_nothing_is_estimated_from_nothing() -> None:
+    silent = [chat("0", NORMAL, [said("hi")], False)]
+    assert math.isnan(chat_metrics(silent)[of(FIRST, "model", NORMAL)].value)
+    assert chat_metrics([ROWS[-1]]) == {}
