@@ -6,6 +6,7 @@ What `benchmarks/dynonet.py` and tests compare with: the equations of `policies/
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -49,7 +50,7 @@ class PlainSide:
         before = torch.cat([torch.stack(self.heard), torch.stack(self.said), self.features], dim=1)
         parts = [before]
         for number in range(model.sizes.rounds):
-            layer = model.messages[min(number, 1)]
+            layer: Any = model.messages[min(number, 1)]
             received = []
             for edges in self.incoming:
                 sent = [

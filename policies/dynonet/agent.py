@@ -1,8 +1,8 @@
 """A DynoNet that plays: hundreds of chats at a time, event by event, by the functions that training runs through.
 
-What is kept between events: state, what nodes keep, their embeddings, and the products of their own parts with the weights that
-read these (`DynoNet.roots`), which are formed anew for the nodes that an event changes and no others. What a side has just chosen
-is not computed again when it hears itself.
+What is kept between events: state, what nodes keep, their embeddings, and the products of their own parts with the weights
+that read these (`DynoNet.roots`), which are formed anew for the nodes that an event changes and no others. What a side has
+just chosen is not computed again when it hears itself.
 
 Shapes: S rows of the game, k rows at work, N nodes, H hidden, C embedding of a node.
 """
@@ -23,7 +23,7 @@ from envs.storage.copies import CHECKPOINT, fetched_model
 from policies.dynonet.batches import Edges, Heard, heard_of, said_of
 from policies.dynonet.checkpoints import load_dynonet
 from policies.dynonet.model import Contexts, DynoNet
-from policies.dynonet.reading import NO_NODE, ChatReader, Reading
+from policies.dynonet.reading import NO_NODE, ChatReader
 from policies.dynonet.settings import FriendsDecoding
 from policies.dynonet.speaking import Chosen, Copyable, choose, num_draws
 from policies.dynonet.vocabulary import SELECT_ID
@@ -92,7 +92,8 @@ class DynoNetSession:
     @torch.no_grad()
     def hear(self, rows: list[int], events: list[ChatEvent]) -> None:
         """Reads one event in each of the rows, the partner's or its own."""
-        theirs, own = ([i for i, event in enumerate(events) if (event.side == self._view.side) is mine] for mine in (False, True))
+        mine = [event.side == self._view.side for event in events]
+        theirs, own = ([i for i, each in enumerate(mine) if each is wanted] for wanted in (False, True))
         if theirs:
             self._listen([rows[i] for i in theirs], [events[i] for i in theirs])
         if own:
@@ -105,7 +106,8 @@ class DynoNetSession:
         # The last draw chooses forms.
         draws = np.stack([view.generator(row).random(num_draws(agent.decoding) + 1) for row in rows])
         graphs = [self._readers[row].graph for row in rows]
-        limits = [self._ids(each).unsqueeze(1) for each in zip(*((len(g), g.first_entity, g.num_items) for g in graphs), strict=True)]
+        bounds = zip(*((len(graph), graph.first_entity, graph.num_items) for graph in graphs), strict=True)
+        limits = [self._ids(each).unsqueeze(1) for each in bounds]
         every = torch.arange(self._own_SNV.shape[1], device=at.device)
         known = every < limits[0]
         copyable = Copyable(self._words_SN[at], known, known & (every >= limits[1]), every < limits[2])

@@ -4,9 +4,9 @@ Each is one autograd node: rows that have ended leave the loop, and weight gradi
 Words of many rows stand one after another, step by step: those of all rows at the first step, then those of the rows that are
 still running at the second, and so on (time-major and flat, M places in all). Rows are sorted by length, the longest first.
 
-Attention (He et al. 2017, equations 3 to 5): a node scores v . tanh(W_q h + W_k node + w_c checked), where checked is 1 once the
-utterance has named the node. The softmax of the scores weighs the nodes' embeddings; the sum is attended to, and the next step
-reads it.
+Attention (He et al. 2017, equations 3 to 5): a node scores v . tanh(W_q h + W_k node + w_c checked), where checked is 1
+once the utterance has named the node. The softmax of the scores weighs the nodes' embeddings; the sum is attended to, and
+the next step reads it.
 
 Shapes: R rows, T steps, M places, N nodes, H hidden, C embedding of a node.
 """
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
@@ -75,7 +76,7 @@ class _Read(torch.autograd.Function):
         hidden_grad, cell_grad = hidden_grad.clone(), cell_grad.clone()
         grads, weight_H4H = torch.empty_like(gates), weight_4HH.t().contiguous()
         blocks = ctx.places.blocks()
-        before = torch.cat([first_hidden, *(states[past][: now.stop - now.start] for past, now in _following(blocks))])
+        before = torch.cat([first_hidden, *(states[past][: now.stop - now.start] for past, now in pairwise(blocks))])
         for at in range(len(blocks) - 1, -1, -1):
             block = blocks[at]
             rows = block.stop - block.start
@@ -113,7 +114,9 @@ class Scorer(NamedTuple):
     """v."""
 
 
-def attend(hidden_kH: Tensor, keys_kNH: Tensor, nodes_kNC: Tensor, real_kN: Tensor, scorer: Scorer) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def attend(
+    hidden_kH: Tensor, keys_kNH: Tensor, nodes_kNC: Tensor, real_kN: Tensor, scorer: Scorer
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Attends to nodes; what training and play share.
 
     Args:
@@ -218,7 +221,7 @@ class _Write(torch.autograd.Function):
             hidden_grad[:k], seen_grad[:k] = linear(grads[block], back[0]), linear(grads[block], back[1])
         first_queries_grad = attention(0, num_rows, None)
         hidden_grad += linear(first_queries_grad, back[2])
-        past = list(_following(blocks))
+        past = list(pairwise(blocks))
         before = torch.cat([first_hidden, *(states[one][: now.stop - now.start] for one, now in past)])
         seen_before = torch.cat([first, *(attended[one][: now.stop - now.start] for one, now in past)])
         query_grad = queries_grad.t() @ states + first_queries_grad.t() @ first_hidden
@@ -266,8 +269,3 @@ def write(
         checks: nodes that the words name.
     """
     return Written(*_Write.apply(gates_M4H, *state, *contexts, *weights, *scorer, real_RN, places, checks))
-
-
-def _following(blocks: Sequence[slice]) -> zip[tuple[slice, slice]]:
-    """Each block with the one after it."""
-    return zip(blocks[:-1], blocks[1:], strict=True)

@@ -1,7 +1,7 @@
 """Sides of recorded chats as batches: turn by turn, what a side heard since it last acted, and what it then did.
 
-A turn's rows are the sides that have so many turns; sides are sorted by their number, so that these are the first rows. Within
-one event rows are sorted by length, as `attending.py` wants them.
+A turn's rows are the sides that have so many turns; sides are sorted by their number, so that these are the first rows.
+Within one event rows are sorted by length, as `attending.py` wants them.
 
 Shapes: R rows, N nodes, E edges, F features, k rows of an event, M places of words, J changed nodes, T words said by a side.
 """
@@ -60,8 +60,8 @@ class Edges(Moved):
         counts = [len(edges) for edges in graphs]
         targets, sources, relations = np.concatenate(graphs).T
         starts = np.repeat(np.arange(len(graphs)) * num_nodes, counts)
-        flat = (torch.from_numpy(np.ascontiguousarray(each)) for each in (targets + starts, sources + starts, relations))
-        return cls(*flat, np.cumsum(counts).tolist())
+        first, second, third = (torch.from_numpy(each.copy()) for each in (targets + starts, sources + starts, relations))
+        return cls(first, second, third, np.cumsum(counts).tolist())
 
     def first(self, rows: int) -> Edges:
         """Those of the first rows."""
@@ -127,9 +127,8 @@ def said_of(readings: Sequence[Reading], rows: Sequence[int], num_words: int) ->
     heard = _heard(words, nodes, readings, rows)
     checks = []
     for step in range(len(heard.places.running)):
-        fresh = [
-            (row, own[step]) for row, own in enumerate(nodes) if len(own) > step and own[step] != NO_NODE and own[step] not in own[:step]
-        ]
+        named = [(row, own[step]) for row, own in enumerate(nodes) if len(own) > step and own[step] != NO_NODE]
+        fresh = [(row, node) for row, node in named if node not in nodes[row][:step]]
         checks.append((_ids([row for row, _ in fresh]), _ids([node for _, node in fresh])))
     return Said(heard, checks, _ids(_flat(targets)), _ids([each.known for each in readings]))
 
@@ -145,7 +144,8 @@ def _heard(
     running = [sum(length > step for length in lengths) for step in range(lengths[0])]
     starts = np.cumsum([0, *running]).tolist()
     last = [starts[length - 1] + row for row, length in enumerate(lengths)]
-    named = [(starts[step] + row, row, node) for row, own in enumerate(nodes) for step, node in enumerate(own) if node != NO_NODE]
+    every = ((step, row, node) for row, own in enumerate(nodes) for step, node in enumerate(own))
+    named = [(starts[step] + row, row, node) for step, row, node in every if node != NO_NODE]
     touched = [(last[row], row, node) for row, each in enumerate(readings) for node in each.touched]
     return Heard(_ids(rows), _ids(_flat(words)), Places(tuple(running), _ids(last)), _named(named), _named(touched))
 

@@ -1,4 +1,4 @@
-"""DynoNets on disk: a folder (`policies/checkpoint.py`); `corpus` of its provenance says whose schema and spellings it knows."""
+"""DynoNets on disk: a folder (`policies/checkpoint.py`); `corpus` of its provenance says whose schema it knows."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Training of DynoNets: the fit of other predictors, with an update after each turn of a batch, as released.
 
-The loss of a turn is the mean over its sides of the mean over what each does, in nats per word (released); sides that have no such
-turn count as 0. The state goes on from turn to turn without gradient, so the weights may change between them.
+The loss of a turn is the mean over its sides of the mean over what each does, in nats per word (released); sides that have
+no such turn count as 0. The state goes on from turn to turn without gradient, so the weights may change between them.
 """
 
 from __future__ import annotations

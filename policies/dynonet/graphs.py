@@ -1,12 +1,12 @@
 """The knowledge graph of one side of a chat: its friends, their attributes and values, and entities that were mentioned.
 
-Source: He et al. 2017, section 3.1, and the released code. Nodes are items, attributes and entities. Every value joins its item
-and its entity, by an edge and its inverse; every attribute joins its entities likewise. An entity that is mentioned and stands in
-no own item is a node without edges.
+Source: He et al. 2017, section 3.1, and the released code. Nodes are items, attributes and entities. Every value joins its
+item and its entity, by an edge and its inverse; every attribute joins its entities likewise. An entity that is mentioned
+and stands in no own item is a node without edges.
 
-Features of a node are one-hot: its degree, its degree as a share of the number of items (six bins), and what it is: an entity of a
-category, an attribute, or the item of a place in the table. The degree of an entity is the number of items that have it; items
-have no degree, because it is the same for all.
+Features of a node are one-hot: its degree, its degree as a share of the number of items (six bins), and what it is: an
+entity of a category, an attribute, or the item of a place in the table. The degree of an entity is the number of items that
+have it; items have no degree, because it is the same for all.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ class TableGraph:
         self, table: Sequence[Sequence[Entity]], attributes: Sequence[Attribute], vocabulary: FriendsVocabulary, max_items: int
     ) -> None:
         self._vocabulary, self._max_items = vocabulary, max_items
-        unknown = [each.name for each in attributes if each.name not in vocabulary.attributes or each.type not in vocabulary.types]
+        kinds = vocabulary.attributes, vocabulary.types
+        unknown = [each.name for each in attributes if each.name not in kinds[0] or each.type not in kinds[1]]
         if unknown:
             known, fix = ", ".join(vocabulary.attributes), "play scenarios of the schema that the model was trained on"
             raise DataError(f"the model does not know the attribute {unknown[0]!r}", got=f"it knows {known}", fix=fix)
@@ -64,7 +65,6 @@ class TableGraph:
         for item in table:
             for entity in item:
                 self.nodes.setdefault(entity, self.first_entity + len(self.nodes))
-        self._kinds = [self._kind(entity) for entity in self.nodes]
         joined = [(i, self.nodes[entity], column) for i, item in enumerate(table) for column, entity in enumerate(item)]
         numbers = [vocabulary.attributes[each.name] for each in attributes]
         self.edges_E3 = _edges(joined, numbers, len(table), len(vocabulary.attributes))
@@ -72,9 +72,10 @@ class TableGraph:
         degrees = np.bincount([node for _, node, _ in joined], minlength=len(self)).tolist()
         columns = [len({node for _, node, at in joined if at == column}) for column in range(len(attributes))]
         self._degrees = [*([-1] * len(table)), *columns, *degrees[self.first_entity :]]
-        kinds = len(vocabulary.types)
-        items = kinds + len(vocabulary.attributes)
-        self._kinds = [*(items + i for i in range(len(table))), *(kinds + number for number in numbers), *self._kinds]
+        first_attribute = len(vocabulary.types)
+        first_item = first_attribute + len(vocabulary.attributes)
+        items, columns_kinds = range(first_item, first_item + len(table)), [first_attribute + number for number in numbers]
+        self._kinds = [*items, *columns_kinds, *(self._kind(entity) for entity in self.nodes)]
 
     def __len__(self) -> int:
         """How many nodes there are."""
@@ -96,7 +97,8 @@ class TableGraph:
 
     def features(self) -> np.ndarray:
         """One-hot features of all nodes (N, F) float32."""
-        degrees, found = np.array(self._degrees), np.zeros((len(self), num_features(self._vocabulary, self._max_items)), np.float32)
+        degrees = np.array(self._degrees)
+        found = np.zeros((len(self), num_features(self._vocabulary, self._max_items)), np.float32)
         told = np.flatnonzero(degrees >= 0)
         shares = np.ceil(4 * degrees[told] / self.num_items).astype(int)
         found[told, np.minimum(degrees[told], self._max_items)] = 1

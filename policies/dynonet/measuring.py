@@ -46,8 +46,8 @@ def copied(model: DynoNet, examples: SideExamples) -> Copied:
         nll_BT = torch.zeros(batch.real_BT.shape).masked_scatter(batch.real_BT, model.nll(moved).cpu()).double()
         is_node_BT, is_item_BT = (batch.targets_BT >= len(model.vocabulary)) & batch.real_BT, torch.zeros_like(batch.real_BT)
         is_item_BT[:, 1:] = batch.targets_BT[:, :-1] == SELECT_ID
-        for chosen_BT in (is_node_BT & ~is_item_BT, is_node_BT & is_item_BT):
-            found.append(((nll_BT * chosen_BT).sum(1), chosen_BT.sum(1)))
+        chosen = is_node_BT & ~is_item_BT, is_node_BT & is_item_BT
+        found += [((nll_BT * chosen_BT).sum(1), chosen_BT.sum(1)) for chosen_BT in chosen]
     kinds = (Fitness(*(torch.cat(part).numpy() for part in zip(*kind, strict=True))) for kind in (found[::2], found[1::2]))
     return Copied(*kinds)
 

@@ -1,18 +1,20 @@
 """DynoNet: an encoder, a decoder that copies from a graph, and node embeddings that change as entities are mentioned.
 
-Source: He et al. 2017, section 3, and the released code. A node's embedding is [v0; v1; ...; vK]: v0 = [what was heard about it;
-what was said about it; its features], and a round of messages is v_k = max over its edges of tanh(W_k [edge; v_(k-1)] + b_k); the
-first round has weights of its own. An utterance with state h changes the nodes that it names: new = (1 - s) old + s h with
-s = sigmoid(w [old; h]). The encoder reads words beside embeddings of nodes, the decoder also what it attended to at the word before
-(`attending.py`); both go on from one state through the whole chat. The next word is drawn from the softmax over the logits of all
-words and the scores of all nodes.
+Source: He et al. 2017, section 3, and the released code. A node's embedding is [v0; v1; ...; vK]: v0 = [what was heard
+about it; what was said about it; its features], and a round of messages is v_k = max over its edges of tanh(W_k [edge;
+v_(k-1)] + b_k); the first round has weights of its own. An utterance with state h changes the nodes that it names: new = (1
+- s) old + s h with s = sigmoid(w [old; h]). The encoder reads words beside embeddings of nodes, the decoder also what it
+attended to at the word before (`attending.py`); both go on from one state through the whole chat. The next word is drawn
+from the softmax over the logits of all words and the scores of all nodes.
 
 Departures:
-  * # Released: the largest message of a node is compared with 0 where another node has more edges. Ours: of its own edges alone.
+  * # Released: the largest message of a node is compared with 0 where another node has more edges. Ours: of its own edges
+    alone.
   * # Released: the memories of nodes that nobody names shrink too, by the same weights. Ours, as in the paper: they stay.
   * # Released: a chat's first speaker reads `</s>` before it speaks. Ours: it starts from zero.
   * # Released: scores of nodes that are none are -10. Ours: minus infinity, so that they are never copied.
-  * tanh and the maximum change places, which gives the same numbers and needs one tanh for each node instead of one for each edge.
+  * tanh and the maximum change places, which gives the same numbers and needs one tanh for each node instead of one for
+    each edge.
 
 Embeddings of nodes are read by encoder and decoder without gradient, as in the released code.
 
@@ -28,7 +30,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import cross_entropy, linear
 
-from policies.dynonet.attending import Places, Scorer, Written, read, write
+from policies.dynonet.attending import Scorer, Written, read, write
 from policies.dynonet.batches import Edges, Heard, Said, SideBatch, Turn
 from policies.dynonet.graphs import num_features, num_relations
 from policies.dynonet.settings import DynoNetSizes
@@ -195,7 +197,8 @@ class DynoNet(Predictor[SideBatch]):
         rows = said.heard.rows_k
         own = Contexts(*(part[rows] for part in contexts))
         written = self.decode((memory.hidden_RH[rows], memory.cell_RH[rows]), said, own)
-        nll_M = cross_entropy(self.logits(written.states_MH, written.attended_MC, written.scores_MN), said.targets_M, reduction="none")
+        logits_MJ = self.logits(written.states_MH, written.attended_MC, written.scores_MN)
+        nll_M = cross_entropy(logits_MJ, said.targets_M, reduction="none")
         with torch.no_grad():
             after = self.remember(memory, said, written.hidden_RH, written.cell_RH)
         return nll_M, Memory(*(part.detach() for part in after))
@@ -207,12 +210,14 @@ class DynoNet(Predictor[SideBatch]):
             nodes_kNC = self.contexts(memory, batch).nodes_RNC[rows]
         hidden_kH, cell_kH = self.encode((memory.hidden_RH[rows], memory.cell_RH[rows]), heard, nodes_kNC)
         kept = self._kept(memory.heard_RNH, heard, hidden_kH)
-        return Memory(memory.hidden_RH.index_copy(0, rows, hidden_kH), memory.cell_RH.index_copy(0, rows, cell_kH), kept, memory.said_RNH)
+        state = memory.hidden_RH.index_copy(0, rows, hidden_kH), memory.cell_RH.index_copy(0, rows, cell_kH)
+        return Memory(*state, kept, memory.said_RNH)
 
     def remember(self, memory: Memory, said: Said, hidden_kH: Tensor, cell_kH: Tensor) -> Memory:
         """The memory of rows after an event of their own."""
         rows, kept = said.heard.rows_k, self._kept(memory.said_RNH, said.heard, hidden_kH)
-        return Memory(memory.hidden_RH.index_copy(0, rows, hidden_kH), memory.cell_RH.index_copy(0, rows, cell_kH), memory.heard_RNH, kept)
+        state = memory.hidden_RH.index_copy(0, rows, hidden_kH), memory.cell_RH.index_copy(0, rows, cell_kH)
+        return Memory(*state, memory.heard_RNH, kept)
 
     def nll(self, batch: SideBatch) -> Tensor:
         nll_S = self.output.weight.new_zeros(batch.real_BT.numel())

@@ -1,11 +1,11 @@
 """What one side of a chat reads and writes, event by event: words, the nodes that they name, and the nodes that change.
 
-Source: He et al. 2017, section 3.2, and the released code. An entity enters as the word of its category, beside the embedding of
-its node. A selection that is heard is `<select>` and all values of the item; one's own is `<select>` and the node of the item. An
-utterance changes the nodes that it names; one that names none changes those of the newest that did.
+Source: He et al. 2017, section 3.2, and the released code. An entity enters as the word of its category, beside the
+embedding of its node. A selection that is heard is `<select>` and all values of the item; one's own is `<select>` and the
+node of the item. An utterance changes the nodes that it names; one that names none changes those of the newest that did.
 
-An entity is copied from the own table or from what was mentioned before. What a recorded speaker says of an entity that is neither
-is read and learnt as plain words.
+An entity is copied from the own table or from what was mentioned before. What a recorded speaker says of an entity that is
+neither is read and learnt as plain words.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class ChatReader:
         """Reads what the partner did, by its words alone; entities that nobody mentioned before become nodes."""
         if event.selected is None:
             return self._reading([], self._linker.link(event.words, self.graph.nodes), new=True)
-        values = zip(event.item, self._attributes, strict=True)
-        return self._reading([SELECT_ID], [Mention(Entity(value.lower(), each.type), (value,)) for value, each in values], new=True)
+        entities = [Entity(value.lower(), each.type) for value, each in zip(event.item, self._attributes, strict=True)]
+        return self._reading([SELECT_ID], [Mention(entity, ()) for entity in entities], new=True)
 
     def own(self, event: ChatEvent) -> Reading:
         """Reads what this side did itself; mentions are looked for where none are marked."""

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from envs.core.ranges import Configuration, NonNegativeFloat, NonNegativeInt, PositiveInt
 from policies.fitting.settings import FitConfig
 
+RELEASED_PENALTY = math.log(2)
+
 
 @dataclass(frozen=True, kw_only=True)
 class DynoNetSizes(Configuration):
@@ -38,7 +40,10 @@ def dynonet_small() -> DynoNetSizes:
 
 
 def dynonet_fit() -> FitConfig:
-    """Published: Adagrad at 0.5, batches of 32, an update after each turn; the best epoch is kept. # Ours: gradients are clipped."""
+    """Published: Adagrad at 0.5, batches of 32, an update after each turn.
+
+    # Published: no clipping, one rate, up to 50 epochs. Ours: gradients are clipped, and the rate falls at the end.
+    """
     optimiser = FitConfig(optimiser="adagrad", learning_rate=0.5, batch_size=32, clip=5.0, precision="float32")
     return replace(optimiser, max_epochs=10, patience=2, decay_epochs=2)
 
@@ -54,7 +59,7 @@ class FriendsDecoding(Configuration):
 
     temperature: NonNegativeFloat = 0.5
     """Words are drawn from the distribution sharpened by this; 0 takes the likeliest."""
-    select_penalty: NonNegativeFloat = math.log(2)
+    select_penalty: NonNegativeFloat = RELEASED_PENALTY
     """Taken off the logit of `<select>`, in nats; selecting is otherwise too cheap for two bots."""
     max_tokens: PositiveInt = 20
     """Words and entities of an utterance at most."""

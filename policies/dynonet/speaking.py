@@ -1,7 +1,8 @@
 """Decoding of DynoNets: events word by word in many chats, by draws or the likeliest.
 
-Source: the released bot-bot chats. Words are drawn at a temperature, `<select>` costs a penalty, an utterance ends after 20 tokens.
-Only entities of the own table or mentioned ones are copied, `<select>` stands in front alone, and an own item behind it.
+Source: the released bot-bot chats. Words are drawn at a temperature, `<select>` costs a penalty, an utterance ends after 20
+tokens. Only entities of the own table or mentioned ones are copied, `<select>` stands in front alone, and an own item
+behind it.
 
 Shapes: k rows at work, N nodes, C embedding of a node, H hidden, V words, L draws.
 """
@@ -93,10 +94,8 @@ def choose(
         attended, scores, _, _ = attend(hidden, keys, embedded, copyable.known_kN, model.scorer)
         step = len(words[int(rows[0])])
         logits = _allowed(model, decoding, model.logits(hidden, attended, scores), word, copyable, step)
-        if decoding.temperature:
-            chosen = drawn(logits / decoding.temperature, draws_kL[:, step])
-        else:
-            chosen = logits.argmax(1)
+        drawing = decoding.temperature > 0
+        chosen = drawn(logits / decoding.temperature, draws_kL[:, step]) if drawing else logits.argmax(1)
         copied = chosen >= len(model.vocabulary)
         node = torch.where(copied, chosen - len(model.vocabulary), NO_NODE)
         word = torch.where(copied, copyable.words_kN.gather(1, node.clamp(min=0).unsqueeze(1)).squeeze(1), chosen)

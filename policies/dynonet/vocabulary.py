@@ -1,7 +1,7 @@
 """The words of a DynoNet, and the categories and attributes that nodes of its graphs may have.
 
-Ids 0..5 are `<pad>`, `</s>`, `<go>`, `<select>`, `<item>`, `<unk>`; then a word for each category of entities, which stands for all of
-them, and a name for each attribute; then the words of chats by falling frequency, ties by first occurrence.
+Ids 0..5 are `<pad>`, `</s>`, `<go>`, `<select>`, `<item>`, `<unk>`; then a word for each category of entities, which stands
+for all of them, and a name for each attribute; then the words of chats by falling frequency, ties by first occurrence.
 """
 
 from __future__ import annotations

@@ -127,8 +127,9 @@ class Fit(FittingLoop[Predictor[Any], FitConfig, float, Epoch], Generic[BatchT])
         if config.optimiser == "adam":
             return torch.optim.Adam(parameters, lr=rate, weight_decay=config.weight_decay, fused=True)
         if config.optimiser == "adagrad":
-            started = {"initial_accumulator_value": ADAGRAD_START}
-            return torch.optim.Adagrad(parameters, lr=rate, weight_decay=config.weight_decay, fused=True, **started)
+            return torch.optim.Adagrad(
+                parameters, lr=rate, weight_decay=config.weight_decay, initial_accumulator_value=ADAGRAD_START, fused=True
+            )
         return torch.optim.SGD(parameters, lr=rate, momentum=config.momentum, weight_decay=config.weight_decay, fused=True)
 
     def groups(self, generator: np.random.Generator) -> Sequence[np.ndarray]:

@@ -1,7 +1,7 @@
 """Training of DynoNets: `parley train dynonet`.
 
-Source: He et al. 2017 (arXiv 1704.07130); the model is `policies/dynonet/model.py`. Beside perplexities a run reports how often the
-model finds the common friend with itself, on scenarios of the test split.
+Source: He et al. 2017 (arXiv 1704.07130); the model is `policies/dynonet/model.py`. Beside perplexities a run reports how
+often the model finds the common friend with itself, on scenarios of the test split.
 """
 
 from __future__ import annotations

@@ -31,7 +31,9 @@ def test_play_step_by_step_is_teacher_forced_training(changed: dict[str, int]) -
     for number in range(max(len(each.events) for each in recorded)):
         rows = [row for row, each in enumerate(recorded) if len(each.events) > number]
         for side, session in enumerate(sessions):
-            session.hear(rows, [getattr(recorded[row], ("heard", "events")[recorded[row].events[number].side == side])[number] for row in rows])
+            own = [recorded[row].events[number].side == side for row in rows]
+            sources = [recorded[row].events if mine else recorded[row].heard for row, mine in zip(rows, own, strict=True)]
+            session.hear(rows, [events[number] for events in sources])
             for row in rows:
                 if recorded[row].events[number].side == side:
                     states.setdefault((row, side), []).append((session.hidden_SH[row].clone(), session.cell_SH[row].clone()))
