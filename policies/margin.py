@@ -7,7 +7,9 @@ the perturbed context. A context a that was perturbed so that the answer should 
     L = L_ML + alpha L_MM,    L_MM = mean over examples of max(0, M + [NLL(g | s) - NLL(g | a)] / |g|)
 
 with g = t (truth), or g the greedy reply to s of the model as it is at that moment (greedy), which works where a model has
-converged and its likelihood of t cannot grow any more. Both kinds of example may stand in one batch.
+converged and its likelihood of t cannot grow any more. Both kinds of example may stand in one batch. For a model of
+Reranking-RL (`policies/reranking.py`), as released, L_MM is the mean of that of a sampled reply and that of t (mixed), and
+alpha is multiplied by 1 - w.
 
 Works for every `TrainableResponder`. Which contexts are perturbed, and how, is decided elsewhere
 (engine/jobs/perturb/adversarial.py).
@@ -18,6 +20,7 @@ Choices:
   * # Released: half of a batch is clean and half is perturbed. Ours: every example is learned, and the contrast is read beside
     it, because the ratio of the two terms then does not depend on how many examples could be perturbed.
   * # Released: the greedy reply is decoded with the graph of training. Ours: in evaluation mode, in full precision.
+  * # Paper: silent about whether a model of Reranking-RL goes on to earn rewards. Ours: it does not.
   * # Released: VHRED draws its latent variable for each half anew. Ours: the margin is that of the prior's means
     (`Predictor.target_states`), so that the draws do not count as a difference between the contexts.
 
@@ -28,20 +31,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from envs.pairs.turns import Turn, Turns
-from policies.fitting.batches import Batch
+from envs.pairs.turns import Turn, Turns, turn_of
+from policies.fitting.batches import Batch, ExtendedBatch
 from policies.fitting.evaluation import evaluate, example_nll
 from policies.fitting.fit import Objective
 from policies.fitting.loss import OutputLoss
 from policies.fitting.predictor import Loss
 from policies.responder import TrainableResponder
+from policies.speaking import say
 
+MarginTargets = Literal["greedy", "truth", "mixed"]
 _ROWS = 128
 
 
@@ -61,29 +66,10 @@ class Lesson:
 
 
 @dataclass(frozen=True)
-class LessonBatch:
-    """Lessons as a model reads them."""
+class LessonBatch(ExtendedBatch):
+    """Lessons as a model reads them; those that have a contrast stand beside."""
 
-    learned: Any
-    """Contexts and recorded replies, a batch of the model's own."""
     contrasted: Sequence[Lesson]
-    """Those that have a contrast."""
-
-    @property
-    def targets_BT(self) -> Tensor:
-        """What is predicted; padding included."""
-        targets_BT: Tensor = self.learned.targets_BT
-        return targets_BT
-
-    @property
-    def real_BT(self) -> Tensor:
-        """True where there is something to predict."""
-        real_BT: Tensor = self.learned.real_BT
-        return real_BT
-
-    def to(self, device: torch.device) -> LessonBatch:
-        """The same batch on a device."""
-        return LessonBatch(self.learned.to(device), self.contrasted)
 
 
 class Lessons:
@@ -116,12 +102,15 @@ class MarginObjective(Objective[LessonBatch]):
         train: what it is trained on; sets what a word weighs beside an example.
         alpha: weight of the margin.
         margin: M, in nats per word.
-        greedy: whether margins are those of the model's own greedy replies, and not of the recorded ones.
+        targets: whose margins they are: the model's own greedy replies', the recorded ones', or the mean of those of sampled
+            and of recorded ones.
     """
 
-    def __init__(self, responder: TrainableResponder, train: Lessons, *, alpha: float, margin: float, greedy: bool) -> None:
+    def __init__(
+        self, responder: TrainableResponder, train: Lessons, *, alpha: float, margin: float, targets: MarginTargets
+    ) -> None:
         super().__init__(responder.model)
-        self.responder, self.alpha, self.margin, self.greedy = responder, alpha, margin, greedy
+        self.responder, self.alpha, self.margin, self.targets = responder, alpha, margin, targets
         self._words_per_example = float(train.num_targets.mean())
 
     def loss(self, batch: LessonBatch, output_loss: OutputLoss) -> Loss:
@@ -129,40 +118,63 @@ class MarginObjective(Objective[LessonBatch]):
         own = self.model.loss(batch.learned, output_loss)
         if not batch.contrasted:
             return own
-        hinges_B = (self.margin - self._gaps(batch.contrasted)).relu()
+        hinges_B = (self.margin - self._gaps(batch.contrasted)).relu().mean(0)
         # Fit divides by the mean number of words in a batch: a hinge that counts as much becomes a mean over examples.
         return Loss(own.total + self.alpha * self._words_per_example * hinges_B.sum(), own.nll)
 
     def validation(self, examples: Any) -> float:
-        hinges = np.maximum(0.0, self.margin - self.gaps(examples.lessons))
+        hinges = np.maximum(0.0, self.margin - self._measured(examples.lessons)).mean(0)
         return evaluate(self.model, examples.learned).nll + self.alpha * float(hinges.sum()) / len(examples)
 
-    @torch.no_grad()
     def gaps(self, lessons: Sequence[Lesson]) -> np.ndarray:
-        """[NLL(g | a) - NLL(g | s)] / |g| (n,) of the lessons that have a contrast, in nats per word, dropout off."""
+        """[NLL(g | a) - NLL(g | s)] / |g| (n,) of the lessons that have a contrast, in nats per word, dropout off.
+
+        Of sampled and recorded replies, the mean of both; what is sampled is the same every time.
+        """
+        return np.asarray(self._measured(lessons).mean(0))
+
+    @torch.no_grad()
+    def _measured(self, lessons: Sequence[Lesson]) -> np.ndarray:
+        """The gaps (G, n) of each kind of reply."""
         contrasted = [each for each in lessons if each.contrast is not None]
-        was_training = self.model.training
+        was_training, device = self.model.training, self.model.output.weight.device
         self.model.eval()
-        blocks = [self._gaps(contrasted[start : start + _ROWS]) for start in range(0, len(contrasted), _ROWS)]
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            torch.manual_seed(0)
+            blocks = [self._gaps(contrasted[start : start + _ROWS]) for start in range(0, len(contrasted), _ROWS)]
         self.model.train(was_training)
-        return torch.cat(blocks).cpu().numpy() if blocks else np.zeros(0)
+        return torch.cat(blocks, dim=1).cpu().numpy() if blocks else np.zeros((1, 0))
 
     def _gaps(self, lessons: Sequence[Lesson]) -> Tensor:
-        """How much less likely, per word, the replies become by the contrasts (B,); gradients flow through it."""
+        """How much less likely per word G kinds of reply become by the contrasts (G, B); gradients flow through it."""
         contexts = [each.context for each in lessons]
         contrasts = [each.contrast for each in lessons if each.contrast is not None]
-        replies = self._greedy(contexts) if self.greedy else [each.reply for each in lessons]
-        # One pass over both halves.
-        read: Batch = self.responder.examples([*contexts, *contrasts], [*replies, *replies]).batch(np.arange(2 * len(lessons)))
+        kinds = [self._said(contexts, sampled=False)] if self.targets == "greedy" else [[each.reply for each in lessons]]
+        if self.targets == "mixed":
+            kinds.insert(0, self._said(contexts, sampled=True))
+        replies = [reply for kind in kinds for reply in kind]
+        # One pass over all of them and both halves.
+        both = [*contexts * len(kinds), *contrasts * len(kinds)]
+        read: Batch = self.responder.examples(both, [*replies, *replies]).batch(np.arange(len(both)))
         nll_R, words_R = example_nll(self.model, read.to(self.model.output.weight.device))
-        as_before_B, perturbed_B = nll_R.chunk(2)
-        return (perturbed_B - as_before_B) / words_R[: len(lessons)]
+        as_before_C, perturbed_C = nll_R.chunk(2)
+        return ((perturbed_C - as_before_C) / words_R[: len(replies)]).view(len(kinds), -1)
 
-    def _greedy(self, contexts: Sequence[Turns]) -> list[Turn]:
+    def _said(self, contexts: Sequence[Turns], *, sampled: bool) -> list[Turn]:
+        """Replies of the model as it is; sampled ones are drawn by torch's generator."""
         was_training = self.model.training
         self.model.eval()
         # In full precision, as the model answers everywhere else.
         with torch.autocast(self.model.output.weight.device.type, enabled=False):
-            replies = self.responder.respond(contexts)
+            replies = self._sampled(contexts) if sampled else self.responder.respond(contexts)
         self.model.train(was_training)
         return replies
+
+    @torch.no_grad()
+    def _sampled(self, contexts: Sequence[Turns]) -> list[Turn]:
+        network: Any = self.model
+        device, num = network.output.weight.device, len(contexts)
+        read = self.responder.examples(contexts, [((),)] * num).batch(np.arange(num)).to(device)
+        draws = torch.rand((num, network.sizes.max_reply - 1), dtype=torch.float64).to(device)
+        said = say(network, network.hear(read), torch.arange(num, device=device).unsqueeze(0), draws)
+        return [turn_of(network.vocabulary.decode(reply)) for reply in said.replies()]

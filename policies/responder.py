@@ -134,10 +134,20 @@ class NetworkResponder(ABC, Generic[NetworkT]):
         return [turn_of(self._words.decode(reply)) for reply in self.decode(contexts, decoder, seeds)]
 
     def vectors(self, words: Sequence[str]) -> np.ndarray:
-        """The embeddings with which it reads words (n, E) float32; specials and words that it does not know have no row."""
-        ids = self._words.encode(words)
+        """The embeddings with which it reads words (n, E) float32, of a word in pieces their mean.
+
+        Specials and words that it does not know have no row; of a word with an unknown character, the pieces around it count.
+        """
+        ids, starts = self._words.spell(words)
+        known = np.repeat(np.arange(len(words)), np.diff(starts))[ids >= len(SPECIALS)]
         table: np.ndarray = self.embedding.weight.detach().cpu().numpy()
-        return table[ids[ids >= len(SPECIALS)]]
+        rows = table[ids[ids >= len(SPECIALS)]]
+        first = np.flatnonzero(np.diff(known, prepend=-1))
+        if len(first) == len(rows):
+            return rows
+        lengths = np.diff(first, append=len(rows))[:, None]
+        means: np.ndarray = np.add.reduceat(rows, first) / lengths.astype(np.float32)
+        return means
 
     def save(self, folder: Path, provenance: dict[str, Any]) -> None:
         """Stores the model as a checkpoint of its kind."""

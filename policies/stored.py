@@ -71,6 +71,14 @@ def stored_kind(folder: Path) -> str:
         return str(json.loads((inside / CONFIG).read_text())["kind"])
 
 
+def reads_pieces(folder: Path) -> bool:
+    """Whether the model of a checkpoint folder reads pieces of words; False where its vocabulary cannot be read."""
+    try:
+        return isinstance(json.loads((folder / VOCABULARY).read_text()), dict)
+    except (OSError, ValueError):
+        return False
+
+
 def require_undamaged(folder: Path, part: str, config: Mapping[str, Any]) -> None:
     """Compares a part of a checkpoint with the digest that its configuration holds, if it holds one.
 

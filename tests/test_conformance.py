@@ -17,6 +17,7 @@ from engine.retrieval.catalogue import rank_attacks
 from engine.triggers.catalogue import searches
 from envs.candidates.corpora import candidate_corpora
 from envs.core.errors import ConfigError
+from envs.friends.corpora import EMBEDDED_FRIENDS, friend_corpora
 from envs.negotiation.corpora.catalogue import corpora
 from envs.pairs.corpora import pair_corpora
 from policies.judges.judge import judges
@@ -33,6 +34,7 @@ PARTS = [
         pytest.param("corpus of candidates", candidate_corpora, name, id=name, marks=pytest.mark.data)
         for name in candidate_corpora
     ),
+    pytest.param("corpus of chats", friend_corpora, EMBEDDED_FRIENDS, id=EMBEDDED_FRIENDS),
     *(
         pytest.param("perturbation strategy", strategies, name, id=name)
         for name in strategies

@@ -1,4 +1,4 @@
-"""`parley data list|get|info|check`: the corpora on this machine."""
+"""`parley data list|get|info|check|export`: the corpora on this machine."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from engine.cli.screen import watching
 from engine.cli.tables import make_console, show_lines, show_table
 from engine.cli.verbs import Verb
 from engine.jobs.corpora.candidates import CandidateCheck, CandidateInfo, CandidateSplitInfo
+from engine.jobs.corpora.chats import ChatCheck, ChatInfo, ChatSplitInfo, export_chats
 from engine.jobs.corpora.data import CorpusInfo, SplitInfo, check_corpus, describe_corpus, get_corpus, list_corpora
 from engine.jobs.corpora.facts import Problem
 from engine.jobs.corpora.nltk_data import NLTK, get_nltk
@@ -47,6 +48,16 @@ class CorpusArguments(DataArguments):
     name: Annotated[conf.Positional[str], conf.arg(metavar="NAME")]
     """Registered corpus (parley data list), path/file.py:NAME, or a path of lines source<TAB>reply or of rows
     label<TAB>turn<TAB>...<TAB>response."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportArguments(DataArguments):
+    """Which corpus goes where."""
+
+    name: Annotated[conf.Positional[str], conf.arg(metavar="NAME")]
+    """Corpus of chats (parley data list), or path/file.py:NAME."""
+    folder: Annotated[conf.Positional[Path], conf.arg(metavar="FOLDER")]
+    """Where train.json, dev.json, test.json, schema.json and inverse_lexicon_data.txt are written."""
 
 
 def run_list(verb: Verb, arguments: Sequence[str]) -> int:
@@ -103,7 +114,9 @@ def run_info(verb: Verb, arguments: Sequence[str]) -> int:
     rows = [(facts[0][0], *(value for _, value in facts)) for facts in facts_of_splits]
     show_table(console, "splits", columns, rows, right=columns[1:])
     further = [data_command("check", asked.name, asked.data_root)]
-    if not isinstance(info, CandidateInfo):
+    if isinstance(info, ChatInfo):
+        further.append(shlex.join(["parley", "data", "export", asked.name, "FOLDER", *root_words(asked.data_root)]))
+    elif not isinstance(info, CandidateInfo):
         learner = "seq2seq" if isinstance(info, PairInfo) else "negotiator"
         further.append(shlex.join(["parley", "train", learner, "--corpus", asked.name, *root_words(asked.data_root)]))
     show_lines(console, "next", further)
@@ -128,6 +141,9 @@ def run_check(verb: Verb, arguments: Sequence[str]) -> int:
         show_table(console, f"{found.name}, {found.where}", ("part", "good groups"), groups, right=("good groups",))
         if found.mended:
             show_lines(console, f"{len(found.mended):,} read otherwise", [_line(problem) for problem in found.mended])
+    elif isinstance(found, ChatCheck):
+        chats = [(split, f"{num:,}") for split, num in found.num_chats.items()]
+        show_table(console, f"{found.name}, {found.where}", ("part", "good chats"), chats, right=("good chats",))
     else:
         rows = [(split, f"{num:,}") for split, num in found.num_dialogues.items()]
         rows.append(("self-play scenarios", f"{found.num_selfplay:,}"))
@@ -141,6 +157,17 @@ def run_check(verb: Verb, arguments: Sequence[str]) -> int:
     return found.exit_status
 
 
+def run_export(verb: Verb, arguments: Sequence[str]) -> int:
+    """Writes a corpus of chats in its published format; returns the exit status."""
+    asked = parse(ExportArguments, verb, arguments)
+    with watching():
+        files = export_chats(asked.name, asked.folder, asked.data_root)
+    if asked.json:
+        return _print({"files": files})
+    show_lines(make_console(), "files", files)
+    return 0
+
+
 def _get_nltk(asked: CorpusArguments) -> int:
     with watching() as reporter:
         delivery = get_nltk(reporter)
@@ -152,10 +179,14 @@ def _get_nltk(asked: CorpusArguments) -> int:
     return 0
 
 
-def _facts(info: CorpusInfo | PairInfo | CandidateInfo) -> list[tuple[str, str]]:
+def _facts(info: CorpusInfo | PairInfo | CandidateInfo | ChatInfo) -> list[tuple[str, str]]:
     if isinstance(info, CandidateInfo):
         mended = [("read otherwise", f"{info.num_mended:,} lines, which data check names")] * bool(info.num_mended)
         return [("vocabulary", f"{info.num_words:,} words, all that occur"), ("language", info.language), *mended]
+    if isinstance(info, ChatInfo):
+        values = ", ".join(f"{num:,} {kind}" for kind, num in info.num_entities.items())
+        plain = f"{info.num_words:,} words of training utterances outside entities"
+        return [("vocabulary", plain), ("values", values), ("spellings of values", f"{info.num_forms:,}")]
     if isinstance(info, PairInfo):
         return [("vocabulary", f"{info.num_words:,} words, the most frequent ones")]
     return [
@@ -164,7 +195,7 @@ def _facts(info: CorpusInfo | PairInfo | CandidateInfo) -> list[tuple[str, str]]
     ]
 
 
-def _split_facts(split: SplitInfo | PairSplitInfo | CandidateSplitInfo) -> list[tuple[str, str]]:
+def _split_facts(split: SplitInfo | PairSplitInfo | CandidateSplitInfo | ChatSplitInfo) -> list[tuple[str, str]]:
     if isinstance(split, CandidateSplitInfo):
         lengths = {"a turn": split.turn_words, "a right reply": split.right_words, "a wrong reply": split.wrong_words}
         return [
@@ -177,6 +208,18 @@ def _split_facts(split: SplitInfo | PairSplitInfo | CandidateSplitInfo) -> list[
             ("turns of a context", f"{split.turns.mean:.1f}"),
             *((f"words of {part}, mean", f"{words.mean:.1f}") for part, words in lengths.items()),
             *((f"words of {part}, p95", f"{words.p95:.0f}") for part, words in lengths.items()),
+        ]
+    if isinstance(split, ChatSplitInfo):
+        return [
+            ("chats", f"{split.num_chats:,}"),
+            ("completion", f"{split.completion:.2f}"),
+            ("turns of a chat", f"{split.events.mean:.2f}"),
+            ("turns of a chat, p95", f"{split.events.p95:.0f}"),
+            ("selections of a chat", f"{split.selections.mean:.2f}"),
+            ("words of an utterance", f"{split.words.mean:.2f}"),
+            ("entities of an utterance", f"{split.entities.mean:.2f}"),
+            ("utterances with an entity", f"{split.named:.1%}"),
+            ("friends of a table", f"{split.items.mean:.1f}"),
         ]
     if isinstance(split, PairSplitInfo):
         lengths = {"an utterance": split.words, "a source": split.source_words, "a reply": split.reply_words}

@@ -199,6 +199,8 @@ def _resources(asked: PerturbArguments, settings: PerturbSettings) -> Resources:
         raise CheckpointError(
             "the words of --model cannot be read", where=folder, got=str(error), fix="name a model of replies or contexts"
         ) from None
+    if vocabulary.merges is not None:
+        return Resources(settings, vocabulary, data_root=asked.data_root)
     common = [word for word in vocabulary.words if word not in SPECIALS]
     return Resources(settings, frozenset(common), common, asked.data_root)
 

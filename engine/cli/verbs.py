@@ -126,6 +126,17 @@ OTHERS = (
         "NAME",
     ),
     Verb(
+        ("data", "export"),
+        "write a corpus of chats in the format of MutualFriends",
+        "engine.cli.data:run_export",
+        (
+            "parley data export friends exported",
+            "parley data export mutualfriends_scripted exported --json",
+            "parley data export corpus.py:CORPUS exported",
+        ),
+        "NAME FOLDER",
+    ),
+    Verb(
         ("settings",),
         "every setting of a verb, what it is and what it would be; runs nothing",
         "engine.cli.settings:run_settings",

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from engine.jobs.weights import checkpoint_folder
 from engine.store.head import read_head
-from envs.core.errors import CheckpointError, RunError
+from envs.core.errors import CheckpointError, ConfigError, RunError
 from envs.storage.copies import CHECKPOINT, fetched_model
 from envs.storage.places import HUGGING_FACE, display_path, is_uri
 from policies.decoders import MAKERS, DecoderSettings
-from policies.stored import WEIGHTS
+from policies.stored import WEIGHTS, reads_pieces
 
 
 def require_checkpoint(spec: str, option: str, maker: str = "parley train negotiator") -> Path:
@@ -31,6 +31,24 @@ def require_checkpoint(spec: str, option: str, maker: str = "parley train negoti
         got, fix = _instead(spec) or (None, "name a run or checkpoint folder")
         fix = fix if fix.startswith("parley") else f"{fix}; {maker} makes one"
         raise CheckpointError(f"{option} needs a checkpoint and there is none", where=spec, got=got, fix=fix)
+    return folder
+
+
+def require_word_model(spec: str, option: str, maker: str) -> Path:
+    """The checkpoint of a model that reads words and no pieces; the arguments are those of `require_checkpoint`.
+
+    Raises:
+        CheckpointError: there is none; one that is damaged is told of by who loads it.
+        ConfigError: it reads pieces, so that what is chosen one unit at a time is no word.
+    """
+    folder = require_checkpoint(spec, option, maker)
+    if reads_pieces(folder):
+        raise ConfigError(
+            f"{option} needs a model that reads words: here they are chosen one by one, and pieces of words are none",
+            where=spec,
+            got="a model that was trained with subwords",
+            fix=f"name a run of {maker} without subwords",
+        )
     return folder
 
 

@@ -17,6 +17,7 @@ KINDS = (
     "envs.candidates.conformance:CANDIDATE_CORPUS",
     "envs.candidates.conformance:PROPOSER",
     "envs.replies.conformance:REPLY_JUDGE",
+    "envs.friends.conformance:CHAT_CORPUS",
     "policies.conformance:RESPONDER",
     "policies.conformance:RANKER",
     "policies.conformance:JUDGE",

@@ -19,7 +19,8 @@ from envs.pairs.compiled import PairCorpus, load_pairs, nothing_to_measure
 from envs.storage.copies import CHECKPOINT
 
 if TYPE_CHECKING:
-    from policies.fitting.evaluation import Fitness
+    from envs.pairs.vocabulary import PairVocabulary
+    from policies.fitting.evaluation import Fitness, TextSizes
     from policies.fitting.fit import Epoch, Fit
     from policies.fitting.loop import EpochRow, FittingLoop
 
@@ -102,6 +103,7 @@ class Fitting:
         provenance: that, but for the corpus, the seed and figures.
         what: the model in words.
         words: its vocabulary in words.
+        vocabulary: of the targets, where text is to be measured in words and characters.
         measure: figures of the model after each epoch, by name.
         finish: figures of the fitted model beside its losses, by what was measured on the test split.
     """
@@ -115,6 +117,7 @@ class Fitting:
     provenance: Mapping[str, Any]
     what: str
     words: str
+    vocabulary: PairVocabulary | None = None
     measure: Callable[[], Mapping[str, float]] = dict
     finish: Callable[[Fitness], Mapping[str, Estimate]] = lambda test: {}
 
@@ -128,7 +131,7 @@ class FitJob(Job[ConfigT, Fitting, Summary]):
 
     def work(self, run: RunFolder, prepared: Fitting, reporter: Reporter) -> Summary:
         """Fits the model, resuming exactly where it was, measures and stores it."""
-        from policies.fitting.evaluation import evaluate
+        from policies.fitting.evaluation import evaluate, text_sizes
 
         config, model = prepared.config, prepared.model
         with threads(config.threads):
@@ -136,6 +139,8 @@ class FitJob(Job[ConfigT, Fitting, Summary]):
             run_fit(fit, run, reporter, prepared.measure)
             test, validation = (evaluate(model, prepared.splits[split]) for split in ("test", "val"))
             found = estimates("test", test) | estimates("validation", validation) | dict(prepared.finish(test))
+            if prepared.vocabulary is not None:
+                found |= text_estimates(test, text_sizes(prepared.splits["test"], prepared.vocabulary))
         metrics = {name: found[name] for name in self.legend if name in found}
         about = {"corpus": config.corpus, "corpus_key": prepared.corpus.folder.name, "seed": config.seed}
         how = {"precision": fit.precision, "epochs": len(fit.history)}
@@ -227,6 +232,15 @@ def estimates(split: str, fitness: Fitness) -> dict[str, Estimate]:
     return {
         f"{split}_nll": ratio_of_sums(fitness.nll_sums, fitness.num_targets),
         f"{split}_ppl": ratio_of_sums(fitness.nll_sums, fitness.num_targets, transform=np.exp),
+    }
+
+
+def text_estimates(fitness: Fitness, sizes: TextSizes) -> dict[str, Estimate]:
+    """Perplexity of the test split per word and per character, and the share of `<unk>`."""
+    return {
+        "test_ppl_word": ratio_of_sums(fitness.nll_sums, sizes.num_words, transform=np.exp),
+        "test_ppl_char": ratio_of_sums(fitness.nll_sums, sizes.num_characters, transform=np.exp),
+        "test_unknown": ratio_of_sums(sizes.num_unknown, sizes.num_words),
     }
 
 

@@ -28,11 +28,25 @@ LEARNING = {
     "share_outside_networks": Metric("share outside networks", LOWER, "of wall time, neither speaking nor learning"),
 }
 PREDICTION = {
-    "test_nll": Metric("test loss per word", LOWER, "nats per word, </s> counted; minus it: the threshold of hits", main=True),
+    "test_nll": Metric(
+        "test loss per word", LOWER, "nats per word (or piece), </s> counted; minus it: the threshold of hits", main=True
+    ),
     "test_ppl": Metric("test perplexity", LOWER, "exp of the test loss per word", main=True),
     "validation_nll": Metric("validation loss per word", LOWER, "nats per word, </s> counted; the stopping criterion"),
     "validation_ppl": Metric("validation perplexity", LOWER, "exp of the validation loss per word"),
 }
+TEXT = {
+    "test_ppl_word": Metric(
+        "test perplexity per word", LOWER, "nats over words and ends, in whatever units: pieces spell one word together"
+    ),
+    "test_ppl_char": Metric(
+        "test perplexity per character", LOWER, "the blank or mark behind a word counted; <unk> counts as that alone"
+    ),
+    "test_unknown": Metric(
+        "unknown test words", LOWER, "share of <unk>, whose letters cost nothing, among words and ends", "share"
+    ),
+}
+"""What models of words and of pieces can be compared by."""
 REWRITING = PREDICTION | {
     "test_nll": Metric("test loss per word", LOWER, "nats per word, </s> counted; copied words at what copying gives them")
 }
@@ -50,6 +64,8 @@ DIVERGENCES = {
 }
 BEFORE = "_before"
 """What the names of figures of the model that it began with end in."""
+RECORDED = "_recorded"
+"""What those of recorded replies to the same contexts end in."""
 _NLL = {
     f"{split}_nll{suffix}": Metric(f"{split} loss per word{where}", LOWER, f"nats per word, </s> counted; {what}", main=main)
     for split, main in (("test", True), ("validation", False))
@@ -67,3 +83,26 @@ AGAINST = {
     for name, metric in (_NLL | _MARGIN).items()
     for suffix, when in (("", ""), (BEFORE, ", before"))
 }
+_REPLIED = {
+    "test_nll": Metric("test loss per word", LOWER, "nats per word of recorded replies, </s> counted", main=True),
+    "specificity": Metric(
+        "what contexts tell replies",
+        HIGHER,
+        "nats per word that its greedy replies cost more behind other contexts; rare words alone do not raise it",
+        main=True,
+    ),
+    "reward": Metric("reward of sampled replies", HIGHER, "nats per word behind other contexts", main=True),
+    "greedy_reward": Metric("reward of greedy replies", HIGHER, "the same of its own likeliest replies"),
+    "reply_words": Metric("words of a reply", "nearer to the recorded", "mean over contexts, greedy replies"),
+    "rare_words": Metric("rare words", "nearer to the recorded", "words beyond those that make 95 % of training", "share"),
+    "distinct_1": Metric("distinct-1", HIGHER, "different words over words of greedy replies"),
+    "distinct_2": Metric("distinct-2", HIGHER, "different pairs of neighbouring words over such pairs"),
+    "reply_ppl": Metric("perplexity of replies", "nearer to the recorded", "of greedy replies, under another language model"),
+}
+_LOOKS = ("reply_words", "rare_words", "distinct_1", "distinct_2", "reply_ppl")
+RERANKING = {
+    name + suffix: metric._replace(title=metric.title + when) if suffix else metric
+    for name, metric in _REPLIED.items()
+    for suffix, when in (("", ""), (BEFORE, ", before"), *([(RECORDED, ", recorded")] if name in _LOOKS else []))
+}
+"""Of a model that is rewarded for replies that other contexts would not call forth."""

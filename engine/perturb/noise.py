@@ -99,8 +99,8 @@ class CharacterNoise(ByEdits):
 
     def _is_word(self, slip: str) -> bool:
         """Whether what came out is another word."""
-        known, language = self._resources.words, self._resources.language
-        return (known is not None and slip in known) or (language is not None and language.counts[slip] >= USUAL)
+        known, language = self._resources.listed, self._resources.language
+        return slip in known or (language is not None and language.counts[slip] >= USUAL)
 
 
 class _Long(dict[str, bool]):

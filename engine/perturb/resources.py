@@ -5,7 +5,7 @@ Not here: what the lexicons know (`lexicon.py`, `nltk_lexicon.py`, `built_in.py`
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Collection, Container, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -31,7 +31,8 @@ class Resources:
 
     Args:
         settings: the user's.
-        words: words that the model knows; only these may enter a context. None lets every word enter.
+        words: words that the model knows; only these may enter a context. None lets every word enter. What is no collection
+            tells of any word whether a model can spell it.
         common: words that random inputs are drawn from; most frequent first.
         data_root: where corpora lie.
         device: torch device of the paraphraser.
@@ -48,6 +49,11 @@ class Resources:
     def may_enter(self, words: Sequence[str]) -> bool:
         """Whether a model knows all of these words."""
         return self.words is None or all(word in self.words for word in words)
+
+    @property
+    def listed(self) -> Container[str]:
+        """The words that the model knows as such; none where it spells them, or no model is named."""
+        return self.words if isinstance(self.words, Collection) else ()
 
     def is_usual(self, word: str) -> bool:
         """Whether a word may enter and the corpus says it a few times; where no corpus is at hand, the first alone."""

@@ -23,6 +23,8 @@ from envs.friends.schema import FriendsSchema, read_schema
 READER_VERSION = 1
 """Grows when the same files would be read differently; compiled corpora are keyed by it."""
 SCHEMA_FILE, LEXICON_FILE = "schema.json", "inverse_lexicon_data.txt"
+_MAKERS = ("events", "game", "linker", "play", "scenario", "schema")
+"""Modules that scripted chats depend on, those of the players apart."""
 PUBLISHED = {"train": "train.json", "val": "dev.json", "test": "test.json"}
 """Files of the splits, as published."""
 
@@ -100,7 +102,8 @@ class ScriptedChats(CorpusFolder):
     def fingerprint(self, root: Path) -> str:
         """Digest of sizes and seed, of all code that makes the chats, and of the schema's files."""
         # The source stands for a version number that somebody would have to remember to raise.
-        code = sorted(Path(friends.__path__[0]).rglob("*.py"))
+        folder = Path(friends.__path__[0])
+        code = sorted([*(folder / f"{name}.py" for name in _MAKERS), *(folder / "scripted").glob("*.py")])
         files = super().fingerprint(root) if self.wanted else ""
         return fingerprint("generated", READER_VERSION, *self.sizes, self.seed, files, *map(content_digest, code))
 

@@ -119,6 +119,10 @@ class PairCorpus:
         """The same with so many pairs of each split at most; all of them where the limit is 0."""
         return replace(self, splits={name: split.first(limit) for name, split in self.splits.items()})
 
+    def whole(self) -> PairCorpus:
+        """The same with all pairs again."""
+        return _open(self.name, self.folder)
+
 
 def load_pairs(
     name: str,

@@ -25,8 +25,11 @@ NOBODY = -1
 
 
 def with_eot(vocabulary: PairVocabulary) -> PairVocabulary:
-    """A corpus' vocabulary and, behind it, the word that separates turns: that of a model that reads several."""
-    return PairVocabulary((*vocabulary.words, EOT))
+    """A corpus' vocabulary and, behind it, the word that separates turns: that of a model that reads several.
+
+    A vocabulary of pieces has that word already.
+    """
+    return vocabulary if vocabulary.merges is not None else PairVocabulary((*vocabulary.words, EOT))
 
 
 def chains(split: PairSplit, turns: int) -> np.ndarray:

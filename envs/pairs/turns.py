@@ -11,11 +11,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from envs.pairs import vocabulary
 from envs.pairs.tokens import normalised, origins, tokenise, tokenise_where
 from envs.pairs.vocabulary import EOU
 
-EOT = "<eot>"
-"""Separates turns; an ordinary word of the vocabularies of models that read several."""
+EOT = vocabulary.EOT
+"""Separates turns, see there."""
 
 Utterance = tuple[str, ...]
 Turn = tuple[Utterance, ...]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
@@ -31,6 +32,33 @@ class Batch(Protocol):
 
     def to(self, device: torch.device, /) -> Self:
         """The same batch on a device."""
+
+
+@dataclass(frozen=True)
+class ExtendedBatch:
+    """A batch of a model's own, with something that an objective reads beside it.
+
+    Args:
+        learned: contexts and recorded replies.
+    """
+
+    learned: Any
+
+    @property
+    def targets_BT(self) -> Tensor:
+        """What is predicted; padding included."""
+        targets_BT: Tensor = self.learned.targets_BT
+        return targets_BT
+
+    @property
+    def real_BT(self) -> Tensor:
+        """True where there is something to predict."""
+        real_BT: Tensor = self.learned.real_BT
+        return real_BT
+
+    def to(self, device: torch.device) -> Self:
+        """The same batch on a device."""
+        return replace(self, learned=self.learned.to(device))
 
 
 BatchT_co = TypeVar("BatchT_co", bound=Batch, covariant=True)

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from envs.pairs.vocabulary import EOS_ID, UNK_ID, PairVocabulary
 from policies.fitting.batches import Batch, Examples, in_order
 from policies.fitting.predictor import Predictor
 
@@ -68,3 +69,28 @@ def evaluate(model: Predictor[BatchT], examples: Examples[BatchT]) -> Fitness:
     sums, counts = zip(*(example_nll(model, batch.to(device)) for batch in in_order(examples, _ROWS)), strict=True)
     model.train(was_training)
     return Fitness(torch.cat(sums).cpu().numpy(), torch.cat(counts).cpu().numpy())
+
+
+@dataclass(frozen=True)
+class TextSizes:
+    """How much text the examples of a split have to say, each (n,) int64, shortest examples first as in `Fitness`."""
+
+    num_words: np.ndarray
+    """Words and ends; a word that is cut off counts."""
+    num_characters: np.ndarray
+    """Characters, the blank or mark behind a word counted."""
+    num_unknown: np.ndarray
+    """`<unk>` among the words."""
+
+
+def text_sizes(examples: Examples[BatchT], vocabulary: PairVocabulary) -> TextSizes:
+    """Sizes of what `evaluate` scores, whatever units it is said in."""
+    ends_V, characters_V = torch.from_numpy(vocabulary.ends), torch.from_numpy(vocabulary.num_characters)
+    counts = []
+    for batch in in_order(examples, _ROWS):
+        said_BT, real_BT = batch.targets_BT, batch.real_BT
+        ends_BT = ends_V[said_BT]
+        cut_B = (~ends_BT[:, :-1] & (said_BT[:, 1:] == EOS_ID)).sum(1)
+        counted = (ends_BT & real_BT).sum(1) + cut_B, (characters_V[said_BT] * real_BT).sum(1), (said_BT == UNK_ID).sum(1)
+        counts.append(torch.stack(counted))
+    return TextSizes(*torch.cat(counts, dim=1).numpy())

@@ -72,6 +72,8 @@ class Objective(Generic[BatchT]):
 
     def __init__(self, model: Predictor[Any]) -> None:
         self.model = model
+        self.carried: dict[str, float] = {}
+        """Numbers that a step changes, which a resumed training goes on from."""
 
     def loss(self, batch: BatchT, output_loss: OutputLoss) -> Loss:
         """The loss of a batch, see `Predictor.loss`."""
@@ -116,7 +118,7 @@ class Fit(FittingLoop[Predictor[Any], FitConfig, float, Epoch], Generic[BatchT])
         self.objective = objective or Objective(model)
         self._loss = OutputLoss(model.output)
         self._targets_per_batch = int(train.num_targets.sum()) * min(config.batch_size / len(train), 1.0)
-        super().__init__(model, config, seed, state_path, save_every_s, fresh=fresh)
+        super().__init__(model, config, seed, state_path, save_every_s, fresh=fresh, carried=self.objective.carried)
 
     def initialise(self, generator: torch.Generator) -> None:
         self.model.initialise(generator)

@@ -113,6 +113,7 @@ class FittingLoop(ABC, Generic[ModelT, RecipeT, FiguresT, EpochT]):
         state_path: where the exact training state is kept; an existing one is resumed.
         save_every_s: seconds of an epoch after which the state is kept within it.
         fresh: whether weights are drawn; otherwise training goes on from those that the model has.
+        carried: numbers that a step changes beside the weights; part of the state.
     """
 
     falling: ClassVar[str]
@@ -121,10 +122,19 @@ class FittingLoop(ABC, Generic[ModelT, RecipeT, FiguresT, EpochT]):
     """Of matrix products, never "auto": it is chosen when training begins, and a resumed training keeps it."""
 
     def __init__(
-        self, model: ModelT, config: RecipeT, seed: int, state_path: Path, save_every_s: float, *, fresh: bool = True
+        self,
+        model: ModelT,
+        config: RecipeT,
+        seed: int,
+        state_path: Path,
+        save_every_s: float,
+        *,
+        fresh: bool = True,
+        carried: dict[str, float] | None = None,
     ) -> None:
         self.model, self.config, self.seed = model, config, seed
         self.state_path, self.save_every_s = state_path, save_every_s
+        self._carried = {} if carried is None else carried
         self.history: list[dict[str, Any]] = []
         self._stage, self._rate = FULL, config.learning_rate
         self.best_loss, self._since_best = math.inf, 0
@@ -285,9 +295,11 @@ class FittingLoop(ABC, Generic[ModelT, RecipeT, FiguresT, EpochT]):
             self.step(group)
 
         self.model.train()
+        before = dict(self._carried)
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             share = shortest_share(partial(step, "bfloat16"), partial(step, "float32"), clock_of(device))
         self.model.load_state_dict(self._best)
+        self._carried.update(before)
         self._optimiser = self.new_optimiser(self._rate)
         return share
 
@@ -302,6 +314,7 @@ class FittingLoop(ABC, Generic[ModelT, RecipeT, FiguresT, EpochT]):
             "nll": self._total,
             "targets": self._targets,
             "seconds": self._seconds,
+            "carried": self._carried,
             "history": self.history,
         }
         save_training(self.state_path, self.model, self._best, self._optimiser, counters)
@@ -314,6 +327,7 @@ class FittingLoop(ABC, Generic[ModelT, RecipeT, FiguresT, EpochT]):
         self.precision = counters.get("precision", "float32" if self.config.precision == "auto" else self.config.precision)
         self._optimiser = self.new_optimiser(self._rate)
         saved.restore(self._optimiser)
+        self._carried.update(counters.get("carried", {}))
         self.best_loss, self._since_best = counters["best_loss"], counters["since_best"]
         self.batches_done, self._total = counters["batches_done"], counters["nll"]
         self._targets, self._seconds = counters["targets"], counters["seconds"]

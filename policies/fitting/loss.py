@@ -24,7 +24,14 @@ BLOCK = 2048
 class _NLL(torch.autograd.Function):
     @staticmethod
     def forward(  # type: ignore[no-untyped-def]  # torch has no type for ctx
-        ctx, states_MH: Tensor, weight_VH: Tensor, bias_V: Tensor, targets_M: Tensor, low_VH: Tensor, kept_MV: Tensor
+        ctx,
+        states_MH: Tensor,
+        weight_VH: Tensor,
+        bias_V: Tensor,
+        targets_M: Tensor,
+        shares_M: Tensor | None,
+        low_VH: Tensor,
+        kept_MV: Tensor,
     ) -> Tensor:
         dtype = kept_MV.dtype
         low_VH.copy_(weight_VH)
@@ -40,8 +47,12 @@ class _NLL(torch.autograd.Function):
             torch.softmax(share_MV, 1, out=share_MV)
             places = torch.arange(len(targets), device=targets.device), targets
             chosen = share_MV[places]
-            total -= chosen.float().log().sum()
+            nats = chosen.float().log()
             share_MV[places] = chosen - 1
+            if shares_M is not None:
+                nats = nats * shares_M[block]
+                share_MV *= shares_M[block].to(dtype).unsqueeze(1)
+            total -= nats.sum()
             states_grad[block] = share_MV @ low_VH
             weight_grads.append((share_MV.t() @ states[block]).to(weight_VH.dtype))
             # A product with ones sums the columns at matrix speed.
@@ -55,7 +66,7 @@ class _NLL(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[no-untyped-def]  # as above
         states_grad, weight_grad, bias_grad = ctx.saved_tensors
-        return states_grad.mul_(grad), weight_grad.mul_(grad), bias_grad.mul_(grad), None, None, None
+        return states_grad.mul_(grad), weight_grad.mul_(grad), bias_grad.mul_(grad), None, None, None, None
 
 
 class OutputLoss:
@@ -69,12 +80,13 @@ class OutputLoss:
         self.output = output
         self._kept: tuple[Tensor, Tensor] | None = None
 
-    def __call__(self, states_MH: Tensor, targets_M: Tensor) -> Tensor:
-        """Sum of the targets' negative log-likelihoods in nats; its gradient can be asked for once, before the next call.
+    def __call__(self, states_MH: Tensor, targets_M: Tensor, shares_M: Tensor | None = None) -> Tensor:
+        """Sum of the targets' negative log-likelihoods in nats; its gradient can be asked for once.
 
         Args:
             states_MH: what the layer reads.
             targets_M: ids, int64.
+            shares_M: what each target is multiplied by in the sum, without a gradient; 1 when not given.
 
         Returns:
             A scalar. Under autocast the products are formed in its lower precision.
@@ -85,4 +97,4 @@ class OutputLoss:
             kept_MV = weight_VH.new_empty((BLOCK, len(weight_VH)), dtype=dtype)
             self._kept = torch.empty_like(weight_VH, dtype=dtype), kept_MV
         with torch.autocast(states_MH.device.type, enabled=False):
-            return _NLL.apply(states_MH, weight_VH, self.output.bias, targets_M, *self._kept)
+            return _NLL.apply(states_MH, weight_VH, self.output.bias, targets_M, shares_M, *self._kept)

@@ -76,6 +76,11 @@ class Exchanges(Answered):
     lengths_B: Tensor
     """Real words per source, the mark at its end included, int64."""
 
+    @property
+    def contexts(self) -> list[bytes]:
+        """The words of each source as the model reads them; equal where the sources are."""
+        return [row[:length].tobytes() for row, length in zip(self.source_BN.numpy(), self.lengths_B, strict=True)]
+
 
 class SentenceExamples:
     """The texts of a split, for a language model.

@@ -183,9 +183,12 @@ class Seq2Seq(Predictor[Exchanges]):
         """
         return self._logits(self.remember(states_BNH, mask_BN), reply_in_BT)
 
+    def hear(self, batch: Exchanges) -> Memory:
+        """Reads the sources of a batch."""
+        return self.listen(batch.source_BN, batch.lengths_B)
+
     def target_states(self, batch: Exchanges) -> Tensor:
-        memory = self.listen(batch.source_BN, batch.lengths_B)
-        states_MH: Tensor = self.dropout(self.reply_states(memory, batch.reply.words_in_BT)[batch.real_BT])
+        states_MH: Tensor = self.dropout(self.reply_states(self.hear(batch), batch.reply.words_in_BT)[batch.real_BT])
         return states_MH
 
     def forward(self, source_BN: Tensor, lengths_B: Tensor, reply_in_BT: Tensor) -> Tensor:

@@ -19,13 +19,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from envs.core.errors import ConfigError
 from envs.pairs.vocabulary import BOS_ID, PAD_ID, PairVocabulary
 from envs.storage.copies import fetched_model
-from policies.charges import Forbidden, Repetition
+from policies.charges import charges_on_words
 from policies.decoders import DecoderSettings
 from policies.decoding import Charge, Hypothesis
 from policies.seq2seq.backward import BackwardModel, load_backward
@@ -40,14 +41,16 @@ class AntiLanguageModel(Charge[State]):
 
     Args:
         lm: in evaluation mode.
-        vocabulary: of the model that decodes; words that the language model does not know are `<unk>` to it.
+        vocabulary: of the model that decodes; words that the language model does not know are `<unk>` to it. Pieces have to
+            be the language model's own.
         weight: of the log-probability.
         num_words: first words that it is taken off.
     """
 
     def __init__(self, lm: LanguageModel, vocabulary: PairVocabulary, weight: float, num_words: int) -> None:
         self._lm, self._weight, self._num_words = lm, weight, num_words
-        self._ids_V = torch.from_numpy(lm.vocabulary.encode(vocabulary.words)).to(lm.output.weight.device)
+        ids_V = np.arange(len(vocabulary)) if lm.vocabulary == vocabulary else lm.vocabulary.encode(vocabulary.words)
+        self._ids_V = torch.from_numpy(ids_V).to(lm.output.weight.device)
 
     def begin(self, num_rows: int, device: torch.device) -> State:
         zero = torch.zeros((num_rows, self._lm.sizes.hidden), device=device)
@@ -79,21 +82,19 @@ class ReplyDecoder:
         settings: of the decoder; the models that they name are loaded.
 
     Raises:
-        ConfigError: the end of replies is forbidden, or the backward model predicts contexts of other turns.
+        ConfigError: the end of replies is forbidden, the language model has other pieces, or the backward model predicts
+            contexts of other turns.
         CheckpointError: a model is not there, damaged or of another kind.
     """
 
     def __init__(self, model: Seq2Seq, settings: DecoderSettings) -> None:
         self.model, self.settings = model, settings
         device = model.output.weight.device
-        self.charges: list[Charge[Any]] = []
+        self.charges: list[Charge[Any]] = charges_on_words(model.vocabulary, settings.forbid, settings.repeat)
         """What changes how likely words are."""
-        if settings.forbid:
-            self.charges.append(Forbidden(model.vocabulary, settings.forbid))
-        if settings.repeat:
-            self.charges.append(Repetition(model.vocabulary, settings.repeat))
         if settings.lm:
             lm = load_language_model(fetched_model(settings.lm)).to(device)
+            _require_units(model, lm, settings.lm)
             self.charges.append(AntiLanguageModel(lm, model.vocabulary, settings.weight, settings.words))
         self._backward: BackwardModel | None = None
         if settings.backward:
@@ -141,6 +142,17 @@ class ReplyDecoder:
 
     def _words(self, ids: Sequence[int]) -> list[str]:
         return self.model.vocabulary.decode(ids)
+
+
+def _require_units(model: Seq2Seq, lm: LanguageModel, name: str) -> None:
+    of_words = model.vocabulary.merges is None and lm.vocabulary.merges is None
+    if not of_words and model.vocabulary != lm.vocabulary:
+        raise ConfigError(
+            "the language model reads other pieces than the model says",
+            where=name,
+            got=f"{lm.vocabulary.title}, the model says {model.vocabulary.title}",
+            fix="fit it to the corpus of the model with as many subwords",
+        )
 
 
 def _require_turns(model: Seq2Seq, backward: Seq2Seq, name: str) -> None:

@@ -30,30 +30,32 @@ class WordScores:
     def log_probabilities(self, utterances: Sequence[Sequence[str]]) -> list[np.ndarray]:
         """Of each utterance's words and its end, natural logarithms (words + 1,) float64."""
         found: list[np.ndarray] = [np.empty(0)] * len(utterances)
-        for rows, lengths, words_BT1 in self._batches(utterances):
+        for rows, starts, words_BT1 in self._batches(utterances):
             logits_BTV = self._model(words_BT1[:, :-1])
             chosen_BT = logits_BTV.log_softmax(-1).gather(-1, words_BT1[:, 1:, None])[..., 0]
-            for row, length, scores_T in zip(rows, lengths, chosen_BT.cpu(), strict=True):
-                found[row] = scores_T[: length + 1].numpy().astype(np.float64)
+            for row, begins, scores_T in zip(rows, starts, chosen_BT.cpu(), strict=True):
+                # Behind the units of the words stands their end.
+                found[row] = np.add.reduceat(scores_T[: begins[-1] + 1].numpy().astype(np.float64), begins)
         return found
 
     @torch.inference_mode()
     def vectors(self, utterances: Sequence[Sequence[str]]) -> np.ndarray:
         """The state behind the last word of each utterance (N, H) float32, N at least 1."""
         found = np.empty((len(utterances), self._model.sizes.hidden), dtype=np.float32)
-        for rows, lengths, words_BT1 in self._batches(utterances):
+        for rows, starts, words_BT1 in self._batches(utterances):
             states_BTH = self._model.states(self._model.embedding(words_BT1[:, :-1]))
-            found[rows] = states_BTH[torch.arange(len(rows)), torch.tensor(lengths)].cpu().numpy()
+            last = torch.tensor([int(begins[-1]) for begins in starts])
+            found[rows] = states_BTH[torch.arange(len(rows)), last].cpu().numpy()
         return found
 
-    def _batches(self, utterances: Sequence[Sequence[str]]) -> Iterator[tuple[list[int], list[int], torch.Tensor]]:
-        """Places of utterances of like length, their lengths, and their words between `<s>` and `</s>`, padded."""
+    def _batches(self, utterances: Sequence[Sequence[str]]) -> Iterator[tuple[list[int], list[np.ndarray], torch.Tensor]]:
+        """Places of utterances of like length, where the units of their words begin and end, and these framed and padded."""
         order = sorted(range(len(utterances)), key=lambda row: len(utterances[row]))
         for start in range(0, len(order), self._batch_size):
             rows = order[start : start + self._batch_size]
-            words = [self._ids(utterances[row]) for row in rows]
-            yield rows, [len(utterances[row]) for row in rows], pad_sequence(words, batch_first=True, padding_value=PAD_ID)
+            spelt = [self._model.vocabulary.spell(utterances[row]) for row in rows]
+            units = [self._framed(ids) for ids, _ in spelt]
+            yield rows, [starts for _, starts in spelt], pad_sequence(units, batch_first=True, padding_value=PAD_ID)
 
-    def _ids(self, words: Sequence[str]) -> torch.Tensor:
-        ids = self._model.vocabulary.encode(list(words))
+    def _framed(self, ids: np.ndarray) -> torch.Tensor:
         return torch.tensor([BOS_ID, *ids.tolist(), EOS_ID], device=self._model.embedding.weight.device)

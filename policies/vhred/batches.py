@@ -42,6 +42,16 @@ class DialogueBatch(Answered):
 
     context: Dialogues
 
+    @property
+    def contexts(self) -> list[bytes]:
+        """The words of each context as the model reads them; equal where the contexts are."""
+        found = []
+        for turns_KN, lengths_K in zip(self.context.words_BKN.numpy(), self.context.lengths_BK.numpy(), strict=True):
+            ends = lengths_K[lengths_K > 0]
+            turns = (words[:end].tobytes() for words, end in zip(turns_KN, ends, strict=False))
+            found.append(b"".join([ends.tobytes(), *turns]))
+        return found
+
 
 class DialogueExamples:
     """Replies to be predicted from contexts.

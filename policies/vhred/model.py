@@ -214,6 +214,10 @@ class VHRED(Predictor[DialogueBatch]):
         summary = self.summarise(context)
         return self.remember(summary, self.prior(summary.newest_BC).mean_BZ)
 
+    def hear(self, batch: DialogueBatch) -> VhredMemory:
+        """Reads the contexts of a batch."""
+        return self.listen(batch.context)
+
     def begin(self, memory: VhredMemory) -> VhredState:
         """The decoder before its first step: zero."""
         zero = memory.gates_B4H.new_zeros(len(memory.gates_B4H), self.sizes.decoder)
@@ -248,7 +252,7 @@ class VHRED(Predictor[DialogueBatch]):
 
     def target_states(self, batch: DialogueBatch) -> Tensor:
         """What `output` reads to predict the words of the replies (M, R), with z at the prior's mean, in training too."""
-        return self.reply_states(self.listen(batch.context), batch.reply.words_in_BT)[batch.real_BT]
+        return self.reply_states(self.hear(batch), batch.reply.words_in_BT)[batch.real_BT]
 
     def loss(self, batch: DialogueBatch, output_loss: OutputLoss) -> Loss:
         """The bound on the replies' negative log-likelihoods; in training, one step more is counted.

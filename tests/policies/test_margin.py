@@ -59,7 +59,7 @@ def objective(
     alpha: float = 1.0,
 ) -> tuple[MarginObjective, Lessons]:
     train = Lessons(responder, lessons)
-    return MarginObjective(responder, train, alpha=alpha, margin=margin, greedy=greedy), train
+    return MarginObjective(responder, train, alpha=alpha, margin=margin, targets="greedy" if greedy else "truth"), train
 
 
 def total(made: MarginObjective, train: Lessons) -> Tensor:
@@ -191,7 +191,7 @@ def test_another_kind_of_model_is_trained_alike(tmp_path: Path) -> None:
     responder = VhredResponder(model.eval())
     lessons = [replace(lesson, contrast=turns(21, 22)) for lesson in LESSONS]
     train = Lessons(responder, lessons)
-    made = MarginObjective(responder, train, alpha=20.0, margin=0.5, greedy=False)
+    made = MarginObjective(responder, train, alpha=20.0, margin=0.5, targets="truth")
     before = made.gaps(lessons)
     config = replace(FIT, max_epochs=10, patience=10, keep="last")
     Fit(model, train, train, config, 1, tmp_path / "state", fresh=False, objective=made).run(ignore)

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from engine.jobs.corpora.candidates import CandidateCheck, CandidateInfo, check_candidates, describe_candidates
+from engine.jobs.corpora.chats import ChatCheck, ChatInfo, check_chats, describe_chats
 from engine.jobs.corpora.facts import Check, Info, Problem, Spread, problem, said_of, spread, where
 from engine.jobs.corpora.pairs import PairCheck, PairInfo, check_pairs, describe_pairs
 from envs.candidates.compiled import open_candidates
@@ -24,6 +25,9 @@ from envs.data.lines import corpus_named, data_command, read_lines, whole_comman
 from envs.data.root import data_root as resolve_data_root
 from envs.data.root import missing_files
 from envs.data.sources import CorpusFile
+from envs.friends.compiled import open_friends
+from envs.friends.corpora import friend_corpora
+from envs.friends.sources import ChatSource
 from envs.negotiation.corpora.catalogue import CorpusSource, FileCorpus, corpora
 from envs.negotiation.corpora.compiled import Split, open_corpus
 from envs.negotiation.corpora.dealornodeal import CONTEXT_WORDS
@@ -35,6 +39,7 @@ from envs.pairs.corpora import find_pairs, is_path, pair_corpora
 from envs.pairs.sources import PairSource
 
 TRAIN_FILE = "train.txt"
+AnySource = CorpusSource | PairSource | CandidateSource | ChatSource
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +48,7 @@ class CorpusListing:
 
     name: str
     kind: str
-    """What it holds: "negotiation", "pairs" or "candidates"."""
+    """What it holds: "negotiation", "pairs", "candidates" or "chats"."""
     summary: str
     licence: str
     where: str
@@ -124,10 +129,10 @@ class CorpusInfo(Info):
 def list_corpora(data_root: Path | None = None) -> list[CorpusListing]:
     """Every registered corpus, negotiations first, and whether its files are there."""
     root = resolve_data_root(data_root)
-    return [_listing(find_corpus(name), root) for name in (*corpora, *pair_corpora, *candidate_corpora)]
+    return [_listing(find_corpus(name), root) for name in (*corpora, *pair_corpora, *candidate_corpora, *friend_corpora)]
 
 
-def find_corpus(name: str) -> CorpusSource | PairSource | CandidateSource:
+def find_corpus(name: str) -> AnySource:
     """The corpus of that name, of any kind.
 
     Args:
@@ -136,19 +141,19 @@ def find_corpus(name: str) -> CorpusSource | PairSource | CandidateSource:
     Raises:
         ConfigError: no such corpus, with the nearest name.
     """
-    source: CorpusSource | CandidateSource
+    source: AnySource
     if is_path(name) and holds_rows(path := Path(name).expanduser()):
         return own_candidates(path)
     if is_path(name) or name in pair_corpora:
         return find_pairs(name)
-    for registry in (candidate_corpora, corpora):
+    for registry in (candidate_corpora, corpora, friend_corpora):
         if name in registry:
             source = registry.get(name)
             return source
     if ".py:" in name:
         source = corpora.get(name)
         return source
-    known = sorted((*corpora, *pair_corpora, *candidate_corpora))
+    known = sorted((*corpora, *pair_corpora, *candidate_corpora, *friend_corpora))
     raise ConfigError(
         f"no corpus is called {name!r}{nearest(name, known)}",
         fix=f"known: {', '.join(known)}; or name your own: path/file.py:NAME, or a file of lines source<TAB>reply",
@@ -170,10 +175,10 @@ def get_corpus(name: str, data_root: Path | None = None, progress: Progress | No
     """
     source = find_corpus(name)
     root = resolve_data_root(data_root)
-    if isinstance(source, PairSource | CandidateSource):
+    if isinstance(source, PairSource | CandidateSource | ChatSource):
         with corpus_named(name, data_root):
-            opened = open_pairs(source, root) if isinstance(source, PairSource) else open_candidates(source, root)
-        return CorpusDelivery(name=source.name, where=where(source.folder(root)), files={}, compiled=str(opened.folder))
+            compiled = _compiled(source, root)
+        return CorpusDelivery(name=source.name, where=where(source.folder(root)), files={}, compiled=str(compiled))
     files: dict[str, str] = {}
     if isinstance(source, FileCorpus):
         wrong = _absent(source, root)
@@ -186,11 +191,11 @@ def get_corpus(name: str, data_root: Path | None = None, progress: Progress | No
             except DownloadError as error:
                 raise _by_hand(source, root, error, data_command("check", name, data_root)) from None
     with corpus_named(name, data_root):
-        compiled = open_corpus(source, root)
-    return CorpusDelivery(name=source.name, where=where(source.folder(root)), files=files, compiled=str(compiled.folder))
+        compiled = open_corpus(source, root).folder
+    return CorpusDelivery(name=source.name, where=where(source.folder(root)), files=files, compiled=str(compiled))
 
 
-def check_corpus(name: str, data_root: Path | None = None) -> CorpusCheck | PairCheck | CandidateCheck:
+def check_corpus(name: str, data_root: Path | None = None) -> CorpusCheck | PairCheck | CandidateCheck | ChatCheck:
     """Reads every line of a corpus and compares its files with what is published.
 
     Args:
@@ -206,6 +211,8 @@ def check_corpus(name: str, data_root: Path | None = None) -> CorpusCheck | Pair
         return check_pairs(source, root)
     if isinstance(source, CandidateSource):
         return check_candidates(source, root)
+    if isinstance(source, ChatSource):
+        return check_chats(source, root)
     text = source.read(root)
     problems = [
         replace(found, fix=whole_commands(found.fix or "", name, data_root) or None) for found in map(problem, text.broken)
@@ -229,7 +236,7 @@ def check_corpus(name: str, data_root: Path | None = None) -> CorpusCheck | Pair
     )
 
 
-def describe_corpus(name: str, data_root: Path | None = None) -> CorpusInfo | PairInfo | CandidateInfo:
+def describe_corpus(name: str, data_root: Path | None = None) -> CorpusInfo | PairInfo | CandidateInfo | ChatInfo:
     """A corpus in numbers, counted on its compiled form.
 
     Args:
@@ -246,6 +253,8 @@ def describe_corpus(name: str, data_root: Path | None = None) -> CorpusInfo | Pa
             return describe_pairs(source, root)
         if isinstance(source, CandidateSource):
             return describe_candidates(source, root)
+        if isinstance(source, ChatSource):
+            return describe_chats(source, root)
         corpus = open_corpus(source, root)
     return CorpusInfo(
         **said_of(source, root),
@@ -314,9 +323,17 @@ def _lacks(folder: Path, file: CorpusFile) -> bool:
     return not (folder / file.name).is_file() or bool(file.mismatch(folder / file.name))
 
 
-def _listing(source: CorpusSource | PairSource | CandidateSource, root: Path) -> CorpusListing:
-    if isinstance(source, PairSource | CandidateSource):
-        kind, missing = "pairs" if isinstance(source, PairSource) else "candidates", source.missing(root)
+def _compiled(source: PairSource | CandidateSource | ChatSource, root: Path) -> Path:
+    """The folder of the compiled form, which is made where it is not there."""
+    if isinstance(source, PairSource):
+        return open_pairs(source, root).folder
+    return open_friends(source, root).folder if isinstance(source, ChatSource) else open_candidates(source, root).folder
+
+
+def _listing(source: AnySource, root: Path) -> CorpusListing:
+    if isinstance(source, PairSource | CandidateSource | ChatSource):
+        kind = "pairs" if isinstance(source, PairSource) else "chats" if isinstance(source, ChatSource) else "candidates"
+        missing = source.missing(root)
     else:
         kind, missing = "negotiation", tuple(file.describe() for file in _absent(source, root))
     return CorpusListing(**said_of(source, root), kind=kind, present=not missing, missing=missing)

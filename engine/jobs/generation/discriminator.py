@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from engine.jobs.checkpoints import require_checkpoint
+from engine.jobs.checkpoints import require_word_model
 from engine.jobs.generation.negatives import Negatives
 from engine.jobs.job import Reporter
 from engine.jobs.supervised import FitJob, Fitting, PairFitConfig, open_pairs, require_splits
@@ -83,7 +83,7 @@ class TrainDiscriminator(FitJob[TrainDiscriminatorConfig]):
         from policies.discriminator.model import Discriminator
         from policies.seq2seq.checkpoints import load_seq2seq
 
-        generator = load_seq2seq(require_checkpoint(config.generator, "--generator", "parley train seq2seq")).to(config.device)
+        generator = load_seq2seq(require_word_model(config.generator, "--generator", "parley train seq2seq")).to(config.device)
         negatives = Negatives(generator, DecoderSettings.parse(config.decoder), config.seed, reporter)
         corpus, words, sizes = open_pairs(config, every_word=True), generator.vocabulary, generator.sizes
         lengths = {"min_reply": config.min_reply, "max_reply": sizes.max_reply - 1}

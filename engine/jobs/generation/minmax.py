@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.jobs.checkpoints import require_checkpoint
+from engine.jobs.checkpoints import require_checkpoint, require_word_model
 from engine.jobs.composite import Composite, Stage, run_stages
 from engine.jobs.device import threads
 from engine.jobs.generation.discriminator import TRAIN_DISCRIMINATOR, TrainDiscriminatorConfig
@@ -129,7 +129,7 @@ class MinMaxReplies(Composite[MinMaxRepliesConfig, MinMaxRepliesConfig, Summary]
             raise ConfigError(what, where="--discriminator", got="no --start", fix="name the generator with --start RUN")
         DecoderSettings.parse(config.decoder)
         if config.start:
-            start = str(require_checkpoint(config.start, "--start", "parley train seq2seq"))
+            start = str(require_word_model(config.start, "--start", "parley train seq2seq"))
             named = config.discriminator
             if named:
                 named = str(require_checkpoint(named, "--discriminator", "parley train discriminator"))
@@ -164,7 +164,7 @@ class MinMaxReplies(Composite[MinMaxRepliesConfig, MinMaxRepliesConfig, Summary]
         """
         config, path = prepared, run.path
         run_stages(self.stages(config, path), path, reporter)
-        generator = require_checkpoint(config.start or display_path(path / GENERATOR), "--start", "parley train seq2seq")
+        generator = require_word_model(config.start or display_path(path / GENERATOR), "--start", "parley train seq2seq")
         named = config.discriminator or display_path(path / DISCRIMINATOR)
         discriminator = require_checkpoint(named, "--discriminator", "parley train discriminator")
         contest = _contest(config, str(generator), str(discriminator))

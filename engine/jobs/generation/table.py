@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from engine.jobs.checkpoints import require_checkpoint
+from engine.jobs.checkpoints import require_checkpoint, require_word_model
 from engine.jobs.composite import Beside, Composite, Stage, run_stages
 from engine.jobs.generation.adversarial import EVALUATE_ADVERSARIAL
 from engine.jobs.generation.adversarial_config import AdversarialConfig, label_of, labels_of
@@ -125,7 +125,7 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
         """Checks what is named, and takes the sizes of what is trained beside from the first start."""
         from policies.seq2seq.checkpoints import load_seq2seq
 
-        starts = [require_checkpoint(name, "--start", "parley train seq2seq") for name in config.starts]
+        starts = [require_word_model(name, "--start", "parley train seq2seq") for name in config.starts]
         for name, option, maker in (
             (config.backward, "--backward", "parley train seq2seq --backward"),
             (config.lm, "--lm", "parley train lm"),

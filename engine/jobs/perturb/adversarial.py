@@ -13,7 +13,7 @@ Choices:
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -23,67 +23,50 @@ import numpy as np
 from engine.jobs.checkpoints import require_checkpoint
 from engine.jobs.device import require_device, threads
 from engine.jobs.job import Job, Reporter, Summary
-from engine.jobs.limit import drawn
+from engine.jobs.perturb.continued import ContinuedConfig, fine_tuning
 from engine.jobs.perturb.lessons import NONE, RANDOM_SOURCE
-from engine.jobs.perturb.models import ADVERSARIAL, NUM_COMMON, plain_words
+from engine.jobs.perturb.models import ADVERSARIAL, RERANKED, admitted, usual_words
 from engine.jobs.perturb.models import provenance as read_provenance
-from engine.jobs.supervised import EPOCHS, RESUME_SAFE, STATE, SupervisedConfig, require_splits, run_fit
+from engine.jobs.supervised import EPOCHS, RESUME_SAFE, STATE, run_fit
 from engine.metrics.statistics import Estimate, mean, ratio_of_sums
 from engine.metrics.training import AGAINST, BEFORE
 from engine.perturb import catalogue
 from engine.perturb.settings import PerturbSettings
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
-from envs.core.errors import ConfigError
-from envs.core.ranges import NonNegativeFloat, NonNegativeInt, PositiveFloat
+from envs.core.ranges import NonNegativeFloat, PositiveFloat
 from envs.data.root import data_root, root_words
 from envs.pairs.compiled import load_pairs
-from envs.pairs.contexts import examples as read_examples
 from envs.pairs.turns import Example
 from envs.pairs.vocabulary import PairVocabulary
 from envs.storage.copies import CHECKPOINT
 from envs.storage.places import display_path
-from policies.fitting.settings import FitConfig
 
 if TYPE_CHECKING:
     from engine.jobs.perturb.lessons import LessonSplit
     from engine.perturb.strategy import Strategy
     from policies.fitting.fit import Epoch
-    from policies.margin import MarginObjective
+    from policies.margin import MarginObjective, MarginTargets
     from policies.responder import TrainableResponder
 
 
-def fine_tuning() -> FitConfig:
-    """Three epochs of Adam at the paper's rate from the weights that are there; the best by the objective are kept.
-
-    The paper does not say how many epochs.
-    """
-    return FitConfig(learning_rate=2e-4, max_epochs=3, patience=3, decay_epochs=0, precision="float32")
-
-
 @dataclass(frozen=True, kw_only=True)
-class TrainAdversarialConfig(SupervisedConfig):
+class TrainAdversarialConfig(ContinuedConfig):
     """Which model is trained, against which perturbations."""
 
-    model: str = "runs/seq2seq"
-    """Run or checkpoint folder of the response model to begin with (parley train seq2seq, parley train vhred)."""
     strategies: str = "random-swap"
     """Strategies separated by commas: names, path/file.py:Name, or all, should-not-change, should-change; or a control:
     random-source, or none, which trains as long on contexts as they are."""
-    targets: Literal["greedy", "truth"] = "greedy"
-    """Should-Change: whose likelihood keeps a margin, the model's own greedy replies' or the recorded ones'."""
+    targets: Literal["auto", "greedy", "truth", "mixed"] = "auto"
+    """Should-Change: whose likelihood keeps a margin: the model's own greedy replies', the recorded ones', or the mean of the
+    margins of sampled and of recorded ones, times 1 - w of the model; auto is mixed for one of parley train reranking, else
+    greedy."""
     alpha: NonNegativeFloat = 1.0
     """Should-Change: weight of the margin beside the likelihood."""
     margin: PositiveFloat = 0.1
     """Should-Change: M, by how much a reply is to be less likely after the perturbation, in nats per word."""
-    corpus: str = ""
-    """Corpus to train on; the one that the model was fitted to when empty."""
-    limit: NonNegativeInt = 0
-    """Examples of each split at most, the seed's choice of them; 0 for all."""
     perturb: PerturbSettings = field(default_factory=PerturbSettings)
     """How contexts are perturbed."""
-    fit: FitConfig = field(default_factory=fine_tuning)
-    """The recipe."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -97,7 +80,6 @@ class TrainAdversarialConfig(SupervisedConfig):
 
 PERTURBED = "perturbed"
 """Kind of the event that says how many examples of a split met which strategy, and how many it left as they were."""
-SPLITS = {"train": "train", "validation": "val", "test": "test"}
 
 
 @dataclass(frozen=True)
@@ -120,38 +102,23 @@ class Training:
     splits: Mapping[str, Sequence[Example]]
     strategies: Mapping[str, Sequence[Strategy]]
 
+    @property
+    def targets(self) -> MarginTargets:
+        """Whose margins are asked for."""
+        if self.config.targets == "auto":
+            return "mixed" if self.base.get("role") == RERANKED else "greedy"
+        return self.config.targets
 
-def _corpus(config: TrainAdversarialConfig, provenance: Mapping[str, Any]) -> str:
-    """The corpus to train on.
-
-    Raises:
-        ConfigError: nobody names one.
-    """
-    corpus = config.corpus or provenance.get("corpus")
-    if not isinstance(corpus, str):
-        raise ConfigError("the checkpoint does not say which corpus it was fitted to", where=config.model, fix="--corpus NAME")
-    return corpus
-
-
-def _examples(config: TrainAdversarialConfig, corpus: str, turns: int) -> dict[str, Sequence[Example]]:
-    """The splits as text.
-
-    Raises:
-        DataError: one of them holds no example.
-    """
-    words = load_pairs(corpus, config.data_root, every_word=True)
-    found: dict[str, Sequence[Example]] = {
-        split: drawn(read_examples(words, name, turns), config.limit, config.seed, corpus)
-        for split, name in SPLITS.items()
-    }
-    require_splits(corpus, found)
-    return found
+    @property
+    def alpha(self) -> float:
+        """What margins weigh: less by the share that rewards had in the model's own objective."""
+        return self.config.alpha * (1 - self.base.get("weight", 0.0) if self.targets == "mixed" else 1.0)
 
 
 def _strategies(
-    config: TrainAdversarialConfig, corpus: str, words: Sequence[str], examples: Sequence[Example]
+    config: TrainAdversarialConfig, corpus: str, known: Container[str], common: Sequence[str], examples: Sequence[Example]
 ) -> list[Strategy]:
-    """The strategies by which a split is perturbed, with words of the model only, the most frequent first.
+    """The strategies by which a split is perturbed, with words that the model knows only, random ones of the most frequent.
 
     Raises:
         ConfigError: no such strategy, or one lacks a setting.
@@ -163,7 +130,7 @@ def _strategies(
     from engine.perturb.resources import Resources
 
     root = data_root(config.data_root)
-    resources = Resources(config.perturb, frozenset(words), words[:NUM_COMMON], root, config.device, corpus)
+    resources = Resources(config.perturb, known, common, root, config.device, corpus)
     controls: dict[str, Callable[[], Strategy]] = {
         RANDOM_SOURCE: lambda: RandomSource([example.context for example in examples]),
         NONE: AsRecorded,
@@ -208,7 +175,7 @@ def _objective(epoch: Epoch) -> str:
 
 def niu2018() -> TrainAdversarialConfig:
     """As published: alpha 1, margin 0.1, the model's own greedy replies (Niu & Bansal 2018)."""
-    return TrainAdversarialConfig()
+    return TrainAdversarialConfig(targets="greedy")
 
 
 def demo() -> TrainAdversarialConfig:
@@ -240,10 +207,12 @@ class TrainAdversarial(Job[TrainAdversarialConfig, Training, Summary]):
         folder = require_checkpoint(config.model, "--model", "parley train seq2seq")
         responder: Any = load_responder(folder)
         base = read_provenance(folder)
-        corpus = _corpus(config, base)
-        splits = _examples(config, corpus, responder.turns)
-        words = plain_words(PairVocabulary.load(folder / "vocabulary.json"))
-        strategies = {split: _strategies(config, corpus, words, examples) for split, examples in splits.items()}
+        corpus = config.corpus_of(base)
+        splits = config.examples(corpus, responder.turns)
+        vocabulary = PairVocabulary.load(folder / "vocabulary.json")
+        known = admitted(vocabulary)
+        common = usual_words(vocabulary, load_pairs(corpus, config.data_root, every_word=True).vocabulary)
+        strategies = {split: _strategies(config, corpus, known, common, examples) for split, examples in splits.items()}
         return Training(config, responder, base, corpus, splits, strategies)
 
     def work(self, run: RunFolder, prepared: Training, reporter: Reporter) -> Summary:
@@ -259,8 +228,9 @@ class TrainAdversarial(Job[TrainAdversarialConfig, Training, Summary]):
             made = {split: _lessons(run, prepared, split, reporter) for split in splits}
             responder.model.to(config.device)
             train, validation = (Lessons(responder, made[split].lessons) for split in ("train", "validation"))
-            greedy = config.targets == "greedy"
-            objective = MarginObjective(responder, train, alpha=config.alpha, margin=config.margin, greedy=greedy)
+            objective = MarginObjective(
+                responder, train, alpha=prepared.alpha, margin=config.margin, targets=prepared.targets
+            )
             before = _figures(responder, objective, splits, made)
             fit = Fit(
                 responder.model, train, validation, config.fit, config.seed, run.path / STATE, fresh=False, objective=objective
@@ -305,8 +275,8 @@ def _provenance(prepared: Training, num_epochs: int, after: Mapping[str, Estimat
         "role": ADVERSARIAL,
         "base": config.model,
         "strategies": [strategy.name for strategy in prepared.strategies["train"]],
-        "targets": config.targets,
-        "alpha": config.alpha,
+        "targets": prepared.targets,
+        "alpha": prepared.alpha,
         "margin": config.margin,
         "corpus": prepared.corpus,
         **{name: prepared.base[name] for name in ("vocabulary", "turns") if name in prepared.base},

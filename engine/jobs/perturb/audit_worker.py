@@ -17,7 +17,7 @@ import numpy as np
 from engine.jobs.checkpoints import require_checkpoint
 from engine.jobs.perturb.config import AuditConfig
 from engine.jobs.perturb.examples import perturbed_contexts
-from engine.jobs.perturb.models import NUM_COMMON, plain_words
+from engine.jobs.perturb.models import admitted, usual_words
 from engine.jobs.sharded import Sharded, Tally, spread
 from engine.metrics.perturb.audit import CONTROL
 from engine.perturb.catalogue import build
@@ -72,19 +72,28 @@ def likelihood_model(config: AuditConfig, shared: Resources) -> LikelihoodModel:
         DataError: the corpus cannot be read.
     """
     if config.lm:
-        from policies.seq2seq.checkpoints import load_language_model
-        from policies.seq2seq.scoring import WordScores
-
-        model = load_language_model(require_checkpoint(config.lm, "--lm", "parley train lm")).eval().to(config.device)
-        if model.sizes.turns > 1:
-            fix = f"parley train lm --corpus {config.corpus} makes one of single utterances"
-            raise CheckpointError("--lm judges utterances, and this one reads several turns", where=config.lm, fix=fix)
-        return WordScores(model, config.engine.batch_size)
+        return language_model(config.lm, config.corpus, config.device, config.engine.batch_size)
     if shared.trigrams is not None and config.perturb.corpus in ("", config.corpus):
         return shared.trigrams
     from engine.perturb.ngrams import NGrams
 
     return NGrams(said(load_pairs(config.corpus, config.data_root, every_word=True), "train"))
+
+
+def language_model(name: str, corpus: str, device: str, batch_size: int) -> LikelihoodModel:
+    """A run of parley train lm that says how usual utterances are; `corpus` is the one that a better one would be fitted to.
+
+    Raises:
+        CheckpointError: there is no such model, or it reads several turns.
+    """
+    from policies.seq2seq.checkpoints import load_language_model
+    from policies.seq2seq.scoring import WordScores
+
+    model = load_language_model(require_checkpoint(name, "--lm", "parley train lm")).eval().to(device)
+    if model.sizes.turns > 1:
+        fix = f"parley train lm --corpus {corpus} makes one of single utterances"
+        raise CheckpointError("--lm judges utterances, and this one reads several turns", where=name, fix=fix)
+    return WordScores(model, batch_size)
 
 
 def entailment_model(config: AuditConfig) -> Entailment | None:
@@ -108,13 +117,12 @@ def audit_resources(config: AuditConfig, vocabulary: PairVocabulary) -> Resource
         config: the audit, with its data root found.
         vocabulary: of the corpus, most frequent words first.
     """
-    words = None
+    words, own = None, vocabulary
     if config.model:
         folder = require_checkpoint(config.model, "--model", "parley train seq2seq")
-        vocabulary = PairVocabulary.load(folder / "vocabulary.json")
-        words = frozenset(plain_words(vocabulary))
-    common = plain_words(vocabulary)[:NUM_COMMON]
-    return Resources(config.perturb, words, common, config.data_root, config.device, config.corpus)
+        own = PairVocabulary.load(folder / "vocabulary.json")
+        words = admitted(own)
+    return Resources(config.perturb, words, usual_words(own, vocabulary), config.data_root, config.device, config.corpus)
 
 
 @dataclass(frozen=True)
@@ -172,7 +180,7 @@ class AuditWorker:
         vocabulary = load_pairs(config.corpus, config.data_root).vocabulary
         shared = audit_resources(config, vocabulary)
         self.seed, self.lexicon, self.known = config.seed, shared.lexicon, frozenset(vocabulary.words)
-        self.common = plain_words(vocabulary)[:NUM_COMMON]
+        self.common = usual_words(vocabulary, vocabulary)
         self.strategies: list[Strategy] = build(config.strategy_names, config.perturb, shared)
         self.likelihood, self.entailment = likelihood_model(config, shared), entailment_model(config)
 

@@ -76,6 +76,9 @@ class RobustnessConfig(PerturbedConfig):
     """Response model: a run or checkpoint (parley train seq2seq, parley train vhred), hf:FOLDER, or path/file.py:Name."""
     trained: str = ""
     """Runs of parley train adversarial on this model, separated by commas; each meets the strategies it was trained against."""
+    beside: str = ""
+    """Another model of replies that answers the same contexts, such as one that reads pieces of words; words that may enter are
+    those of --model."""
     corpus: str = ""
     """Corpus whose dialogues are continued; the one that the model was fitted to when empty."""
     decoder: str = GREEDY.rule

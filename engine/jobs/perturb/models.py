@@ -7,15 +7,16 @@ On a cluster both must lie under the same paths on every machine.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from engine.jobs.checkpoints import absolute_name, located, require_checkpoint
 from engine.jobs.perturb.config import RobustnessConfig
 from engine.jobs.perturb.lessons import NONE
-from engine.metrics.perturb.robustness import BASE
+from engine.metrics.perturb.robustness import BASE, BESIDE
+from engine.metrics.perturb.table_9 import ModelSize
 from engine.perturb import catalogue
 from envs.core.errors import CheckpointError, ConfigError
 from envs.pairs.turns import EOT
@@ -23,12 +24,15 @@ from envs.pairs.vocabulary import SPECIALS, PairVocabulary
 from envs.storage.places import HUGGING_FACE, display_path
 from policies.decoders import GREEDY, DecoderSettings
 from policies.responder import require_decoder
+from policies.stored import stored_kind
 
 if TYPE_CHECKING:
     from policies.responder import TrainableResponder
 
 ADVERSARIAL = "adversarial"
 """Role in the provenance of models that were trained against perturbations."""
+RERANKED = "reranking"
+"""Role in the provenance of models that were rewarded for replies that other contexts would not call forth."""
 OWN_TURNS = 2
 """Turns of context of a model of a user's own that does not say how many it reads; the paper's number."""
 NUM_COMMON = 1000
@@ -40,7 +44,7 @@ class AskedModel:
     """One model that is asked.
 
     Args:
-        label: "base", or what it was trained against.
+        label: "base", "beside", or what it was trained against.
         name: its checkpoint folder, hf:FOLDER or path/file.py:Name, absolute.
         against: strategies that it was trained against; empty for the base.
     """
@@ -50,8 +54,8 @@ class AskedModel:
     against: tuple[str, ...] = ()
 
     def meets(self, strategy: str) -> bool:
-        """Whether it is asked about contexts of a strategy: the base and the control about those of all."""
-        return self.label in (BASE, NONE) or strategy in self.against
+        """Whether it is asked about contexts of a strategy: the base, what stands beside it and the control about all."""
+        return self.label in (BASE, BESIDE, NONE) or strategy in self.against
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,7 @@ class AskedModels:
         vocabulary: of the base; None for a model that is not Parley's own.
         corpus: that the base was fitted to; empty when it does not say.
         decoder: how they choose their replies.
+        sizes: of the base and what stands beside it, by label; empty where nothing does.
     """
 
     models: tuple[AskedModel, ...]
@@ -71,16 +76,31 @@ class AskedModels:
     vocabulary: PairVocabulary | None
     corpus: str
     decoder: DecoderSettings = GREEDY
+    sizes: Mapping[str, ModelSize] = field(default_factory=dict)
 
     @property
-    def words(self) -> frozenset[str] | None:
+    def words(self) -> Container[str] | None:
         """Words that may enter a context; None lets every word enter."""
-        return None if self.vocabulary is None else frozenset(plain_words(self.vocabulary))
+        return None if self.vocabulary is None else admitted(self.vocabulary)
+
+    def common(self, corpus: PairVocabulary) -> tuple[str, ...]:
+        """Words that random inputs are drawn from, most frequent first: the base's, or those of a corpus."""
+        return usual_words(corpus if self.vocabulary is None else self.vocabulary, corpus)
 
 
 def plain_words(vocabulary: PairVocabulary) -> tuple[str, ...]:
-    """The words of a vocabulary that people say, most frequent first."""
+    """The words of a vocabulary of words that people say, most frequent first."""
     return tuple(word for word in vocabulary.words if word not in (*SPECIALS, EOT))
+
+
+def admitted(vocabulary: PairVocabulary) -> Container[str]:
+    """The words that a model knows, or, of a model of pieces, what tells which words it can spell."""
+    return frozenset(plain_words(vocabulary)) if vocabulary.merges is None else vocabulary
+
+
+def usual_words(vocabulary: PairVocabulary, corpus: PairVocabulary) -> tuple[str, ...]:
+    """The most frequent words, at most `NUM_COMMON`, of a model, or of its corpus where it reads pieces."""
+    return plain_words(vocabulary if vocabulary.merges is None else corpus)[:NUM_COMMON]
 
 
 def open_models(config: RobustnessConfig) -> AskedModels:
@@ -96,9 +116,9 @@ def open_models(config: RobustnessConfig) -> AskedModels:
 
     decoder = located(DecoderSettings.parse(config.decoder))
     if not config.is_ours:
-        if config.trained:
-            fix = "leave out --trained, or name the run of a model that parley train seq2seq or vhred made"
-            raise ConfigError("a model that is not Parley's has no trained ones beside it", got=config.model, fix=fix)
+        if config.trained or config.beside:
+            fix = "leave out --trained and --beside, or name the run of a model that parley train seq2seq or vhred made"
+            raise ConfigError("a model that is not Parley's has no others beside it", got=config.model, fix=fix)
         base = AskedModel(BASE, absolute_name(config.model))
         own = load_responder(base.name)
         require_decoder(own, decoder, config.model)
@@ -109,6 +129,13 @@ def open_models(config: RobustnessConfig) -> AskedModels:
     turns = responder.turns
     vocabulary = PairVocabulary.load(folder / "vocabulary.json")
     found = [AskedModel(BASE, display_path(folder))]
+    sizes = {}
+    if config.beside:
+        other = require_checkpoint(config.beside, "--beside", "parley train seq2seq").absolute()
+        found.append(AskedModel(BESIDE, display_path(other)))
+        second = cast("TrainableResponder", load_responder(other))
+        require_decoder(second, decoder, config.beside)
+        sizes = {BASE: _size(folder, responder), BESIDE: _size(other, second)}
     for name in config.trained_folders:
         found.append(_trained(name, config.model, vocabulary))
         # Loaded once here, so that what is wrong with it is told before a run is made.
@@ -119,7 +146,13 @@ def open_models(config: RobustnessConfig) -> AskedModels:
             fix = "name one of them; evaluate the other in a run of its own"
             raise ConfigError("two models of --trained were trained against the same", got=label, fix=fix)
     corpus = provenance(folder).get("corpus")
-    return AskedModels(tuple(found), turns, vocabulary, corpus if isinstance(corpus, str) else "", decoder)
+    return AskedModels(tuple(found), turns, vocabulary, corpus if isinstance(corpus, str) else "", decoder, sizes)
+
+
+def _size(folder: Path, responder: TrainableResponder) -> ModelSize:
+    vocabulary = cast("PairVocabulary", responder.model.vocabulary)
+    num_parameters = sum(part.numel() for part in responder.model.parameters())
+    return ModelSize(stored_kind(folder), "words" if vocabulary.merges is None else "pieces", len(vocabulary), num_parameters)
 
 
 def models_of(config: RobustnessConfig) -> dict[str, str]:
@@ -128,7 +161,8 @@ def models_of(config: RobustnessConfig) -> dict[str, str]:
     paraphraser = config.perturb.paraphraser
     model = config.model.removeprefix(HUGGING_FACE)
     asked = {f"decoder {option}": name for option, name in DecoderSettings.parse(config.decoder).models.items()}
-    return {"model": model, **trained, **asked, "perturb.paraphraser": "" if paraphraser is None else str(paraphraser)}
+    named = {"model": model} | ({"beside": config.beside} if config.beside else {})
+    return {**named, **trained, **asked, "perturb.paraphraser": "" if paraphraser is None else str(paraphraser)}
 
 
 def provenance(folder: Path) -> Mapping[str, Any]:

@@ -1,7 +1,8 @@
-"""Evaluation under perturbations: `parley evaluate robustness` (Niu & Bansal 2018, arXiv 1809.02079, tables 2 and 4).
+"""Evaluation under perturbations: `parley evaluate robustness` (Niu & Bansal 2018, arXiv 1809.02079, tables 2, 4 and 9).
 
 A response model answers the contexts of a dialogue corpus as they were recorded and as every strategy edits them; models that
-were trained against strategies answer the clean contexts and those of their strategies. A shard is a few examples with all of
+were trained against strategies answer the clean contexts and those of their strategies; one that stands beside answers the very
+same contexts, such as one that reads pieces of words. A shard is a few examples with all of
 their replies; what a worker makes of them is one row each (`robustness_worker.py`), and depends on nothing but the
 configuration.
 """
@@ -10,13 +11,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from engine.jobs.job import Job, Reporter, Result, Silent, Summary
 from engine.jobs.perturb.config import RobustnessConfig
 from engine.jobs.perturb.examples import chosen_examples, tell_of_left_out, tried
-from engine.jobs.perturb.models import AskedModels, models_of, open_models, plain_words
+from engine.jobs.perturb.models import AskedModels, models_of, open_models
 from engine.jobs.perturb.rows import ROBUSTNESS
 from engine.jobs.perturb.scores import Activities
 from engine.jobs.perturb.worker import Asking, resources
@@ -30,8 +31,10 @@ from engine.metrics.perturb.robustness import (
     base_metrics,
     describe,
     robustness_metrics,
+    unknown_shares,
 )
 from engine.metrics.perturb.table import table_2, table_4
+from engine.metrics.perturb.table_9 import ModelSize, table_9
 from engine.metrics.statistics import Estimate, Metric
 from engine.metrics.tables import TextTable
 from engine.perturb.resources import Resources
@@ -46,9 +49,9 @@ from envs.data.root import data_root, root_words
 from envs.pairs.corpora import pair_corpora
 from envs.pairs.turns import Example
 
-NUM_EXAMPLES, STRATEGIES, UNSCORED = "examples", "strategies", "unscored"
-"""Entries of the summary: how many examples there are, what a good model does by strategy, and why activities and entities were
-not scored; empty if they were."""
+NUM_EXAMPLES, STRATEGIES, UNSCORED, SIZES = "examples", "strategies", "unscored", "sizes"
+"""Entries of the summary: how many examples there are, what a good model does by strategy, why activities and entities were not
+scored, empty if they were, and sizes of two models that are compared."""
 SUPPORT = ("ubuntu_dialogues", "ubuntu_irc")
 """Corpora of ours about what the tables of activities know; a corpus of a user's own is taken to be."""
 SCREENFUL = 24
@@ -91,7 +94,7 @@ def _prepare(config: RobustnessConfig, reporter: Reporter) -> Evaluation:
         what = "the model does not say which corpus it was fitted to, so it has no dialogues to continue"
         raise ConfigError(what, where=config.model, fix="name one with --corpus")
     chosen, corpus = chosen_examples(found, name, config.contexts.turns or models.turns, reporter)
-    common = plain_words(models.vocabulary or corpus.vocabulary)
+    common = models.common(corpus.vocabulary)
     shared = resources(found, models, common)
     strategies = tried(found, shared, chosen[0])
     names = [strategy.name for strategy in strategies]
@@ -125,6 +128,14 @@ def _references(evaluation: Evaluation, rows: Rows) -> dict[str, Estimate]:
         return {}
     answered = {row["item_key"] for row in rows if row["status"] == OK}
     return evaluation.activities.references([each.reply for each in evaluation.examples if each.key in answered])
+
+
+def _unknown(evaluation: Evaluation, rows: Rows) -> dict[str, Estimate]:
+    """Where another model stands beside one that reads words: how often that one meets unknown ones."""
+    words = evaluation.models.words
+    if not evaluation.models.sizes or not isinstance(words, frozenset):
+        return {}
+    return unknown_shares(rows, words)
 
 
 def describe_for(name: str, expected: Mapping[str, str]) -> Metric:
@@ -184,8 +195,13 @@ class EvaluateRobustness(Job[RobustnessConfig, Evaluation, Evaluation]):
             f"robustness of {config.model} on {found.corpus}",
             f"{len(found.examples):,} {config.split} examples, {len(found.strategies)} strategies, "
             f"replies by {config.decoder}, seed {config.seed}.",
-            {**robustness_metrics(rows), **_references(found, rows)},
-            {NUM_EXAMPLES: len(found.examples), STRATEGIES: found.strategies, UNSCORED: found.unscored},
+            {**robustness_metrics(rows), **_unknown(found, rows), **_references(found, rows)},
+            {
+                NUM_EXAMPLES: len(found.examples),
+                STRATEGIES: found.strategies,
+                UNSCORED: found.unscored,
+                SIZES: {label: asdict(size) for label, size in found.models.sizes.items()},
+            },
         )
 
     def models(self, config: RobustnessConfig) -> dict[str, str]:
@@ -199,7 +215,7 @@ class EvaluateRobustness(Job[RobustnessConfig, Evaluation, Evaluation]):
 
     def metrics_of(self, config: RobustnessConfig) -> list[str] | None:
         """Only a run can tell the names of strategies of a user's own, and what models were trained against."""
-        if config.trained or any(".py:" in name for name in config.strategy_names):
+        if config.trained or config.beside or any(".py:" in name for name in config.strategy_names):
             return None
         return base_metrics(config.strategy_names)
 
@@ -215,7 +231,11 @@ class EvaluateRobustness(Job[RobustnessConfig, Evaluation, Evaluation]):
         metrics = run.metrics()
         published = None if run.config["published"] == "none" else run.config["published"]
         scored = {"Activity and entity F1": table_2(metrics, published)} if f"{ACTIVITY}.{BASE}.clean" in metrics else {}
-        return {**scored, "Change and similarity": table_4(metrics, published)} if metrics else {}
+        if not metrics:
+            return {}
+        sizes = {label: ModelSize(**size) for label, size in (run.summary() or {}).get(SIZES, {}).items()}
+        both = {"Words and pieces of words": table_9(metrics, sizes, published=published == "niu2018")} if sizes else {}
+        return {**both, **scored, "Change and similarity": table_4(metrics, published)}
 
     def note(self, run: RunFolder) -> str:
         unscored = (run.summary() or {})[UNSCORED]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from engine.jobs.perturb.config import RobustnessConfig
 from engine.jobs.perturb.examples import perturbed_contexts
-from engine.jobs.perturb.models import NUM_COMMON, AskedModels
+from engine.jobs.perturb.models import AskedModels
 from engine.jobs.perturb.scores import Activities, bleu, likeness
 from engine.jobs.sharded import Sharded, Tally, spread
 from engine.metrics.perturb.robustness import BASE
@@ -50,7 +50,7 @@ def resources(config: RobustnessConfig, models: AskedModels, common: Sequence[st
         common: words, most frequent first.
     """
     corpus = config.corpus or models.corpus
-    return Resources(config.perturb, models.words, tuple(common[:NUM_COMMON]), config.data_root, config.device, corpus)
+    return Resources(config.perturb, models.words, tuple(common), config.data_root, config.device, corpus)
 
 
 @dataclass(frozen=True)

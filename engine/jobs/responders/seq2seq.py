@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.jobs.job import Reporter
-from engine.jobs.supervised import FitJob, Fitting, PairFitConfig, context_gain, open_pairs, require_splits
+from engine.jobs.responders.units import PairTrainingConfig, Units, open_units
+from engine.jobs.supervised import FitJob, Fitting, context_gain, require_splits
 from engine.metrics.statistics import Estimate
-from engine.metrics.training import PREDICTION, READING
+from engine.metrics.training import PREDICTION, READING, TEXT
 from envs.core.ranges import NonNegativeInt, PositiveInt
 from envs.data.root import root_words
-from envs.pairs.compiled import PairCorpus
 from envs.storage.places import display_path
-from policies.fitting.settings import FitConfig
 from policies.seq2seq import settings
 from policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
 
@@ -26,16 +25,6 @@ if TYPE_CHECKING:
 
 CHARACTERS = "ptb_characters"
 """The corpus whose models are searched by brute force."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class PairTrainingConfig(PairFitConfig):
-    """What a model is fitted to, and how."""
-
-    vocabulary: int | None = None
-    """Entries of the vocabulary, special tokens included; the corpus' own number when not given."""
-    fit: FitConfig = field(default_factory=FitConfig)
-    """The recipe."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +125,7 @@ def _corpus_words(corpus: str, vocabulary: int | None) -> list[str]:
 
 def _fitting(
     config: PairTrainingConfig,
-    corpus: PairCorpus,
+    units: Units,
     model: Any,
     examples: Mapping[str, Any],
     what: str,
@@ -149,14 +138,15 @@ def _fitting(
     model = model.to(config.device)
     return Fitting(
         config=config,
-        corpus=corpus,
+        corpus=units.corpus,
         model=model,
         splits=examples,
         fit=partial(Fit, model, examples["train"], examples["val"], config.fit, config.seed),
         save=save_model,
-        provenance={"role": "supervised", "vocabulary": len(corpus.vocabulary), "turns": turns},
+        provenance={"role": "supervised", **units.provenance, "turns": turns},
         what=what if turns == 1 else f"{what}, {turns} turns of context",
-        words=f"{len(corpus.vocabulary):,} words",
+        vocabulary=units.vocabulary,
+        words=units.vocabulary.title,
         finish=finish,
     )
 
@@ -170,31 +160,31 @@ class TrainSeq2Seq(FitJob[TrainSeq2SeqConfig]):
     presets = {
         "small": small, "he2018": he2018, "li2017": li2017, "demo": demo, "characters": characters, "dialogue": dialogue,
     }
-    legend = PREDICTION | READING
+    legend = PREDICTION | TEXT | READING
 
     def prepare(self, config: TrainSeq2SeqConfig, path: Path, reporter: Reporter) -> Fitting:
-        from envs.pairs.contexts import windows, with_eot, with_replies
+        from envs.pairs.contexts import windows, with_replies
         from policies.fitting.evaluation import evaluate
         from policies.seq2seq.batches import PairExamples
         from policies.seq2seq.stacked import build_seq2seq
 
-        corpus = open_pairs(config, vocabulary=config.vocabulary)
-        words, turns = corpus.vocabulary, config.sizes.turns
+        turns = config.sizes.turns
+        units = open_units(config, turns, reporter)
         sizes = config.sizes.exchanged if config.backward else config.sizes
-        model = build_seq2seq(words if turns == 1 else with_eot(words), sizes)
-        fitted = {
-            name: with_replies(split if turns == 1 else windows(split, turns, len(words)), config.min_reply, config.max_reply)
-            for name, split in corpus.splits.items()
-        }
+        model = build_seq2seq(units.vocabulary, sizes)
+        corpus = units.corpus
+        eot_id = len(corpus.vocabulary)
+        read = {name: split if turns == 1 else windows(split, turns, eot_id) for name, split in corpus.splits.items()}
+        fitted = {name: with_replies(split, config.min_reply, config.max_reply) for name, split in read.items()}
         require_splits(corpus.name, fitted)
-        examples = {name: PairExamples(split, sizes) for name, split in fitted.items()}
+        examples = {name: PairExamples(units.spelt(split), sizes) for name, split in fitted.items()}
 
         def finish(test: Fitness) -> dict[str, Estimate]:
             return {"context_gain": context_gain(test, evaluate(model, examples["test"].exchanged()))}
 
         attention = "no attention" if sizes.attention == "none" else f"{sizes.attention} attention"
         what = f"sequence to sequence, {attention}{', backward' if config.backward else ''}"
-        return _fitting(config, corpus, model, examples, what, turns, finish)
+        return _fitting(config, units, model, examples, what, turns, finish)
 
     def next_commands(self, config: TrainSeq2SeqConfig, path: Path) -> tuple[str, ...]:
         root = root_words(config.data_root)
@@ -203,6 +193,8 @@ class TrainSeq2Seq(FitJob[TrainSeq2SeqConfig]):
             return (shlex.join(["parley", "evaluate", "robustness", "--model", "runs/seq2seq", "--decoder", decoder, *root]),)
         if config.corpus == CHARACTERS:
             return (shlex.join(["parley", "search", "enumerate", "--model", display_path(path), *root]),)
+        if config.subwords is not None:
+            return (shlex.join(["parley", "evaluate", "robustness", "--model", display_path(path), *root]),)
         judge = lm_command(config.corpus, config.vocabulary, config.sizes, config.data_root)
         if config.sizes.turns > 1 or config.sizes.input_feeding:
             return (shlex.join(["parley", "evaluate", "robustness", "--model", display_path(path), *root]), judge)
@@ -216,26 +208,31 @@ class TrainLM(FitJob[TrainLMConfig]):
     run_name = "lm"
     config = TrainLMConfig
     presets = {"small": small_lm, "he2018": he2018_lm, "demo": demo_lm, "dialogue": dialogue_lm}
-    legend = PREDICTION
+    legend = PREDICTION | TEXT
 
     def prepare(self, config: TrainLMConfig, path: Path, reporter: Reporter) -> Fitting:
-        from envs.pairs.contexts import contexts, with_eot
+        from envs.pairs.contexts import contexts
         from policies.seq2seq.batches import SentenceExamples
         from policies.seq2seq.model import LanguageModel
 
-        corpus = open_pairs(config, vocabulary=config.vocabulary)
-        words, turns = corpus.vocabulary, config.sizes.turns
-        model = LanguageModel(words if turns == 1 else with_eot(words), config.sizes)
-        examples = {
-            name: SentenceExamples(split.utterances if turns == 1 else contexts(split, turns, len(words)), config.sizes)
-            for name, split in corpus.splits.items()
+        turns = config.sizes.turns
+        units = open_units(config, turns, reporter)
+        model = LanguageModel(units.vocabulary, config.sizes)
+        eot_id = len(units.corpus.vocabulary)
+        texts = {
+            name: split if turns == 1 else replace(split, utterances=contexts(split, turns, eot_id))
+            for name, split in units.corpus.splits.items()
         }
-        return _fitting(config, corpus, model, examples, "language model", turns)
+        examples = {name: SentenceExamples(units.spelt(split).utterances, config.sizes) for name, split in texts.items()}
+        return _fitting(config, units, model, examples, "language model", turns)
 
     def next_commands(self, config: TrainLMConfig, path: Path) -> tuple[str, ...]:
         flags, sizes, root = _corpus_words(config.corpus, config.vocabulary), config.sizes, root_words(config.data_root)
         if sizes.turns > 1:
             flags += ["--set", f"sizes.turns={sizes.turns}", "--set", f"sizes.max_source={sizes.max_length}"]
+        if config.subwords is not None:
+            flags += ["--set", f"subwords={config.subwords}"]
+            return (shlex.join(["parley", "train", "seq2seq", *flags, *root]),)
         search = ["parley", "search", "quick", "--model", "runs/seq2seq", "--lm", display_path(path)]
         return (
             shlex.join(["parley", "train", "seq2seq", *flags, *root]),

@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.jobs.job import Reporter
-from engine.jobs.responders.seq2seq import PairTrainingConfig
-from engine.jobs.supervised import FitJob, Fitting, context_gain, open_pairs
+from engine.jobs.responders.units import PairTrainingConfig, Units, open_units
+from engine.jobs.supervised import FitJob, Fitting, context_gain
 from engine.metrics.statistics import Estimate, mean
-from engine.metrics.training import DIVERGENCES, PREDICTION, READING
+from engine.metrics.training import DIVERGENCES, PREDICTION, READING, TEXT
 from envs.data.root import root_words
-from envs.pairs.compiled import PairCorpus
 from envs.storage.places import display_path
 from policies.vhred import settings
 from policies.vhred.settings import VhredSizes
@@ -61,7 +60,7 @@ class TrainVhred(FitJob[TrainVhredConfig]):
     run_name = "vhred"
     config = TrainVhredConfig
     presets = {"small": small, "niu2018": niu2018, "demo": demo}
-    legend = PREDICTION | READING | DIVERGENCES
+    legend = PREDICTION | TEXT | READING | DIVERGENCES
 
     def prepare(self, config: TrainVhredConfig, path: Path, reporter: Reporter) -> Fitting:
         from policies.fitting.evaluation import evaluate
@@ -70,9 +69,10 @@ class TrainVhred(FitJob[TrainVhredConfig]):
         from policies.vhred.evaluation import divergences
         from policies.vhred.model import VHRED
 
-        corpus, turns = open_pairs(config, vocabulary=config.vocabulary), config.sizes.turns
-        model = VHRED(corpus.vocabulary, config.sizes).to(config.device)
-        splits = {split: _examples(corpus, split, config) for split in ("train", "val", "test")}
+        turns = config.sizes.turns
+        units = open_units(config, 1, reporter)
+        model = VHRED(units.vocabulary, config.sizes).to(config.device)
+        splits = {split: _examples(units, split, config) for split in ("train", "val", "test")}
 
         def finish(test: Fitness) -> dict[str, Estimate]:
             return {
@@ -83,14 +83,15 @@ class TrainVhred(FitJob[TrainVhredConfig]):
 
         return Fitting(
             config=config,
-            corpus=corpus,
+            corpus=units.corpus,
             model=model,
             splits=splits,
             fit=partial(Fit, model, splits["train"], splits["val"], config.fit, config.seed),
             save=save_model,
-            provenance={"role": "supervised", "vocabulary": len(corpus.vocabulary), "turns": turns},
+            provenance={"role": "supervised", **units.provenance, "turns": turns},
             what=f"VHRED, attention over {config.sizes.attention}, {turns} turns",
-            words=f"{len(corpus.vocabulary):,} words",
+            vocabulary=units.vocabulary,
+            words=units.vocabulary.title,
             measure=lambda: {"validation_kl": float(divergences(model, splits["val"]).mean())},
             finish=finish,
         )
@@ -99,13 +100,13 @@ class TrainVhred(FitJob[TrainVhredConfig]):
         return (shlex.join(["parley", "evaluate", "robustness", "--model", display_path(path), *root_words(config.data_root)]),)
 
 
-def _examples(corpus: PairCorpus, split: str, config: TrainVhredConfig) -> DialogueExamples:
+def _examples(units: Units, split: str, config: TrainVhredConfig) -> DialogueExamples:
     from envs.pairs.contexts import examples
     from policies.vhred.batches import DialogueExamples
 
-    found = list(examples(corpus, split, config.sizes.turns))
+    found = list(examples(units.corpus, split, config.sizes.turns))
     contexts, replies = [each.context for each in found], [each.reply for each in found]
-    return DialogueExamples(contexts, replies, corpus.vocabulary, config.sizes)
+    return DialogueExamples(contexts, replies, units.vocabulary, config.sizes)
 
 
 TRAIN_VHRED = TrainVhred()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from engine.jobs.checkpoints import require_checkpoint
+from engine.jobs.checkpoints import require_word_model
 from engine.jobs.responders.seq2seq import lm_command
 from engine.jobs.triggers.config import TriggerConfig
 from engine.metrics.triggers.hits import T_IN, T_OUT
@@ -162,12 +162,12 @@ def open_models(config: TriggerConfig) -> Models:
     if config.model.startswith(HUGGING_FACE):
         return _hugging_face(config)
     model, lm, t_out, t_in = config.model, config.lm, config.objective.t_out, config.objective.t_in
-    folder = require_checkpoint(model, "--model", "parley train seq2seq")
+    folder = require_word_model(model, "--model", "parley train seq2seq")
     victim = _stored(searchable(load_seq2seq(folder), model), SEQ2SEQ)
     provenance = SEQ2SEQ.provenance(folder)
     judge = None
     if lm:
-        lm_folder = require_checkpoint(lm, "--lm", "parley train lm")
+        lm_folder = require_word_model(lm, "--lm", "parley train lm")
         judge = _stored(load_language_model(lm_folder), LANGUAGE_MODEL)
         if judge.vocabulary.digest != victim.vocabulary.digest:
             raise CheckpointError(

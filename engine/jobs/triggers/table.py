@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from engine.jobs import sharded
-from engine.jobs.checkpoints import require_checkpoint
+from engine.jobs.checkpoints import require_checkpoint, require_word_model
 from engine.jobs.composite import Composite, Stage, run_stages
 from engine.jobs.job import Reporter, Result, Summary
 from engine.jobs.sharded import session
@@ -161,10 +161,10 @@ class SearchTable(Composite[SearchTableConfig, SearchTableConfig, SearchTableCon
 
     def prepare(self, config: SearchTableConfig, path: Path, reporter: Reporter) -> SearchTableConfig:
         for model in _names(config.model):
-            require_checkpoint(model, "--model", "parley train seq2seq")
+            require_word_model(model, "--model", "parley train seq2seq")
         why = _unjudged(config)
         if not why:
-            require_checkpoint(config.lm, "--lm", "parley train lm")
+            require_word_model(config.lm, "--lm", "parley train lm")
         if not self.stages(config, path):
             raise ConfigError(f"the list mal-io is left out: {why}", fix="name further --lists")
         if MAL_IO in _names(config.lists) and why:

@@ -1,4 +1,4 @@
-"""Figures of Niu & Bansal 2018 (arXiv 1809.02079, tables 1 to 4), which measured ones are shown beside.
+"""Figures of Niu & Bansal 2018 (arXiv 1809.02079, tables 1 to 4 and 9), which measured ones are shown beside.
 
 Their F1 cannot be compared with ours in size, only in its ups and downs: they answered the Ubuntu Dialogue Corpus, whose
 replies were tagged by another tagger, and a constant answer scores above all of them (`engine.metrics.perturb.activity`).
@@ -45,6 +45,14 @@ NORMAL_INPUT: Mapping[str, Pair] = MappingProxyType(
     }
 )
 """Table 1: F1 on clean contexts, by model."""
+
+SUBWORDS: Mapping[str, Mapping[str, Pair]] = MappingProxyType(
+    {
+        "words": MappingProxyType({"clean": NORMAL_INPUT["VHRED with attention"], "grammar-errors": (5.60, 3.09)}),
+        "pieces": MappingProxyType({"clean": (5.99, 3.66), "grammar-errors": (5.86, 3.54)}),
+    }
+)
+"""Table 9: F1 of VHRED that reads words (20,000 types) and pieces (5,121), on clean and on perturbed contexts."""
 
 _STRATEGIES = (
     "random-swap",

@@ -12,8 +12,8 @@ independent units.
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ import numpy as np
 from engine.metrics.perturb.activity import CEILING, CONSTANTS
 from engine.metrics.rows import finished
 from engine.metrics.statistics import NUM_TEST_RESAMPLES, Estimate, Metric, PairedTest, count, mean, paired_bootstrap, rate
+from envs.pairs.vocabulary import MARKS
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +32,8 @@ Reply = Mapping[str, Any]
 
 BASE = "base"
 """The model that perturbations were made for, before any training against them."""
+BESIDE = "beside"
+"""A model of another kind that answers the same contexts."""
 CLEAN = "clean"
 """The situation of a context that was not perturbed; rows have "" as its strategy."""
 PERTURBED_SHARE = "perturbed_share"
@@ -39,7 +42,10 @@ DIFFERENT = "different_replies"
 ACTIVITY, ENTITY = "activity_f1", "entity_f1"
 CONTEXT_SIMILARITY, REPLY_SIMILARITY, BLEU = "context_similarity", "reply_similarity", "bleu"
 GAIN, P_VALUE = "_gain", "_p"
-"""What follows a kind in the name of a trained model's figure less the base's, and of the p-value of that difference."""
+"""What follows a kind in the name of another model's figure less the base's, and of the p-value of that difference."""
+LOSS, LOSS_P = "_loss", "_loss_p"
+"""The same of a model's figure behind perturbed contexts less its own behind clean ones."""
+UNKNOWN_SHARE = "unknown_share"
 
 _BETTER = "higher: better, but under should-change lower"
 _EITHER = "lower under should-not-change, higher under should-change: better"
@@ -56,11 +62,22 @@ _KINDS: dict[str, Metric] = {
     CONTEXT_SIMILARITY: Metric("similarity of contexts", "", "cosine of the model's mean embeddings, mean over contexts"),
     REPLY_SIMILARITY: Metric("similarity of replies", "", "cosine of the model's mean embeddings, mean over replies"),
     BLEU: Metric("BLEU of replies", "", "of the reply against the same model's clean one, 0 to 1, mean over replies", "rate"),
-    ACTIVITY + GAIN: Metric("gain of activity F1", "", "trained minus base on the same contexts, mean over examples"),
-    ENTITY + GAIN: Metric("gain of entity F1", "", "trained minus base on the same contexts, mean over examples"),
+    ACTIVITY + GAIN: Metric("gain of activity F1", "", "it minus base on the same contexts, mean over examples"),
+    ENTITY + GAIN: Metric("gain of entity F1", "", "it minus base on the same contexts, mean over examples"),
     ACTIVITY + P_VALUE: Metric("p of the gain of activity F1", "", "paired bootstrap, two-sided"),
     ENTITY + P_VALUE: Metric("p of the gain of entity F1", "", "paired bootstrap, two-sided"),
-    CHANGE_RATE + GAIN: Metric("changed replies, trained less base", _EITHER, "on the same contexts, mean over examples"),
+    **{
+        kind + suffix: Metric(f"{title} of {name} F1", "", meaning)
+        for kind, name in ((ACTIVITY, "activity"), (ENTITY, "entity"))
+        for suffix, title, meaning in (
+            (LOSS, "change", "behind perturbed contexts minus clean ones, the same model, mean over examples"),
+            (LOSS_P, "p of the change", "paired bootstrap, two-sided"),
+        )
+    },
+    UNKNOWN_SHARE: Metric(
+        "contexts with unknown words", "", "share where the base reads <unk>: in perturbed ones, for a new word", "share"
+    ),
+    CHANGE_RATE + GAIN: Metric("changed replies, less base", _EITHER, "on the same contexts, mean over examples"),
     CHANGE_RATE + P_VALUE: Metric("p of the difference of changed replies", "", "paired bootstrap, two-sided"),
 }
 _REFERENCES = {
@@ -119,11 +136,32 @@ def robustness_metrics(rows: Sequence[Row], num_resamples: int = NUM_TEST_RESAMP
                 if test := _gain(said, replies[BASE, strategy], kind, num_resamples, seed):
                     metrics[f"{kind}{GAIN}.{where}"] = test.difference
                     metrics[f"{kind}{P_VALUE}.{where}"] = count(test.p_value, test.difference.n)
+        if strategy and model in (BASE, BESIDE) and (BESIDE, "") in replies:
+            for kind in (ACTIVITY, ENTITY):
+                if test := _gain(said, replies[model, ""], kind, num_resamples, seed):
+                    metrics[f"{kind}{LOSS}.{where}"] = test.difference
+                    metrics[f"{kind}{LOSS_P}.{where}"] = count(test.p_value, test.difference.n)
     return metrics
 
 
+def unknown_shares(rows: Sequence[Row], known: Container[str]) -> dict[str, Estimate]:
+    """In how many contexts the base reads `<unk>`, by situation; of perturbed ones, for words that the clean one has not.
+
+    Args:
+        rows: as in `robustness_metrics`.
+        known: words of the base; marks of turns are none.
+    """
+    marks: defaultdict[str, list[bool]] = defaultdict(list)
+    for row in finished(rows):
+        clean = Counter(row["context"].split())
+        came_in = {made["strategy"]: Counter(made["text"].split()) - clean for made in row["perturbations"]}
+        for situation, words in ({CLEAN: clean} | came_in).items():
+            marks[situation].append(any(word not in known and word not in MARKS for word in words))
+    return {f"{UNKNOWN_SHARE}.{BASE}.{situation}": rate(sum(each), len(each)) for situation, each in marks.items()}
+
+
 def _gain(after: Sequence[Reply], before: Sequence[Reply], kind: str, num_resamples: int, seed: int) -> PairedTest | None:
-    """The test of a trained model against the base on the same contexts; none where nothing was scored."""
+    """The test of replies against others to the same examples; none where nothing was scored."""
     both = [(_number(now, kind), _number(then, kind)) for now, then in zip(after, before, strict=True)]
     scored = np.array([pair for pair in both if None not in pair])
     return paired_bootstrap(scored[:, 0], scored[:, 1], num_resamples, seed) if len(scored) else None

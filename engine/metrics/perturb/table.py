@@ -14,6 +14,7 @@ from engine.metrics.perturb.published import PUBLISHED, Figures, Pair
 from engine.metrics.perturb.robustness import (
     ACTIVITY,
     BASE,
+    BESIDE,
     BLEU,
     CHANGE_RATE,
     CLEAN,
@@ -70,14 +71,14 @@ def table_2(metrics: Metrics, published: str | None = None) -> TextTable:
     rows: list[tuple[str, ...]] = []
     if f"{ACTIVITY}.{BASE}.{CLEAN}" in metrics:
         rows += _clean_rows(metrics, known)
-        for name in _strategies(metrics):
+        for name in strategies(metrics):
             cells = (*_f1(metrics, BASE, name), *_f1(metrics, name, name), *_f1(metrics, name, CLEAN))
             rows.append((name, *cells, _num(metrics, f"{ACTIVITY}.{BASE}.{name}")))
             rows += _published(known, name, lambda figures: (figures.attacked, figures.trained, figures.trained_clean))
         for group in _groups(metrics):
             rows.append((group, *_nothing(4), *_f1(metrics, group, CLEAN), _num(metrics, f"{ACTIVITY}.{group}.{CLEAN}")))
             rows += _published(known, group, lambda figures: ({}, {}, figures.trained_clean))
-            for name in _strategies(metrics):
+            for name in strategies(metrics):
                 if (met := f"{ACTIVITY}.{group}.{name}") in metrics:
                     cells = (*_f1(metrics, BASE, name), *_f1(metrics, group, name), *_nothing(2))
                     rows.append((f"{group}, {name}", *cells, _num(metrics, met)))
@@ -97,11 +98,13 @@ def table_4(metrics: Metrics, published: str | None = None) -> TextTable:
     """
     known = PUBLISHED[published] if published else None
     rows: list[tuple[str, ...]] = []
-    for model in (BASE, *_models(metrics)):
-        for name in _strategies(metrics):
+    for model in (BASE, BESIDE, *_models(metrics)):
+        for name in strategies(metrics):
             if f"{CHANGE_RATE}.{model}.{name}" not in metrics:
                 continue
-            title = name if model == BASE else f"{model} trained, {name}" if model != name else f"{name} trained"
+            title = f"{model} trained, {name}" if model != name else f"{name} trained"
+            if model in (BASE, BESIDE):
+                title = name if model == BASE else f"{model}, {name}"
             rows.append((title, *(show(metrics, model, name) for show in _LIKENESS.values())))
             if model == BASE and known and name in known.similarity:
                 pair = [f"{value:.2f}" for value in known.similarity[name]]
@@ -114,7 +117,7 @@ def _table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]], note: str)
     return TextTable(columns, tuple(rows), note + few_note("examples") * any(row[-1].endswith(FEW_MARK) for row in rows))
 
 
-def _strategies(metrics: Metrics) -> list[str]:
+def strategies(metrics: Metrics) -> list[str]:
     """The strategies, in the order in which they were asked for."""
     prefix = f"{PERTURBED_SHARE}."
     return [name.removeprefix(prefix) for name in metrics if name.startswith(prefix)]
@@ -123,13 +126,13 @@ def _strategies(metrics: Metrics) -> list[str]:
 def _models(metrics: Metrics) -> list[str]:
     """The trained models: each has replied to clean contexts, or to contexts of a strategy."""
     found = [name.split(".") for name in metrics if name.startswith((f"{ACTIVITY}.", f"{CHANGE_RATE}."))]
-    return list(dict.fromkeys(parts[1] for parts in found if len(parts) == 3 and parts[1] != BASE))
+    return list(dict.fromkeys(parts[1] for parts in found if len(parts) == 3 and parts[1] not in (BASE, BESIDE)))
 
 
 def _groups(metrics: Metrics) -> list[str]:
     """The trained models that are not of one strategy alone that is asked about."""
-    strategies = _strategies(metrics)
-    return [model for model in _models(metrics) if model not in strategies]
+    asked = strategies(metrics)
+    return [model for model in _models(metrics) if model not in asked]
 
 
 def _clean_rows(metrics: Metrics, known: Figures | None) -> list[tuple[str, ...]]:
@@ -142,7 +145,7 @@ def _clean_rows(metrics: Metrics, known: Figures | None) -> list[tuple[str, ...]
         scores = [metrics.get(f"{kind}.{name}", NOTHING) for kind in (ACTIVITY, ENTITY)]
         if scores[0].n:
             title = "true replies" if name == CEILING else name.replace("-", " ", 1)
-            rows.append((title, *map(_percent, scores), *_nothing(4), f"{scores[0].n:,}"))
+            rows.append((title, *map(percent, scores), *_nothing(4), f"{scores[0].n:,}"))
     return rows
 
 
@@ -162,7 +165,7 @@ def _pair(pair: Pair) -> tuple[str, ...]:
 
 def _f1(metrics: Metrics, model: str, situation: str) -> tuple[str, ...]:
     """Activity and entity F1 of a model in a situation, starred where training made a difference."""
-    return tuple(_starred(metrics, kind, model, situation, _percent) for kind in (ACTIVITY, ENTITY))
+    return tuple(_starred(metrics, kind, model, situation, percent) for kind in (ACTIVITY, ENTITY))
 
 
 def _starred(metrics: Metrics, kind: str, model: str, situation: str, show: Callable[[Estimate], str]) -> str:
@@ -173,14 +176,16 @@ def _starred(metrics: Metrics, kind: str, model: str, situation: str, show: Call
     return above(shown + "*" * (p_value < SIGNIFICANT), *below)
 
 
-def _percent(estimate: Estimate, places: int = 2, unit: str = "") -> str:
+def percent(estimate: Estimate, places: int = 2, unit: str = "") -> str:
+    """A share in percent above its interval; a dash for none."""
     if not math.isfinite(estimate.value):
         return ABSENT
-    return above(f"{100 * estimate.value:.{places}f}{unit}", interval(estimate, lambda share: f"{100 * share:.{places}f}"))
+    return above(f"{100 * estimate.value:.{places}f}{unit}", interval(estimate, lambda value: f"{100 * value:.{places}f}"))
 
 
-def _share(estimate: Estimate) -> str:
-    return _percent(estimate, 1, " %") if estimate.n else ABSENT
+def share(estimate: Estimate) -> str:
+    """A share as "12.3 %" above its interval; a dash for none."""
+    return percent(estimate, 1, " %") if estimate.n else ABSENT
 
 
 def _of_reply(kind: str, show: Callable[[Estimate], str]) -> Callable[[Metrics, str, str], str]:
@@ -199,9 +204,9 @@ _LIKENESS: dict[str, Callable[[Metrics, str, str], str]] = {
     "contexts": _of_reply(CONTEXT_SIMILARITY, number),
     "replies": _of_reply(REPLY_SIMILARITY, number),
     "BLEU": _of_reply(BLEU, number),
-    "changed replies": lambda metrics, model, name: _starred(metrics, CHANGE_RATE, model, name, _share),
-    "changed, touched": _of_reply(TOUCHED_CHANGE_RATE, _share),
-    "touched": lambda metrics, _, name: _share(metrics.get(f"{PERTURBED_SHARE}.{name}", NOTHING)),
+    "changed replies": lambda metrics, model, name: _starred(metrics, CHANGE_RATE, model, name, share),
+    "changed, touched": _of_reply(TOUCHED_CHANGE_RATE, share),
+    "touched": lambda metrics, _, name: share(metrics.get(f"{PERTURBED_SHARE}.{name}", NOTHING)),
     "n": lambda metrics, model, name: _num(metrics, f"{CHANGE_RATE}.{model}.{name}"),
 }
 """The columns of table 4 by their headings."""

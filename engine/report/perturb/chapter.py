@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from engine.jobs.perturb.audit import PERTURB_AUDIT
 from engine.jobs.perturb.robustness import EVALUATE_ROBUSTNESS, STRATEGIES, UNSCORED, describe_for
-from engine.metrics.perturb.robustness import BASE, CHANGE_RATE, GAIN, TOUCHED_CHANGE_RATE
+from engine.metrics.perturb.robustness import BASE, BESIDE, CHANGE_RATE, GAIN, TOUCHED_CHANGE_RATE
 from engine.metrics.statistics import Estimate
 from engine.perturb.catalogue import strategies
 from engine.perturb.strategy import Expectation
@@ -138,7 +138,7 @@ def _trained(evaluation: ShownEvaluation, strategy: str) -> list[str]:
     return [
         model
         for model in dict.fromkeys(models)
-        if model != BASE and f"{TOUCHED_CHANGE_RATE}.{model}.{strategy}" in evaluation.metrics
+        if model not in (BASE, BESIDE) and f"{TOUCHED_CHANGE_RATE}.{model}.{strategy}" in evaluation.metrics
     ]
 
 

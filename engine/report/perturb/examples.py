@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from engine.jobs.perturb.worker import CLEAN
-from engine.metrics.perturb.robustness import ACTIVITY, BASE, CHANGE_RATE, ENTITY
+from engine.metrics.perturb.robustness import ACTIVITY, BASE, BESIDE, CHANGE_RATE, ENTITY
 from engine.metrics.rows import Row
 from engine.metrics.statistics import Estimate
 from engine.perturb.changes import ChangeKind, spans
@@ -112,6 +112,10 @@ _ANSWERS: dict[str, str] = {
 }
 
 
+_SHOWN = {BASE: "reply", BESIDE: "reply of the other model"}
+"""What replies are called of models that were not trained against a strategy."""
+
+
 def read_example(row: Row, strategy: str, expectation: str) -> Perturbed:
     """An answered example under one strategy, ready to be shown."""
     perturbation, same = _of(row["perturbations"], strategy), bool(_reply(row, BASE, strategy)["same"])
@@ -124,7 +128,7 @@ def read_example(row: Row, strategy: str, expectation: str) -> Perturbed:
         after=after,
         replies=[
             Reply(
-                "reply" if model == BASE else f"trained against {visible(model)}",
+                _SHOWN.get(model, f"trained against {visible(model)}"),
                 _said(_reply(row, model, CLEAN)["reply"]),
                 _said(_reply(row, model, strategy)["reply"]),
             )
@@ -201,7 +205,7 @@ def _series(
     wanted["clean"] = dict.fromkeys(strategies, f"{measure}.{BASE}.clean")
     for model in models:
         if model != BASE:
-            title = "trained against it" if model in strategies else f"trained against {visible(model)}"
+            title = "trained against it" if model in strategies else _SHOWN.get(model, f"trained against {visible(model)}")
             met = [name for name in strategies if f"{measure}.{model}.{name}" in metrics]
             wanted[title] = wanted.get(title, {}) | {name: f"{measure}.{model}.{name}" for name in met}
     found = {

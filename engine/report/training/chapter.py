@@ -17,6 +17,14 @@ CURVES = (
     CurveSource("epoch", "selections", "selection perplexity", {"validation": "selection_perplexity"}),
     CurveSource("epoch", "pairs", "nats per pair", {"training": "train_loss", "validation": "validation_loss"}),
     CurveSource("epoch", "ranking", "R@1 of the validation groups", {"validation": "validation_recall_at_1"}),
+    CurveSource("epoch", "mixture and likelihood", "nats per word", {"mixture": "mixture", "likelihood": "recorded_nll"}),
+    CurveSource("epoch", "reward", "nats per word", {"sampled replies": "reward", "greedy replies": "greedy_reward"}),
+    CurveSource("epoch", "what contexts tell replies", "nats per word", {"greedy replies": "specificity"}),
+    CurveSource("epoch", "perplexity of replies", "another language model's", {"greedy replies": "reply_ppl"}),
+    CurveSource("epoch", "length", "words of a reply", {"greedy replies": "reply_words"}),
+    CurveSource(
+        "epoch", "variety", "share", {"distinct-1": "distinct_1", "distinct-2": "distinct_2", "rare words": "rare_words"}
+    ),
     CurveSource("iteration", "reward", "mean reward", {"reward": "reward"}, smoothed=True),
     CurveSource("iteration", "discriminator", "accuracy", {"discriminator": "discriminator_accuracy"}, smoothed=True),
     CurveSource(

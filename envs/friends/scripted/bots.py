@@ -1,6 +1,6 @@
 """A scripted player of MutualFriends: greets, tells or asks about one or two entities, answers, selects when it is sure.
 
-After the released rule-based bot (He et al. 2017, appendix): entities and friends have weights; what the partner mentions makes
+After the released rule-based bot (He et al. 2017): entities and friends have weights; what the partner mentions makes
 friends with it more likely (+1), entities of the same friend (+2) and of the same column (+0.5) worth mentioning, and what is
 denied less so; what one has mentioned oneself is not repeated (-10). The wordings are our own (`phrases.py`).
 
@@ -30,8 +30,10 @@ from envs.friends.scripted.phrases import Phrase, Wordings
 
 NUM_DRAWS = 20
 """Random numbers of one act."""
-TALKATIVE = 0.5
-"""How often a bot that could select goes on talking instead (released: 0.7)."""
+TALKATIVE = 0.3
+"""How often a bot that is sure goes on talking instead of selecting (released: 0.7)."""
+SURE = 2.0
+"""Above this weight a friend may be selected (released: 1, which one mention of any of its values reaches)."""
 SPELT_OTHERWISE = 0.3
 """How often an entity is not said by its name."""
 BARE = 0.3
@@ -211,7 +213,7 @@ class FriendsBotSession:
         if mind.asked_by_partner:
             return self._answer(mind, mind.asked_by_partner[:2], draws)
         best = max(range(len(mind.items)), key=mind.item_weights.__getitem__)
-        if mind.item_weights[best] > 1.0 and not draws.below(TALKATIVE):
+        if mind.item_weights[best] > SURE and not draws.below(TALKATIVE):
             return best
         first = draws.weighted(mind.weights)
         chosen: tuple[Entity, ...] = (first,)

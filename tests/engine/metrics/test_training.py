@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from engine.metrics.statistics import Metric
-from engine.metrics.training import AGAINST, DIVERGENCES, LEARNING, NEGOTIATOR, PREDICTION, READING, REWRITING
+from engine.metrics.training import AGAINST, DIVERGENCES, LEARNING, NEGOTIATOR, PREDICTION, READING, REWRITING, TEXT
 
 
-@pytest.mark.parametrize("legend", [NEGOTIATOR, LEARNING, PREDICTION, REWRITING, READING, DIVERGENCES, AGAINST])
+@pytest.mark.parametrize("legend", [NEGOTIATOR, LEARNING, PREDICTION, TEXT, REWRITING, READING, DIVERGENCES, AGAINST])
 def test_every_figure_has_a_title_of_its_own_a_direction_and_a_definition(legend: dict[str, Metric]) -> None:
     assert len({metric.title for metric in legend.values()}) == len(legend)
     assert all(metric.title and metric.direction and metric.definition for metric in legend.values())

@@ -46,3 +46,20 @@ def test_products_are_of_autocasts_precision_and_results_are_not() -> None:
         assert mine.dtype == torch.float32
         torch.testing.assert_close(mine, theirs, rtol=0.05, atol=0.02)
     torch.testing.assert_close(fused(states, targets), full)
+
+
+@pytest.mark.parametrize("block", [7, 64])
+def test_targets_may_count_more_or_less_and_against(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    monkeypatch.setattr(loss, "BLOCK", block)
+    output, states, targets = made_up()
+    shares, fused = torch.linspace(-2, 3, M), OutputLoss(output)
+    wanted = [states, *output.parameters()]
+    first = fused(states, targets)
+    found = fused(states, targets, shares)
+    right = (F.cross_entropy(output(states), targets, reduction="none") * shares).sum()
+    torch.testing.assert_close(found, right)
+    plain = F.cross_entropy(output(states), targets, reduction="sum")
+    # Both are asked for their gradients after both were formed.
+    both = torch.autograd.grad(first + found, wanted), torch.autograd.grad(plain + right, wanted)
+    for mine, theirs in zip(*both, strict=True):
+        torch.testing.assert_close(mine, theirs)

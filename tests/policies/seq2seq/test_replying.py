@@ -12,7 +12,7 @@ import torch
 from envs.core.errors import CheckpointError, ConfigError
 from envs.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, SPECIALS, PairVocabulary
 from policies import decoding as module
-from policies.charges import Forbidden, Repetition
+from policies.charges import Repetition, charges_on_words
 from policies.decoders import DecoderSettings
 from policies.seq2seq.checkpoints import load_language_model, load_seq2seq, save_model
 from policies.seq2seq.decoding import greedy, sample
@@ -185,7 +185,7 @@ def test_charges_leave_other_rows_and_words_alone() -> None:
 
 def test_an_end_cannot_be_forbidden() -> None:
     with pytest.raises(ConfigError, match="the end of a reply cannot be forbidden"):
-        Forbidden(WORDS, ["</s>"])
+        charges_on_words(WORDS, ["</s>"], 0)
 
 
 def test_a_model_that_does_not_fit_is_named(tmp_path: Path, runs: dict[str, str]) -> None:

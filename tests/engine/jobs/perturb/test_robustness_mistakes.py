@@ -85,7 +85,7 @@ def test_models_that_cannot_be_compared_are_named(tmp_path: Path, asked: Robustn
         ({"trained": model}, r"not trained against perturbations(.|\n)*parley train adversarial"),
         ({"trained": f"{trained},{trained}"}, f"trained against the same(.|\n)*{SWAP}"),
         ({"model": str(silent)}, "--corpus"),
-        ({"model": f"{tmp_path / 'mine.py'}:Parrot", "trained": trained}, "not Parley's has no trained ones"),
+        ({"model": f"{tmp_path / 'mine.py'}:Parrot", "trained": trained}, "not Parley's has no others"),
     )
     for changes, message in mistakes:
         with pytest.raises(ParleyError, match=message):

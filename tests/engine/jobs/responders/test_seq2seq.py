@@ -20,7 +20,7 @@ from engine.jobs.responders.seq2seq import (
 )
 from engine.jobs.triggers.config import TriggerConfig
 from engine.jobs.triggers.models import open_models
-from engine.metrics.training import PREDICTION, READING
+from engine.metrics.training import PREDICTION, READING, TEXT
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError, DataError, RunError
 from envs.pairs.compiled import Ragged, load_pairs
@@ -58,8 +58,8 @@ def test_a_limit_trains_on_the_first_pairs(tmp_path: Path, corpus: str) -> None:
 def test_it_leaves_a_model_and_its_figures(tmp_path: Path, corpus: str) -> None:
     notes = Notes()
     result = TRAIN_SEQ2SEQ.run(asked(corpus), tmp_path / "run", notes)
-    assert list(result.metrics) == [name for name in PREDICTION | READING if name in result.metrics]
-    assert set(result.metrics) == set(PREDICTION | READING)
+    assert list(result.metrics) == [name for name in PREDICTION | TEXT | READING if name in result.metrics]
+    assert set(result.metrics) == set(PREDICTION | TEXT | READING)
     for split, size in (("test", 3), ("validation", 2)):
         loss, perplexity = result.metrics[f"{split}_nll"], result.metrics[f"{split}_ppl"]
         assert perplexity.value == pytest.approx(math.exp(loss.value))
@@ -90,7 +90,7 @@ def test_what_contexts_tell_is_the_loss_behind_others_less_the_own(tmp_path: Pat
 def test_a_language_model_leaves_the_same(tmp_path: Path, corpus: str) -> None:
     config = TrainLMConfig(corpus=corpus, sizes=LanguageModelSizes(embed=8, hidden=8), fit=FIT)
     result = TRAIN_LM.run(config, tmp_path / "run", Silent())
-    assert set(result.metrics) == set(PREDICTION)
+    assert set(result.metrics) == set(PREDICTION | TEXT)
     assert threshold(tmp_path / "run", LANGUAGE_MODEL) == pytest.approx(-result.metrics["test_nll"].value)
     model = load_language_model(tmp_path / "run")
     assert model.vocabulary.digest == load_pairs(corpus).vocabulary.digest

@@ -1,0 +1,73 @@
+"""The plain way to a step of Reranking-RL, as the code released with Niu & Bansal 2018 has it: everything is scored apart.
+
+Contexts are read once to sample, once to make the sample more likely, and once more for each rotation of the batch; every row
+goes on to the longest length. Torch's own layers read the weights of our model. Random numbers are ours.
+
+Shapes: B contexts, T words of a reply, K rotations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from envs.pairs.vocabulary import BOS_ID, EOS_ID
+from policies.fitting.predictor import real_positions
+from policies.seq2seq.batches import Exchanges
+from policies.seq2seq.model import Memory, Seq2Seq
+
+
+def plain_reward_loss(model: Seq2Seq, batch: Exchanges, draws_BT: Tensor, rows_KB: Tensor) -> tuple[Tensor, Tensor]:
+    """Sum over replies of R x NLL(G | S), R the mean of -log P(G | S_R) over rotations, and the words that were sampled (B, T).
+
+    Args:
+        model: of torch's own layers, in evaluation mode.
+        batch: the contexts.
+        draws_BT: uniform numbers that decide the words.
+        rows_KB: the other contexts of each reply.
+    """
+    words_BT = plain_sample(model, batch, draws_BT)
+    with torch.no_grad():
+        others = [plain_nll(model, batch.source_BN[rows_B], batch.lengths_B[rows_B], words_BT) for rows_B in rows_KB]
+    rewards_B = torch.stack(others).mean(0)
+    return (rewards_B * plain_nll(model, batch.source_BN, batch.lengths_B, words_BT)).sum(), words_BT
+
+
+@torch.no_grad()
+def plain_sample(model: Seq2Seq, batch: Exchanges, draws_BT: Tensor) -> Tensor:
+    """Words (B, T) drawn to the longest length, whether a reply is over or not."""
+    memory = _read(model, batch.source_BN, batch.lengths_B)
+    state, words_B = model.begin(memory), torch.full_like(batch.lengths_B, BOS_ID)
+    said: list[Tensor] = []
+    for draws_B in draws_BT.t():
+        logits_BV, state = model.step(memory, words_B, state)
+        passed_BV = logits_BV.softmax(1).cumsum(1, dtype=torch.float64)
+        words_B = torch.searchsorted(passed_BV, draws_B.unsqueeze(1) * passed_BV[:, -1:], right=True).squeeze(1)
+        said.append(words_B)
+    return torch.stack(said, dim=1)
+
+
+def plain_nll(model: Seq2Seq, source_BN: Tensor, lengths_B: Tensor, words_BT: Tensor) -> Tensor:
+    """Nats of replies (B,) behind contexts that are read here, up to the first `</s>`."""
+    memory = _read(model, source_BN, lengths_B)
+    state, words_B = model.begin(memory), torch.full_like(lengths_B, BOS_ID)
+    going_B, nats = torch.ones_like(words_B, dtype=torch.bool), []
+    for next_B in words_BT.t():
+        logits_BV, state = model.step(memory, words_B, state)
+        nats.append(F.cross_entropy(logits_BV, next_B, reduction="none") * going_B)
+        going_B, words_B = going_B & (next_B != EOS_ID), next_B
+    return torch.stack(nats).sum(0)
+
+
+def _read(model: Seq2Seq, source_BN: Tensor, lengths_B: Tensor) -> Memory:
+    states_BNH, _ = nn.LSTM.forward(model.encoder, model.source_embedding(source_BN))
+    mask_BN = real_positions(lengths_B, source_BN.shape[1])
+    return model.remember(states_BNH * mask_BN.unsqueeze(2), mask_BN)
+
+
+def ended(words_BT: Tensor) -> Sequence[list[int]]:
+    """The words of each reply, without `</s>` and what was said behind it."""
+    return [words[: words.index(EOS_ID)] if EOS_ID in words else words for words in words_BT.tolist()]

@@ -1,0 +1,61 @@
+"""Byte pair encoding as its paper writes it (Sennrich et al. 2016, algorithm 1): the reference of `benchmarks.subwords`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+Pair = tuple[str, str]
+
+
+def characters(word: str) -> list[str]:
+    """The characters of a word, the last with the blank that ends words."""
+    return [*word[:-1], f"{word[-1]} "]
+
+
+def merged(word: str, ranks: Mapping[Pair, int]) -> list[str]:
+    """The pieces of a word: the pair that was learnt first is merged wherever it stands, until none is left.
+
+    Args:
+        word: at least one character.
+        ranks: of the merges, in the order in which they were learnt.
+    """
+    pieces = characters(word)
+    while len(pieces) > 1:
+        best = min(pairwise(pieces), key=lambda pair: ranks.get(pair, len(ranks)))
+        if best not in ranks:
+            break
+        pieces = joined(pieces, best)
+    return pieces
+
+
+def joined(pieces: Sequence[str], pair: Pair) -> list[str]:
+    """Pieces with a pair put together, from left to right."""
+    found: list[str] = []
+    place = 0
+    while place < len(pieces):
+        if tuple(pieces[place : place + 2]) == pair:
+            found.append(pair[0] + pair[1])
+            place += 2
+        else:
+            found.append(pieces[place])
+            place += 1
+    return found
+
+
+def learn(counts: Mapping[str, int], merges: Sequence[Pair]) -> Counter[Pair]:
+    """How often each pair stands in a text after some merges: one more merge takes one of the most frequent.
+
+    Args:
+        counts: of words.
+        merges: that were made, in their order.
+    """
+    spelt = {word: characters(word) for word in counts}
+    for pair in merges:
+        spelt = {word: joined(pieces, pair) for word, pieces in spelt.items()}
+    found: Counter[Pair] = Counter()
+    for word, pieces in spelt.items():
+        for pair in pairwise(pieces):
+            found[pair] += counts[word]
+    return found

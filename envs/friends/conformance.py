@@ -1,0 +1,95 @@
+"""What players of MutualFriends and corpora of chats promise (`play.FriendsAgent`, `sources.ChatSource`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from envs.core.conformance import Kind, expect, same_alone
+from envs.core.errors import ScenarioError
+from envs.data.conformance import keeps_its_fingerprint
+from envs.data.root import data_root
+from envs.friends.events import FriendsChat
+from envs.friends.game import FriendsGame, FriendsRules
+from envs.friends.linker import EntityLinker
+from envs.friends.play import FriendsAgent, play_friends
+from envs.friends.scripted.bots import FriendsBot
+from envs.friends.scripted.corpus import draw_scenarios
+from envs.friends.scripted.schema import FRIENDS_SCHEMA, friends_forms
+
+_CHATS = 12
+_RULES = FriendsRules(max_events=16)
+
+
+def _played(agent: FriendsAgent, side: int, num_rows: int = _CHATS) -> list[FriendsChat]:
+    partner = FriendsBot(EntityLinker(FRIENDS_SCHEMA, friends_forms()))
+    chats = draw_scenarios(FRIENDS_SCHEMA, range(_CHATS))
+    return play_friends(chats, (agent, partner) if side == 0 else (partner, agent), num_rows=num_rows, rules=_RULES)
+
+
+def _has_a_name(agent: FriendsAgent) -> None:
+    """Says its name."""
+    expect(isinstance(agent.name, str) and bool(agent.name), "name is a text", repr(agent.name))
+
+
+def _plays_both_sides(agent: FriendsAgent) -> None:
+    """Says words or selects friends of its own table on both sides, until chats end."""
+    for side in (0, 1):
+        try:
+            chats = _played(agent, side)
+        except ScenarioError as error:
+            raise AssertionError(f"side {side}: {error}") from error
+        odd = [token for chat in chats for event in chat.events for token in event.words if token != token.lower()]
+        expect(not odd, "words in lower case", repr(odd[:3]))
+
+
+def _repeats_itself(agent: FriendsAgent) -> None:
+    """Repeats a chat from the same seed (all draws come from the view)."""
+    first, second = (_played(agent, 0) for _ in range(2))
+    expect(first == second, "the same words and selections twice", "others the second time")
+
+
+def _is_the_same_alone(agent: FriendsAgent) -> None:
+    """Does the same in a chat whether others are played beside it or not."""
+    together, alone = (_played(agent, 1, num_rows) for num_rows in (_CHATS, 1))
+    same_alone([chat.events for chat in together], [chat.events for chat in alone], "what is done in a chat")
+
+
+def _hears_silence(agent: FriendsAgent) -> None:
+    """Goes on when it hears no words, as a listener does whose line is cut."""
+    game = FriendsGame(1, _RULES)
+    ((scenario, seed),) = draw_scenarios(FRIENDS_SCHEMA, range(1))
+    game.enter([0], [scenario], [seed])
+    session = agent.join(game.view(0))
+    session.enter([0])
+    event = game.event(0, 1, ("hello",))
+    game.add(0, event)
+    session.hear([0], [type(event)(1)])
+    expect(len(session.act([0])) == 1, "an act", "none")
+
+
+FRIEND = Kind(
+    "player of MutualFriends",
+    "envs.friends.play.FriendsAgent",
+    ("join", "name"),
+    lambda named: named,
+    (_has_a_name, _plays_both_sides, _repeats_itself, _is_the_same_alone, _hears_silence),
+)
+"""For `promises(FRIEND, agent)`; `parley check` takes whatever has `join` for a negotiator."""
+
+
+def _has_chats_to_learn_from(source: Any) -> None:
+    """Reads its files without a broken chat, and finds chats to train on and to validate on."""
+    source.require_files(data_root())
+    text = source.read_text(data_root())
+    expect(not text.broken, "no broken chat", text.broken[:1])
+    splits = {split: len(chats) for split, chats in text.splits.items()}
+    expect(bool(splits.get("train") and splits.get("val")), "chats in train and val", splits)
+
+
+CHAT_CORPUS = Kind(
+    "corpus of chats",
+    "envs.friends.sources.ChatSource",
+    ("read_text", "fingerprint", "require_files"),
+    lambda named: named,
+    (_has_chats_to_learn_from, keeps_its_fingerprint),
+)

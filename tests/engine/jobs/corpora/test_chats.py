@@ -1,0 +1,113 @@
+"""What `parley data` says of corpora of chats, and that an exported one is a corpus again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from engine.cli.main import main
+from engine.jobs.conformance import check_part
+from engine.jobs.corpora.chats import ChatCheck, ChatInfo, export_chats
+from engine.jobs.corpora.data import check_corpus, describe_corpus, find_corpus, get_corpus, list_corpora
+from envs.core.errors import ConfigError, DataError
+from envs.friends.compiled import load_friends
+from envs.friends.corpora import friend_corpora
+from envs.friends.sources import FileChats
+
+CORPUS = """
+from dataclasses import replace
+from pathlib import Path
+from envs.friends.corpora import friend_corpora
+
+SMALL = replace(friend_corpora.get("friends"), name="small", sizes=(12, 4, 4))
+AGAIN = replace(friend_corpora.get("mutualfriends"), name="again", place=Path(__file__).parent / "exported", obtain="")
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PARLEY_CACHE", str(tmp_path / "cache"))
+    path = tmp_path / "corpus.py"
+    path.write_text(CORPUS)
+    return path
+
+
+def test_they_are_listed_and_found() -> None:
+    listed = {each.name: each for each in list_corpora() if each.kind == "chats"}
+    assert set(listed) == set(friend_corpora)
+    assert listed["friends"].present
+    assert find_corpus("mutualfriends_scripted").name == "mutualfriends_scripted"
+
+
+def test_an_exported_corpus_is_read_back(own: Path) -> None:
+    files = export_chats(f"{own}:SMALL", own.parent / "exported")
+    names = ["train.json", "dev.json", "test.json", "schema.json", "inverse_lexicon_data.txt"]
+    assert [Path(file).name for file in files] == names
+    small, again = (load_friends(f"{own}:{name}") for name in ("SMALL", "AGAIN"))
+    assert again.schema == small.schema
+    assert sorted(again.forms) == sorted(small.forms)
+    for split, chats in small.splits.items():
+        for chat, read in zip(chats, again.splits[split], strict=True):
+            assert (read.scenario, read.agreed, read.key) == (chat.scenario, chat.agreed, chat.key)
+            assert [event.words for event in read.events] == [event.words for event in chat.events]
+    with pytest.raises(ConfigError, match=r"not empty[\s\S]*train.json"):
+        export_chats(f"{own}:SMALL", own.parent / "exported")
+    source = friend_corpora.get(f"{own}:AGAIN")
+    (conformance,) = check_part(source)
+    assert conformance.kept
+    assert isinstance(source, FileChats)
+    assert replace(source, name="other").fingerprint(own.parent) == source.fingerprint(own.parent)
+
+
+def test_a_corpus_in_numbers(own: Path) -> None:
+    info = describe_corpus("friends")
+    assert isinstance(info, ChatInfo)
+    train = info.splits[0]
+    assert [split.num_chats for split in info.splits] == [1000, 100, 100]
+    assert train.completion > 0.95
+    assert 5 <= train.items.mean <= 12
+    assert 0.5 < train.named < 1
+    assert info.num_entities["hobby"] == 32
+    assert get_corpus("friends").compiled == info.compiled
+
+
+def test_missing_and_broken_files_are_counted(own: Path) -> None:
+    found = check_corpus("mutualfriends", own.parent)
+    assert isinstance(found, ChatCheck)
+    assert [Path(problem.file).name for problem in found.problems] == sorted(
+        ["dev.json", "inverse_lexicon_data.txt", "schema.json", "test.json", "train.json"]
+    )
+    export_chats(f"{own}:SMALL", own.parent / "mutualfriends")
+    entries = json.loads((own.parent / "mutualfriends" / "dev.json").read_text())
+    entries[1]["events"][0]["agent"] = 7
+    (own.parent / "mutualfriends" / "dev.json").write_text(json.dumps(entries))
+    found = check_corpus("mutualfriends", own.parent)
+    assert isinstance(found, ChatCheck)
+    assert found.num_chats == {"train": 12, "val": 3, "test": 4}
+    (problem,) = found.problems
+    assert problem.file.endswith("dev.json: chat 1, event 0")
+    (own.parent / "mutualfriends" / "schema.json").write_text("{")
+    (problem,) = check_corpus("mutualfriends", own.parent).problems
+    assert problem.what == "broken JSON"
+    assert problem.file.endswith("schema.json:1")
+
+
+def test_only_chats_are_exported(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no corpus of chats is called 'helpdesk'"):
+        export_chats("helpdesk", tmp_path)
+    with pytest.raises(DataError, match="not complete"):
+        export_chats("mutualfriends", tmp_path, tmp_path)
+
+
+def test_the_command_line_shows_and_exports_them(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["data", "export", f"{own}:SMALL", str(own.parent / "exported"), "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["files"]) == 5
+    assert main(["data", "check", f"{own}:SMALL"]) == 0
+    assert "good chats" in capsys.readouterr().err
+    assert main(["data", "info", f"{own}:SMALL"]) == 0
+    shown = capsys.readouterr().err
+    assert "entities of an utterance" in shown
+    assert f"parley data export {own}:SMALL FOLDER" in shown.replace("\n", "")

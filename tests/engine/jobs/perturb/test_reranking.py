@@ -1,0 +1,153 @@
+"""Reranking-RL as a job: what it leaves and shows, what may be trained on, that it goes on exactly, and mistakes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from engine.jobs.job import Silent
+from engine.jobs.perturb.adversarial import TRAIN_ADVERSARIAL, TrainAdversarialConfig
+from engine.jobs.perturb.lessons import RANDOM_SOURCE
+from engine.jobs.perturb.models import provenance
+from engine.jobs.perturb.reranking import GAMED, TRAIN_RERANKING, ReplyFigures, TrainRerankingConfig
+from engine.metrics.training import BEFORE, RERANKING
+from engine.report.runs import Run
+from engine.report.training.chapter import Trainings
+from engine.store.run_folder import RunFolder
+from envs.core.errors import CheckpointError, ConfigError
+from envs.pairs.vocabulary import PairVocabulary
+from policies.fitting.settings import FitConfig
+from policies.reranking_settings import RerankingSettings
+from policies.seq2seq.checkpoints import load_seq2seq
+from policies.vhred.checkpoints import save_model as save_vhred
+from policies.vhred.model import VHRED
+from tests.engine.jobs.made_up import Notes
+from tests.engine.jobs.perturb.robust import save_responder
+from tests.policies.vhred.made_up import SIZES
+
+run = TRAIN_RERANKING.run
+FIT = FitConfig(learning_rate=0.003, batch_size=16, max_epochs=2, patience=2, decay_epochs=0, precision="float32")
+RELEASED = replace(TRAIN_RERANKING.presets["released"]().reranking, weight=0.3)
+
+
+def asked(model: str, settings: RerankingSettings = RELEASED, **changes: Any) -> TrainRerankingConfig:
+    chosen = {"fit": FIT, "limit": 48, "num_watched": 20, **changes}
+    return TrainRerankingConfig(model=model, reranking=settings, **chosen)
+
+
+def epochs(path: Path) -> list[dict[str, Any]]:
+    return [event for event in RunFolder.load(path).events() if event["kind"] == "epoch"]
+
+
+def test_a_training_leaves_a_model_and_says_what_its_replies_look_like(tmp_path: Path, model: str) -> None:
+    notes = Notes()
+    result = run(asked(model), tmp_path / "run", notes)
+    assert list(result.metrics) == list(RERANKING)
+    assert result.metrics["specificity"].n == 20
+    assert result.metrics["reply_words_recorded"].n == 20
+    assert 0 < result.metrics["rare_words_recorded"].value < 0.5, "48 replies do not hold all words"
+    trained = provenance(tmp_path / "run" / "checkpoint")
+    assert (trained["role"], trained["weight"], trained["corpus"], trained["base"]) == ("reranking", 0.3, "helpdesk", model)
+    assert trained["test_nll"] == result.metrics["test_nll"].value
+    assert [event["number"] for event in epochs(tmp_path / "run")] == [0, 1, 2]
+    watched = {"mixture", "recorded_nll", "reward", "greedy_reward", "specificity", "reply_ppl", "reply_words"}
+    assert all(watched | {"rare_words", "distinct_1", "distinct_2"} <= set(event) for event in epochs(tmp_path / "run"))
+    assert any(line.startswith("before, mixture") for line in notes.said)
+    last = epochs(tmp_path / "run")[-1]
+    assert last["validation_nll"] == pytest.approx(last["mixture"]), "the mixture decides which epoch is best"
+    shown = Trainings().collect([Run(name="", heading="run", folder=RunFolder.load(tmp_path / "run"))])
+    assert shown is not None
+    titles = [curve.title.removeprefix("run: ") for curve in shown.curves]
+    assert titles[:3] == ["mixture and likelihood", "reward", "what contexts tell replies"]
+    assert titles[3:] == ["perplexity of replies", "length", "variety"]
+    assert all(len(points) == 3 for curve in shown.curves for points in curve.series.values())
+    assert any("train adversarial" in command for command in result.next_commands)
+    assert any("--published niu2018-rl" in command for command in result.next_commands)
+
+
+def test_without_a_reward_it_is_the_control_that_learns_by_likelihood(tmp_path: Path, model: str) -> None:
+    first = run(asked(model, RerankingSettings(weight=0)), tmp_path / "run", Silent())
+    plain = TrainAdversarialConfig(model=model, strategies="none", limit=48, fit=FIT)
+    TRAIN_ADVERSARIAL.run(plain, tmp_path / "plain", Silent())
+    found, wanted = (load_seq2seq(tmp_path / name).state_dict() for name in ("run", "plain"))
+    assert all(torch.equal(found[name], wanted[name]) for name in wanted), "bit by bit"
+    assert first.metrics["test_nll"].value < first.metrics[f"test_nll{BEFORE}"].value
+
+
+def test_a_killed_training_goes_on_to_the_same_weights(tmp_path: Path, model: str) -> None:
+    class Stop(Notes):
+        def say(self, text: str) -> None:
+            super().say(text)
+            if text.startswith("epoch  1"):
+                raise KeyboardInterrupt
+
+    config = asked(model, RerankingSettings(weight=0.2, baseline="mean", warm_up=4))
+    whole = run(config, tmp_path / "whole", Silent())
+    with pytest.raises(KeyboardInterrupt):
+        run(config, tmp_path / "stopped", Stop())
+    assert run(config, tmp_path / "stopped", Silent()).metrics == whole.metrics
+    found, wanted = (load_seq2seq(tmp_path / name).state_dict() for name in ("stopped", "whole"))
+    assert all(torch.equal(found[name], wanted[name]) for name in wanted)
+    assert [event["number"] for event in epochs(tmp_path / "stopped")] == [0, 1, 2]
+
+
+def test_its_model_is_trained_against_strategies_with_the_mixed_margin(tmp_path: Path, model: str) -> None:
+    run(asked(model), tmp_path / "run", Silent())
+    config = TrainAdversarialConfig(model=str(tmp_path / "run"), strategies=RANDOM_SOURCE, limit=48, fit=FIT, alpha=2.0)
+    TRAIN_ADVERSARIAL.run(config, tmp_path / "against", Silent())
+    about = provenance(tmp_path / "against" / "checkpoint")
+    assert about["targets"] == "mixed"
+    assert about["alpha"] == pytest.approx(2.0 * 0.7), "times 1 - w"
+    TRAIN_ADVERSARIAL.run(replace(config, model=model), tmp_path / "plain", Silent())
+    about = provenance(tmp_path / "plain" / "checkpoint")
+    assert (about["targets"], about["alpha"]) == ("greedy", 2.0)
+
+
+def test_a_vhred_is_rewarded_too(tmp_path: Path, vocabulary: PairVocabulary) -> None:
+    network = VHRED(vocabulary, replace(SIZES, dropout=0.2, word_drop=0.25))
+    network.initialise(torch.Generator().manual_seed(1))
+    save_vhred(network, tmp_path / "vhred", {"corpus": "helpdesk", "role": "supervised"})
+    result = run(asked(str(tmp_path / "vhred"), TrainRerankingConfig().reranking), tmp_path / "run", Silent())
+    assert all(result.metrics[name].n for name in ("reward", "specificity"))
+
+
+def test_what_looks_gamed_is_told(tmp_path: Path, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.jobs.perturb.reranking.MOST_GROWTH", 0.1)
+    notes = Notes()
+    run(asked(model), tmp_path / "run", notes)
+    assert any("the reward may be gamed: reply_ppl" in line for line in notes.said)
+    assert {event["number"] for event in RunFolder.load(tmp_path / "run").events() if event["kind"] == GAMED} == {1, 2}
+
+
+def test_replies_are_judged_by_words_that_are_rare_and_by_another_model() -> None:
+    recorded = [(("the", "light"),)] * 10 + [(("odd",),)]
+    judge = ReplyFigures(recorded)
+    usual = judge.figures([(("the", "light"),)] * 4)
+    odd = judge.figures([(("odd", "light"), ("<unk>",)), ((),)])
+    assert (usual["rare_words"].value, odd["rare_words"].value) == (0, pytest.approx(1 / 3))
+    assert odd["reply_ppl"].value > usual["reply_ppl"].value
+    assert usual["distinct_1"].value == pytest.approx(2 / 8)
+
+
+def test_mistakes_are_named_and_no_run_is_made(tmp_path: Path, model: str, vocabulary: PairVocabulary) -> None:
+    for wrong in ({"weight": 1.5}, {"num_others": 0}, {"warm_up": -1}):
+        with pytest.raises(ConfigError, match=next(iter(wrong))):
+            RerankingSettings(**wrong)  # type: ignore[arg-type]  # that is the mistake
+    with pytest.raises(CheckpointError, match=r"--model(.|\n)*parley train seq2seq"):
+        run(asked(str(tmp_path / "nothing")), tmp_path / "run", Silent())
+    with pytest.raises(CheckpointError, match=r"--lm(.|\n)*parley train lm"):
+        run(asked(model, lm=str(tmp_path / "nothing")), tmp_path / "run", Silent())
+    assert not (tmp_path / "run").exists()
+    nameless = save_responder(tmp_path / "nameless", vocabulary, corpus=None)
+    with pytest.raises(ConfigError, match="--corpus NAME"):
+        run(asked(nameless), tmp_path / "run", Silent())
+
+
+def test_presets_are_what_they_say() -> None:
+    published, released = (TRAIN_RERANKING.presets[name]().reranking for name in ("niu2018", "released"))
+    assert (published.others, published.num_others, published.per, published.baseline) == ("corpus", 1, "reply", "none")
+    assert (released.others, released.num_others, released.per, released.baseline) == ("rotated", 2, "word", "greedy")
