@@ -14,7 +14,7 @@ from torch import Tensor
 
 from policies.dynonet.batches import Side
 from policies.dynonet.model import DynoNet
-from policies.dynonet.reading import NO_NODE, Reading
+from policies.dynonet.reading import NO_NODE, EventReading
 from policies.dynonet.vocabulary import GO_ID
 
 
@@ -68,7 +68,7 @@ class PlainSide:
         self.cell = forget.sigmoid() * self.cell + enter.sigmoid() * candidate.tanh()
         self.hidden = leave.sigmoid() * self.cell.tanh()
 
-    def encode(self, reading: Reading) -> None:
+    def encode(self, reading: EventReading) -> None:
         """Hears an event."""
         model, nodes = self.model, self.nodes().detach()
         for word, node in zip(reading.words, reading.nodes, strict=True):
@@ -76,14 +76,14 @@ class PlainSide:
             self.step(gates if node == NO_NODE else gates + model.encoder_nodes(nodes[node]))
         self.touch(self.heard, reading)
 
-    def touch(self, kept: list[Tensor], reading: Reading) -> None:
+    def touch(self, kept: list[Tensor], reading: EventReading) -> None:
         """Changes what nodes keep."""
         if self.model.sizes.dynamic:
             for node in reading.touched:
                 share = self.model.decay(torch.cat([kept[node], self.hidden])).sigmoid()
                 kept[node] = (1 - share) * kept[node] + share * self.hidden
 
-    def decode(self, own: Reading) -> Tensor:
+    def decode(self, own: EventReading) -> Tensor:
         """Does what the side did."""
         model, contexts = self.model, self.nodes()[: own.known]
         checked, found = torch.zeros(len(contexts), 1), []

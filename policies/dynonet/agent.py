@@ -22,7 +22,7 @@ from envs.friends.linker import EntityLinker
 from envs.storage.copies import CHECKPOINT, fetched_model
 from policies.dynonet.batches import Edges, Heard, heard_of, said_of
 from policies.dynonet.checkpoints import load_dynonet
-from policies.dynonet.model import Contexts, DynoNet
+from policies.dynonet.model import DynoNet, NodeContexts
 from policies.dynonet.reading import NO_NODE, ChatReader
 from policies.dynonet.settings import FriendsDecoding
 from policies.dynonet.speaking import Chosen, Copyable, choose, num_draws
@@ -75,7 +75,7 @@ class DynoNetSession:
         self._own_SNV = zeros(rows, 0, own)
         self._roots_SNJ = zeros(rows, 0, agent.model.roots(zeros(1, own)).shape[1])
         self._words_SN = zeros(rows, 0, dtype=torch.int64)
-        self.contexts = Contexts(zeros(rows, 0, width), zeros(rows, 0, sizes.hidden))
+        self.contexts = NodeContexts(zeros(rows, 0, width), zeros(rows, 0, sizes.hidden))
 
     @torch.no_grad()
     def enter(self, rows: list[int]) -> None:
@@ -111,7 +111,7 @@ class DynoNetSession:
         every = torch.arange(self._own_SNV.shape[1], device=at.device)
         known = every < limits[0]
         copyable = Copyable(self._words_SN[at], known, known & (every >= limits[1]), every < limits[2])
-        contexts = Contexts(*(part[at] for part in self.contexts))
+        contexts = NodeContexts(*(part[at] for part in self.contexts))
         state, draws_kL = (self.hidden_SH[at], self.cell_SH[at]), torch.from_numpy(draws).to(at.device)
         chosen = choose(self._model, agent.decoding, state, contexts, copyable, draws_kL)
         self._chosen.update(zip(rows, chosen, strict=True))
@@ -155,7 +155,7 @@ class DynoNetSession:
             said = said_of([readings[i] for i in unknown], [rows[i] for i in unknown], len(self._model.vocabulary))
             said = said.to(self.hidden_SH.device)
             at = said.heard.rows_k
-            contexts = Contexts(*(part[at] for part in self.contexts))
+            contexts = NodeContexts(*(part[at] for part in self.contexts))
             written = self._model.decode((self.hidden_SH[at], self.cell_SH[at]), said, contexts)
             self._keep(said.heard, written.hidden_RH, written.cell_RH, of_own=True)
 
@@ -186,7 +186,7 @@ class DynoNetSession:
         if (more := max(map(len, graphs.values())) - self._own_SNV.shape[1]) > 0:
             kept = (self._own_SNV, self._roots_SNJ, self._words_SN, *self.contexts)
             self._own_SNV, self._roots_SNJ, self._words_SN, *contexts = (_wider(part, more + SPARE_NODES) for part in kept)
-            self.contexts = Contexts(*contexts)
+            self.contexts = NodeContexts(*contexts)
         for row, graph in graphs.items():
             new = slice(self._described.get(row, 0), len(graph))
             self._own_SNV[row, new, 2 * self._model.sizes.hidden :] = torch.from_numpy(graph.features()[new]).to(self._own_SNV)

@@ -103,7 +103,7 @@ def read(gates_M4H: Tensor, hidden_RH: Tensor, cell_RH: Tensor, weight_4HH: Tens
     return found
 
 
-class Scorer(NamedTuple):
+class NodeScorer(NamedTuple):
     """The weights of attention."""
 
     query_HH: Tensor
@@ -115,7 +115,7 @@ class Scorer(NamedTuple):
 
 
 def attend(
-    hidden_kH: Tensor, keys_kNH: Tensor, nodes_kNC: Tensor, real_kN: Tensor, scorer: Scorer
+    hidden_kH: Tensor, keys_kNH: Tensor, nodes_kNC: Tensor, real_kN: Tensor, scorer: NodeScorer
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Attends to nodes; what training and play share.
 
@@ -153,7 +153,7 @@ class _Write(torch.autograd.Function):
         places: Places,
         checks: Checks,
     ) -> tuple[Tensor, ...]:
-        scorer, gates, size = Scorer(query_HH, check_H, score_H), gates_M4H.clone(), hidden_RH.shape[1]
+        scorer, gates, size = NodeScorer(query_HH, check_H, score_H), gates_M4H.clone(), hidden_RH.shape[1]
         states, cells, squashed = (gates.new_empty(len(gates), size) for _ in range(3))
         attended = gates.new_empty(len(gates), nodes_RNC.shape[2])
         scores, keys = gates.new_empty(len(gates), keys_RNH.shape[1]), keys_RNH.clone()
@@ -252,7 +252,7 @@ def write(
     contexts: tuple[Tensor, Tensor],
     real_RN: Tensor,
     weights: tuple[Tensor, Tensor],
-    scorer: Scorer,
+    scorer: NodeScorer,
     places: Places,
     checks: Checks,
 ) -> Written:

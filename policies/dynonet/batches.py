@@ -20,7 +20,7 @@ from torch.nn.utils.rnn import pad_sequence
 from envs.friends.events import FriendsChat
 from envs.friends.linker import EntityLinker
 from policies.dynonet.attending import Checks, Places
-from policies.dynonet.reading import NO_NODE, ChatReader, Reading
+from policies.dynonet.reading import NO_NODE, ChatReader, EventReading
 from policies.dynonet.settings import DynoNetSizes
 from policies.dynonet.vocabulary import GO_ID, FriendsVocabulary
 
@@ -107,14 +107,14 @@ class Said(Moved):
     """Nodes that each row may copy."""
 
 
-def heard_of(readings: Sequence[Reading], rows: Sequence[int]) -> Heard:
+def heard_of(readings: Sequence[EventReading], rows: Sequence[int]) -> Heard:
     """An event as rows hear it, one reading each."""
     order = _longest_first(readings)
     readings, rows = [readings[i] for i in order], [rows[i] for i in order]
     return _heard([each.words for each in readings], [each.nodes for each in readings], readings, rows)
 
 
-def said_of(readings: Sequence[Reading], rows: Sequence[int], num_words: int) -> Said:
+def said_of(readings: Sequence[EventReading], rows: Sequence[int], num_words: int) -> Said:
     """An event as rows write it; `num_words` is V."""
     order = _longest_first(readings)
     readings, rows = [readings[i] for i in order], [rows[i] for i in order]
@@ -133,12 +133,12 @@ def said_of(readings: Sequence[Reading], rows: Sequence[int], num_words: int) ->
     return Said(heard, checks, _ids(_flat(targets)), _ids([each.known for each in readings]))
 
 
-def _longest_first(readings: Sequence[Reading]) -> list[int]:
+def _longest_first(readings: Sequence[EventReading]) -> list[int]:
     return sorted(range(len(readings)), key=lambda i: -len(readings[i].words))
 
 
 def _heard(
-    words: Sequence[Sequence[int]], nodes: Sequence[Sequence[int]], readings: Sequence[Reading], rows: Sequence[int]
+    words: Sequence[Sequence[int]], nodes: Sequence[Sequence[int]], readings: Sequence[EventReading], rows: Sequence[int]
 ) -> Heard:
     lengths = [len(own) for own in words]
     running = [sum(length > step for length in lengths) for step in range(lengths[0])]
@@ -164,7 +164,7 @@ def _ids(values: Sequence[int]) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Turn(Moved):
+class SideTurn(Moved):
     """What the first rows of a batch heard since they last acted, and what they do."""
 
     heard: list[Heard]
@@ -182,7 +182,7 @@ class SideBatch(Moved):
     features_RNF: Tensor
     """Of the nodes, one-hot, float32; 0 behind the last one of a row."""
     edges: Edges
-    turns: list[Turn]
+    turns: list[SideTurn]
     targets_BT: Tensor
     """What each side said (R, T), int64: ids of words, or V + node."""
     real_BT: Tensor
@@ -200,7 +200,7 @@ class Side:
 
     features: np.ndarray
     edges: np.ndarray
-    turns: Sequence[tuple[Sequence[Reading], Reading]]
+    turns: Sequence[tuple[Sequence[EventReading], EventReading]]
 
 
 def side_of(chat: FriendsChat, side: int, vocabulary: FriendsVocabulary, sizes: DynoNetSizes, linker: EntityLinker) -> Side:
@@ -211,8 +211,8 @@ def side_of(chat: FriendsChat, side: int, vocabulary: FriendsVocabulary, sizes: 
     """
     scenario = chat.scenario
     reader = ChatReader(scenario.entities[side], scenario.attributes, vocabulary, sizes.max_items, linker)
-    turns: list[tuple[Sequence[Reading], Reading]] = []
-    waiting: list[Reading] = []
+    turns: list[tuple[Sequence[EventReading], EventReading]] = []
+    waiting: list[EventReading] = []
     for said, heard in zip(chat.events, chat.heard, strict=True):
         if said.side != side:
             waiting.append(reader.hear(heard))
@@ -262,7 +262,7 @@ class SideExamples:
             at = said.heard.rows_k.tolist()
             spots = _ids(_flat([range(starts[row], starts[row] + len(own[row].words)) for row in at]))
             targets[spots] = said.targets_M
-            turns.append(Turn(events, said, spots, rows))
+            turns.append(SideTurn(events, said, spots, rows))
             starts = [start + len(each.words) for start, each in zip(starts, own, strict=False)]
         features = pad_sequence([torch.from_numpy(each.features) for each in ranked], batch_first=True).float()
         edges = Edges.of([each.edges for each in ranked], features.shape[1])

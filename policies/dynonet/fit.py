@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from policies.dynonet.batches import SideBatch, Turn
-from policies.dynonet.model import DynoNet, Memory
+from policies.dynonet.batches import SideBatch, SideTurn
+from policies.dynonet.model import ChatMemory, DynoNet
 from policies.fitting.fit import Fit
 from policies.fitting.loop import StepLoss
 
@@ -33,7 +33,9 @@ class DynoNetFit(Fit[SideBatch]):
         return StepLoss(highest, total, int(self.train.num_targets[group].sum()))
 
 
-def turn_loss(model: DynoNet, memory: Memory, batch: SideBatch, turn: Turn, num_sides: int) -> tuple[Tensor, Tensor, Memory]:
+def turn_loss(
+    model: DynoNet, memory: ChatMemory, batch: SideBatch, turn: SideTurn, num_sides: int
+) -> tuple[Tensor, Tensor, ChatMemory]:
     """What a turn's update brings down.
 
     Args:

@@ -23,7 +23,7 @@ from policies.fitting.evaluation import Fitness
 _ROWS = 256
 
 
-class Copied(NamedTuple):
+class CopyFitness(NamedTuple):
     """How well a model predicts what it can but copy."""
 
     entities: Fitness
@@ -33,7 +33,7 @@ class Copied(NamedTuple):
 
 
 @torch.no_grad()
-def copied(model: DynoNet, examples: SideExamples) -> Copied:
+def copied(model: DynoNet, examples: SideExamples) -> CopyFitness:
     """Scores copied entities and selected items of a split.
 
     Args:
@@ -49,7 +49,7 @@ def copied(model: DynoNet, examples: SideExamples) -> Copied:
         chosen = is_node_BT & ~is_item_BT, is_node_BT & is_item_BT
         found += [((nll_BT * chosen_BT).sum(1), chosen_BT.sum(1)) for chosen_BT in chosen]
     kinds = (Fitness(*(torch.cat(part).numpy() for part in zip(*kind, strict=True))) for kind in (found[::2], found[1::2]))
-    return Copied(*kinds)
+    return CopyFitness(*kinds)
 
 
 def linked(chats: Iterable[FriendsChat], linker: EntityLinker) -> tuple[np.ndarray, np.ndarray]:

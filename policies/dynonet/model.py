@@ -30,8 +30,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import cross_entropy, linear
 
-from policies.dynonet.attending import Scorer, Written, read, write
-from policies.dynonet.batches import Edges, Heard, Said, SideBatch, Turn
+from policies.dynonet.attending import NodeScorer, Written, read, write
+from policies.dynonet.batches import Edges, Heard, Said, SideBatch, SideTurn
 from policies.dynonet.graphs import num_features, num_relations
 from policies.dynonet.settings import DynoNetSizes
 from policies.dynonet.vocabulary import FriendsVocabulary
@@ -39,7 +39,7 @@ from policies.fitting.loss import OutputLoss
 from policies.fitting.predictor import Loss, Predictor
 
 
-class Contexts(NamedTuple):
+class NodeContexts(NamedTuple):
     """The nodes of a graph as they are now."""
 
     nodes_RNC: Tensor
@@ -48,7 +48,7 @@ class Contexts(NamedTuple):
     """What attention compares with."""
 
 
-class Memory(NamedTuple):
+class ChatMemory(NamedTuple):
     """What a model knows of R chats."""
 
     hidden_RH: Tensor
@@ -96,10 +96,10 @@ class DynoNet(Predictor[SideBatch]):
         for layer in (self.encoder_words, self.decoder_words):
             layer.bias.data[self.sizes.hidden : 2 * self.sizes.hidden] += 1
 
-    def blank(self, rows: int, num_nodes: int) -> Memory:
+    def blank(self, rows: int, num_nodes: int) -> ChatMemory:
         """What is known before a chat."""
         zeros, size = self.output.weight.new_zeros, self.sizes.hidden
-        return Memory(zeros(rows, size), zeros(rows, size), zeros(rows, num_nodes, size), zeros(rows, num_nodes, size))
+        return ChatMemory(zeros(rows, size), zeros(rows, size), zeros(rows, num_nodes, size), zeros(rows, num_nodes, size))
 
     def roots(self, own_nV: Tensor) -> Tensor:
         """Products (n, K + H) of the nodes' own parts v0 (n, V) with the weights of the first messages and of the keys.
@@ -109,7 +109,7 @@ class DynoNet(Predictor[SideBatch]):
         first = [each["node"].weight for each in self.messages[:1]]  # type: ignore[index]  # torch types its lists as modules
         return linear(own_nV, torch.cat([*first, self.key.weight[:, : own_nV.shape[-1]]]))
 
-    def spread(self, own_RNV: Tensor, roots_RNJ: Tensor, edges: Edges) -> Contexts:
+    def spread(self, own_RNV: Tensor, roots_RNJ: Tensor, edges: Edges) -> NodeContexts:
         """Passes messages.
 
         Args:
@@ -131,9 +131,9 @@ class DynoNet(Predictor[SideBatch]):
         keys_RNH = roots_RNJ[..., -hidden:]
         if self.sizes.rounds:
             keys_RNH = keys_RNH + linear(torch.cat(parts[1:], dim=2), self.key.weight[:, own_RNV.shape[2] :])
-        return Contexts(torch.cat(parts, dim=2), keys_RNH)
+        return NodeContexts(torch.cat(parts, dim=2), keys_RNH)
 
-    def contexts(self, memory: Memory, batch: SideBatch) -> Contexts:
+    def contexts(self, memory: ChatMemory, batch: SideBatch) -> NodeContexts:
         """The nodes of the rows of a memory, the first ones of a batch."""
         rows = len(memory.hidden_RH)
         own_RNV = torch.cat([memory.heard_RNH, memory.said_RNH, batch.features_RNF[:rows]], dim=2)
@@ -155,7 +155,7 @@ class DynoNet(Predictor[SideBatch]):
         gates = self._gates(heard, nodes_kNC, self.encoder_words, self.encoder_nodes)
         return read(gates, *state, self.encoder_state.weight, heard.places)
 
-    def decode(self, state: tuple[Tensor, Tensor], said: Said, contexts: Contexts) -> Written:
+    def decode(self, state: tuple[Tensor, Tensor], said: Said, contexts: NodeContexts) -> Written:
         """Writes an event word by word.
 
         Args:
@@ -169,16 +169,16 @@ class DynoNet(Predictor[SideBatch]):
         return write(gates, state, contexts, real_kN, weights, self.scorer, said.heard.places, said.checks)
 
     @property
-    def scorer(self) -> Scorer:
+    def scorer(self) -> NodeScorer:
         """The weights of attention."""
-        return Scorer(self.query.weight, self.check, self.score)
+        return NodeScorer(self.query.weight, self.check, self.score)
 
     def logits(self, states_MH: Tensor, attended_MC: Tensor, scores_MN: Tensor) -> Tensor:
         """Of all words and all nodes (M, V + N)."""
         combined_MH = _squash(self.combine(torch.cat([states_MH, attended_MC], dim=1)))
         return torch.cat([linear(combined_MH, self.output.weight, self.output.bias), scores_MN], dim=1)
 
-    def turn(self, memory: Memory, batch: SideBatch, turn: Turn) -> tuple[Tensor, Memory]:
+    def turn(self, memory: ChatMemory, batch: SideBatch, turn: SideTurn) -> tuple[Tensor, ChatMemory]:
         """Hears what a turn's rows heard, and writes what they said.
 
         Args:
@@ -190,20 +190,20 @@ class DynoNet(Predictor[SideBatch]):
             Negative log-likelihoods (M,) of the turn's targets, and the memory of its rows after it, through which no gradient
             flows: an update sees what was heard since the side last acted, and what it then does (released).
         """
-        memory = Memory(*(part[: turn.rows] for part in memory))
+        memory = ChatMemory(*(part[: turn.rows] for part in memory))
         for heard in turn.heard:
             memory = self.listen(memory, heard, batch)
         contexts, said = self.contexts(memory, batch), turn.said
         rows = said.heard.rows_k
-        own = Contexts(*(part[rows] for part in contexts))
+        own = NodeContexts(*(part[rows] for part in contexts))
         written = self.decode((memory.hidden_RH[rows], memory.cell_RH[rows]), said, own)
         logits_MJ = self.logits(written.states_MH, written.attended_MC, written.scores_MN)
         nll_M = cross_entropy(logits_MJ, said.targets_M, reduction="none")
         with torch.no_grad():
             after = self.remember(memory, said, written.hidden_RH, written.cell_RH)
-        return nll_M, Memory(*(part.detach() for part in after))
+        return nll_M, ChatMemory(*(part.detach() for part in after))
 
-    def listen(self, memory: Memory, heard: Heard, batch: SideBatch) -> Memory:
+    def listen(self, memory: ChatMemory, heard: Heard, batch: SideBatch) -> ChatMemory:
         """The memory of rows after an event that some of them hear."""
         rows = heard.rows_k
         with torch.no_grad():
@@ -211,13 +211,13 @@ class DynoNet(Predictor[SideBatch]):
         hidden_kH, cell_kH = self.encode((memory.hidden_RH[rows], memory.cell_RH[rows]), heard, nodes_kNC)
         kept = self._kept(memory.heard_RNH, heard, hidden_kH)
         state = memory.hidden_RH.index_copy(0, rows, hidden_kH), memory.cell_RH.index_copy(0, rows, cell_kH)
-        return Memory(*state, kept, memory.said_RNH)
+        return ChatMemory(*state, kept, memory.said_RNH)
 
-    def remember(self, memory: Memory, said: Said, hidden_kH: Tensor, cell_kH: Tensor) -> Memory:
+    def remember(self, memory: ChatMemory, said: Said, hidden_kH: Tensor, cell_kH: Tensor) -> ChatMemory:
         """The memory of rows after an event of their own."""
         rows, kept = said.heard.rows_k, self._kept(memory.said_RNH, said.heard, hidden_kH)
         state = memory.hidden_RH.index_copy(0, rows, hidden_kH), memory.cell_RH.index_copy(0, rows, cell_kH)
-        return Memory(*state, memory.heard_RNH, kept)
+        return ChatMemory(*state, memory.heard_RNH, kept)
 
     def nll(self, batch: SideBatch) -> Tensor:
         nll_S = self.output.weight.new_zeros(batch.real_BT.numel())

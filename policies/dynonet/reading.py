@@ -23,7 +23,7 @@ NO_NODE = -1
 
 
 @dataclass(frozen=True)
-class Reading:
+class EventReading:
     """An event as a side reads it.
 
     Args:
@@ -65,23 +65,23 @@ class ChatReader:
         self.graph = TableGraph(table, attributes, vocabulary, max_items)
         self._newest: list[int] = []
 
-    def hear(self, event: ChatEvent) -> Reading:
+    def hear(self, event: ChatEvent) -> EventReading:
         """Reads what the partner did, by its words alone; entities that nobody mentioned before become nodes."""
         if event.selected is None:
             return self._reading([], self._linker.link(event.words, self.graph.nodes), new=True)
         entities = [Entity(value.lower(), each.type) for value, each in zip(event.item, self._attributes, strict=True)]
         return self._reading([SELECT_ID], [Mention(entity, ()) for entity in entities], new=True)
 
-    def own(self, event: ChatEvent) -> Reading:
+    def own(self, event: ChatEvent) -> EventReading:
         """Reads what this side did itself; mentions are looked for where none are marked."""
         if event.selected is None:
             marked = any(isinstance(token, Mention) for token in event.tokens)
             tokens = event.tokens if marked else self._linker.link(event.words, self.graph.nodes)
             return self._reading([], tokens, new=False)
         self._newest = [event.selected]
-        return Reading([SELECT_ID, ITEM_ID, EOS_ID], [NO_NODE, event.selected, NO_NODE], self._newest, len(self.graph))
+        return EventReading([SELECT_ID, ITEM_ID, EOS_ID], [NO_NODE, event.selected, NO_NODE], self._newest, len(self.graph))
 
-    def _reading(self, words: list[int], tokens: Sequence[Token], *, new: bool) -> Reading:
+    def _reading(self, words: list[int], tokens: Sequence[Token], *, new: bool) -> EventReading:
         nodes, index = [NO_NODE] * len(words), self._vocabulary.index
         for token in tokens:
             if isinstance(token, Mention) and (new or token.entity in self.graph.nodes):
@@ -92,4 +92,4 @@ class ChatReader:
             words += [index.get(word, UNK_ID) for word in plain]
             nodes += [NO_NODE] * len(plain)
         self._newest = sorted({node for node in nodes if node != NO_NODE}) or self._newest
-        return Reading([*words, EOS_ID], [*nodes, NO_NODE], self._newest, len(self.graph))
+        return EventReading([*words, EOS_ID], [*nodes, NO_NODE], self._newest, len(self.graph))

@@ -18,7 +18,7 @@ from torch.nn.functional import linear
 
 from policies.drawing import drawn
 from policies.dynonet.attending import attend
-from policies.dynonet.model import Contexts, DynoNet
+from policies.dynonet.model import DynoNet, NodeContexts
 from policies.dynonet.reading import NO_NODE
 from policies.dynonet.settings import FriendsDecoding
 from policies.dynonet.vocabulary import EOS_ID, GO_ID, ITEM_ID, SELECT_ID
@@ -59,7 +59,7 @@ def choose(
     model: DynoNet,
     decoding: FriendsDecoding,
     state: tuple[Tensor, Tensor],
-    contexts: Contexts,
+    contexts: NodeContexts,
     copyable: Copyable,
     draws_kL: Tensor,
 ) -> list[Chosen]:
