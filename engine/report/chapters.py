@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from engine.report.collaboration.chapter import Collaborations
 from engine.report.content import Chapter
 from engine.report.generation.adversarial import JudgedSystems
 from engine.report.measurements.chapter import Measurements
@@ -25,6 +26,7 @@ CHAPTERS: tuple[Chapter[Any], ...] = (
     Rankings(),
     RankerAttacks(),
     JudgedSystems(),
+    Collaborations(),
     Sweeps(),
     Trainings(),
     # Last: what no other chapter knows.
