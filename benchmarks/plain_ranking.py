@@ -161,7 +161,7 @@ def plain_mrfn(model: MRFN, batch: PlainBatch) -> Tensor:
         answered = asked(model.cross, reply_words, words, reply_mask, mask)
         sides = zip([*turns, crossed], [*replies, answered], strict=True)
         for view, (turn, reply), found in zip(model.each_view, sides, matches, strict=True):
-            common = view.match(turn, view.bilinear(turn), reply, mask)
+            common = view.match(view.find(turn, view.bilinear(turn), reply, mask), reply)
             found.append(last(view.words, common, batch.reply_real.sum(1)))
     decided = []
     for view, found in zip(model.each_view, matches, strict=True):

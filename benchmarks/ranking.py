@@ -75,9 +75,9 @@ def generated(number: int) -> list[Pair]:
     return [(tuple(text() for _ in range(draws.integers(3, 11))), [replies[i] for i in row]) for row in chosen]
 
 
-def network(kind: str, vocabulary: PairVocabulary) -> Matcher:
-    """A network of published size with drawn weights."""
-    model = build(vocabulary, SIZES[kind])
+def network(kind: str, vocabulary: PairVocabulary, sizes: MatcherSizes) -> Matcher:
+    """A network with drawn weights."""
+    model = build(vocabulary, sizes)
     generator = torch.Generator().manual_seed(derive_seed(SEED, kind))
     model.initialise(generator)
     for name, value in model.named_parameters():
@@ -130,7 +130,9 @@ def measure(options: Options) -> dict[str, Any]:
     lengths, asked = groups(max(contexts.values()), options.data_root)
     texts = (words for context, candidates in asked for words in (*context, *candidates))
     vocabulary = PairVocabulary.build(texts, 20_000)
-    found = {kind: compare(network(kind, vocabulary), asked[: contexts[kind]], plain[kind]) for kind in SIZES}
+    found = {
+        kind: compare(network(kind, vocabulary, sizes), asked[: contexts[kind]], plain[kind]) for kind, sizes in SIZES.items()
+    }
     return {
         "ratio": min(figures["ratio"] for figures in found.values()),
         "identical": all(each["difference"] < MOST_DIFFERENCE and not each["changed_places"] for each in found.values()),

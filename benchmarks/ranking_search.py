@@ -111,7 +111,8 @@ def measure(options: SearchOptions) -> dict[str, Any]:
     vocabulary = PairVocabulary.build((words for said, replies in asked for words in (*said, *replies)), 20_000)
     examples = [example(number, pair) for number, pair in enumerate(asked)]
     found = {
-        kind: compare(MatcherRanker(network(kind, vocabulary)), examples[: numbers[kind]], plain[kind]) for kind in SIZES
+        kind: compare(MatcherRanker(network(kind, vocabulary, sizes)), examples[: numbers[kind]], plain[kind])
+        for kind, sizes in SIZES.items()
     }
     return {
         "ratio": min(figures["ratio"] for figures in found.values()),

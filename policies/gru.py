@@ -5,14 +5,18 @@ product), so weights are interchangeable with it and a test holds the two equal.
 input product is left to the caller (who may take it from a table), both directions of a bidirectional layer advance
 together as one batched product, and the backward pass forms the weight gradient in one product over all steps.
 
-Shapes: D directions (1 or 2), B rows, T steps, H hidden units.
+Shapes: D directions (1 or 2), B rows, T steps, H hidden units; S steps of all rows, of different lengths; n, I, J a product's.
 """
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+
+from policies.products import product
 
 
 class GRU(nn.GRU):
@@ -31,60 +35,87 @@ class GRU(nn.GRU):
 class _GruRecurrence(torch.autograd.Function):
     @staticmethod
     def forward(  # type: ignore[no-untyped-def]  # torch has no type for ctx
-        ctx, gates_DTB3H: Tensor, weight_D3HH: Tensor, bias_D3H: Tensor, start_DBH: Tensor, dtype: torch.dtype
+        ctx, gates_DS3H: Tensor, weight_D3HH: Tensor, bias_D3H: Tensor, start_DBH: Tensor, counts: list[int], dtype: torch.dtype
     ) -> Tensor:
-        directions, steps, rows, _ = gates_DTB3H.shape
+        directions, size, _ = gates_DS3H.shape
         hidden = weight_D3HH.shape[-1]
-        weight_DH3H = weight_D3HH.to(dtype).transpose(1, 2).contiguous()
-        bias_D13H = bias_D3H.unsqueeze(1).to(dtype)
-        states = start_DBH.new_empty(directions, steps + 1, rows, hidden)
-        states[:, 0] = start_DBH
+        times = _Product(weight_D3HH.to(dtype), bias_D3H.to(dtype))
+        states = start_DBH.new_empty(directions, size, hidden)
         keep = any(ctx.needs_input_grad)
-        slots = steps if keep else 1
-        gates = start_DBH.new_empty(directions, slots, rows, 3 * hidden)
-        products = start_DBH.new_empty(directions, slots, rows, hidden)
-        for t in range(steps):
-            slot = t if keep else 0
-            previous, gate, inner = states[:, t], gates[:, slot], products[:, slot]
-            product = torch.baddbmm(bias_D13H, previous.to(dtype), weight_DH3H)
+        slots = size if keep else max(counts, default=0)
+        gates = start_DBH.new_empty(directions, slots, 3 * hidden)
+        products = start_DBH.new_empty(directions, slots, hidden)
+        previous, begin = start_DBH, 0
+        for rows in counts:
+            here, slot = slice(begin, begin + rows), slice(begin, begin + rows) if keep else slice(rows)
+            given, gate, inner = gates_DS3H[:, here], gates[:, slot], products[:, slot]
+            previous = previous[:, :rows]
+            product = times(previous.to(dtype))
             reset_update, candidate = gate[..., : 2 * hidden], gate[..., 2 * hidden :]
-            torch.add(gates_DTB3H[:, t, :, : 2 * hidden], product[..., : 2 * hidden], out=reset_update).sigmoid_()
+            torch.add(given[..., : 2 * hidden], product[..., : 2 * hidden], out=reset_update).sigmoid_()
             inner.copy_(product[..., 2 * hidden :])
-            torch.addcmul(gates_DTB3H[:, t, :, 2 * hidden :], gate[..., :hidden], inner, out=candidate).tanh_()
-            torch.lerp(candidate, previous, gate[..., hidden : 2 * hidden], out=states[:, t + 1])
+            torch.addcmul(given[..., 2 * hidden :], gate[..., :hidden], inner, out=candidate).tanh_()
+            previous = torch.lerp(candidate, previous, gate[..., hidden : 2 * hidden], out=states[:, here])
+            begin += rows
         if keep:
-            ctx.save_for_backward(weight_D3HH, states, gates, products)
-            ctx.dtype = dtype
-        return states[:, 1:]
+            ctx.save_for_backward(weight_D3HH, start_DBH, states, gates, products)
+            ctx.counts, ctx.dtype = counts, dtype
+        return states
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad_DTBH: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[no-untyped-def]  # as above
-        weight_D3HH, states, gates, products = ctx.saved_tensors
-        dtype = ctx.dtype
-        directions, steps, rows, hidden = products.shape
-        weight = weight_D3HH.to(dtype)
+    def backward(ctx, grad_DSH: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[no-untyped-def]  # as above
+        weight_D3HH, start_DBH, states, gates, products = ctx.saved_tensors
+        counts, dtype = ctx.counts, ctx.dtype
+        directions, size, hidden = products.shape
+        times = _Product(weight_D3HH.to(dtype).transpose(1, 2).contiguous())
         inputs_grad = torch.empty_like(gates)
         hidden_grad = torch.empty(gates.shape, dtype=dtype, device=gates.device)
-        grad = torch.zeros_like(states[:, 0])
-        for t in range(steps - 1, -1, -1):
-            reset, update, candidate = gates[:, t].split(hidden, dim=-1)
-            grad = grad + grad_DTBH[:, t]
-            part, through = inputs_grad[:, t], hidden_grad[:, t]
+        of_sigmoid, of_tanh = torch.ops.aten.sigmoid_backward.grad_input, torch.ops.aten.tanh_backward.grad_input
+        ends = list(accumulate(counts))
+        begins = [end - rows for end, rows in zip(ends, counts, strict=True)]
+        before = [start_DBH, *(states[:, begin : begin + rows] for begin, rows in zip(begins, counts[1:], strict=False))]
+        grad = torch.zeros_like(start_DBH[:, : counts[-1] if counts else None])
+        for previous, begin, end in zip(before[::-1], begins[::-1], ends[::-1], strict=False):
+            here = slice(begin, end)
+            # Rows that end here have no gradient from later steps.
+            later, grad = grad, grad_DSH[:, here].clone()
+            grad[:, : later.shape[1]] += later
+            reset, update, candidate = gates[:, here].split(hidden, dim=-1)
+            part, through = inputs_grad[:, here], hidden_grad[:, here]
             d_reset, d_update, d_candidate = part.split(hidden, dim=-1)
-            d_candidate.copy_(torch.ops.aten.tanh_backward(torch.addcmul(grad, grad, update, value=-1), candidate))
-            d_update.copy_(torch.ops.aten.sigmoid_backward((states[:, t] - candidate).mul_(grad), update))
-            d_reset.copy_(torch.ops.aten.sigmoid_backward(d_candidate * products[:, t], reset))
+            of_tanh(torch.addcmul(grad, grad, update, value=-1), candidate, grad_input=d_candidate)
+            of_sigmoid((previous - candidate).mul_(grad), update, grad_input=d_update)
+            of_sigmoid(d_candidate * products[:, here], reset, grad_input=d_reset)
             through[..., : 2 * hidden] = part[..., : 2 * hidden]
             through[..., 2 * hidden :] = d_candidate * reset
-            grad = torch.addcmul(torch.bmm(through, weight).to(grad.dtype), grad, update)
-        flat = hidden_grad.view(directions, steps * rows, 3 * hidden)
-        before = states[:, :-1].to(dtype).reshape(directions, steps * rows, hidden)
-        weight_grad = torch.stack([flat[d].t() @ before[d] for d in range(directions)]).to(weight_D3HH.dtype)
+            grad = torch.addcmul(times(through).to(grad.dtype), grad, update)
+        earlier = torch.cat(before, 1)[:, :size].to(dtype)
+        weight_grad = torch.stack([hidden_grad[d].t() @ earlier[d] for d in range(directions)]).to(weight_D3HH.dtype)
         # A product with ones sums the columns at matrix speed.
-        ones = flat.new_ones(directions, 1, steps * rows)
-        bias_grad = torch.bmm(ones, flat).squeeze(1).to(weight_D3HH.dtype)
-        return inputs_grad, weight_grad, bias_grad, grad, None
+        ones = hidden_grad.new_ones(directions, 1, size)
+        bias_grad = torch.bmm(ones, hidden_grad).squeeze(1).to(weight_D3HH.dtype)
+        return inputs_grad, weight_grad, bias_grad, grad, None, None
+
+
+class _Product:
+    """Products of rows (D, n, I) with the weight of each direction, not differentiable.
+
+    Args:
+        weight_DJI: as `torch.nn.functional.linear` takes it, a weight for each direction.
+        bias_DJ: added to them.
+    """
+
+    def __init__(self, weight_DJI: Tensor, bias_DJ: Tensor | None = None) -> None:
+        self._weight_DJI, self._bias_DJ = weight_DJI, bias_DJ
+        self._weight_DIJ = None if len(weight_DJI) == 1 else weight_DJI.transpose(1, 2).contiguous()
+
+    def __call__(self, rows_DnI: Tensor) -> Tensor:
+        if self._weight_DIJ is None:
+            return product(rows_DnI[0], self._weight_DJI[0], None if self._bias_DJ is None else self._bias_DJ[0]).unsqueeze(0)
+        if self._bias_DJ is None:
+            return torch.bmm(rows_DnI, self._weight_DIJ)
+        return torch.baddbmm(self._bias_DJ.unsqueeze(1), rows_DnI, self._weight_DIJ)
 
 
 def recur(gates_DTB3H: Tensor, weight_D3HH: Tensor, bias_D3H: Tensor, start_DBH: Tensor) -> Tensor:
@@ -100,9 +131,29 @@ def recur(gates_DTB3H: Tensor, weight_D3HH: Tensor, bias_D3H: Tensor, start_DBH:
         The state after every step (D, T, B, H). Under autocast the hidden products are formed in its lower precision
         while states and gates stay in the precision of the start.
     """
-    device = gates_DTB3H.device.type
+    steps, rows = gates_DTB3H.shape[1:3]
+    found = recur_packed(gates_DTB3H.flatten(1, 2), weight_D3HH, bias_D3H, start_DBH, [rows] * steps)
+    return found.unflatten(1, (steps, rows))
+
+
+def recur_packed(
+    gates_DS3H: Tensor, weight_D3HH: Tensor, bias_D3H: Tensor, start_DBH: Tensor, counts: list[int]
+) -> Tensor:
+    """As `recur`, over rows of different lengths, the longest first, none of them padded.
+
+    Args:
+        gates_DS3H: the products of all rows for the first step, behind them those for the second, and so on.
+        weight_D3HH: as there.
+        bias_D3H: as there.
+        start_DBH: as there.
+        counts: rows of each step, B for the first; none has more than the one before it.
+
+    Returns:
+        The states (D, S, H), in the order of the products.
+    """
+    device = gates_DS3H.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight_D3HH.dtype
-    return _GruRecurrence.apply(gates_DTB3H.to(start_DBH.dtype), weight_D3HH, bias_D3H, start_DBH, dtype)
+    return _GruRecurrence.apply(gates_DS3H.to(start_DBH.dtype), weight_D3HH, bias_D3H, start_DBH, counts, dtype)
 
 
 def flip_by_length(values_TB: Tensor, lengths_B: Tensor) -> Tensor:

@@ -50,12 +50,12 @@ class Weight:
         return linear(rows_nI, self._weight_JI)
 
 
-def product(rows_nI: Tensor, weight_JI: Tensor) -> Tensor:
-    """Products (n, J) with a weight that serves a few times only; not differentiable."""
-    if rows_nI.device.type == "cpu" and has_onednn():
-        product_nJ: Tensor = torch.ops.mkldnn._linear_pointwise(rows_nI, weight_JI, None, "none", [], "")
+def product(rows_nI: Tensor, weight_JI: Tensor, bias_J: Tensor | None = None) -> Tensor:
+    """Products (n, J) with a weight that serves a few times only, and a bias added to them; not differentiable."""
+    if rows_nI.device.type == "cpu" and has_onednn() and rows_nI.dtype != torch.float64:
+        product_nJ: Tensor = torch.ops.mkldnn._linear_pointwise(rows_nI, weight_JI, bias_J, "none", [], "")
         return product_nJ
-    return linear(rows_nI, weight_JI)
+    return linear(rows_nI, weight_JI, bias_J)
 
 
 class _Dense(torch.autograd.Function):

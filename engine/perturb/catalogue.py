@@ -22,6 +22,7 @@ for _name, _summary, _target in (
     ("generative-paraphrase", "utterances by paraphrases of a pointer-generator network", "generative:build"),
     ("grammar-errors", "errors that learners make", "grammar:build"),
     ("character-noise", "letters of words slip", "noise:build"),
+    ("misspellings", "words as people misspell them", "noise:build_misspellings"),
     ("add-negation", "the first verb that can be is negated", "negation:build"),
     ("antonym", "one word by its opposite", "antonym:build"),
     ("random-inputs", "every word by a random one", "entities:build_random"),
@@ -34,8 +35,8 @@ PARAPHRASED = "generative-paraphrase"
 """The one that needs a network."""
 SHOULD_NOT_CHANGE = ("random-swap", "stopword-dropout", "data-paraphrase", PARAPHRASED, "grammar-errors")
 SHOULD_CHANGE = ("add-negation", "antonym")
-ADDED = ("character-noise",)
-"""Ours, and not the paper's: named by itself, because the groups are those of the paper's tables."""
+ADDED = ("character-noise", "misspellings")
+"""Ours, and not the paper's: named by themselves, because the groups are those of the paper's tables."""
 ENTITY = ("random-inputs", "random-inputs-kept-entities", "confusing-entity")
 """For dialogues about entities of a knowledge base."""
 GROUPS = {

@@ -9,7 +9,7 @@ A replacement is a word that alone stands in the place of another in an alignmen
 letters. It counts by the number of sentences that it occurs in, and is an error of people in general from the second on: nine
 of ten that JFLEG's corrections show occur once, most of them because a corrector wrote another sentence.
 
-Not here: errors that need no corpus (`slips.py`), and which replacements are errors of what kind (`grammar.py`).
+Not here: errors that need no corpus (`slips.py`), and which replacements are errors of what kind (`grammar.py`, `noise.py`).
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from difflib import SequenceMatcher
 from pathlib import Path
 from typing import NamedTuple
 
+from engine.perturb.commands import NAMES
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings
+from engine.perturb.slips import MISSPELLINGS
 from envs.core.errors import DataError
 from envs.data.lines import broken_rule, located, read_lines, require_utf8
 from envs.data.root import data_root
@@ -29,6 +31,8 @@ from envs.pairs.tokens import tokenise
 FOLDER = "grammar"
 """Of the data root, with JFLEG's files and codespell's dictionary."""
 DICTIONARY = "codespell_dictionary.txt"
+SHORTEST = 4
+"""Letters of a word at least that is misspelt as a list of misspellings says."""
 MIN_SENTENCES = 2
 """In how many sentences a replacement occurs at least that counts."""
 
@@ -42,6 +46,15 @@ class Corrections(NamedTuple):
     """From a right word to the wrong ones that stood for it, with the number of sentences, both in alphabetical order."""
     misspelt: Mapping[str, tuple[str, ...]]
     """From a word to its misspellings in a list of them."""
+
+
+def misspellings_of(word: str, corrections: Corrections) -> Iterator[str]:
+    """How people misspell a word: this project's list, then what was read; a slip of the first letter is rare, and left out."""
+    yield from MISSPELLINGS.get(word, ())
+    if len(word) >= SHORTEST and word not in NAMES:
+        # Lists know words of which no one thinks that they were meant.
+        listed = corrections.misspelt.get(word, ())
+        yield from (wrong for wrong in listed if wrong[0] == word[0] and abs(len(wrong) - len(word)) <= 1)
 
 
 def open_corrections(settings: PerturbSettings, resources: Resources) -> Corrections:

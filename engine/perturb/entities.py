@@ -246,7 +246,7 @@ def _common(resources: Resources) -> list[str]:
     common = [word for word in resources.common if word not in special and resources.may_enter([word])]
     if not common:
         raise ConfigError(
-            "random inputs need words to draw from", fix="name a model with --model, or give Resources(common=...)"
+            "random inputs need words to draw from", fix="name a model of words with --model, or give Resources(common=...)"
         )
     return common
 

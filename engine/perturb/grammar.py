@@ -32,8 +32,7 @@ from typing import NamedTuple
 import numpy as np
 
 from engine.perturb import slips
-from engine.perturb.commands import NAMES
-from engine.perturb.corrections import Corrections, open_corrections
+from engine.perturb.corrections import Corrections, misspellings_of, open_corrections
 from engine.perturb.draws import uniforms
 from engine.perturb.flat import Edits, FlatContexts
 from engine.perturb.lexicon import word_set
@@ -71,8 +70,6 @@ _BE_HAVE = word_set("be am is are was were been being 'm 're 's have has had 've
 _THIRD = word_set("he she it that this which who someone anyone everyone nobody everything nothing")
 _MANY = word_set("these those many some several all few two three four five other more most both")
 _MOST_MISSPELLINGS = 8
-_SHORTEST = 4
-"""Letters of a word at least that is misspelt as a list of misspellings says."""
 
 
 class Slip(NamedTuple):
@@ -140,16 +137,9 @@ class GrammarErrors(ByEdits):
             yield Slip(ErrorKind.INFLECTION, (), (plain,), WEIGHTS[ErrorKind.INFLECTION])
         if word in _ARTICLES:
             yield Slip(ErrorKind.ARTICLE, (), (), WEIGHTS[ErrorKind.ARTICLE])
-        misspelt = [wrong for wrong in self._misspelt(word) if may_enter((wrong,))][:_MOST_MISSPELLINGS]
+        misspelt = [wrong for wrong in misspellings_of(word, self._corrections) if may_enter((wrong,))][:_MOST_MISSPELLINGS]
         for wrong in misspelt:
             yield Slip(ErrorKind.SPELLING, (), (wrong,), WEIGHTS[ErrorKind.SPELLING] / len(misspelt))
-
-    def _misspelt(self, word: str) -> Iterator[str]:
-        yield from slips.MISSPELLINGS.get(word, ())
-        if len(word) >= _SHORTEST and word not in NAMES:
-            # Lists know words of which no one thinks that they were meant; a slip of the first letter is rare.
-            listed = self._corrections.misspelt.get(word, ())
-            yield from (wrong for wrong in listed if wrong[0] == word[0] and abs(len(wrong) - len(word)) <= 1)
 
 
 def _listed(corrections: Corrections) -> Mapping[str, tuple[Slip, ...]]:

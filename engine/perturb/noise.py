@@ -1,4 +1,4 @@
-"""Character Noise: letters of a word slip, and a reader still knows the word.
+"""Character Noise and Misspellings: letters of a word slip, and a reader still knows the word.
 
 Sources: Belinkov & Bisk 2018 (arXiv 1711.02173), letters that change places and neighbouring keys in words of at least four
 letters; Pruthi, Dhingra & Lipton 2019 (arXiv 1905.11268), also left out and added letters, the first and the last one always in
@@ -11,6 +11,9 @@ A word gets one slip, of a kind and at a place that are drawn uniformly, because
     omission        an inner letter of five or more goes     package    packge
     repetition      an inner letter stands twice             package    packkage
     homoglyph       a Cyrillic letter of the same shape (Unicode Technical Standard 39)
+
+Misspellings are slips that people were seen to make, letters added, left out, doubled and hit beside: one of those that lists
+know of the word (`corrections.py`), drawn uniformly; a word that no list knows stays.
 
 - A share of the words of at least four letters slips (`noise_rate`). Only words of the letters a to z do: no address, path,
   number, smiley or hyphenated word (package names), no name of a program, nothing that belongs to a command line or a flag
@@ -28,6 +31,7 @@ from string import ascii_lowercase
 import numpy as np
 
 from engine.perturb.commands import NAMES, in_commands
+from engine.perturb.corrections import Corrections, misspellings_of, open_corrections
 from engine.perturb.draws import uniforms
 from engine.perturb.flat import Edits, FlatContexts
 from engine.perturb.resources import USUAL, Resources
@@ -103,6 +107,30 @@ class CharacterNoise(ByEdits):
         return slip in known or (language is not None and language.counts[slip] >= USUAL)
 
 
+class Misspellings(CharacterNoise):
+    """Words are misspelt as lists of misspellings have it.
+
+    Args:
+        resources: as of `CharacterNoise`.
+        rate: share of the words of at least four letters that are misspelt where a list knows how.
+        corrections: the lists.
+    """
+
+    name = "misspellings"
+
+    def __init__(self, resources: Resources, rate: float, corrections: Corrections) -> None:
+        super().__init__(resources, rate)
+        self._corrections = corrections
+
+    def _slip(self, word: str, share: float) -> str | None:
+        found = self._slips(word, 0)
+        return found[int(share * len(found))] if found else None
+
+    def _slips_of(self, word: str, kind: int) -> tuple[str, ...]:
+        listed = dict.fromkeys(misspellings_of(word, self._corrections))
+        return tuple(wrong for wrong in listed if wrong != word and not self._is_word(wrong))
+
+
 class _Long(dict[str, bool]):
     """Whether words may slip."""
 
@@ -140,3 +168,8 @@ _KINDS = (_transpositions, _keys, _omissions, _repetitions, _homoglyphs)
 def build(settings: PerturbSettings, resources: Resources) -> CharacterNoise:
     """The strategy as the settings say."""
     return CharacterNoise(resources, settings.noise_rate)
+
+
+def build_misspellings(settings: PerturbSettings, resources: Resources) -> Misspellings:
+    """The other strategy; raises as `open_corrections` does."""
+    return Misspellings(resources, settings.noise_rate, open_corrections(settings, resources))

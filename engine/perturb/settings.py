@@ -37,11 +37,12 @@ class PerturbSettings(Configuration):
     grammar_rate: PositiveShare = 0.3
     """Grammar errors: share of words with a known error that get one (paper: silent); at 1 half of a text's words change."""
     noise_rate: PositiveShare = 0.2
-    """Character noise: share of the words of at least four letters in which a letter slips."""
+    """Character noise, misspellings: share of the words of at least four letters in which a letter slips."""
     paraphrases: Path | None = None
     """Data-level paraphrase: a PPDB file, or pairs of phrases separated by a tab; the lexicon's own pairs when not given."""
     corrections: Path | None = None
-    """Grammar errors: a folder with JFLEG's files, or a file of wrong<TAB>right sentences; the data root's when not given."""
+    """Grammar errors, misspellings: a folder with JFLEG's files, or a file of wrong<TAB>right sentences; the data root's if not
+    given."""
     paraphraser: str | None = None
     """Generative paraphrase: the run or checkpoint of `parley train paraphraser`."""
     entities: Path | None = None

@@ -19,12 +19,13 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from envs.candidates.groups import Context
 from envs.pairs.turns import Utterance
 from envs.pairs.vocabulary import PAD_ID, UNK, PairVocabulary
-from policies.matching.beginnings import Beginnings
+from policies.matching.sequences import Sequences
 from policies.matching.settings import MatcherSizes, MrfnSizes
 
 _WASTE = 1.3
@@ -40,10 +41,60 @@ class Rows(NamedTuple):
     """True at words."""
     real_RN: Tensor
     """True at places that count: words, and with padding="released" all."""
-    ends_R: Tensor
-    """The last place that counts."""
-    begun: Beginnings | None = None
-    """What texts share that begin alike; None where nobody asked."""
+
+
+class Padded:
+    """Texts in buckets, side by side in each; for what reads whole texts, such as attention.
+
+    Args:
+        block: that holds them.
+        texts_Q: which.
+        chosen: of these, those of each bucket, all of them once.
+    """
+
+    def __init__(self, block: Block, texts_Q: np.ndarray, chosen: Sequence[np.ndarray]) -> None:
+        self.rows = [block.rows(texts_Q[each]) for each in chosen]
+        """Those of each bucket."""
+        self._shapes = [each.places_RN.shape for each in self.rows]
+        sizes_Q = block.rooms_T[texts_Q]
+        firsts_Q, starts_Q, begin = np.empty_like(sizes_Q), sizes_Q.cumsum() - sizes_Q, 0
+        for each, (rows, columns) in zip(chosen, self._shapes, strict=True):
+            firsts_Q[each] = begin + np.arange(rows) * columns
+            begin += rows * columns
+        columns_X = np.arange(sizes_Q.sum()) - np.repeat(starts_Q, sizes_Q)
+        cells_X = np.repeat(firsts_Q, sizes_Q) + columns_X
+        own_Y = np.full(begin, len(cells_X))
+        own_Y[cells_X] = np.arange(len(cells_X))
+        self.places_X = block.tensor(np.repeat(block.starts_T[texts_Q], sizes_Q) + columns_X)
+        """Where in the memory each place of the texts stands, one text behind the other."""
+        self._cells_X, self._own_Y = block.tensor(cells_X), block.tensor(own_Y)
+        self._memory_Y = torch.cat([each.places_RN.flatten() for each in self.rows])
+
+    def spread(self, memory_WD: Tensor) -> list[Tensor]:
+        """The rows (R, N, D) of each bucket, of a memory with a zero row at its end."""
+        return self._cut(at(memory_WD, self._memory_Y))
+
+    def spread_own(self, values_XD: Tensor) -> list[Tensor]:
+        """The rows (R, N, D) of each bucket, of values that stand in the order of `places_X`; zero at padding."""
+        return self._cut(at(with_zero(values_XD), self._own_Y))
+
+    def joined(self, parts: Sequence[Tensor]) -> Tensor:
+        """The values (X, D) of rows (R, N, D) of the buckets, in the order of `places_X`."""
+        return at(torch.cat([each.flatten(0, 1) for each in parts]), self._cells_X)
+
+    def _cut(self, values_YD: Tensor) -> list[Tensor]:
+        parts = values_YD.split([rows * columns for rows, columns in self._shapes])
+        return [part.unflatten(0, shape) for part, shape in zip(parts, self._shapes, strict=True)]
+
+
+def at(flat_WD: Tensor, places: Tensor) -> Tensor:
+    """The rows at some places (..., D); torch gathers them, and spreads their gradients, fastest as embeddings."""
+    return F.embedding(places, flat_WD)
+
+
+def with_zero(flat_WD: Tensor) -> Tensor:
+    """The rows and a zero row behind them, which padding points to."""
+    return F.pad(flat_WD, (0, 0, 0, 1))
 
 
 @dataclass(frozen=True)
@@ -76,34 +127,38 @@ class Block:
         """The array on the block's device."""
         return torch.from_numpy(values).to(self.device)
 
-    def rows(self, texts: np.ndarray, behind: np.ndarray | None = None) -> Rows:
+    def rows(self, texts: np.ndarray) -> Rows:
         """Texts side by side; those of -1 have no place.
 
         Args:
             texts: (...,) which; the result has one dimension more.
-            behind: numbers (R,) of what comes before the texts (R,): those alone that have the same there begin alike. None:
-                what begins alike is not asked.
         """
         there = texts >= 0
         rooms, lengths = np.where(there, self.rooms_T[texts], 0), np.where(there, self.lengths_T[texts], 0)
         columns = np.arange(rooms.max(), dtype=np.int64)
         real = columns < rooms[..., None]
         places = np.where(real, self.starts_T[texts][..., None] + columns, len(self.words_W))
-        read, ends = columns < lengths[..., None], np.maximum(rooms - 1, 0)
-        begun = None
-        if behind is not None:
-            codes = np.append(self.codes_W, -1)[places]
-            begun = Beginnings(np.where(real, codes + behind[:, None] * (self.codes_W.max() + 1), -1), self.device)
-        return Rows(self.tensor(places), self.tensor(read), self.tensor(real), self.tensor(ends), begun)
+        return Rows(self.tensor(places), self.tensor(columns < lengths[..., None]), self.tensor(real))
 
     @cached_property
     def codes_W(self) -> np.ndarray:
         """Numbers that are equal where the model reads the same word."""
         return self.words_W * len(self.letters_SL) + self.spelt_W
 
-    def text_buckets(self, most_cells: int) -> Iterator[np.ndarray]:
-        """All texts in buckets of like size."""
-        yield from buckets(self.rooms_T[:, None], most_cells)
+    @cached_property
+    def read_W(self) -> Tensor:
+        """True at words."""
+        columns_W = np.arange(len(self.words_W)) - np.repeat(self.starts_T, self.rooms_T)
+        return self.tensor(columns_W < np.repeat(self.lengths_T, self.rooms_T))
+
+    @cached_property
+    def texts(self) -> Sequences:
+        """All texts, as they stand behind one another."""
+        return Sequences(self.rooms_T, self.device, self.codes_W)
+
+    def padded(self, most_cells: int) -> Padded:
+        """All texts in buckets of like size, each of so many places at most."""
+        return Padded(self, np.arange(len(self.rooms_T)), list(buckets(self.rooms_T[:, None], most_cells)))
 
     @cached_property
     def matches(self) -> tuple[np.ndarray, np.ndarray]:
@@ -115,10 +170,12 @@ class Block:
         sessions_PK[turns_PK >= 0] = which
         return np.stack([found // num_texts, found % num_texts], axis=1), sessions_PK
 
-    @property
-    def last_turns_P(self) -> Tensor:
-        """The place of each pair's newest turn."""
-        return self.tensor((self.turns_CK >= 0).sum(1)[self.pairs_P2[:, 0]] - 1)
+    @cached_property
+    def sessions(self) -> tuple[Tensor, Sequences]:
+        """The matches of each pair's turns, one pair behind the other, and these sequences."""
+        met_M2, sessions_PK = self.matches
+        is_turn_PK = sessions_PK < len(met_M2)
+        return self.tensor(sessions_PK[is_turn_PK]), Sequences(is_turn_PK.sum(1), self.device)
 
 
 def buckets(sizes_ND: np.ndarray, most_cells: int, few: int = 128) -> Iterator[np.ndarray]:

@@ -20,6 +20,7 @@ Shapes: B pairs, K turns, N words of a turn, J words of a reply, L levels (5 + 1
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -27,14 +28,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from envs.pairs.vocabulary import PairVocabulary
-from policies.matching.batches import Block, Rows, buckets
-from policies.matching.matcher import BARRED, Encoded, Matcher, at, with_zero
+from policies.matching.batches import Block, Padded, at, buckets, with_zero
+from policies.matching.matcher import BARRED, Matcher
 from policies.matching.settings import DamSizes
 from policies.products import Linear, dense
 
 POOL = 3
 """Width of the poolings."""
-_FEW = 24
+_FEW = 64
 """Rows of turns and replies that are padded rather than cut: fewer than elsewhere, for a padded cell costs more here."""
 
 
@@ -60,7 +61,6 @@ class DAM(Matcher):
     """One DAM's parameters; the arguments are those of `Matcher`."""
 
     sizes: DamSizes
-    is_recurrent = False
     most_match_cells = 1 << 16
     """Cells of the similarities of a bucket of turns and replies, channels not counted."""
     most_volume = 1 << 16
@@ -78,67 +78,74 @@ class DAM(Matcher):
         self.output = Linear(sizes.second_maps * math.prod(self.whole), 1)
         self.scale = sizes.embed**-0.5
 
-    def encode(self, words_RNE: Tensor, rows: Rows, letters: Tensor | None) -> Encoded:
-        barred_RNN = ~(rows.read_RN.unsqueeze(2) & rows.read_RN.unsqueeze(1))
-        levels = [words_RNE]
-        for block in self.own:
-            words = levels[-1]
-            alike_RNN = (words @ words.transpose(1, 2) * self.scale).masked_fill(barred_RNN, BARRED)
-            levels.append(block(words, alike_RNN.softmax(2) @ words))
+    def encode(self, words_WE: Tensor, block: Block, letters_WD: Tensor | None) -> Sequence[Tensor]:
+        texts, levels = block.padded(self.most_cells), [words_WE]
+        for layer in self.own:
+            words = texts.spread(with_zero(levels[-1]))
+            attended = []
+            for rows, words_RNE in zip(texts.rows, words, strict=True):
+                barred_RNN = ~(rows.read_RN.unsqueeze(2) & rows.read_RN.unsqueeze(1))
+                alike_RNN = (words_RNE @ words_RNE.transpose(1, 2) * self.scale).masked_fill(barred_RNN, BARRED)
+                attended.append(alike_RNN.softmax(2) @ words_RNE)
+            levels.append(layer(levels[-1], texts.joined(attended)))
         return levels
 
     def forward(self, block: Block) -> Tensor:
-        levels = self.memory(block)
         met_M2, sessions_PK = block.matches
         sizes_M2 = block.rooms_T[met_M2]
-        found, order = [], []
-        for chosen in buckets(sizes_M2, self.most_match_cells, _FEW):
-            found.append(self.similarities(levels, *(block.rows(texts) for texts in met_M2[chosen].T)))
-            order.append(chosen)
-        alike_XC = with_zero(torch.cat(found))
-        ordered = np.concatenate(order)
-        cells_M = sizes_M2.prod(1)[ordered]
-        # Behind the newest turn of a pair there is no cell.
-        starts_M, sides_M2 = np.zeros(len(met_M2) + 1, dtype=np.int64), np.pad(sizes_M2, ((0, 1), (0, 0)))
-        starts_M[ordered] = cells_M.cumsum() - cells_M
+        chosen = list(buckets(sizes_M2, self.most_match_cells, _FEW))
+        turns, replies = (Padded(block, texts_M, chosen) for texts_M in met_M2.T)
+        alike = self.similarities(self.memory(block), turns, replies)
+        alike_YC = with_zero(torch.cat([each.flatten(0, 2) for each in alike]))
+        # Where the cells of each match start, and how many a row of them has; behind the newest turn of a pair there is none.
+        starts_M, widths_M, begin = (*np.zeros((2, len(met_M2) + 1), dtype=np.int64), 0)
+        for each, (rows, height, width) in zip(chosen, (part.shape[:3] for part in alike), strict=True):
+            starts_M[each], widths_M[each] = begin + np.arange(rows) * (height * width), width
+            begin += rows * height * width
+        sides_M2 = np.pad(sizes_M2, ((0, 1), (0, 0)))
         longest_P = sides_M2[sessions_PK, 0].max(1)
         sizes_P3 = np.stack([(sessions_PK < len(met_M2)).sum(1), longest_P, block.rooms_T[block.pairs_P2[:, 1]]], axis=1)
         decided, order = [], []
-        for chosen in buckets(sizes_P3, self.most_volume):
-            turns, rows, columns = sizes_P3[chosen].max(0)
-            here_BK11 = sessions_PK[chosen, :turns, None, None]
-            i_N1, j_J = np.arange(rows)[:, None], np.arange(columns)
+        for pairs in buckets(sizes_P3, self.most_volume):
+            num_turns, height, width = sizes_P3[pairs].max(0)
+            here_BK11 = sessions_PK[pairs, :num_turns, None, None]
+            i_N1, j_J = np.arange(height)[:, None], np.arange(width)
             real_BKNJ = (i_N1 < sides_M2[here_BK11, 0]) & (j_J < sides_M2[here_BK11, 1])
-            places_BKNJ = np.where(real_BKNJ, starts_M[here_BK11] + i_N1 * sides_M2[here_BK11, 1] + j_J, len(alike_XC) - 1)
-            volumes = at(alike_XC, block.tensor(places_BKNJ)).movedim(4, 1)
+            places_BKNJ = np.where(real_BKNJ, starts_M[here_BK11] + i_N1 * widths_M[here_BK11] + j_J, len(alike_YC) - 1)
+            volumes = at(alike_YC, block.tensor(places_BKNJ)).movedim(4, 1)
             decided.append(self.decide(volumes, block.tensor(real_BKNJ).unsqueeze(1)))
-            order.append(chosen)
+            order.append(pairs)
         return torch.cat(decided)[block.tensor(np.argsort(np.concatenate(order)))]
 
-    def similarities(self, levels: list[Tensor], turns: Rows, replies: Rows) -> Tensor:
-        """The cells (X, 2L) of similarities, row by row.
+    def similarities(self, levels: Sequence[Tensor], turns: Padded, replies: Padded) -> list[Tensor]:
+        """The similarities (R, N, J, 2L) of each bucket; what stands at padding means nothing.
 
         Args:
             levels: the memory.
-            turns: R rows.
-            replies: those that they meet.
+            turns: of each match.
+            replies: that they meet.
         """
-        barred_RNJ = ~(turns.read_RN.unsqueeze(2) & replies.read_RN.unsqueeze(1))
-        is_whole = not bool(barred_RNJ.any())
-        crossed, own = [], []
+        read = [(here.read_RN, there.read_RN) for here, there in zip(turns.rows, replies.rows, strict=True)]
+        crossed: list[list[Tensor]] = [[] for _ in read]
+        own: list[list[Tensor]] = [[] for _ in read]
         for level, of_turn, of_reply in zip(levels, self.of_turns, self.of_replies, strict=True):
-            turns_RNE, replies_RJE = at(level, turns.places_RN), at(level, replies.places_RN)
-            alike_RNJ = turns_RNE @ replies_RJE.transpose(1, 2) * self.scale
-            logits_RNJ = alike_RNJ if is_whole else alike_RNJ.masked_fill(barred_RNJ, BARRED)
-            to_replies_RNE = logits_RNJ.softmax(2) @ replies_RJE
-            to_turns_RJE = logits_RNJ.softmax(1).transpose(1, 2) @ turns_RNE
-            told_RNE = _layered(of_turn, turns_RNE, to_replies_RNE, turns.real_RN)
-            told_RJE = _layered(of_reply, replies_RJE, to_turns_RJE, replies.real_RN)
-            crossed.append(told_RNE @ told_RJE.transpose(1, 2) * self.scale)
-            own.append(alike_RNJ)
-        alike_RNJC = torch.stack(crossed + own, 3)
-        real_RNJ = turns.real_RN.unsqueeze(2) & replies.real_RN.unsqueeze(1)
-        return alike_RNJC.flatten(0, 2) if bool(real_RNJ.all()) else alike_RNJC[real_RNJ]
+            to_replies, to_turns = [], []
+            for place, (here, there) in enumerate(zip(turns.spread(level), replies.spread(level), strict=True)):
+                alike_RNJ, to_reply, to_turn = self._attend(here, there, *read[place])
+                own[place].append(alike_RNJ)
+                to_replies.append(to_reply)
+                to_turns.append(to_turn)
+            told = turns.spread_own(of_turn(at(level, turns.places_X), turns.joined(to_replies)))
+            said = replies.spread_own(of_reply(at(level, replies.places_X), replies.joined(to_turns)))
+            for place, (here, there) in enumerate(zip(told, said, strict=True)):
+                crossed[place].append(here @ there.transpose(1, 2) * self.scale)
+        return [torch.stack(mine + theirs, 3) for mine, theirs in zip(crossed, own, strict=True)]
+
+    def _attend(self, here_RNE: Tensor, there_RJE: Tensor, read_RN: Tensor, read_RJ: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Similarities (R, N, J) of words, what those here attend to (R, N, E), and what those there do (R, J, E)."""
+        alike_RNJ = here_RNE @ there_RJE.transpose(1, 2) * self.scale
+        logits_RNJ = alike_RNJ.masked_fill(~(read_RN.unsqueeze(2) & read_RJ.unsqueeze(1)), BARRED)
+        return alike_RNJ, logits_RNJ.softmax(2) @ there_RJE, logits_RNJ.softmax(1).transpose(1, 2) @ here_RNE
 
     def decide(self, volumes: Tensor, real: Tensor) -> Tensor:
         """The log-odds (B, 1) of volumes of similarities."""
@@ -156,13 +163,3 @@ def _pooled(maps: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
     largest = F.max_pool3d(torch.where(real, maps, -torch.inf), POOL, ceil_mode=True)
     kept = F.max_pool3d(real.to(maps.dtype), POOL, ceil_mode=True) > 0
     return largest.masked_fill(~kept, 0), kept
-
-
-def _layered(layer: nn.Module, words_RNE: Tensor, attended_RNE: Tensor, real_RN: Tensor) -> Tensor:
-    """What a block makes of words (R, N, E), zero at padding, which it does not read."""
-    if bool(real_RN.all()):
-        made: Tensor = layer(words_RNE, attended_RNE)
-        return made
-    flat = real_RN.flatten()
-    places_RN = torch.where(flat, flat.cumsum(0) - 1, flat.sum()).view_as(real_RN)
-    return at(with_zero(layer(words_RNE[real_RN], attended_RNE[real_RN])), places_RN)

@@ -15,7 +15,7 @@ Shapes: as in `batches.py`; D width of an encoding, M different (turn, reply), V
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -24,20 +24,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from envs.pairs.vocabulary import PAD_ID, PairVocabulary
-from policies.gru import GRU, recur
-from policies.matching.batches import Block, Reader, Rows, buckets
-from policies.matching.beginnings import BegunSteps, begun_states
+from policies.matching.batches import Block, Reader, at, with_zero
 from policies.matching.settings import MatcherSizes
-from policies.products import dense
 
 BARRED = -(2.0**32) + 1
 """What stands for minus infinity before a softmax; finite, so that a row in which all is barred is uniform."""
 EMBEDDING_DEVIATION = 0.1
 """Word vectors that nobody trained before start normal with this deviation."""
 _UNKNOWN_SEED = 20190
-
-Encoded = Sequence[Tensor]
-"""Encodings of words, each (..., D) of a width of its own."""
 
 
 class ParameterCount(NamedTuple):
@@ -58,12 +52,10 @@ class Matcher(nn.Module, ABC):
 
     unknown: Tensor
     """Vectors of unknown words that are told apart; never trained."""
-    words_at_once = 1 << 14
+    words_at_once = 1 << 13
     """Words of contexts and candidates that are scored together, at most; bounds the memory of their encodings."""
     most_cells = 1 << 14
     """Places of a bucket of texts, at most."""
-    is_recurrent = True
-    """Whether a GRU reads texts, so that it counts which of them begin alike."""
 
     def __init__(self, vocabulary: PairVocabulary, sizes: MatcherSizes) -> None:
         super().__init__()
@@ -80,16 +72,16 @@ class Matcher(nn.Module, ABC):
         """Log-odds (P, V) that each pair's reply fits its context, by each view."""
 
     @abstractmethod
-    def encode(self, words_RNE: Tensor, rows: Rows, letters: Tensor | None) -> Encoded:
+    def encode(self, words_WE: Tensor, block: Block, letters_WD: Tensor | None) -> Sequence[Tensor]:
         """Encodes texts by themselves.
 
         Args:
-            words_RNE: word vectors, zero at padding.
-            rows: where they stand.
-            letters: what the model makes of each word's letters (R, N, D), if it reads them.
+            words_WE: the vectors of all words of all texts, zero at padding.
+            block: the texts.
+            letters_WD: what the model makes of each word's letters, if it reads them.
 
         Returns:
-            Encodings (R, N, D).
+            Encodings (W, D), each of a width of its own.
         """
 
     def encode_letters(self, block: Block) -> Tensor | None:
@@ -105,21 +97,8 @@ class Matcher(nn.Module, ABC):
             vectors_WE = torch.where((words < known).unsqueeze(1), vectors_WE, own)
         vectors_WE = self.drop(vectors_WE) * (words != PAD_ID).unsqueeze(1)
         letters_SD = self.encode_letters(block)
-        letters_WD = None if letters_SD is None else with_zero(letters_SD[block.tensor(block.spelt_W)])
-        vectors_WE = with_zero(vectors_WE)
-        parts: list[Encoded] = []
-        places = []
-        for texts in block.text_buckets(self.most_cells):
-            rows = block.rows(texts, behind=self._together(texts))
-            letters = None if letters_WD is None else at(letters_WD, rows.places_RN)
-            found = self.encode(at(vectors_WE, rows.places_RN), rows, letters)
-            parts.append([each[rows.real_RN] for each in found])
-            places.append(rows.places_RN[rows.real_RN])
-        back = torch.cat(places).argsort()
-        return [with_zero(torch.cat(each)[back]) for each in zip(*parts, strict=True)]
-
-    def _together(self, texts: np.ndarray) -> np.ndarray | None:
-        return np.zeros_like(texts) if self.is_recurrent and not torch.is_grad_enabled() else None
+        letters_WD = None if letters_SD is None else at(letters_SD, block.tensor(block.spelt_W))
+        return [with_zero(each) for each in self.encode(vectors_WE, block, letters_WD)]
 
     def drop(self, values: Tensor) -> Tensor:
         """Dropout of what the model reads, where it has any."""
@@ -172,61 +151,3 @@ class Matcher(nn.Module, ABC):
         """How many parameters it has; vectors that training keeps are counted too."""
         total = sum(value.numel() for value in self.parameters())
         return ParameterCount(total, total - self.embedding.weight.numel())
-
-
-def each_match(
-    block: Block, match: Callable[[Rows, Rows], Tensor], most_cells: int, *, begun: bool = False
-) -> tuple[Tensor, Tensor]:
-    """Matches every different (turn, reply) once, those of like size side by side.
-
-    Args:
-        block: who meets whom.
-        match: from rows of turns and of replies to vectors (R, D).
-        most_cells: places of turns times places of replies of a bucket.
-        begun: whether `match` asks which replies to a turn begin alike.
-
-    Returns:
-        The vectors of the turns of each pair (P, K, D), zero behind the newest, and the place of the newest (P,).
-    """
-    met_M2, sessions_PK = block.matches
-    found, order = [], []
-    for chosen in buckets(block.rooms_T[met_M2], most_cells):
-        turns, replies = met_M2[chosen].T
-        found.append(match(block.rows(turns), block.rows(replies, behind=turns if begun else None)))
-        order.append(chosen)
-    back = block.tensor(np.argsort(np.concatenate(order)))
-    return at(with_zero(torch.cat(found)[back]), block.tensor(sessions_PK)), block.last_turns_P
-
-
-def at(flat_WD: Tensor, places: Tensor) -> Tensor:
-    """The rows at some places (..., D); torch gathers them, and spreads their gradients, fastest as embeddings."""
-    return F.embedding(places, flat_WD)
-
-
-def with_zero(flat_WD: Tensor) -> Tensor:
-    """The rows and a zero row behind them, which padding points to."""
-    return F.pad(flat_WD, (0, 0, 0, 1))
-
-
-def states(gru: GRU, inputs_RND: Tensor, steps: BegunSteps | None = None) -> Tensor:
-    """The states of a GRU (R, N, H) after every place, from zero; what stands behind a place does not change it.
-
-    Args:
-        gru: with its weights.
-        inputs_RND: what it reads.
-        steps: beginnings that rows share, and equal inputs with them; without gradients alone. States behind texts are zero.
-    """
-    if steps is not None:
-        return at(begun_states(gru, inputs_RND, steps), steps.which_RN)
-    gates_NR3H = dense(inputs_RND.transpose(0, 1), gru.weight_ih_l0, gru.bias_ih_l0)
-    start = inputs_RND.new_zeros(1, len(inputs_RND), gru.hidden_size)
-    found = recur(gates_NR3H.unsqueeze(0), gru.weight_hh_l0.unsqueeze(0), gru.bias_hh_l0.unsqueeze(0), start)
-    return found[0].transpose(0, 1)
-
-
-def state_at(gru: GRU, inputs_RND: Tensor, ends_R: Tensor, steps: BegunSteps | None = None) -> Tensor:
-    """The state of a GRU (R, H) after the place of each row that is its last; see `states`."""
-    rows_R = torch.arange(len(ends_R), device=ends_R.device)
-    if steps is not None:
-        return at(begun_states(gru, inputs_RND, steps), steps.which_RN[rows_R, ends_R])
-    return states(gru, inputs_RND)[rows_R, ends_R]

@@ -22,17 +22,19 @@ Shapes: R rows, N words of a turn, J words of a reply, S different words, L lett
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from envs.pairs.vocabulary import PairVocabulary
 from policies.gru import GRU
-from policies.matching.batches import Block, Rows
-from policies.matching.beginnings import BegunSteps
-from policies.matching.matcher import BARRED, Encoded, Matcher, at, each_match, state_at, states
+from policies.matching.batches import Block, Padded, at, buckets, with_zero
+from policies.matching.matcher import BARRED, Matcher
+from policies.matching.sequences import Sequences
 from policies.matching.settings import MrfnSizes
 from policies.products import Linear
 
@@ -91,15 +93,18 @@ class View(nn.Module):
         self.words, self.session = GRU(width, width), GRU(width, width)
         self.output = Linear(width, 2)
 
-    def match(self, turns_RND: Tensor, keys_RND: Tensor, replies_RJD: Tensor, read_RN: Tensor) -> Tensor:
-        """F (R, J, D): what each word of a reply and what it finds in a turn have in common."""
+    def find(self, turns_RND: Tensor, keys_RND: Tensor, replies_RJD: Tensor, read_RN: Tensor) -> Tensor:
+        """What each word of a reply finds in a turn (R, J, D)."""
         logits_RJN = (replies_RJD @ keys_RND.transpose(1, 2)).masked_fill(~read_RN.unsqueeze(1), BARRED)
-        found_RJD = logits_RJN.softmax(2) @ turns_RND
-        return torch.relu(self.compare(torch.cat([found_RJD * replies_RJD, found_RJD - replies_RJD], 2)))
+        return logits_RJN.softmax(2) @ turns_RND
 
-    def decide(self, matches_PKD: Tensor, newest_P: Tensor) -> Tensor:
+    def match(self, found: Tensor, replies: Tensor) -> Tensor:
+        """F (..., D): what words of replies and what they find have in common."""
+        return torch.relu(self.compare(torch.cat([found * replies, found - replies], -1)))
+
+    def decide(self, matches_ZD: Tensor, sessions: Sequences) -> Tensor:
         """Log-odds (P,) of the matches of each pair's turns."""
-        logits_P2 = self.output(state_at(self.session, matches_PKD, newest_P))
+        logits_P2 = self.output(sessions.last_states(self.session, matches_ZD))
         return logits_P2[:, 1] - logits_P2[:, 0]
 
 
@@ -136,15 +141,17 @@ class MRFN(Matcher):
             maps_SDL = maps_SDL * (letters_SL > 0).unsqueeze(1)
         return maps_SDL.amax(2)
 
-    def encode(self, words_RNE: Tensor, rows: Rows, letters: Tensor | None) -> Encoded:
-        assert letters is not None, "its words are spelt"
-        read_RN = rows.read_RN
-        begun = None if rows.begun is None else rows.begun.exact
-        sequence_RNE = states(self.gru, words_RNE, begun) * read_RN.unsqueeze(2)
-        own_RNE = self.own(words_RNE, *self.own.project(words_RNE), read_RN, read_RN)
-        alone = [letters, words_RNE, sequence_RNE, self.local(words_RNE), own_RNE]
+    def encode(self, words_WE: Tensor, block: Block, letters_WD: Tensor | None) -> Sequence[Tensor]:
+        assert letters_WD is not None, "its words are spelt"
+        sequence_WE = block.texts.states(self.gru, words_WE) * block.read_W.unsqueeze(1)
+        texts, queried = block.padded(self.most_cells), [with_zero(each) for each in (words_WE, *self.own.project(words_WE))]
+        local, own = [], []
+        for rows, words_RNE, *asked in zip(texts.rows, *map(texts.spread, queried), strict=True):
+            local.append(self.local(words_RNE))
+            own.append(self.own(words_RNE, *asked, rows.read_RN, rows.read_RN))
+        alone = [letters_WD, words_WE, sequence_WE, texts.joined(local), texts.joined(own)]
         keys = [view.bilinear(each) for view, each in zip(self.each_view, alone, strict=False)]
-        return *alone, *keys, *self.cross.project(words_RNE)
+        return *alone, *keys, *self.cross.project(words_WE)
 
     def local(self, words_RNE: Tensor) -> Tensor:
         """What convolutions read around each word (R, N, D)."""
@@ -152,32 +159,38 @@ class MRFN(Matcher):
         maps = [conv(F.pad(words_REN, ((width - 1) // 2, width // 2))) for width, conv in zip(WINDOWS, self.convs, strict=True)]
         return self.local_norm(torch.relu(torch.cat(maps, 1)).transpose(1, 2))
 
-    def begun(self, replies: Rows) -> list[BegunSteps | None]:
-        """What replies that begin alike have in common, by the views."""
-        if replies.begun is None:
-            return [None] * len(self.views)
-        same, local = replies.begun.exact, replies.begun.steps(WINDOWS[-1] // 2)
-        # Attention reads a whole reply.
-        alone = replies.begun.steps(self.sizes.words)
-        return [same, same, same, local, alone, alone]
-
     def forward(self, block: Block) -> Tensor:
         memory = self.memory(block)
         alone, (queries, keys, values) = len(self.views) - 1, memory[-3:]
-
-        def match(turns: Rows, replies: Rows) -> Tensor:
-            here, there = turns.places_RN, replies.places_RN
-            sides = [(at(memory[i], here), at(memory[alone + i], here), at(memory[i], there)) for i in range(alone)]
-            words, said = sides[1][0], sides[1][2]
-            crossed = self.cross(words, at(queries, here), at(keys, there), at(values, there), turns.read_RN, replies.read_RN)
-            answered = self.cross(said, at(queries, there), at(keys, here), at(values, here), replies.read_RN, turns.read_RN)
-            sides.append((crossed, self.each_view[-1].bilinear(crossed), answered))
-            found = []
-            for view, side, steps in zip(self.each_view, sides, self.begun(replies), strict=True):
-                common_RJD = self.dropout(view.match(*side, turns.read_RN))
-                found.append(state_at(view.words, common_RJD, replies.ends_R, steps))
-            return torch.cat(found, 1)
-
-        matches, newest_P = each_match(block, match, self.most_match_cells, begun=not torch.is_grad_enabled())
-        parts = matches.split([view.output.in_features for view in self.each_view], 2)
-        return torch.stack([view.decide(part, newest_P) for view, part in zip(self.each_view, parts, strict=True)], 1)
+        met_M2, _ = block.matches
+        chosen = list(buckets(block.rooms_T[met_M2], self.most_match_cells))
+        turns, replies = (Padded(block, texts_M, chosen) for texts_M in met_M2.T)
+        codes_X = block.codes_W[replies.places_X.cpu().numpy()]
+        # Replies begin alike where they meet the same turn.
+        codes_X = codes_X + np.repeat(met_M2[:, 0], block.rooms_T[met_M2[:, 1]]) * (block.codes_W.max() + 1)
+        sequences = Sequences(block.rooms_T[met_M2[:, 1]], block.device, codes_X)
+        places_Z, sessions = block.sessions
+        # Places behind one that it depends on; attention reads a whole reply.
+        ahead = (0, 0, 0, WINDOWS[-1] // 2, self.sizes.words, self.sizes.words)
+        decided = []
+        for i, view in enumerate(self.each_view):
+            if i < alone:
+                sides = turns.spread(memory[i]), turns.spread(memory[alone + i]), replies.spread(memory[i])
+                said_XD = at(memory[i], replies.places_X)
+            else:
+                words = turns.spread(memory[1]), replies.spread(memory[1])
+                asked = [side.spread(each) for each in (queries, keys, values) for side in (turns, replies)]
+                crossed, answered = [], []
+                for here, there, *parts in zip(turns.rows, replies.rows, *words, *asked, strict=True):
+                    turn, said, turn_query, query, turn_key, key, turn_value, value = parts
+                    crossed.append(self.cross(turn, turn_query, key, value, here.read_RN, there.read_RN))
+                    answered.append(self.cross(said, query, turn_key, turn_value, there.read_RN, here.read_RN))
+                sides = crossed, [view.bilinear(each) for each in crossed], answered
+                said_XD = replies.joined(answered)
+            found = [
+                view.find(here, key, said, rows.read_RN) for rows, here, key, said in zip(turns.rows, *sides, strict=True)
+            ]
+            common_XD = self.dropout(view.match(replies.joined(found), said_XD))
+            matches_MD = sequences.last_states(view.words, common_XD, ahead[i])
+            decided.append(view.decide(at(matches_MD, places_Z), sessions))
+        return torch.stack(decided, 1)

@@ -16,14 +16,17 @@ Shapes: R rows of turns, N words of a turn, J words of a reply, H state; others 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from envs.pairs.vocabulary import PairVocabulary
 from policies.gru import GRU
-from policies.matching.batches import Block, Rows
-from policies.matching.matcher import Encoded, Matcher, at, each_match, state_at, states
+from policies.matching.batches import Block, Padded, at, buckets
+from policies.matching.matcher import Matcher
 from policies.matching.settings import SmnSizes
 from policies.products import Linear, dense
 
@@ -35,7 +38,6 @@ class SMN(Matcher):
     """One SMN's parameters; the arguments are those of `Matcher`."""
 
     sizes: SmnSizes
-    words_at_once = 1 << 16
     most_match_cells = 1 << 16
 
     def __init__(self, vocabulary: PairVocabulary, sizes: SmnSizes) -> None:
@@ -49,25 +51,26 @@ class SMN(Matcher):
         self.session = GRU(sizes.match, sizes.session)
         self.output = Linear(sizes.session, 2)
 
-    def encode(self, words_RNE: Tensor, rows: Rows, letters: Tensor | None) -> Encoded:
-        begun = None if rows.begun is None else rows.begun.exact
-        states_RNH = states(self.gru, words_RNE, begun) * rows.read_RN.unsqueeze(2)
-        return words_RNE, states_RNH, self.bilinear(states_RNH)
+    def encode(self, words_WE: Tensor, block: Block, letters_WD: Tensor | None) -> Sequence[Tensor]:
+        states_WH = block.texts.states(self.gru, words_WE) * block.read_W.unsqueeze(1)
+        return words_WE, states_WH, self.bilinear(states_WH)
 
     def forward(self, block: Block) -> Tensor:
         words, hidden, keys = self.memory(block)
-
-        def match(turns: Rows, replies: Rows) -> Tensor:
-            here, there = turns.places_RN, replies.places_RN
-            by_words_RNJ = at(words, here) @ at(words, there).transpose(1, 2)
-            by_states_RNJ = at(keys, here) @ at(hidden, there).transpose(1, 2)
-            pooled = self.pool(torch.stack([by_words_RNJ, by_states_RNJ], 1), turns.real_RN, replies.real_RN)
-            rows, columns = pooled.shape[2:]
-            weight = self.match.weight.view(-1, self.sizes.maps, self.side, self.side)[:, :, :rows, :columns]
-            return torch.tanh(dense(pooled.flatten(1), weight.flatten(1), self.match.bias))
-
-        vectors_PKD, newest_P = each_match(block, match, self.most_match_cells)
-        logits_P2 = self.output(state_at(self.session, vectors_PKD, newest_P))
+        met_M2, _ = block.matches
+        chosen = list(buckets(block.rooms_T[met_M2], self.most_match_cells))
+        turns, replies = (Padded(block, texts_M, chosen) for texts_M in met_M2.T)
+        sides = (turns.spread(words), replies.spread(words), turns.spread(keys), replies.spread(hidden))
+        found = []
+        for here, there, *rows in zip(turns.rows, replies.rows, *sides, strict=True):
+            alike = [turn_RND @ reply_RJD.transpose(1, 2) for turn_RND, reply_RJD in (rows[:2], rows[2:])]
+            pooled = self.pool(torch.stack(alike, 1), here.real_RN, there.real_RN)
+            height, width = pooled.shape[2:]
+            weight = self.match.weight.view(-1, self.sizes.maps, self.side, self.side)[:, :, :height, :width]
+            found.append(dense(pooled.flatten(1), weight.flatten(1), self.match.bias))
+        vectors_MD = torch.tanh(torch.cat(found))[block.tensor(np.argsort(np.concatenate(chosen)))]
+        places_Z, sessions = block.sessions
+        logits_P2 = self.output(sessions.last_states(self.session, at(vectors_MD, places_Z)))
         return logits_P2[:, 1:] - logits_P2[:, :1]
 
     def pool(self, alike_R2NJ: Tensor, turn_RN: Tensor, reply_RJ: Tensor) -> Tensor:

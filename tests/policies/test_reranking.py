@@ -17,6 +17,7 @@ from torch import Tensor
 from envs.core.errors import ConfigError
 from envs.pairs.turns import Turn, Turns
 from envs.pairs.vocabulary import BOS_ID, EOS_ID, PAD_ID, SPECIALS, PairVocabulary
+from policies.fitting import loop
 from policies.fitting.fit import Epoch, Fit
 from policies.fitting.loss import OutputLoss
 from policies.fitting.settings import FitConfig
@@ -414,3 +415,10 @@ def test_words_in_are_what_a_decoder_reads() -> None:
     spoken = Spoken(torch.tensor([[5, 6, EOS_ID, PAD_ID]]), torch.tensor([3]), torch.zeros(1, 1))
     assert spoken.words_in_CT.tolist() == [[BOS_ID, 5, 6, EOS_ID]]
     assert spoken.replies() == [[5, 6]]
+
+
+def test_steps_that_only_clock_the_precision_leave_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "multiplies_bfloat16", lambda device: True)
+    monkeypatch.setattr(loop, "cost_of_bfloat16", lambda device, what, measure: measure())
+    made = fit(tmp_path / "state", MEAN, config=replace(FIT, precision="auto"))
+    assert made.objective.carried == {"steps": 0, "reward": 0.0, "reward_weight": 0.0}

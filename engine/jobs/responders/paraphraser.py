@@ -9,7 +9,7 @@ from pathlib import Path
 
 from engine.jobs.job import Reporter
 from engine.jobs.supervised import FitJob, Fitting, PairFitConfig, open_pairs
-from engine.metrics.training import REWRITING
+from engine.metrics.training import REWRITING, TEXT
 from envs.core.config import check
 from envs.data.root import root_words
 from envs.pairs.vocabulary import SPECIALS, PairVocabulary
@@ -60,7 +60,7 @@ class TrainParaphraser(FitJob[TrainParaphraserConfig]):
     run_name = "paraphraser"
     config = TrainParaphraserConfig
     presets = {"small": small, "see2017": see2017, "demo": demo}
-    legend = REWRITING
+    legend = REWRITING | TEXT
 
     def prepare(self, config: TrainParaphraserConfig, path: Path, reporter: Reporter) -> Fitting:
         from policies.pointer_generator.batches import RewriteExamples
@@ -83,6 +83,7 @@ class TrainParaphraser(FitJob[TrainParaphraserConfig]):
             provenance={"role": "paraphraser"},
             what="pointer-generator paraphraser",
             words=f"{len(vocabulary):,} words, others copied",
+            vocabulary=corpus.vocabulary,
         )
 
     def next_commands(self, config: TrainParaphraserConfig, path: Path) -> tuple[str, ...]:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from engine.perturb import perturb_text
 from engine.perturb.commands import NAMES
-from engine.perturb.noise import HOMOGLYPHS, KEYS, CharacterNoise
+from engine.perturb.corrections import Corrections
+from engine.perturb.noise import HOMOGLYPHS, KEYS, CharacterNoise, Misspellings
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings
 from envs.pairs.tokens import tokenise
@@ -91,3 +92,17 @@ def test_slips_take_the_case_of_their_words() -> None:
     found = {perturb_text("Kitchens WORKS", "character-noise", seed=seed, settings=SETTINGS) for seed in range(30)}
     assert len(found) > 20
     assert all(text.startswith("K") and text.split()[1].isupper() and text.split()[0][1:].islower() for text in found)
+
+
+def test_misspellings_are_those_of_the_lists() -> None:
+    corrections = Corrections({}, {"package": ("pakage", "packadge", "ackage", "package", "pacckkage")})
+    strategy = Misspellings(Resources(SETTINGS, frozenset({"packadge", "problem"})), 1.0, corrections)
+    said = ("the", "package", "has", "a", "probelm", "because", "xyzzy", "problem")
+    found = Counter(strategy.perturb([((said,),)] * 300, range(300))[row][0][0] for row in range(300))
+    places = [Counter(words[place] for words in found.elements()) for place in range(len(said))]
+    # Not the list's own word, not another word that the model knows, no slip of the first letter, no two letters more.
+    assert set(places[1]) == {"pakage"}
+    assert set(places[5]) == {"becuase", "becasue"}
+    assert abs(places[5]["becuase"] - 150) < 40
+    assert set(places[7]) == {"probelm"}
+    assert [set(places[place]) for place in (0, 2, 3, 4, 6)] == [{"the"}, {"has"}, {"a"}, {"probelm"}, {"xyzzy"}]

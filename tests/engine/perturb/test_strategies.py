@@ -85,7 +85,7 @@ class TestEveryStrategy:
     def test_only_words_that_the_model_knows_enter(
         self, name: str, rule: str, entities: Path, turns: Turns, seed: int, words: frozenset[str]
     ) -> None:
-        if name == "character-noise":
+        if name in ADDED:
             pytest.skip("what nobody knows enters: slips of people are unknown words too")
         (after,) = made(name, entities, rule, words).perturb([turns], [seed])
         for old, new in zip(turns, after, strict=True):
@@ -99,7 +99,7 @@ class TestEveryStrategy:
         assert strategy.perturb(empty, [1, 2]) == empty
 
     def test_it_does_something_to_plain_sentences(self, name: str, rule: str, entities: Path) -> None:
-        said = [parse_turns(line) for line in SAID.splitlines()]
+        said = [parse_turns(line) for line in SAID.splitlines() * 10]
         strategy = made(name, entities, rule)
         assert strategy.perturb(said, range(len(said))) != said
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envs.pairs.vocabulary import PAD_ID, UNK_ID, PairVocabulary
-from policies.matching.batches import Alphabet, Block, Reader, buckets
+from policies.matching.batches import Alphabet, Block, Padded, Reader, buckets
 from policies.matching.settings import MatcherSizes, MrfnSizes
 from tests.policies.matching.made_up import SIZES, VOCABULARY, pairs
 
@@ -66,8 +66,7 @@ def test_rows_point_behind_the_memory_where_nothing_stands() -> None:
     rows = block.rows(block.turns_CK[0])
     assert rows.places_RN.tolist() == [[0, 1], [2, 4]]
     assert rows.read_RN.tolist() == rows.real_RN.tolist() == [[True, True], [True, False]]
-    assert rows.ends_R.tolist() == [1, 0]
-    assert block.last_turns_P.tolist() == [1]
+    assert block.sessions[0].tolist() == [0, 1]
 
 
 def test_as_released_all_is_of_full_size() -> None:
@@ -90,7 +89,18 @@ def test_letters_are_those_of_most_words() -> None:
 @pytest.mark.parametrize("kind", SIZES)
 def test_every_word_of_every_text_has_a_place(kind: str) -> None:
     block = read(pairs(30), SIZES[kind])
-    places = torch.cat([(rows := block.rows(texts)).places_RN[rows.real_RN] for texts in block.text_buckets(64)])
-    assert sorted(places.tolist()) == list(range(len(block.words_W)))
+    size = len(block.words_W)
+    texts, values_WD = block.padded(64), torch.arange(float(size)).unsqueeze(1)
+    assert len(texts.rows) > 3
+    assert texts.places_X.tolist() == list(range(size))
+    for spread in (texts.spread(torch.cat([values_WD, torch.zeros(1, 1)])), texts.spread_own(values_WD)):
+        assert torch.equal(texts.joined(spread), values_WD)
+        assert not any(part[~rows.real_RN].any() for part, rows in zip(spread, texts.rows, strict=True))
+    some = np.array([3, 0, 2])
+    chosen = Padded(block, some, [np.array([2, 0]), np.array([1])])
+    places = [range(block.starts_T[text], block.starts_T[text] + block.rooms_T[text]) for text in some]
+    assert chosen.places_X.tolist() == [place for each in places for place in each]
+    joined = chosen.joined(chosen.spread(torch.cat([values_WD, torch.zeros(1, 1)])))
+    assert joined.flatten().tolist() == chosen.places_X.tolist()
     if kind == "mrfn":
         assert block.letters_SL.shape == (block.spelt_W.max() + 1, 3)

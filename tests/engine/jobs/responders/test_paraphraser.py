@@ -11,7 +11,7 @@ import torch
 from engine.jobs.job import Silent
 from engine.jobs.responders import paraphraser
 from engine.jobs.responders.paraphraser import TRAIN_PARAPHRASER, TrainParaphraserConfig
-from engine.metrics.training import REWRITING
+from engine.metrics.training import REWRITING, TEXT
 from engine.perturb.generative import build
 from engine.perturb.resources import Resources
 from engine.perturb.settings import PerturbSettings
@@ -35,7 +35,7 @@ def asked(corpus: str, **changes: object) -> TrainParaphraserConfig:
 def test_it_leaves_a_network_and_its_figures(tmp_path: Path, corpus: str) -> None:
     notes = Notes()
     result = TRAIN_PARAPHRASER.run(asked(corpus), tmp_path / "run", notes)
-    assert set(result.metrics) == set(REWRITING)
+    assert set(result.metrics) == set(REWRITING | TEXT)
     for split, size in (("test", 3), ("validation", 2)):
         loss, perplexity = result.metrics[f"{split}_nll"], result.metrics[f"{split}_ppl"]
         assert perplexity.value == pytest.approx(math.exp(loss.value))

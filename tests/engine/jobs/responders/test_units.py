@@ -132,3 +132,14 @@ def test_a_decoder_asks_a_language_model_of_the_same_pieces(runs: dict[str, Path
     TRAIN_LM.run(other, tmp_path / "lm", Silent())
     with pytest.raises(ConfigError, match="the language model reads other pieces than the model says"):
         responder.respond(contexts, decoder=DecoderSettings.parse(f"mmi-antilm:lm={tmp_path / 'lm'}"))
+
+
+def test_a_text_of_signs_alone_is_learnt(tmp_path: Path) -> None:
+    for split in ("train", "val", "test"):
+        (tmp_path / f"{split}.tsv").write_text("😀 😂\t😂 😂 😀\n" * 3)
+    config = TrainLMConfig(corpus=str(tmp_path), subwords=5, sizes=LanguageModelSizes(embed=4, hidden=4), fit=FIT)
+    found = TRAIN_LM.run(config, tmp_path / "run", Silent()).metrics
+    assert found["test_unknown"].value == 0.0
+    assert found["test_ppl_word"].value == pytest.approx(found["test_ppl"].value)
+    # No pair of characters is there to merge.
+    assert PairVocabulary.load(tmp_path / "run" / "checkpoint" / "vocabulary.json").merges == ()

@@ -9,48 +9,58 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 
 from policies.gru import GRU
-from policies.matching.beginnings import Beginnings, begun_states
-from policies.matching.matcher import state_at, states
 from policies.matching.ranker import MatcherRanker
+from policies.matching.sequences import Sequences
 from tests.policies.matching.made_up import KINDS, matcher, pairs
 
 ROWS = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=6), min_size=1, max_size=9)
 
 
-def padded(rows: list[list[int]]) -> np.ndarray:
-    codes = np.full((len(rows), max(map(len, rows))), -1)
-    for row, words in zip(codes, rows, strict=True):
-        row[: len(words)] = words
-    return codes
+def sequences(rows: list[list[int]], alike: bool = True) -> tuple[Sequences, np.ndarray]:
+    codes_X = np.concatenate(rows)
+    return Sequences(np.array([len(row) for row in rows]), torch.device("cpu"), codes_X if alike else None), codes_X
 
 
 @given(ROWS, st.integers(0, 3))
 def test_beginnings_are_distinct_and_as_many_as_there_are(rows: list[list[int]], ahead: int) -> None:
-    steps = Beginnings(padded(rows), torch.device("cpu")).steps(ahead)
+    steps = sequences(rows)[0].begun(ahead)
     for size, count in enumerate(steps.counts, start=1):
         assert count == len({(tuple(row[: size + ahead]), len(row) < size + ahead) for row in rows if len(row) >= size})
     assert sum(steps.counts) == len(steps.places_B) == len(steps.parents_B)
-    assert all((row < sum(steps.counts)).sum() == len(words) for row, words in zip(steps.which_RN, rows, strict=True))
+    assert len(steps.which_X) == sum(map(len, rows))
 
 
 @given(ROWS)
 @settings(deadline=None)
-@torch.no_grad()
 def test_states_are_those_of_each_text_alone(rows: list[list[int]]) -> None:
     torch.manual_seed(1)
-    gru, vectors, codes = GRU(4, 5), torch.randn(4, 4), padded(rows)
-    steps = Beginnings(codes, torch.device("cpu")).exact
-    inputs = vectors[torch.from_numpy(codes)]
-    plain, found = states(gru, inputs), states(gru, inputs, steps)
-    for row, words in enumerate(rows):
-        assert torch.allclose(found[row, : len(words)], plain[row, : len(words)], atol=1e-6)
-        assert not found[row, len(words) :].any()
-    ends = torch.tensor([len(words) - 1 for words in rows])
-    assert torch.allclose(state_at(gru, inputs, ends, steps), state_at(gru, inputs, ends), atol=1e-6)
-    distinct = {tuple(row[:size]) for row in rows for size in range(1, len(row) + 1)}
-    assert len(begun_states(gru, inputs, steps)) == len(distinct) + 1
+    gru, vectors = GRU(4, 5), torch.randn(4, 4)
+    for alike in (True, False):
+        found, codes_X = sequences(rows, alike)
+        inputs = vectors[torch.from_numpy(codes_X)].requires_grad_()
+        plain = [nn.GRU.forward(gru, vectors[torch.tensor(row)])[0] for row in rows]
+        with torch.no_grad():
+            assert torch.allclose(found.states(gru, inputs), torch.cat(plain), atol=1e-6)
+            assert torch.allclose(found.last_states(gru, inputs), torch.stack([each[-1] for each in plain]), atol=1e-6)
+        assert torch.allclose(found.states(gru, inputs), torch.cat(plain), atol=1e-6)
+        gradients = torch.autograd.grad(found.last_states(gru, inputs).sum(), [inputs, *gru.parameters()])
+        again = vectors[torch.from_numpy(codes_X)].requires_grad_()
+        parts = again.split([len(row) for row in rows])
+        loss = torch.stack([nn.GRU.forward(gru, part)[0][-1].sum() for part in parts]).sum()
+        for mine, theirs in zip(gradients, torch.autograd.grad(loss, [again, *gru.parameters()]), strict=True):
+            assert torch.allclose(mine, theirs, atol=1e-5)
+
+
+@given(ROWS)
+def test_texts_are_read_side_by_side_and_hardly_padded(rows: list[list[int]]) -> None:
+    packed = sequences(rows, alike=False)[0].packed
+    for step, count in enumerate(packed.counts):
+        assert 0 <= count - sum(len(row) > step for row in rows) < 16
+    assert len(packed.places_S) == sum(packed.counts)
+    assert packed.places_S[packed.which_X].tolist() == list(range(sum(map(len, rows))))
 
 
 @pytest.mark.parametrize("kind", KINDS)
