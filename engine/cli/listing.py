@@ -15,6 +15,7 @@ from engine.cli.flags import parse
 from engine.cli.tables import make_console, show_table
 from engine.cli.verbs import Verb
 from engine.jobs.catalogue import ENTRIES
+from engine.jobs.collaboration.agents import friends_agents
 from engine.jobs.negotiation.agents import agents
 from engine.metrics.negotiation.attack import ATTACK_METRICS
 from engine.perturb.catalogue import strategies
@@ -47,6 +48,8 @@ def run_list(verb: Verb, arguments: Sequence[str]) -> int:
         return 0
     console = make_console()
     show_table(console, "Agents, beside run and checkpoint folders", ("name", "what it is"), [*parts["agents"].items()])
+    bots = [*parts["friends agents"].items()]
+    show_table(console, "Bots that look for common friends, beside runs and checkpoints", ("name", "what it does"), bots)
     show_table(console, "Corpora of negotiations", ("name", "what it is"), [*parts["corpora"].items()])
     pairs = [*parts["pair corpora"].items()]
     show_table(console, "Corpora of pairs, beside source<TAB>reply files", ("name", "what it is"), pairs)
@@ -71,6 +74,7 @@ def listing() -> dict[str, Any]:
     """The names of each kind of part, with what is worth knowing of each."""
     return {
         "agents": {name: agents.summary(name) for name in agents},
+        "friends agents": {name: friends_agents.summary(name) for name in friends_agents},
         "corpora": {name: corpora.summary(name) for name in corpora},
         "pair corpora": {name: pair_corpora.summary(name) for name in pair_corpora},
         "candidate corpora": {name: candidate_corpora.summary(name) for name in candidate_corpora},

@@ -159,6 +159,16 @@ OTHERS = (
         "AGENT",
     ),
     Verb(
+        ("play", "friends"),
+        "look with a bot for the friend both of you have",
+        "engine.cli.play_friends:run_play_friends",
+        (
+            "parley play friends",
+            "parley play friends --partner selector --seed 7",
+            "parley play friends --partner mine.py:Bot",
+        ),
+    ),
+    Verb(
         ("play", "ranking"),
         "edit candidate replies yourself, and see scores, ranks and the importance of words move",
         "engine.cli.play_ranking:run_play_ranking",

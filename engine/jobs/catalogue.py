@@ -243,6 +243,17 @@ ENTRIES = (
         reports=True,
     ),
     Entry(
+        ("evaluate", "collaboration"),
+        "how often two bots that mishear each other find the friend both have",
+        "engine.jobs.collaboration.evaluate:EVALUATE_COLLABORATION",
+        (
+            "parley evaluate collaboration quick           # scripted bots, 100 scenarios",
+            "parley evaluate collaboration --model scripted --strategies all --scenarios 1000 --workers 2",
+            "parley evaluate collaboration --model mine.py:Bot --strategies confusing-entity,random-swap",
+        ),
+        reports=True,
+    ),
+    Entry(
         ("perturb", "audit"),
         "how much strategies change, how it reads, and lines of each for a person to label",
         "engine.jobs.perturb.audit:PERTURB_AUDIT",

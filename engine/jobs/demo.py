@@ -7,7 +7,8 @@ not a gain of the rule. A white-box attack reads the target's networks. A sequen
 and inputs are searched that make it say what it says anyway (a search that works finds them) and what nobody taught it; it is
 trained against two perturbations of what it is asked, one that should not change its replies and one that should, and both
 models are asked what they say. A matching model and TF-IDF choose the right one of ten replies, as they are and under fixed
-rules, and searches lift wrong replies to the top. Each stage is a run of its own below the demonstration's folder, and resumes
+rules, and searches lift wrong replies to the top. Two scripted bots look for the friend both have, as they are and where each
+mishears the names that the other says. Each stage is a run of its own below the demonstration's folder, and resumes
 by itself.
 
 The replying models know nothing of the negotiators, nor matches of hardening: their stages are done in a Ray actor beside this
@@ -24,6 +25,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from engine.collaboration.strategies import CONFUSING
+from engine.jobs.collaboration import evaluate
+from engine.jobs.collaboration.config import MODEL
 from engine.jobs.composite import Beside, Composite, Stage, run_stages
 from engine.jobs.job import Comparison, Reporter, Result, Summary
 from engine.jobs.negotiation import minmax, negotiator, reinforce
@@ -38,13 +42,14 @@ from engine.jobs.retrieval import attack, matcher, matcher_config, ranking
 from engine.jobs.retrieval.config import RankingAttackConfig, RankingConfig
 from engine.jobs.triggers import search
 from engine.jobs.triggers.config import MAL
+from engine.metrics.collaboration.chats import COMPLETION, NORMAL, of
 from engine.metrics.negotiation.attack import ATTACK_METRICS
 from engine.metrics.negotiation.campaign import EXPLOITABILITY, PLAIN_AGREEMENT
 from engine.metrics.negotiation.dialogues import METRICS
 from engine.metrics.perturb.robustness import BASE, TOUCHED_CHANGE_RATE
 from engine.metrics.retrieval.ranking import CLEAN
 from engine.metrics.retrieval.searched import BASELINE, SUCCESS
-from engine.metrics.statistics import FOR_ADVERSARY, Estimate, Metric, paired_difference
+from engine.metrics.statistics import FOR_ADVERSARY, FOR_BOTH, Estimate, Metric, paired_difference
 from engine.negotiation.settings import ReinforceConfig
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK
@@ -60,7 +65,7 @@ logger = logging.getLogger(__name__)
 STAGES = (
     *("target", "adversary", "minmax", "selfplay", "attack", "reactive"),
     *("model", "lm", "normal", "mal", "adversarial", "robustness"),
-    *("matcher", "ranking", "searches"),
+    *("matcher", "ranking", "searches", "collaboration"),
 )
 """Names of the stages, in the order in which they are done; also of their folders."""
 BESIDE = STAGES[STAGES.index("model") :]
@@ -86,6 +91,8 @@ _RANKERS = {_MATCHER: "a matching model", _TERMS: "TF-IDF"}
 """The rankers: one by the name of its stage, and one that counts words."""
 _RULE = "iiw"
 _QUERIES = 50
+_FOUND = {"friend_found": NORMAL, "friend_found_confused": CONFUSING}
+"""How often the common friend is found under which condition."""
 _THE_SAME = "  the same, trained against it"
 LEGEND = METRICS | {
     GAIN: Metric("advantage gained", FOR_ADVERSARY, "advantage less the target's against itself on the same scenario, mean"),
@@ -124,6 +131,8 @@ LEGEND = METRICS | {
         )
         for ranker, of in _RANKERS.items()
     },
+    "friend_found": Metric("common friend found", FOR_BOTH, "share of the chats of two scripted bots that find it", "share"),
+    "friend_found_confused": Metric("  the same, names misheard", FOR_BOTH, "the same, other names heard for names", "share"),
 }
 
 
@@ -309,6 +318,7 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
                 attack.ATTACK_RANKING,
                 RankingAttackConfig(rules=_RULE, method=BASELINE, limit=config.attacks, budget=_QUERIES, **ranked),
             ),
+            "collaboration": (evaluate.EVALUATE_COLLABORATION, replace(evaluate.demo(), seed=config.seed)),
         }
 
     def finished(self, config: DemoConfig, path: Path, weights: Mapping[str, str]) -> bool:
@@ -355,6 +365,7 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
             **{f"hits_{name}": measured[name][f"hit_rate.{kind}"] for name, kind in _HITS.items()},
             **_answers(measured["robustness"]),
             **_choices(measured["ranking"], measured["searches"]),
+            **{name: measured["collaboration"][of(COMPLETION, MODEL, heard)] for name, heard in _FOUND.items()},
         }
         return Summary(
             "A trained adversary against the agent it was trained on",

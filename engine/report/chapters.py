@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from engine.report.collaboration.chapter import Collaborations
 from engine.report.content import Chapter
 from engine.report.generation.adversarial import JudgedSystems
+from engine.report.generation.training import TrainedGenerators
 from engine.report.measurements.chapter import Measurements
 from engine.report.negotiation.chapter import Negotiations
 from engine.report.perturb.chapter import Perturbations
@@ -24,7 +26,9 @@ CHAPTERS: tuple[Chapter[Any], ...] = (
     HardenedRankers(),
     Rankings(),
     RankerAttacks(),
+    TrainedGenerators(),
     JudgedSystems(),
+    Collaborations(),
     Sweeps(),
     Trainings(),
     # Last: what no other chapter knows.

@@ -39,6 +39,7 @@ class EntityLinker:
     """
 
     def __init__(self, schema: FriendsSchema, forms: Iterable[Form] = ()) -> None:
+        self.schema = schema
         names = {entity: chat_words(entity.value) for entity in schema.entities()}
         seen = Counter(forms)
         meanings = Counter(words for _, words in seen)
@@ -64,6 +65,9 @@ class EntityLinker:
         self._longest: dict[str, int] = {}
         for words in self._named:
             self._longest[words[0]] = max(len(words), self._longest.get(words[0], 0))
+
+    def __repr__(self) -> str:
+        return f"EntityLinker({len(self._forms)} entities, {len(self._named)} forms)"
 
     @property
     def words(self) -> frozenset[str]:

@@ -53,22 +53,24 @@ class FriendsScenario:
                     where = f"scenario {self.key}, side {side}, item {index}"
                     got, fix = f"{len(item)} values {item}", "give one for each attribute"
                     raise ScenarioError(f"a friend does not have {width} values", where=where, got=got, fix=fix)
-            lowered = self._lowered(side)
+            lowered = self._lowered[side]
             if not table or len(set(lowered)) < len(table):
                 where, got = f"scenario {self.key}, side {side}", f"{len(table)} friends, {len(set(lowered))} different ones"
                 raise ScenarioError("a table needs friends that all differ", where=where, got=got, fix="list each friend once")
-        both = set(self._lowered(0)) & set(self._lowered(1))
+        both = set(self._lowered[0]) & set(self._lowered[1])
         if len(both) != 1:
             where, got = f"scenario {self.key}", f"{len(both)} friends in both tables"
             raise ScenarioError("a scenario has exactly one common friend", where=where, got=got, fix="share one friend")
 
-    def _lowered(self, side: int) -> list[Item]:
-        return [tuple(map(str.lower, item)) for item in self.tables[side]]
+    @cached_property
+    def _lowered(self) -> tuple[list[Item], list[Item]]:
+        first, second = ([tuple(map(str.lower, item)) for item in table] for table in self.tables)
+        return first, second
 
     @cached_property
     def shared(self) -> tuple[int, int]:
         """Where the common friend stands in the table of side 0 and of side 1."""
-        first, second = self._lowered(0), self._lowered(1)
+        first, second = self._lowered
         (common,) = set(first) & set(second)
         return first.index(common), second.index(common)
 
@@ -76,13 +78,13 @@ class FriendsScenario:
     def entities(self) -> tuple[tuple[tuple[Entity, ...], ...], tuple[tuple[Entity, ...], ...]]:
         """By side, item and attribute: the values as entities."""
         types = [attribute.type for attribute in self.attributes]
-        first, second = (tuple(tuple(map(Entity, item, types)) for item in self._lowered(side)) for side in (0, 1))
+        first, second = (tuple(tuple(map(Entity, item, types)) for item in table) for table in self._lowered)
         return first, second
 
     @cached_property
     def mentionable(self) -> tuple[frozenset[Entity], frozenset[Entity]]:
         """By side: the different entities of its table."""
-        first, second = (frozenset(entity for item in table for entity in item) for table in self.entities)
+        first, second = (frozenset().union(*table) for table in self.entities)
         return first, second
 
 
@@ -145,17 +147,18 @@ def random_friends(
     alphas = tuple(ALPHAS[i] for i in rng.integers(len(ALPHAS), size=num_attributes).tolist())
     sizes = [len(schema.values[attribute.type]) for attribute in attributes]
     values = [rng.choice(size, min(size, 2 * num_items), replace=False) for size in sizes]
+    # Gamma variates in proportion are a Dirichlet one.
     bounds = [
-        [np.cumsum(rng.dirichlet(np.full(len(few), alpha))) for few, alpha in zip(values, alphas, strict=True)] for _ in (0, 1)
+        np.cumsum(rng.standard_gamma(alpha, (2, len(few))), axis=1) for few, alpha in zip(values, alphas, strict=True)
     ]
-    shared = _drawn(values, bounds[int(rng.integers(2))], rng, 1)[0]
+    shared = _drawn(values, bounds, int(rng.integers(2)), rng, 1)[0]
     taken, tables = {shared}, []
     for side in (0, 1):
         own = [shared]
         for _ in range(_ROUNDS):
             if len(own) == num_items:
                 break
-            own += _fresh(_drawn(values, bounds[side], rng, 2 * num_items), taken, num_items - len(own))
+            own += _fresh(_drawn(values, bounds, side, rng, 2 * num_items), taken, num_items - len(own))
         if len(own) < num_items:
             own += _fresh(_shuffled(values, rng), taken, num_items - len(own))
         tables.append([own[i] for i in rng.permutation(num_items).tolist()])
@@ -163,11 +166,15 @@ def random_friends(
     return FriendsScenario(key, attributes, (named[0], named[1]), alphas)
 
 
-def _drawn(values: Sequence[np.ndarray], bounds: Sequence[np.ndarray], rng: np.random.Generator, num: int) -> list[_Row]:
-    """Friends as indices of values; `bounds` are the cumulative shares of each attribute's values."""
-    uniforms = rng.random((len(values), num))
-    at = [np.searchsorted(shares, row, "right") for shares, row in zip(bounds, uniforms, strict=True)]
-    return list(zip(*(few[np.minimum(i, len(few) - 1)].tolist() for few, i in zip(values, at, strict=True)), strict=True))
+def _drawn(
+    values: Sequence[np.ndarray], bounds: Sequence[np.ndarray], side: int, rng: np.random.Generator, num: int
+) -> list[_Row]:
+    """Friends as indices of values; `bounds` are the cumulative shares of each attribute's values by side, up to a factor."""
+    columns = []
+    for few, shares, uniforms in zip(values, bounds, rng.random((len(values), num)), strict=True):
+        at = shares[side].searchsorted(uniforms * shares[side, -1], "right")
+        columns.append(few[np.minimum(at, len(few) - 1)].tolist())
+    return list(zip(*columns, strict=True))
 
 
 def _shuffled(values: Sequence[np.ndarray], rng: np.random.Generator) -> list[_Row]:

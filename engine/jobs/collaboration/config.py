@@ -12,7 +12,7 @@ from engine.metrics.collaboration.chats import NORMAL
 from engine.perturb import catalogue
 from engine.perturb.settings import PerturbSettings
 from envs.core.errors import ConfigError
-from envs.core.ranges import NonNegativeFloat, NumItems, PositiveInt
+from envs.core.ranges import NumItems, PositiveInt
 from envs.friends.play import Remembers
 from envs.friends.scenario import ScenarioOptions
 
@@ -53,7 +53,7 @@ class CollaborationConfig(ShardedConfig):
     """Which bots look for the friend they share, and what they hear of each other."""
 
     model: str = SCRIPTED
-    """Bot on both sides: a run or checkpoint (parley train dynonet), a registered name (parley list), or path/file.py:Name."""
+    """Bot on both sides: a registered name (parley list), or path/file.py:Name."""
     partner: str = ""
     """Bot on side 1 where it is another one."""
     strategies: str = "all"
@@ -64,11 +64,9 @@ class CollaborationConfig(ShardedConfig):
     scenarios: NumItems = 1000
     """Number of scenarios; each is played under every condition."""
     corpus: str = ""
-    """Corpus whose names friends have; that of the model when empty, and the built-in one of scripted bots."""
+    """Corpus whose names friends have; the built-in one when empty."""
     remembers: Remembers = "said"
     """Whether a bot remembers its own words as it said them or as its partner heard them."""
-    temperature: NonNegativeFloat = 0.5
-    """Of the models' word distributions; 0 takes the likeliest word."""
     max_events: PositiveInt = 46
     """Utterances and selections after which a chat ends."""
     side_by_side: PositiveInt = 128

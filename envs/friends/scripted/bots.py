@@ -30,6 +30,8 @@ from envs.friends.scripted.phrases import Phrase, Wordings
 
 NUM_DRAWS = 20
 """Random numbers of one act."""
+NUM_ACTS = 8
+"""Acts that random numbers are drawn for at once."""
 TALKATIVE = 0.3
 """How often a bot that is sure goes on talking instead of selecting (released: 0.7)."""
 SURE = 2.0
@@ -39,7 +41,11 @@ SPELT_OTHERWISE = 0.3
 BARE = 0.3
 """How often a negative answer names no entity."""
 _NOWHERE: list[int] = []
-_HEARD, _SAME_FRIEND, _SAME_COLUMN, _DENIED = 1.0, 2.0, 0.5, -10.0
+_HEARD, _DENIED = 1.0, -10.0
+_MORE, _BESIDE, _ALIKE = math.exp(_HEARD), math.exp(2.0), math.exp(0.5)
+"""By what shares grow of an entity that is heard, of those of the same friends, and of those of the same column."""
+_LESS, _BESIDE_DENIED, _OTHER = math.exp(_DENIED), math.exp(-1.0), math.exp(1.0)
+"""The same where it is denied; the first also for what one has said oneself."""
 
 T = TypeVar("T")
 
@@ -56,12 +62,11 @@ class _Draws:
     def one(self, values: Sequence[T]) -> T:
         return values[int(next(self._left) * len(values))]
 
-    def weighted(self, weights: dict[Entity, float]) -> Entity:
-        """An entity with probability proportional to the exponential of its weight."""
-        highest = max(weights.values())
-        bounds = list(accumulate([math.exp(weight - highest) for weight in weights.values()]))
+    def weighted(self, shares: dict[Entity, float]) -> Entity:
+        """An entity with a probability proportional to its share."""
+        bounds = list(accumulate(shares.values()))
         at = bisect_right(bounds, next(self._left) * bounds[-1])
-        return next(islice(weights, min(at, len(bounds) - 1), None))
+        return next(islice(shares, min(at, len(bounds) - 1), None))
 
 
 @dataclass
@@ -74,14 +79,16 @@ class _Mind:
     """The friends that have each entity."""
     columns: dict[Entity, int]
     by_column: tuple[frozenset[Entity], ...]
-    weights: dict[Entity, float]
-    """How much each entity of the table is worth mentioning."""
+    shares: dict[Entity, float]
+    """How much each entity of the table is worth mentioning: the exponential of its weight."""
     item_weights: list[float]
     """How likely each friend is the common one."""
     spelt: int
     generator: np.random.Generator
     uniforms: list[float]
-    """Random numbers of the next act; others once it has acted."""
+    """Random numbers of this act and later ones; more are drawn when they run out."""
+    at: int = 0
+    """Where those of the next act begin."""
     greeted: bool = False
     matched: int | None = None
     """The common friend, once it is known."""
@@ -136,11 +143,11 @@ class FriendsBotSession:
                 columns={entity: column for item in table for column, entity in enumerate(item)},
                 by_column=tuple(map(frozenset, zip(*table, strict=True))),
                 places=places,
-                weights={entity: len(friends) / len(table) for entity, friends in places.items()},
+                shares={entity: math.exp(len(friends) / len(table)) for entity, friends in places.items()},
                 item_weights=[1.0] * len(table),
                 spelt=int(generator.random() < 0.5),
                 generator=generator,
-                uniforms=generator.random(NUM_DRAWS).tolist(),
+                uniforms=generator.random(NUM_DRAWS * NUM_ACTS).tolist(),
             )
 
     def hear(self, rows: list[int], events: list[ChatEvent]) -> None:
@@ -162,15 +169,17 @@ class FriendsBotSession:
         return [self._act(self._minds[row]) for row in rows]
 
     def _remember(self, mind: _Mind, event: ChatEvent) -> None:
-        mind.uniforms = mind.generator.random(NUM_DRAWS).tolist()
+        mind.at += NUM_DRAWS
+        if mind.at == len(mind.uniforms):
+            mind.uniforms, mind.at = mind.generator.random(NUM_DRAWS * NUM_ACTS).tolist(), 0
         mind.greeted = True
         if event.selected is not None:
             mind.item_weights[event.selected] = -100.0
             return
         mentions = self._mentions(mind, event)
         for entity in mentions:
-            if entity in mind.weights:
-                mind.weights[entity] += _DENIED
+            if entity in mind.shares:
+                mind.shares[entity] *= _LESS
         mind.asked = mentions if _is_question(event.words) else ()
         mind.asked_by_partner = ()
 
@@ -189,15 +198,15 @@ class FriendsBotSession:
             mind.item_weights[i] += _DENIED if denied else _HEARD
         if denied and len(mentions) > 1:
             return
-        weights = mind.weights
+        shares = mind.shares
         for entity in frozenset().union(*(mind.items[i] for i in friends)).difference(mentions):
-            weights[entity] += -1.0 if denied else _SAME_FRIEND
+            shares[entity] *= _BESIDE_DENIED if denied else _BESIDE
         for column in {mind.columns[entity] for entity in mentions if entity in mind.columns}:
             for entity in mind.by_column[column].difference(mentions):
-                weights[entity] += 1.0 if denied else _SAME_COLUMN
+                shares[entity] *= _OTHER if denied else _ALIKE
         for entity in mentions:
-            if entity in weights:
-                weights[entity] += _DENIED if denied else _HEARD
+            if entity in shares:
+                shares[entity] *= _LESS if denied else _MORE
 
     def _mentions(self, mind: _Mind, event: ChatEvent) -> tuple[Entity, ...]:
         plain = event.tokens is event.words
@@ -205,7 +214,7 @@ class FriendsBotSession:
         return tuple(dict.fromkeys([token.entity for token in tokens if type(token) is Mention]))
 
     def _act(self, mind: _Mind) -> Act:
-        draws = _Draws(mind.uniforms)
+        draws = _Draws(mind.uniforms[mind.at : mind.at + NUM_DRAWS])
         if mind.matched is not None:
             return mind.matched
         if not mind.greeted and not mind.asked_by_partner:
@@ -215,10 +224,12 @@ class FriendsBotSession:
         best = max(range(len(mind.items)), key=mind.item_weights.__getitem__)
         if mind.item_weights[best] > SURE and not draws.below(TALKATIVE):
             return best
-        first = draws.weighted(mind.weights)
+        first = draws.weighted(mind.shares)
         chosen: tuple[Entity, ...] = (first,)
-        if len(mind.weights) > 1 and draws.below(0.5):
-            second = draws.weighted({entity: weight for entity, weight in mind.weights.items() if entity != first})
+        if len(mind.shares) > 1 and draws.below(0.5):
+            share, mind.shares[first] = mind.shares[first], 0.0
+            second = draws.weighted(mind.shares)
+            mind.shares[first] = share
             chosen = (first, second) if mind.columns[first] != mind.columns[second] else chosen
         found = mind.having(chosen)
         if draws.below(0.5):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import gc
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from envs.core.seeds import derive_seed, stream
@@ -44,5 +46,18 @@ def scripted_chats(schema: FriendsSchema, linker: EntityLinker, numbers: Iterabl
     """
     chosen = list(numbers)
     bot = FriendsBot(linker)
-    chats = play_friends(draw_scenarios(schema, chosen, seed), (bot, bot))
+    with _uncollected():
+        chats = play_friends(draw_scenarios(schema, chosen, seed), (bot, bot))
     return [replace(chat, key=f"C_{seed}_{i}") for chat, i in zip(chats, chosen, strict=True)]
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Keeps the garbage collector from looking through all chats again and again; nothing here refers to itself."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -40,7 +40,6 @@ INFORMS = _cut(
     "there is {n} {clause} on my list",
     "my list has {n} {friends} {clause}",
 )
-SEVERAL_INFORMS = _cut("i have {n} {friends} {clause}", "i got {n} {clause}", "{n} {friends} {clause}")
 ASKS = _cut(
     "do you have any friends {clause} ?",
     "do you have any {clause} ?",
@@ -105,9 +104,21 @@ OF_TYPE = {
 ANY_TYPE = Wordings(_cut("has {x}", "is for {x}"), _cut("have {x}", "are for {x}"), _cut("with {x}"))
 """For categories of somebody's own."""
 WHO = ("who", "that")
-NUMBERS = {1: ("1", "one"), 2: ("2", "two"), 3: ("3", "three"), 4: ("4", "four"), 5: ("5", "five"), 6: ("6", "six")}
+_NUMBERS = {
+    number: _cut(f"{number}", word) for number, word in enumerate(("one", "two", "three", "four", "five", "six"), 1)
+}
 """Small numbers, in figures and in words."""
-ALL, MANY, SOME = ("all", "all"), ("many", "most"), ("some", "a few")
+_ALL, _MANY, _SOME = _cut("all", "all"), _cut("many", "most"), _cut("some", "a few")
+
+
+def all_words() -> frozenset[str]:
+    """Every word that scripted players say, entities apart."""
+    acts = (*GREETINGS, *INFORMS, *ASKS, *YES, *NO, *BARE_NO)
+    numbers = (number for forms in (*_NUMBERS.values(), _ALL, _MANY, _SOME) for number in forms)
+    others = (*numbers, WHO, ("friend", "friends", "and"))
+    clauses = (clause for wordings in (*OF_TYPE.values(), ANY_TYPE) for clauses in wordings for clause in clauses)
+    words = {word for phrase in (*acts, *others, *clauses) for word in phrase}
+    return frozenset(word for word in words if not word.startswith("{"))
 
 
 def number_words(count: int, total: int, spelt: int) -> Phrase:
@@ -119,9 +130,9 @@ def number_words(count: int, total: int, spelt: int) -> Phrase:
         spelt: 0 for figures, 1 for words.
     """
     if count == total and total > 1:
-        chosen = ALL
+        chosen = _ALL
     elif count > 2 / 3 * total and count > 2:
-        chosen = MANY
+        chosen = _MANY
     else:
-        chosen = NUMBERS.get(count, SOME)
-    return tuple(chosen[spelt].split())
+        chosen = _NUMBERS.get(count, _SOME)
+    return chosen[spelt]

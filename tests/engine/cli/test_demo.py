@@ -87,8 +87,12 @@ def test_the_whole_story(parley: Parley) -> None:
         choices[f"first_{ranker}"] = ranking["metrics"][f"r@1.{ranker}.clean"]
         choices[f"first_{ranker}_iiw"] = ranking["metrics"][f"r@1.{ranker}.iiw"]
         choices[f"lifted_{ranker}"] = searches["metrics"][f"success@50.{ranker}.random"]
+    friends = RunFolder.load(path / "collaboration").summary()
+    assert friends is not None
+    heard = {"friend_found": "normal", "friend_found_confused": "confusing-entity"}
+    met = {name: friends["metrics"][f"completion.model.{strategy}"] for name, strategy in heard.items()}
     others = {name: parts for name, parts in printed["metrics"].items() if name != GAIN}
-    assert others == attack["metrics"] | searched | hardened | found | answers | choices
+    assert others == attack["metrics"] | searched | hardened | found | answers | choices | met
     promised = {
         "agrees with itself in less than 50% of its": printed["metrics"]["plain_agreement_before"]["value"] >= 0.5,
         "the adversary has no certain advantage": printed["metrics"]["advantage"]["low"] > 0,
@@ -131,7 +135,8 @@ def test_the_stages_name_each_other_as_the_folder_was_given() -> None:
     assert configs["minmax"].control, "training alone may explain what is gained"
     before = {str(getattr(configs[name], key, "")) for name in BESIDE for key in ("model", "lm", "trained")}
     before = {name for names in before for name in names.split(",")}
-    assert before <= {"", "tfidf", *(f"runs/demo/{name}" for name in BESIDE)}, "what is done beside needs nothing before it"
+    known = {"", "tfidf", "scripted", *(f"runs/demo/{name}" for name in BESIDE)}
+    assert before <= known, "what is done beside needs nothing before it"
     assert BESIDE_HARDENING == ("selfplay", "attack", "reactive")
     met = {value for name in BESIDE_HARDENING for value in vars(configs[name]).values() if str(value).startswith("runs/demo")}
     assert met == {"runs/demo/target", "runs/demo/adversary"}, "what is done beside hardening needs nothing of it"

@@ -58,6 +58,17 @@ class Told:
         return chosen
 
 
+@dataclass(frozen=True)
+class Reciter:
+    """An agent that acts as `Told` does and is the same after a game."""
+
+    acts: tuple[Act, ...]
+    name: str = "reciter"
+
+    def join(self, view: FriendsView) -> Told:
+        return Told(self.acts)
+
+
 class Wanderer:
     """Says a number drawn for its move, or selects a friend drawn for it."""
 

@@ -16,11 +16,17 @@ import numpy as np
 
 from envs.candidates.edit_game import EditRules
 from envs.candidates.goals import RankGoal
+from envs.friends.game import FriendsRules
+from envs.friends.linker import EntityLinker
+from envs.friends.scenario import ScenarioOptions
+from envs.friends.task import ChatTask
 from envs.negotiation.env import choose_action, speak_action
 from envs.negotiation.game import SPEAK, Rules
 from envs.negotiation.scenario import Scenario, complement, selection_index
 from envs.replies.reply_env import reply_action, words_of
 from tests.envs.candidates.made_up import DESK, Listed
+from tests.envs.friends.made_up import SCENARIO as FRIENDLY
+from tests.envs.friends.made_up import SCHEMA, Reciter
 from tests.envs.negotiation.agents import VOCABULARY, Babbler, Reader
 from tests.envs.replies.made_up import EXAMPLES, Asks
 from tests.envs.replies.made_up import RULES as OF_REPLIES
@@ -115,7 +121,24 @@ def _reply(*words: str) -> Policy:
     return lambda step, observation: reply_action(words_of(EXAMPLES), OF_REPLIES, words)
 
 
+def _friend(*lines: str, selection: int) -> Policy:
+    """Says the lines in order, then selects that friend."""
+
+    def act(step: int, observation: Mapping[str, Any]) -> Any:
+        return CHAT.say(lines[step].split()) if step < len(lines) else CHAT.select(selection)
+
+    return act
+
+
 NEGOTIATION, RANKING, REPLY = "parley/Negotiation-v1", "parley/ResponseRanking-v1", "parley/Reply-v1"
+FRIENDS = "parley/MutualFriends-v1"
+OF_FRIENDS: Mapping[str, Any] = {
+    "linker": EntityLinker(SCHEMA),
+    "scenarios": (FRIENDLY,),
+    "options": ScenarioOptions(max_attributes=3),
+    "rules": FriendsRules(max_events=6, max_words=6),
+}
+CHAT = ChatTask(**OF_FRIENDS).spaces
 TWO = EditRules(edits=2, num_places=4, num_proposals=2)
 SCENARIO = Scenario((1, 2, 3), ((1, 3, 1), (4, 0, 2)))
 FIRST = selection_index(SCENARIO.counts, (0, 2, 1))
@@ -189,5 +212,19 @@ PLAYTHROUGHS = (
         arguments={"examples": EXAMPLES, "rules": OF_REPLIES},
         policy=_reply("the", "<s>", "lower", "one", "?"),
         seed=2,
+    ),
+    Playthrough(
+        name="friends_found",
+        environment=FRIENDS,
+        arguments={**OF_FRIENDS, "partner": Reciter((("from", "port", "rosa", "?"), 0, 1))},
+        policy=_friend("any in upper nib ?", "yes", selection=2),
+        seed=1,
+    ),
+    Playthrough(
+        name="friends_not_found_by_side_1",
+        environment=FRIENDS,
+        arguments={**OF_FRIENDS, "partner": Reciter((1,)), "side": 1, "event_cost": 0.1},
+        policy=_friend("hello gibberish", selection=7),
+        seed=1,
     ),
 )

@@ -1,0 +1,93 @@
+"""Chats of two scripted players who look for their common friend, side by side against one at a time.
+
+Tables are drawn from the built-in schema, which counts for both but in "played_per_s". The reference is a game of its own for
+each chat, and a linker that tries every span of an utterance at every place, longest first. "ratio" is of CPU seconds a chat;
+"linking_ratio" of all utterances, linked by both for their listeners. "identical": equal chats, and equal entities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.measure import Clock, run
+from envs.friends.events import FriendsChat, Mention, Token
+from envs.friends.linker import EntityLinker, Words
+from envs.friends.play import play_friends
+from envs.friends.schema import Entity
+from envs.friends.scripted.bots import FriendsBot
+from envs.friends.scripted.corpus import draw_scenarios, scripted_chats
+from envs.friends.scripted.schema import FRIENDS_SCHEMA, friends_forms
+
+CHATS, QUICK_CHATS = 10_000, 1_000
+PLAIN_CHATS = 300
+
+
+@dataclass(frozen=True)
+class Options:
+    """Chats of scripted players."""
+
+    quick: bool = False
+    """A tenth of the chats."""
+
+
+class PlainLinker(EntityLinker):
+    """Tries every span at every place."""
+
+    def link(self, words: Sequence[str], *contexts: Collection[Entity]) -> tuple[Token, ...]:
+        """Tokens with the same words."""
+        tokens: list[Token] = []
+        at = 0
+        while at < len(words):
+            spans: list[Words] = [tuple(words[at:end]) for end in range(len(words), at, -1)]
+            known = ((span, self._meant(span, contexts)) for span in spans)
+            span, entity = next(((span, entity) for span, entity in known if entity is not None), (spans[-1], None))
+            tokens.append(words[at] if entity is None else Mention(entity, span))
+            at += len(span)
+        return tuple(tokens)
+
+
+def linked(linker: EntityLinker, chats: Sequence[FriendsChat]) -> list[tuple[Token, ...]]:
+    """All utterances as their listeners link them."""
+    return [
+        linker.link(event.words, chat.scenario.mentionable[1 - event.side])
+        for chat in chats
+        for event in chat.events
+        if event.selected is None
+    ]
+
+
+def measure(options: Options) -> dict[str, Any]:
+    """Clocks both ways."""
+    num_chats = QUICK_CHATS if options.quick else CHATS
+    linker, plain = (kind(FRIENDS_SCHEMA, friends_forms()) for kind in (EntityLinker, PlainLinker))
+    clocks = {name: Clock() for name in ("ours", "plain", "tables", "links", "plain_links")}
+    with clocks["tables"].running():
+        draw_scenarios(FRIENDS_SCHEMA, range(num_chats))
+    with clocks["ours"].running():
+        chats = scripted_chats(FRIENDS_SCHEMA, linker, range(num_chats))
+    with clocks["plain"].running():
+        drawn = (draw_scenarios(FRIENDS_SCHEMA, [number]) for number in range(PLAIN_CHATS))
+        alone = [chat for each in drawn for chat in play_friends(each, (FriendsBot(plain), FriendsBot(plain)))]
+    with clocks["links"].running():
+        ours = linked(linker, chats)
+    with clocks["plain_links"].running():
+        theirs = linked(plain, chats)
+    seconds = {name: clock.cpu_s for name, clock in clocks.items()}
+    num_events = sum(len(chat.events) for chat in chats)
+    return {
+        "ratio": seconds["plain"] / PLAIN_CHATS / (seconds["ours"] / num_chats),
+        "linking_ratio": seconds["plain_links"] / seconds["links"],
+        "identical": ours == theirs and [chat.events for chat in alone] == [chat.events for chat in chats[:PLAIN_CHATS]],
+        "chats_per_s": num_chats / seconds["ours"],
+        "events_per_s": num_events / seconds["ours"],
+        "tables_per_s": num_chats / seconds["tables"],
+        "played_per_s": num_chats / (seconds["ours"] - seconds["tables"]),
+        "utterances_linked_per_s": len(ours) / seconds["links"],
+        "events": num_events / num_chats,
+    }
+
+
+if __name__ == "__main__":
+    run("scripted_chats", Options, measure)

@@ -1,0 +1,106 @@
+"""Bots that look for common friends, by name: scripted ones, those that only select, or one of a user's own."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from envs.core.errors import ConfigError
+from envs.core.own_code import own_code
+from envs.core.registry import Registry
+from envs.friends.compiled import FriendsCorpus
+from envs.friends.events import ChatEvent
+from envs.friends.game import Act, FriendsView
+from envs.friends.play import FriendsAgent, FriendsSession
+from envs.friends.scripted.bots import FriendsBot
+
+SCRIPTED = "scripted"
+
+friends_agents = Registry("bot that looks for friends", "parley.friends_agents")
+friends_agents.register(SCRIPTED, "asks and tells by templates, selects when sure", f"{__name__}:scripted_bot")
+_SELECTORS = "engine.collaboration.selectors"
+friends_agents.register("selector", "selects at random, else what the other selects", f"{_SELECTORS}:selector")
+friends_agents.register("blind-selector", "selects at random, whatever the other does", f"{_SELECTORS}:blind_selector")
+
+
+def make_friends_agent(spec: str, corpus: FriendsCorpus) -> FriendsAgent:
+    """The bot that a name stands for.
+
+    Args:
+        spec: a registered name, or `path/file.py:Name` of a class or function that is called with
+            the corpus, or with nothing, and gives a `FriendsAgent`.
+        corpus: whose names friends have.
+
+    Raises:
+        ConfigError: nothing is called that, or the file of a user's own makes no bot.
+    """
+    if ".py:" in spec:
+        return OwnFriendsAgent(spec, corpus)
+    agent: FriendsAgent = _called(friends_agents.get(spec), corpus)
+    return agent
+
+
+def scripted_bot(corpus: FriendsCorpus) -> FriendsBot:
+    """The bot that made the scripted corpora."""
+    return FriendsBot(corpus.linker)
+
+
+class OwnFriendsAgent:
+    """What a user's class or function made, as a `FriendsAgent` whose mistakes are told as the user's.
+
+    Args:
+        spec: `path/file.py:Name`; also what reports call it.
+        corpus: whose names friends have.
+
+    Raises:
+        ConfigError: the user's code raised, or made something that cannot play.
+    """
+
+    def __init__(self, spec: str, corpus: FriendsCorpus) -> None:
+        self.name = spec
+        maker = friends_agents.get(spec)
+        if not callable(maker):
+            raise ConfigError("this makes no bot", where=spec, got=repr(maker), fix="name a class or a function")
+        with own_code(spec):
+            self._agent = _called(maker, corpus)
+        self._require(self._agent, ("join",))
+
+    def join(self, view: FriendsView) -> FriendsSession:
+        """Takes a side."""
+        with own_code(self.name):
+            session = self._agent.join(view)
+        self._require(session, ("enter", "hear", "act"))
+        return _OwnFriendsSession(session, self.name)
+
+    def _require(self, part: object, methods: Sequence[str]) -> None:
+        missing = [name for name in methods if not callable(getattr(part, name, None))]
+        if missing:
+            what, fix = f"it has no method {' or '.join(missing)}", "envs/friends/play.py says what a bot and its sessions have"
+            raise ConfigError(what, where=self.name, got=type(part).__name__, fix=fix)
+
+
+class _OwnFriendsSession:
+    """A user's session."""
+
+    def __init__(self, session: FriendsSession, spec: str) -> None:
+        self._session, self._spec = session, spec
+
+    def enter(self, rows: list[int]) -> None:
+        with own_code(self._spec):
+            self._session.enter(rows)
+
+    def hear(self, rows: list[int], events: list[ChatEvent]) -> None:
+        with own_code(self._spec):
+            self._session.hear(rows, events)
+
+    def act(self, rows: list[int]) -> Sequence[Act]:
+        with own_code(self._spec):
+            return self._session.act(rows)
+
+
+def _called(maker: Callable[..., Any], corpus: FriendsCorpus) -> Any:
+    """What a class or a function makes, which is given the corpus where it takes something without a default."""
+    given = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = inspect.signature(maker).parameters.values()
+    return maker(corpus) if any(each.kind in given and each.default is each.empty for each in parameters) else maker()

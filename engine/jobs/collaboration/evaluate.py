@@ -1,0 +1,148 @@
+"""Collaborating bots that mishear each other: `parley evaluate collaboration` (Niu & Bansal 2018, table 8).
+
+Two bots look for the friend both have, on many scenarios and under several conditions: as they are, with their utterances
+changed on their way, and beside them bots that tell what the figures are worth. A chat's draws come from its scenario alone, so
+that conditions are compared on the same scenarios. A shard is some chats of one condition, played in lock-step (`worker.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from engine.collaboration.strategies import CONFUSING
+from engine.jobs.collaboration.agents import friends_agents
+from engine.jobs.collaboration.config import BLIND, MIXED, MODEL, SCRIPTED, SELECTORS, CollaborationConfig, Condition
+from engine.jobs.collaboration.rows import CHATS
+from engine.jobs.collaboration.worker import ChatWorker, PlayedChats, asked_chats
+from engine.jobs.job import Job, Reporter, Result, Summary
+from engine.jobs.sharded import RESUME_SAFE, work_off
+from engine.jobs.tables import TABLE_FILE
+from engine.metrics.collaboration.chats import by_condition, chat_metrics, condition_names, describe
+from engine.metrics.collaboration.table import allowed_table, lies_table, table_8
+from engine.metrics.rows import finished
+from engine.metrics.tables import TextTable
+from engine.perturb.settings import PerturbSettings
+from engine.runtime.sharding import Shard
+from engine.store.layout import SUMMARY
+from engine.store.run_folder import RunFolder
+from envs.data.root import data_root
+from envs.friends.corpora import EMBEDDED_FRIENDS
+from envs.friends.scenario import check_schema
+
+CONDITIONS, PAIRS, ATTRIBUTES = "conditions", "pairs", "attributes"
+"""Entries of the summary: pair and strategy of each line of the table, what pairs are called, and attributes by category."""
+
+
+def niu2018() -> CollaborationConfig:
+    """A thousand scenarios under the paper's three strategies, beside its figures (Niu & Bansal 2018, table 8)."""
+    return CollaborationConfig()
+
+
+def quick() -> CollaborationConfig:
+    """A first look: 100 scenarios."""
+    return CollaborationConfig(scenarios=100)
+
+
+def demo() -> CollaborationConfig:
+    """Seconds, without a model: 20 chats of two scripted bots under each strategy."""
+    return CollaborationConfig(scenarios=20, controls=False, perturb=PerturbSettings(lexicon="built-in"))
+
+
+class EvaluateCollaboration(Job[CollaborationConfig, PlayedChats, PlayedChats]):
+    """`parley evaluate collaboration`."""
+
+    words = ("evaluate", "collaboration")
+    run_name = "collaboration"
+    config = CollaborationConfig
+    presets = {"niu2018": niu2018, "quick": quick, "demo": demo}
+    schema = CHATS
+    files = (TABLE_FILE, SUMMARY, "rows")
+    resume_safe = (*RESUME_SAFE, "side_by_side")
+
+    def prepare(self, config: CollaborationConfig, path: Path, reporter: Reporter) -> PlayedChats:
+        """Bots, corpus and strategies, one chat played under each condition."""
+        config.require_device()
+        found = located(config)
+        worker = ChatWorker(found)
+        check_schema(worker.corpus.schema, found.tables)
+        first = replace(found, scenarios=1)
+        tried = asked_chats(first)
+        worker.run(Shard("tried", tuple(tried), tuple(tried.values())))
+        return PlayedChats(found)
+
+    def work(self, run: RunFolder, prepared: PlayedChats, reporter: Reporter) -> PlayedChats:
+        work_off(run, prepared, asked_chats(prepared.config), prepared.config, reporter, "playing chats")
+        reporter.say("computing metrics, their intervals and significances")
+        return prepared
+
+    def measure(self, run: RunFolder, found: PlayedChats) -> Summary:
+        config, rows = found.config, run.read_rows().to_pylist()
+        done = finished(rows)
+        attributes = dict(pair for row in done for pair in zip(row["types"], row["attributes"], strict=True))
+        pairs = {pair: name for pair, name in _pair_names(run.config).items() if pair in config.pairs}
+        return Summary(
+            f"{pairs[MODEL]} looking for friends",
+            f"{config.scenarios:,} scenarios of {config.corpus}, {len(config.conditions)} conditions, a bot remembers what it "
+            f"{config.remembers}{'' if config.remembers == 'said' else ' of itself'}, seed {config.seed}.",
+            chat_metrics(rows),
+            {CONDITIONS: list(map(list, by_condition(rows))), PAIRS: pairs, ATTRIBUTES: dict(sorted(attributes.items()))},
+        )
+
+    def models(self, config: CollaborationConfig) -> dict[str, str]:
+        named = {"model": config.model, "partner": config.partner}
+        return {option: spec for option, spec in named.items() if spec not in friends_agents}
+
+    def num_rows(self, config: CollaborationConfig, path: Path) -> int:
+        return config.scenarios * len(config.conditions)
+
+    def metrics_of(self, config: CollaborationConfig) -> list[str] | None:
+        """Only a run can tell the names of strategies of a user's own."""
+        if any(".py:" in name for name in config.strategy_names):
+            return None
+        return condition_names(config.conditions)
+
+    def tables(self, run: RunFolder) -> dict[str, TextTable]:
+        """Table 8 of the paper, completion by selections allowed, and the lies by attribute."""
+        metrics, summary = run.metrics(), run.summary() or {}
+        if not metrics:
+            return {}
+        conditions = [Condition(*each) for each in summary[CONDITIONS]]
+        pairs: Mapping[str, str] = summary[PAIRS]
+        lies = {
+            f"Who believes {each.strategy}": lies_table(metrics, *each, summary[ATTRIBUTES])
+            for each in conditions
+            if each.pair == MODEL and each.hearing == CONFUSING
+        }
+        return {
+            "Completion and turns": table_8(metrics, conditions, pairs, run.config["published"] != "none"),
+            "Completion by selections allowed": allowed_table(metrics, conditions, pairs),
+            **{heading: table for heading, table in lies.items() if table is not None},
+        }
+
+    def present(self, result: Result, run: RunFolder) -> Result:
+        """With what the metrics mean, and the tables in their place."""
+        legend = {name: describe(name) for name in result.metrics}
+        return replace(result, legend=legend, tables=tuple(self.tables(run).values()))
+
+
+def located(config: CollaborationConfig) -> CollaborationConfig:
+    """The settings with corpus and data root found."""
+    return replace(config, corpus=config.corpus or EMBEDDED_FRIENDS, data_root=data_root(config.data_root))
+
+
+def _pair_names(config: Mapping[str, object]) -> dict[str, str]:
+    """What pairs are called, by the names that a user typed."""
+    model, partner = str(config["model"]), str(config["partner"])
+    itself = model if not partner or partner == model else f"{model} with {partner}"
+    return {
+        MODEL: itself,
+        SCRIPTED: "scripted bots",
+        MIXED: f"{model} with a scripted bot",
+        SELECTORS: "selectors",
+        BLIND: "blind selectors",
+    }
+
+
+EVALUATE_COLLABORATION = EvaluateCollaboration()

@@ -1,0 +1,180 @@
+"""A worker plays shards of chats in lock-step: chats of one condition side by side, the next ones joining as some end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from engine.collaboration.strategies import (
+    CONFUSING,
+    KEPT,
+    RANDOM,
+    STRANGE,
+    UNHEARD,
+    ChatKnowledge,
+    ConfusedHearing,
+    PerturbedHearing,
+    RandomHearing,
+    StrangeHearing,
+    Unheard,
+)
+from engine.jobs.collaboration.agents import make_friends_agent
+from engine.jobs.collaboration.config import CollaborationConfig, Condition
+from engine.jobs.collaboration.rows import chat_row
+from engine.jobs.sharded import Sharded, spread
+from engine.metrics.collaboration.chats import NORMAL
+from engine.perturb import catalogue
+from engine.perturb.resources import Resources
+from engine.runtime.record import Counts, Rows
+from engine.runtime.sharding import Shard
+from engine.store.schemas import OK
+from envs.core.seeds import derive_seed, stream
+from envs.friends.compiled import FriendsCorpus, load_friends
+from envs.friends.game import FriendsRules
+from envs.friends.play import Channel, FriendsAgent, play_friends
+from envs.friends.scenario import FriendsScenario, random_friends
+
+_LEAST, _MOST = 64, 256
+_SHARDS = 32
+"""Chats of a shard at least and at most, and shards of a run at least, where they are not too small."""
+
+
+class AskedChat(NamedTuple):
+    """A chat to be played."""
+
+    condition: Condition
+    number: int
+    """Of its scenario, from 0."""
+
+
+def scenario_key(number: int) -> str:
+    """What a scenario is called in every condition."""
+    return f"{number:06d}"
+
+
+def asked_chats(config: CollaborationConfig) -> dict[str, AskedChat]:
+    """All chats of a run by their keys, which sort by condition and scenario."""
+    return {
+        f"{place:02d}-{condition.pair}-{condition.strategy}-{scenario_key(number)}": AskedChat(condition, number)
+        for place, condition in enumerate(config.conditions)
+        for number in range(config.scenarios)
+    }
+
+
+@dataclass(frozen=True)
+class PlayedChats(Sharded[AskedChat]):
+    """Chats between bots, made afresh in each worker from the names of bots and corpus.
+
+    Args:
+        config: what is asked for, its corpus named and its models by absolute names.
+    """
+
+    unit = "chats"
+    event = "chatted"
+
+    config: CollaborationConfig
+
+    @property
+    def computes(self) -> bool:
+        """Not so of scripted bots alone."""
+        return not is_scripted(self.config)
+
+    def seed(self, key: str) -> int:
+        """The same in every condition: by the scenario, which the key ends with."""
+        return chat_seed(self.config, int(key.rpartition("-")[2]))
+
+    def worker(self) -> ChatWorker:
+        return ChatWorker(self.config)
+
+    def shard_size(self, num_items: int, num_workers: int) -> int:
+        """The same for any number of workers that find two shards each."""
+        alike = max(_LEAST, min(_MOST, num_items // _SHARDS))
+        return alike if num_workers <= max(1, num_items // (2 * alike)) else spread(num_items, num_workers, alike)
+
+    def digest(self, rows: Rows) -> Counts:
+        return Counter(chats=sum(row["status"] == OK for row in rows))
+
+
+class ChatWorker:
+    """Plays shards of chats and returns their rows.
+
+    Args:
+        config: as in `PlayedChats`.
+
+    Raises:
+        ConfigError: a bot or a strategy is not there.
+        DataError: the corpus cannot be read.
+    """
+
+    def __init__(self, config: CollaborationConfig) -> None:
+        self.config = config
+        self.corpus: FriendsCorpus = load_friends(config.corpus, config.data_root)
+        self.knowledge = ChatKnowledge(self.corpus.schema, self.corpus.linker, self.corpus.words)
+        self.agents: dict[str, FriendsAgent] = {
+            spec: make_friends_agent(spec, self.corpus)
+            for spec in dict.fromkeys(spec for pair in config.pairs.values() for spec in pair)
+        }
+        names = dict.fromkeys(condition.hearing for condition in config.conditions)
+        self.channels: dict[str, Channel | None] = {name: self._channel(name) for name in names}
+
+    def run(self, shard: Shard[AskedChat]) -> list[dict[str, Any]]:
+        """One row per chat, by `engine.jobs.collaboration.rows.CHATS`."""
+        items = list(zip(shard.keys, shard.items, strict=True))
+        groups = groupby(items, key=lambda item: item[1].condition)
+        return [row for condition, group in groups for row in self._played(condition, list(group))]
+
+    def scenario(self, number: int) -> FriendsScenario:
+        """One of the run's scenarios."""
+        key = scenario_key(number)
+        return random_friends(self.corpus.schema, stream(self.config.seed, "scenario", key), self.config.tables, key)
+
+    def _played(self, condition: Condition, items: list[tuple[str, AskedChat]]) -> list[dict[str, Any]]:
+        config, channel = self.config, self.channels[condition.hearing]
+        names = config.pairs[condition.pair]
+        seeds = [chat_seed(config, asked.number) for _, asked in items]
+        chats = play_friends(
+            [(self.scenario(asked.number), seed) for (_, asked), seed in zip(items, seeds, strict=True)],
+            (self.agents[names[0]], self.agents[names[1]]),
+            num_rows=config.side_by_side,
+            rules=FriendsRules(max_events=config.max_events),
+            channels=(channel, None if condition.one_sided else channel),
+            remembers=config.remembers,
+        )
+        return [
+            chat_row(key, seed, condition, names, chat, self.knowledge)
+            for (key, _), seed, chat in zip(items, seeds, chats, strict=True)
+        ]
+
+    def _channel(self, name: str) -> Channel | None:
+        if name in self._ours:
+            return self._ours[name]
+        resources = Resources(self.config.perturb, data_root=self.config.data_root, device=self.config.device)
+        (strategy,) = catalogue.build([name], self.config.perturb, resources)
+        return PerturbedHearing(strategy)
+
+    @cached_property
+    def _ours(self) -> dict[str, Channel | None]:
+        """The strategies that are given the scenario."""
+        return {
+            NORMAL: None,
+            RANDOM: RandomHearing(self.knowledge),
+            KEPT: RandomHearing(self.knowledge, keeps=True),
+            CONFUSING: ConfusedHearing(self.knowledge),
+            STRANGE: StrangeHearing(self.knowledge),
+            UNHEARD: Unheard(),
+        }
+
+
+def chat_seed(config: CollaborationConfig, number: int) -> int:
+    """The seed of the chats on a scenario: the same in every condition, so that they differ by it alone."""
+    return derive_seed(config.seed, "chat", scenario_key(number))
+
+
+def is_scripted(config: CollaborationConfig) -> bool:
+    """Whether no bot computes with torch."""
+    from engine.jobs.collaboration.agents import friends_agents
+
+    return all(spec in friends_agents for pair in config.pairs.values() for spec in pair)

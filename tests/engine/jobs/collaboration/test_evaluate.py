@@ -1,0 +1,186 @@
+"""Bots that look for common friends: rows that no worker decides, runs that go on, and what is wrong with a setting."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.collaboration.strategies import UNHEARD
+from engine.jobs.collaboration import worker
+from engine.jobs.collaboration.config import BLIND, MIXED, MODEL, SCRIPTED, SELECTORS, CollaborationConfig
+from engine.jobs.collaboration.evaluate import EVALUATE_COLLABORATION, demo
+from engine.jobs.collaboration.worker import AskedChat, ChatWorker, PlayedChats
+from engine.jobs.job import Silent
+from engine.metrics.collaboration.chats import COMPLETION, FIRST, NORMAL, TURNS, of
+from engine.runtime.session import RaySession
+from engine.runtime.sharding import Shard
+from envs.core.errors import ConfigError
+from tests.engine.jobs.made_up import Notes, rows
+
+OWN = """
+class Mute:
+    name = "mute"
+
+    def join(self, view):
+        return self
+
+    def enter(self, rows):
+        pass
+
+    def hear(self, rows, events):
+        pass
+
+    def act(self, rows):
+        return [("hello",) for _ in rows]
+
+
+class Rude(Mute):
+    def act(self, rows):
+        raise RuntimeError("no")
+
+
+class Deaf:
+    def join(self, view):
+        return object()
+
+
+NOBODY = 3
+"""
+
+run = EVALUATE_COLLABORATION.run
+SMALL = replace(demo(), scenarios=6, shard_size=5)
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> str:
+    (tmp_path / "own.py").write_text(OWN)
+    return str(tmp_path / "own.py")
+
+
+def test_scripted_bots_find_friends_and_fewer_where_they_mishear(tmp_path: Path) -> None:
+    result = run(replace(demo(), scenarios=30), tmp_path / "run", Silent())
+    normal, heard = (result.metrics[of(COMPLETION, MODEL, name)] for name in (NORMAL, "random-inputs"))
+    assert normal.value > 0.7
+    assert heard.low <= heard.value < normal.value
+    assert result.metrics[of(TURNS, MODEL, NORMAL)].n == 30
+    assert [table.columns[0] for table in result.tables] == ["condition", "selections allowed", "attribute"]
+    assert {row["strategy"] for row in rows(tmp_path / "run")} == {NORMAL, *CollaborationConfig().strategy_names}
+
+
+def test_conditions_share_scenarios_and_seeds_and_each_bot_stands_beside_its_controls(tmp_path: Path) -> None:
+    config = replace(SMALL, model="selector", controls=True, strategies="confusing-entity,random-swap", scenarios=2)
+    pairs = {MODEL, SCRIPTED, MIXED, BLIND}
+    run(config, tmp_path / "run", Silent())
+    found = rows(tmp_path / "run")
+    assert {row["pair"] for row in found} == {*pairs, SELECTORS}
+    of_model = [row["strategy"] for row in found if row["pair"] == MODEL and row["scenario"] == "000000"]
+    one_sided = ["one-sided-confusing-entity", "one-sided-random-swap"]
+    controls = [UNHEARD, "random-inputs-strange-entities"]
+    assert of_model == [NORMAL, "confusing-entity", "random-swap", *controls, *one_sided]
+    assert {row["strategy"] for row in found if row["pair"] in (SELECTORS, BLIND)} == {NORMAL}
+    assert len({(row["seed"], str(row["tables"])) for row in found}) == 2
+    for one, other in (("random-swap", NORMAL), (UNHEARD, NORMAL)):
+        chats = [[row["events"] for row in found if (row["pair"], row["strategy"]) == (MODEL, name)] for name in (one, other)]
+        assert chats[0] == chats[1], "selectors say nothing that could be changed"
+
+
+def test_one_sided_changes_what_side_0_says_alone(own: str, tmp_path: Path) -> None:
+    config = replace(SMALL, model=f"{own}:Mute", strategies="random-inputs", controls=True, scenarios=2)
+    run(config, tmp_path / "run", Silent())
+    changed = {
+        name: {
+            event["side"]
+            for row in rows(tmp_path / "run")
+            if (row["pair"], row["strategy"]) == (MODEL, name)
+            for event in row["events"]
+            if event["said"] != event["heard"]
+        }
+        for name in ("random-inputs", "one-sided-random-inputs", NORMAL, UNHEARD)
+    }
+    assert changed == {"random-inputs": {0, 1}, "one-sided-random-inputs": {0}, NORMAL: set(), UNHEARD: {0, 1}}
+
+
+@pytest.mark.parametrize("changes", [{"shard_size": 3}, {"side_by_side": 2}, {"shard_size": 100, "side_by_side": 1}])
+def test_rows_do_not_depend_on_how_chats_are_cut_or_joined(tmp_path: Path, changes: dict[str, Any]) -> None:
+    run(SMALL, tmp_path / "whole", Silent())
+    run(replace(SMALL, **changes), tmp_path / "cut", Silent())
+    assert rows(tmp_path / "cut") == rows(tmp_path / "whole")
+
+
+@pytest.mark.ray
+def test_two_workers_write_the_rows_of_none(tmp_path: Path, ray_session: RaySession) -> None:
+    run(SMALL, tmp_path / "whole", Silent())
+    run(replace(SMALL, workers=2), tmp_path / "two", Silent())
+    assert rows(tmp_path / "two") == rows(tmp_path / "whole")
+
+
+def test_an_interrupted_run_goes_on_where_it_was_and_failed_chats_are_played_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Fails(ChatWorker):
+        def run(self, shard: Shard[AskedChat]) -> list[dict[str, Any]]:
+            if shard.name == "00002":
+                raise RuntimeError("out of memory")
+            return super().run(shard)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(worker, "ChatWorker", Fails)
+        run(SMALL, tmp_path / "run", Silent())
+    assert sum(row["status"] == "error" for row in rows(tmp_path / "run")) == 5
+    notes = Notes()
+    run(SMALL, tmp_path / "run", notes)
+    assert notes.steps[0] == 19
+    run(SMALL, tmp_path / "whole", Silent())
+    assert rows(tmp_path / "run") == rows(tmp_path / "whole")
+    again = Notes()
+    run(replace(SMALL, workers=3, side_by_side=7), tmp_path / "run", again)
+    assert again.said == [f"{tmp_path / 'run'} is finished: nothing is left to do"]
+
+
+def test_what_a_bot_remembers_of_itself_changes_chats_only_where_it_is_misheard(tmp_path: Path) -> None:
+    for remembers in ("said", "heard"):
+        run(replace(SMALL, remembers=remembers, strategies="random-inputs"), tmp_path / remembers, Silent())
+    said, heard = (
+        {(row["strategy"], row["scenario"]): row["events"] for row in rows(tmp_path / name)} for name in ("said", "heard")
+    )
+    assert {strategy for strategy, number in said if said[strategy, number] != heard[strategy, number]} == {"random-inputs"}
+
+
+def test_a_seed_is_that_of_the_scenario_and_shards_are_alike_for_few_workers() -> None:
+    work = PlayedChats(SMALL)
+    assert work.seed("00-model-normal-000003") == work.seed("17-mixed-one-sided-confusing-entity-000003")
+    assert work.seed("00-model-normal-000003") != work.seed("00-model-normal-000004")
+    assert [work.shard_size(4000, num) for num in (0, 1, 8)] == [125] * 3
+    assert work.shard_size(4000, 1000) == 1
+    assert (work.shard_size(20, 1), work.shard_size(100_000, 1)) == (64, 256)
+    assert not work.computes
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"model": "scriptd"}, ConfigError, "did you mean 'scripted'"),
+        ({"strategies": "confusing-entitty"}, ConfigError, "did you mean 'confusing-entity'"),
+        ({"strategies": "unheard"}, ConfigError, "no strategy to choose"),
+        ({"corpus": "frends"}, ConfigError, "friends"),
+        ({"model": "OWN:Rude"}, ConfigError, "RuntimeError: no"),
+        ({"model": "OWN:Deaf"}, ConfigError, "no method enter or hear or act"),
+        ({"model": "OWN:NOBODY"}, ConfigError, "makes no bot"),
+    ],
+)
+def test_what_cannot_be_played_is_told_before_there_is_a_run(
+    own: str, tmp_path: Path, changes: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    told = {name: value.replace("OWN", own) for name, value in changes.items()}
+    with pytest.raises(error, match=message):
+        run(replace(SMALL, **told), tmp_path / "run", Silent())
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_first_selection_is_nothing_where_there_is_none(own: str, tmp_path: Path) -> None:
+    result = run(replace(SMALL, model=f"{own}:Mute"), tmp_path / "run", Silent())
+    assert result.metrics[of(FIRST, MODEL, NORMAL)].n == 0
+    assert result.metrics[of(COMPLETION, MODEL, NORMAL)].value == 0
