@@ -43,7 +43,8 @@ def test_each_device_finds_the_same(device: str) -> None:
     examples = SideExamples(chats(4), VOCABULARY, SIZES, LINKER)
     batch = examples.batch(np.arange(len(examples)))
     wanted = tiny().nll(batch)
-    torch.testing.assert_close(tiny().to(device).nll(batch.to(torch.device(device))).cpu(), wanted, rtol=CLOSE["rtol"], atol=CLOSE["atol"])
+    found_M = tiny().to(device).nll(batch.to(torch.device(device))).cpu()
+    torch.testing.assert_close(found_M, wanted, rtol=CLOSE["rtol"], atol=CLOSE["atol"])
     wanted_chats, found = (
         play_friends([(scenario(i), i) for i in range(20)], (agent, agent))
         for agent in (DynoNetAgent(tiny().to(place), LINKER, "tiny") for place in ("cpu", device))
