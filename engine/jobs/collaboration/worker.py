@@ -106,6 +106,7 @@ class ChatWorker:
 
     Raises:
         ConfigError: a bot or a strategy is not there.
+        CheckpointError: a model is damaged or of another kind.
         DataError: the corpus cannot be read.
     """
 
@@ -114,7 +115,7 @@ class ChatWorker:
         self.corpus: FriendsCorpus = load_friends(config.corpus, config.data_root)
         self.knowledge = ChatKnowledge(self.corpus.schema, self.corpus.linker, self.corpus.words)
         self.agents: dict[str, FriendsAgent] = {
-            spec: make_friends_agent(spec, self.corpus)
+            spec: make_friends_agent(spec, self.corpus, config.decoding, config.device)
             for spec in dict.fromkeys(spec for pair in config.pairs.values() for spec in pair)
         }
         names = dict.fromkeys(condition.hearing for condition in config.conditions)

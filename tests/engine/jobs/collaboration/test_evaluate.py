@@ -17,7 +17,7 @@ from engine.jobs.job import Silent
 from engine.metrics.collaboration.chats import COMPLETION, FIRST, NORMAL, TURNS, of
 from engine.runtime.session import RaySession
 from engine.runtime.sharding import Shard
-from envs.core.errors import ConfigError
+from envs.core.errors import CheckpointError, ConfigError
 from tests.engine.jobs.made_up import Notes, rows
 
 OWN = """
@@ -162,7 +162,7 @@ def test_a_seed_is_that_of_the_scenario_and_shards_are_alike_for_few_workers() -
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
-        ({"model": "scriptd"}, ConfigError, "did you mean 'scripted'"),
+        ({"model": "runs/nothing"}, CheckpointError, "parley train dynonet"),
         ({"strategies": "confusing-entitty"}, ConfigError, "did you mean 'confusing-entity'"),
         ({"strategies": "unheard"}, ConfigError, "no strategy to choose"),
         ({"corpus": "frends"}, ConfigError, "friends"),
