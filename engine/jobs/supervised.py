@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sized
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -61,13 +61,41 @@ class PairFitConfig(SupervisedConfig):
     """Registered corpus of pairs (parley data list), a source<TAB>reply file or folder, or path/file.py:NAME."""
 
 
+class FittedCorpus(Protocol):
+    """What is known of any corpus that a model is fitted to."""
+
+    @property
+    def name(self) -> str:
+        """The registered name."""
+
+    @property
+    def folder(self) -> Path:
+        """The compiled files; its last part is the key of the content."""
+
+
+class CorpusFitConfig(Protocol):
+    """What is asked of the settings of any fit to a corpus."""
+
+    @property
+    def corpus(self) -> str:
+        """Its name."""
+
+    @property
+    def seed(self) -> int:
+        """Master seed."""
+
+    @property
+    def threads(self) -> int:
+        """CPU threads."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Fitting:
-    """A model and the pairs of a corpus, ready for the fit.
+    """A model and the examples of a corpus, ready for the fit.
 
     Args:
         config: how it is fitted.
-        corpus: where the pairs come from.
+        corpus: where the examples come from.
         model: trained in place.
         splits: its examples by split: train, val, test.
         fit: makes the fit, or what is left of it, by the file of its state.
@@ -80,8 +108,8 @@ class Fitting:
         finish: figures of the fitted model beside its losses, by what was measured on the test split.
     """
 
-    config: PairFitConfig
-    corpus: PairCorpus
+    config: CorpusFitConfig
+    corpus: FittedCorpus
     model: Any
     splits: Mapping[str, Any]
     fit: Callable[[Path], Fit[Any]]
@@ -95,7 +123,7 @@ class Fitting:
 
 
 class FitJob(Job[ConfigT, Fitting, Summary]):
-    """A job that fits a model to pairs and stores it as `checkpoint`; each says in `prepare` what is fitted to what."""
+    """A job that fits a model to a corpus and stores it as `checkpoint`; each says in `prepare` what is fitted to what."""
 
     files = (CHECKPOINT, SUMMARY)
     resume_safe = RESUME_SAFE

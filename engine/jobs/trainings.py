@@ -116,6 +116,16 @@ TRAININGS = (
         ),
     ),
     Entry(
+        ("train", "dynonet"),
+        "fit a bot that looks for the friend both have, with a knowledge graph that changes as people talk",
+        "engine.jobs.collaboration.dynonet:TRAIN_DYNONET",
+        (
+            "parley train dynonet                          # the built-in chats, a third of the published widths",
+            "parley train dynonet he2017 --run runs/dynonet-1 --seed 1",
+            "parley train dynonet stanonet                 # the published ablation: nodes keep nothing",
+        ),
+    ),
+    Entry(
         ("train", "matcher"),
         "fit a model that matches replies with contexts (SMN, DAM, MRFN), or harden one",
         "engine.jobs.retrieval.matcher:TRAIN_MATCHER",

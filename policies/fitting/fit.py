@@ -38,6 +38,8 @@ from policies.fitting.settings import FitConfig
 from policies.training import autocast
 
 BatchT = TypeVar("BatchT", bound=Batch)
+ADAGRAD_START = 0.1
+"""Sum of squared gradients that Adagrad starts from, as TensorFlow's does."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,10 @@ class Fit(FittingLoop[Predictor[Any], FitConfig, float, Epoch], Generic[BatchT])
         config, parameters = self.config, self.model.parameters()
         if config.optimiser == "adam":
             return torch.optim.Adam(parameters, lr=rate, weight_decay=config.weight_decay, fused=True)
+        if config.optimiser == "adagrad":
+            return torch.optim.Adagrad(
+                parameters, lr=rate, weight_decay=config.weight_decay, initial_accumulator_value=ADAGRAD_START, fused=True
+            )
         return torch.optim.SGD(parameters, lr=rate, momentum=config.momentum, weight_decay=config.weight_decay, fused=True)
 
     def groups(self, generator: np.random.Generator) -> Sequence[np.ndarray]:

@@ -20,12 +20,12 @@ from envs.core.ranges import (
 class FitConfig(Configuration):
     """How a sequence-to-sequence or language model is fitted to a corpus."""
 
-    optimiser: Literal["adam", "sgd"] = "adam"
-    """Adam (fast recipe) or SGD with momentum (published recipe)."""
+    optimiser: Literal["adam", "sgd", "adagrad"] = "adam"
+    """Adam (fast recipe), SGD with momentum (published recipe), or Adagrad (published for DynoNet)."""
     learning_rate: PositiveFloat = 1e-3
     """Step size before it decays."""
     momentum: ShareBelowOne = 0.9
-    """Momentum of SGD; Adam ignores it."""
+    """Momentum of SGD; the others ignore it."""
     weight_decay: NonNegativeFloat = 0.0
     """Added to the gradient: this times the weight; published: 1e-5."""
     batch_size: PositiveInt = 64

@@ -1,0 +1,18 @@
+"""DynoNets on disk: a folder (`policies/checkpoint.py`); `corpus` of its provenance says whose schema it knows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from policies.checkpoint import ModelFormat
+from policies.dynonet.model import DynoNet
+from policies.dynonet.settings import DynoNetSizes
+from policies.dynonet.vocabulary import FriendsVocabulary
+
+DYNONET = ModelFormat("dynonet", FriendsVocabulary, DynoNetSizes, DynoNet)
+load_dynonet = DYNONET.load
+
+
+def corpus_of(folder: Path) -> str:
+    """The name of the corpus that the model of a run or checkpoint folder was fitted to; raises as `load_dynonet` does."""
+    return str(DYNONET.provenance(folder)["corpus"])

@@ -1,0 +1,123 @@
+"""The knowledge graph of one side of a chat: its friends, their attributes and values, and entities that were mentioned.
+
+Source: He et al. 2017, section 3.1, and the released code. Nodes are items, attributes and entities. Every value joins its
+item and its entity, by an edge and its inverse; every attribute joins its entities likewise. An entity that is mentioned
+and stands in no own item is a node without edges.
+
+Features of a node are one-hot: its degree, its degree as a share of the number of items (six bins), and what it is: an
+entity of a category, an attribute, or the item of a place in the table. The degree of an entity is the number of items that
+have it; items have no degree, because it is the same for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from envs.core.errors import DataError
+from envs.friends.schema import Attribute, Entity
+from policies.dynonet.vocabulary import ITEM_ID, PAD_ID, FriendsVocabulary
+
+NUM_SHARES = 6
+"""Bins of a degree as a share: 0, up to 1/4, up to 1/2, up to 3/4, below 1, 1 (or more, of a value of two attributes)."""
+
+
+def num_features(vocabulary: FriendsVocabulary, max_items: int) -> int:
+    """Width of the features of a node."""
+    return max_items + 1 + NUM_SHARES + len(vocabulary.types) + len(vocabulary.attributes) + max_items
+
+
+def num_relations(vocabulary: FriendsVocabulary) -> int:
+    """Relations between nodes: each attribute, "has", and their inverses."""
+    return 2 * (len(vocabulary.attributes) + 1)
+
+
+class TableGraph:
+    """A graph that grows.
+
+    Args:
+        table: the entities of each own item.
+        attributes: the columns of the table.
+        vocabulary: of the model.
+        max_items: of the model.
+
+    Raises:
+        DataError: the model does not know a category or an attribute, or the table is too long for it.
+    """
+
+    def __init__(
+        self, table: Sequence[Sequence[Entity]], attributes: Sequence[Attribute], vocabulary: FriendsVocabulary, max_items: int
+    ) -> None:
+        self._vocabulary, self._max_items = vocabulary, max_items
+        kinds = vocabulary.attributes, vocabulary.types
+        unknown = [each.name for each in attributes if each.name not in kinds[0] or each.type not in kinds[1]]
+        if unknown:
+            known, fix = ", ".join(vocabulary.attributes), "play scenarios of the schema that the model was trained on"
+            raise DataError(f"the model does not know the attribute {unknown[0]!r}", got=f"it knows {known}", fix=fix)
+        if len(table) > max_items:
+            got, fix = f"{len(table)} items, and it reads {max_items}", "train one with a larger sizes.max_items"
+            raise DataError("a table is too long for the model", got=got, fix=fix)
+        self.num_items = len(table)
+        self.first_entity = len(table) + len(attributes)
+        self.nodes: dict[Entity, int] = {}
+        """Of every entity, in order of their numbers; those of the table come first."""
+        for item in table:
+            for entity in item:
+                self.nodes.setdefault(entity, self.first_entity + len(self.nodes))
+        joined = [(i, self.nodes[entity], column) for i, item in enumerate(table) for column, entity in enumerate(item)]
+        numbers = [vocabulary.attributes[each.name] for each in attributes]
+        self.edges_E3 = _edges(joined, numbers, len(table), len(vocabulary.attributes))
+        """Who gets a message, from whom, by which relation; sorted by who gets it."""
+        degrees = np.bincount([node for _, node, _ in joined], minlength=len(self)).tolist()
+        columns = [len({node for _, node, at in joined if at == column}) for column in range(len(attributes))]
+        self._degrees = [*([-1] * len(table)), *columns, *degrees[self.first_entity :]]
+        first_attribute = len(vocabulary.types)
+        first_item = first_attribute + len(vocabulary.attributes)
+        items, columns_kinds = range(first_item, first_item + len(table)), [first_attribute + number for number in numbers]
+        self._kinds = [*items, *columns_kinds, *(self._kind(entity) for entity in self.nodes)]
+
+    def __len__(self) -> int:
+        """How many nodes there are."""
+        return self.first_entity + len(self.nodes)
+
+    def node(self, entity: Entity) -> int:
+        """The node of an entity that somebody mentioned; a new one where there is none."""
+        if entity not in self.nodes:
+            self.nodes[entity] = len(self)
+            self._kinds.append(self._kind(entity))
+            self._degrees.append(0)
+        return self.nodes[entity]
+
+    @property
+    def words(self) -> list[int]:
+        """What each node is read as when it is named: the word of its category, or `<item>`; attributes are never named."""
+        named = [self._vocabulary.type_word(entity.type) for entity in self.nodes]
+        return [*([ITEM_ID] * self.num_items), *([PAD_ID] * (self.first_entity - self.num_items)), *named]
+
+    def features(self) -> np.ndarray:
+        """One-hot features of all nodes (N, F) float32."""
+        degrees = np.array(self._degrees)
+        found = np.zeros((len(self), num_features(self._vocabulary, self._max_items)), np.float32)
+        told = np.flatnonzero(degrees >= 0)
+        shares = np.ceil(4 * degrees[told] / self.num_items).astype(int)
+        found[told, np.minimum(degrees[told], self._max_items)] = 1
+        full = degrees[told] >= self.num_items
+        found[told, self._max_items + 1 + np.where(full, NUM_SHARES - 1, shares)] = 1
+        found[np.arange(len(self)), self._max_items + 1 + NUM_SHARES + np.array(self._kinds)] = 1
+        return found
+
+    def _kind(self, entity: Entity) -> int:
+        if entity.type not in self._vocabulary.types:
+            known, fix = ", ".join(self._vocabulary.types), "play scenarios of the schema that the model was trained on"
+            raise DataError(f"the model does not know the category {entity.type!r}", got=f"it knows {known}", fix=fix)
+        return self._vocabulary.types[entity.type]
+
+
+def _edges(joined: Sequence[tuple[int, int, int]], numbers: Sequence[int], num_items: int, num_attributes: int) -> np.ndarray:
+    has = {(column, node) for _, node, column in joined}
+    edges = [(item, node, numbers[column]) for item, node, column in joined]
+    edges += [(node, item, num_attributes + 1 + numbers[column]) for item, node, column in joined]
+    edges += [(num_items + column, node, num_attributes) for column, node in has]
+    edges += [(node, num_items + column, 2 * num_attributes + 1) for column, node in has]
+    return np.array(sorted(edges), dtype=np.int64)

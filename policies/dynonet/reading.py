@@ -1,0 +1,95 @@
+"""What one side of a chat reads and writes, event by event: words, the nodes that they name, and the nodes that change.
+
+Source: He et al. 2017, section 3.2, and the released code. An entity enters as the word of its category, beside the
+embedding of its node. A selection that is heard is `<select>` and all values of the item; one's own is `<select>` and the
+node of the item. An utterance changes the nodes that it names; one that names none changes those of the newest that did.
+
+An entity is copied from the own table or from what was mentioned before. What a recorded speaker says of an entity that is
+neither is read and learnt as plain words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from envs.friends.events import ChatEvent, Mention, Token
+from envs.friends.linker import EntityLinker
+from envs.friends.schema import Attribute, Entity
+from policies.dynonet.graphs import TableGraph
+from policies.dynonet.vocabulary import EOS_ID, ITEM_ID, SELECT_ID, UNK_ID, FriendsVocabulary
+
+NO_NODE = -1
+
+
+@dataclass(frozen=True)
+class EventReading:
+    """An event as a side reads it.
+
+    Args:
+        words: ids, `</s>` at the end.
+        nodes: the node that each names, or `NO_NODE`.
+        touched: different nodes that it changes.
+        known: nodes of the graph when it is read, its own included.
+    """
+
+    words: list[int]
+    nodes: list[int]
+    touched: list[int]
+    known: int
+
+
+class ChatReader:
+    """One side of a chat.
+
+    Args:
+        table: entities of each own item.
+        attributes: columns of the table.
+        vocabulary: of the model.
+        max_items: of the model.
+        linker: finds the entities of utterances.
+
+    Raises:
+        DataError: as `TableGraph`.
+    """
+
+    def __init__(
+        self,
+        table: Sequence[Sequence[Entity]],
+        attributes: Sequence[Attribute],
+        vocabulary: FriendsVocabulary,
+        max_items: int,
+        linker: EntityLinker,
+    ) -> None:
+        self._attributes, self._vocabulary, self._linker = attributes, vocabulary, linker
+        self.graph = TableGraph(table, attributes, vocabulary, max_items)
+        self._newest: list[int] = []
+
+    def hear(self, event: ChatEvent) -> EventReading:
+        """Reads what the partner did, by its words alone; entities that nobody mentioned before become nodes."""
+        if event.selected is None:
+            return self._reading([], self._linker.link(event.words, self.graph.nodes), new=True)
+        entities = [Entity(value.lower(), each.type) for value, each in zip(event.item, self._attributes, strict=True)]
+        return self._reading([SELECT_ID], [Mention(entity, ()) for entity in entities], new=True)
+
+    def own(self, event: ChatEvent) -> EventReading:
+        """Reads what this side did itself; mentions are looked for where none are marked."""
+        if event.selected is None:
+            marked = any(isinstance(token, Mention) for token in event.tokens)
+            tokens = event.tokens if marked else self._linker.link(event.words, self.graph.nodes)
+            return self._reading([], tokens, new=False)
+        self._newest = [event.selected]
+        return EventReading([SELECT_ID, ITEM_ID, EOS_ID], [NO_NODE, event.selected, NO_NODE], self._newest, len(self.graph))
+
+    def _reading(self, words: list[int], tokens: Sequence[Token], *, new: bool) -> EventReading:
+        nodes, index = [NO_NODE] * len(words), self._vocabulary.index
+        for token in tokens:
+            if isinstance(token, Mention) and (new or token.entity in self.graph.nodes):
+                nodes.append(self.graph.node(token.entity))
+                words.append(self._vocabulary.type_word(token.entity.type))
+                continue
+            plain = (token,) if isinstance(token, str) else token.words
+            words += [index.get(word, UNK_ID) for word in plain]
+            nodes += [NO_NODE] * len(plain)
+        self._newest = sorted({node for node in nodes if node != NO_NODE}) or self._newest
+        return EventReading([*words, EOS_ID], [*nodes, NO_NODE], self._newest, len(self.graph))

@@ -1,0 +1,67 @@
+"""Settings of DynoNet, of its training and of its decoding. Torch-free, so that help starts fast.
+
+Source: He et al. 2017, section 4.1, and the command in the read-me of the released code.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from envs.core.ranges import Configuration, NonNegativeFloat, NonNegativeInt, PositiveInt
+from policies.fitting.settings import FitConfig
+
+RELEASED_PENALTY = math.log(2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DynoNetSizes(Configuration):
+    """Widths of a DynoNet; the defaults are the published ones."""
+
+    embed: PositiveInt = 100
+    """Width of the word embeddings."""
+    hidden: PositiveInt = 100
+    """State of the LSTMs, and of what a node keeps of utterances: as much of heard ones as of its own."""
+    message: PositiveInt = 50
+    """Width of the messages between nodes."""
+    edge: PositiveInt = 10
+    """Width of the embeddings of relations."""
+    rounds: NonNegativeInt = 2
+    """Rounds of messages (K)."""
+    max_items: PositiveInt = 12
+    """Friends of a table at most."""
+    dynamic: bool = True
+    """Whether nodes keep what is said about them; without it the model is the published StanoNet."""
+
+
+def dynonet_small() -> DynoNetSizes:
+    """For tests and demos."""
+    return DynoNetSizes(embed=32, hidden=32, message=16, edge=8)
+
+
+def dynonet_fit() -> FitConfig:
+    """Published: Adagrad at 0.5, batches of 32, an update after each turn.
+
+    # Published: no clipping, one rate, up to 50 epochs. Ours: gradients are clipped, and the rate falls at the end.
+    """
+    optimiser = FitConfig(optimiser="adagrad", learning_rate=0.5, batch_size=32, clip=5.0, precision="float32")
+    return replace(optimiser, max_epochs=10, patience=2, decay_epochs=2)
+
+
+def dynonet_demo() -> FitConfig:
+    """Two epochs."""
+    return replace(dynonet_fit(), max_epochs=2, decay_epochs=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FriendsDecoding(Configuration):
+    """How a DynoNet chooses what to say; the defaults are those of the released bot-bot chats."""
+
+    temperature: NonNegativeFloat = 0.5
+    """Words are drawn from the distribution sharpened by this; 0 takes the likeliest."""
+    select_penalty: NonNegativeFloat = RELEASED_PENALTY
+    """Taken off the logit of `<select>`, in nats; selecting is otherwise too cheap for two bots."""
+    max_tokens: PositiveInt = 20
+    """Words and entities of an utterance at most."""
+    forms: bool = False
+    """Whether entities are said by any form of the lexicon; otherwise by their names."""
