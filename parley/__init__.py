@@ -16,6 +16,7 @@ from typing import Any
 _ROOMS = (
     "envs",
     "envs.candidates",
+    "envs.friends",
     "policies",
     "engine.negotiation",
     "engine.triggers",

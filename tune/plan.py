@@ -26,6 +26,7 @@ for _name, _summary, _attribute in (
     ("adversarial-training", "training against perturbations: weight, margin, rate", "ADVERSARIAL_TRAINING"),
     ("ranking", "attacks on TF-IDF: method, edits, budget, moves, beams, tags", "RANKING"),
     ("ranking-training", "training of matching models against rules: share of adversaries, rate", "RANKING_TRAINING"),
+    ("replies", "adversarial training of a generator: rates, rollouts, teacher forcing, discriminator steps", "REPLIES"),
     ("demo", "two scripted bargainers, in seconds", "DEMO"),
 ):
     sweeps.register(_name, _summary, f"tune.plans:{_attribute}")

@@ -132,6 +132,23 @@ RANKING_TRAINING = Plan(
     budget=6,
     workers="",
 )
+REPLIES = Plan(
+    job="minmax-replies",
+    preset="helpdesk",
+    space={
+        "learning.generator_rate": Real(1e-5, 3e-3, log=True),
+        "learning.discriminator_rate": Real(1e-4, 1e-2, log=True),
+        "learning.discriminator_steps": Integer(0, 8),
+        "learning.teacher_steps": Integer(0, 3),
+        "num_rollouts": Integer(1, 8, log=True),
+    },
+    # Of the best round. What replies lose on recorded ones has a price: a judge is deceived by much that nobody says.
+    metrics=("validation_adversuc", "-0.1*validation_nll"),
+    direction="max",
+    fidelity="learning.rounds",
+    budget=9,
+    workers="env_runners",
+)
 DEMO = Plan(
     job="selfplay",
     preset="scripted",

@@ -150,12 +150,19 @@ def ranking_training() -> SweepConfig:
     return _of("ranking-training")
 
 
+def replies() -> SweepConfig:
+    """Adversarial training of a generator: rates, rollouts, teacher forcing, D steps; AdverSuc, less a tenth of a nat lost."""
+    return _of("replies")
+
+
 def demo() -> SweepConfig:
     """Seconds, without a model: which scripted bargainer gains most, and how long a talk should be."""
     return _of("demo", num_trials=6, rungs=2)
 
 
-_PRESETS = (gibbs_enum, rl_attack, min_max, white_box, perturbation, adversarial_training, ranking, ranking_training, demo)
+_PRESETS = (
+    gibbs_enum, rl_attack, min_max, white_box, perturbation, adversarial_training, ranking, ranking_training, replies, demo,
+)
 
 
 class Sweep(Job[SweepConfig, Swept, Swept]):

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from engine.generation.replies import ReplyActions
 from envs.core.seeds import stream
-from envs.pairs.vocabulary import BOS_ID, EOS_ID
+from envs.pairs.vocabulary import BOS_ID, EOS_ID, PAD_ID
 from policies.decoding import Decoder
 from policies.discriminator.model import Discriminator
 from policies.discriminator.reader import ContextMemory, WordState
@@ -141,6 +141,7 @@ def _say(
     for start in range(0, len(nodes.rows_n), _ROWS):
         some = slice(start, start + _ROWS)
         logits_nV, after = generator.step(_take(memory, nodes.rows_n[some]), nodes.words_n[some], _take(nodes.spoken, some))
+        logits_nV[:, PAD_ID] = -torch.inf
         states.append(after)
         here_L = (nodes_L >= start) & (nodes_L < start + _ROWS)
         words_L[here_L] = drawn(logits_nV, draws_L[here_L], nodes_L[here_L] - start)

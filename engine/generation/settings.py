@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from envs.core.errors import ConfigError
 from envs.core.ranges import Configuration, NonNegativeInt, PositiveInt
 
 Method = Literal["reinforce", "regs-mc", "regs-partial"]
@@ -28,7 +29,10 @@ class RewardSettings(Configuration):
     baseline: Literal["auto", "critic", "mean", "none", "prefix", "literal"] = "auto"
     """What is subtracted from a reward. critic: what a critic expects in the context; mean: the mean of rewards so far; none:
     nothing; prefix: what a critic expects before the word; literal: after it, as the paper writes, which is biased; auto:
-    critic with reinforce, else prefix."""
+    critic with reinforce or a linear critic, else prefix."""
+    critic: Literal["network", "linear"] = "network"
+    """What a critic is: a network like the discriminator, with weights of its own, or a layer on the generator's encoder, which
+    knows contexts alone (released)."""
     critic_target: Literal["words", "final"] = "words"
     """What a critic learns to expect: the reward of each word, or the reply's own (released)."""
     last_word: Literal["own", "before"] = "own"
@@ -43,15 +47,21 @@ class RewardSettings(Configuration):
     weighted: bool = True
     """Whether replies weigh by the tf-idf of their words, so that dull ones teach less."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.critic == "linear" and self.baseline in ("prefix", "literal"):
+            fix = "--baseline critic, or --critic network"
+            raise ConfigError("a linear critic reads no words of a reply", where="--baseline", got=self.baseline, fix=fix)
+
     @property
     def chosen_baseline(self) -> Baseline:
         """With "auto" decided."""
         if self.baseline != "auto":
             return self.baseline
-        return "critic" if self.method == "reinforce" else "prefix"
+        return "critic" if self.method == "reinforce" or self.critic == "linear" else "prefix"
 
 
 def released() -> RewardSettings:
     """What the authors' code does where the paper says otherwise, or nothing."""
     like_paper = RewardSettings(baseline="critic", critic_target="final", divide="twice", forced_batch="last", weighted=False)
-    return replace(like_paper, max_words=40, last_word="before")
+    return replace(like_paper, critic="linear", max_words=40, last_word="before")

@@ -7,6 +7,7 @@ from typing import Any
 from engine.report.collaboration.chapter import Collaborations
 from engine.report.content import Chapter
 from engine.report.generation.adversarial import JudgedSystems
+from engine.report.generation.training import TrainedGenerators
 from engine.report.measurements.chapter import Measurements
 from engine.report.negotiation.chapter import Negotiations
 from engine.report.perturb.chapter import Perturbations
@@ -25,6 +26,7 @@ CHAPTERS: tuple[Chapter[Any], ...] = (
     HardenedRankers(),
     Rankings(),
     RankerAttacks(),
+    TrainedGenerators(),
     JudgedSystems(),
     Collaborations(),
     Sweeps(),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,16 @@ from engine.generation.replies import ReplyActions, reply_actions
 from engine.generation.settings import RewardSettings
 from engine.metrics.generation.variety import variety
 from engine.rllib.replies_env import DISCRIMINATOR, GENERATOR, ReplyMultiAgentEnv
-from engine.rllib.reply_modules import ACCURACY, CRITIC, NATS, CriticModule, DiscriminatorModule, GeneratorModule, ReplyLearner
+from engine.rllib.reply_modules import (
+    ACCURACY,
+    CRITIC,
+    NATS,
+    CriticModule,
+    DiscriminatorModule,
+    GeneratorModule,
+    LinearCriticModule,
+    ReplyLearner,
+)
 from engine.rllib.reply_runner import SHARD, ReplyEnvRunner
 from engine.rllib.reply_settings import Phase, ReplyLearning, Reward
 from engine.rllib.reply_world import ReplyWorld
@@ -36,6 +46,7 @@ from engine.rllib.shared_out import SharedOutAlgorithm
 from engine.runtime.identity import own_identity
 from envs.core.seeds import derive_seed, stream
 from policies.discriminator.batches import JudgedReplies, ReplyExamples, context_batch
+from policies.seq2seq.checkpoints import load_seq2seq
 
 CRITICS = ("critic", "prefix", "literal")
 """Baselines that a critic gives."""
@@ -96,6 +107,9 @@ class ReplyMinMaxConfig(AlgorithmConfig):
         if rewards.chosen_baseline in CRITICS:
             drawn = {**own, "seed": derive_seed(seed, "critic")}
             specs[CRITIC] = RLModuleSpec(module_class=CriticModule, model_config=drawn)
+            if rewards.critic == "linear":
+                hidden = {"hidden": load_seq2seq(Path(generator)).sizes.hidden}
+                specs[CRITIC] = RLModuleSpec(module_class=LinearCriticModule, model_config=hidden)
         # A list: from a set, the order would change from process to process.
         self.multi_agent(policies=list(specs), policy_mapping_fn=_itself, policies_to_train=list(specs))
         self.rl_module(rl_module_spec=MultiRLModuleSpec(rl_module_specs=specs))
@@ -227,12 +241,14 @@ class ReplyMinMax(SharedOutAlgorithm):
         advantages_BT = (rewards_BT - baseline_BT) * replies.real_BT
         rows = {GENERATOR: self._said(sources, replies) | {"advantages": advantages_BT.numpy()}}
         if CRITIC in self.roles:
-            net = self.env_runner.module[CRITIC].net
-            contexts = context_batch(sources, net.vocabulary, net.sizes)
-            columns = {"context": contexts.words_BKN, "lengths": contexts.lengths_BK, "rewards": rewards_BT}
-            rows[CRITIC] = _arrays(
-                {**columns, "replies": replies.words_BT, "reply_lengths": replies.lengths_B, "is_cut": replies.is_cut_B}
-            )
+            if "encoded" in found:
+                columns = {"encoded": torch.from_numpy(np.stack(found["encoded"]))}
+            else:
+                net = self.env_runner.module[CRITIC].net
+                contexts = context_batch(sources, net.vocabulary, net.sizes)
+                columns = {"context": contexts.words_BKN, "lengths": contexts.lengths_BK}
+            told = {"replies": replies.words_BT, "reply_lengths": replies.lengths_B, "is_cut": replies.is_cut_B}
+            rows[CRITIC] = _arrays({**columns, **told, "rewards": rewards_BT})
         earned = {"reward": float(rewards_BT[replies.real_BT].mean()), "human": float(np.mean(found["human"]))}
         return rows, earned | variety(found["replies"])
 

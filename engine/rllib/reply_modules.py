@@ -4,7 +4,8 @@ Columns of a training batch (B contexts, K turns, N words of a turn or of a sour
     generator       source (B, N), source_lengths (B,), words (B, T + 1) from `<s>` on, response_weights (B,),
                     advantages (B, T) of policy gradients, or forced (B,) of teacher forcing
     discriminator   context (B, K, N), lengths (B, K), replies (B, 2, T), reply_lengths (B, 2): the recorded one, then the other
-    critic          context (B, K, N), lengths (B, K), replies (B, T), reply_lengths (B,), is_cut (B,), rewards (B, T)
+    critic          context (B, K, N), lengths (B, K), replies (B, T), reply_lengths (B,), is_cut (B,), rewards (B, T); a linear
+                    one encoded (B, H) instead of context and lengths
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from engine.rllib.exact import SeededLearner
 from engine.rllib.replies_env import DISCRIMINATOR, GENERATOR
 from policies.discriminator.batches import ContextBatch, JudgedBatch
 from policies.discriminator.checkpoints import load_discriminator
-from policies.discriminator.critic import Critic
+from policies.discriminator.critic import Critic, LinearCritic
 from policies.discriminator.model import Discriminator
 from policies.seq2seq.batches import Exchanges, Sentences
 from policies.seq2seq.checkpoints import load_seq2seq
@@ -90,6 +91,18 @@ class CriticModule(TorchRLModule):
     def _forward_train(self, batch: dict[str, Any], **_: Any) -> dict[str, Any]:
         """What reward is expected after no word of each reply, after one, and so on (B, T + 1)."""
         return {"expected": self.net.prefixes(ContextBatch(batch["context"], batch["lengths"]), batch["replies"])}
+
+
+class LinearCriticModule(TorchRLModule):
+    """RLModule around a `LinearCritic`; model config: `hidden` of the generator."""
+
+    def setup(self) -> None:
+        """Zeros."""
+        self.net = LinearCritic(self.model_config["hidden"])
+
+    def _forward_train(self, batch: dict[str, Any], **_: Any) -> dict[str, Any]:
+        """What reward is expected in each context (B, 1)."""
+        return {"expected": self.net(batch["encoded"])}
 
 
 class ReplyLearner(SeededLearner):

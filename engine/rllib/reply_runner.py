@@ -58,8 +58,8 @@ class ReplyEnvRunner(ExactRunner):
         Returns:
             `index`, the numbers of the shards; the number of the `weights` in use; `found` by shard, lists for its examples:
             `replies` (word ids without `</s>`; recorded ones in teacher forcing), and but for a discriminator's step the
-            probability that each is a person's (`human`), what the critic has `expected` after each of its words (T + 1,), and
-            the `rewards` (T,) of a generator's step.
+            probability that each is a person's (`human`), what the critic has `expected` after each of its words (T + 1,), of a
+            linear one in the context (1,) with what it was `encoded` as (H,), and the `rewards` (T,) of a generator's step.
 
         Raises:
             ClusterError: this machine has other code than the driver.
@@ -78,7 +78,8 @@ class ReplyEnvRunner(ExactRunner):
             recorded = [reply for _, reply in pairs]
             return {"replies": recorded, **self._judged(sources, reply_actions(recorded, world.max_words + 1))}
         seeds = [derive_seed(self.config.master_seed, "said reply", index) for index in indices]
-        said = sample(generator, sources, seeds)
+        # As long as they may be, for a discriminator too: else it learns which of both writes longer ones.
+        said = [reply[: world.max_words] for reply in sample(generator, sources, seeds)]
         if phase == "discriminator":
             return {"replies": said}
         actions = reply_actions(said, world.max_words)
@@ -91,11 +92,17 @@ class ReplyEnvRunner(ExactRunner):
         human_B = actions.at_end(reply_rewards(discriminator, memory, actions))
         found: dict[str, list[Any]] = {"human": human_B.tolist()}
         lengths = actions.lengths_B.tolist()
+        generator = self.module[GENERATOR].net
         if CRITIC in self.module:
-            expected_BT1 = self.module[CRITIC].net.prefixes(contexts, actions.words_BT)
+            critic = self.module[CRITIC].net
+            if settings.critic == "linear":
+                last_BH = read(generator, sources).last_BH
+                found["encoded"], expected_BT1 = list(last_BH.numpy()), critic(last_BH)
+            else:
+                expected_BT1 = critic.prefixes(contexts, actions.words_BT)
             found["expected"] = [row[: length + 1].numpy() for row, length in zip(expected_BT1, lengths, strict=True)]
         if seeds:
-            generator, most = self.module[GENERATOR].net, self.env.max_words
+            most = self.env.max_words
             if self.config.reward in UNJUDGED:
                 settings = replace(settings, method="reinforce")
             earned_BT = rewards(settings, generator, read(generator, sources), discriminator, memory, actions, seeds, most)

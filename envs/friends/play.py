@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 
 from envs.core.errors import ConfigError, ScenarioError
 from envs.friends.events import ChatEvent, FriendsChat
-from envs.friends.game import Act, FriendsGame, FriendsRules, FriendsView
+from envs.friends.game import NOBODY, Act, FriendsGame, FriendsRules, FriendsView
 from envs.friends.scenario import FriendsScenario
 
 Remembers = Literal["said", "heard"]
@@ -100,8 +100,9 @@ def play_friends(
             heard = _passed_on(game, rows, said, channels[side])
             for row, event, received in zip(rows, said, heard, strict=True):
                 game.add(row, event, received)
-            over = [row for row in rows if game.is_over(row)]
-            open_rows = [i for i, row in enumerate(rows) if not game.is_over(row)]
+            ended = (game.to_move[rows] == NOBODY).tolist()
+            over = [row for row, is_over in zip(rows, ended, strict=True) if is_over]
+            open_rows = [i for i, is_over in enumerate(ended) if not is_over]
             going = [rows[i] for i in open_rows]
             if going:
                 words = [heard[i].plain() for i in open_rows]

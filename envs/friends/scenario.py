@@ -147,17 +147,18 @@ def random_friends(
     alphas = tuple(ALPHAS[i] for i in rng.integers(len(ALPHAS), size=num_attributes).tolist())
     sizes = [len(schema.values[attribute.type]) for attribute in attributes]
     values = [rng.choice(size, min(size, 2 * num_items), replace=False) for size in sizes]
+    # Gamma variates in proportion are a Dirichlet one.
     bounds = [
-        [np.cumsum(rng.dirichlet(np.full(len(few), alpha))) for few, alpha in zip(values, alphas, strict=True)] for _ in (0, 1)
+        np.cumsum(rng.standard_gamma(alpha, (2, len(few))), axis=1) for few, alpha in zip(values, alphas, strict=True)
     ]
-    shared = _drawn(values, bounds[int(rng.integers(2))], rng, 1)[0]
+    shared = _drawn(values, bounds, int(rng.integers(2)), rng, 1)[0]
     taken, tables = {shared}, []
     for side in (0, 1):
         own = [shared]
         for _ in range(_ROUNDS):
             if len(own) == num_items:
                 break
-            own += _fresh(_drawn(values, bounds[side], rng, 2 * num_items), taken, num_items - len(own))
+            own += _fresh(_drawn(values, bounds, side, rng, 2 * num_items), taken, num_items - len(own))
         if len(own) < num_items:
             own += _fresh(_shuffled(values, rng), taken, num_items - len(own))
         tables.append([own[i] for i in rng.permutation(num_items).tolist()])
@@ -165,11 +166,15 @@ def random_friends(
     return FriendsScenario(key, attributes, (named[0], named[1]), alphas)
 
 
-def _drawn(values: Sequence[np.ndarray], bounds: Sequence[np.ndarray], rng: np.random.Generator, num: int) -> list[_Row]:
-    """Friends as indices of values; `bounds` are the cumulative shares of each attribute's values."""
-    uniforms = rng.random((len(values), num))
-    at = [np.searchsorted(shares, row, "right") for shares, row in zip(bounds, uniforms, strict=True)]
-    return list(zip(*(few[np.minimum(i, len(few) - 1)].tolist() for few, i in zip(values, at, strict=True)), strict=True))
+def _drawn(
+    values: Sequence[np.ndarray], bounds: Sequence[np.ndarray], side: int, rng: np.random.Generator, num: int
+) -> list[_Row]:
+    """Friends as indices of values; `bounds` are the cumulative shares of each attribute's values by side, up to a factor."""
+    columns = []
+    for few, shares, uniforms in zip(values, bounds, rng.random((len(values), num)), strict=True):
+        at = shares[side].searchsorted(uniforms * shares[side, -1], "right")
+        columns.append(few[np.minimum(at, len(few) - 1)].tolist())
+    return list(zip(*columns, strict=True))
 
 
 def _shuffled(values: Sequence[np.ndarray], rng: np.random.Generator) -> list[_Row]:

@@ -75,6 +75,6 @@ class LinearCritic(nn.Module):
         nn.init.zeros_(self.output.bias)
 
     def forward(self, last_BH: Tensor) -> Tensor:
-        """The reward that is expected in contexts (B,), from the encoder's last states."""
-        value_B1: Tensor = self.output(last_BH.detach())
-        return value_B1.squeeze(1)
+        """The reward that is expected in contexts (B, 1), from the encoder's last states."""
+        values_B1: Tensor = self.output(last_BH.detach())
+        return values_B1

@@ -57,7 +57,7 @@ def sample(
     beyond: int = 0,
     charges: Charges = (),
 ) -> list[list[int]]:
-    """A reply to each source, drawn from the model.
+    """A reply to each source, drawn from the model; `<pad>`, which is no word of a reply, never is.
 
     Args:
         model: in evaluation mode.
@@ -78,7 +78,9 @@ def sample(
     def choose(rows: slice, place: int, logits_BV: Tensor) -> Tensor:
         if min_log_probability is not None:
             short_BV = logits_BV.log_softmax(1) <= min_log_probability
+            short_BV[:, PAD_ID] = True
             logits_BV = logits_BV.masked_fill(short_BV & ~short_BV.all(1, keepdim=True), -torch.inf)
+        logits_BV[:, PAD_ID] = -torch.inf
         return drawn(logits_BV / temperature, torch.from_numpy(draws_RT[rows, place]).to(logits_BV.device))
 
     return _decode(model, sources, lambda rows: partial(choose, rows), beyond, charges)

@@ -115,3 +115,12 @@ def test_ranking_training(tmp_path: Path) -> None:
     TRAIN_MATCHER.run(config, tmp_path / "matcher", Silent())
     _, value = first_trial("ranking-training", f"start={tmp_path / 'matcher'} {sizes}", 1, tmp_path)
     assert 0 <= value <= 1
+
+
+@pytest.mark.ray
+def test_replies(tmp_path: Path, ray_session: RaySession) -> None:
+    sizes = "sizes.embed=8 sizes.hidden=8 discriminator_sizes.embed=8 discriminator_sizes.hidden=8 learning.examples_per_step=8"
+    settings = f"{sizes} fit.max_epochs=1 discriminator_fit.max_epochs=1 limit=60 checked=30"
+    plan, value = first_trial("replies", settings, 1, tmp_path)
+    metrics = plan.load().result(plan.base(settings, 0), tmp_path / "runs" / "0").metrics
+    assert value == pytest.approx((metrics["validation_adversuc"].value - 0.1 * metrics["validation_nll"].value) / 2)

@@ -25,6 +25,7 @@ from engine.jobs.generation.discriminator import TRAIN_DISCRIMINATOR, TrainDiscr
 from engine.jobs.generation.held_out import HeldOut
 from engine.jobs.generation.minmax_config import MinMaxRepliesConfig, helpdesk, li2017
 from engine.jobs.generation.watching import Alarm, CollapseError, Watcher
+from engine.jobs.generation.word_rewards import REWARDS_OF_WORDS, word_rewards
 from engine.jobs.job import Reporter, Steps, Summary
 from engine.jobs.placement import fitting_runners
 from engine.jobs.responders.seq2seq import TRAIN_SEQ2SEQ, TrainSeq2SeqConfig
@@ -227,6 +228,7 @@ class _ReplyTraining:
         # Updates after the last saved state are made again, and count as they were made last.
         needs: dict[str, dict[str, type]] = {ITERATION: {"number": int}, CHECK: {"number": int, "estimates": dict}}
         events = run.events(needs)
+        self._told = any(event["kind"] == REWARDS_OF_WORDS for event in events)
         self._history = {event["number"]: event for event in events if event["kind"] == ITERATION}
         self._checks = {
             event["number"]: Estimate.from_json(event["estimates"][ADVERSUC]) for event in events if event["kind"] == CHECK
@@ -254,6 +256,8 @@ class _ReplyTraining:
                     number = algorithm.training_iteration
                     if number % self._config.save_every == 0 or number == updates:
                         state.save(algorithm, saved)
+            if not self._told:
+                self._tell_rewards(algorithm)
         except DivergenceError as error:
             fix = f"{error.fix}; {self._best_so_far()}"
             raise DivergenceError(error.what, where=error.where, got=error.got, fix=fix) from error
@@ -322,6 +326,18 @@ class _ReplyTraining:
         self._run.event(CHECK, number=rounds, estimates={ADVERSUC: found.to_json()}, **figures)
         self._reporter.say(f"round {rounds}: AdverSuc {found}, {loss:.3f} nats a word, {figures[WORDS]:.1f} words a reply")
         self._checks[rounds] = found
+
+    def _tell_rewards(self, algorithm: ReplyMinMax) -> None:
+        """What words of replies earn at the end, for a reader to look at."""
+        from engine.generation.rewards import limit
+        from engine.rllib.replies_env import DISCRIMINATOR as LISTENER
+        from engine.rllib.replies_env import GENERATOR as SPEAKER
+
+        config, modules = self._config, algorithm.env_runner.module
+        generator, discriminator = modules[SPEAKER].net, modules[LISTENER].net
+        most = limit(config.rewards, generator, discriminator)
+        shown = word_rewards(config.rewards, generator, discriminator, self._contest.pairs["test"], most, config.seed)
+        self._run.event(REWARDS_OF_WORDS, replies=shown)
 
     def _best_so_far(self) -> str:
         return f"the best generator so far, of round {self._picked()}, is {display_path(self._run.path / BEST)}"

@@ -23,7 +23,7 @@ from engine.jobs.generation.adversarial_config import AdversarialConfig, label_o
 from engine.jobs.generation.discriminator import TRAIN_DISCRIMINATOR, TrainDiscriminatorConfig
 from engine.jobs.generation.minmax import MINMAX_REPLIES, MinMaxRepliesConfig
 from engine.jobs.generation.table_config import DECODERS, TrainedTableConfig, helpdesk_table, li2017_table
-from engine.jobs.job import Reporter, Result, Summary
+from engine.jobs.job import Reporter, Result, Silent, Summary
 from engine.jobs.responders.reply import HUMAN_FILE, MACHINE_FILE, REPLY, ReplyConfig
 from engine.jobs.responders.seq2seq import TRAIN_LM, TRAIN_SEQ2SEQ, TrainLMConfig, TrainSeq2SeqConfig
 from engine.jobs.sharded import session
@@ -34,8 +34,10 @@ from engine.metrics.generation.minmax import PICKED
 from engine.metrics.generation.scenarios import PER_FOLD, RANDOM
 from engine.metrics.generation.trained import (
     AT,
+    DECODED,
     JUDGED,
     OVERLAP,
+    PEOPLE,
     ROUND,
     SAMPLED,
     TRAINED,
@@ -57,6 +59,7 @@ from envs.core.seeds import derive_seed
 from envs.pairs.compiled import load_pairs
 from envs.pairs.contexts import examples
 from envs.pairs.replied import read_replied
+from envs.pairs.turns import EOT
 from envs.storage.copies import fetched_model
 from envs.storage.places import display_path
 from policies.decoders import DecoderSettings
@@ -68,6 +71,8 @@ if TYPE_CHECKING:
 
 START, BACKWARD, LM, JUDGE_LM, DISCRIMINATOR, BEGINNINGS = "start", "backward", "lm", "judge-lm", "discriminator", "beginnings"
 """Folders of models that are trained first."""
+NUM_SHOWN = 20
+"""Contexts whose replies stand side by side."""
 FILES = {"human": HUMAN_FILE, "machine": MACHINE_FILE}
 SYSTEM = label_of(MACHINE_FILE)
 """What evaluations call the row's replies."""
@@ -108,7 +113,7 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
     config = TrainedTableConfig
     presets = {"helpdesk": helpdesk_table, "li2017": li2017_table}
     files = (TABLE_FILE, SUMMARY)
-    resume_safe = ("data_root", "save_every", "address", "rows", "num_trainings", "workers", "trainers")
+    resume_safe = ("data_root", "save_every", "address", "rows", "num_trainings", "published", "workers", "trainers")
 
     def stages(self, config: TrainedTableConfig, path: Path) -> dict[str, Stage]:
         """What is trained first, then the trainings, then replies and their evaluations."""
@@ -152,7 +157,15 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
         with Beside(chains, path, config.trainers) as beside:
             beside.wait(reporter, "trainings")
         with session(config.workers, config.address) if config.workers else nullcontext():
-            run_stages(self.stages(config, path), path, reporter)
+            # What was shown as it was done beside need not be told to be finished.
+            run_stages(self._trainings(config, path), path, Silent() if beside.has_done_all else reporter)
+            for system in systems(config, path, config.row_names):
+                reporter.say(f"row {system.row}, {system.number}")
+                try:
+                    run_stages(self._measured(config, path, system), path, reporter)
+                except DataError as error:
+                    # A generator that has collapsed may say nothing to most contexts, which judges cannot be fitted to.
+                    reporter.say(f"{system.row} is left out: {error.what}, {error.got}")
         return config
 
     def measure(self, run: RunFolder, found: TrainedTableConfig) -> Summary:
@@ -163,7 +176,7 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
         config, path = found, run.path
         model = fetched_model(config.judge_lm or display_path(path / JUDGE_LM))
         start = load_seq2seq(fetched_model(_starts(config, path)[0]))
-        reader = _Reader(WordScores(load_language_model(model)), start.vocabulary)
+        reader = _ReplyReader(WordScores(load_language_model(model)), start.vocabulary)
         there = {name.name.removesuffix("-1-judged") for name in path.glob("*-1-judged")}
         done = [
             each
@@ -193,7 +206,8 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
         )
 
     def tables(self, run: RunFolder) -> dict[str, TextTable]:
-        return trained_tables(run.metrics(), self._judges(run))
+        config = from_dict(TrainedTableConfig, run.config)
+        return trained_tables(run.metrics(), list(labels_of(config.judge_names).values()), config.published == "li2017")
 
     def present(self, result: Result, run: RunFolder) -> Result:
         """With what the metrics mean, and the tables in their place."""
@@ -202,9 +216,6 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
 
     def metrics_of(self, config: TrainedTableConfig) -> None:
         """Rows that were measured before stay."""
-
-    def _judges(self, run: RunFolder) -> list[str]:
-        return list(labels_of(from_dict(TrainedTableConfig, run.config).judge_names).values())
 
     def _first(self, config: TrainedTableConfig, path: Path) -> dict[str, Stage]:
         """What is trained before the rows."""
@@ -268,7 +279,7 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
         return {system.replies: (REPLY, asked), system.judged: (EVALUATE_ADVERSARIAL, judged)}
 
 
-class _Reader:
+class _ReplyReader:
     """Reads replies by a language model, in the words of the start.
 
     Args:
@@ -291,19 +302,41 @@ def systems(config: TrainedTableConfig, path: Path, rows: Collection[str]) -> It
     """What replies in some rows, in the order of the table."""
     backward, lm = (getattr(config, name) or display_path(path / name) for name in (BACKWARD, LM))
     decoders = {**DECODERS, "mmi": f"mmi:backward={backward}", "mmi-antilm": f"mmi-antilm:lm={lm}"}
-    temperatures = sorted((float(row.removeprefix(AT)), row) for row in rows if row.startswith(AT))
-    decoders |= {row: f"sample:{row.removeprefix(AT)}" for _, row in temperatures}
-    for row, decoder in decoders.items():
-        if row in rows:
-            for number, start in enumerate(_starts(config, path), start=1):
-                yield System(row, number, start, decoder)
     draws = DecoderSettings.parse(config.decoder).draws
-    for row in (row for row in TRAINED if row in rows):
-        for number in range(1, config.trainings + 1):
-            trained = display_path(path / f"{row}-{number}")
-            yield System(row, number, trained, config.decoder)
-            if not draws:
-                yield System(f"{row}{SAMPLED}", number, trained, "sample")
+    for row in in_order(rows):
+        trained = row.removesuffix(SAMPLED)
+        if trained not in TRAINED:
+            decoder = f"sample:{row.removeprefix(AT)}" if row.startswith(AT) else decoders[row]
+            yield from (System(row, number, start, decoder) for number, start in enumerate(_starts(config, path), start=1))
+        elif trained == row or not draws:
+            for number in range(1, config.trainings + 1):
+                decoder = config.decoder if trained == row else "sample"
+                yield System(row, number, display_path(path / f"{trained}-{number}"), decoder)
+
+
+def replies_side_by_side(path: Path) -> list[dict[str, Any]]:
+    """What the rows of a table say to some contexts: of each its turns, and replies by row, people's first.
+
+    Args:
+        path: the folder of the table; of several trainings the first one is read.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    ending = "-1-replies"
+    there = {folder.name.removesuffix(ending) for folder in path.glob(f"*{ending}") if (folder / SUMMARY).is_file()}
+    for row in [row for row in in_order(there) if (path / f"{row}{ending}").is_dir()]:
+        rows = RunFolder.load(path / f"{row}{ending}").read_rows().select(["item_key", "context", "truth", "reply"]).to_pylist()
+        for each in sorted(rows, key=lambda each: str(each["item_key"])):
+            known = {"context": each["context"].split(EOT), "replies": {PEOPLE: each["truth"]}}
+            if each["item_key"] in found or len(found) < NUM_SHOWN:
+                found.setdefault(each["item_key"], known)["replies"][row] = each["reply"]
+    return list(found.values())
+
+
+def in_order(rows: Collection[str]) -> list[str]:
+    """Names of rows in the order of the table; of a training also the row whose replies are drawn."""
+    decoded = [row for row in DECODED if row in rows]
+    temperatures = sorted((row for row in rows if row.startswith(AT)), key=lambda row: float(row.removeprefix(AT)))
+    return [*decoded, *temperatures, *(f"{row}{ending}" for row in TRAINED if row in rows for ending in ("", SAMPLED))]
 
 
 def _longest(config: TrainedTableConfig) -> int:

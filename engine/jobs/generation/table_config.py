@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from engine.jobs.generation.minmax_config import ReplyTrainingConfig, helpdesk, li2017
 from engine.metrics.generation.trained import AT, DECODED, TRAINED
@@ -46,6 +46,8 @@ class TrainedTableConfig(ReplyTrainingConfig):
     given."""
     discriminator_decoder: str = "beam:7"
     """How half of the replies are found that discriminators learn from; the other half is sampled."""
+    published: Literal["none", "li2017"] = "none"
+    """Figures to show beside the measured ones."""
     workers: NonNegativeInt = 0
     """Ray actors that reply and judge; 0 does so in this process."""
     trainers: NonNegativeInt = 0
@@ -126,4 +128,5 @@ def helpdesk_table() -> TrainedTableConfig:
 def li2017_table() -> TrainedTableConfig:
     """Three hundred rounds a row on Ubuntu, three trainings; name --start."""
     known = shared(li2017(), ReplyTrainingConfig)
-    return TrainedTableConfig(**known | {"learning": ReplyLearning(rounds=300)}, vocabulary=10_000, num_trainings=3)
+    known |= {"learning": ReplyLearning(rounds=300), "vocabulary": 10_000, "published": "li2017"}
+    return TrainedTableConfig(**known, num_trainings=3)

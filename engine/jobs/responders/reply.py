@@ -33,7 +33,7 @@ from envs.core.seeds import derive_seed
 from envs.data.root import data_root, root_words
 from envs.pairs.compiled import load_pairs
 from envs.pairs.contexts import examples
-from envs.pairs.turns import Example, Turns, context_words, format_turns, parse_turns
+from envs.pairs.turns import EOT, Example, Turns, context_words, format_turns, parse_turns
 from envs.storage.copies import fetched_model
 from envs.storage.places import HUGGING_FACE, display_path
 from policies.decoders import GREEDY, DecoderSettings
@@ -261,19 +261,21 @@ def _fitted_to(name: str) -> str:
     return found if isinstance(found, str) else ""
 
 
+def tabbed_line(context: Turns, reply: str) -> str:
+    """`turn TAB ... TAB source TAB reply`; empty where the reply has no word: `<eot>` ends turns, and is none."""
+    words = [word for word in reply.split() if word != EOT]
+    return "\t".join([*(format_turns((turn,)) for turn in context), " ".join(words)]) if words else ""
+
+
 def _write(path: Path, rows: Iterable[Mapping[str, Any]], column: str) -> None:
     """Writes the lines of one file.
 
     Raises:
         RunError: the disk refuses.
     """
-    lines = []
-    for row in rows:
-        context: Turns = parse_turns(row["context"])
-        if row[column].strip():
-            lines.append("\t".join([*(format_turns((turn,)) for turn in context), row[column]]))
+    lines = (tabbed_line(parse_turns(row["context"]), row[column]) for row in rows)
     try:
-        write_whole(path, "".join(f"{line}\n" for line in lines).encode())
+        write_whole(path, "".join(f"{line}\n" for line in lines if line).encode())
     except OSError as error:
         fix = "free some space, then the same command writes it"
         raise RunError("the replies cannot be written", where=path, got=error.strerror, fix=fix) from None

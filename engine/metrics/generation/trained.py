@@ -18,6 +18,7 @@ import numpy as np
 
 from engine.metrics.generation.diversity import overlap, self_bleu
 from engine.metrics.generation.scenarios import ADVERSUC, MATCHED, RANDOM
+from engine.metrics.generation.tables import PUBLISHED_ADVERSUC
 from engine.metrics.generation.variety import DISTINCT, WORDS
 from engine.metrics.replies import distinct
 from engine.metrics.statistics import (
@@ -31,7 +32,7 @@ from engine.metrics.statistics import (
     mean,
     ratio_of_sums,
 )
-from engine.metrics.tables import ABSENT, TextTable, figure, interval
+from engine.metrics.tables import ABSENT, BETWEEN, TextTable, figure, interval
 from engine.metrics.training import HIGHER
 
 DECODED = {
@@ -85,6 +86,18 @@ _NOTE = (
 _NOTE_COMPARED = (
     "AdverSuc by {judge}, same sources and decoder; * where the interval, over trainings and sources, leaves 0 out."
 )
+
+_NOTE_PUBLISHED = " Published: AdverSuc and machine-vs-random of Li et al. 2017, table 3, hierarchical judge, OpenSubtitles."
+_PUBLISHED_AS = {
+    "beam": "MLE-BS",
+    "greedy": "MLE-greedy",
+    "mmi": "MMI+p(t|s)",
+    "mmi-antilm": "MMI-p(t)",
+    "sample": "Sampling",
+    "reinforce": "Adver-Reinforce",
+    "regs-mc": "Adver-REGS",
+}
+"""Rows of the paper's table."""
 
 Metrics = Mapping[str, Estimate]
 Shares = Mapping[str, float]
@@ -190,12 +203,13 @@ def table_metrics(rows: Mapping[str, Sequence[AnsweredRow]], judges: Sequence[st
     return found | {f"{PEOPLE}.{name}": each for name, each in recorded.items()}
 
 
-def trained_tables(metrics: Metrics, judges: Sequence[str]) -> dict[str, TextTable]:
+def trained_tables(metrics: Metrics, judges: Sequence[str], published: bool = False) -> dict[str, TextTable]:
     """One table of all rows, by the first judge, then for each judge one of trainings less controls.
 
     Args:
         metrics: those of `table_metrics`.
         judges: who judged.
+        published: whether AdverSuc and machine-vs-random of table 3 stand beside.
     """
     names = list(dict.fromkeys(name.rpartition(".")[0] for name in metrics))
     shown = [name for name in names if LESS not in name]
@@ -206,9 +220,12 @@ def trained_tables(metrics: Metrics, judges: Sequence[str]) -> dict[str, TextTab
         told = [metrics.get(f"{row}.{kind}", NOTHING) for kind in kinds]
         cells = [_share_of(judged[0]), *(_share(each.value) for each in judged[1:])]
         cells += [_plain(kind, each.value) for kind, each in zip(kinds, told, strict=True)]
+        told_there = PUBLISHED_ADVERSUC.get(_PUBLISHED_AS.get(row, ""))
+        cells += [ABSENT if told_there is None else BETWEEN.join(map(_share, told_there))] * published
         rows.append((row_title(row), *cells, f"{judged[0].n:,}" if judged[0].n else ABSENT))
-    heads = ("row", "AdverSuc", "against random", "matched", *(QUALITY[kind].title for kind in kinds), "n")
-    found = {TABLE: TextTable(heads, tuple(rows), _NOTE.format(judge=judges[0]))}
+    heads = ("row", "AdverSuc", "against random", "matched", *(QUALITY[kind].title for kind in kinds))
+    heads += ("published",) * published + ("n",)
+    found = {TABLE: TextTable(heads, tuple(rows), _NOTE.format(judge=judges[0]) + _NOTE_PUBLISHED * published)}
     compared = [name for name in names if LESS in name]
     methods, controls = (list(dict.fromkeys(name.split(LESS)[side] for name in compared)) for side in (0, 1))
     for judge in judges if compared else ():

@@ -1,8 +1,9 @@
-"""Drawings of an adversarial evaluation: AdverSuc by judge, and how far scores are probabilities."""
+"""Drawings of judges (AdverSuc, and how far scores are probabilities), and of trainings by quality and diversity."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from markupsafe import Markup
 from matplotlib.axes import Axes
@@ -10,6 +11,18 @@ from matplotlib.axes import Axes
 from engine.metrics.generation.adversarial import JudgedScores
 from engine.metrics.generation.scenarios import ADVERSUC, RANDOM
 from engine.metrics.generation.tables import AskedJudges
+from engine.metrics.generation.trained import (
+    AT,
+    DISTINCT_2,
+    LESS,
+    METHODS,
+    OVERLAP,
+    PEOPLE,
+    PERPLEXITY,
+    QUALITY,
+    SAMPLED,
+    SELF_BLEU,
+)
 from engine.metrics.statistics import Estimate
 from engine.report import plots
 from engine.report.figure import Figure
@@ -42,6 +55,40 @@ def figures_of(
             caption = f"{visible(system)}: share of people's replies by the told probability, 1 / (1 + exp(-score))"
             found.append(Figure("Calibration of the judges", caption, Markup(_calibration(visible(system), known))))
     return found
+
+
+def quality_figures(metrics: Mapping[str, Estimate]) -> list[Figure]:
+    """Rows of a table of trainings by diversity and quality, with the start at rising temperatures as a line."""
+    found = []
+    names = list(dict.fromkeys(name.rpartition(".")[0] for name in metrics if LESS not in name))
+    for x_name, y_name in ((DISTINCT_2, PERPLEXITY), (SELF_BLEU, OVERLAP)):
+        points = {
+            row: (metrics[x].value, metrics[y].value)
+            for row in names
+            if (x := f"{row}.{x_name}") in metrics and (y := f"{row}.{y_name}") in metrics
+        }
+        if points:
+            x_title, y_title = (QUALITY[name].title for name in (x_name, y_name))
+            svg = plots.svg((5.4, 3.8), f"{y_title} by {x_title}", partial(_draw_quality, points, x_title, y_title))
+            caption = f"{y_title} by {x_title}; the line is the start, sampled at rising temperatures"
+            found.append(Figure("Quality and diversity", caption, Markup(svg)))
+    return found
+
+
+def _draw_quality(points: Mapping[str, tuple[float, float]], x_title: str, y_title: str, axes: Axes) -> None:
+    axes.grid(True)
+    axes.set_axisbelow(True)
+    warmth = {row: 1.0 if row == "sample" else float(row.removeprefix(AT)) for row in points if row.startswith(("sample", AT))}
+    line = [points[row] for row in sorted(warmth, key=lambda row: warmth[row])]
+    if line:
+        axes.plot(*zip(*line, strict=True), color="0.6", linewidth=1.4, marker=".", zorder=1)
+    for row, (x, y) in points.items():
+        kind = "people" if row == PEOPLE else "trained" if row.removesuffix(SAMPLED) in METHODS else "other"
+        colour = plots.SERIES[("other", "trained", "people").index(kind)]
+        axes.plot([x], [y], color=colour, marker="o", markersize=5, linestyle="", zorder=2)
+        axes.annotate(visible(row), (x, y), xytext=(4, 3), textcoords="offset points", fontsize=7)
+    axes.set(xlabel=x_title, ylabel=y_title)
+    axes.margins(0.12)
 
 
 def _calibration(system: str, judged: Mapping[str, JudgedScores]) -> str:

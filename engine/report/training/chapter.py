@@ -26,27 +26,12 @@ CURVES = (
         "epoch", "variety", "share", {"distinct-1": "distinct_1", "distinct-2": "distinct_2", "rare words": "rare_words"}
     ),
     CurveSource("iteration", "reward", "mean reward", {"reward": "reward"}, smoothed=True),
-    CurveSource("iteration", "discriminator", "accuracy", {"discriminator": "discriminator_accuracy"}, smoothed=True),
-    CurveSource(
-        "iteration",
-        "probability of a person",
-        "mean of the discriminator",
-        {"the generator's replies": "human", "recorded replies": "human_recorded"},
-        smoothed=True,
-    ),
-    CurveSource("iteration", "length", "words of a reply", {"the generator's replies": "reply_words"}, smoothed=True),
-    CurveSource(
-        "iteration", "variety", "share", {"distinct-1": "distinct_1", "commonest reply": "commonest_share"}, smoothed=True
-    ),
-    CurveSource("check", "AdverSuc on the validation split", "AdverSuc", {"AdverSuc": "adversuc"}),
     CurveSource("iteration", "agreement", "share of dialogues", {"agreement": "agreement"}, smoothed=True),
     CurveSource(
         "iteration", "points", "points per dialogue", {"adversary": "score_adversary", "target": "score_target"}, smoothed=True
     ),
 )
 _NUM_SAID = 3
-_AGAINST = ("minmax-replies",)
-"""Jobs of another verb that fit a model and say so by the same events."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,13 +52,11 @@ class Trainings(Chapter[ShownTraining]):
     }
 
     def owns(self, job: str) -> bool:
-        return job.startswith("train-") or job in _AGAINST
+        return job.startswith("train-")
 
     def collect(self, runs: Sequence[Run]) -> ShownTraining | None:
         curves = read_curves(CURVES, runs)
-        # What a training against another measured is not in its stages.
-        shown = [run for run in runs if run.shown or run.job in _AGAINST]
-        measured = [each for run in shown if (each := ShownRun.of(run)).metrics or each.failures]
+        measured = [each for run in runs if run.shown and ((each := ShownRun.of(run)).metrics or each.failures)]
         return ShownTraining(curves=curves, measured=measured) if curves or measured else None
 
     def verdict(self, found: ShownTraining) -> Verdict | None:

@@ -14,7 +14,7 @@ from engine.generation.rewards import limit, rewards
 from engine.generation.rollouts import rollout_draws, rollout_rewards
 from engine.generation.settings import Method, RewardSettings, released
 from envs.core.errors import ConfigError
-from envs.pairs.vocabulary import EOS_ID
+from envs.pairs.vocabulary import EOS_ID, PAD_ID
 from policies.discriminator.model import Discriminator
 from policies.drawing import drawn
 from tests.engine.generation.made_up import Pair, Said, heard, pair, said, some
@@ -153,6 +153,16 @@ def test_nothing_is_read_twice_and_equal_continuations_are_scored_once() -> None
     num_continuations = 5 * int((batch.replies.num_actions_B - 1).sum())
     assert len(batch.sources) <= listening.num_ends < num_continuations
     assert counting.rows < num_continuations * MAX_WORDS / 4
+
+
+def test_padding_is_never_said() -> None:
+    models = pair(12, MAX_WORDS, ends=1.5)
+    batch, wanted_BT = said(models, NUM), earned("regs-mc", models, said(models, NUM))
+    # As likely as any word; a reply that held it would be read as a shorter one.
+    models.generator.output.bias.data[PAD_ID] = 2.0
+    again = said(models, NUM)
+    assert torch.equal(again.replies.words_BT, batch.replies.words_BT)
+    torch.testing.assert_close(earned("regs-mc", models, again), wanted_BT)
 
 
 def test_a_drawn_word_is_where_the_sum_of_probabilities_passes_the_draw() -> None:

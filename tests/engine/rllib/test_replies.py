@@ -100,9 +100,11 @@ def test_it_says_what_each_phase_found(build: Any) -> None:
     assert told["teacher"]["teacher_nats"] > 0
 
 
-@pytest.mark.parametrize("method", ["reinforce", "regs-mc", "regs-partial"])
-def test_it_goes_on_exactly_from_any_update(build: Any, tmp_path: Path, method: str) -> None:
-    whole, parts = build(method=method), build(method=method)
+@pytest.mark.parametrize(
+    "changes", [{"method": "reinforce"}, {"method": "regs-mc"}, {"method": "regs-partial"}, {"critic": "linear"}]
+)
+def test_it_goes_on_exactly_from_any_update(build: Any, tmp_path: Path, changes: dict[str, Any]) -> None:
+    whole, parts = build(**changes), build(**changes)
     for number in range(9):
         whole.train()
         if number == 5:
@@ -148,6 +150,35 @@ def test_what_an_example_brings_does_not_depend_on_the_others_of_its_shard(folde
         assert len(earned) == len(said) + 1
         assert (earned[-1] == 0) == (len(said) == SIZES.max_reply - 1)
     assert runner.sample(dealt=[(0, "discriminator", [4])])["found"][0] == {"replies": both["found"][3]["replies"][:1]}
+
+
+def test_what_is_said_is_as_long_as_it_may_be_in_every_phase(folder: Path) -> None:
+    runner = ReplyEnvRunner(config=settings(folder))
+    runner.env = replace(make_world(), max_words=2)
+    for phase in ("discriminator", "generator"):
+        said = runner.sample(dealt=[(0, phase, range(20))])["found"][0]["replies"]
+        assert max(map(len, said)) == 2
+
+
+def test_a_linear_critic_learns_what_contexts_are_worth_and_leaves_the_generator_alone(build: Any) -> None:
+    algorithm = build(replace(LEARNING, discriminator_steps=0, teacher_steps=0), critic="linear")
+    first = weights(algorithm)
+    assert {name: float(value.abs().sum()) for name, value in first[CRITIC].items()} == {"output.weight": 0, "output.bias": 0}
+    plain = build(replace(LEARNING, discriminator_steps=0, teacher_steps=0), baseline="none")
+    for each in (algorithm, plain):
+        each.train()
+    # A critic that expects nothing changes nothing.
+    assert same(weights(algorithm)[GENERATOR], weights(plain)[GENERATOR])
+    errors = []
+    for _ in range(30):
+        algorithm.train()
+        found = algorithm.env_runner.sample(dealt=[(0, "generator", range(20))])["found"][0]
+        assert {len(each) for each in found["expected"]} == {1}
+        misses = [np.mean(earned) - told[0] for earned, told in zip(found["rewards"], found["expected"], strict=True)]
+        errors.append(np.mean(np.square(misses)))
+    assert errors[-1] < errors[0]
+    with pytest.raises(ConfigError, match="reads no words of a reply"):
+        settings(Path(), critic="linear", baseline="prefix")
 
 
 def test_controls_take_the_place_of_rewards() -> None:

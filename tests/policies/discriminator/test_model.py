@@ -137,9 +137,9 @@ def test_a_critic_values_a_context_before_a_word_is_said_and_after_each(kind: st
 
 def test_the_released_critic_starts_at_zero_and_leaves_the_encoder_alone() -> None:
     critic, last_BH = LinearCritic(8), torch.randn(4, 8, requires_grad=True)
-    values_B = critic(last_BH)
-    assert values_B.tolist() == [0.0] * 4
-    (values_B - 1).square().sum().backward()
+    values_B1 = critic(last_BH)
+    assert values_B1.tolist() == [[0.0]] * 4
+    (values_B1 - 1).square().sum().backward()
     assert last_BH.grad is None
     assert critic.output.weight.grad is not None
 

@@ -27,7 +27,7 @@ def test_play_step_by_step_is_teacher_forced_training(changed: dict[str, int]) -
     game.enter(range(len(recorded)), [each.scenario for each in recorded], range(len(recorded)))
     for session in sessions:
         session.enter(list(range(len(recorded))))
-    states = {}
+    states: dict[tuple[int, int], list[tuple[torch.Tensor, torch.Tensor]]] = {}
     for number in range(max(len(each.events) for each in recorded)):
         rows = [row for row, each in enumerate(recorded) if len(each.events) > number]
         for side, session in enumerate(sessions):

@@ -13,11 +13,12 @@ from engine.jobs.generation.discriminator import TRAIN_DISCRIMINATOR
 from engine.jobs.generation.minmax import ALARM, BEST, CHECK, ITERATION, MINMAX_REPLIES
 from engine.jobs.generation.minmax_config import MinMaxRepliesConfig, Watch
 from engine.jobs.generation.watching import Alarm, CollapseError, Watcher
+from engine.jobs.generation.word_rewards import REWARDS_OF_WORDS
 from engine.jobs.job import Silent
 from engine.jobs.scalars import FOLDER
 from engine.metrics.generation.minmax import AGAINST_DISCRIMINATOR
 from engine.report.collect import collect_run
-from engine.report.training.chapter import Trainings
+from engine.report.generation.training import TrainedGenerators
 from engine.rllib.reply_settings import ReplyLearning
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError
@@ -66,13 +67,21 @@ def test_it_leaves_the_best_generator_and_goes_on_exactly(
     )
     assert SEQ2SEQ.provenance(whole)["round"] == picked
     assert (whole / FOLDER).is_dir()
-    shown = collect_run(whole).found[Trainings.name]
+    shown = collect_run(whole).found[TrainedGenerators.name]
     titles = {curve.title.rpartition(": ")[2] for curve in shown.curves}
     assert titles == {
         "reward", "discriminator", "probability of a person", "length", "variety", "AdverSuc on the validation split"
     }
     assert len(shown.curves[-1].bands["AdverSuc"]) == 4
-    assert list(shown.measured[0].metrics) == list(result.metrics)
+    assert list(shown.trainings[0].metrics) == list(result.metrics)
+    (told,) = shown.rewards.values()
+    (event,) = events(whole, REWARDS_OF_WORDS)
+    assert event["replies"] == told
+    for each in told:
+        assert set(each["rewards"]) == {"reinforce", "regs-mc"}
+        assert {len(values) for values in each["rewards"].values()} == {len(each["reply"])}
+        assert len(set(each["rewards"]["reinforce"])) == 1, "every word earns what the reply does"
+        assert each["rewards"]["regs-mc"][-1] == each["rewards"]["reinforce"][-1], "the last one too"
 
     class Interrupted(Notes):
         def advance(self, done: float, note: str = "") -> None:

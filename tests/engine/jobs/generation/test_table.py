@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from engine.jobs.generation.table import EVALUATE_GENERATION
+from engine.jobs.generation.table import EVALUATE_GENERATION, replies_side_by_side
 from engine.jobs.generation.table_config import TrainedTableConfig
 from engine.jobs.job import Silent
 from engine.metrics.generation.trained import COMPARED, PEOPLE, TABLE
+from engine.report.collect import report_from_run
 from engine.rllib.reply_settings import ReplyLearning
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
@@ -81,7 +82,7 @@ def test_controls_take_as_many_generator_steps(corpus: str) -> None:
 @pytest.mark.ray
 @pytest.mark.timeout(300)
 def test_rows_are_made_once_and_others_join_them(tmp_path: Path, longer: str, ray_session: object) -> None:
-    config = asked(longer, contexts=30)
+    config = asked(longer, contexts=0)
     result = EVALUATE_GENERATION.run(config, tmp_path / "run", Silent())
     names = {name.rpartition(".")[0] for name in result.metrics}
     assert names == {
@@ -98,6 +99,15 @@ def test_rows_are_made_once_and_others_join_them(tmp_path: Path, longer: str, ra
     assert list(tables) == [TABLE, COMPARED]
     shown = [row[0] for row in tables[TABLE].rows]
     assert shown[:3] == ["the start, greedy", "the start, MMI - p(t)", "the start, sampled at 0.5"]
+
+    (first, *_) = side_by_side = replies_side_by_side(tmp_path / "run")
+    assert len(side_by_side) == 20
+    assert list(first["replies"]) == [
+        "people", "greedy", "mmi-antilm", "sample-0.5", "regs-mc", "regs-mc-sampled", "forced", "forced-sampled"
+    ]
+    page = report_from_run(tmp_path / "run").read_text()
+    assert "Trainings beside their controls" in page
+    assert "Judges of generated replies" not in page, "its phases are many"
 
     notes = Notes()
     before = (tmp_path / "run" / "regs-mc-1" / SUMMARY).stat().st_mtime_ns

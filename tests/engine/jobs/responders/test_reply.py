@@ -9,11 +9,12 @@ import pytest
 import torch
 
 from engine.jobs.job import Silent
-from engine.jobs.responders.reply import HUMAN_FILE, MACHINE_FILE, REPLY, ReplyConfig
+from engine.jobs.responders.reply import HUMAN_FILE, MACHINE_FILE, REPLY, ReplyConfig, tabbed_line
 from engine.metrics.replies import REPLIES, distinct, reply_metrics
 from envs.core.errors import CheckpointError, ConfigError, DataError
 from envs.pairs.compiled import load_pairs
 from envs.pairs.contexts import examples, with_eot
+from envs.pairs.replied import RepliedPair, parse_replied
 from envs.pairs.turns import format_turns, turn_words
 from policies.decoders import DecoderSettings
 from policies.responders import load_responder
@@ -120,3 +121,10 @@ def test_figures_are_what_they_say() -> None:
     assert (found["distinct_1"].value, found["distinct_2"].value) == (3 / 7, 3 / 4)
     assert (found["commonest_share"].value, found["unknown_share"].value, found["empty_share"].value) == (0.5, 0.25, 0.25)
     assert distinct([["a"]], 2).n == 0
+
+
+def test_a_mark_between_turns_is_no_word_of_a_reply() -> None:
+    context = ((("who", "?"),), (("me",),))
+    line = tabbed_line(context, "<eot> and <eot> you ?")
+    assert parse_replied(line) == [RepliedPair((("who", "?"), ("me",)), ("and", "you", "?"))]
+    assert tabbed_line(context, "<eot>") == tabbed_line(context, "") == ""

@@ -1,0 +1,69 @@
+"""The chapter of generators against discriminators: drawings, coloured words, replies side by side; replies stay text."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.metrics.generation.trained import trained_tables
+from engine.metrics.statistics import Estimate
+from engine.report.content import Section
+from engine.report.generation.training import ShownGenerators, TrainedGenerators
+from tests.engine.report.pages import HOSTILE
+
+CHAPTER = TrainedGenerators()
+ROWS = ("greedy", "sample", "sample-0.5", "regs-mc", "regs-mc-sampled", "forced", "people")
+METRICS = {
+    f"{row}.{name}": Estimate(value + 0.01 * place, 0.1, 0.9, 100)
+    for place, row in enumerate(ROWS)
+    for name, value in (("perplexity", 9.0), ("distinct_2", 0.2), ("self_bleu", 0.3), ("overlap", 0.4), ("adversuc-svm", 0.2))
+} | {f"regs-mc less {row}.adversuc-svm": Estimate(0.02, -0.01, 0.05, 100) for row in ("greedy", "forced", "constant")}
+
+
+@pytest.fixture(scope="module")
+def shown() -> ShownGenerators:
+    word_rewards = {"reinforce": [0.4, 0.4], "regs-mc": [0.1, 0.9]}
+    return ShownGenerators(
+        trainings=[],
+        curves=[],
+        tables=list(trained_tables(METRICS, ["svm"], published=True).items()),
+        metrics=METRICS,
+        concluded="REGS cannot be told from teacher forcing alone.",
+        rewards={"regs": [{"context": f"who ? {HOSTILE}", "reply": [HOSTILE, "</s>"], "rewards": word_rewards}]},
+        replies={"table": [{"context": ["who ?"], "replies": {"people": "me", "regs-mc": f"not {HOSTILE}"}}]},
+    )
+
+
+@pytest.fixture(scope="module")
+def section(shown: ShownGenerators) -> Section:
+    return CHAPTER.render(shown)
+
+
+def test_the_verdict_is_what_the_table_comes_to(shown: ShownGenerators) -> None:
+    verdict = CHAPTER.verdict(shown)
+    assert verdict is not None
+    assert verdict.sentence.startswith("REGS cannot be told")
+    assert "REGS, Monte Carlo" in verdict.marks
+    assert not any("sampled" in name and "REGS" in name for name in verdict.marks)
+
+
+def test_tables_and_drawings_hold_every_row(section: Section) -> None:
+    (_, table), (_, compared) = section.tables
+    assert [row[0] for row in table.rows][-1] == "people"
+    (published,) = (row for row in table.rows if row[0] == "REGS, Monte Carlo")
+    assert "0.098 : 0.952" in published
+    assert compared.rows == (("REGS, Monte Carlo", *["+0.020 [-0.010, +0.050]"] * 3),)
+    first, second = (str(figure.svg) for figure in section.figures)
+    assert all(f">{row}<" in first and f">{row}<" in second for row in ROWS)
+
+
+def test_words_are_coloured_by_what_they_earned_and_replies_are_text(section: Section) -> None:
+    side_by_side, earned = section.items
+    assert {"Replies of all rows", "What each word earned"} == set(section.chosen)
+    assert str(earned.body).count("--earned: 40%") == 2
+    assert "--earned: 10%" in earned.body
+    assert "--earned: 90%" in earned.body
+    assert earned.values == {"largest less smallest reward": pytest.approx(0.8)}
+    for item in section.items:
+        assert HOSTILE not in item.body
+        assert HOSTILE not in item.summary
+    assert "REGS, Monte Carlo" in side_by_side.body
