@@ -2,8 +2,8 @@
 
 Two DynoNets mishear each other's entities on the same scenarios, with the same draws, so that they must say and select the
 same. Weights are a checkpoint's, or drawn: those of a bot that was not fitted, whose chats last as long as they may, in
-utterances of 20 tokens. Beside it stand scripted bots in lock-step and one chat at a time, for which lock-step saves nothing but
-calls: what play itself and mishearing cost. Ratios are of one process on one thread.
+utterances of 20 tokens. Beside it stand scripted bots in lock-step and one chat at a time, for which lock-step saves nothing
+but calls: what play itself and mishearing cost. Ratios are of one process on one thread.
 
 Of the plain chats a few are played, for they take long; seconds are taken per event, because chats differ in length.
 """
@@ -34,7 +34,7 @@ from policies.dynonet.settings import DynoNetSizes
 from policies.dynonet.vocabulary import FriendsVocabulary
 
 SEED = 7
-ROWS = 128
+ROWS = 256
 """Chats in lock-step."""
 
 

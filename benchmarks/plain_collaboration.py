@@ -7,6 +7,8 @@ becomes a word (`policies/drawing.py`).
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -15,7 +17,7 @@ from envs.friends.game import Act, FriendsView
 from envs.friends.linker import EntityLinker
 from policies.drawing import drawn
 from policies.dynonet.model import DynoNet
-from policies.dynonet.reading import NO_NODE, ChatReader, Reading
+from policies.dynonet.reading import NO_NODE, ChatReader, EventReading
 from policies.dynonet.settings import FriendsDecoding
 from policies.dynonet.speaking import num_draws
 from policies.dynonet.vocabulary import EOS_ID, GO_ID, ITEM_ID, SELECT_ID
@@ -131,7 +133,7 @@ class PlainDynoNetSession:
         before = torch.cat([torch.stack(self.heard), torch.stack(self.said), torch.from_numpy(graph.features())], dim=1)
         parts = [before]
         for number in range(model.sizes.rounds):
-            layer = model.messages[min(number, 1)]
+            layer: Any = model.messages[min(number, 1)]
             sent = torch.tanh(layer["edge"](model.edge_embedding(relations)) + layer["node"](before[sources]))
             nothing = torch.full((len(graph), sent.shape[1]), -torch.inf)
             received = nothing.scatter_reduce(0, targets.unsqueeze(1).expand_as(sent), sent, "amax")
@@ -151,7 +153,7 @@ class PlainDynoNetSession:
         self.cell = forget.sigmoid() * self.cell + enter.sigmoid() * candidate.tanh()
         self.hidden = leave.sigmoid() * self.cell.tanh()
 
-    def touch(self, kept: list[Tensor], reading: Reading) -> None:
+    def touch(self, kept: list[Tensor], reading: EventReading) -> None:
         """Changes what nodes keep."""
         if self.model.sizes.dynamic:
             for node in reading.touched:

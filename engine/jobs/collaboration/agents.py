@@ -53,7 +53,7 @@ def make_friends_agent(
     folder = require_checkpoint(spec, "--model", MAKER)
     from policies.dynonet.agent import load_friends_agent
 
-    return load_friends_agent(folder, corpus.linker, name=spec, device=device, decoding=decoding or FriendsDecoding())
+    return load_friends_agent(folder, corpus.linker, device=device, decoding=decoding)
 
 
 def corpus_of(specs: Sequence[str]) -> str:
