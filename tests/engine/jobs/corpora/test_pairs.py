@@ -13,6 +13,7 @@ from engine.jobs.corpora.facts import GENERATED
 from engine.jobs.corpora.pairs import PairCheck, PairInfo
 from envs.candidates.corpora import candidate_corpora
 from envs.core.errors import ConfigError, DataError
+from envs.friends.corpora import friend_corpora
 from envs.negotiation.corpora.catalogue import corpora
 from envs.pairs.corpora import pair_corpora
 from envs.pairs.sources import PairSource
@@ -36,10 +37,10 @@ def own(tmp_path: Path) -> str:
 
 def test_the_list_holds_all_kinds_under_different_names(tmp_path: Path) -> None:
     listings = list_corpora(tmp_path)
-    assert sorted(each.name for each in listings) == sorted((*corpora, *pair_corpora, *candidate_corpora))
+    assert sorted(each.name for each in listings) == sorted((*corpora, *pair_corpora, *candidate_corpora, *friend_corpora))
     assert len({each.name for each in listings}) == len(listings)
     rows = {each.name: each for each in listings}
-    assert (rows["embedded"].kind, rows["helpdesk"].kind) == ("negotiation", "pairs")
+    assert (rows["embedded"].kind, rows["helpdesk"].kind, rows["friends"].kind) == ("negotiation", "pairs", "chats")
     assert (rows["helpdesk"].present, rows["helpdesk"].where) == (True, GENERATED)
     assert not rows["switchboard"].present
     assert rows["switchboard"].missing == ("train/*.txt", "val/*.txt", "test/*.txt")
