@@ -1,8 +1,8 @@
 """A training step of DynoNet on a batch of sides of chats against one side after another (`plain_dynonet.py`), and play.
 
-32 sides of scripted chats of the embedded schema, published sizes, drawn weights. A step is the losses of all turns of a batch
-and their gradients, a turn at a time as training makes them, without updates, so that both ways have the same weights. With
---quick the reference is clocked on 4 of the sides, from the shortest to the longest.
+32 sides of scripted chats of the embedded schema, published sizes, drawn weights. A step is the losses of all turns of the
+batch and their gradients, a turn at a time as training makes them; without updates, so that both ways have the same weights.
+With --quick the reference is clocked on 4 of the sides, from the shortest to the longest.
 
 "ratio" is that of seconds a side. "identical": of the sides that the reference has read, no turn's loss and no gradient of the
 last turn differs by `MOST_DIFFERENCE` or more. "step_s" is a step of a training with its updates. "chats_per_s" is chats of the

@@ -6,6 +6,7 @@ often the model finds the common friend with itself, on scenarios of the test sp
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,8 @@ from engine.metrics.statistics import Estimate, mean, rate, ratio_of_sums
 from envs.core.config import check
 from envs.core.ranges import NonNegativeInt, PositiveInt
 from envs.core.seeds import derive_seed
+from envs.data.root import root_words
+from envs.storage.places import display_path
 from policies.dynonet.settings import DynoNetSizes, FriendsDecoding, dynonet_demo, dynonet_fit, dynonet_small
 from policies.fitting.settings import FitConfig
 
@@ -121,6 +124,10 @@ class TrainDynoNet(FitJob[TrainDynoNetConfig]):
             words=f"{len(vocabulary):,} words, {len(chats['train']):,} training chats",
             finish=finish,
         )
+
+    def next_commands(self, config: TrainDynoNetConfig, path: Path) -> tuple[str, ...]:
+        words = ["parley", "evaluate", "collaboration", "--model", display_path(path), *root_words(config.data_root)]
+        return (shlex.join(words),)
 
 
 def _selfplay(

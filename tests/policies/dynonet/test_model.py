@@ -5,10 +5,13 @@ import pytest
 import torch
 
 from benchmarks.plain_dynonet import PlainSide, plain_turn_loss
+from envs.friends.play import play_friends
+from policies.dynonet.agent import DynoNetAgent
 from policies.dynonet.batches import SideExamples
 from policies.dynonet.fit import turn_loss
 from policies.dynonet.settings import DynoNetSizes
-from tests.policies.dynonet.chats import LINKER, SIZES, VOCABULARY, chats, tiny
+from tests.devices import CLOSE, SHARE, on_each_device
+from tests.policies.dynonet.chats import LINKER, SIZES, VOCABULARY, chats, scenario, tiny
 
 
 @pytest.mark.parametrize(
@@ -33,3 +36,17 @@ def test_losses_and_gradients_are_those_of_one_side_at_a_time(alternate: bool, c
         assert loss.item() == pytest.approx(wanted.item(), abs=1e-5)
         wanted_by_name = {name: value.grad for name, value in model.named_parameters() if value.grad is not None}
         torch.testing.assert_close(ours, wanted_by_name, atol=2e-5, rtol=1e-3)
+
+
+@on_each_device
+def test_each_device_finds_the_same(device: str) -> None:
+    examples = SideExamples(chats(4), VOCABULARY, SIZES, LINKER)
+    batch = examples.batch(np.arange(len(examples)))
+    wanted = tiny().nll(batch)
+    found_M = tiny().to(device).nll(batch.to(torch.device(device))).cpu()
+    torch.testing.assert_close(found_M, wanted, rtol=CLOSE["rtol"], atol=CLOSE["atol"])
+    wanted_chats, found = (
+        play_friends([(scenario(i), i) for i in range(20)], (agent, agent))
+        for agent in (DynoNetAgent(tiny().to(place), LINKER, "tiny") for place in ("cpu", device))
+    )
+    assert sum(ours.events[0] == theirs.events[0] for ours, theirs in zip(found, wanted_chats, strict=True)) >= SHARE * 20

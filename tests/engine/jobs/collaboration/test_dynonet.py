@@ -29,6 +29,7 @@ def test_a_run_stores_a_model_and_says_how_well_it_finds_friends(tmp_path: Path)
     assert load_dynonet(tmp_path / "run").sizes == SIZES
     epochs = [event for event in RunFolder.load(tmp_path / "run").events() if event["kind"] == "epoch"]
     assert epochs[1]["validation_nll"] < epochs[0]["validation_nll"]
+    assert result.next_commands == (f"parley evaluate collaboration --model {tmp_path / 'run'}",)
     assert TRAIN_DYNONET.run(ASKED, tmp_path / "run", Silent()).metrics == result.metrics
 
 
