@@ -12,7 +12,7 @@ S different words, L letters.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -70,21 +70,26 @@ class Padded:
         self._cells_X, self._own_Y = block.tensor(cells_X), block.tensor(own_Y)
         self._memory_Y = torch.cat([each.places_RN.flatten() for each in self.rows])
 
-    def spread(self, memory_WD: Tensor) -> list[Tensor]:
+    def spread(self, memory_WD: Tensor) -> Iterator[Tensor]:
         """The rows (R, N, D) of each bucket, of a memory with a zero row at its end."""
-        return self._cut(at(memory_WD, self._memory_Y))
+        return self._gathered(memory_WD, self._memory_Y)
 
-    def spread_own(self, values_XD: Tensor) -> list[Tensor]:
+    def spread_own(self, values_XD: Tensor) -> Iterator[Tensor]:
         """The rows (R, N, D) of each bucket, of values that stand in the order of `places_X`; zero at padding."""
-        return self._cut(at(with_zero(values_XD), self._own_Y))
+        return self._gathered(with_zero(values_XD), self._own_Y)
 
     def joined(self, parts: Sequence[Tensor]) -> Tensor:
         """The values (X, D) of rows (R, N, D) of the buckets, in the order of `places_X`."""
         return at(torch.cat([each.flatten(0, 1) for each in parts]), self._cells_X)
 
-    def _cut(self, values_YD: Tensor) -> list[Tensor]:
-        parts = values_YD.split([rows * columns for rows, columns in self._shapes])
-        return [part.unflatten(0, shape) for part, shape in zip(parts, self._shapes, strict=True)]
+    def _gathered(self, flat_WD: Tensor, places_Y: Tensor) -> Iterator[Tensor]:
+        sizes = [rows * columns for rows, columns in self._shapes]
+        # Each gather spreads its gradients over all that it gathers from; without them, a bucket is gathered when it is read.
+        if torch.is_grad_enabled():
+            whole: Iterable[Tensor] = at(flat_WD, places_Y).split(sizes)
+        else:
+            whole = (at(flat_WD, places) for places in places_Y.split(sizes))
+        return (part.unflatten(0, shape) for part, shape in zip(whole, self._shapes, strict=True))
 
 
 def at(flat_WD: Tensor, places: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ Shapes: R rows, N words of a turn, J words of a reply, S different words, L lett
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import cast
 
 import numpy as np
@@ -175,7 +175,8 @@ class MRFN(Matcher):
         decided = []
         for i, view in enumerate(self.each_view):
             if i < alone:
-                sides = turns.spread(memory[i]), turns.spread(memory[alone + i]), replies.spread(memory[i])
+                sides: list[Iterable[Tensor]] = [turns.spread(each) for each in (memory[i], memory[alone + i])]
+                sides.append(replies.spread(memory[i]))
                 said_XD = at(memory[i], replies.places_X)
             else:
                 words = turns.spread(memory[1]), replies.spread(memory[1])
@@ -185,7 +186,7 @@ class MRFN(Matcher):
                     turn, said, turn_query, query, turn_key, key, turn_value, value = parts
                     crossed.append(self.cross(turn, turn_query, key, value, here.read_RN, there.read_RN))
                     answered.append(self.cross(said, query, turn_key, turn_value, there.read_RN, here.read_RN))
-                sides = crossed, [view.bilinear(each) for each in crossed], answered
+                sides = [crossed, [view.bilinear(each) for each in crossed], answered]
                 said_XD = replies.joined(answered)
             found = [
                 view.find(here, key, said, rows.read_RN) for rows, here, key, said in zip(turns.rows, *sides, strict=True)

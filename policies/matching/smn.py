@@ -38,6 +38,7 @@ class SMN(Matcher):
     """One SMN's parameters; the arguments are those of `Matcher`."""
 
     sizes: SmnSizes
+    words_at_once = 1 << 16
     most_match_cells = 1 << 16
 
     def __init__(self, vocabulary: PairVocabulary, sizes: SmnSizes) -> None:
