@@ -143,8 +143,8 @@ def located(config: CollaborationConfig) -> CollaborationConfig:
 
 
 def _pair_names(config: Mapping[str, object]) -> dict[str, str]:
-    """What pairs are called, by the names that a user typed."""
-    model, partner = str(config["model"]), str(config["partner"])
+    """What pairs are called, runs and files by the ends of their paths."""
+    model, partner = (str(config[name]).rstrip("/").rpartition("/")[2] for name in ("model", "partner"))
     itself = model if not partner or partner == model else f"{model} with {partner}"
     return {
         MODEL: itself,

@@ -131,10 +131,9 @@ def dynonet(tmp_path: Path) -> Path:
 
 
 def test_a_checkpoint_plays_in_the_words_of_its_corpus_and_keeps_its_weights(
-    tmp_path: Path, dynonet: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, dynonet: Path
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    config = replace(SMALL, model="dynonet", partner="scripted", scenarios=2, max_events=10, strategies="confusing-entity")
+    config = replace(SMALL, model=str(dynonet), partner="scripted", scenarios=2, max_events=10, strategies="confusing-entity")
     assert located(config).corpus == EMBEDDED_FRIENDS
     assert located(config).model == str(dynonet / "checkpoint")
     assert PlayedChats(config).computes
