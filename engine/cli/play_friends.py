@@ -13,9 +13,9 @@ from engine.cli.flags import parse
 from engine.cli.screen import watching
 from engine.cli.tables import make_console, show_lines
 from engine.cli.verbs import Verb
-from engine.jobs.collaboration.agents import SCRIPTED, make_friends_agent
+from engine.jobs.collaboration.agents import SCRIPTED, corpus_of, make_friends_agent
 from engine.jobs.negotiation.person import StandardTerminal, Terminal
-from envs.core.ranges import Configuration, NonNegativeInt
+from envs.core.ranges import Configuration, NonNegativeFloat, NonNegativeInt
 from envs.core.seeds import derive_seed, stream
 from envs.friends.compiled import load_friends
 from envs.friends.corpora import EMBEDDED_FRIENDS
@@ -24,6 +24,7 @@ from envs.friends.game import Act, FriendsView
 from envs.friends.play import play_friends
 from envs.friends.scenario import random_friends
 from envs.friends.schema import chat_words
+from policies.dynonet.settings import FriendsDecoding
 
 HELP = """Type what you say. Commands:
   /select 3   select friend 3 of your table; you may select again later
@@ -37,19 +38,21 @@ class PlayFriendsArguments(Configuration):
     """With whom, and about whose friends."""
 
     partner: str = SCRIPTED
-    """Bot: a registered name (parley list), or path/file.py:Name."""
+    """Bot: a run or checkpoint folder (parley train dynonet), registered name (parley list), or path/file.py:Name."""
     corpus: Annotated[str, conf.arg(help_behavior_hint="")] = ""
-    """Corpus whose names friends have; the built-in one when not given."""
+    """Corpus whose names friends have; that of the bot when not given."""
     seed: NonNegativeInt = 1
     """Decides both tables, who begins, and every random draw."""
+    temperature: NonNegativeFloat = 0.5
+    """Of a model's word distribution; 0 takes the likeliest word."""
 
 
 def run_play_friends(verb: Verb, arguments: Sequence[str]) -> int:
     """Plays one chat; returns the exit status."""
     asked = parse(PlayFriendsArguments, verb, arguments)
     with watching():
-        corpus = load_friends(asked.corpus or EMBEDDED_FRIENDS)
-        partner = make_friends_agent(asked.partner, corpus)
+        corpus = load_friends(asked.corpus or corpus_of((asked.partner,)) or EMBEDDED_FRIENDS)
+        partner = make_friends_agent(asked.partner, corpus, FriendsDecoding(temperature=asked.temperature))
     scenario = random_friends(corpus.schema, stream(asked.seed, "scenario", "played"))
     terminal = StandardTerminal()
     terminal.show(f"You and {asked.partner} have one friend in common. Find out who, then both select that friend.\n\n{HELP}\n")
@@ -61,6 +64,7 @@ def run_play_friends(verb: Verb, arguments: Sequence[str]) -> int:
     terminal.show(f"\n{_outcome(chat)}")
     again = ["parley", "play", "friends", "--partner", asked.partner, "--seed", str(asked.seed + 1)]
     again += ["--corpus", asked.corpus] if asked.corpus else []
+    again += ["--temperature", str(asked.temperature)] if asked.temperature != PlayFriendsArguments.temperature else []
     show_lines(make_console(), "next", [shlex.join(again)])
     return 0
 

@@ -164,7 +164,7 @@ OTHERS = (
         "engine.cli.play_friends:run_play_friends",
         (
             "parley play friends",
-            "parley play friends --partner selector --seed 7",
+            "parley play friends --partner runs/dynonet --seed 7",
             "parley play friends --partner mine.py:Bot",
         ),
     ),

@@ -248,7 +248,7 @@ ENTRIES = (
         "engine.jobs.collaboration.evaluate:EVALUATE_COLLABORATION",
         (
             "parley evaluate collaboration quick           # scripted bots, 100 scenarios",
-            "parley evaluate collaboration --model scripted --strategies all --scenarios 1000 --workers 2",
+            "parley evaluate collaboration --model runs/dynonet --strategies all --scenarios 1000 --workers 2",
             "parley evaluate collaboration --model mine.py:Bot --strategies confusing-entity,random-swap",
         ),
         reports=True,

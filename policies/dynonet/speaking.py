@@ -24,6 +24,9 @@ from policies.dynonet.settings import FriendsDecoding
 from policies.dynonet.vocabulary import EOS_ID, GO_ID, ITEM_ID, SELECT_ID
 from policies.lstm import advance
 
+_FULL = 0.8
+"""Share of the rows at work that still write, at least."""
+
 
 @dataclass(frozen=True)
 class Chosen:
@@ -81,6 +84,7 @@ def choose(
     attended = attend(hidden, keys, embedded, copyable.known_kN, model.scorer)[0]
     rows = torch.arange(len(draws_kL), device=hidden.device)
     word, node, checked = torch.full_like(rows, GO_ID), torch.full_like(rows, NO_NODE), torch.zeros_like(copyable.known_kN)
+    step = 0
     while len(rows):
         gates = gates_V4H.index_select(0, word) + linear(hidden, model.decoder_state.weight)
         gates += linear(attended, model.decoder_attended.weight)
@@ -92,20 +96,23 @@ def choose(
         before, (cell, squashed, hidden) = cell, (torch.empty_like(cell) for _ in range(3))
         advance(gates, before, cell, squashed, hidden)
         attended, scores, _, _ = attend(hidden, keys, embedded, copyable.known_kN, model.scorer)
-        step = len(words[int(rows[0])])
         logits = _allowed(model, decoding, model.logits(hidden, attended, scores), word, copyable, step)
         drawing = decoding.temperature > 0
         chosen = drawn(logits / decoding.temperature, draws_kL[:, step]) if drawing else logits.argmax(1)
         copied = chosen >= len(model.vocabulary)
         node = torch.where(copied, chosen - len(model.vocabulary), NO_NODE)
         word = torch.where(copied, copyable.words_kN.gather(1, node.clamp(min=0).unsqueeze(1)).squeeze(1), chosen)
+        step += 1
         for at, (row, new_word, new_node) in enumerate(zip(rows.tolist(), word.tolist(), node.tolist(), strict=True)):
+            if found[row] is not None:
+                continue
             words[row].append(new_word)
             nodes[row].append(new_node)
             if new_word == EOS_ID:
                 found[row] = Chosen(words[row], nodes[row], hidden[at].clone(), cell[at].clone())
-        going = (word != EOS_ID).nonzero().squeeze(1)
-        if len(going) < len(rows):
+        going = [at for at, row in enumerate(rows.tolist()) if found[row] is None]
+        # To leave out a row costs a copy of all that others need.
+        if len(going) <= _FULL * len(rows):
             kept = (rows, word, node, checked, hidden, cell, attended, embedded, keys, draws_kL)
             rows, word, node, checked, hidden, cell, attended, embedded, keys, draws_kL = (part[going] for part in kept)
             copyable = Copyable(*(part[going] for part in copyable))

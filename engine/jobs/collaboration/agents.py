@@ -1,4 +1,4 @@
-"""Bots that look for common friends, by name: scripted ones, those that only select, or one of a user's own."""
+"""Bots that look for common friends, by name: scripted ones, those that only select, or a trained model's checkpoint."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from engine.jobs.checkpoints import require_checkpoint
+from engine.jobs.weights import checkpoint_folder
 from envs.core.errors import ConfigError
 from envs.core.own_code import own_code
 from envs.core.registry import Registry
@@ -14,8 +16,11 @@ from envs.friends.events import ChatEvent
 from envs.friends.game import Act, FriendsView
 from envs.friends.play import FriendsAgent, FriendsSession
 from envs.friends.scripted.bots import FriendsBot
+from policies.dynonet.settings import FriendsDecoding
 
 SCRIPTED = "scripted"
+MAKER = "parley train dynonet"
+"""The command that makes a checkpoint of such a bot."""
 
 friends_agents = Registry("bot that looks for friends", "parley.friends_agents")
 friends_agents.register(SCRIPTED, "asks and tells by templates, selects when sure", f"{__name__}:scripted_bot")
@@ -24,21 +29,42 @@ friends_agents.register("selector", "selects at random, else what the other sele
 friends_agents.register("blind-selector", "selects at random, whatever the other does", f"{_SELECTORS}:blind_selector")
 
 
-def make_friends_agent(spec: str, corpus: FriendsCorpus) -> FriendsAgent:
+def make_friends_agent(
+    spec: str, corpus: FriendsCorpus, decoding: FriendsDecoding | None = None, device: str = "cpu"
+) -> FriendsAgent:
     """The bot that a name stands for.
 
     Args:
-        spec: a registered name, or `path/file.py:Name` of a class or function that is called with
+        spec: a run or checkpoint folder, a registered name, or `path/file.py:Name` of a class or function that is called with
             the corpus, or with nothing, and gives a `FriendsAgent`.
         corpus: whose names friends have.
+        decoding: how a model chooses words; as released when not given.
+        device: that a model computes on.
 
     Raises:
         ConfigError: nothing is called that, or the file of a user's own makes no bot.
+        CheckpointError: the checkpoint is damaged or of another kind, or what is called that holds none.
     """
     if ".py:" in spec:
         return OwnFriendsAgent(spec, corpus)
-    agent: FriendsAgent = _called(friends_agents.get(spec), corpus)
-    return agent
+    if spec in friends_agents:
+        agent: FriendsAgent = _called(friends_agents.get(spec), corpus)
+        return agent
+    folder = require_checkpoint(spec, "--model", MAKER)
+    from policies.dynonet.agent import load_friends_agent
+
+    return load_friends_agent(folder, corpus.linker, device=device, decoding=decoding)
+
+
+def corpus_of(specs: Sequence[str]) -> str:
+    """The corpus that the first model among some bots was fitted to; empty where there is no model."""
+    for spec in specs:
+        folder = None if ".py:" in spec or spec in friends_agents else checkpoint_folder(spec)
+        if folder is not None:
+            from policies.dynonet import checkpoints
+
+            return checkpoints.corpus_of(folder)
+    return ""
 
 
 def scripted_bot(corpus: FriendsCorpus) -> FriendsBot:

@@ -15,6 +15,7 @@ from envs.core.errors import ConfigError
 from envs.core.ranges import NumItems, PositiveInt
 from envs.friends.play import Remembers
 from envs.friends.scenario import ScenarioOptions
+from policies.dynonet.settings import FriendsDecoding
 
 ALL = (RANDOM, KEPT, CONFUSING)
 """The paper's strategies, for "all"."""
@@ -53,7 +54,7 @@ class CollaborationConfig(ShardedConfig):
     """Which bots look for the friend they share, and what they hear of each other."""
 
     model: str = SCRIPTED
-    """Bot on both sides: a registered name (parley list), or path/file.py:Name."""
+    """Bot on both sides: a run or checkpoint (parley train dynonet), a registered name (parley list), or path/file.py:Name."""
     partner: str = ""
     """Bot on side 1 where it is another one."""
     strategies: str = "all"
@@ -64,7 +65,7 @@ class CollaborationConfig(ShardedConfig):
     scenarios: NumItems = 1000
     """Number of scenarios; each is played under every condition."""
     corpus: str = ""
-    """Corpus whose names friends have; the built-in one when empty."""
+    """Corpus whose names friends have; that of the model when empty, and the built-in one of scripted bots."""
     remembers: Remembers = "said"
     """Whether a bot remembers its own words as it said them or as its partner heard them."""
     max_events: PositiveInt = 46
@@ -75,6 +76,8 @@ class CollaborationConfig(ShardedConfig):
     """Figures to show beside the measured ones."""
     tables: ScenarioOptions = field(default_factory=ScenarioOptions)
     """How scenarios are drawn."""
+    decoding: FriendsDecoding = field(default_factory=FriendsDecoding)
+    """How models choose words."""
     perturb: PerturbSettings = field(default_factory=PerturbSettings)
     """How the strategies of parley perturb change utterances."""
 

@@ -12,7 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from engine.collaboration.strategies import CONFUSING
-from engine.jobs.collaboration.agents import friends_agents
+from engine.jobs.checkpoints import absolute_name
+from engine.jobs.collaboration.agents import MAKER, corpus_of, friends_agents
 from engine.jobs.collaboration.config import BLIND, MIXED, MODEL, SCRIPTED, SELECTORS, CollaborationConfig, Condition
 from engine.jobs.collaboration.rows import CHATS
 from engine.jobs.collaboration.worker import ChatWorker, PlayedChats, asked_chats
@@ -128,13 +129,22 @@ class EvaluateCollaboration(Job[CollaborationConfig, PlayedChats, PlayedChats]):
 
 
 def located(config: CollaborationConfig) -> CollaborationConfig:
-    """The settings with corpus and data root found."""
-    return replace(config, corpus=config.corpus or EMBEDDED_FRIENDS, data_root=data_root(config.data_root))
+    """The settings with corpus and data root found, and models by names that hold on other machines and in other folders.
+
+    Raises:
+        CheckpointError: there is no checkpoint of a name.
+    """
+    model, partner = (
+        absolute_name(spec, option, MAKER) if spec and spec not in friends_agents else spec
+        for spec, option in ((config.model, "--model"), (config.partner, "--partner"))
+    )
+    corpus = config.corpus or corpus_of((model, partner)) or EMBEDDED_FRIENDS
+    return replace(config, model=model, partner=partner, corpus=corpus, data_root=data_root(config.data_root))
 
 
 def _pair_names(config: Mapping[str, object]) -> dict[str, str]:
-    """What pairs are called, by the names that a user typed."""
-    model, partner = str(config["model"]), str(config["partner"])
+    """What pairs are called, runs and files by the ends of their paths."""
+    model, partner = (str(config[name]).rstrip("/").rpartition("/")[2] for name in ("model", "partner"))
     itself = model if not partner or partner == model else f"{model} with {partner}"
     return {
         MODEL: itself,

@@ -106,6 +106,7 @@ class ChatWorker:
 
     Raises:
         ConfigError: a bot or a strategy is not there.
+        CheckpointError: a model is damaged or of another kind.
         DataError: the corpus cannot be read.
     """
 
@@ -114,7 +115,7 @@ class ChatWorker:
         self.corpus: FriendsCorpus = load_friends(config.corpus, config.data_root)
         self.knowledge = ChatKnowledge(self.corpus.schema, self.corpus.linker, self.corpus.words)
         self.agents: dict[str, FriendsAgent] = {
-            spec: make_friends_agent(spec, self.corpus)
+            spec: make_friends_agent(spec, self.corpus, config.decoding, config.device)
             for spec in dict.fromkeys(spec for pair in config.pairs.values() for spec in pair)
         }
         names = dict.fromkeys(condition.hearing for condition in config.conditions)
@@ -133,18 +134,18 @@ class ChatWorker:
 
     def _played(self, condition: Condition, items: list[tuple[str, AskedChat]]) -> list[dict[str, Any]]:
         config, channel = self.config, self.channels[condition.hearing]
-        names = config.pairs[condition.pair]
+        first, second = (self.agents[spec] for spec in config.pairs[condition.pair])
         seeds = [chat_seed(config, asked.number) for _, asked in items]
         chats = play_friends(
             [(self.scenario(asked.number), seed) for (_, asked), seed in zip(items, seeds, strict=True)],
-            (self.agents[names[0]], self.agents[names[1]]),
+            (first, second),
             num_rows=config.side_by_side,
             rules=FriendsRules(max_events=config.max_events),
             channels=(channel, None if condition.one_sided else channel),
             remembers=config.remembers,
         )
         return [
-            chat_row(key, seed, condition, names, chat, self.knowledge)
+            chat_row(key, seed, condition, (first.name, second.name), chat, self.knowledge)
             for (key, _), seed, chat in zip(items, seeds, chats, strict=True)
         ]
 

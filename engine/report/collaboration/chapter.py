@@ -103,7 +103,7 @@ class Collaborations(Chapter[Shown]):
         first = measured[0]
         normal = first.completion((MODEL, NORMAL))
         told = [f"{visible(first.pairs[MODEL])} finds the common friend in {number(SHARE, normal.value)} of the chats"]
-        own = [each for each in first.conditions if each.pair == MODEL and each.strategy != NORMAL]
+        own = [each for each in first.conditions if each.at_a_glance and each.strategy != NORMAL]
         lost = [each for each in own if certain_sign(first.estimates[of(CHANGE, *each)]) < 0]
         leaned = [normal]
         if lost:

@@ -65,6 +65,6 @@ def test_who_leaves_finds_nobody(parley: Parley, typed: Typed) -> None:
 
 
 def test_a_missing_partner_is_named(parley: Parley) -> None:
-    outcome = parley("play friends --partner scriptd")
+    outcome = parley("play friends --partner runs/nothing")
     assert outcome.status == 2
-    assert "did you mean 'scripted'" in outcome.err
+    assert "parley train dynonet" in outcome.err

@@ -7,17 +7,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from engine.collaboration.strategies import UNHEARD
 from engine.jobs.collaboration import worker
 from engine.jobs.collaboration.config import BLIND, MIXED, MODEL, SCRIPTED, SELECTORS, CollaborationConfig
-from engine.jobs.collaboration.evaluate import EVALUATE_COLLABORATION, demo
+from engine.jobs.collaboration.evaluate import EVALUATE_COLLABORATION, demo, located
 from engine.jobs.collaboration.worker import AskedChat, ChatWorker, PlayedChats
 from engine.jobs.job import Silent
 from engine.metrics.collaboration.chats import COMPLETION, FIRST, NORMAL, TURNS, of
 from engine.runtime.session import RaySession
 from engine.runtime.sharding import Shard
-from envs.core.errors import ConfigError
+from envs.core.errors import CheckpointError, ConfigError, RunError
+from envs.friends.compiled import load_friends
+from envs.friends.corpora import EMBEDDED_FRIENDS
+from policies.dynonet.checkpoints import DYNONET
+from policies.dynonet.model import DynoNet
+from policies.dynonet.settings import DynoNetSizes
+from policies.dynonet.vocabulary import FriendsVocabulary
+from policies.stored import WEIGHTS
 from tests.engine.jobs.made_up import Notes, rows
 
 OWN = """
@@ -110,6 +119,32 @@ def test_rows_do_not_depend_on_how_chats_are_cut_or_joined(tmp_path: Path, chang
     assert rows(tmp_path / "cut") == rows(tmp_path / "whole")
 
 
+@pytest.fixture
+def dynonet(tmp_path: Path) -> Path:
+    """A tiny one with drawn weights, fitted to nothing."""
+    corpus = load_friends(EMBEDDED_FRIENDS)
+    sizes = DynoNetSizes(embed=6, hidden=6, message=4, edge=2)
+    model = DynoNet(FriendsVocabulary.build(corpus.schema, [corpus.words], 1), sizes)
+    model.initialise(torch.Generator().manual_seed(1))
+    DYNONET.save(model.eval(), tmp_path / "dynonet" / "checkpoint", {"corpus": EMBEDDED_FRIENDS})
+    return tmp_path / "dynonet"
+
+
+def test_a_checkpoint_plays_in_the_words_of_its_corpus_and_keeps_its_weights(
+    tmp_path: Path, dynonet: Path
+) -> None:
+    config = replace(SMALL, model=str(dynonet), partner="scripted", scenarios=2, max_events=10, strategies="confusing-entity")
+    assert located(config).corpus == EMBEDDED_FRIENDS
+    assert located(config).model == str(dynonet / "checkpoint")
+    assert PlayedChats(config).computes
+    result = run(config, tmp_path / "run", Silent())
+    assert {tuple(row["agents"]) for row in rows(tmp_path / "run")} == {("dynonet", "scripted")}
+    assert result.title == "dynonet with scripted looking for friends"
+    save_file({}, dynonet / "checkpoint" / WEIGHTS)
+    with pytest.raises(RunError, match="weights"):
+        run(config, tmp_path / "run", Silent())
+
+
 @pytest.mark.ray
 def test_two_workers_write_the_rows_of_none(tmp_path: Path, ray_session: RaySession) -> None:
     run(SMALL, tmp_path / "whole", Silent())
@@ -162,7 +197,7 @@ def test_a_seed_is_that_of_the_scenario_and_shards_are_alike_for_few_workers() -
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
-        ({"model": "scriptd"}, ConfigError, "did you mean 'scripted'"),
+        ({"model": "runs/nothing"}, CheckpointError, "parley train dynonet"),
         ({"strategies": "confusing-entitty"}, ConfigError, "did you mean 'confusing-entity'"),
         ({"strategies": "unheard"}, ConfigError, "no strategy to choose"),
         ({"corpus": "frends"}, ConfigError, "friends"),

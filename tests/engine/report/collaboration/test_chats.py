@@ -59,6 +59,10 @@ def test_the_verdict_says_who_finds_the_friend_and_what_costs_most() -> None:
     assert [*verdict.marks] == [NORMAL, CONFUSING, "blind selectors, normal"]
     harmless = Collaborations().verdict([made(chat(0, NORMAL, agreed=True), chat(0, CONFUSING, agreed=True))])
     assert harmless is not None
+    deaf = [chat(number, "unheard", agreed=False) for number in range(40)]
+    unheard = Collaborations().verdict([made(*(chat(number, NORMAL, agreed=True) for number in range(40)), *deaf)])
+    assert unheard is not None
+    assert "in 100.0\N{NO-BREAK SPACE}% of the chats." in unheard.sentence, "a control costs nobody anything"
     assert Collaborations().verdict([made(chat(0, CONFUSING, agreed=True))]) is None, "every normal chat failed"
     assert "no strategy lowers that for certain. Few chats (1): do not lean on it." in harmless.sentence
 

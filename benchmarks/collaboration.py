@@ -1,0 +1,101 @@
+"""Collaborating bots: chats a second in lock-step against one chat, one graph and one word at a time.
+
+Two DynoNets mishear each other's entities on the same scenarios, with the same draws, so that they must say and select the
+same. Weights are a checkpoint's, or drawn: those of a bot that was not fitted, whose chats last as long as they may, in
+utterances of 20 tokens. Beside it stand scripted bots in lock-step and one chat at a time, for which lock-step saves nothing
+but calls: what play itself and mishearing cost. Ratios are of one process on one thread.
+
+Of the plain chats a few are played, for they take long; seconds are taken per event, because chats differ in length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.measure import Clock, run
+from benchmarks.plain_collaboration import PlainDynoNetAgent
+from engine.collaboration.strategies import ChatKnowledge, ConfusedHearing
+from envs.friends.compiled import FriendsCorpus, load_friends
+from envs.friends.corpora import EMBEDDED_FRIENDS
+from envs.friends.events import FriendsChat
+from envs.friends.play import Channel, FriendsAgent, play_friends
+from envs.friends.scenario import FriendsScenario
+from envs.friends.scripted.bots import FriendsBot
+from envs.friends.scripted.corpus import draw_scenarios
+from policies.dynonet.agent import DynoNetAgent
+from policies.dynonet.checkpoints import corpus_of, load_dynonet
+from policies.dynonet.model import DynoNet
+from policies.dynonet.settings import DynoNetSizes
+from policies.dynonet.vocabulary import FriendsVocabulary
+
+SEED = 7
+ROWS = 256
+"""Chats in lock-step."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Chats of two DynoNets in lock-step against one chat at a time."""
+
+    checkpoint: Path | None = None
+    """A DynoNet; one of published size with drawn weights when not given."""
+    data_root: Path | None = None
+    """Folder that holds the corpora; the default is PARLEY_DATA, else the user cache."""
+    quick: bool = False
+    """Fewer chats."""
+
+
+def drawn_network(corpus: FriendsCorpus) -> DynoNet:
+    """A network of published size with drawn weights."""
+    model = DynoNet(FriendsVocabulary.build(corpus.schema, [corpus.words], 1), DynoNetSizes())
+    model.initialise(torch.Generator().manual_seed(SEED))
+    return model.eval()
+
+
+Asked = Sequence[tuple[FriendsScenario, int]]
+
+
+def played(agent: FriendsAgent, channel: Channel, chats: Asked, num_rows: int) -> tuple[list[FriendsChat], float]:
+    """The chats, and CPU seconds of an event."""
+    clock = Clock()
+    with clock.running():
+        found = play_friends(chats, (agent, agent), num_rows=num_rows, channels=(channel, channel))
+    return found, clock.cpu_s / sum(len(chat.events) for chat in found)
+
+
+def measure(options: Options) -> dict[str, Any]:
+    """Figures of DynoNets and of scripted bots."""
+    name = corpus_of(options.checkpoint) if options.checkpoint else EMBEDDED_FRIENDS
+    corpus = load_friends(name, options.data_root)
+    model = load_dynonet(options.checkpoint) if options.checkpoint else drawn_network(corpus)
+    channel = ConfusedHearing(ChatKnowledge(corpus.schema, corpus.linker, corpus.words))
+    num, num_plain = (ROWS, 3) if options.quick else (4 * ROWS, 24)
+    chats = draw_scenarios(corpus.schema, range(num), SEED)
+    ours, seconds = played(DynoNetAgent(model, corpus.linker, "ours"), channel, chats, ROWS)
+    plain, plain_seconds = played(PlainDynoNetAgent(model, corpus.linker), channel, chats[:num_plain], 1)
+    bot = FriendsBot(corpus.linker)
+    scripted, scripted_seconds = played(bot, channel, chats, ROWS)
+    alone, alone_seconds = played(bot, channel, chats[:ROWS], 1)
+    events = sum(len(chat.events) for chat in ours) / num
+    return {
+        "ratio": plain_seconds / seconds,
+        "identical": plain == ours[:num_plain] and alone == scripted[:ROWS],
+        "chats_per_cpu_s": 1 / (seconds * events),
+        "reference_chats_per_cpu_s": 1 / (plain_seconds * events),
+        "events_a_chat": events,
+        "equal_chats": sum(one == other for one, other in zip(plain, ours, strict=False)),
+        "reference_chats": num_plain,
+        "scripted": {
+            "ratio": alone_seconds / scripted_seconds,
+            "chats_per_cpu_s": num / (scripted_seconds * sum(len(chat.events) for chat in scripted)),
+        },
+    }
+
+
+if __name__ == "__main__":
+    run("collaboration", Options, measure)
