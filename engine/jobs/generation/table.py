@@ -71,6 +71,8 @@ if TYPE_CHECKING:
 
 START, BACKWARD, LM, JUDGE_LM, DISCRIMINATOR, BEGINNINGS = "start", "backward", "lm", "judge-lm", "discriminator", "beginnings"
 """Folders of models that are trained first."""
+CONCLUDED = "conclusions"
+"""Entry of the summary: what the table comes to, in sentences."""
 NUM_SHOWN = 20
 """Contexts whose replies stand side by side."""
 FILES = {"human": HUMAN_FILE, "machine": MACHINE_FILE}
@@ -197,12 +199,12 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
         recorded[OVERLAP] = count(overlap(people.vectors_NE[::2], people.vectors_NE[1::2], config.seed), len(people.words))
         metrics = table_metrics(rows, judges, recorded)
         learning, num = config.learning, config.trainings
-        found_out = " ".join(conclusions(metrics, judges[0]))
         how = f"{learning.rounds:,} rounds of {learning.examples_per_step} examples a step, {num} trained a row"
         return Summary(
             f"trainings of {config.start or 'a small generator'} beside their controls",
-            f"{found_out} {len(people.words):,} test replies of {config.corpus}; {how}, seed {config.seed}.".strip(),
+            f"{len(people.words):,} test replies of {config.corpus}; {how}, seed {config.seed}.",
             metrics,
+            {CONCLUDED: conclusions(metrics, judges[0])},
         )
 
     def tables(self, run: RunFolder) -> dict[str, TextTable]:
@@ -326,7 +328,7 @@ def replies_side_by_side(path: Path) -> list[dict[str, Any]]:
     for row in [row for row in in_order(there) if (path / f"{row}{ending}").is_dir()]:
         rows = RunFolder.load(path / f"{row}{ending}").read_rows().select(["item_key", "context", "truth", "reply"]).to_pylist()
         for each in sorted(rows, key=lambda each: str(each["item_key"])):
-            known = {"context": each["context"].split(EOT), "replies": {PEOPLE: each["truth"]}}
+            known = {"context": [turn.strip() for turn in each["context"].split(EOT)], "replies": {PEOPLE: each["truth"]}}
             if each["item_key"] in found or len(found) < NUM_SHOWN:
                 found.setdefault(each["item_key"], known)["replies"][row] = each["reply"]
     return list(found.values())

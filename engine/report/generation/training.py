@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from engine.jobs.generation.minmax import MINMAX_REPLIES
-from engine.jobs.generation.table import EVALUATE_GENERATION, replies_side_by_side
+from engine.jobs.generation.table import CONCLUDED, EVALUATE_GENERATION, replies_side_by_side
 from engine.jobs.generation.word_rewards import REWARDS_OF_WORDS
 from engine.metrics.generation.minmax import ADVERSUC, GAIN
-from engine.metrics.generation.trained import LESS, METHODS, TRAINED, row_title
+from engine.metrics.generation.trained import LESS, METHODS, SAMPLED, TRAINED, row_title
 from engine.metrics.statistics import Estimate
 from engine.metrics.tables import TextTable
 from engine.metrics.training import BEFORE
@@ -98,7 +98,7 @@ class TrainedGenerators(Chapter[ShownGenerators]):
                 for title, table in EVALUATE_GENERATION.tables(run.folder).items()
             ],
             metrics=tables[0].metrics if tables else {},
-            concluded=str(tables[0].summary.get("description", "")) if tables else "",
+            concluded=" ".join(tables[0].summary.get(CONCLUDED, [])) if tables else "",
             rewards={run.heading: told for run in trained if (told := _rewards(run))},
             replies={run.heading: replies_side_by_side(run.folder.path) for run in tables},
         )
@@ -106,10 +106,9 @@ class TrainedGenerators(Chapter[ShownGenerators]):
     def verdict(self, found: ShownGenerators) -> Verdict | None:
         """On the first table; without one on the first training, after it and before."""
         if found.metrics:
-            rows = (name for name in found.metrics if LESS not in name and f".{ADVERSUC}-" in name)
-            marks = {visible(row_title(name.rpartition(".")[0])): found.metrics[name] for name in rows}
-            chosen = {name: each for name, each in marks.items() if not name.endswith("sampled")}
-            sentence = f"{found.concluded}{caveat(*chosen.values(), unit='sources')}"
+            rows = {name: name.rpartition(".")[0] for name in found.metrics if LESS not in name and f".{ADVERSUC}-" in name}
+            chosen = {visible(row_title(row)): found.metrics[name] for name, row in rows.items() if not row.endswith(SAMPLED)}
+            sentence = f"{found.concluded or 'No training stands beside a control.'}{caveat(*chosen.values(), unit='sources')}"
             return Verdict(sentence=sentence, metric=_ADVERSUC, marks=dict(list(chosen.items())[:_MOST_MARKS]))
         if not found.trainings:
             return None
@@ -152,7 +151,7 @@ def _earned(heading: str, replies: Sequence[Mapping[str, Any]]) -> Iterator[Item
         methods = {METHODS[name]: list(zip(words, values, strict=True)) for name, values in each["rewards"].items()}
         spread = max(max(values) - min(values) for values in each["rewards"].values())
         yield Item(
-            kind="rewards",
+            kind="reward",
             key=f"{heading}-rewards-{number:02d}",
             group=f"{heading}, rewards of words",
             summary=line("<q>{}</q>", " ".join(words)),
@@ -167,7 +166,7 @@ def _side_by_side(heading: str, contexts: Sequence[Mapping[str, Any]]) -> Iterat
         turns = [visible(turn) for turn in each["context"]]
         replies = [(visible(row_title(row)), visible(reply)) for row, reply in each["replies"].items()]
         yield Item(
-            kind="replies",
+            kind="context",
             key=f"{heading}-replies-{number:02d}",
             group=f"{heading}, replies of all rows",
             summary=line("<q>{}</q>", turns[-1]),
