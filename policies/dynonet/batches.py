@@ -58,7 +58,7 @@ class Edges(Moved):
     def of(cls, graphs: Sequence[np.ndarray], num_nodes: int) -> Edges:
         """From the edges (E, 3) of each row; `num_nodes` is N."""
         counts = [len(edges) for edges in graphs]
-        targets, sources, relations = np.concatenate(graphs).T
+        targets, sources, relations = np.concatenate(graphs).astype(np.int64).T
         starts = np.repeat(np.arange(len(graphs)) * num_nodes, counts)
         first, second, third = (torch.from_numpy(each.copy()) for each in (targets + starts, sources + starts, relations))
         return cls(first, second, third, np.cumsum(counts).tolist())
@@ -194,7 +194,7 @@ class Side:
 
     Args:
         features: of the nodes of its graph when the chat ends (N, F) bool.
-        edges: of the graph (E, 3).
+        edges: of the graph (E, 3) int16.
         turns: what it heard since it last acted, and what it then did.
     """
 
@@ -219,7 +219,7 @@ def side_of(chat: FriendsChat, side: int, vocabulary: FriendsVocabulary, sizes: 
             continue
         turns.append((waiting, reader.own(said)))
         waiting = []
-    return Side(reader.graph.features().astype(bool), reader.graph.edges_E3, turns)
+    return Side(reader.graph.features().astype(bool), reader.graph.edges_E3.astype(np.int16), turns)
 
 
 class SideExamples:

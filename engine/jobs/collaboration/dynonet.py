@@ -104,13 +104,15 @@ class TrainDynoNet(FitJob[TrainDynoNetConfig]):
         vocabulary = FriendsVocabulary.build(corpus.schema, said, config.least)
         model = DynoNet(vocabulary, config.sizes).to(config.device)
         reporter.say(f"reading {sum(map(len, chats.values())):,} chats of {corpus.name} as both sides see them")
+        # The other chats are not needed again, and take more memory than their sides.
+        tested = chats["test"]
         splits = {split: SideExamples(each, vocabulary, config.sizes, corpus.linker) for split, each in chats.items()}
 
         def finish(test: Fitness) -> dict[str, Estimate]:
             told = copied(model, splits["test"])
             found = estimates("test_entity", told.entities) | estimates("test_item", told.items)
-            found["test_linked"] = ratio_of_sums(*linked(chats["test"], corpus.linker))
-            return found | _selfplay(config, model, corpus, chats["test"])
+            found["test_linked"] = ratio_of_sums(*linked(tested, corpus.linker))
+            return found | _selfplay(config, model, corpus, tested)
 
         return Fitting(
             config=config,

@@ -5,8 +5,8 @@ folder. Updates are events of the run; every `check_every` rounds the generator 
 training never sees say how often they are deceived: the best of these states, the start among them, is the checkpoint.
 
 Choices:
-  * # Paper: silent on which state is kept. Ours: the best by AdverSuc on the validation split; test contexts are answered once,
-    by that state and by the start.
+  * # Paper: silent on which state is kept. Ours: the best by AdverSuc on the validation split, which may be the start, or the
+    last (`keep`); test contexts are answered once, by that state and by the start.
 """
 
 from __future__ import annotations
@@ -321,7 +321,8 @@ class _ReplyTraining:
         loss = evaluate(model, PairExamples(self._contest.pairs["val"], model.sizes)).nll
         figures = {ADVERSUC: found.value, NATS: loss, **variety(said)}
         # Before the event, so that a round that counts as measured has left its model.
-        if all(found.value > other.value for number, other in self._checks.items() if number < rounds):
+        earlier = [other.value for number, other in self._checks.items() if number < rounds]
+        if self._config.keep == "last" or all(found.value > value for value in earlier):
             save_model(model, self._run.path / BEST, {"round": rounds})
         self._run.event(CHECK, number=rounds, estimates={ADVERSUC: found.to_json()}, **figures)
         self._reporter.say(f"round {rounds}: AdverSuc {found}, {loss:.3f} nats a word, {figures[WORDS]:.1f} words a reply")
@@ -340,9 +341,11 @@ class _ReplyTraining:
         self._run.event(REWARDS_OF_WORDS, replies=shown)
 
     def _best_so_far(self) -> str:
-        return f"the best generator so far, of round {self._picked()}, is {display_path(self._run.path / BEST)}"
+        return f"the generator to keep so far, of round {self._picked()}, is {display_path(self._run.path / BEST)}"
 
     def _picked(self) -> int:
+        if self._config.keep == "last":
+            return max(self._checks)
         return max(sorted(self._checks), key=lambda number: self._checks[number].value)
 
     def figures(self) -> dict[str, Estimate]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import Literal
 
 from engine.generation.settings import RewardSettings
 from engine.rllib.reply_settings import ReplyLearning, Reward
@@ -52,6 +53,8 @@ class ReplyTrainingConfig(RewardSettings):
     """Validation and test contexts that are answered in a measurement, the first ones of the split."""
     decoder: str = "greedy"
     """How they are answered."""
+    keep: Literal["best", "last"] = "best"
+    """Which generator is stored: the best on the validation split, the start among them, or the last."""
     save_every: PositiveInt = 10
     """Updates between saved training states."""
     address: str = ""

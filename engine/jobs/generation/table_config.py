@@ -122,11 +122,11 @@ def _require_row(name: str) -> None:
 def helpdesk_table() -> TrainedTableConfig:
     """Ten rounds a row on the built-in help desk, with small models that are trained first; minutes, offline."""
     known = shared(helpdesk(), ReplyTrainingConfig)
-    return TrainedTableConfig(**known, contexts=200)
+    return TrainedTableConfig(**known | {"keep": "last"}, contexts=200)
 
 
 def li2017_table() -> TrainedTableConfig:
     """Three hundred rounds a row on Ubuntu, three trainings; name --start."""
     known = shared(li2017(), ReplyTrainingConfig)
-    known |= {"learning": ReplyLearning(rounds=300), "vocabulary": 10_000, "published": "li2017"}
+    known |= {"learning": ReplyLearning(rounds=300), "keep": "last", "vocabulary": 10_000, "published": "li2017"}
     return TrainedTableConfig(**known, num_trainings=3)

@@ -24,8 +24,8 @@ AGAINST_DISCRIMINATOR = {
 } | {
     **{name: metric for name, metric in REPLIES.items() if name.startswith("recorded")},
     GAIN: Metric("AdverSuc gained", HIGHER, "AdverSuc less that at the start, by the same judges, same contexts", main=True),
-    f"validation_{ADVERSUC}": Metric("AdverSuc, validation split", HIGHER, "the best measured: it picked the checkpoint"),
-    PICKED: Metric("round of the checkpoint", NEITHER, "0: no round was better than the start", "count"),
+    f"validation_{ADVERSUC}": Metric("AdverSuc, validation split", HIGHER, "of the checkpoint, as measured when it was picked"),
+    PICKED: Metric("round of the checkpoint", NEITHER, "0: the start, which no round was better than", "count"),
     "discriminator_accuracy": Metric("discriminator's accuracy", NEITHER, "on replies before it learns from them, last tenth"),
     "reward": Metric("reward of a word", NEITHER, "mean of the generator's last tenth of steps"),
 }

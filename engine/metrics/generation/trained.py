@@ -72,7 +72,7 @@ QUALITY = {
     DISTINCT_2: Metric("distinct-2", _LIKE_PEOPLE, "different pairs of neighbouring words over all", main=True),
     SELF_BLEU: Metric("self-BLEU", _LIKE_PEOPLE, "BLEU of each reply against all others (Zhu et al. 2018), mean"),
     OVERLAP: Metric("overlap", HIGHER, "of histograms of vectors with people's, as MAUVE; 1: equal"),
-    ROUND: Metric("round", NEITHER, "of the checkpoint that the validation split picked; 0: the start"),
+    ROUND: Metric("round", NEITHER, "of the checkpoint; 0: the start, where the best is kept"),
 }
 """Figures of the replies themselves."""
 TABLE, COMPARED = "Trainings beside their controls", "Trainings less controls, AdverSuc"
@@ -80,7 +80,7 @@ _NOTE = (
     "AdverSuc: 1 less the accuracy of {judge} in telling people's replies from the row's; .5 where it cannot. Against random: "
     "accuracy of telling the row's replies from human ones to other sources. Matched: AdverSuc where length tells nothing. "
     "Perplexity: under a language model that no training saw. Overlap: of histograms with people's, as MAUVE; people's own is "
-    "of their halves. Round: which the validation split picked, 0 for the start. Brackets: 95 % intervals over trainings and "
+    "of their halves. Round: that of the checkpoint. Brackets: 95 % intervals over trainings and "
     "sources, every source with equal weight; n: sources."
 )
 _NOTE_COMPARED = (

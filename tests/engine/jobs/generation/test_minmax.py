@@ -100,6 +100,19 @@ def test_it_leaves_the_best_generator_and_goes_on_exactly(
 
 
 @pytest.mark.ray
+def test_the_last_generator_may_be_kept(
+    tmp_path: Path, corpus: str, generator: Path, discriminator: Path, ray_session: object
+) -> None:
+    config = asked(corpus, start=str(generator), discriminator=str(discriminator), keep="last", method="reinforce")
+    result = MINMAX_REPLIES.run(config, tmp_path / "run", Silent())
+    checks = {event["number"]: event["adversuc"] for event in events(tmp_path / "run", CHECK)}
+    assert result.metrics["picked_round"].value == SEQ2SEQ.provenance(tmp_path / "run")["round"] == 3
+    assert result.metrics["validation_adversuc"].value == checks[3]
+    last, first = (load_seq2seq(path).state_dict() for path in (tmp_path / "run", generator))
+    assert not all(torch.equal(value, first[name]) for name, value in last.items())
+
+
+@pytest.mark.ray
 def test_what_is_not_named_is_trained_and_what_goes_wrong_ends_it(tmp_path: Path, corpus: str, ray_session: object) -> None:
     config = asked(
         corpus,
