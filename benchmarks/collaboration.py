@@ -34,7 +34,7 @@ from policies.dynonet.settings import DynoNetSizes
 from policies.dynonet.vocabulary import FriendsVocabulary
 
 SEED = 7
-ROWS = 256
+ROWS = 128
 """Chats in lock-step."""
 
 

@@ -47,8 +47,8 @@ def quick() -> CollaborationConfig:
 
 
 def demo() -> CollaborationConfig:
-    """Seconds, without a model: 20 chats of two scripted bots under each strategy."""
-    return CollaborationConfig(scenarios=20, controls=False, perturb=PerturbSettings(lexicon="built-in"))
+    """Seconds, without a model: 30 chats of two scripted bots under each strategy."""
+    return CollaborationConfig(scenarios=30, controls=False, perturb=PerturbSettings(lexicon="built-in"))
 
 
 class EvaluateCollaboration(Job[CollaborationConfig, PlayedChats, PlayedChats]):

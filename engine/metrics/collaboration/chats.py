@@ -34,7 +34,7 @@ NORMAL = "normal"
 """The condition in which everybody hears what is said."""
 COMPLETION, TURNS, CHANGE, P_VALUE = "completion", "turns", "completion_change", "completion_p"
 SELECTIONS, FIRST, MENTIONING, TOUCHED = "selections", "first_selection", "mentioning", "touched"
-REPLACED, BELIEVED, IF_REPLACED, IF_NORMAL = "replaced", "believed", "completion_replaced", "completion_otherwise"
+REPLACED, LEFT, BELIEVED, IF_REPLACED, IF_NORMAL = "replaced", "left", "believed", "completion_replaced", "completion_otherwise"
 ALLOWED = (1, 2, 3)
 """Selections of a side that may be allowed."""
 WITHIN = {num: f"completion_{num}" for num in ALLOWED}
@@ -53,6 +53,7 @@ _METRICS: dict[str, Metric] = {
     MENTIONING: Metric("utterances with an entity", NEITHER, "share of all utterances", "share"),
     TOUCHED: Metric("utterances changed", NEITHER, "share of all utterances that are heard otherwise than said", "share"),
     REPLACED: Metric("entities replaced", NEITHER, "mentions that are heard as another entity, all chats", "count"),
+    LEFT: Metric("entities left", NEITHER, "mentions in whose place the listener has no other entity, all chats", "count"),
     BELIEVED: Metric(
         "lies believed",
         LOWER_FOR_BOTH,
@@ -148,23 +149,20 @@ def _of_condition(chats: Sequence[Row], normal: Sequence[Row], strategy: str) ->
 
 def _lies(chats: Sequence[Row], normal: Sequence[Row]) -> dict[str, dict[str, Estimate]]:
     """How often entities are replaced and believed, by attribute; nothing where none was replaced."""
-    replaced = [
-        (mention, row)
-        for row in chats
-        for event in row["events"]
-        for mention in event["mentions"]
-        if mention["heard"] not in (None, mention["said"])
-    ]
+    heard = [(mention, row) for row in chats for event in row["events"] for mention in event["mentions"] if mention["heard"]]
+    replaced = [(mention, row) for mention, row in heard if mention["heard"] != mention["said"]]
     if not replaced:
         return {}
     otherwise = {_scenario(row): row for row in normal}
-    found: dict[str, dict[str, Estimate]] = {kind: {} for kind in (REPLACED, BELIEVED, IF_REPLACED, IF_NORMAL)}
+    found: dict[str, dict[str, Estimate]] = {kind: {} for kind in (REPLACED, LEFT, BELIEVED, IF_REPLACED, IF_NORMAL)}
     for attribute in (ANY, *sorted({mention["type"] for mention, _ in replaced})):
         chosen = [(mention, row) for mention, row in replaced if attribute in (ANY, mention["type"])]
         met = {_scenario(row): row for _, row in chosen}
         # Who said it in the last event was answered by nobody.
         answered = [(mention["believed"], _scenario(row)) for mention, row in chosen if mention["believed"] is not None]
         found[REPLACED][attribute] = count(len(chosen), len(met))
+        of_attribute = sum(attribute in (ANY, mention["type"]) for mention, _ in heard)
+        found[LEFT][attribute] = count(of_attribute - len(chosen), len(chats))
         found[BELIEVED][attribute] = clustered_rate([believed for believed, _ in answered], [key for _, key in answered])
         found[IF_REPLACED][attribute] = _share(list(met.values()), _agreed)
         found[IF_NORMAL][attribute] = _share([otherwise[key] for key in met if key in otherwise], _agreed)

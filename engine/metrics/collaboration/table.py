@@ -13,6 +13,7 @@ from engine.metrics.collaboration.chats import (
     FIRST,
     IF_NORMAL,
     IF_REPLACED,
+    LEFT,
     MENTIONING,
     NORMAL,
     P_VALUE,
@@ -53,9 +54,10 @@ _NOTE_ALLOWED = (
     "Wilson's 95 % intervals."
 )
 _NOTE_LIES = (
-    "Replaced: mentions that were heard as another entity of that attribute, over all chats. Believed: share of those whose "
-    "listener next names the new entity or selects an item that has it, interval over chats. Completion: of the chats in which "
-    "such a mention was replaced, and of the same scenarios on normal inputs."
+    "Replaced: mentions that were heard as another entity of that attribute, over all chats; left: those in whose place the "
+    "listener has no other. Believed: share of those replaced whose listener next names the new entity or selects an item that "
+    "has it, interval over chats. Completion: of the chats in which such a mention was replaced, and of the same scenarios on "
+    "normal inputs."
 )
 
 Metrics = Mapping[str, Estimate]
@@ -135,14 +137,14 @@ def lies_table(metrics: Metrics, pair: str, strategy: str, names: Mapping[str, s
     rows = [
         (
             names.get(attribute, attribute),
-            f"{estimate(REPLACED, attribute).value:,.0f}",
+            *(f"{estimate(kind, attribute).value:,.0f}" for kind in (REPLACED, LEFT)),
             *(number(estimate(kind, attribute)) for kind in (BELIEVED, IF_REPLACED, IF_NORMAL)),
             num_measured(estimate(REPLACED, attribute)),
         )
         for attribute in (*ranked, ANY)
     ]
     few = any(row[-1].endswith(FEW_MARK) for row in rows)
-    columns = ("attribute", "replaced", "believed", "completion", "the same, normal", "chats")
+    columns = ("attribute", "replaced", "left", "believed", "completion", "the same, normal", "chats")
     return TextTable(columns, tuple(rows), _NOTE_LIES + few_note("chats") * few)
 
 

@@ -15,6 +15,7 @@ from engine.metrics.collaboration.chats import (
     FIRST,
     IF_NORMAL,
     IF_REPLACED,
+    LEFT,
     MENTIONING,
     NORMAL,
     P_VALUE,
@@ -69,7 +70,7 @@ ROWS = [
         CONFUSING,
         [
             said("any chess in nib ?", "any golf in oslo ?", ("hobby", "chess", "golf", True), ("town", "nib", "oslo", False)),
-            said("hi"),
+            said("ada ?", None, ("name", "ada", "ada", None)),
             selects(0),
         ],
         False,
@@ -105,6 +106,7 @@ def test_lies_are_counted_by_attribute_and_those_that_nobody_answers_are_not_bel
         "town": (1, 1),
         ANY: (3, 2),
     }
+    assert [found[of(LEFT, "model", CONFUSING, kind)].value for kind in ("hobby", "town", ANY)] == [0, 0, 1]
     assert [found[of(BELIEVED, "model", CONFUSING, kind)].value for kind in ("hobby", "town", ANY)] == [1, 0, 0.5]
     assert found[of(IF_REPLACED, "model", CONFUSING, "hobby")] == rate(1, 2)
     assert found[of(IF_NORMAL, "model", CONFUSING, "hobby")] == rate(2, 2)
