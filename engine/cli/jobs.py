@@ -35,7 +35,7 @@ def _without_figures(result: Result) -> Result:
         return result
     hint = "" if "--debug" in result.failure else "; the same command with --debug shows the traceback"
     failure = f"{result.failure}{hint}"
-    return replace(result, metrics={}, legend={}, tables=(), next_commands=(), failure=failure)
+    return replace(result, metrics={}, legend={}, tables={}, next_commands=(), failure=failure)
 
 
 def carry_out(entry: Entry, job: Job[Any, Any, Any], command: JobCommand) -> int:

@@ -69,8 +69,9 @@ def show_result(result: Result) -> None:
         logger.info(result.title, extra=about | ({"failure": result.failure} if result.failure else {}))
         return
     console = make_console()
-    for table in result.tables:
-        show_table(console, result.title, table.columns, table.rows, right=table.columns[1:])
+    for heading, table in result.tables.items():
+        title = f"{result.title}: {heading}" if heading else result.title
+        show_table(console, title, table.columns, table.rows, right=table.columns[1:])
         console.print(Text(f"\n{table.note}"))
     if result.metrics and not result.tables:
         columns, rows = _alone(result) if result.comparison is None else _compared(result, result.comparison)

@@ -1,15 +1,16 @@
 """The whole story on the embedded corpus, offline: `parley demo`.
 
 A target is fitted, and an adversary is trained against it. A round of adversarial training hardens the target; fresh
-adversaries say what they gain before and after it. Target and adversary play the same scenarios with the same seeds: the target
-against itself, and the adversary against the target. In both matches side 1 alone chooses, so that the adversary's gain is
-not a gain of the rule. A white-box attack reads the target's networks. A sequence-to-sequence model is fitted to the help desk,
-and inputs are searched that make it say what it says anyway (a search that works finds them) and what nobody taught it; it is
-trained against two perturbations of what it is asked, one that should not change its replies and one that should, and both
-models are asked what they say. A matching model and TF-IDF choose the right one of ten replies, as they are and under fixed
-rules, and searches lift wrong replies to the top. Two scripted bots look for the friend both have, as they are and where each
-mishears the names that the other says. Each stage is a run of its own below the demonstration's folder, and resumes
-by itself.
+adversaries say what they gain before and after it. Target and adversary play the same scenarios with the same seeds: the
+target against itself, and the adversary against the target. In both matches side 1 alone chooses, so that the adversary's gain
+is not a gain of the rule. A white-box attack reads the target's networks. A sequence-to-sequence model is fitted to the help
+desk, and inputs are searched that make it say what it says anyway (a search that works finds them) and what nobody taught it;
+it is trained against two perturbations of what it is asked, one that should not change its replies and one that should, and
+both models are asked what they say. A matching model and TF-IDF choose the right one of ten replies, as they are and under
+fixed rules, and searches lift wrong replies to the top. The model goes on against a discriminator, which rewards each of its
+words (REGS), and a judge says how often its replies pass for people's. Two scripted bots look for the friend both have, as
+they are and where each mishears the names that the other says. Each stage is a run of its own below the demonstration's
+folder, and resumes by itself.
 
 The replying models know nothing of the negotiators, nor matches of hardening: their stages are done in a Ray actor beside this
 process, which then finds them finished.
@@ -19,40 +20,51 @@ from __future__ import annotations
 
 import logging
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from engine.collaboration.strategies import CONFUSING
 from engine.jobs.collaboration import evaluate
 from engine.jobs.collaboration.config import MODEL
 from engine.jobs.composite import Beside, Composite, Stage, run_stages
+from engine.jobs.demo_figures import (
+    ANTONYM,
+    FOUND,
+    GAIN,
+    HARDENED,
+    HITS,
+    LEGEND,
+    MATCHER,
+    QUERIES,
+    REPLIES,
+    RULE,
+    SWAP,
+    TERMS,
+    answers,
+    choices,
+    differences,
+    failure,
+)
+from engine.jobs.generation import minmax as generation
+from engine.jobs.generation import minmax_config
 from engine.jobs.job import Comparison, Reporter, Result, Summary
 from engine.jobs.negotiation import minmax, negotiator, reinforce
 from engine.jobs.negotiation.attack import ATTACK_RL, AttackConfig
-from engine.jobs.negotiation.exploitability import NUM_TRAINED
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
 from engine.jobs.negotiation.whitebox import ATTACK_REACTIVE, FixedTurnConfig
 from engine.jobs.perturb import adversarial, robustness
-from engine.jobs.perturb.models import label_of
 from engine.jobs.responders import seq2seq
 from engine.jobs.retrieval import attack, matcher, matcher_config, ranking
 from engine.jobs.retrieval.config import RankingAttackConfig, RankingConfig
 from engine.jobs.triggers import search
 from engine.jobs.triggers.config import MAL
-from engine.metrics.collaboration.chats import COMPLETION, NORMAL, of
-from engine.metrics.negotiation.attack import ATTACK_METRICS
-from engine.metrics.negotiation.campaign import EXPLOITABILITY, PLAIN_AGREEMENT
-from engine.metrics.negotiation.dialogues import METRICS
-from engine.metrics.perturb.robustness import BASE, TOUCHED_CHANGE_RATE
-from engine.metrics.retrieval.ranking import CLEAN
-from engine.metrics.retrieval.searched import BASELINE, SUCCESS
-from engine.metrics.statistics import FOR_ADVERSARY, FOR_BOTH, Estimate, Metric, paired_difference
+from engine.metrics.collaboration.chats import COMPLETION, of
+from engine.metrics.retrieval.searched import BASELINE
 from engine.negotiation.settings import ReinforceConfig
+from engine.rllib.reply_settings import ReplyLearning
 from engine.store.run_folder import RunFolder
-from engine.store.schemas import OK
 from envs.core.ranges import Configuration, NonNegativeInt, NumItems, NumItemsOrAll
 from envs.storage.places import display_path
 from policies.fitting import settings as fitting
@@ -65,76 +77,13 @@ logger = logging.getLogger(__name__)
 STAGES = (
     *("target", "adversary", "minmax", "selfplay", "attack", "reactive"),
     *("model", "lm", "normal", "mal", "adversarial", "robustness"),
-    *("matcher", "ranking", "searches", "collaboration"),
+    *("matcher", "ranking", "searches", "generation", "collaboration"),
 )
 """Names of the stages, in the order in which they are done; also of their folders."""
 BESIDE = STAGES[STAGES.index("model") :]
 """Those that need none before them, and are done beside them."""
 BESIDE_HARDENING = STAGES[STAGES.index("selfplay") : STAGES.index("model")]
 """Those that need what hardening needs, and are done beside it."""
-
-GAIN = "advantage_gain"
-LEAST_AGREEMENT = 0.5
-"""Share of its dialogues with itself in which the target has to agree, so that it is worth an attack."""
-HARDENED = (
-    *(name + ending for name in (PLAIN_AGREEMENT, EXPLOITABILITY) for ending in minmax.TARGETS),
-    *(minmax.DROP, minmax.DROP_BEYOND_CONTROL, NUM_TRAINED),
-)
-"""How the target plays, and what fresh adversaries gain from it: before, after plain play alone, and after hardening."""
-_HITS = {"normal": "o-greedy", "mal": "o-sample-avg-k1"}
-"""The type of hit that each trigger search is told by."""
-_SWAP, _ANTONYM = "random-swap", "antonym"
-"""The perturbation that should not change a reply, and the one that should."""
-_BEFORE = "_before_training"
-_MATCHER, _TERMS = "matcher", "tfidf"
-_RANKERS = {_MATCHER: "a matching model", _TERMS: "TF-IDF"}
-"""The rankers: one by the name of its stage, and one that counts words."""
-_RULE = "iiw"
-_QUERIES = 50
-_FOUND = {"friend_found": NORMAL, "friend_found_confused": CONFUSING}
-"""How often the common friend is found under which condition."""
-_THE_SAME = "  the same, trained against it"
-LEGEND = METRICS | {
-    GAIN: Metric("advantage gained", FOR_ADVERSARY, "advantage less the target's against itself on the same scenario, mean"),
-    "reactive_advantage": Metric("advantage, reactive attack", FOR_ADVERSARY, "the white-box attack's, played live"),
-    "reactive_forced_advantage": Metric(
-        "the same, end forced", FOR_ADVERSARY, "the target made to end the talk where that is its likeliest answer"
-    ),
-    "reactive_attack_ppl": ATTACK_METRICS["attack_ppl"]._replace(title="  its sentences' perplexity"),
-    **{name: minmax.LEGEND[name] for name in HARDENED},
-    "hits_normal": Metric("trigger found, usual replies", FOR_ADVERSARY, "o-greedy hits among a model's own replies", "share"),
-    "hits_mal": Metric("trigger found, rude sentences", FOR_ADVERSARY, "o-sample-avg-k1 hits among malicious targets", "share"),
-    **{
-        f"{name}{suffix}": Metric(
-            title if suffix else _THE_SAME, "lower: better", f"share of contexts in which {what}", "share"
-        )
-        for name, title, what in (
-            ("oversensitive", "other reply to swapped words", "words changed places and the reply changed"),
-            ("overstable", "same reply to an antonym", "a word became its opposite and the reply stayed the same"),
-        )
-        for suffix in (_BEFORE, "")
-    },
-    **{
-        f"first_{ranker}{ending}": Metric(title, "higher: better", what, "share")
-        for ranker, of in _RANKERS.items()
-        for ending, title, what in (
-            ("", f"right reply of ten first, {of}", "the reply that was given is ranked first, ties by chance"),
-            (f"_{_RULE}", "  the same, context words in wrong ones", f"the same under rule {_RULE}, which edits wrong replies"),
-        )
-    },
-    **{
-        f"lifted_{ranker}": Metric(
-            f"wrong reply lifted to the top, {of}",
-            FOR_ADVERSARY,
-            f"random edits of three words at most lift it with {_QUERIES} queries at most",
-            "share",
-        )
-        for ranker, of in _RANKERS.items()
-    },
-    "friend_found": Metric("common friend found", FOR_BOTH, "share of the chats of two scripted bots that find it", "share"),
-    "friend_found_confused": Metric("  the same, names misheard", FOR_BOTH, "the same, other names heard for names", "share"),
-}
-
 
 @dataclass(frozen=True, kw_only=True)
 class DemoConfig(Configuration):
@@ -166,69 +115,10 @@ class DemoConfig(Configuration):
     """The recipe of the sequence-to-sequence model, and of the language model that judges its inputs."""
     hardening: fitting.FitConfig = field(default_factory=lambda: adversarial.demo().fit)
     """The recipe by which the first of them is trained against perturbations."""
+    generation: ReplyLearning = field(default_factory=lambda: minmax_config.helpdesk().learning)
+    """How a generator and a discriminator learn from each other."""
     matcher: MatcherFitConfig = field(default_factory=lambda: matcher_config.demo().fit)
     """The recipe of the matching model."""
-
-
-def _dialogues(path: Path) -> dict[str, Mapping[str, Any]]:
-    return {row["item_key"]: row for row in RunFolder.load(path).read_rows().to_pylist() if row["status"] == OK}
-
-
-_COMPARED: dict[str, Callable[[Mapping[str, Any]], float]] = {
-    "advantage": lambda row: row["points_adversary"] - row["points_target"],
-    "agreement": lambda row: row["agreed"],
-    "score_adversary": lambda row: row["points_adversary"],
-    "score_target": lambda row: row["points_target"],
-    "turns": lambda row: row["num_turns"],
-}
-"""Metrics that are means over all dialogues, and so have a difference for each scenario."""
-
-
-def _differences(path: Path) -> dict[str, Estimate]:
-    """The attack less the target against itself, over pairs of dialogues on one scenario."""
-    before, after = (_dialogues(path / name) for name in ("selfplay", "attack"))
-    pairs = [(before[key], after[key]) for key in sorted(before.keys() & after.keys())]
-    return {name: _difference(pairs, number) for name, number in _COMPARED.items()}
-
-
-def _difference(
-    pairs: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]], number: Callable[[Mapping[str, Any]], float]
-) -> Estimate:
-    return paired_difference([number(after) for _, after in pairs], [number(before) for before, _ in pairs])
-
-
-def _answers(metrics: Mapping[str, Estimate]) -> dict[str, Estimate]:
-    """How often replies changed where they should not have, and stayed where they should have changed."""
-    found = {}
-    for suffix, model in ((_BEFORE, BASE), ("", label_of((_SWAP, _ANTONYM)))):
-        changed = {strategy: metrics[f"{TOUCHED_CHANGE_RATE}.{model}.{strategy}"] for strategy in (_SWAP, _ANTONYM)}
-        other = changed[_ANTONYM]
-        found[f"oversensitive{suffix}"] = changed[_SWAP]
-        found[f"overstable{suffix}"] = Estimate(1 - other.value, 1 - other.high, 1 - other.low, other.n)
-    return {name: found[name] for name in LEGEND if name in found}
-
-
-def _choices(ranked: Mapping[str, Estimate], searched: Mapping[str, Estimate]) -> dict[str, Estimate]:
-    """How often rankers put a right reply first, and how often a wrong one can be lifted above it."""
-    right = {
-        f"first_{ranker}{ending}": ranked[f"r@1.{ranker}.{rule}"]
-        for ranker in _RANKERS
-        for ending, rule in (("", CLEAN), (f"_{_RULE}", _RULE))
-    }
-    return right | {f"lifted_{ranker}": searched[f"{SUCCESS}{_QUERIES}.{ranker}.{BASELINE}"] for ranker in _RANKERS}
-
-
-def _failure(metrics: Mapping[str, Estimate]) -> str:
-    """Which promises of the demonstration do not hold; nothing where all do."""
-    agreement, lost = metrics[PLAIN_AGREEMENT + minmax.BEFORE_TRAINING], metrics[minmax.DROP]
-    promises = {
-        f"the target agrees with itself in less than {LEAST_AGREEMENT:.0%} of its dialogues: {agreement}": (
-            agreement.value >= LEAST_AGREEMENT
-        ),
-        f"the adversary has no certain advantage over its target: {metrics['advantage']}": metrics["advantage"].low > 0,
-        f"hardening did not certainly lower what fresh adversaries gain: {lost} points lost": lost.low > 0,
-    }
-    return "; ".join(what for what, kept in promises.items() if not kept)
 
 
 def embedded() -> DemoConfig:
@@ -272,7 +162,7 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
             "limit": config.triggers,
         }
         searching = replace(search.demo(), **searched, seed=config.seed, workers=config.workers)
-        strategies = f"{_SWAP},{_ANTONYM}"
+        strategies = f"{SWAP},{ANTONYM}"
         against = replace(
             adversarial.demo(),
             strategies=strategies,
@@ -290,7 +180,7 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
             seed=config.seed,
         )
         ranked: dict[str, Any] = {"workers": config.workers, "seed": config.seed}
-        ranked["model"] = f"{_TERMS},{display_path(path / _MATCHER)}"
+        ranked["model"] = f"{TERMS},{display_path(path / MATCHER)}"
         matched: dict[str, Any] = {"dialogues": config.dialogues, "workers": config.workers, "seed": config.seed}
         matched["judge"] = target
         return {
@@ -312,11 +202,22 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
             "matcher": (matcher.TRAIN_MATCHER, replace(matcher_config.demo(), fit=config.matcher, seed=config.seed)),
             "ranking": (
                 ranking.EVALUATE_RANKING,
-                RankingConfig(rules=f"{_RULE},sow,ngr", limit=config.contexts, **ranked),
+                RankingConfig(rules=f"{RULE},sow,ngr", limit=config.contexts, **ranked),
             ),
             "searches": (
                 attack.ATTACK_RANKING,
-                RankingAttackConfig(rules=_RULE, method=BASELINE, limit=config.attacks, budget=_QUERIES, **ranked),
+                RankingAttackConfig(rules=RULE, method=BASELINE, limit=config.attacks, budget=QUERIES, **ranked),
+            ),
+            "generation": (
+                generation.MINMAX_REPLIES,
+                replace(
+                    minmax_config.helpdesk(),
+                    start=display_path(path / "model"),
+                    learning=config.generation,
+                    limit=config.dialogues,
+                    keep="last",
+                    seed=config.seed,
+                ),
             ),
             "collaboration": (evaluate.EVALUATE_COLLABORATION, replace(evaluate.demo(), seed=config.seed)),
         }
@@ -357,15 +258,16 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
         searched = measured["reactive"]
         metrics = {
             **measured["attack"],
-            GAIN: _differences(run.path)["advantage"],
+            GAIN: differences(run.path)["advantage"],
             "reactive_advantage": searched["advantage"],
             "reactive_forced_advantage": searched["forced_advantage"],
             "reactive_attack_ppl": searched["attack_ppl"],
             **{name: measured["minmax"][name] for name in HARDENED},
-            **{f"hits_{name}": measured[name][f"hit_rate.{kind}"] for name, kind in _HITS.items()},
-            **_answers(measured["robustness"]),
-            **_choices(measured["ranking"], measured["searches"]),
-            **{name: measured["collaboration"][of(COMPLETION, MODEL, heard)] for name, heard in _FOUND.items()},
+            **{f"hits_{name}": measured[name][f"hit_rate.{kind}"] for name, kind in HITS.items()},
+            **answers(measured["robustness"]),
+            **choices(measured["ranking"], measured["searches"]),
+            **{name: measured["generation"][kept] for name, kept in REPLIES.items()},
+            **{name: measured["collaboration"][of(COMPLETION, MODEL, heard)] for name, heard in FOUND.items()},
         }
         return Summary(
             "A trained adversary against the agent it was trained on",
@@ -377,8 +279,8 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
     def present(self, result: Result, run: RunFolder) -> Result:
         """Beside the target against itself; a failure where the adversary is not certainly better."""
         before = RunFolder.load(run.path / "selfplay").metrics()
-        comparison = Comparison("target against itself", "adversary against target", before, _differences(run.path))
-        return replace(result, comparison=comparison, failure=_failure(result.metrics))
+        comparison = Comparison("target against itself", "adversary against target", before, differences(run.path))
+        return replace(result, comparison=comparison, failure=failure(result.metrics))
 
     def next_commands(self, config: DemoConfig, path: Path) -> tuple[str, ...]:
         """Talks with the agents, and searches of one's own."""
@@ -387,7 +289,7 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
             *(shlex.join(["parley", "play", display_path(path / name)]) for name in ("target", "adversary", "minmax")),
             shlex.join(["parley", "search", "--model", model, "--lm", lm]),
             shlex.join(["parley", "evaluate", "robustness", "demo", "--model", model, "--strategies", "add-negation"]),
-            shlex.join(["parley", "play", "ranking", "--model", f"{display_path(path / _MATCHER)},{_TERMS}"]),
+            shlex.join(["parley", "play", "ranking", "--model", f"{display_path(path / MATCHER)},{TERMS}"]),
             "parley minmax --help",
         )
 

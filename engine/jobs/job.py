@@ -66,7 +66,7 @@ class Result:
         files: what was written that a user may want next.
         next_commands: what to type next.
         comparison: what the metrics are shown beside.
-        tables: what is shown in the place of the metrics, when there are more than a screen holds.
+        tables: what is shown in the place of the metrics, by heading, when there are more than a screen holds.
         failure: why the result is not what the job promises; empty when it is.
     """
 
@@ -77,7 +77,7 @@ class Result:
     files: Sequence[Path] = ()
     next_commands: Sequence[str] = ()
     comparison: Comparison | None = None
-    tables: Sequence[TextTable] = ()
+    tables: Mapping[str, TextTable] = field(default_factory=dict)
     failure: str = ""
 
 

@@ -125,7 +125,7 @@ class EvaluateCollaboration(Job[CollaborationConfig, PlayedChats, PlayedChats]):
     def present(self, result: Result, run: RunFolder) -> Result:
         """With what the metrics mean, and the tables in their place."""
         legend = {name: describe(name) for name in result.metrics}
-        return replace(result, legend=legend, tables=tuple(self.tables(run).values()))
+        return replace(result, legend=legend, tables=self.tables(run))
 
 
 def located(config: CollaborationConfig) -> CollaborationConfig:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 from engine.jobs.generation.adversarial_config import AdversarialConfig, absolute, labels_of
@@ -133,7 +134,7 @@ class EvaluateAdversarial(Job[AdversarialConfig, PreparedJudging, PreparedJudgin
     def present(self, result: Result, run: RunFolder) -> Result:
         """With what the metrics mean, and tables 3 and 2 in their place."""
         legend = {name: describe(name) for name in result.metrics}
-        return replace(result, legend=legend, tables=tuple(self.tables(run).values())[:2])
+        return replace(result, legend=legend, tables=dict(islice(self.tables(run).items(), 2)))
 
 
 def asked_of(config: AdversarialConfig, systems: Sequence[str]) -> AskedJudges:

@@ -214,7 +214,7 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
     def present(self, result: Result, run: RunFolder) -> Result:
         """With what the metrics mean, and the tables in their place."""
         legend = {name: describe(name) for name in result.metrics}
-        return replace(result, legend=legend, tables=tuple(self.tables(run).values()))
+        return replace(result, legend=legend, tables=self.tables(run))
 
     def metrics_of(self, config: TrainedTableConfig) -> None:
         """Rows that were measured before stay."""

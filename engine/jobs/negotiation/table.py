@@ -263,7 +263,7 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
 
     def present(self, result: Result, run: RunFolder) -> Result:
         """With as much of the table as a screen holds."""
-        return replace(result, tables=(attack_table(self.lines(run), brief=True),))
+        return replace(result, tables={"": attack_table(self.lines(run), brief=True)})
 
 
 ATTACK_TABLE = AttackTable()

@@ -264,8 +264,9 @@ class PerturbAudit(Job[AuditConfig, PreparedAudit, PreparedAudit]):
 
     def present(self, result: Result, run: RunFolder) -> Result:
         """With what the metrics mean, and the tables in their place."""
-        *first, last = self.tables(run).values()
-        tables = (*first, replace(last, note=f"{last.note}\n{self.note(run)}"))
+        tables = {**self.tables(run)}
+        heading, last = tables.popitem()
+        tables[heading] = replace(last, note=f"{last.note}\n{self.note(run)}")
         return replace(result, legend={name: describe_audit(name) for name in result.metrics}, tables=tables)
 
 

@@ -245,8 +245,7 @@ class EvaluateRobustness(Job[RobustnessConfig, Evaluation, Evaluation]):
         """With what the metrics mean, and the tables in their place where they are more than a screen holds."""
         expected = (run.summary() or {})[STRATEGIES]
         legend = {name: describe_for(name, expected) for name in result.metrics}
-        tables = tuple(self.tables(run).values()) if len(result.metrics) > SCREENFUL else ()
-        return replace(result, legend=legend, tables=tables)
+        return replace(result, legend=legend, tables=self.tables(run) if len(result.metrics) > SCREENFUL else {})
 
 
 EVALUATE_ROBUSTNESS = EvaluateRobustness()

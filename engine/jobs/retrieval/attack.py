@@ -131,7 +131,7 @@ class AttackRanking(RankersJob[RankingAttackConfig]):
     def present(self, result: Result, run: RunFolder) -> Result:
         """With what the metrics mean, and success against queries in their place."""
         legend = {name: describe_search(name) for name in result.metrics}
-        return replace(result, legend=legend, tables=(success_table(result.metrics),) if result.metrics else ())
+        return replace(result, legend=legend, tables={"": success_table(result.metrics)} if result.metrics else {})
 
 
 def _require_replies(config: RankingAttackConfig, items: Iterable[RankedGroup]) -> None:

@@ -151,7 +151,7 @@ class MinMaxRanking(Job[HardenRankingConfig, HardenRankingConfig, Summary]):
 
     def present(self, result: Result, run: RunFolder) -> Result:
         """With the tables in the place of the metrics."""
-        return replace(result, tables=tuple(self.tables(run).values()))
+        return replace(result, tables=self.tables(run))
 
     def next_commands(self, config: HardenRankingConfig, path: Path) -> tuple[str, ...]:
         """The page, and the ranker before and after under all rules."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +114,7 @@ class EvaluateRanking(RankersJob[RankingConfig]):
         """With what the metrics mean, and all rankers at a glance in their place."""
         size = (run.summary() or {})[SIZE]
         legend = {name: describe(name, size) for name in result.metrics}
-        return replace(result, legend=legend, tables=tuple(self.tables(run).values())[:1])
+        return replace(result, legend=legend, tables=dict(islice(self.tables(run).items(), 1)))
 
 
 def _shown(config: Mapping[str, Any], summary: Mapping[str, Any]) -> Shown:

@@ -285,7 +285,7 @@ class SearchEnumerate(Job[EnumerationConfig, Enumerating, Enumerating]):
         return {"": enumeration_table(run.metrics(), (run.summary() or {})["attention"])}
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        return replace(result, tables=tuple(self.tables(run).values()))
+        return replace(result, tables=self.tables(run))
 
     def next_commands(self, config: EnumerationConfig, path: Path) -> tuple[str, ...]:
         other = "runs/characters-last-h"

@@ -212,7 +212,7 @@ class SearchTable(Composite[SearchTableConfig, SearchTableConfig, SearchTableCon
 
     def present(self, result: Result, run: RunFolder) -> Result:
         legend = {name: describe(name.split(".", 2)[2]) for name in result.metrics}
-        return replace(result, tables=tuple(self.tables(run).values()), legend=legend)
+        return replace(result, tables=self.tables(run), legend=legend)
 
 
 SEARCH_TABLE = SearchTable()

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.jobs import demo
 from engine.jobs.composite import Beside
-from engine.jobs.demo import BESIDE, BESIDE_HARDENING, DEMO, GAIN, HARDENED, STAGES, DemoConfig
+from engine.jobs.demo import BESIDE, BESIDE_HARDENING, DEMO, STAGES, DemoConfig
+from engine.jobs.demo_figures import GAIN, HARDENED, failure
 from engine.jobs.negotiation import minmax, negotiator, reinforce
 from engine.jobs.perturb import adversarial
 from engine.jobs.retrieval import matcher_config
@@ -31,6 +31,7 @@ SMALL += ["--set", "defence.dialogues=8", "--set", "defence.dialogues_per_update
 SMALL += ["--triggers", "2", "--set", "model.max_epochs=1"]
 SMALL += ["--contexts", "10", "--set", "hardening.max_epochs=1", "--set", "hardening.batch_size=512"]
 SMALL += ["--attacks", "4", "--set", "matcher.max_epochs=1"]
+SMALL += ["--set", "generation.rounds=1", "--set", "generation.examples_per_step=8"]
 
 SURE = Estimate(0.5, 0.3, 0.7, 40)
 KEPT = dict.fromkeys(("advantage", "exploitability_drop", "plain_agreement_before"), SURE)
@@ -163,16 +164,16 @@ def test_the_demonstration_is_that_of_the_presets() -> None:
 @pytest.mark.parametrize(("low", "kept"), [(0.01, True), (0.0, False), (-0.2, False), (float("nan"), False)])
 @pytest.mark.parametrize("promise", ["advantage", "exploitability_drop"])
 def test_a_promise_is_an_interval_above_zero(promise: str, low: float, kept: bool) -> None:
-    assert demo._failure(KEPT) == ""
-    told = demo._failure(KEPT | {promise: Estimate(0.5, low, 1.0, 40)})
+    assert failure(KEPT) == ""
+    told = failure(KEPT | {promise: Estimate(0.5, low, 1.0, 40)})
     assert (told == "") is kept
     assert told.count("certain") == int(not kept)
 
 
 def test_a_target_that_hardly_agrees_is_not_worth_an_attack() -> None:
     least = Estimate(0.5, 0.4, 0.6, 40)
-    assert demo._failure(KEPT | {"plain_agreement_before": least}) == ""
-    told = demo._failure(KEPT | {"plain_agreement_before": Estimate(0.49, 0.4, 0.6, 40)})
+    assert failure(KEPT | {"plain_agreement_before": least}) == ""
+    told = failure(KEPT | {"plain_agreement_before": Estimate(0.49, 0.4, 0.6, 40)})
     assert told == "the target agrees with itself in less than 50% of its dialogues: 0.49 [0.4, 0.6] (n=40)"
 
 

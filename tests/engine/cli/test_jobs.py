@@ -276,15 +276,16 @@ def test_a_comparison_stands_side_by_side(result: Result, capsys: pytest.Capture
 def test_a_table_stands_in_the_place_of_the_metrics(result: Result, capsys: pytest.CaptureFixture[str]) -> None:
     table = TextTable(("attack", "advantage, live"), (("reactive [red]", "2.50 [2.25, 2.75]"), ("rl", "-")), "How to read it.")
     few = {"reactive.gain": Estimate(1.0, 0.5, 1.5, 3)}
-    show_result(replace(result, tables=(table,), metrics=few))
+    show_result(replace(result, tables={"": table, "By strategy": table}, metrics=few))
     lines = [line.rstrip() for line in capsys.readouterr().err.splitlines() if line]
-    assert lines == [
+    first = [
         "a [bold]hostile[/] title",
         "attack            advantage, live",
         "reactive [red]  2.50 [2.25, 2.75]",
         "rl                              -",
         "How to read it.",
     ]
+    assert lines == [*first, f"{first[0]}: By strategy", *first[1:]]
 
 
 def test_numbers_as_tables_show_them() -> None:

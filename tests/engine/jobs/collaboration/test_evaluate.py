@@ -75,7 +75,7 @@ def test_scripted_bots_find_friends_and_fewer_where_they_mishear(tmp_path: Path)
     assert normal.value > 0.7
     assert heard.low <= heard.value < normal.value
     assert result.metrics[of(TURNS, MODEL, NORMAL)].n == 30
-    assert [table.columns[0] for table in result.tables] == ["condition", "selections allowed", "attribute"]
+    assert [table.columns[0] for table in result.tables.values()] == ["condition", "selections allowed", "attribute"]
     assert {row["strategy"] for row in rows(tmp_path / "run")} == {NORMAL, *CollaborationConfig().strategy_names}
 
 

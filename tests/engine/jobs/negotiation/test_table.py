@@ -39,7 +39,7 @@ def table(target: Path, **changes: Any) -> TableConfig:
 
 def figures(result: Result) -> list[tuple[str, ...]]:
     """The cells of a result's table but for the seconds, which are no two times the same."""
-    (shown,) = result.tables
+    (shown,) = result.tables.values()
     place = shown.columns.index("seconds")
     return [(*row[:place], *row[place + 1 :]) for row in shown.rows]
 
@@ -67,7 +67,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_every_row_is_a_run_and_a_line(tmp_path: Path, target: Path, speaker: Path) -> None:
     config = table(target, adversary=str(speaker), published="sv")
     result = run(config, tmp_path / "table", Silent())
-    (shown,) = result.tables
+    (shown,) = result.tables.values()
     assert [row[0] for row in shown.rows] == list(TABLE_2.values())
     assert sorted(folder.parent.name for folder in (tmp_path / "table").glob("*/config.json")) == sorted(TABLE_2)
     measured = {name.partition(".")[::2]: estimate for name, estimate in result.metrics.items()}
@@ -214,7 +214,7 @@ def test_the_fixed_turns_are_rows_like_the_others(tmp_path: Path, target: Path) 
 
 
 def column(result: Result, name: str) -> list[str]:
-    (shown,) = result.tables
+    (shown,) = result.tables.values()
     place = shown.columns.index(name)
     return [row[place] for row in shown.rows]
 
@@ -234,7 +234,7 @@ def test_another_table_stands_beside(tmp_path: Path, target: Path, speaker: Path
     # What stands beside it is no part of what is measured.
     alone = run(config, path, Silent())
     assert alone.metrics == shown.metrics
-    (lone,) = alone.tables
+    (lone,) = alone.tables.values()
     assert "before, live" not in lone.columns
     assert "before, live" not in on_page(path).columns
 

@@ -93,7 +93,7 @@ def assert_told(told: dict[str, Any], group: CandidateGroup, outcome: AttackOutc
 def test_random_edits_stand_beside_whoever_is_named(tmp_path: Path) -> None:
     assert attacks(method="beam, greedy,beam").method_names == ("beam", "greedy", "random")
     result = run(attacks(goal="demote", rules="none"), tmp_path / "run", Silent())
-    (table,) = result.tables
+    (table,) = result.tables.values()
     assert [row[0] for row in table.rows] == ["tfidf, greedy", "tfidf, random"]
     assert table.columns == ("ranker, method", "10 queries", "30 queries", "n")
     for row in rows(tmp_path / "run"):

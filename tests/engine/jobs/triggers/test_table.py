@@ -51,7 +51,7 @@ def table(model: str, **changes: Any) -> SearchTableConfig:
 
 def test_every_list_of_every_model_is_a_search(tmp_path: Path, models: tuple[str, str], lm: str) -> None:
     result = run(table(",".join(models), lm=lm, published="ubuntu"), tmp_path / "table", Silent())
-    (shown,) = result.tables
+    (shown,) = result.tables.values()
     lines = ["95 % interval", "published", "n"]
     assert [row[0] for row in shown.rows] == ["a", *lines, "b", *lines]
     lists = ("normal", "mal", "mal-io", "random")
@@ -68,7 +68,7 @@ def test_every_list_of_every_model_is_a_search(tmp_path: Path, models: tuple[str
     assert "parley search table" in text
     data = collect_run(tmp_path / "table")
     found = data.found["triggers"]
-    assert found.tables == [("All lists", result.tables[0])]
+    assert found.tables == [("All lists", shown)]
     assert [search.name for search in found.searches] == [f"{model}-{listed}" for model in "ab" for listed in lists]
 
 
@@ -139,7 +139,7 @@ def test_continuous_inputs_have_a_table_of_their_own(tmp_path: Path, models: tup
     assert [*planned] == ["a-normal", "a-mal", "a-random"]
     assert {search.hit for search in planned.values()} == {"o-greedy"}
     assert {(search.method, search.lm, search.search.relaxation) for search in planned.values()} == {("relaxation", "", short)}
-    (shown,) = run(config, tmp_path / "table", notes).tables
+    (shown,) = run(config, tmp_path / "table", notes).tables.values()
     assert notes.said[0] == "the list mal-io is left out: a continuous input has no words that a language model could judge"
     assert shown.columns == (
         "model",
