@@ -141,10 +141,10 @@ def require_same(
         )
     if others := changed_weights(head["weights"], weights):
         raise RunError(
-            "a model has other weights now than when this run was started",
+            "a model has other weights, or a file other contents, than when this run was started",
             where=path / CONFIG,
             got="; ".join(others),
-            fix=f"put the weights back to go on with the run; {OTHER_NAME}",
+            fix=f"put back what was there to go on with the run; {OTHER_NAME}",
         )
 
 
