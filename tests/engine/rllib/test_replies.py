@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -189,6 +191,18 @@ def test_controls_take_the_place_of_rewards() -> None:
     assert [each.tolist() for each in controlled("discriminator", rewards, 4, rng)] == [each.tolist() for each in rewards]
     shuffled = {tuple(np.round(each.tolist(), 1)) for _ in range(9) for each in controlled("shuffled", rewards, 4, rng)}
     assert shuffled == {(0.1, 0.2, 0.3), (0.9,), (0.9, 0.9, 0.9), (0.1,)}
+
+
+def test_a_runner_that_dies_with_its_share_changes_no_weight(build: Any) -> None:
+    alone, spread = build(), build(env_runners=2)
+    actors = spread.env_runner_group._worker_manager.actors()
+    for number in range(len(LEARNING.cycle)):
+        if LEARNING.phase(number) == "generator":
+            actors[1].apply.remote(lambda _: os.kill(os.getpid(), signal.SIGKILL))
+        alone.train()
+        spread.train()
+        assert all(same(weights(alone)[role], weights(spread)[role]) for role in ALL), number
+    assert spread.mean == alone.mean
 
 
 def test_a_gradient_that_is_no_number_ends_it(build: Any) -> None:
