@@ -92,8 +92,11 @@ def test_the_whole_story(parley: Parley) -> None:
     assert friends is not None
     heard = {"friend_found": "normal", "friend_found_confused": "confusing-entity"}
     met = {name: friends["metrics"][f"completion.model.{strategy}"] for name, strategy in heard.items()}
+    learned = RunFolder.load(path / "generation").summary()
+    assert learned is not None
+    taken = {name: learned["metrics"][f"test_{name}"] for name in ("adversuc_before_training", "adversuc")}
     others = {name: parts for name, parts in printed["metrics"].items() if name != GAIN}
-    assert others == attack["metrics"] | searched | hardened | found | answers | choices | met
+    assert others == attack["metrics"] | searched | hardened | found | answers | choices | taken | met
     promised = {
         "agrees with itself in less than 50% of its": printed["metrics"]["plain_agreement_before"]["value"] >= 0.5,
         "the adversary has no certain advantage": printed["metrics"]["advantage"]["low"] > 0,
