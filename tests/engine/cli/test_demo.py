@@ -94,7 +94,7 @@ def test_the_whole_story(parley: Parley) -> None:
     met = {name: friends["metrics"][f"completion.model.{strategy}"] for name, strategy in heard.items()}
     learned = RunFolder.load(path / "generation").summary()
     assert learned is not None
-    taken = {name: learned["metrics"][f"test_{name}"] for name in ("adversuc_before_training", "adversuc")}
+    taken = {name: learned["metrics"][f"test_{name}"] for name in ("adversuc_before", "adversuc")}
     others = {name: parts for name, parts in printed["metrics"].items() if name != GAIN}
     assert others == attack["metrics"] | searched | hardened | found | answers | choices | taken | met
     promised = {
