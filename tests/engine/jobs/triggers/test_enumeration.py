@@ -105,7 +105,7 @@ def test_every_input_is_counted_and_every_find_names_an_input_that_says_it(
 
 
 def test_a_result_shows_the_published_figures_of_the_models_kind(finished: Result) -> None:
-    (table,) = finished.tables
+    (table,) = finished.tables.values()
     assert table.rows[0][3] == "22.30"
     assert finished.metrics["test_ppl"].value == pytest.approx(np.e)
     assert finished.metrics["inputs_per_s"].value > 0
