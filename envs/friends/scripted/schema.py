@@ -65,6 +65,8 @@ FRIENDS_SCHEMA = FriendsSchema(
 )
 _PLURALS = ("time_pref", "loc_pref")
 _LEAST_LETTERS = 6
+_JOINTS = {"&", "and", "of"}
+"""Words that stand between others."""
 
 
 def friends_forms(schema: FriendsSchema = FRIENDS_SCHEMA) -> list[Form]:
@@ -79,8 +81,9 @@ def friends_forms(schema: FriendsSchema = FRIENDS_SCHEMA) -> list[Form]:
 
 
 def _parts(words: tuple[str, ...]) -> set[tuple[str, ...]]:
-    """The beginnings and ends of several words, the whole included."""
-    return {part for at in range(1, len(words) + 1) for part in (words[:at], words[-at:])}
+    """The beginnings and ends of several words, the whole included; nobody says "merrow &", nor "of economics"."""
+    found = {part for at in range(1, len(words) + 1) for part in (words[:at], words[-at:])}
+    return {part for part in found if not {part[0], part[-1]} & _JOINTS}
 
 
 def _slip(entity: Entity, words: tuple[str, ...]) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from envs.core.errors import DataError
 from envs.friends.events import Mention, plain_words
 from envs.friends.linker import EntityLinker, read_lexicon
 from envs.friends.schema import Entity, FriendsSchema, chat_words
+from envs.friends.scripted.schema import friends_forms
 from tests.envs.friends.made_up import HOBBY, SCHEMA
 
 CLIMB = Entity("rock climbing", "hobby")
@@ -111,3 +112,9 @@ def test_a_broken_line_is_named(tmp_path: Path, line: str) -> None:
 def test_a_missing_lexicon_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="cannot be read"):
         read_lexicon(tmp_path / "none.txt")
+
+
+def test_a_spelling_begins_and_ends_with_a_word_of_the_name() -> None:
+    ends = {word for _, words in friends_forms() for word in (words[0], words[-1])}
+    assert not ends & {"&", "and", "of"}
+    assert {"&", "of"} <= {word for _, words in friends_forms() for word in words}, "there is something to leave out"
