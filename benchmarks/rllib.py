@@ -4,6 +4,9 @@ An adversary learns as `parley train adversary` lets it. First `engine/rllib` in
 call that computes with a network is clocked by itself, and so is what stands around it. Then with one env runner beside the
 process, and with two. As every random number is named by the seed, all must arrive at the same weights.
 
+With `--env-runners 1 2 4 --learners 2 --overlap` the trainings with env runners have learners of their own, or play while they
+learn; then their weights are others, and only how fast they are is compared. "updates_per_s" is of whole updates on the wall.
+
 "ratio" is plain seconds / RLlib seconds of this process, at most about 1; "share_outside_model" is the share of RLlib's wall
 time that is neither speaking nor a forward or backward pass in training. "runner_ratio" is of the dialogues a second played by
 two runners to those of one, on the wall; "dialogues_per_s" is of whole updates, playing and learning, with 0, 1 and 2 runners.
@@ -42,12 +45,11 @@ RULE = ReinforceConfig(
 )
 """The RL attack with both guards against language drift; `PlainLoop` writes the same out by hand."""
 MODEL_SPANS = ("speaking", "training_forward", "training_backward")
-RUNNERS = (1, 2)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
-    """An adversary trained by a plain loop, and through RLlib with 0, 1 and 2 env runners."""
+class Training:
+    """What is trained from where."""
 
     checkpoint: Path | None = None
     """Checkpoint folder that both sides start from; one fitted on the spot when not given."""
@@ -57,6 +59,18 @@ class Options:
     """Where corpora lie; the usual places when not given."""
     quick: bool = False
     """Fewer updates: below a minute."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(Training):
+    """An adversary trained by a plain loop, and through RLlib with 0, 1 and 2 env runners."""
+
+    env_runners: tuple[int, ...] = (1, 2)
+    """Env runners of the trainings that follow the one in this process."""
+    learners: int = 0
+    """Learners in actors of their own, in those trainings; 0 learns in this process."""
+    overlap: bool = False
+    """Whether in those trainings play and learning go on at the same time."""
     dialogues_per_update: int = RULE.dialogues_per_update
     """Two runners need something to share: more than on a laptop show what they give."""
 
@@ -108,26 +122,31 @@ def measure(options: Options) -> dict[str, Any]:
 
     model, rule = negotiator(options.checkpoint), replace(RULE, dialogues_per_update=options.dialogues_per_update)
     corpus = guard_corpus(model, options.corpus, options.data_root)
-    with tempfile.TemporaryDirectory() as folder, connect(num_cpus=max(RUNNERS) + 1):
+    with tempfile.TemporaryDirectory() as folder, connect(num_cpus=max(options.env_runners) + 1 + options.learners):
         start = Path(folder) / "checkpoint"
         store(model, start)
         plain = PlainLoop(load_model(start), model, rule, corpus)
         figures, steps, weights = _beside_plain(start, plain, options)
         taken = {0: steps}
         same = []
-        for number in RUNNERS:
-            taken[number], learned = _trained(start, rule, corpus, options, number)
-            same += [learned[name].equal(value) for name, value in weights.items()]
+        shared = replace(rule, overlap=options.overlap)
+        for number in options.env_runners:
+            taken[number], learned = _trained(start, shared, corpus, options, number)
+            if options.learners < 2 and not options.overlap:
+                same += [learned[name].equal(value) for name, value in weights.items()]
     playing = [_rate(steps, "seconds_sampling") for steps in taken.values()]
     differences = [float((value - weights[name]).abs().max()) for name, value in plain.learner.state_dict().items()]
     return {
         **figures,
         "identical": max(differences) <= 1e-5 and all(same),
         "largest_difference": max(differences),
-        "runner_ratio": playing[2] / playing[1],
+        "runner_ratio": playing[-1] / playing[1],
         "dialogues_played_per_s": playing,
         "dialogues_per_s": [_rate(steps, "seconds") for steps in taken.values()],
+        "updates_per_s": [len(steps) / sum(step["seconds"] for step in steps) for steps in taken.values()],
         "env_runners": list(taken),
+        "learners": options.learners,
+        "overlap": options.overlap,
         "updates": options.updates,
         "dialogues_per_update": rule.dialogues_per_update,
         "weights": "fitted here" if options.checkpoint is None else "checkpoint",
@@ -141,7 +160,7 @@ def _beside_plain(start: Path, plain: PlainLoop, options: Options) -> tuple[dict
     """Trains through RLlib and by hand, by turns: figures of both, RLlib's updates and its weights."""
     from engine.rllib.state import learned_weights
 
-    algorithm = _build(start, plain.rule, plain.corpus, options, runners=0)
+    algorithm = build(start, plain.rule, plain.corpus, options)
     steps: Steps = []
     through_rllib, by_hand = Clock(), Clock()
     with clocked_rllib() as spans:
@@ -177,7 +196,7 @@ def _trained(
     """Trains with env runners: what its updates were, but for the first, and its weights."""
     from engine.rllib.state import learned_weights
 
-    algorithm = _build(start, rule, corpus, options, runners)
+    algorithm = build(start, rule, corpus, options, runners, options.learners)
     steps = []
     for _ in range(1 + options.updates):
         algorithm.train()
@@ -187,7 +206,19 @@ def _trained(
     return steps[1:], weights
 
 
-def _build(start: Path, rule: ReinforceConfig, corpus: Corpus, options: Options, runners: int) -> Any:
+def build(
+    start: Path, rule: ReinforceConfig, corpus: Corpus, options: Training, runners: int = 0, learners: int = 0
+) -> Any:
+    """An algorithm whose adversary learns against the checkpoint that it starts from.
+
+    Args:
+        start: the checkpoint.
+        rule: how it learns.
+        corpus: of the supervised guard.
+        options: the corpus' name and place.
+        runners: env runners in actors.
+        learners: in actors; 0 learns in this process.
+    """
     from engine.rllib.algorithm import DialogueReinforceConfig
 
     met = Opponent(name="target", checkpoint=str(start), reward=rule.reward, complementary=rule.complementary)
@@ -200,6 +231,7 @@ def _build(start: Path, rule: ReinforceConfig, corpus: Corpus, options: Options,
         data_root=options.data_root,
     )
     settings.env_runners(num_env_runners=runners)
+    settings.learners(num_learners=learners)
     return settings.build_algo()
 
 

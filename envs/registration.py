@@ -9,6 +9,7 @@ import gymnasium
 
 _ENTRY_POINTS = {
     "parley/Negotiation-v1": "envs.negotiation.env:NegotiationEnv",
+    "parley/NegotiationText-v1": "envs.negotiation.text_env:NegotiationTextEnv",
     "parley/ResponseRanking-v1": "envs.candidates.ranking_env:ResponseRankingEnv",
     "parley/MutualFriends-v1": "envs.friends.env:MutualFriendsEnv",
     "parley/Reply-v1": "envs.replies.reply_env:ReplyEnv",

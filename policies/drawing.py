@@ -1,7 +1,7 @@
 """Draws words from distributions over a vocabulary, each decided by one uniform number.
 
 The word is the one at which the summed probabilities, in the order of the ids, pass the number. The sums are formed over blocks
-of words first, so that a distribution is read once, and every draw then looks into one block.
+of words first, so that a distribution is read once, and every draw then looks into one block; few words are one block.
 
 Shapes: n distributions, V words, R draws, K blocks of W words.
 """
@@ -11,7 +11,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-_BLOCK = 128
+_BLOCK, _SMALL = 128, 512
+"""Words of a block; so few words in all are summed without blocks."""
 _BELOW_ONE = 1 - 2.0**-40
 """Keeps a draw off the very end of a sum, behind which words of no probability may stand."""
 
@@ -27,6 +28,10 @@ def drawn(logits_nV: Tensor, draws_R: Tensor, rows_R: Tensor | None = None) -> T
     num, size = logits_nV.shape
     device, whole = logits_nV.device, size - size % _BLOCK
     shares_nV = logits_nV.softmax(1)
+    if size <= _SMALL:
+        passed_nV = shares_nV.cumsum(1, dtype=torch.float64)
+        passed_RV = passed_nV if rows_R is None else passed_nV[rows_R]
+        return torch.searchsorted(passed_RV, (draws_R * passed_RV[:, -1] * _BELOW_ONE).unsqueeze(1), right=True).squeeze(1)
     blocks_nKW = shares_nV[:, :whole].unflatten(1, (-1, _BLOCK)) if whole else shares_nV.new_zeros(num, 0, _BLOCK)
     rest_n1 = shares_nV[:, whole:].sum(1, keepdim=True)
     passed_nK = torch.cat([blocks_nKW.sum(2), rest_n1], dim=1).double().cumsum(1)

@@ -15,14 +15,15 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from envs.candidates.edit_game import EditedReply, EditGame, EditRules
 from envs.candidates.groups import Context
 from envs.data.words import WordList
 from envs.pairs.turns import Utterance
 from policies.checkpoint import ModelFormat
-from policies.editor_settings import EditorSizes
+from policies.choosing import ActionScorer
+from policies.choosing_settings import ChoiceSizes
 
 FEATURES = (
     "place of the word, from the first to the last",
@@ -41,8 +42,8 @@ FEATURES = (
 _TIMES = 3
 
 
-class Editor(nn.Module):
-    """Scores actions, each by itself.
+class Editor(ActionScorer):
+    """Scores edits.
 
     Args:
         vocabulary: words whose rarity is known; others are the rarest.
@@ -51,24 +52,10 @@ class Editor(nn.Module):
 
     rarity: Tensor
 
-    def __init__(self, vocabulary: WordList, sizes: EditorSizes) -> None:
-        super().__init__()
-        self.vocabulary, self.sizes = vocabulary, sizes
-        self.layers = nn.Sequential(nn.Linear(len(FEATURES), sizes.hidden), nn.Tanh(), nn.Linear(sizes.hidden, 1))
+    def __init__(self, vocabulary: WordList, sizes: ChoiceSizes) -> None:
+        super().__init__(len(FEATURES), sizes)
+        self.vocabulary = vocabulary
         self.register_buffer("rarity", torch.zeros(len(vocabulary)))
-
-    def forward(self, seen: Tensor, mask: Tensor) -> Tensor:
-        """Scores of actions; their softmax is the policy.
-
-        Args:
-            seen: (B, A, F) float32.
-            mask: (B, A), 1 for what is allowed.
-
-        Returns:
-            (B, A) float32, what is not allowed at the lowest finite number.
-        """
-        scores: Tensor = self.layers(seen).squeeze(-1)
-        return scores.masked_fill(mask == 0, torch.finfo(scores.dtype).min)
 
     def sight(self) -> EditorSight:
         """What it sees of an example."""
@@ -132,7 +119,7 @@ def without_each(reply: EditedReply) -> list[Utterance]:
     return [*(words[:place] + words[place + 1 :] for place in range(len(reply.proposals))), words]
 
 
-def new_editor(contexts: Iterable[Context], sizes: EditorSizes, seed: int) -> Editor:
+def new_editor(contexts: Iterable[Context], sizes: ChoiceSizes, seed: int) -> Editor:
     """A policy that has learned nothing yet.
 
     Args:
@@ -149,14 +136,11 @@ def new_editor(contexts: Iterable[Context], sizes: EditorSizes, seed: int) -> Ed
     editor = Editor(WordList(tuple(words)), sizes)
     rarest = math.log(1 + num)
     editor.rarity = torch.tensor([math.log((1 + num) / (1 + counts[word])) / rarest for word in words])
-    generator = torch.Generator().manual_seed(seed)
-    for parameter in editor.parameters():
-        bound = 1 / math.sqrt(parameter.shape[-1])
-        nn.init.uniform_(parameter, -bound, bound, generator=generator)
+    editor.draw_weights(seed)
     return editor.eval()
 
 
-FORMAT = ModelFormat("editor", WordList, EditorSizes, Editor)
+FORMAT = ModelFormat("editor", WordList, ChoiceSizes, Editor)
 """How it is stored."""
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from engine.cli.main import main
+from engine.jobs.collaboration.agents import friends_agents
 from engine.jobs.conformance import check_part
-from engine.jobs.negotiation.agents import HUMAN, agents
 from engine.perturb.catalogue import ENTITY, PARAPHRASED, strategies
 from engine.perturb.replies.catalogue import rules
 from engine.retrieval.catalogue import rank_attacks
@@ -18,6 +18,7 @@ from engine.triggers.catalogue import searches
 from envs.candidates.corpora import candidate_corpora
 from envs.core.errors import ConfigError
 from envs.friends.corpora import EMBEDDED_FRIENDS, friend_corpora
+from envs.negotiation.agents import HUMAN, agents
 from envs.negotiation.corpora.catalogue import corpora
 from envs.pairs.corpora import pair_corpora
 from policies.judges.judge import judges
@@ -35,6 +36,7 @@ PARTS = [
         for name in candidate_corpora
     ),
     pytest.param("corpus of chats", friend_corpora, EMBEDDED_FRIENDS, id=EMBEDDED_FRIENDS),
+    *(pytest.param("player of MutualFriends", friends_agents, name, id=f"friends: {name}") for name in friends_agents),
     *(
         pytest.param("perturbation strategy", strategies, name, id=name)
         for name in strategies
@@ -92,6 +94,18 @@ class Moody(Curt):
         return np.full(len(rows), self.joined % 5)
 
 
+class Chatty:
+    def join(self, view):
+        self.view = view
+        return self
+
+    def speak(self, rows):
+        return ["Perchance the balls, milord?" if len(self.view.turns(row)) < 2 else "<selection>" for row in rows.tolist()]
+
+    def choose(self, rows):
+        return rows * 0
+
+
 def nothing():
     return 1
 '''
@@ -120,6 +134,44 @@ def test_what_is_fitted_and_scores_is_a_judge_and_no_ranker(tmp_path: Path) -> N
     assert found.kept
 
 
+FRIEND = """
+class Session:
+    def enter(self, rows):
+        pass
+
+    def hear(self, rows, events):
+        pass
+
+    def act(self, rows):
+        return [("hello",) for _ in rows]
+
+
+class Polite:
+    name = "polite"
+
+    def __init__(self, corpus):
+        self.words = corpus.words
+
+    def join(self, view):
+        return Session()
+
+
+class Nameless(Session):
+    name = ""
+
+    def join(self, view):
+        return self
+"""
+
+
+@pytest.mark.parametrize(("name", "broken"), [("Polite", set()), ("Nameless", {"Says its name"})])
+def test_who_looks_for_friends_is_no_negotiator(tmp_path: Path, name: str, broken: set[str]) -> None:
+    (tmp_path / "mine.py").write_text(FRIEND)
+    (found,) = check_part(f"{tmp_path / 'mine.py'}:{name}")
+    assert found.kind.name == "player of MutualFriends"
+    assert {promise.text for promise in found.promises if promise.failure} == broken
+
+
 @pytest.mark.parametrize(("kind", "registry", "name"), PARTS)
 def test_every_registered_part_keeps_its_promises(kind: str, registry: Any, name: str) -> None:
     (found,) = check_part(registry.get(name))
@@ -134,8 +186,9 @@ def test_a_model_under_search_is_told_by_its_members() -> None:
     assert found.kept
 
 
-def test_a_good_part_of_a_users_own_passes(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", f"{mine}:Curt"]) == 0
+@pytest.mark.parametrize("name", ["Curt", "Chatty"])
+def test_a_good_part_of_a_users_own_passes(mine: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", f"{mine}:{name}"]) == 0
     shown = capsys.readouterr().err
     assert "as agent (envs.negotiation.game.Agent)" in shown
     assert shown.count("kept") == 6

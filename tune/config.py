@@ -20,6 +20,8 @@ class SweepConfig(Configuration):
     """Trials."""
     repeats: NumItems = 1
     """Runs of each trial at each budget, from different seeds; the search sees their mean."""
+    measured_again: NumItems = 3
+    """Runs of the best settings with the whole budget, from seeds that chose nothing; they say what these are worth."""
     budget: NonNegativeInt = 0
     """Targets, dialogues or rounds of a whole trial; the preset's when 0."""
     rungs: NumItems = 3

@@ -25,7 +25,7 @@ GIBBS_ENUM = Plan(
     budget=90,
 )
 RL_ATTACK = Plan(
-    job="train-adversary",
+    job="evaluate-exploitability",
     preset="cheng2019",
     space={
         "reinforce.learning_rate": Real(3e-5, 3e-3, log=True),
@@ -33,7 +33,8 @@ RL_ATTACK = Plan(
         "reinforce.kl_weight": Real(0.01, 2.0, log=True),
         "reinforce.supervised_weight": Real(0.05, 2.0, log=True),
     },
-    metrics=("training_advantage",),
+    # In dialogues that it did not learn from, the target free to go on.
+    metrics=("exploitability",),
     direction="max",
     fidelity="reinforce.dialogues",
     budget=64_000,
@@ -62,7 +63,7 @@ WHITE_BOX = Plan(
         "search.max_replacements": Integer(1, 6),
         "search.proposals": Choice(("pad-scan", "exhaustive", "gradient", "random")),
     },
-    metrics=("forced_advantage",),
+    metrics=("advantage",),
     direction="max",
     fidelity="dialogues",
     budget=900,

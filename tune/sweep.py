@@ -3,6 +3,7 @@
     config.json, rows, summary.json, ...   the sweep's own run: one row per trial as it ends, failed ones with the reason
     best.yaml                              the best settings, for --config of the job's verb
     trials/TRIAL/BUDGET/REPEAT             the runs of the trials
+    again/RUN                              those of the best settings, from seeds that chose nothing
 
 Each trial reserves a CPU for itself and one for every actor of its own, in one placement group that its actors are put into:
 two trials never wait for each other's actors. A sweep that was killed goes on from its rows: `tune.ledger` says how.
@@ -23,7 +24,7 @@ from engine.jobs.catalogue import find
 from engine.jobs.command import flat
 from engine.jobs.job import Job, Reporter, Result, Summary
 from engine.jobs.sharded import session
-from engine.metrics.statistics import Estimate, Metric, count
+from engine.metrics.statistics import NOTHING, Estimate, Metric, count
 from engine.runtime.session import RaySession
 from engine.store.documents import write_whole
 from engine.store.layout import SUMMARY
@@ -31,17 +32,18 @@ from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK
 from engine.store.summary import reading_summary
 from envs.core.config import put, to_dict
-from envs.core.errors import ClusterError, RunError
+from envs.core.errors import ClusterError, ParleyError, RunError
 from envs.storage.places import display_path
 from tune.config import RESUME_SAFE, SweepConfig
 from tune.ledger import best_row, nothing_worked
 from tune.plan import Plan, find_plan
 from tune.rows import SWEEP_TRIALS
-from tune.trial import Setup
+from tune.trial import Setup, measure
 
-BEST, PLAN = "best.yaml", "plan"
+BEST, PLAN, AGAIN = "best.yaml", "plan", "again"
 LEGEND = {
-    "best": Metric("best", "as the sweep says", "of the trials that were given the whole budget", main=True),
+    "best": Metric("best", "as the sweep says", "of the trials that were given the whole budget: the best of many is too good"),
+    AGAIN: Metric("measured again", "as the sweep says", "the same settings from seeds that chose nothing", main=True),
     "trials": Metric("trials", "neither", "that were started", "count", main=True),
     "whole": Metric("whole trials", "neither", "that were given the whole budget", "count"),
     "failed": Metric("failed trials", "lower: better", "that ended in an error; their rows say which", "count"),
@@ -55,10 +57,12 @@ class Swept:
     Args:
         config: what was asked for.
         setup: what all trials have in common.
+        again: what the best settings are worth in runs that chose nothing, once that is known.
     """
 
     config: SweepConfig
     setup: Setup
+    again: Estimate = NOTHING
 
 
 def _check_room(config: SweepConfig, session: RaySession, reporter: Reporter) -> None:
@@ -76,9 +80,21 @@ def _check_room(config: SweepConfig, session: RaySession, reporter: Reporter) ->
         reporter.say(f"the cluster must grow before a trial has room: {', '.join(lacking)}")
 
 
-def _metrics(rows: Sequence[Mapping[str, Any]], best: Mapping[str, Any]) -> dict[str, Estimate]:
+def _measured_again(parameters: Mapping[str, Any], prepared: Swept, path: Path, reporter: Reporter) -> Estimate:
+    """What the best settings are worth in runs that chose nothing; `NOTHING` where one of these fails."""
+    setup = replace(prepared.setup, repeats=prepared.config.measured_again)
+    reporter.stage("measuring the best again", setup.repeats, "runs")
+    try:
+        return measure(parameters, setup, setup.budgets[-1], path, lambda line: reporter.advance(0, line), AGAIN)
+    except ParleyError as error:
+        reporter.say(f"the best settings failed from another seed: {error}")
+        return NOTHING
+
+
+def _metrics(rows: Sequence[Mapping[str, Any]], best: Mapping[str, Any], again: Estimate) -> dict[str, Estimate]:
     return {
         "best": Estimate.from_json(best),
+        AGAIN: again,
         "trials": count(len(rows), len(rows)),
         "whole": count(sum(bool(row["whole"]) for row in rows), len(rows)),
         "failed": count(sum(row["status"] != OK for row in rows), len(rows)),
@@ -115,7 +131,7 @@ def gibbs_enum() -> SweepConfig:
 
 
 def rl_attack() -> SweepConfig:
-    """The RL attack: rate, discount, guards; advantage over three seeds (Cheng et al. 2019)."""
+    """The RL attack: rate, discount, guards; what it gains in other dialogues, over three seeds (Cheng et al. 2019)."""
     return _of("rl-attack", repeats=3)
 
 
@@ -125,7 +141,7 @@ def min_max() -> SweepConfig:
 
 
 def white_box() -> SweepConfig:
-    """The reactive attack: kappa, replaced words, proposals; advantage, end forced (Cheng et al. 2019)."""
+    """The reactive attack: kappa, replaced words, proposals; advantage, target free to go on (Cheng et al. 2019)."""
     return _of("white-box")
 
 
@@ -202,14 +218,16 @@ class Sweep(Job[SweepConfig, Swept, Swept]):
         with session(1 + config.trial_workers, config.address) as here:
             _check_room(config, here, reporter)
             run_trials(config, prepared.setup, run, reporter, here.start_timeout_s)
-        rows = run.read_rows().to_pylist()
-        best = best_row(rows, plan.direction)
-        if best is None:
-            raise nothing_worked(run, next((row["error"] for row in rows if row["status"] != OK), None))
-        parameters = json.loads(best["parameters"])
-        _write_best(run.path / BEST, config, plan, parameters)
-        reporter.say(f"best: {', '.join(f'{key}={value}' for key, value in parameters.items())}")
-        return prepared
+            rows = run.read_rows().to_pylist()
+            best = best_row(rows, plan.direction)
+            if best is None:
+                raise nothing_worked(run, next((row["error"] for row in rows if row["status"] != OK), None))
+            parameters = json.loads(best["parameters"])
+            _write_best(run.path / BEST, config, plan, parameters)
+            again = _measured_again(parameters, prepared, run.path / AGAIN, reporter)
+        told = ", ".join(f"{key}={value}" for key, value in parameters.items())
+        reporter.say(f"best: {told}; {Estimate.from_json(best)} among the trials, {again} measured again")
+        return replace(prepared, again=again)
 
     def measure(self, run: RunFolder, found: Swept) -> Summary:
         config, plan, rows = found.config, found.setup.plan, run.read_rows().to_pylist()
@@ -221,7 +239,7 @@ class Sweep(Job[SweepConfig, Swept, Swept]):
             f"sweep of {plan.job}: {config.sweep}",
             f"{len(rows)} trials of up to {found.setup.budgets[-1]:,} ({plan.fidelity}), {runs}; {plan.objective}, "
             f"{plan.direction}imum is best; seed {config.seed}.",
-            _metrics(rows, best),
+            _metrics(rows, best, found.again),
             # What a finished sweep says of itself must not need the plan, which may be a Python file.
             {PLAN: {"verb": shlex.join([*find(plan.job).words, plan.preset]), "objective": plan.objective, "better": better}},
         )
@@ -233,8 +251,10 @@ class Sweep(Job[SweepConfig, Swept, Swept]):
         plan = (run.summary() or {}).get(PLAN)
         if plan is None:
             return result
-        best = LEGEND["best"]._replace(title=f"best {plan['objective']}", direction=f"{plan['better']}: better")
-        return replace(result, legend={**LEGEND, "best": best})
+        titles = {"best": f"best {plan['objective']}", AGAIN: "  measured again"}
+        better = f"{plan['better']}: better"
+        told = {name: LEGEND[name]._replace(title=title, direction=better) for name, title in titles.items()}
+        return replace(result, legend=LEGEND | told)
 
     def next_commands(self, config: SweepConfig, path: Path) -> tuple[str, ...]:
         report = super().next_commands(config, path)

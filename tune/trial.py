@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from engine.jobs.job import Result
-from engine.metrics.statistics import NOTHING, Estimate, mean
+from engine.metrics.repeats import over_runs
+from engine.metrics.statistics import NOTHING, Estimate
 from engine.store.lease import STALE_S, keeper_of
 from envs.core.config import with_values
 from envs.core.errors import RunError
@@ -103,7 +104,12 @@ def run_trial(given: Mapping[str, Any], setup: Setup, board: Board) -> None:
 
 
 def measure(
-    parameters: Mapping[str, Any], setup: Setup, budget: int, path: Path, tell: Callable[[str], None] = lambda line: None
+    parameters: Mapping[str, Any],
+    setup: Setup,
+    budget: int,
+    path: Path,
+    tell: Callable[[str], None] = lambda line: None,
+    stream: str = "repeat",
 ) -> Estimate:
     """What a trial is worth at one budget.
 
@@ -113,6 +119,7 @@ def measure(
         budget: how large.
         path: folder of the runs, one for each repeat.
         tell: takes a line now and then about how far it is.
+        stream: names the seeds.
 
     Returns:
         The estimate of the one run where it measures one metric; else the mean over runs, with an interval over them.
@@ -125,7 +132,7 @@ def measure(
     results = []
     for repeat in range(setup.repeats):
         # The same seeds for every trial: what they differ in is what was turned.
-        values = {**parameters, plan.fidelity: budget, "seed": derive_seed(setup.seed, "repeat", repeat)}
+        values = {**parameters, plan.fidelity: budget, "seed": derive_seed(setup.seed, stream, repeat)}
         config = with_values(setup.base, values, f"trial of {plan.job}")
         run = path / str(repeat)
         _await_writer(run)
@@ -133,7 +140,7 @@ def measure(
         results.append(_measured(plan.terms(config), job.run(config, run, TrialReporter(tell, about))))
     if len(results) == 1:
         return results[0]
-    return mean([result.value for result in results], seed=setup.seed)
+    return over_runs([result.value for result in results])
 
 
 def _await_writer(run: Path) -> None:

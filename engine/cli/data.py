@@ -190,6 +190,7 @@ def _facts(info: CorpusInfo | PairInfo | CandidateInfo | ChatInfo) -> list[tuple
     if isinstance(info, PairInfo):
         return [("vocabulary", f"{info.num_words:,} words, the most frequent ones")]
     return [
+        ("game", info.game),
         ("vocabulary", f"{info.num_words:,} words, those that occur more than {info.threshold} times"),
         ("scenarios to play", f"{info.num_selfplay:,}, {info.num_selfplay_distinct:,} distinct"),
     ]

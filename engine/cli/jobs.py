@@ -16,9 +16,9 @@ from engine.jobs.catalogue import find
 from engine.jobs.command import flat
 from engine.jobs.entry import Entry
 from engine.jobs.job import Job, Result
-from engine.jobs.negotiation.agents import HUMAN
 from engine.runtime import logs
 from envs.core.config import to_dict
+from envs.negotiation.agents import HUMAN
 from envs.storage.places import display_path
 
 

@@ -16,7 +16,6 @@ from engine.cli.tables import make_console, show_table
 from engine.cli.verbs import Verb
 from engine.jobs.catalogue import ENTRIES
 from engine.jobs.collaboration.agents import friends_agents
-from engine.jobs.negotiation.agents import agents
 from engine.metrics.negotiation.attack import ATTACK_METRICS
 from engine.perturb.catalogue import strategies
 from engine.perturb.replies.catalogue import rules
@@ -24,7 +23,9 @@ from engine.retrieval.catalogue import rank_attacks
 from engine.retrieval.moves import BY_NAME
 from engine.triggers.catalogue import searches
 from envs.candidates.corpora import candidate_corpora
+from envs.negotiation.agents import agents
 from envs.negotiation.corpora.catalogue import corpora
+from envs.negotiation.domain import domains
 from envs.pairs.corpora import pair_corpora
 from envs.registration import IDS
 from policies.judges.judge import JUDGE_KINDS, judges
@@ -50,6 +51,7 @@ def run_list(verb: Verb, arguments: Sequence[str]) -> int:
     show_table(console, "Agents, beside run and checkpoint folders", ("name", "what it is"), [*parts["agents"].items()])
     bots = [*parts["friends agents"].items()]
     show_table(console, "Bots that look for common friends, beside runs and checkpoints", ("name", "what it does"), bots)
+    show_table(console, "Games of negotiation, beside --scenarios random:", ("name", "what it is"), [*parts["games"].items()])
     show_table(console, "Corpora of negotiations", ("name", "what it is"), [*parts["corpora"].items()])
     pairs = [*parts["pair corpora"].items()]
     show_table(console, "Corpora of pairs, beside source<TAB>reply files", ("name", "what it is"), pairs)
@@ -75,6 +77,7 @@ def listing() -> dict[str, Any]:
     return {
         "agents": {name: agents.summary(name) for name in agents},
         "friends agents": {name: friends_agents.summary(name) for name in friends_agents},
+        "games": {name: domains.summary(name) for name in domains},
         "corpora": {name: corpora.summary(name) for name in corpora},
         "pair corpora": {name: pair_corpora.summary(name) for name in pair_corpora},
         "candidate corpora": {name: candidate_corpora.summary(name) for name in candidate_corpora},

@@ -13,15 +13,16 @@ from engine.cli.flags import parse
 from engine.cli.screen import watching
 from engine.cli.tables import make_console, show_lines
 from engine.cli.verbs import Verb
-from engine.jobs.negotiation.agents import make_agent, shared_vocabulary
+from engine.jobs.negotiation.agents import make_agent, words_of
 from engine.jobs.negotiation.match import dialogue_seed
 from engine.jobs.negotiation.person import HELP, Person, StandardTerminal
 from envs.core.errors import ConfigError
 from envs.core.ranges import Configuration, NonNegativeFloat, NonNegativeInt
 from envs.core.seeds import stream
+from envs.negotiation.domain import DEAL_OR_NO_DEAL, Domain
 from envs.negotiation.game import NegotiationGame, play
 from envs.negotiation.render import render_dialogue
-from envs.negotiation.scenario import Scenario, Triple, random_scenario
+from envs.negotiation.scenario import Scenario
 
 _KEY = "played"
 
@@ -34,6 +35,8 @@ class PlayArguments(Configuration):
     """Run or checkpoint folder, registered name (parley list), or path/file.py:Name."""
     seed: NonNegativeInt = 1
     """Decides the scenario, who speaks first, and every random draw."""
+    game: Annotated[str, conf.arg(help_behavior_hint="")] = ""
+    """What is negotiated about (parley list); when not given the game of a trained agent, dealornodeal with others."""
     scenario: Annotated[str, conf.arg(metavar="COUNTS/YOURS/ITS", help_behavior_hint="")] = ""
     """Items and what they are worth to you and to the agent, such as 1,2,3/0,2,2/4,0,2; random when not given."""
     temperature: NonNegativeFloat = 0.5
@@ -43,13 +46,17 @@ class PlayArguments(Configuration):
 def run_play(verb: Verb, arguments: Sequence[str]) -> int:
     """Plays one dialogue; returns the exit status."""
     asked = parse(PlayArguments, verb, arguments)
-    scenario = read_scenario(asked.scenario) if asked.scenario else random_scenario(stream(asked.seed, "scenario", _KEY))
     with watching():
-        vocabulary = shared_vocabulary({"AGENT": asked.agent})
+        vocabulary = words_of([asked.agent], asked.game or DEAL_OR_NO_DEAL)
         agent = make_agent(asked.agent, vocabulary, asked.temperature)
+        if asked.game not in ("", agent.vocabulary.game):
+            got, fix = f"it plays {agent.vocabulary.game!r}, not {asked.game!r}", "leave --game out, or name another agent"
+            raise ConfigError("the agent plays another game", where=asked.agent, got=got, fix=fix)
+    drawn = vocabulary.domain.random_scenario(stream(asked.seed, "scenario", _KEY))
+    scenario = read_scenario(asked.scenario, vocabulary.domain) if asked.scenario else drawn
     terminal = StandardTerminal()
-    terminal.show(f"You negotiate with {asked.agent}. Agree on who takes what, then both choose.\n\n{HELP}\n")
-    game = NegotiationGame([scenario], [dialogue_seed(asked.seed, _KEY)], vocabulary)
+    terminal.show(f"You negotiate with {asked.agent}. Agree on a deal, then both choose.\n\n{HELP}\n")
+    game = NegotiationGame([scenario], [dialogue_seed(asked.seed, _KEY)], (vocabulary, agent.vocabulary))
     try:
         play(game, (Person(vocabulary, terminal), agent))
     except KeyboardInterrupt:
@@ -59,27 +66,26 @@ def run_play(verb: Verb, arguments: Sequence[str]) -> int:
     again = ["parley", "play", asked.agent, "--seed", str(asked.seed + 1)]
     if asked.temperature != PlayArguments.temperature:
         again += ["--temperature", str(asked.temperature)]
+    if asked.game:
+        again += ["--game", asked.game]
     show_lines(make_console(), "next", [shlex.join(again)])
     return 0
 
 
-def read_scenario(text: str) -> Scenario:
+def read_scenario(text: str, domain: Domain) -> Scenario:
     """The scenario of a key such as `Scenario.key` gives: counts, then either side's values.
 
     Raises:
-        ConfigError: it is not three times three numbers.
+        ConfigError: it is not three times a number for each item of the game.
         ScenarioError: they break a rule of the game.
     """
+    num = len(domain.items)
     try:
-        parts = [_triple(part) for part in text.split("/")]
-        counts, mine, theirs = parts
+        counts, mine, theirs = (tuple(int(number) for number in part.split(",")) for part in text.split("/"))
+        if not len(counts) == len(mine) == len(theirs) == num:
+            raise ValueError
     except ValueError:
-        raise ConfigError(
-            "a scenario is three times three numbers", where="--scenario", got=text, fix="such as 1,2,3/0,2,2/4,0,2"
-        ) from None
-    return Scenario(counts, (mine, theirs))
-
-
-def _triple(text: str) -> Triple:
-    first, second, third = (int(number) for number in text.split(","))
-    return first, second, third
+        such = domain.random_scenario(stream(0, "example")).key
+        what = f"a scenario of {domain.name!r} is three times {num} numbers"
+        raise ConfigError(what, where="--scenario", got=text, fix=f"such as {such}") from None
+    return Scenario(counts, (mine, theirs), domain.name)

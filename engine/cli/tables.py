@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -19,6 +19,7 @@ from rich.text import Text
 
 from engine.jobs.job import Comparison, Result
 from engine.metrics.statistics import FEW, NOTHING, Estimate, Metric
+from engine.metrics.tables import TextTable
 from engine.runtime import logs
 from envs.core.errors import ParleyError
 from envs.core.visible import visible
@@ -69,19 +70,23 @@ def show_result(result: Result) -> None:
         logger.info(result.title, extra=about | ({"failure": result.failure} if result.failure else {}))
         return
     console = make_console()
-    for heading, table in result.tables.items():
-        title = f"{result.title}: {heading}" if heading else result.title
-        show_table(console, title, table.columns, table.rows, right=table.columns[1:])
-        console.print(Text(f"\n{table.note}"))
+    _show_tables(console, result.title, result.tables)
     if result.metrics and not result.tables:
         columns, rows = _alone(result) if result.comparison is None else _compared(result, result.comparison)
         show_table(console, result.title, columns, rows, right=columns[2:])
         if any(estimate.flagged and estimate.n for estimate in result.metrics.values()):
             console.print(f"few: fewer than {FEW} independent dialogues or targets; do not lean on the number")
+    _show_tables(console, result.title, result.more)
     show_lines(console, "files", [display_path(path) for path in result.files])
     show_lines(console, "next", result.next_commands)
     if result.failure:
         console.print(Text(f"failed: {result.failure}", style="bold red"), soft_wrap=True)
+
+
+def _show_tables(console: Console, title: str, tables: Mapping[str, TextTable]) -> None:
+    for heading, table in tables.items():
+        show_table(console, f"{title}: {heading}" if heading else title, table.columns, table.rows, right=table.columns[1:])
+        console.print(Text(f"\n{table.note}"))
 
 
 def show_lines(console: Console, heading: str, lines: Sequence[str]) -> None:

@@ -66,7 +66,7 @@ class ChatKnowledge:
 
     def linked(self, scenario: FriendsScenario, event: ChatEvent) -> tuple[Token, ...]:
         """An utterance with its entities: those that its speaker meant, and those that plain words name, both tables seen."""
-        known = scenario.mentionable[0] | scenario.mentionable[1]
+        known = scenario.all_mentionable
         tokens: list[Token] = []
         plain: list[str] = []
         for token in event.tokens:
@@ -201,7 +201,7 @@ class StrangeHearing(Hearing):
         return Edits(starts, ends, [others[i] for i in order.tolist()])
 
     def _strange(self, category: str, scenario: FriendsScenario) -> list[Utterance]:
-        known = scenario.mentionable[0] | scenario.mentionable[1]
+        known = scenario.all_mentionable
         return [name for entity, name in self.knowledge.by_category[category].items() if entity not in known]
 
 
@@ -237,9 +237,7 @@ class PerturbedHearing:
 
 def confusing(entity: Entity, scenario: FriendsScenario, listener: int) -> list[Entity]:
     """What may come in the place of an entity: others of its category in the listener's table, not in the common friend."""
-    shared = scenario.entities[listener][scenario.shared[listener]]
-    table = dict.fromkeys(chain.from_iterable(scenario.entities[listener]))
-    return [each for each in table if each.type == entity.type and each != entity and each not in shared]
+    return [each for each in scenario.alternatives[listener].get(entity.type, ()) if each != entity]
 
 
 def _laid(said: Sequence[Sequence[Token]], scenarios: Sequence[FriendsScenario], events: Sequence[ChatEvent]) -> _Laid:

@@ -162,7 +162,7 @@ ENTRIES = (
         (
             "parley minmax --target runs/rl --partner runs/negotiator --judge runs/negotiator",
             "parley minmax population --target runs/rl --env-runners 8 --address 10.0.0.1:6379",
-            "parley minmax demo --run runs/demo-minmax",
+            "parley minmax demo --seeds 3 --trainers 2 --run runs/demo-minmax",
         ),
         reports=True,
     ),
@@ -174,6 +174,17 @@ ENTRIES = (
             "parley minmax replies                         # ten rounds on the built-in help desk",
             "parley minmax replies li2017 --start runs/dialogue --discriminator runs/discriminator",
             "parley minmax replies --start runs/seq2seq --method reinforce --reward constant",
+        ),
+        reports=True,
+    ),
+    Entry(
+        ("minmax", "friends"),
+        "harden a bot that looks for friends against liars, round by round (RLlib)",
+        "engine.jobs.collaboration.minmax:MINMAX_FRIENDS",
+        (
+            "parley minmax friends demo                    # a tiny DynoNet and its liars, a few minutes",
+            "parley minmax friends --model runs/dynonet --rounds 2 --run runs/minmax-dynonet",
+            "parley minmax friends small --set game.lies=5 --set learning.updates=80",
         ),
         reports=True,
     ),
@@ -193,10 +204,22 @@ ENTRIES = (
         "train fresh adversaries against a frozen target and measure what they gain (RLlib)",
         "engine.jobs.negotiation.exploitability:EVALUATE_EXPLOITABILITY",
         (
-            "parley evaluate exploitability --target runs/rl --judge runs/negotiator --num-adversaries 3",
+            "parley evaluate exploitability --target runs/rl --seeds 3 --snapshots 3 --trainers 2",
             "parley evaluate exploitability --target runs/minmax --speaker runs/rl --set reinforce.dialogues=32000",
             "parley evaluate exploitability demo --run runs/demo-exploitability",
         ),
+    ),
+    Entry(
+        ("evaluate", "population"),
+        "play all targets of a campaign against all adversaries: payoffs, mixtures, ratings (RLlib for fresh adversaries)",
+        "engine.jobs.negotiation.population:EVALUATE_POPULATION",
+        (
+            "parley evaluate population runs/minmax --workers 2",
+            "parley evaluate population psro runs/minmax --meta nash --num-fresh 3 --run runs/population-fresh",
+            "parley evaluate population --targets scripted,scripted-tough,runs/rl --dialogues 200",
+        ),
+        reports=True,
+        argument="CAMPAIGN",
     ),
     Entry(
         ("evaluate", "robustness"),

@@ -1,6 +1,7 @@
 """Jobs that are made of other jobs: each stage is a run of its own below the run's folder, and resumes by itself.
 
-Stages that need nothing of each other may be done side by side, in Ray actors on this machine (`Beside`).
+Stages that need nothing of each other may be done side by side: whole ones in Ray actors on this machine (`Beside`), those
+whose work is in shards over one pool of actors, wherever these are (`run_side_by_side`).
 """
 
 from __future__ import annotations
@@ -8,20 +9,25 @@ from __future__ import annotations
 import logging
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from threading import Thread
+from threading import Event, Lock, Thread
+from types import MappingProxyType
 from typing import Any
 
 from engine.jobs.job import ConfigT, FoundT, Job, PreparedT, Reporter, Silent
+from engine.jobs.sharded import ShardedConfig, session
 from engine.runtime.machines import machines_up
-from engine.runtime.pool import run_sharded
+from engine.runtime.pool import run_sharded, working_in
 from engine.runtime.session import connect
 from engine.runtime.sharding import Shard, make_shards
+from engine.runtime.shared_pool import SharedPool
 from engine.store.layout import SUMMARY
 
 logger = logging.getLogger(__name__)
+_CLOSING_S = 10.0
+"""Seconds in which stages that were done side by side close their runs after an interruption."""
 
 Stage = tuple[Job[Any, Any, Any], Any]
 """A job and its configuration."""
@@ -55,6 +61,116 @@ def run_stages(
         reporter.say(f"stage {number} of {len(stages)}: {name}")
         before(name)
         job.run(config, path / name, reporter)
+
+
+def run_side_by_side(
+    stages: Mapping[str, Stage],
+    path: Path,
+    reporter: Reporter,
+    config: ShardedConfig,
+    needs: Mapping[str, Collection[str]] = MappingProxyType({}),
+) -> None:
+    """Does what is left of each stage, all at the same time over one pool of actors; without workers one after the other.
+
+    What a stage does alone is done in a thread of this process, its sharded work in the pool. So a slow stage holds up none but
+    those that need it, and rows are those of stages done one after the other. One that fails leaves the others to their end.
+
+    Args:
+        stages: as `Composite.stages` gives them; their work is in shards, on one device.
+        path: the folder that theirs lie in.
+        reporter: who looks on.
+        config: how many actors there are, and where.
+        needs: names of other stages that must have come to their end before one begins.
+
+    Raises:
+        ParleyError: what the first of the stages that failed, in their order, says.
+    """
+    left = {name: stage for name, stage in stages.items() if not (path / name / SUMMARY).exists()}
+    if not config.workers or len(left) < 2:
+        run_stages(stages, path, reporter)
+        return
+    run_stages({name: stage for name, stage in stages.items() if name not in left}, path, Silent())
+    ended = {name: Event() for name in left}
+    failed: dict[str, BaseException] = {}
+    told, pool = _Together(reporter, list(left)), SharedPool()
+
+    def work(name: str) -> None:
+        job, settings = left[name]
+        try:
+            waited = [other for other in needs.get(name, ()) if other in left]
+            for other in waited:
+                ended[other].wait()
+            if not failed.keys() & set(waited):
+                with working_in(pool):
+                    job.run(settings, path / name, told.of(name))
+                told.advance(name, 1.0)
+        except BaseException as error:  # raised below, by the thread that called
+            failed[name] = error
+        finally:
+            ended[name].set()
+
+    with session(config.workers, config.address) as here:
+        threads = [Thread(target=work, args=(name,), daemon=True) for name in left]
+        for thread in threads:
+            thread.start()
+        try:
+            pool.serve(
+                lambda: not all(event.is_set() for event in ended.values()),
+                num_workers=config.workers,
+                num_gpus_per_worker=config.gpus_per_worker,
+                start_timeout_s=here.start_timeout_s,
+            )
+        finally:
+            # They close their runs; the pool has told them why it ended.
+            for thread in threads:
+                thread.join(_CLOSING_S)
+    for name in left:
+        if name in failed:
+            raise failed[name]
+
+
+class _Together:
+    """Tells of several stages as of one, whose units they are."""
+
+    def __init__(self, reporter: Reporter, names: Sequence[str]) -> None:
+        self._reporter, self._lock = reporter, Lock()
+        self._shares = dict.fromkeys(names, 0.0)
+        reporter.stage(f"{', '.join(names)} side by side", len(names), "stages")
+
+    def of(self, name: str) -> Reporter:
+        """Whom a stage tells."""
+        return _OneOf(self, name)
+
+    def say(self, text: str) -> None:
+        """A line of one of them."""
+        with self._lock:
+            self._reporter.say(text)
+
+    def advance(self, name: str, share: float) -> None:
+        """How far one of them is."""
+        with self._lock:
+            self._shares[name] = share
+            under_way = [f"{one} {part:.0%}" for one, part in self._shares.items() if 0 < part < 1]
+            self._reporter.advance(sum(self._shares.values()), ", ".join(under_way))
+
+
+class _OneOf:
+    """The reporter of a stage among several."""
+
+    def __init__(self, together: _Together, name: str) -> None:
+        self._together, self._name, self._total = together, name, 1
+
+    def stage(self, title: str, total: int, unit: str) -> None:
+        """Its length is the stage's whole."""
+        self._total = max(1, total)
+
+    def advance(self, done: float, note: str = "") -> None:
+        """Tells its share."""
+        self._together.advance(self._name, done / self._total)
+
+    def say(self, text: str) -> None:
+        """With the stage's name before it."""
+        self._together.say(f"{self._name}: {text}")
 
 
 class Beside:

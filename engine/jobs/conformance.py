@@ -18,6 +18,7 @@ KINDS = (
     "envs.candidates.conformance:PROPOSER",
     "envs.replies.conformance:REPLY_JUDGE",
     "envs.friends.conformance:CHAT_CORPUS",
+    "envs.friends.conformance:FRIEND",
     "policies.conformance:RESPONDER",
     "policies.conformance:RANKER",
     "policies.conformance:JUDGE",
@@ -60,6 +61,8 @@ def check_part(named: str | Any) -> list[Conformance]:
     part = Registry("part", "parley.parts").get(named) if isinstance(named, str) else named
     kinds = [_load(target) for target in KINDS]
     fitting = [kind for kind in kinds if kind.fits(part)]
+    excluded = {name for kind in fitting for name in kind.excludes}
+    fitting = [kind for kind in fitting if kind.name not in excluded]
     if not fitting:
         needs = "; ".join(f"{kind.name}: {', '.join(kind.members)}" for kind in kinds)
         fix = f"give it the members of one: {needs}"

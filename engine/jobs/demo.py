@@ -27,7 +27,6 @@ from pathlib import Path
 from typing import Any
 
 from engine.jobs.collaboration import evaluate
-from engine.jobs.collaboration.config import MODEL
 from engine.jobs.composite import Beside, Composite, Stage, run_stages
 from engine.jobs.demo_figures import (
     ANTONYM,
@@ -60,7 +59,7 @@ from engine.jobs.retrieval import attack, matcher, matcher_config, ranking
 from engine.jobs.retrieval.config import RankingAttackConfig, RankingConfig
 from engine.jobs.triggers import search
 from engine.jobs.triggers.config import MAL
-from engine.metrics.collaboration.chats import COMPLETION, of
+from engine.metrics.collaboration.chats import COMPLETION, MODEL, of
 from engine.metrics.retrieval.searched import BASELINE
 from engine.negotiation.settings import ReinforceConfig
 from engine.rllib.reply_settings import ReplyLearning

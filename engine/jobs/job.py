@@ -67,6 +67,7 @@ class Result:
         next_commands: what to type next.
         comparison: what the metrics are shown beside.
         tables: what is shown in the place of the metrics, by heading, when there are more than a screen holds.
+        more: what is shown below them, by heading.
         failure: why the result is not what the job promises; empty when it is.
     """
 
@@ -78,6 +79,7 @@ class Result:
     next_commands: Sequence[str] = ()
     comparison: Comparison | None = None
     tables: Mapping[str, TextTable] = field(default_factory=dict)
+    more: Mapping[str, TextTable] = field(default_factory=dict)
     failure: str = ""
 
 

@@ -11,7 +11,7 @@ import os
 import time
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 
 from engine.jobs.device import require_device, threads
 from engine.jobs.job import Reporter
+from engine.runtime.carried import CarriedModels
 from engine.runtime.pool import Progress
 from engine.runtime.record import WORK, Counts, Work, record_shards
 from engine.runtime.session import RaySession, connect
@@ -117,6 +118,10 @@ class Sharded(Work[ItemT]):
         """How far the work is, in words for a reporter."""
         return ""
 
+    def checkpoints(self) -> Iterable[str]:
+        """Names of checkpoints that workers load by `fetched_model`; they travel to machines that do not see them."""
+        return ()
+
     def shared(self) -> Sharded[ItemT]:
         """The same for actors, large arrays in the object store of the session."""
         return self
@@ -178,6 +183,7 @@ def work_off(
             num_workers=config.workers,
             num_gpus_per_worker=config.gpus_per_worker,
             room=here.room(size),
+            models=CarriedModels.put(work.checkpoints()) if config.workers else None,
             on_progress=on_progress,
         )
     counted = {work.unit: 0, **session}

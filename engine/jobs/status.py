@@ -97,7 +97,8 @@ def run_status(path: Path, now: datetime | None = None) -> RunStatus:
     run = RunFolder.load(path)
     # Before the rest is read: a writer that ends in between has left more than is needed, never less.
     writer = run.writer()
-    declared = _declared(run.job)
+    # The steps of several trainings are noted in their own folders.
+    declared = None if run.config.get("seeds", 1) > 1 else _declared(run.job)
     numbered = {} if declared is None else {declared.kind: {"number": int}}
     events = run.events({WORK: {"items": int, "workers": int}, **numbered})
     outcomes = run.outcomes(events)

@@ -32,7 +32,7 @@ TRAININGS = (
         (
             "parley train adversary --target runs/negotiator",
             "parley train adversary --target runs/rl --learner runs/negotiator --run runs/adversary-rl",
-            "parley train adversary --target runs/negotiator --set reinforce.kl_weight=0.05",
+            "parley train adversary --target runs/negotiator --seeds 3 --trainers 2",
         ),
     ),
     Entry(
@@ -122,7 +122,17 @@ TRAININGS = (
         (
             "parley train dynonet                          # the built-in chats, a third of the published widths",
             "parley train dynonet he2017 --run runs/dynonet-1 --seed 1",
-            "parley train dynonet stanonet                 # the published ablation: nodes keep nothing",
+            "parley train dynonet --start runs/dynonet --against confusing-entity,none --run runs/hardened",
+        ),
+    ),
+    Entry(
+        ("train", "liar"),
+        "train a liar that keeps a player of MutualFriends from finding the common friend (RLlib)",
+        "engine.jobs.collaboration.liar:TRAIN_LIAR",
+        (
+            "parley train liar quick                       # against the scripted player, a minute",
+            "parley train liar --model runs/dynonet --scenarios 500",
+            "parley train liar --model mine.py:Bot --set game.lies=5 --set learning.updates=60",
         ),
     ),
     Entry(

@@ -4,19 +4,18 @@ Sources:
   * Wilson score interval: Wilson 1927, "Probable inference, the law of succession, and statistical inference".
   * Percentile bootstrap: Efron & Tibshirani 1993, chapter 13; whole clusters (dialogues) are drawn, never their parts,
     because the words of one dialogue are not independent.
-  * Trainings crossed with dialogues: Satterthwaite 1946, "An approximate distribution of estimates of variance components".
   * Paired bootstrap test: Noreen 1989, "Computer-intensive methods for testing hypotheses", its shift method;
     Efron & Tibshirani 1993, chapter 16: what would be drawn if the mean difference were 0.
 
 What belongs here: numbers in, `Estimate` out. Which numbers a task looks at is in the module of that task.
 
-Shapes: V values, G clusters, R resamples (`NUM_RESAMPLES` for intervals), D distinct clusters, A trainings.
+Shapes: V values, G clusters, R resamples (`NUM_RESAMPLES` for intervals), D distinct clusters.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -37,7 +36,8 @@ NUM_RESAMPLES = 2000
 NUM_TEST_RESAMPLES = 100_000
 FEW = 30
 """An estimate from fewer independent units than this is flagged."""
-_Z = 1.959963984540054
+INTERVAL_Z = 1.959963984540054
+"""Standard errors on either side of a 95 % interval."""
 _DRAWS_PER_CHUNK = 1 << 18
 _DRAWS_PER_TEST_CHUNK = 1 << 16
 _ROUNDING = 1e-9
@@ -156,9 +156,9 @@ def clustered_rate(hits: ArrayLike, clusters: ArrayLike) -> Estimate:
 
 def _wilson(share: float, size: float, n: int) -> Estimate:
     """The interval of a share of `size` independent trials."""
-    z2 = _Z * _Z
+    z2 = INTERVAL_Z * INTERVAL_Z
     centre = (share + z2 / (2 * size)) / (1 + z2 / size)
-    half = _Z / (1 + z2 / size) * math.sqrt(share * (1 - share) / size + z2 / (4 * size * size))
+    half = INTERVAL_Z / (1 + z2 / size) * math.sqrt(share * (1 - share) / size + z2 / (4 * size * size))
     # Where all trials end alike the exact ends are 0 and 1; rounding must not push them past the share itself.
     return Estimate(share, min(share, max(0.0, centre - half)), max(share, min(1.0, centre + half)), n)
 
@@ -194,60 +194,6 @@ def paired_difference(a: ArrayLike, b: ArrayLike, clusters: ArrayLike | None = N
     first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     assert first.shape == second.shape, f"pairs need equal lengths, got {first.shape} and {second.shape}"
     return mean(first - second, clusters, seed)
-
-
-def crossed_mean(values_AG: ArrayLike) -> Estimate:
-    """The mean over several trainings that were measured in the same dialogues, with an interval over both.
-
-    A training and a dialogue each move the mean. Its variance is taken as s_A^2 / A + s_G^2 / G, of the means by training and
-    of the means by dialogue: never too small, for what belongs to one training in one dialogue is counted in both. The
-    interval is Student's with Satterthwaite's degrees of freedom, so that few trainings make it wide; a bootstrap over two
-    or three trainings would cover far less than 95 %.
-
-    Args:
-        values_AG: (A, G) finite numbers, by training and dialogue.
-
-    Returns:
-        The estimate; n is the number of dialogues. A single training has the bootstrap interval of `mean`, over dialogues
-        alone.
-    """
-    values = np.asarray(values_AG, dtype=np.float64)
-    return mean(values[0]) if len(values) == 1 else _crossed([values], values.mean(axis=0))
-
-
-def crossed_difference(a_AG: ArrayLike, b_AG: ArrayLike) -> Estimate:
-    """The mean of `a - b` where both are means over trainings that were measured in the same dialogues.
-
-    Dialogues are paired. Trainings are independent groups, also where they share seeds: of different models equal seeds
-    make no like trainings.
-
-    Args:
-        a_AG: (A, G) numbers as in `crossed_mean`, of the first system.
-        b_AG: (A, G) numbers of the second, with dialogues in the same order.
-    """
-    first, second = np.asarray(a_AG, dtype=np.float64), np.asarray(b_AG, dtype=np.float64)
-    assert first.shape == second.shape, f"as many trainings and dialogues are wanted, got {first.shape} and {second.shape}"
-    if len(first) == 1:
-        return paired_difference(first[0], second[0])
-    return _crossed([first, second], first.mean(axis=0) - second.mean(axis=0))
-
-
-def _crossed(groups_AG: Sequence[np.ndarray], means_G: np.ndarray) -> Estimate:
-    """The mean of `means_G` with the interval of `crossed_mean`; each group has a variance of its own over trainings."""
-    from scipy.stats import t as student
-
-    assert all(np.isfinite(group).all() for group in groups_AG), "every number must be finite"
-    size = len(means_G)
-    if not size:
-        return NOTHING
-    samples = [group.mean(axis=1) for group in groups_AG] + ([means_G] if size > 1 else [])
-    variances = np.array([sample.var(ddof=1) / len(sample) for sample in samples])
-    value, variance = float(means_G.mean()), float(variances.sum())
-    if variance == 0:
-        return Estimate(value, value, value, size)
-    freedom = variance**2 / sum(part**2 / (len(sample) - 1) for part, sample in zip(variances, samples, strict=True))
-    half = float(student.ppf(0.975, freedom)) * math.sqrt(variance)
-    return Estimate(value, value - half, value + half, size)
 
 
 def paired_bootstrap(after: ArrayLike, before: ArrayLike, num_resamples: int = NUM_TEST_RESAMPLES, seed: int = 0) -> PairedTest:

@@ -27,6 +27,7 @@ LEARNING = {
     "dialogues_per_s": Metric("dialogues per second", HIGHER, "played and learned from, wall time"),
     "share_outside_networks": Metric("share outside networks", LOWER, "of wall time, neither speaking nor learning"),
 }
+LOST = {"dialogues_lost": Metric("dialogues lost", LOWER, "in which an agent failed: nothing is learned from them", "count")}
 PREDICTION = {
     "test_nll": Metric(
         "test loss per word", LOWER, "nats per word (or piece), </s> counted; minus it: the threshold of hits", main=True

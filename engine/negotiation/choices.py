@@ -150,7 +150,7 @@ class Chooser:
             # A target that knows what it wants often answers the same.
             distinct, which = part.endings.distinct()
             logits = self._prefixes.decide(part.endings[distinct], dtype)[torch.from_numpy(which)]
-        return selection_scores(logits, self._contexts[dialogues]), self._values.rows(dialogues)
+        return selection_scores(logits, self._contexts[dialogues], self._prefixes.domain), self._values.rows(dialogues)
 
 
 def _means(queries: Queries, rows: np.ndarray, network: Callable[[Queries], tuple[np.ndarray, ...]]) -> list[np.ndarray]:

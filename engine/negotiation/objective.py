@@ -9,7 +9,7 @@ Departures:
   * # Released: 5 * gap - advantage of the best favourable selection; it can be negative while the choice is unfavourable.
     Ours: the option "released", with that property.
 
-Shapes: r candidates, M = 38 selections (padded), V words.
+Shapes: r candidates, M selections (padded; 38 in Deal or No Deal), V words.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envs.negotiation.scenario import DISAGREE_ID, MAX_COUNT, NUM_ITEMS, legal_selections
+from envs.negotiation.domain import Domain
 from envs.negotiation.vocabulary import SELECTION_ID
 
 Loss = Literal["hinge", "released", "outcome"]
@@ -34,9 +34,9 @@ class Values:
     """What every legal selection of the target earns in n dialogues.
 
     Args:
-        adversary: the adversary's points (n, 38) int64; 0 for refusals and past the legal ones.
-        target: the target's points (n, 38) int64.
-        legal: which selections are legal (n, 38).
+        adversary: the adversary's points (n, M) int64; 0 for refusals and past the legal ones.
+        target: the target's points (n, M) int64.
+        legal: which selections are legal (n, M).
     """
 
     adversary: np.ndarray
@@ -44,15 +44,12 @@ class Values:
     legal: np.ndarray
 
     @classmethod
-    def of(cls, contexts_2n6: np.ndarray) -> Values:
+    def of(cls, contexts_2n6: np.ndarray, domain: Domain) -> Values:
         """From the contexts of the adversary (index 0) and the target (index 1)."""
         counts, values = contexts_2n6[0][:, 0::2], contexts_2n6[:, :, 1::2]
-        table, legal = legal_selections(counts)
-        own = table[..., :NUM_ITEMS] % (MAX_COUNT + 1)
-        deal = legal & (table[..., 0] < DISAGREE_ID)
-        target = (own * values[1][:, None]).sum(2) * deal
-        adversary = ((counts[:, None] - own) * values[0][:, None]).sum(2) * deal
-        return cls(adversary, target, legal)
+        own, other = domain.shares(counts)
+        target, adversary = (own * values[1][:, None]).sum(2), (other * values[0][:, None]).sum(2)
+        return cls(adversary, target, domain.legal_selections(counts)[1])
 
     def rows(self, index: np.ndarray) -> Values:
         """The values of some dialogues, repeated where an index is."""
@@ -60,7 +57,7 @@ class Values:
 
     @property
     def advantage(self) -> np.ndarray:
-        """Adversary's points less the target's (n, 38)."""
+        """Adversary's points less the target's (n, M)."""
         return self.adversary - self.target
 
 

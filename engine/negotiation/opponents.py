@@ -1,8 +1,8 @@
 """Whom a learner meets: one frozen partner, or a population of adversaries and an ordinary partner beside them.
 
 Adversarial training against the latest adversary alone (Cheng et al. 2019, section 6) forgets the earlier ones and how to play
-plainly. Fictitious play draws from all adversaries so far; prioritised fictitious self-play (Vinyals et al. 2019) draws the
-harder ones more often: with probability proportional to the squared share of dialogues that they win.
+plainly. Fictitious play draws from all adversaries so far; prioritised fictitious self-play draws the harder ones more often, a
+meta-strategy (`populations.py`) as it says.
 
 Shapes: N dialogues of an update.
 """
@@ -15,25 +15,28 @@ from typing import Any, Literal
 
 import numpy as np
 
+from engine.negotiation.populations import hard_weights
+from envs.core.config import check
+from envs.core.errors import ConfigError
 from envs.core.ranges import Configuration, PositiveInt, Share
 from envs.core.seeds import stream
 
 Reward = Literal["points", "advantage"]
 """The learner's own points, or those less the other side's."""
-LEAST_WEIGHT = 0.01
-"""Keeps an adversary that never wins in the draw, since it may win again."""
 MEMORY = 0.7
 """How much of an adversary's record stands after an update in which it was met; the rest is that update's share."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Opponent:
-    """A frozen agent that the learner plays with."""
+    """A frozen agent that the learner plays with: a checkpoint, or any other agent by its name."""
 
     name: str
     """What it is called in metrics, distinct among a learner's opponents."""
-    checkpoint: str
-    """Its checkpoint folder."""
+    checkpoint: str = ""
+    """Its checkpoint folder; empty for an agent without weights."""
+    agent: str = ""
+    """The name of an agent without weights, registered or path/file.py:Name, in place of a checkpoint."""
     reward: Reward
     """What the learner is paid for."""
     complementary: bool
@@ -41,17 +44,28 @@ class Opponent:
     ordinary: bool = False
     """Whether it stands for plain play beside a population of adversaries."""
 
+    def __post_init__(self) -> None:
+        assert bool(self.checkpoint) != bool(self.agent), "an opponent is a checkpoint or an agent of another kind"
+
 
 @dataclass(frozen=True, kw_only=True)
 class OpponentConfig(Configuration):
     """How opponents are drawn while a target is hardened."""
 
-    sampling: Literal["latest", "uniform", "prioritised"] = "latest"
-    """The newest adversary (paper), any of the pool alike (fictitious play), or those that win more often."""
+    sampling: Literal["latest", "uniform", "prioritised", "weighted"] = "latest"
+    """The newest (paper), any of the pool alike (fictitious play), those that win more often, or by weights (a mixture)."""
+    weights: tuple[float, ...] = ()
+    """For weighted: of each opponent in the order in which they are named; parley evaluate population finds some."""
     pool: PositiveInt = 8
-    """Newest adversaries that are drawn from; older ones are forgotten."""
+    """Newest opponents that are drawn from, unless by weights; older ones are forgotten."""
     partner_share: Share = 0.0
     """Share of the dialogues that are ordinary play with a partner, in which both choose, for own points; 1 for no other."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        weighted = self.sampling == "weighted"
+        fits = bool(self.weights) == weighted and all(weight >= 0 for weight in self.weights)
+        check(self, "weights", fits and (not weighted or sum(self.weights) > 0), "none below 0, some above, for weighted alone")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +83,12 @@ class TrainingRoster:
     drawing: OpponentConfig = OpponentConfig()
     """How they are drawn."""
 
+    def __post_init__(self) -> None:
+        num, weights = sum(not one.ordinary for one in self.opponents), self.drawing.weights
+        if weights and len(weights) != num:
+            fix = "give as many weights as there are opponents, in their order"
+            raise ConfigError("opponents are drawn by weights", where="weights", got=f"{len(weights)} for {num}", fix=fix)
+
     @property
     def side(self) -> int:
         """The learner's side as a number."""
@@ -78,7 +98,33 @@ class TrainingRoster:
     def met(self) -> tuple[Opponent, ...]:
         """The opponents that can be drawn: the ordinary one and the pool, so that a long campaign loads no more than those."""
         ordinary, adversaries = ([one for one in self.opponents if one.ordinary == kind] for kind in (True, False))
+        if self.drawing.sampling == "weighted":
+            drawn = [one for one, weight in zip(adversaries, self.drawing.weights, strict=True) if weight > 0]
+            return (*ordinary, *drawn)
         return (*ordinary, *adversaries[-1 if self.drawing.sampling == "latest" else -self.drawing.pool :])
+
+
+def require_enough(lost: Mapping[int, tuple[str, str]], met: Mapping[int, str], max_lost: float) -> None:
+    """Checks that opponents have not failed in too many dialogues of an update.
+
+    Args:
+        lost: the opponent's name and the reason, by dialogue.
+        met: whom each dialogue of the update was played with, the lost ones included.
+        max_lost: share of them that may be lost, though never all of an opponent.
+
+    Raises:
+        ConfigError: more are lost.
+    """
+    kept = {name for index, name in met.items() if index not in lost}
+    if len(lost) <= max_lost * len(met) and kept == set(met.values()):
+        return
+    name, reason = next(iter(lost.values()))
+    raise ConfigError(
+        "opponents fail in too many dialogues to learn from the rest",
+        where=f"opponent {name}",
+        got=f"{len(lost)} of {len(met)} dialogues of an update are lost, {max_lost:.0%} may be; {reason}",
+        fix="mend the agent, or allow more with reinforce.max_lost",
+    )
 
 
 class OpponentDraw:
@@ -124,8 +170,10 @@ class OpponentDraw:
         self.wins = {name: float(share) for name, share in wins.items()}
 
     def _probabilities(self) -> np.ndarray:
-        if self._drawing.sampling != "prioritised":
-            return np.full(len(self._pool), 1 / len(self._pool))
-        # One that was never met counts as one that always wins.
-        weights = np.array([max(self.wins.get(name, 1.0) ** 2, LEAST_WEIGHT) for name in self._pool])
-        return weights / weights.sum()
+        if self._drawing.sampling == "weighted":
+            weights = np.array([weight for weight in self._drawing.weights if weight > 0])
+            return weights / weights.sum()
+        if self._drawing.sampling == "prioritised":
+            # One that was never met counts as one that always wins.
+            return hard_weights(np.array([self.wins.get(name, 1.0) for name in self._pool]))
+        return np.full(len(self._pool), 1 / len(self._pool))

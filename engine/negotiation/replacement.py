@@ -115,9 +115,9 @@ class _Search:
         generators: Sequence[np.random.Generator],
     ) -> None:
         self.target, self.exchanges, self.config, self.generators = target, exchanges, config, generators
-        self.vocabulary = target.vocabulary
+        self.vocabulary, self.domain = target.vocabulary, target.model.domain
         self.words = offered_words(self.vocabulary, config.allow_special)
-        self.values = Values.of(exchanges.contexts)
+        self.values = Values.of(exchanges.contexts, self.domain)
         self.lengths = np.array([len(sentence) for sentence in sentences], dtype=np.int64)
         self.sentences = np.full((len(sentences), int(self.lengths.max())), PAD_ID, dtype=np.int64)
         for d, sentence in enumerate(sentences):
@@ -268,7 +268,7 @@ class _Search:
         contexts, values = self.exchanges.contexts[1][active], self.values.rows(active)
 
         def loss_of(words_nTV: Tensor, items_n6K: Tensor) -> Tensor:
-            loss = losses(selection_scores(items_n6K, contexts), values, self.config.loss, float("inf"))
+            loss = losses(selection_scores(items_n6K, contexts, self.domain), values, self.config.loss, float("inf"))
             if not reactive:
                 return loss
             answers = words_nTV[torch.arange(len(active)), torch.from_numpy(ends)] + self._unspeakable()

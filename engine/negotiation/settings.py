@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from envs.core.config import check
-from envs.core.ranges import Configuration, NonNegativeFloat, NumItems, PositiveFloat, PositiveInt, PositiveShare
+from envs.core.ranges import Configuration, NonNegativeFloat, NumItems, PositiveFloat, PositiveInt, PositiveShare, Share
 
 AttackKind = Literal["reactive", "preemptive", "ra-pa-da", "ra-pa-ta"]
 """The white-box attacks of Cheng et al. 2019, by what they search for and what they do when that fails."""
@@ -27,6 +27,8 @@ class ReinforceConfig(Configuration):
     """Dialogues that are played and learned from in all."""
     dialogues_per_update: NumItems = 64
     """Dialogues played for each gradient step."""
+    overlap: bool = False
+    """Play while the update before is made, with weights one update older, so that env runners and learner work at once."""
     gamma: PositiveShare = 0.95
     """Discount per own word, counted back from the last."""
     scaling: Literal["none", "deviation", "sign"] = "none"
@@ -51,6 +53,8 @@ class ReinforceConfig(Configuration):
     """Utterances after which the end of a dialogue is forced."""
     stalling_penalty: NonNegativeFloat = 0.0
     """Points that the learner loses in a dialogue whose end is forced. Without it a target learns to talk for ever."""
+    max_lost: Share = 0.1
+    """Share of an update's dialogues that an agent of a user's own may fail in; they are left out, and training goes on."""
 
     @property
     def updates(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from engine.report.collaboration.chapter import Collaborations
+from engine.report.collaboration.hardened import HardenedFriends
 from engine.report.content import Chapter
 from engine.report.generation.adversarial import JudgedSystems
 from engine.report.generation.training import TrainedGenerators
@@ -28,6 +29,7 @@ CHAPTERS: tuple[Chapter[Any], ...] = (
     RankerAttacks(),
     TrainedGenerators(),
     JudgedSystems(),
+    HardenedFriends(),
     Collaborations(),
     Sweeps(),
     Trainings(),

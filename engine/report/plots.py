@@ -18,6 +18,7 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator, NullLocator
 
 from engine.metrics.statistics import Estimate, Points
@@ -66,6 +67,7 @@ STYLE: dict[Any, Any] = {
 }
 _LONGEST_LABEL = 36
 _MANY, _MOST_TICKS = 32, 9
+_MANY_LINES = 6
 _LINES = ("-", "--")
 """Lines of series, so that twice as many can be told apart as there are colours."""
 
@@ -86,6 +88,18 @@ def dots_svg(
     """Estimates by row and series as SVG text (see `draw_dots`)."""
     height = 1.2 + 0.2 * len(names) * (1 + len(series))
     return svg((5.4, height), title, lambda axes: draw_dots(axes, x_label, names, series, unit))
+
+
+def heat_svg(
+    title: str,
+    lines: Sequence[str],
+    columns: Sequence[str],
+    cells: Sequence[Sequence[tuple[float, str] | None]],
+    axis_labels: tuple[str, str],
+) -> str:
+    """A table of tinted cells as SVG text (see `draw_heat`); `axis_labels` are of the columns and of the lines."""
+    height = 1.4 + (0.9 if len(lines) < _MANY_LINES else 0.42) * len(lines)
+    return svg((2.2 + 0.9 * len(columns), height), title, lambda axes: draw_heat(axes, lines, columns, cells, axis_labels))
 
 
 def draw_curve(axes: Axes, curve: Curve) -> None:
@@ -179,6 +193,36 @@ def draw_dots(
     axes.set(xlabel=x_label)
     if len(drawn) > 1:
         axes.figure.legend(loc="outside upper left", ncols=2, handletextpad=0.3, columnspacing=1.4)
+
+
+def draw_heat(
+    axes: Axes,
+    lines: Sequence[str],
+    columns: Sequence[str],
+    cells: Sequence[Sequence[tuple[float, str] | None]],
+    axis_labels: tuple[str, str],
+) -> None:
+    """Draws a table of tinted cells with their figures.
+
+    Args:
+        axes: where to draw.
+        lines: their names, from top to bottom.
+        columns: their names.
+        cells: of each line a tint from 0 to 1 and the figure for each column; none where there is none.
+        axis_labels: of the columns and of the lines.
+    """
+    for row, line in enumerate(cells):
+        for column, cell in enumerate(line):
+            tint, text = (0.08 + 0.72 * cell[0], cell[1]) if cell else (0.0, "\N{EN DASH}")
+            axes.add_patch(Rectangle((column - 0.48, row - 0.48), 0.96, 0.96, color=TINT, alpha=tint, linewidth=0))
+            axes.text(column, row, text, ha="center", va="center", color=INK, fontsize=9)
+    across, down = ([short(name) for name in names] for names in (columns, lines))
+    axes.set_xlim(-0.5, len(across) - 0.5)
+    axes.set_ylim(len(down) - 0.5, -0.5)
+    axes.set_xticks(range(len(across)), across, rotation=30 if max(map(len, across)) > 9 else 0)
+    axes.set_yticks(range(len(down)), down)
+    axes.tick_params(length=0)
+    axes.set(xlabel=axis_labels[0], ylabel=axis_labels[1])
 
 
 def moving_average(values: np.ndarray, share: float = 0.1) -> np.ndarray:

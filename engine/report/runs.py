@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from engine.jobs.catalogue import find
+from engine.metrics.repeats import spread_of, spread_table
 from engine.metrics.rows import Row, finished
 from engine.metrics.statistics import Estimate, Metric
+from engine.metrics.tables import TextTable
 from engine.store.layout import CONFIG, ENVIRONMENT
 from engine.store.run_folder import RunFolder
 from engine.store.schemas import OK
@@ -73,6 +75,13 @@ class Run:
         """One sentence; the heading of a page already carries that of its own run."""
         text = str(self.summary.get("description", "")) if self.name else ""
         return short_paths([text])[text]
+
+    @property
+    def trainings(self) -> list[tuple[str, TextTable]]:
+        """The table of its trainings, with its heading, where it made several."""
+        values = spread_of(self.summary)
+        title = f"{self.heading}: each training" if self.name else "Each training"
+        return [(title, spread_table(values, self.metrics, self.legend))] if values else []
 
     @cached_property
     def rows(self) -> list[Row]:

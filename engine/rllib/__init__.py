@@ -1,15 +1,16 @@
-"""The only RLlib code: negotiation (read `env.py` first), edits of replies (`editing.py`), whole replies (`replies.py`)."""
+"""The only RLlib code: negotiation (read `env.py` first), replies (`replies.py`), edits and lies (`choosing.py`)."""
 
 from envs.core.lazy import public
 
 __all__, __getattr__ = public(
     __name__,
     {
+        "ActorCriticNegotiator": "actor_critic",
+        "ChoiceReinforce": "choosing",
+        "ChoiceReinforceConfig": "choosing",
         "DialogueReinforce": "algorithm",
         "DialogueReinforceConfig": "algorithm",
         "EditorModule": "editing",
-        "EditorReinforce": "editing",
-        "EditorReinforceConfig": "editing",
         "NegotiationMultiAgentEnv": "env",
         "NegotiatorModule": "module",
         "ReplyMinMax": "replies",

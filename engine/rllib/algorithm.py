@@ -4,15 +4,18 @@ An iteration plays `dialogues_per_update` dialogues on the env runners, turns re
 dialogues, and makes one update. Which side learns and whom it meets is a `TrainingRoster`: an adversary against its
 target, or a target against a population of adversaries and an ordinary partner.
 
+With `overlap` the runners play the dialogues of the next update while this one is made, with weights that are one update older.
+
 Iteration i plays dialogues i * D .. (i + 1) * D - 1 whoever plays them; a runner that dies costs a replay of its share, and
-an update is never made on fewer dialogues than configured, nor on dialogues of a runner with old weights. For another
-reward, override `DialogueReinforce.rewards` and name the class in `DialogueReinforceConfig(algo_class=...)`.
+an update is never made on fewer dialogues than configured, nor on dialogues of a runner with old weights. Left out are those
+that an agent of a user's own failed in, which are no more than `reinforce.max_lost` allows. For another reward, override
+`DialogueReinforce.rewards` and name the class in `DialogueReinforceConfig(algo_class=...)`.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,23 +25,32 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
-from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, LEARNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME
+from ray.rllib.utils.metrics import (
+    ENV_RUNNER_RESULTS,
+    EVALUATION_RESULTS,
+    LEARNER_RESULTS,
+    NUM_ENV_STEPS_SAMPLED_LIFETIME,
+    NUM_EPISODES_LIFETIME,
+)
+from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
 
-from engine.negotiation.opponents import OpponentDraw, TrainingRoster
+from engine.negotiation.opponents import OpponentDraw, TrainingRoster, require_enough
 from engine.negotiation.reinforce import RunningBaseline, discounted_returns
 from engine.negotiation.settings import ReinforceConfig
 from engine.rllib.env import AGENTS, NegotiationMultiAgentEnv
 from engine.rllib.learner import DialogueLearner
 from engine.rllib.learner_group import DialogueLearnerGroup, learner_errors
 from engine.rllib.module import NegotiatorModule
-from engine.rllib.rows import merged, training_rows
+from engine.rllib.rows import COLUMNS, merged, training_rows
 from engine.rllib.runner import DialogueEnvRunner
-from engine.rllib.shared_out import SharedOutAlgorithm
+from engine.rllib.shared_out import Begun, SharedOutAlgorithm
+from engine.rllib.stock import episode_results, require_acting, world_of
 from engine.runtime.identity import own_identity
+from envs.core.errors import ConfigError
 from envs.core.seeds import stream
 from envs.negotiation.corpora.compiled import load_corpus
 from envs.negotiation.game import Rules
-from envs.negotiation.scenario import Scenario, random_scenario
+from envs.negotiation.scenario import Scenario
 from envs.negotiation.vocabulary import Vocabulary
 from policies.negotiator.batches import NegotiationBatch, make_batch
 
@@ -54,6 +66,7 @@ class DialogueReinforceConfig(AlgorithmConfig):
         self.corpus = ""
         self.data_root: Path | None = None
         self.driver: dict[str, str] = {}
+        self.made: dict[str, Any] = {}
         # Every dialogue is seeded by itself; RLlib's own seeding replays seeds, and its checker seeds all envs alike.
         self.disable_env_checking = True
         # Its thread measures the machine for results that nobody reads, and sleeps on while an algorithm stops.
@@ -75,9 +88,9 @@ class DialogueReinforceConfig(AlgorithmConfig):
 
         Args:
             reinforce: the learning rule.
-            roster: who learns, and whom it meets; its checkpoints must be visible to every runner.
+            roster: who learns, and whom it meets; its checkpoints lie here, or at URIs.
             seed: master seed.
-            vocabulary: of all checkpoints.
+            vocabulary: of the learner.
             corpus: name of the corpus of the supervised guard and of the self-play scenarios.
             data_root: where the corpus lies; the usual places when not given.
         """
@@ -90,8 +103,8 @@ class DialogueReinforceConfig(AlgorithmConfig):
             NegotiationMultiAgentEnv,
             env_config={"vocabulary": vocabulary, "rules": rules, "reward": reinforce.reward, "seed": seed},
         )
-        first = {roster.role: roster.role, AGENTS[1 - roster.side]: roster.met[0].name}
-        folders = {roster.role: roster.learner} | {other.name: other.checkpoint for other in roster.met}
+        folders = {roster.role: roster.learner} | {other.name: other.checkpoint for other in roster.met if other.checkpoint}
+        first = {roster.role: roster.role, AGENTS[1 - roster.side]: [*list(folders)[1:], roster.role][0]}
         # A list: from a set, the order and so the initialisation would change from process to process.
         self.multi_agent(
             policies=list(folders),
@@ -106,7 +119,21 @@ class DialogueReinforceConfig(AlgorithmConfig):
         }
         self.rl_module(rl_module_spec=MultiRLModuleSpec(rl_module_specs=specs))
         self.training(lr=reinforce.learning_rate, grad_clip=reinforce.clip, grad_clip_by="global_norm")
+        self.made = world_of(self)
         return self
+
+    def validate(self) -> None:
+        """Checks the configuration, as RLlib does before it builds.
+
+        Raises:
+            ConfigError: `dialogues()` was not called, or a setting of RLlib's is changed that the algorithm would ignore.
+        """
+        if self.roster is None:
+            raise ConfigError("nobody learns yet", where=type(self).__name__, fix="call dialogues(...) before build_algo()")
+        # RLlib sets batch sizes of an evaluation by itself.
+        if not self.in_evaluation:
+            require_acting(self, self.made)
+        super().validate()
 
     def get_default_learner_class(self) -> type:
         """`DialogueLearner`."""
@@ -134,8 +161,14 @@ def _module_of(first: dict[str, str], agent: str, *_: Any, **__: Any) -> str:
     return first[agent]
 
 
+def _path(name: Any) -> tuple[str, ...]:
+    return (name,) if isinstance(name, str) else name
+
+
 class DialogueReinforce(SharedOutAlgorithm):
     """REINFORCE over whole dialogues, one side against frozen opponents."""
+
+    shares_learning = True
 
     @classmethod
     def get_default_config(cls) -> DialogueReinforceConfig:
@@ -152,8 +185,18 @@ class DialogueReinforce(SharedOutAlgorithm):
         self.draw = OpponentDraw(self.roster, config.master_seed)
         self._corpus = load_corpus(config.corpus, config.data_root)
         self._orders: dict[int, np.ndarray] = {}
+        self._next = 0
+        """The update whose dialogues are played next; those of one that is under way are there."""
+        self._begun: Begun | None = None
+        self._ahead: dict[str, Any] = {}
+        self.lost: dict[int, tuple[str, str]] = {}
+        """The dialogues of the newest iteration that an opponent failed in: its name and the reason, by index."""
         self.last: dict[str, Any] = {}
         """Figures of the newest iteration, from our own clocks (RLlib's timers are moving averages)."""
+
+    def models(self) -> set[str]:
+        """Those of the modules, and what the KL guard compares with."""
+        return super().models() | {self.config.roster.reference}
 
     def records(self) -> dict[str, Any]:
         """The baselines, and how often each opponent won."""
@@ -185,13 +228,16 @@ class DialogueReinforce(SharedOutAlgorithm):
         started = time.monotonic()
         settings, role = self.config.reinforce, self.roster.role
         size = settings.dialogues_per_update
-        first = self.training_iteration * size
-        opponents = self.draw.names(self.training_iteration, size)
-        played = self._play(dict(zip(range(first, first + size), opponents, strict=True)))
-        played["opponent"] = opponents
+        self._next = self.training_iteration
+        played = self._played()
+        self._next += 1
+        opponents, kept, self.lost = played["opponent"], len(played["index"]), played["lost"]
         sampled = time.monotonic()
         rewards = self.rewards(played)
         self.draw.note(opponents, played["points"][:, 1] - played["points"][:, 0])
+        if settings.overlap:
+            self.send_weights([role])
+            self._begun = self.begin(self._items(self._next)) if self._next < settings.updates else None
         returns = discounted_returns(played["own"], self._centered(opponents, rewards), settings.gamma)
         rows = SampleBatch(training_rows(played, returns, self._corpus_batch()))
         batch = MultiAgentBatch({role: rows}, env_steps=int(played["turns"].sum()))
@@ -199,20 +245,52 @@ class DialogueReinforce(SharedOutAlgorithm):
         learned = self.learner_group.update(batch=batch, timesteps=steps)
         self.metrics.aggregate(learned, key=LEARNER_RESULTS)
         updated = time.monotonic()
-        self.send_weights([role])
+        if not settings.overlap:
+            self.send_weights([role])
         finished = time.monotonic()
         self.last = {
             "reward": float(rewards.mean()),
             **self._outcomes(played, np.array(opponents)),
-            "dialogues": size,
+            "dialogues": kept,
+            "lost": size - kept,
             "seconds": finished - started,
             "seconds_sampling": sampled - started,
             "seconds_networks_speaking": played["network_seconds"],
             "seconds_learning": updated - sampled,
             "seconds_syncing": finished - updated,
         }
-        for name, value in self.last.items():
-            self.metrics.log_value((ENV_RUNNER_RESULTS, name), value, window=1)
+        for name, value in (self.last | episode_results(played, rewards, role)).items():
+            self.metrics.log_value((ENV_RUNNER_RESULTS, *_path(name)), value, window=1)
+        for name, value in ((NUM_ENV_STEPS_SAMPLED_LIFETIME, played["turns"].sum()), (NUM_EPISODES_LIFETIME, kept)):
+            self.metrics.log_value((ENV_RUNNER_RESULTS, name), int(value), reduce="lifetime_sum")
+
+    @classmethod
+    def _should_create_evaluation_env_runners(cls, eval_config: AlgorithmConfig) -> bool:
+        """Never: the runners of the training play evaluations too."""
+        return False
+
+    def _evaluate_on_local_env_runner(self, env_runner: Any) -> tuple[None, int, int, list[Any]]:
+        """RLlib's `evaluate` ends here: `evaluation_duration` dialogues on whatever runners there are, the same ones each time.
+
+        Their indices are negative, so that no training dialogue is among them; opponents are met in turn.
+        """
+        results = (EVALUATION_RESULTS, ENV_RUNNER_RESULTS)
+        met = [opponent.name for opponent in self.roster.met]
+        indices = range(-self.config.evaluation_duration, 0)
+        opponents = [met[index % len(met)] for index in indices]
+        if self.config.reinforce.overlap:
+            # Runners are an update behind, or at work on the next one's dialogues.
+            self.ahead()
+            self.send_weights([self.roster.role])
+        played = self._play(self._dealt(indices, opponents), results=results)
+        rewards = self.rewards(played)
+        logger = MetricsLogger(root=False)
+        figures = self._outcomes(played, np.array(played["opponent"])) | episode_results(played, rewards, self.roster.role)
+        for name, value in figures.items():
+            logger.log_value(_path(name), value, window=1)
+        self.metrics.aggregate([logger.reduce()], key=results)
+        steps = int(played["turns"].sum())
+        return None, steps, steps, []
 
     def _centered(self, opponents: list[str], rewards_N: np.ndarray) -> np.ndarray:
         """Rewards (N,) less what is usual against each opponent."""
@@ -240,18 +318,66 @@ class DialogueReinforce(SharedOutAlgorithm):
             figures["plain_agreement"] = played["agreed"][ordinary].mean()
         return {name: float(value) for name, value in figures.items()}
 
-    def _play(self, opponents: dict[int, str]) -> dict[str, Any]:
-        """Plays dialogues, by index with whom, and returns them in order of index."""
-        done = self.gather({index: (index, self._scenario(index), name) for index, name in opponents.items()})
+    def ahead(self) -> dict[str, np.ndarray]:
+        """The next update's dialogues where they overlap: they must not be played again with newer weights."""
+        if not self.config.reinforce.overlap or self._next >= self.config.reinforce.updates:
+            return {}
+        self._ahead = self._played()
+        return {name: self._ahead[name] for name in COLUMNS}
+
+    def restore_ahead(self, columns: Mapping[str, np.ndarray]) -> None:
+        """See `ExactAlgorithm`."""
+        self._ahead, self._begun = dict(columns), None
+
+    def _played(self) -> dict[str, Any]:
+        """The next update's dialogues as `_play` returns them, played now or before."""
+        items = self._items(self._next)
+        played, self._ahead = self._ahead, {}
+        begun, self._begun = self._begun, None
+        if not played:
+            return self._play(items, begun)
+        # Of those that were played before the training was stopped it is not known any more why some are lost.
+        here = played["index"].tolist()
+        lost = {index: (items[index][2], "not known any more") for index in items.keys() - set(here)}
+        return {"lost": lost, "network_seconds": 0.0, **played, "opponent": [items[index][2] for index in here]}
+
+    def _items(self, number: int) -> dict[int, tuple[int, Scenario, str]]:
+        """What runners are dealt for an update: index, scenario and opponent of each dialogue."""
+        size = self.config.reinforce.dialogues_per_update
+        return self._dealt(range(number * size, (number + 1) * size), self.draw.names(number, size))
+
+    def _dealt(self, indices: Sequence[int], opponents: Sequence[str]) -> dict[int, tuple[int, Scenario, str]]:
+        return {index: (index, self._scenario(index), name) for index, name in zip(indices, opponents, strict=True)}
+
+    def _play(
+        self,
+        items: Mapping[int, tuple[int, Scenario, str]],
+        begun: Begun | None = None,
+        results: tuple[str, ...] = (ENV_RUNNER_RESULTS,),
+    ) -> dict[str, Any]:
+        """Plays dialogues and returns those that are not `lost` in order of index; what callbacks log goes to `results`.
+
+        Raises:
+            ConfigError: opponents failed in too many.
+        """
+        done = self.gather(items, begun)
+        opponents = {index: name for index, (_, _, name) in items.items()}
+        lost = {index: (opponents[index], reason) for part in done for index, reason in part["lost"].items()}
+        require_enough(lost, opponents, self.config.reinforce.max_lost)
+        done = [part for part in done if len(part["index"])]
+        if logged := [part["logged"] for part in done if part["logged"]]:
+            self.metrics.aggregate(logged, key=results)
         # Runners play at the same time: the slowest one decides.
         slowest = max(done, key=lambda part: float(part["seconds"]))
-        return {**merged(done), "network_seconds": slowest["network_seconds"]}
+        played = merged(done)
+        met = [opponents[index] for index in played["index"].tolist()]
+        return {**played, "opponent": met, "lost": lost, "network_seconds": slowest["network_seconds"]}
 
     def _scenario(self, index: int) -> Scenario:
         """The scenario of a dialogue; self-play scenarios come in endless passes, each in an order of its own."""
         seed, fixed = self.config.master_seed, self._corpus.selfplay
         if self.config.reinforce.scenarios == "random":
-            return random_scenario(stream(seed, "training scenario", index))
+            return self.config.env_config["vocabulary"].domain.random_scenario(stream(seed, "training scenario", index))
         turn, place = divmod(index, len(fixed))
         if turn not in self._orders:
             self._orders = {turn: stream(seed, "scenario order", turn).permutation(len(fixed))}

@@ -102,10 +102,15 @@ class NegotiationMultiAgentEnv(MultiAgentEnv):
             self._last_seed = int(seed)
         name: tuple[Key, ...] = ("rllib", *self._stream, self._last_seed, self._num_dialogues)
         self._num_dialogues += 1
-        scenario = draw_scenario(stream(self._seed, "scenario", *name), self.scenarios)
-        self._game = NegotiationGame([scenario], [derive_seed(self._seed, "dialogue", *name)], self.vocabulary, self.rules)
-        agent = AGENTS[self._game.first_speakers[0]]
-        return {agent: observe(self._game, AGENTS.index(agent))}, {agent: {}}
+        scenario = draw_scenario(stream(self._seed, "scenario", *name), self.scenarios, self.vocabulary.domain)
+        seeds = [derive_seed(self._seed, "dialogue", *name)]
+        return self.start(NegotiationGame([scenario], seeds, self.vocabulary, self.rules))
+
+    def start(self, game: NegotiationGame) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Starts a given dialogue, one of this vocabulary and these rules; returns what `reset` does."""
+        self._game = game
+        agent = AGENTS[game.first_speakers[0]]
+        return {agent: observe(game, AGENTS.index(agent))}, {agent: {}}
 
     def step(
         self, action_dict: Mapping[str, Any]

@@ -8,24 +8,33 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Collection, Mapping
+from copy import deepcopy
 from typing import Any
 
+import numpy as np
 import ray
 import torch
 from ray.rllib.algorithms.algorithm import Algorithm
-from ray.rllib.core import COMPONENT_RL_MODULE
+from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_LEARNER_GROUP, COMPONENT_RL_MODULE
 from ray.rllib.core.learner.torch.torch_learner import TorchLearner
 from ray.rllib.env.env_runner import EnvRunner
 from ray.rllib.utils.checkpoints import Checkpointable
+from ray.rllib.utils.framework import get_device
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME, WEIGHTS_SEQ_NO
 from torch import Tensor
 
 from engine.negotiation.reinforce import DivergenceError
+from engine.runtime.identity import require
 from envs.core.seeds import derive_seed
+
+RECORDS = "records"
+"""What RLlib's checkpoints call an algorithm's records."""
+AHEAD = "ahead"
+"""What they call examples that were played ahead."""
 
 
 class ExactAlgorithm(Algorithm):
-    """An algorithm whose state is its learner, its records and its iteration (`state.py`)."""
+    """An algorithm whose state is its learner, its records and its iteration, in `state.py` as in RLlib's checkpoints."""
 
     role: str
     """The module that learns, or the first of several."""
@@ -43,12 +52,59 @@ class ExactAlgorithm(Algorithm):
     def restore_records(self, records: Mapping[str, Any]) -> None:
         """Takes back what `records` gave."""
 
+    def ahead(self) -> dict[str, np.ndarray]:
+        """What was played ahead of the learner, for the next update; nothing where examples wait for its weights."""
+        return {}
+
+    def restore_ahead(self, columns: Mapping[str, np.ndarray]) -> None:
+        """Takes back what `ahead` gave."""
+
+    def get_state(self, components: Any = None, *, not_components: Any = None, **kwargs: Any) -> dict[str, Any]:
+        """RLlib's state and the records beside it, so that its checkpoints, Tune's among them, go on exactly."""
+        state: dict[str, Any] = super().get_state(components, not_components=not_components, **kwargs)
+        if self._check_component(RECORDS, components, not_components):
+            state[RECORDS], state[AHEAD] = deepcopy(self.records()), self.ahead()
+        return state
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Takes back what `get_state` gave, also where it is older than what is there."""
+        group = state.get(COMPONENT_LEARNER_GROUP, {})
+        if learner := group.get(COMPONENT_LEARNER):
+            newer = {**learner, WEIGHTS_SEQ_NO: self._newer(learner[WEIGHTS_SEQ_NO])}
+            state = {**state, COMPONENT_LEARNER_GROUP: {**group, COMPONENT_LEARNER: newer}}
+        super().set_state(state)
+        if RECORDS in state:
+            self.restore_records(state[RECORDS])
+            self.restore_ahead(state[AHEAD])
+
+    def restore_from_path(self, path: Any, *args: Any, **kwargs: Any) -> None:
+        """Takes back an RLlib checkpoint, also where it is older than what is there."""
+        super().restore_from_path(path, *args, **kwargs)
+        # RLlib reads weights and their number apart, and runners ignore weights whose number is not newer than theirs.
+        learner = self.learner_group.get_state(components=f"{COMPONENT_LEARNER}/{WEIGHTS_SEQ_NO}")[COMPONENT_LEARNER]
+        number = self._newer(learner[WEIGHTS_SEQ_NO])
+        self.learner_group.set_state({COMPONENT_LEARNER: {WEIGHTS_SEQ_NO: number}})
+        self.env_runner_group.sync_weights(
+            from_worker_or_learner_group=self.learner_group, inference_only=True, timeout_seconds=None
+        )
+
+    def _newer(self, number: int) -> int:
+        """A number of weights above this one and above that of the runners'."""
+        return 1 + max(number, self.env_runner.weights_seq_no())
+
+
+def open_carried(config: Any) -> None:
+    """Makes the models that a configuration carries to its actors stand for their names, before modules are built."""
+    if getattr(config, "carried", None) is not None:
+        config.carried.open()
+
 
 class ExactRunner(EnvRunner, Checkpointable):
     """A runner whose only state is its modules."""
 
     def __init__(self, *, config: Any, **kwargs: Any) -> None:
         super().__init__(config=config, **kwargs)
+        open_carried(config)
         self._weights_seq_no = 0
         self.make_env()
         self.make_module()
@@ -56,6 +112,10 @@ class ExactRunner(EnvRunner, Checkpointable):
     def make_module(self) -> None:
         """The modules of the configuration."""
         self.module = self.config.get_multi_rl_module_spec(spaces=self.get_spaces(), inference_only=True).build()
+        # GPUs are reserved for actors; this process has the driver's.
+        device = get_device(self.config, self.config.num_gpus_per_env_runner if self.worker_index else 0)
+        for module in self.module.values():
+            module.to(device)
 
     def take(self, names: Collection[str]) -> None:
         """Called with the names of modules that have new weights."""
@@ -106,8 +166,43 @@ class ExactRunner(EnvRunner, Checkpointable):
         return self._weights_seq_no
 
 
+def summed(values: Tensor) -> Tensor:
+    """The sum of a tensor over all learners, which each get."""
+    total = values.clone()
+    torch.distributed.all_reduce(total)
+    return total
+
+
+def summed_gradients(parameters: Mapping[str, Any], gradients: Mapping[str, Tensor | None]) -> dict[str, Tensor]:
+    """Each parameter's gradient, summed over all learners; one that no learner has is left out.
+
+    torch's own data-parallel module waits for ever where one learner has a gradient that another has not.
+    """
+    counts, pieces = [], []
+    for name, parameter in parameters.items():
+        gradient = gradients.get(name)
+        counts.append(float(gradient is not None))
+        pieces.append(torch.zeros_like(parameter) if gradient is None else gradient)
+    total = summed(torch.cat([piece.flatten() for piece in pieces])).split([piece.numel() for piece in pieces])
+    known = summed(torch.tensor(counts, device=pieces[0].device)).tolist()
+    found = zip(parameters, total, pieces, known, strict=True)
+    return {name: part.view_as(piece) for name, part, piece, learners in found if learners}
+
+
 class FiniteLearner(TorchLearner):
-    """A learner that stops at a gradient that is not finite."""
+    """A learner that stops at a gradient that is not finite; several share a batch and take the same step.
+
+    It keeps its own learning rate when a state is restored.
+    """
+
+    def _make_modules_ddp_if_necessary(self) -> None:
+        """RLlib would wrap the modules; here gradients are summed in the open (`summed_gradients`)."""
+
+    def _set_optimizer_state(self, state: dict[str, Any]) -> None:
+        super()._set_optimizer_state(state)
+        # A checkpoint holds the rate that it was written with; population based training restores it to learn at another.
+        for optimiser, schedule in self._optimizer_lr_schedules.items():
+            self._set_optimizer_lr(optimiser, schedule.get_current_value())
 
     def compute_gradients(self, loss_per_module: dict[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
         """The gradient of the loss.
@@ -116,6 +211,8 @@ class FiniteLearner(TorchLearner):
             DivergenceError: it is not finite; the weights are still those of the update before.
         """
         gradients = super().compute_gradients(loss_per_module, **kwargs)
+        if self.config.num_learners > 1:
+            gradients = summed_gradients(self._params, gradients)
         # RLlib would put zeros in its place and go on.
         if not all(bool(gradient.isfinite().all()) for gradient in gradients.values() if gradient is not None):
             raise DivergenceError(
@@ -130,10 +227,23 @@ class FiniteLearner(TorchLearner):
 class SeededLearner(FiniteLearner):
     """A learner whose dropout is named by the examples behind an update, so that a resumed training repeats it exactly."""
 
+    def build(self) -> None:
+        """Builds the modules and their optimisers.
+
+        Raises:
+            ClusterError: this machine has other code than the driver.
+        """
+        require(self.config.driver)
+        open_carried(self.config)
+        super().build()
+
     def before_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
         """Derives the seed of an update's dropout."""
         super().before_gradient_based_update(timesteps=timesteps)
-        self._dropout_seed = derive_seed(self.config.master_seed, "dropout", timesteps[NUM_ENV_STEPS_SAMPLED_LIFETIME])
+        # Each learner's dialogues are others, and so are their draws.
+        share = (torch.distributed.get_rank(),) if self.config.num_learners > 1 else ()
+        lifetime = timesteps[NUM_ENV_STEPS_SAMPLED_LIFETIME]
+        self._dropout_seed = derive_seed(self.config.master_seed, "dropout", lifetime, *share)
 
     def _uncompiled_update(self, batch: dict[str, Any], **kwargs: Any) -> Any:
         devices = [self._device] if self._device.type == "cuda" else []

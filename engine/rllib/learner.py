@@ -1,4 +1,4 @@
-"""The one learner: REINFORCE on dialogues just played, a supervised loss on corpus dialogues, and KL to the start.
+"""The learner: REINFORCE on dialogues just played, a supervised loss on corpus dialogues, and KL to the start.
 
 Serves goal-based agents, the RL attack, and both sides of adversarial training; what differs between them is the reward,
 which the algorithm has already turned into returns.
@@ -13,8 +13,9 @@ from torch import Tensor
 
 from engine.negotiation.reinforce import DivergenceError, entropy, kl_to_reference, policy_gradient_loss
 from engine.negotiation.settings import ReinforceConfig
-from engine.rllib.exact import SeededLearner
-from engine.runtime.identity import require
+from engine.rllib.exact import SeededLearner, summed
+from engine.rllib.module import SELECTION_WEIGHT
+from envs.negotiation.scenario import DISAGREE_ID, DISCONNECT_ID
 from envs.storage.copies import fetched_model
 from policies.negotiator.checkpoints import load_model
 
@@ -30,7 +31,6 @@ class DialogueLearner(SeededLearner):
         Raises:
             ClusterError: this machine has other code than the driver.
         """
-        require(self.config.driver)
         if self.config.num_learners:
             # Sums of gradients differ in the last digit with the number of threads: a worker's environment must not decide it.
             cpus = self.config.num_cpus_per_learner
@@ -79,24 +79,44 @@ class DialogueLearner(SeededLearner):
         self.register_optimizer(module_id=module_id, optimizer=optimiser, params=parameters, lr_or_lr_schedule=config.lr)
 
     def compute_loss_for_module(self, *, module_id: str, config: Any, batch: dict[str, Any], fwd_out: dict[str, Any]) -> Tensor:
-        """Policy-gradient loss + supervised_weight * supervised loss + kl_weight * KL."""
-        settings = self._reinforce
-        played = ~batch["supervised"].bool()
-        own = batch["own"][played].bool()
-        words, returns = batch["tokens"][played][own], batch["returns"][played][own]
+        """Policy-gradient loss + supervised_weight * supervised loss + kl_weight * KL.
+
+        Each is a mean over all that an update has of something; of several learners each adds its share of it.
+        """
+        settings, supervised = self._reinforce, batch["supervised"].bool()
+        own = batch["own"][~supervised].bool()
+        words, returns = batch["tokens"][~supervised][own], batch["returns"][~supervised][own]
+        num_played = int((~supervised).sum())
+        of_dialogues, of_words, of_corpus, of_choices = self._shares(
+            num_played, len(words), int(supervised.sum()), _weighing(batch["outputs"][supervised])
+        )
         log_probs_MV = fwd_out["log_probs"]
         log_probs_M = log_probs_MV.gather(1, words.unsqueeze(1)).squeeze(1)
-        loss = policy_gradient_loss(log_probs_M, returns, int(played.sum()))
-        logged = {"policy_gradient_loss": loss, "word_entropy": entropy(log_probs_MV.detach())}
-        if "supervised_loss" in fwd_out:
-            loss = loss + settings.supervised_weight * fwd_out["supervised_loss"]
-            logged["supervised_loss"] = fwd_out["supervised_loss"]
+        loss = of_dialogues * policy_gradient_loss(log_probs_M, returns, max(1, num_played))
+        logged = {"policy_gradient_loss": loss, "word_entropy": of_words * entropy(log_probs_MV.detach())}
+        if "supervised_words" in fwd_out:
+            guard = of_corpus * fwd_out["supervised_words"] + SELECTION_WEIGHT * (of_choices * fwd_out["supervised_selection"])
+            loss = loss + settings.supervised_weight * guard
+            logged["supervised_loss"] = guard
         if self._reference is not None:
             with torch.no_grad():
                 reference = self.module[module_id].unwrapped().word_log_probs(self._reference, batch)
-            kl = kl_to_reference(log_probs_MV, reference)
+            kl = of_words * kl_to_reference(log_probs_MV, reference)
             loss = loss + settings.kl_weight * kl
             logged["kl"] = kl
         for name, value in logged.items():
-            self.metrics.log_value((module_id, name), value.item(), window=1)
+            # RLlib averages the figures of several learners.
+            self.metrics.log_value((module_id, name), value.item() * max(1, self.config.num_learners), window=1)
         return loss
+
+    def _shares(self, *counts: float) -> list[float]:
+        """This learner's shares of what all have of several things; of one learner, all."""
+        if self.config.num_learners < 2:
+            return [1.0] * len(counts)
+        here = torch.tensor(counts, dtype=torch.float64, device=self._device)
+        return (here / summed(here).clamp_min(1)).tolist()
+
+
+def _weighing(outputs_B6: Tensor) -> int:
+    """How many heads weigh in `selection_loss`, which divides by 1 where none does."""
+    return max(1, int(((outputs_B6 != DISAGREE_ID) & (outputs_B6 != DISCONNECT_ID)).sum()))

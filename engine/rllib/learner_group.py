@@ -1,4 +1,6 @@
-"""The learner, seen from the algorithm: in this process or an actor of its own, and what is raised when that one is gone.
+"""The learner, seen from the algorithm: in this process, or one actor or several, and what is raised when one is gone.
+
+Several share the rows of an update, every n-th each, and take the same step by the sum of their gradients.
 
 RLlib 2.60 tells of a dead learner in several ways: the call that finds it dead raises Ray's error, `set_state` drops even
 that, and after it nobody is left to be called, so that `update` returns nothing and `get_state` raises an IndexError. Here
@@ -14,9 +16,13 @@ from typing import Any
 
 from ray.exceptions import RayError, RayTaskError
 from ray.rllib.core.learner.learner_group import LearnerGroup
+from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
 
 from engine.runtime.ray_internals import actor_state
-from envs.core.errors import ClusterError
+from envs.core.errors import ClusterError, ParleyError
+
+DEATH_S = 5.0
+"""Seconds within which Ray's head hears of a process that has died."""
 
 
 class LearnerLostError(ClusterError):
@@ -30,8 +36,10 @@ class DialogueLearnerGroup(LearnerGroup):
         """Makes an update.
 
         Raises:
-            LearnerLostError: the learner is gone; whether it made the update is not known.
+            LearnerLostError: a learner is gone; whether it made the update is not known.
         """
+        if len(self) > 1:
+            kwargs["batches"] = shared_batches(kwargs.pop("batch"), len(self))
         with self._reached():
             return super().update(**kwargs)
 
@@ -67,8 +75,33 @@ class DialogueLearnerGroup(LearnerGroup):
     def _reached(self) -> Iterator[None]:
         if self.is_remote and self._worker_manager.num_healthy_actors() < len(self):
             raise _lost("it did not answer an earlier call")
-        with learner_errors():
-            yield
+        try:
+            with learner_errors():
+                yield
+        except Exception as error:
+            # What the others say, when one of several dies, is that they cannot reach it; our own errors are of the work.
+            if len(self) > 1 and not isinstance(error, ParleyError) and self._has_died():
+                raise _lost(str(error).partition("\n")[0]) from error
+            raise
+
+    def _has_died(self) -> bool:
+        """Whether Ray's head knows, or soon hears, that one of the learners is gone."""
+        deadline = time.monotonic() + DEATH_S
+        while all(actor_state(actor).is_alive for actor in self._workers):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.2)
+        return True
+
+
+def shared_batches(batch: MultiAgentBatch, number: int) -> list[MultiAgentBatch]:
+    """A batch for each of several learners, every n-th row: each gets its share of what was played and of the corpus."""
+    modules = batch.policy_batches.items()
+    parts = [
+        {name: SampleBatch({column: rows[column][k::number] for column in rows}) for name, rows in modules}
+        for k in range(number)
+    ]
+    return [MultiAgentBatch(part, batch.env_steps()) for part in parts]
 
 
 @contextmanager

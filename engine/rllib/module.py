@@ -3,11 +3,12 @@
 Training rows are whole dialogues from the learner's side, not single turns: one teacher-forced pass scores all of a
 dialogue's words. Columns of a training batch (N rows, T tokens):
     contexts (N, 6), tokens (N, T), lengths (N,), own (N, T) bool, returns (N, T) float32   dialogues just played
-    supervised (N,) bool, outputs (N, 6)                                  corpus dialogues mixed in, and what was chosen
+    supervised (N,) bool, outputs (N, 6), corpus_width (N,)               corpus dialogues mixed in, what was chosen, tokens
 """
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.torch import TorchRLModule
 
 from engine.negotiation.reinforce import policy_log_probs
+from envs.core.errors import ConfigError
 from envs.negotiation.game import SELECT, SPEAK, Rules
 from envs.negotiation.vocabulary import PAD_ID
 from envs.storage.copies import fetched_model
@@ -38,6 +40,9 @@ class NegotiatorModule(TorchRLModule):
         self.net: Negotiator = load_model(fetched_model(self.model_config["checkpoint"]))
         self.temperature: float = self.model_config["temperature"]
         self.forbidden = list(self.net.vocabulary.unspeakable_ids)
+
+    no_sync = nullcontext
+    """RLlib asks modules for it where there are several learners, as torch's data-parallel ones have it."""
 
     def agent(self, name: str) -> NegotiatorAgent:
         """The module with its weights of this moment, as an agent that plays."""
@@ -64,16 +69,26 @@ class NegotiatorModule(TorchRLModule):
     _forward_exploration = _forward_inference
 
     def _forward_train(self, batch: dict[str, Any], **_: Any) -> dict[str, Any]:
-        """Log-probabilities at the learner's words, and the loss on corpus rows."""
+        """Log-probabilities at the learner's words, and the loss on corpus rows.
+
+        Raises:
+            ConfigError: the batch is one of RLlib's own algorithms, whose rows are single turns.
+        """
+        if "supervised" not in batch:
+            raise ConfigError(
+                "NegotiatorModule learns from whole dialogues",
+                where="an algorithm other than DialogueReinforce",
+                fix="give that algorithm engine.rllib's ActorCriticNegotiator, with the same model config",
+            )
         supervised = batch["supervised"].bool()
         out: dict[str, Any] = {"log_probs": self.word_log_probs(self.net, batch)}
         if supervised.any():
             self.net.train()  # dropout belongs to the supervised rows alone: played rows are scored as they were spoken
-            width = int(batch["lengths"][supervised].max())
-            tokens = batch["tokens"][supervised, :width]
+            # That of all corpus rows of the update, in which padding counts, where several learners share it.
+            tokens = batch["tokens"][supervised, : int(batch["corpus_width"][0])]
             logits, choice = self.net(batch["contexts"][supervised], tokens, batch["lengths"][supervised])
             losses = supervised_loss(choice, word_nll(logits, tokens), batch["outputs"][supervised], SELECTION_WEIGHT)
-            out["supervised_loss"] = losses[0]
+            out["supervised_words"], out["supervised_selection"] = losses[1:]
             self.net.eval()
         return out
 

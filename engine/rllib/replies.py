@@ -89,7 +89,7 @@ class ReplyMinMaxConfig(AlgorithmConfig):
             rewards: what words are worth.
             reward: the discriminator's, or a control.
             make_world: gives the pairs; every runner makes its own.
-            generator: folder of the checkpoint that it starts from, visible to every runner.
+            generator: folder of the checkpoint that it starts from, here or at a URI.
             discriminator: the same.
             seed: master seed.
         """

@@ -10,7 +10,6 @@ Columns of a training batch (B contexts, K turns, N words of a turn or of a sour
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,6 +22,7 @@ from engine.generation.losses import action_nll, forcing_loss, policy_loss
 from engine.generation.replies import ReplyActions
 from engine.rllib.exact import SeededLearner
 from engine.rllib.replies_env import DISCRIMINATOR, GENERATOR
+from envs.storage.copies import fetched_model
 from policies.discriminator.batches import ContextBatch, JudgedBatch
 from policies.discriminator.checkpoints import load_discriminator
 from policies.discriminator.critic import Critic, LinearCritic
@@ -42,7 +42,7 @@ class GeneratorModule(TorchRLModule):
 
     def setup(self) -> None:
         """Loads the model of the checkpoint."""
-        self.net: Seq2Seq = load_seq2seq(Path(self.model_config["checkpoint"]))
+        self.net: Seq2Seq = load_seq2seq(fetched_model(self.model_config["checkpoint"]))
 
     def _forward_train(self, batch: dict[str, Any], **_: Any) -> dict[str, Any]:
         """Negative log-likelihoods (B, T) of the replies' words."""
@@ -59,7 +59,7 @@ class DiscriminatorModule(TorchRLModule):
 
     def setup(self) -> None:
         """Loads the model of the checkpoint."""
-        self.net: Discriminator = load_discriminator(Path(self.model_config["checkpoint"]))
+        self.net: Discriminator = load_discriminator(fetched_model(self.model_config["checkpoint"]))
 
     def _forward_train(self, batch: dict[str, Any], **_: Any) -> dict[str, Any]:
         """Log-odds (B, 2) that a person wrote each reply."""
@@ -83,7 +83,7 @@ class CriticModule(TorchRLModule):
 
     def setup(self) -> None:
         """Draws its weights, none of which it shares with the discriminator."""
-        like = load_discriminator(Path(self.model_config["checkpoint"]))
+        like = load_discriminator(fetched_model(self.model_config["checkpoint"]))
         self.net = Critic(like.vocabulary, like.sizes)
         self.net.initialise(torch.Generator().manual_seed(self.model_config["seed"]))
         self.net.eval()

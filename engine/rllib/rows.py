@@ -66,7 +66,8 @@ def training_rows(played: Mapping[str, Any], returns_NT: np.ndarray, corpus: Neg
     tokens = np.full((size + extra, width), PAD_ID, dtype=np.int64)
     own = np.zeros((size + extra, width), dtype=bool)
     weights = np.zeros((size + extra, width), dtype=np.float32)
-    outputs = np.zeros((size + extra, 6), dtype=np.int64)
+    # Without corpus dialogues nobody reads them.
+    outputs = np.zeros((size + extra, 1 if corpus is None else corpus.outputs_B6.shape[1]), dtype=np.int64)
     tokens[:size, : played["tokens"].shape[1]] = played["tokens"]
     own[:size, : played["own"].shape[1]] = played["own"]
     weights[:size, : returns_NT.shape[1]] = returns_NT
@@ -83,5 +84,6 @@ def training_rows(played: Mapping[str, Any], returns_NT: np.ndarray, corpus: Neg
         "own": own,
         "returns": weights,
         "supervised": np.arange(size + extra) >= size,
+        "corpus_width": np.full(size + extra, 0 if corpus is None else int(corpus.lengths_B.max())),
         "outputs": outputs,
     }

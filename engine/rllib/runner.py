@@ -1,5 +1,7 @@
 """The env runner: plays whole dialogues, hundreds side by side, each with its own seed.
 
+Opponents are agents of any kind: frozen modules beside the one that learns, or what a name stands for.
+
 RLlib's stock multi-agent runner returns the first k finished episodes of a vector and drops the rest (long dialogues
 hardly reach the learner), replays seeds, and re-reads each dialogue at every turn. This one plays a given list of
 dialogues to their end, through the same `play` that evaluation uses, and returns one row per dialogue. What a dialogue
@@ -11,19 +13,25 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
 from gymnasium import Space
 
+from engine.negotiation.opponents import Opponent
 from engine.rllib.env import ADVERSARY, AGENTS, NegotiationMultiAgentEnv
+from engine.rllib.episodes import EpisodeTeller
 from engine.rllib.exact import ExactRunner
 from engine.rllib.rows import merged, played_rows
 from engine.runtime.identity import require
 from envs.core.play import Session, Utterances
 from envs.core.seeds import derive_seed
+from envs.negotiation.agents import make_agent
 from envs.negotiation.game import Agent, NegotiationGame, Rules, SideView, play
+from envs.negotiation.own_agent import play_apart
 from envs.negotiation.scenario import Scenario
+from envs.negotiation.vocabulary import Vocabulary
 
 
 class DialogueEnvRunner(ExactRunner):
@@ -32,6 +40,7 @@ class DialogueEnvRunner(ExactRunner):
     def make_env(self) -> None:
         """The two-sided environment; gives the spaces (its game is played in batches by `sample`)."""
         self.env = NegotiationMultiAgentEnv(self.config.env_config)
+        self._teller = EpisodeTeller(self)
 
     def make_module(self) -> None:
         """The learner's module and those of its opponents."""
@@ -42,7 +51,7 @@ class DialogueEnvRunner(ExactRunner):
         """Observation and action space of each module."""
         env, roster = self.env, self.config.roster
         spaces = [(env.get_observation_space(role), env.get_action_space(role)) for role in AGENTS]
-        others = {opponent.name: spaces[1 - roster.side] for opponent in roster.met}
+        others = {opponent.name: spaces[1 - roster.side] for opponent in roster.met if opponent.checkpoint}
         return {roster.role: spaces[roster.side], **others}
 
     def sample(self, *, dealt: Sequence[tuple[int, Scenario, str]] = (), **_: Any) -> dict[str, Any]:
@@ -53,7 +62,8 @@ class DialogueEnvRunner(ExactRunner):
 
         Returns:
             The columns of `rows.py`, in order of index; and the sequence number of the weights that played, seconds spent
-            playing and in the modules' networks.
+            playing and in its agents; the dialogues that are `lost`, by index with what an agent of a user's own failed in; and
+            what callbacks have `logged`.
 
         Raises:
             ClusterError: this machine has other code than the driver.
@@ -61,17 +71,25 @@ class DialogueEnvRunner(ExactRunner):
         # Not when it is built: RLlib would build it again and again, and say nothing.
         require(self.config.driver)
         started = time.monotonic()
-        network_seconds = 0.0
-        parts = []
+        parts: list[dict[str, np.ndarray]] = []
+        episodes: list[Any] = []
+        lost: dict[int, str] = {}
+        clocks: list[_ClockedAgent] = []
         for opponent in dict.fromkeys(name for _, _, name in dealt):
             group = [(index, scenario) for index, scenario, name in dealt if name == opponent]
-            game = self._deal(group, opponent)
-            clocks = [_ClockedAgent(self._agent(name)) for name in self._seated(opponent)]
-            play(game, (clocks[0], clocks[1]))
-            parts.append(played_rows(game, self.config.roster.side, [index for index, _ in group]))
-            network_seconds += sum(clock.seconds for clock in clocks)
+            seated = [_ClockedAgent(self._agent(name)) for name in self._seated(opponent)]
+            games, failed = play_apart(partial(self._play, opponent, (seated[0], seated[1])), group)
+            for game, indices in games:
+                parts.append(played_rows(game, self.config.roster.side, indices))
+                episodes += self._teller.tell(game, self.config.roster.side, self._seated(opponent), self._met(opponent).reward)
+            lost |= {index: str(error) for (index, _), error in failed}
+            clocks += seated
+        self._teller.tell_end(episodes)
+        network_seconds = sum(clock.seconds for clock in clocks)
         return {
-            **merged(parts),
+            **(merged(parts) if parts else {"index": np.empty(0, dtype=np.int64)}),
+            "lost": lost,
+            "logged": self.metrics.reduce() if self._teller.is_heard else {},
             "weights": self._weights_seq_no,
             "seconds": time.monotonic() - started,
             "network_seconds": network_seconds,
@@ -84,16 +102,28 @@ class DialogueEnvRunner(ExactRunner):
 
     def _agent(self, name: str) -> Agent:
         if name not in self._agents:
-            self._agents[name] = self.module[name].agent(name)
+            named = "" if name == self.config.roster.role else self._met(name).agent
+            words = self.module[self.config.roster.role].net.vocabulary
+            self._agents[name] = make_agent(named, words) if named else self.module[name].agent(name)
         return self._agents[name]
 
-    def _deal(self, dealt: Sequence[tuple[int, Scenario]], opponent: str) -> NegotiationGame:
-        config = self.config
-        (met,) = (other for other in config.roster.met if other.name == opponent)
+    def _play(
+        self, opponent: str, agents: tuple[Agent, Agent], dealt: Sequence[tuple[int, Scenario]]
+    ) -> tuple[NegotiationGame, list[int]]:
+        game = self._deal(dealt, opponent, (agents[0].vocabulary, agents[1].vocabulary))
+        return play(game, agents), [index for index, _ in dealt]
+
+    def _met(self, name: str) -> Opponent:
+        (met,) = (other for other in self.config.roster.met if other.name == name)
+        return met
+
+    def _deal(
+        self, dealt: Sequence[tuple[int, Scenario]], opponent: str, words: tuple[Vocabulary, Vocabulary]
+    ) -> NegotiationGame:
+        config, met = self.config, self._met(opponent)
         seeds = [derive_seed(config.master_seed, "training dialogue", index) for index, _ in dealt]
         rules = Rules(max_turns=config.reinforce.max_turns, complementary=met.complementary)
-        vocabulary = self.module[config.roster.role].net.vocabulary
-        return NegotiationGame([scenario for _, scenario in dealt], seeds, vocabulary, rules)
+        return NegotiationGame([scenario for _, scenario in dealt], seeds, words, rules)
 
     def take(self, names: Collection[str]) -> None:
         """Agents are made anew of modules with new weights."""

@@ -10,7 +10,9 @@ import logging
 import time
 import traceback
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from functools import partial
+from threading import Thread
 from typing import Any
 
 import ray
@@ -18,11 +20,14 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from engine.rllib.exact import ExactAlgorithm, ExactRunner
 from engine.runtime import ray_internals, session
+from engine.runtime.carried import CarriedModels
 from engine.runtime.machines import capacity
-from envs.core.errors import ClusterError
+from envs.core.errors import ClusterError, ConfigError
 
 logger = logging.getLogger(__name__)
 
+Begun = Future[list[dict[str, Any]]]
+"""What runners make of items while something else is done."""
 MAX_REPLAYS = 5
 """Times the missing items of one iteration are played again before giving up."""
 RUNNERS_S = 10.0
@@ -38,13 +43,26 @@ class SharedOutAlgorithm(ExactAlgorithm):
 
     items = "dialogues"
     """What is dealt."""
+    shares_learning = False
+    """Whether several learners can share an update."""
 
     def setup(self, config: AlgorithmConfig) -> None:
         """RLlib's set-up, but for the env runners: it makes none, and they join its group as soon as that is there."""
+        if config.num_learners > 1 and not self.shares_learning:
+            raise ConfigError(
+                f"{type(self).__name__} has one learner", got=f"num_learners={config.num_learners}", fix="num_learners=0 or 1"
+            )
         self._num_runners, self._group = config.num_env_runners, None
         self.config = config.copy(copy_frozen=False)
+        if config.num_env_runners or config.num_learners:
+            self.config.carried = CarriedModels.put(self.models())
         self.config.num_env_runners = 0
         super().setup(self.config)
+
+    def models(self) -> set[str]:
+        """Names of the checkpoints that runners and learners load by `fetched_model`."""
+        specs = self.config.rl_module_spec.rl_module_specs.values()
+        return {spec.model_config["checkpoint"] for spec in specs if "checkpoint" in spec.model_config}
 
     @property
     def env_runner_group(self) -> Any:
@@ -64,18 +82,19 @@ class SharedOutAlgorithm(ExactAlgorithm):
         here = session.current() or session.RaySession("joined")
         deadline = time.monotonic() + here.start_timeout_s
         while absent := ray_internals.absent_runners(self._group, RUNNERS_S):
-            room = capacity(ray.nodes(), self.config.num_cpus_per_env_runner, 0)
+            room = capacity(ray.nodes(), self.config.num_cpus_per_env_runner, self.config.num_gpus_per_env_runner)
             is_full = self._num_runners - len(absent) >= room and not session.can_grow()
             if is_full or time.monotonic() > deadline:
                 logger.warning("%d of %d env runners have no place: training goes on without", len(absent), self._num_runners)
                 ray_internals.remove_runners(self._group, absent)
                 return
 
-    def gather(self, items: Mapping[int, Any]) -> list[dict[str, Any]]:
+    def gather(self, items: Mapping[int, Any], begun: Begun | None = None) -> list[dict[str, Any]]:
         """What whatever runners are alive make of items.
 
         Args:
             items: what a runner is dealt, by index.
+            begun: what `begin` gave for them, where it was called.
 
         Raises:
             ClusterError: runners keep failing.
@@ -83,19 +102,37 @@ class SharedOutAlgorithm(ExactAlgorithm):
         done: list[dict[str, Any]] = []
         missing = dict(items)
         for _ in range(MAX_REPLAYS):
+            parts, begun = (begun.result() if begun else self._dispatch(missing)), None
             # A runner that died and was restarted unnoticed speaks with the weights that training started from.
-            done += [part for part in self._dispatch(missing) if part["weights"] == self.env_runner.weights_seq_no()]
-            here = {int(index) for part in done for index in part["index"]}
+            done += [part for part in parts if part["weights"] == self.env_runner.weights_seq_no()]
+            here = {int(index) for part in done for index in (*part["index"], *part.get("lost", ()))}
             missing = {index: item for index, item in items.items() if index not in here}
             if not missing:
                 return done
             self.restore_env_runners(self.env_runner_group)
-            self.send_weights()
+            # The learner may be ahead of them.
+            self._send(self.env_runner)
         raise ClusterError(
             "env runners keep failing",
             got=f"{len(missing)} of {len(items)} {self.items} unplayed after {MAX_REPLAYS} attempts",
             fix="read the workers' logs, or train with fewer env runners",
         )
+
+    def begin(self, items: Mapping[int, Any]) -> Begun | None:
+        """Has remote runners, if there are any, work on items while this process goes on; `gather` waits for them."""
+        if not self.env_runner_group.num_healthy_remote_workers():
+            return None
+        begun: Begun = Future()
+
+        def work() -> None:
+            try:
+                begun.set_result(self._dispatch(items))
+            except BaseException as error:  # raised where the result is asked for
+                begun.set_exception(error)
+
+        # Were it waited for when this process is interrupted, that would take as long as they play.
+        Thread(target=work, daemon=True).start()
+        return begun
 
     def _dispatch(self, items: Mapping[int, Any]) -> list[dict[str, Any]]:
         group, dealt = self.env_runner_group, list(items.values())
@@ -116,8 +153,11 @@ class SharedOutAlgorithm(ExactAlgorithm):
 
     def send_weights(self, roles: Sequence[str] | None = None) -> None:
         """Puts the learner's weights, of all modules or some, into every runner with older ones."""
+        self._send(self.learner_group, roles)
+
+    def _send(self, source: Any, roles: Sequence[str] | None = None) -> None:
         self.env_runner_group.sync_weights(
-            from_worker_or_learner_group=self.learner_group, policies=roles, inference_only=True, timeout_seconds=None
+            from_worker_or_learner_group=source, policies=roles, inference_only=True, timeout_seconds=None
         )
 
 

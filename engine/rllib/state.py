@@ -1,9 +1,9 @@
 """Exact training states of an `ExactAlgorithm`, without pickle.
 
 RLlib's own checkpoints are pickles that name our classes, and continue with other random numbers. Here a state is the weights
-of each module that learns, its optimiser's state, the algorithm's records and the iteration: as every example is seeded by its
-index, that is all there is, and training goes on as if it had never stopped. Where several modules learn, names of tensors
-begin with the module's.
+of each module that learns, its optimiser's state, the algorithm's records, the iteration and what was played ahead of it. As
+every example is seeded by its index, that is all there is, and training goes on as if it had never stopped. Where several
+modules learn, names of tensors begin with the module's.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from torch import Tensor
 from engine.rllib.exact import ExactAlgorithm
 from engine.runtime.ray_internals import set_iteration
 from policies.checkpoint import load_state, save_state
+
+_AHEAD = "ahead."
+"""What names of columns of examples begin with that were played ahead."""
 
 
 def learned_weights(algorithm: ExactAlgorithm, role: str = "") -> dict[str, Tensor]:
@@ -43,6 +46,7 @@ def save(algorithm: ExactAlgorithm, path: Path) -> None:
         for index, values in optimisers[_optimiser(role)]["state"]["state"].items():
             entries = {name: torch.as_tensor(value) for name, value in values.items() if value is not None}
             tensors |= {f"{prefix}optimiser.{index}.{name}": value for name, value in entries.items()}
+    tensors |= {f"{_AHEAD}{name}": torch.from_numpy(column) for name, column in algorithm.ahead().items()}
     save_state(path, tensors, {"iteration": algorithm.training_iteration, **algorithm.records()})
 
 
@@ -66,6 +70,8 @@ def restore(algorithm: ExactAlgorithm, path: Path) -> int:
     learner["weights_seq_no"] += 1
     algorithm.learner_group.set_state(state)
     algorithm.restore_records(counters)
+    ahead = {key.removeprefix(_AHEAD): value.numpy() for key, value in tensors.items() if key.startswith(_AHEAD)}
+    algorithm.restore_ahead(ahead)
     set_iteration(algorithm, counters["iteration"])
     algorithm.env_runner_group.sync_weights(
         from_worker_or_learner_group=algorithm.learner_group, inference_only=True, timeout_seconds=None

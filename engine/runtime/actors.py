@@ -38,6 +38,8 @@ LOOK_S = 5.0
 """Seconds without a result after which it is looked whether the workers that have work are up."""
 TURN_S, TURNS_PER_S = 1.0, 50
 """Seconds of a worker's turn, longer where so many workers would end more turns in a second than the driver can take in."""
+MORE_S = 0.2
+"""Seconds after which it is looked whether more shards have come, where more may."""
 RETRY_S = 1.0
 """Seconds after which a worker that did not start is asked again; Ray hears of a lost machine only after some of them."""
 
@@ -133,7 +135,7 @@ class ActorPool(Generic[ItemT, ResultT]):
         self._room, self._turn_s = room, max(TURN_S, num_workers / TURNS_PER_S)
 
     def work(
-        self, shards: Sequence[Shard[ItemT]], start_timeout_s: float
+        self, more: Callable[[], Sequence[Shard[ItemT]] | None], start_timeout_s: float
     ) -> Generator[tuple[Shard[ItemT], ShardAttempt[ResultT] | ShardFailure | UnderWay, int]]:
         """Shards with what came of them in order of completion, and how many workers are up; ends the actors at the end.
 
@@ -142,7 +144,7 @@ class ActorPool(Generic[ItemT, ResultT]):
         What came of a shard that was given up, because its workers died or it cannot travel, is a failure alone.
 
         Args:
-            shards: the work.
+            more: gives shards that have come since it was last asked; None when none will come any more.
             start_timeout_s: seconds without any worker after which the run ends.
 
         Raises:
@@ -151,18 +153,27 @@ class ActorPool(Generic[ItemT, ResultT]):
         """
         import ray
 
-        self._waiting.extend(shards)
+        is_open = True
         try:
             for worker in self._workers:
                 self._start(worker)
             up_at = time.monotonic()
-            while self._waiting or self._suspects or self._running or any(worker.held for worker in self._workers):
+            while True:
+                if is_open:
+                    come = more()
+                    is_open = come is not None
+                    self._waiting.extend(come or ())
+                    if come:
+                        self._feed()
+                held = any(worker.held for worker in self._workers)
+                if not (is_open or self._waiting or self._suspects or self._running or held):
+                    break
                 if self._num_up():
                     up_at = time.monotonic()
                 left_s = up_at + start_timeout_s - time.monotonic()
                 if left_s <= 0:
                     raise self._no_worker(start_timeout_s)
-                patience_s = min(left_s, RETRY_S if self._ask_again() else LOOK_S)
+                patience_s = min(left_s, RETRY_S if self._ask_again() else LOOK_S, MORE_S if is_open else LOOK_S)
                 calls = [*self._starting, *self._running]
                 if not calls:
                     time.sleep(patience_s)

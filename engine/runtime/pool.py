@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
 from engine.runtime import logs, session
 from engine.runtime.actors import ActorPool
 from engine.runtime.sharding import ItemT, Shard
+from engine.runtime.shared_pool import SharedPool
 from engine.runtime.worker import (
     ResultT,
     ShardAttempt,
@@ -30,11 +32,22 @@ from engine.runtime.worker import (
 )
 
 logger = logging.getLogger(__name__)
+_shared_pool: ContextVar[SharedPool | None] = ContextVar("shared pool", default=None)
 
 _Results = Generator[tuple[Shard[ItemT], ShardAttempt[ResultT] | ShardFailure | UnderWay, int]]
 """Shards with what came of them, or how they stand, and how many workers have started."""
 TURN_S = 0.5
 """Seconds of a turn of a worker in this process; of actors see `actors.py`."""
+
+
+@contextmanager
+def working_in(shared: SharedPool) -> Iterator[None]:
+    """Hands the actors' work of a `with` block in this thread to a pool that others share."""
+    token = _shared_pool.set(shared)
+    try:
+        yield
+    finally:
+        _shared_pool.reset(token)
 
 
 @dataclass(frozen=True)
@@ -100,7 +113,10 @@ def run_sharded(
     if not shards:
         return progress
     results: _Results[ItemT, ResultT]
-    if num_workers == 0:
+    if num_workers and (shared := _shared_pool.get()) is not None:
+        assert not room, "workers that work in turns have a pool of their own"
+        results = shared.work(worker_class, worker_args, shards)
+    elif num_workers == 0:
         # Of which kind it is, `room` says.
         worker: Any = worker_class(*worker_args)
         results = _turns_here(Turns(worker), shards, room) if room else _work_here(worker, shards)
@@ -114,7 +130,8 @@ def run_sharded(
             room=room,
         )
         here = session.current() or session.RaySession("joined")
-        results = pool.work(shards, here.start_timeout_s if start_timeout_s is None else start_timeout_s)
+        given = iter((shards,))
+        results = pool.work(lambda: next(given, None), here.start_timeout_s if start_timeout_s is None else start_timeout_s)
     under_way: dict[str, float] = {}
     # Closed at once when `on_result` raises, so that no actor outlives the call.
     with closing(results):

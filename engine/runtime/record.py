@@ -20,6 +20,7 @@ from typing import Any, Generic, Protocol
 import pyarrow as pa
 
 from engine.runtime import logs
+from engine.runtime.carried import CarriedModels
 from engine.runtime.meters import COUNTERS, Meters
 from engine.runtime.pool import Progress, run_sharded
 from engine.runtime.sharding import ItemT, Shard
@@ -86,12 +87,17 @@ class Recorder(Generic[ItemT]):
         work: what it does.
         schema: the columns of the rows.
         rows_uri: where parts are put; empty when the driver writes them.
+        models: that the work reads, where it is on another machine perhaps.
 
     Raises:
-        StorageError: this machine may not write there.
+        StorageError: this machine may not write there, or has no room for the models.
     """
 
-    def __init__(self, work: Work[ItemT], schema: pa.Schema, rows_uri: str) -> None:
+    def __init__(
+        self, work: Work[ItemT], schema: pa.Schema, rows_uri: str, models: CarriedModels | None = None
+    ) -> None:
+        if models is not None:
+            models.open()
         if rows_uri:
             # Before the work and not after it.
             require_writable(rows_uri)
@@ -144,6 +150,7 @@ def record_shards(
     num_workers: int,
     num_gpus_per_worker: float = 0.0,
     room: int = 0,
+    models: CarriedModels | None = None,
     on_progress: Callable[[Progress, Counts], None] | None = None,
     start_timeout_s: float | None = None,
 ) -> Progress:
@@ -156,6 +163,7 @@ def record_shards(
         num_workers: as in `run_sharded`, like the rest.
         num_gpus_per_worker: as in `run_sharded`.
         room: as in `run_sharded`.
+        models: that actors read; None where they are here.
         on_progress: told at the start, after each turn and after each shard, once its rows are saved: the progress, which
             counts what is left to do, and the digests so far, with what is counted of shards under way.
         start_timeout_s: as in `run_sharded`.
@@ -212,7 +220,7 @@ def record_shards(
     with logs.metadata(run=str(run.path), job=run.job):
         return run_sharded(
             Recorder,
-            (work, run.schema, run.rows_uri),
+            (work, run.schema, run.rows_uri, models),
             left,
             num_workers=num_workers,
             on_result=save,

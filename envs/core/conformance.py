@@ -52,6 +52,7 @@ class Kind:
         make: from what a name stands for (a class, a function, an object) to the part.
         tests: what it promises, in the order in which it is asked for.
         unlike: whether something that has the members is of another kind all the same.
+        excludes: names of kinds that a part of this one is not, although it has their members.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Kind:
     make: Callable[[Any], Any]
     tests: tuple[Test, ...]
     unlike: Callable[[Any], bool] = lambda part: False
+    excludes: tuple[str, ...] = ()
 
     def fits(self, named: Any) -> bool:
         """Whether something is of this kind, or makes such a part when it is called."""

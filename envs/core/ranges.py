@@ -41,6 +41,8 @@ NumItems = Annotated[int, _items(1)]
 """Items of one run, such as dialogues or targets."""
 NumItemsOrAll = Annotated[int, _items(0)]
 """The same, where 0 stands for all that there are."""
+NumSeeds = Annotated[int, Range("at least 1 and at most 1,000", lambda value: 1 <= value <= 1000)]
+"""Trainings, each from a seed of its own."""
 NonPositiveFloat = Annotated[float, Range("at most 0", lambda value: value <= 0)]
 NonNegativeFloat = Annotated[float, _at_least(0)]
 PositiveFloat = Annotated[float, Range("above 0", lambda value: value > 0)]

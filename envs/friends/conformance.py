@@ -6,8 +6,11 @@ from typing import Any
 
 from envs.core.conformance import Kind, expect, same_alone
 from envs.core.errors import ScenarioError
+from envs.core.own_code import made_by
 from envs.data.conformance import keeps_its_fingerprint
 from envs.data.root import data_root
+from envs.friends.compiled import load_friends
+from envs.friends.corpora import EMBEDDED_FRIENDS
 from envs.friends.events import FriendsChat
 from envs.friends.game import FriendsGame, FriendsRules
 from envs.friends.linker import EntityLinker
@@ -28,7 +31,8 @@ def _played(agent: FriendsAgent, side: int, num_rows: int = _CHATS) -> list[Frie
 
 def _has_a_name(agent: FriendsAgent) -> None:
     """Says its name."""
-    expect(isinstance(agent.name, str) and bool(agent.name), "name is a text", repr(agent.name))
+    name = getattr(agent, "name", None)
+    expect(isinstance(name, str) and bool(name), "name is a text", repr(name))
 
 
 def _plays_both_sides(agent: FriendsAgent) -> None:
@@ -67,14 +71,30 @@ def _hears_silence(agent: FriendsAgent) -> None:
     expect(len(session.act([0])) == 1, "an act", "none")
 
 
+def make_friend(named: Any) -> FriendsAgent:
+    """A player from a class, a function or an object; classes and functions are called with the built-in corpus if they ask."""
+    agent: FriendsAgent = made_by(named, load_friends(EMBEDDED_FRIENDS)) if callable(named) else named
+    return agent
+
+
+def _looks_for_no_friends(part: Any) -> bool:
+    """Whether what it makes of a side lacks what sessions of this game alone have; negotiators have `join` as well."""
+    try:
+        session = make_friend(part).join(FriendsGame(1, _RULES).view(0))
+    except Exception:
+        return True
+    return not any(hasattr(session, method) for method in ("enter", "act"))
+
+
 FRIEND = Kind(
     "player of MutualFriends",
     "envs.friends.play.FriendsAgent",
-    ("join", "name"),
-    lambda named: named,
+    ("join",),
+    make_friend,
     (_has_a_name, _plays_both_sides, _repeats_itself, _is_the_same_alone, _hears_silence),
+    _looks_for_no_friends,
+    ("agent",),
 )
-"""For `promises(FRIEND, agent)`; `parley check` takes whatever has `join` for a negotiator."""
 
 
 def _has_chats_to_learn_from(source: Any) -> None:

@@ -100,8 +100,10 @@ class EntityLinker:
             words: an utterance in lower case, see `chat_words`.
             contexts: entities that win over others of the same form, such as those of a table; the first context wins.
         """
-        tokens: list[Token] = []
         at, longest = 0, self._longest
+        if longest.keys().isdisjoint(words):
+            return tuple(words)
+        tokens: list[Token] = []
         while at < len(words):
             word = words[at]
             at += 1

@@ -97,7 +97,7 @@ def play_friends(
             if not rows:
                 continue
             said = _events(game, side, rows, sessions[side].act(rows), agent.name)
-            heard = _passed_on(game, rows, said, channels[side])
+            heard = passed_on(game, rows, said, channels[side])
             for row, event, received in zip(rows, said, heard, strict=True):
                 game.add(row, event, received)
             ended = (game.to_move[rows] == NOBODY).tolist()
@@ -121,7 +121,8 @@ def _events(game: FriendsGame, side: int, rows: list[int], acts: Sequence[Act], 
     return [game.event(row, side, act) for row, act in zip(rows, acts, strict=True)]
 
 
-def _passed_on(game: FriendsGame, rows: list[int], said: list[ChatEvent], channel: Channel | None) -> list[ChatEvent]:
+def passed_on(game: FriendsGame, rows: list[int], said: list[ChatEvent], channel: Channel | None) -> list[ChatEvent]:
+    """What partners hear of events, one for each row; selections are seen as they are."""
     heard = list(said)
     spoken = [i for i, event in enumerate(said) if event.selected is None]
     if channel is not None and spoken:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 
@@ -86,6 +87,21 @@ class FriendsScenario:
         """By side: the different entities of its table."""
         first, second = (frozenset().union(*table) for table in self.entities)
         return first, second
+
+    @cached_property
+    def all_mentionable(self) -> frozenset[Entity]:
+        """The different entities of both tables."""
+        return self.mentionable[0] | self.mentionable[1]
+
+    @cached_property
+    def alternatives(self) -> tuple[dict[str, list[Entity]], dict[str, list[Entity]]]:
+        """By side and category: the different entities of its table that the common friend does not have, in order."""
+        found: tuple[dict[str, list[Entity]], dict[str, list[Entity]]] = ({}, {})
+        for table, place, by_category in zip(self.entities, self.shared, found, strict=True):
+            for entity in dict.fromkeys(chain.from_iterable(table)):
+                if entity not in table[place]:
+                    by_category.setdefault(entity.type, []).append(entity)
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)

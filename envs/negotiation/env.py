@@ -7,8 +7,9 @@ are module functions because the two-sided environment of `engine/rllib` shows t
 from __future__ import annotations
 
 import sys
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import gymnasium
 import numpy as np
@@ -17,38 +18,43 @@ from gymnasium import spaces
 from envs.core.errors import ConfigError, ScenarioError
 from envs.core.play import Utterances
 from envs.core.registry import nearest
+from envs.negotiation.agents import make_agent, require_same_game
+from envs.negotiation.domain import Domain
 from envs.negotiation.game import OVER, SELECT, Agent, NegotiationGame, Rules
 from envs.negotiation.render import render_dialogue
-from envs.negotiation.scenario import MAX_SELECTIONS, NUM_ITEMS, TOTAL_VALUE, Scenario, random_scenario, selection_table
+from envs.negotiation.scenario import Scenario
 from envs.negotiation.vocabulary import PAD_ID, Vocabulary
 
 REWARDS = ("points", "advantage")
 _ROW = np.zeros(1, dtype=np.int64)
+SeenT = TypeVar("SeenT")
+ActT = TypeVar("ActT")
 
 
 def action_space(vocabulary: Vocabulary, rules: Rules) -> spaces.Dict:
     """What either side may do: an utterance of token ids padded with `<pad>`, and an index of a selection."""
-    words = np.full(rules.max_words, len(vocabulary), dtype=np.int64)
-    return spaces.Dict({"utterance": spaces.MultiDiscrete(words), "selection": spaces.Discrete(MAX_SELECTIONS)})
+    words = spaces.MultiDiscrete(np.full(rules.max_words, len(vocabulary), dtype=np.int64))
+    return spaces.Dict({"utterance": words, "selection": spaces.Discrete(vocabulary.domain.max_selections)})
 
 
 def observation_space(vocabulary: Vocabulary, rules: Rules) -> spaces.Dict:
     """What either side sees; the keys are explained in `NegotiationEnv`."""
+    domain = vocabulary.domain
     return spaces.Dict(
         {
-            "context": spaces.Box(0, TOTAL_VALUE, (2 * NUM_ITEMS,), np.int64),
+            "context": spaces.Box(0, domain.largest, (2 * len(domain.items),), np.int64),
             "tokens": spaces.Box(0, len(vocabulary) - 1, (rules.max_tokens,), np.int64),
             "num_tokens": spaces.Discrete(rules.max_tokens + 1),
             "phase": spaces.Discrete(OVER + 1),
-            "selections": spaces.MultiBinary(MAX_SELECTIONS),
+            "selections": spaces.MultiBinary(domain.max_selections),
         }
     )
 
 
 def observe(game: NegotiationGame, side: int) -> dict[str, Any]:
     """That side's observation of the first dialogue, in copies that later moves leave alone."""
-    legal = np.zeros(MAX_SELECTIONS, dtype=np.int8)
-    legal[: len(selection_table(game.scenarios[0].counts))] = 1
+    legal = np.zeros(game.domain.max_selections, dtype=np.int8)
+    legal[: len(game.scenarios[0].selections)] = 1
     return {
         "context": game.contexts[side, 0].copy(),
         "tokens": game.tokens[side, 0].copy(),
@@ -109,9 +115,9 @@ def outcome(game: NegotiationGame) -> dict[str, Any]:
     }
 
 
-def draw_scenario(rng: np.random.Generator, scenarios: Sequence[Scenario] | None) -> Scenario:
-    """One of the scenarios, all alike likely, or any legal one when there is no list."""
-    return random_scenario(rng) if scenarios is None else scenarios[int(rng.integers(len(scenarios)))]
+def draw_scenario(rng: np.random.Generator, scenarios: Sequence[Scenario] | None, domain: Domain) -> Scenario:
+    """One of the scenarios, all alike likely, or any legal one of the game when there is no list."""
+    return domain.random_scenario(rng) if scenarios is None else scenarios[int(rng.integers(len(scenarios)))]
 
 
 def check_arguments(owner: str, reward_kind: str, scenarios: Sequence[Scenario] | None) -> None:
@@ -123,7 +129,140 @@ def check_arguments(owner: str, reward_kind: str, scenarios: Sequence[Scenario] 
         raise ConfigError("the list of scenarios is empty", where=owner, fix="give one at least, or None for random ones")
 
 
-class NegotiationEnv(gymnasium.Env[dict[str, Any], dict[str, Any]]):
+class OneSide(gymnasium.Env[SeenT, ActT]):
+    """One side of the game against a partner; what it sees and how it acts is up to the environment.
+
+    Args: as `NegotiationEnv` says.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {  # type: ignore[misc]  # Gymnasium declares it as an instance variable
+        "render_modes": ["ansi", "human"],
+        "render_fps": 1,
+    }
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary | None = None,
+        partner: Agent | str = "scripted",
+        scenarios: Sequence[Scenario] | None = None,
+        reward: str = "points",
+        rules: Rules | None = None,
+        side: int = 0,
+        render_mode: str | None = None,
+    ) -> None:
+        own = type(self).__name__
+        check_arguments(own, reward, scenarios)
+        if side not in (0, 1):
+            raise ConfigError("there is no such side", where=own, got=repr(side), fix="side 0 or 1")
+        if render_mode not in (None, *self.metadata["render_modes"]):
+            modes = self.metadata["render_modes"]
+            hint = nearest(str(render_mode), modes)
+            what = f"unknown render mode{hint}"
+            raise ConfigError(what, where=own, got=repr(render_mode), fix=f"one of {', '.join(modes)}")
+        self.partner = make_agent(partner, vocabulary) if isinstance(partner, str) else partner
+        self.vocabulary = self.partner.vocabulary if vocabulary is None else vocabulary
+        require_same_game(self.partner, self.vocabulary)
+        self.scenarios = None if scenarios is None else tuple(scenarios)
+        self.reward = reward
+        self.rules = rules or Rules()
+        self.side = side
+        self.render_mode = render_mode
+        self.observation_space, self.action_space = self._spaces()
+        self._game: NegotiationGame | None = None
+        self._ended = False
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[SeenT, dict[str, Any]]:
+        """Starts a dialogue.
+
+        Args:
+            seed: starts the generator that all later dialogues draw from.
+            options: `{"scenario": Scenario}` sets the scenario.
+
+        Raises:
+            ConfigError: an unknown option, or one of the wrong type.
+        """
+        super().reset(seed=seed)
+        given = dict(options or {})
+        scenario = given.pop("scenario", None)
+        if given or not isinstance(scenario, Scenario | None):
+            raise ConfigError("wrong option of reset", got=repr(options), fix='the only one is {"scenario": Scenario(...)}')
+        dialogue_seed = int(self.np_random.integers(2**63))
+        if scenario is None:
+            scenario = draw_scenario(self.np_random, self.scenarios, self.vocabulary.domain)
+        words = (self.vocabulary, self.partner.vocabulary)
+        self._game = NegotiationGame([scenario], [dialogue_seed], words if self.side == 0 else words[::-1], self.rules)
+        self._session = self.partner.join(self._game.view(1 - self.side))
+        self._ended = False
+        self._let_partner_act()
+        self._show()
+        return self._seen(self._game), {}
+
+    def step(self, action: ActT) -> tuple[SeenT, float, bool, bool, dict[str, Any]]:
+        """Speaks or chooses, then lets the partner act until it is your turn again.
+
+        Args:
+            action: see the class.
+
+        Raises:
+            ScenarioError: there is no dialogue going on, or the action lies outside the action space.
+        """
+        game = self._game
+        if game is None or self._ended:
+            raise ScenarioError("no dialogue is going on", where=f"step of {type(self).__name__}", fix="call reset() first")
+        if game.phase[0] != OVER:
+            self._act(game, action)
+            self._let_partner_act()
+        self._ended = bool(game.phase[0] == OVER)
+        self._show()
+        info = outcome(game) if self._ended else {}
+        return self._seen(game), side_reward(game, self.side, self.reward), self._ended, False, info
+
+    def render(self) -> str | None:  # type: ignore[override]  # one of the two types that Gymnasium allows
+        """The dialogue so far as text: returned in mode `"ansi"`, written to standard error in mode `"human"`.
+
+        Raises:
+            ScenarioError: there has been no dialogue yet.
+        """
+        if self._game is None:
+            where = f"render of {type(self).__name__}"
+            raise ScenarioError("there is nothing to render yet", where=where, fix="call reset() first")
+        if self.render_mode is None:
+            gymnasium.logger.warn('render() needs a render mode: gymnasium.make(..., render_mode="ansi")')
+            return None
+        text = render_dialogue(self._game, 0, self.side)
+        if self.render_mode == "ansi":
+            return text
+        sys.stderr.write(text + "\n\n")
+        return None
+
+    @abstractmethod
+    def _spaces(self) -> tuple[spaces.Space[SeenT], spaces.Space[ActT]]:
+        """Observations and actions."""
+
+    @abstractmethod
+    def _seen(self, game: NegotiationGame) -> SeenT:
+        """What this side sees."""
+
+    @abstractmethod
+    def _act(self, game: NegotiationGame, action: ActT) -> None:
+        """Carries out this side's action."""
+
+    def _show(self) -> None:
+        if self.render_mode == "human":
+            self.render()
+
+    def _let_partner_act(self) -> None:
+        game, side = self._game, 1 - self.side
+        assert game is not None
+        rows = game.rows_to_speak(side)
+        if rows.size:
+            game.say(rows, self._session.speak(rows))
+        rows = game.rows_to_choose(side)
+        if rows.size:
+            game.choose(side, rows, self._session.choose(rows))
+
+
+class NegotiationEnv(OneSide[dict[str, Any], dict[str, Any]]):
     """Divide books, hats and balls with a partner by talking (Deal or No Deal).
 
     ## Description
@@ -171,8 +310,8 @@ class NegotiationEnv(gymnasium.Env[dict[str, Any], dict[str, Any]]):
     and `transcript` (turns of side and words); pairs are by side.
 
     ## Arguments
-    * `vocabulary`: the words; the partner's when not given, and the scripted bargainers' when there is no partner either.
-    * `partner`: any `Agent` with the same vocabulary; the scripted, fair-minded `Bargainer` when not given.
+    * `vocabulary`: your words; the partner's when not given. Each side hears `<unk>` for a word that its own lacks.
+    * `partner`: any `Agent`, or its name: a run or checkpoint folder, `scripted` (the default), `path/file.py:Name`.
     * `scenarios`: the list that scenarios are drawn from; None draws from all legal ones.
     * `reward`: `"points"` or `"advantage"`.
     * `rules`: limits and options of the game.
@@ -187,128 +326,11 @@ class NegotiationEnv(gymnasium.Env[dict[str, Any], dict[str, Any]]):
     * v1: first version.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {  # type: ignore[misc]  # Gymnasium declares it as an instance variable
-        "render_modes": ["ansi", "human"],
-        "render_fps": 1,
-    }
+    def _spaces(self) -> tuple[spaces.Dict, spaces.Dict]:
+        return observation_space(self.vocabulary, self.rules), action_space(self.vocabulary, self.rules)
 
-    def __init__(
-        self,
-        vocabulary: Vocabulary | None = None,
-        partner: Agent | None = None,
-        scenarios: Sequence[Scenario] | None = None,
-        reward: str = "points",
-        rules: Rules | None = None,
-        side: int = 0,
-        render_mode: str | None = None,
-    ) -> None:
-        check_arguments("NegotiationEnv", reward, scenarios)
-        if side not in (0, 1):
-            raise ConfigError("there is no such side", where="NegotiationEnv", got=repr(side), fix="side 0 or 1")
-        if render_mode not in (None, *self.metadata["render_modes"]):
-            modes = self.metadata["render_modes"]
-            hint = nearest(str(render_mode), modes)
-            what = f"unknown render mode{hint}"
-            raise ConfigError(what, where="NegotiationEnv", got=repr(render_mode), fix=f"one of {', '.join(modes)}")
-        self.partner = _default_partner(vocabulary) if partner is None else partner
-        self.vocabulary = self.partner.vocabulary if vocabulary is None else vocabulary
-        if self.vocabulary.digest != self.partner.vocabulary.digest:
-            raise ConfigError(
-                f"the partner {self.partner.name!r} speaks another vocabulary",
-                where="NegotiationEnv",
-                got=f"{len(self.partner.vocabulary)} words, not {len(self.vocabulary)}",
-                fix="leave vocabulary out, or give the one that the partner was made with",
-            )
-        self.scenarios = None if scenarios is None else tuple(scenarios)
-        self.reward = reward
-        self.rules = rules or Rules()
-        self.side = side
-        self.render_mode = render_mode
-        self.action_space: spaces.Dict = action_space(self.vocabulary, self.rules)
-        self.observation_space = observation_space(self.vocabulary, self.rules)
-        self._game: NegotiationGame | None = None
-        self._ended = False
+    def _seen(self, game: NegotiationGame) -> dict[str, Any]:
+        return observe(game, self.side)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Starts a dialogue.
-
-        Args:
-            seed: starts the generator that all later dialogues draw from.
-            options: `{"scenario": Scenario}` sets the scenario.
-
-        Raises:
-            ConfigError: an unknown option, or one of the wrong type.
-        """
-        super().reset(seed=seed)
-        given = dict(options or {})
-        scenario = given.pop("scenario", None)
-        if given or not isinstance(scenario, Scenario | None):
-            raise ConfigError("wrong option of reset", got=repr(options), fix='the only one is {"scenario": Scenario(...)}')
-        dialogue_seed = int(self.np_random.integers(2**63))
-        if scenario is None:
-            scenario = draw_scenario(self.np_random, self.scenarios)
-        self._game = NegotiationGame([scenario], [dialogue_seed], self.vocabulary, self.rules)
-        self._session = self.partner.join(self._game.view(1 - self.side))
-        self._ended = False
-        self._let_partner_act()
-        self._show()
-        return observe(self._game, self.side), {}
-
-    def step(self, action: dict[str, Any]) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
-        """Speaks or chooses, then lets the partner act until it is your turn again.
-
-        Args:
-            action: see the class.
-
-        Raises:
-            ScenarioError: there is no dialogue going on, or the action lies outside the action space.
-        """
-        game = self._game
-        if game is None or self._ended:
-            raise ScenarioError("no dialogue is going on", where="step of NegotiationEnv", fix="call reset() first")
-        if game.phase[0] != OVER:
-            act(game, self.side, action, self.action_space)
-            self._let_partner_act()
-        self._ended = bool(game.phase[0] == OVER)
-        self._show()
-        info = outcome(game) if self._ended else {}
-        return observe(game, self.side), side_reward(game, self.side, self.reward), self._ended, False, info
-
-    def render(self) -> str | None:  # type: ignore[override]  # one of the two types that Gymnasium allows
-        """The dialogue so far as text: returned in mode `"ansi"`, written to standard error in mode `"human"`.
-
-        Raises:
-            ScenarioError: there has been no dialogue yet.
-        """
-        if self._game is None:
-            raise ScenarioError("there is nothing to render yet", where="render of NegotiationEnv", fix="call reset() first")
-        if self.render_mode is None:
-            gymnasium.logger.warn('render() needs a render mode: gymnasium.make(..., render_mode="ansi")')
-            return None
-        text = render_dialogue(self._game, 0, self.side)
-        if self.render_mode == "ansi":
-            return text
-        sys.stderr.write(text + "\n\n")
-        return None
-
-    def _show(self) -> None:
-        if self.render_mode == "human":
-            self.render()
-
-    def _let_partner_act(self) -> None:
-        game, side = self._game, 1 - self.side
-        assert game is not None
-        rows = game.rows_to_speak(side)
-        if rows.size:
-            game.say(rows, self._session.speak(rows))
-        rows = game.rows_to_choose(side)
-        if rows.size:
-            game.choose(side, rows, self._session.choose(rows))
-
-
-def _default_partner(vocabulary: Vocabulary | None) -> Agent:
-    # Imported here because the bargainers' wording tables are not needed by those who bring a partner.
-    from envs.negotiation.scripted.bargainers import Bargainer
-    from envs.negotiation.scripted.wording import bargainer_vocabulary
-
-    return Bargainer.named("scripted", bargainer_vocabulary() if vocabulary is None else vocabulary)
+    def _act(self, game: NegotiationGame, action: dict[str, Any]) -> None:
+        act(game, self.side, action, self.action_space)  # type: ignore[arg-type]  # it is the one above

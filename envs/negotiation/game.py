@@ -3,7 +3,8 @@
 It holds B dialogues side by side as arrays; a single environment is the case B = 1. A dialogue is: utterances by
 turns until one of them is exactly `<selection>`, then both sides choose, then points (Lewis et al. 2017, section 2).
 
-Shapes: B dialogues, T = `Rules.max_tokens`, n = number of rows passed, L = width of an utterance array.
+Shapes: B dialogues, T = `Rules.max_tokens`, n = number of rows passed, L = width of an utterance array, K items and H tokens
+of a selection (`domain.py`).
 
 Rules and where they come from:
   * An utterance ends at its first `<eos>` or `<selection>`, or after `max_words` tokens (an `<eos>` of nobody's follows).
@@ -14,6 +15,9 @@ Rules and where they come from:
     for the side to move (released attack code: after 20 utterances). Forced words belong to no author.
   * `complementary`: only side 1 chooses and side 0 is given the complement (Cheng et al. 2019, section 3).
     # Paper: agreement prints as 100 %. Ours: a refusal by side 1 counts as no agreement, because nobody earns anything.
+
+A dialogue is text: each side reads and speaks it in ids of its own vocabulary (`spoken.py`). Sides that share one, and say no
+other word, read and write the same arrays.
 """
 
 from __future__ import annotations
@@ -25,17 +29,14 @@ from typing import Protocol
 import numpy as np
 
 from envs.core.config import check
+from envs.core.errors import ConfigError
 from envs.core.play import Player, Utterances, play_sessions
 from envs.core.ranges import Configuration, PositiveInt
 from envs.core.seeds import derive_seed, stream
-from envs.negotiation.scenario import (
-    Scenario,
-    complement,
-    is_pareto_optimal,
-    points,
-    selection_table,
-)
-from envs.negotiation.vocabulary import EOS_ID, PAD_ID, SELECTION_ID, Vocabulary
+from envs.negotiation.domain import Domain
+from envs.negotiation.scenario import Scenario, is_pareto_optimal, points
+from envs.negotiation.spoken import SpokenWords
+from envs.negotiation.vocabulary import EOS_ID, PAD_ID, SELECTION_ID, Vocabulary, split_text
 
 SPEAK, SELECT, OVER = range(3)
 NOBODY = -1
@@ -64,7 +65,7 @@ class Agent(Player["SideView"], Protocol):
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The words it knows; a dialogue needs two agents with the same ones."""
+        """The words in whose ids it reads and speaks."""
 
 
 class NegotiationGame:
@@ -73,23 +74,32 @@ class NegotiationGame:
     Args:
         scenarios: one scenario per dialogue.
         seeds: one 63-bit seed per dialogue; decides who speaks first and every random draw in it.
-        vocabulary: the words that both sides share.
+        vocabulary: in whose ids both sides read and speak; or that of side 0 and that of side 1.
         rules: limits and options.
         first_speakers: (B,) side 0 or 1 per dialogue; a fair coin from the dialogue's seed when not given.
+
+    Raises:
+        ConfigError: a scenario is of another game than the vocabulary.
     """
 
     def __init__(
         self,
         scenarios: Sequence[Scenario],
         seeds: Sequence[int],
-        vocabulary: Vocabulary,
+        vocabulary: Vocabulary | tuple[Vocabulary, Vocabulary],
         rules: Rules | None = None,
         first_speakers: Sequence[int] | None = None,
     ) -> None:
         self.scenarios = list(scenarios)
         # Keys of seed streams carry their type, so a numpy integer would name other streams than the same int.
         self.seeds = [int(seed) for seed in seeds]
-        self.vocabulary = vocabulary
+        self.vocabularies = vocabulary if isinstance(vocabulary, tuple) else (vocabulary, vocabulary)
+        self.vocabulary = self.vocabularies[0]
+        """Of side 0; the game's ids begin with it."""
+        self.domain: Domain = self.vocabulary.domain
+        """What is negotiated about."""
+        for words in self.vocabularies:
+            require_game(words.game, self.scenarios)
         self.rules = rules or Rules()
         size, width = len(self.scenarios), self.rules.max_tokens
         assert len(self.seeds) == size, "one seed per dialogue"
@@ -102,7 +112,13 @@ class NegotiationGame:
         self.first_speakers = coins if first_speakers is None else np.array(first_speakers, dtype=np.int64)
         self.contexts = np.array([[s.context(0), s.context(1)] for s in self.scenarios], dtype=np.int64).transpose(1, 0, 2)
         self.tokens = np.full((2, size, width), PAD_ID, dtype=np.int64)
-        """Each side's view of the dialogue (2, B, T): the same words, `YOU:` and `THEM:` exchanged."""
+        """Each side's view of the dialogue (2, B, T) in ids of its own: the same words, `YOU:` and `THEM:` exchanged."""
+        self._spoken: SpokenWords | None = None
+        """The game's words, once there are others than those of one vocabulary that both sides have."""
+        self._said = self.tokens[0]
+        """From then on side 0's view in the game's ids (B, T)."""
+        if self.vocabularies[0].digest != self.vocabularies[1].digest:
+            self._open()
         self.authors = np.full((size, width), NOBODY, dtype=np.int8)
         """Who wrote each token (B, T): side 0, side 1, or nobody (markers, forced words, an `<eos>` that the game added)."""
         self.num_tokens = np.zeros(size, dtype=np.int64)
@@ -140,6 +156,8 @@ class NegotiationGame:
     def say(self, rows: np.ndarray, utterances: Utterances) -> None:
         """The side to move says its utterance in each of the dialogues `rows` (distinct, all in phase `SPEAK`)."""
         assert (self.phase[rows] == SPEAK).all(), "only open dialogues take utterances"
+        if self._spoken is not None:
+            utterances = self._in_game_ids(self._spoken, self.to_move[rows], utterances)
         tokens, lengths, closed = self._legal(rows, utterances)
         speakers = self.to_move[rows]
         self._append(rows, speakers, tokens, lengths, speakers)
@@ -169,14 +187,13 @@ class NegotiationGame:
         """
         assert (self.phase[rows] == SELECT).all(), "only ended dialogues take selections"
         for row, selection in zip(rows.tolist(), selections.tolist(), strict=True):
-            counts = self.scenarios[row].counts
-            no_agreement = len(selection_table(counts)) - 2
-            illegal = not 0 <= selection < no_agreement + 2
+            choosable = self.scenarios[row].selections
+            illegal = not 0 <= selection < len(choosable)
             self.illegal_selections[row, side] = illegal
-            legal = no_agreement if illegal else selection
+            legal = choosable.no_agreement if illegal else selection
             self.selections[row, side] = legal
             if self.rules.complementary:
-                self.selections[row, 0] = complement(counts, legal)
+                self.selections[row, 0] = choosable.fits[legal]
             if (self.selections[row] >= 0).all():
                 first, second = self.selections[row].tolist()
                 self.agreed[row], self.points[row] = points(self.scenarios[row], (first, second))
@@ -189,14 +206,47 @@ class NegotiationGame:
 
     def transcript(self, row: int) -> list[tuple[int, list[str]]]:
         """The dialogue as (side, words) turns, `<eos>` left out."""
-        ids = self.tokens[0, row, : self.num_tokens[row]].tolist()
+        tokens = self.tokens[0] if self._spoken is None else self._said
+        ids = tokens[row, : self.num_tokens[row]].tolist()
+        words: Sequence[str] = self.vocabulary.words if self._spoken is None else self._spoken.words
         turns: list[tuple[int, list[str]]] = []
         for i in ids:
             if i in (self.vocabulary.you_id, self.vocabulary.them_id):
                 turns.append((0 if i == self.vocabulary.you_id else 1, []))
             elif i != EOS_ID:
-                turns[-1][1].append(self.vocabulary.words[i])
+                turns[-1][1].append(words[i])
         return turns
+
+    def tokens_in(self, vocabulary: Vocabulary, side: int) -> np.ndarray:
+        """A side's view of the dialogues (B, T) in ids of any vocabulary, such as a judge's."""
+        if vocabulary.digest == self.vocabularies[side].digest:
+            return self.tokens[side]
+        you, them = vocabulary.you_id, vocabulary.them_id
+        read = vocabulary.encode(self._open().words)[self._said]
+        return read if side == 0 else np.where(read == you, them, np.where(read == them, you, read))
+
+    def utterance(self, side: int, words: Sequence[str]) -> list[int]:
+        """Words as a side says them, in ids of its own, closed by `<eos>` unless they end the dialogue."""
+        own = self.vocabularies[side]
+        ids = own.encode(words).tolist()
+        if any(word not in own.index for word in words):
+            beyond = self._open().ids(words) + len(own)
+            ids = [own.index.get(word, new) for word, new in zip(words, beyond.tolist(), strict=True)]
+        return ids if ids == [SELECTION_ID] else [*ids, EOS_ID]
+
+    def _open(self) -> SpokenWords:
+        """From now on any word can be said."""
+        if self._spoken is None:
+            self._spoken = SpokenWords(self.vocabularies)
+            self._said = self.tokens[0].copy()
+        return self._spoken
+
+    def _in_game_ids(self, spoken: SpokenWords, speakers: np.ndarray, utterances: Utterances) -> Utterances:
+        tokens, lengths = utterances.tokens, utterances.lengths
+        tokens = np.where(np.arange(tokens.shape[1]) < lengths[:, None], tokens, PAD_ID)
+        for side in (0, 1):
+            tokens[speakers == side] = spoken.spoken(side, tokens[speakers == side])
+        return Utterances(tokens, lengths)
 
     def _legal(self, rows: np.ndarray, utterances: Utterances) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Utterances with illegal tokens dropped and exactly one end, and which of them (n,) the game had to close.
@@ -233,13 +283,19 @@ class NegotiationGame:
         self, rows: np.ndarray, speakers: np.ndarray, tokens: np.ndarray, lengths: np.ndarray, authors: np.ndarray
     ) -> None:
         start = self.num_tokens[rows]
-        for side in (0, 1):
-            markers = np.where(speakers == side, self.vocabulary.you_id, self.vocabulary.them_id)
-            self.tokens[side, rows, start] = markers
         columns = np.arange(tokens.shape[1])
         at_n, at_l = np.nonzero(columns < lengths[:, None])
         positions = start[at_n] + 1 + at_l
-        self.tokens[:, rows[at_n], positions] = tokens[at_n, at_l]
+        said = tokens[at_n, at_l]
+        for side in (0, 1):
+            markers = np.where(speakers == side, self.vocabulary.you_id, self.vocabulary.them_id)
+            heard, marked = said, markers
+            if self._spoken is not None:
+                heard, marked = self._spoken.heard(side, said), self._spoken.heard(side, markers)
+                if side == 0:
+                    self._said[rows, start], self._said[rows[at_n], positions] = markers, said
+            self.tokens[side, rows, start] = marked
+            self.tokens[side, rows[at_n], positions] = heard
         self.authors[rows[at_n], positions] = authors[at_n]
         self.num_tokens[rows] = start + 1 + lengths
 
@@ -254,11 +310,11 @@ class SideView:
 
     def __init__(self, game: NegotiationGame, side: int) -> None:
         self._game, self.side = game, side
-        self.vocabulary, self.rules = game.vocabulary, game.rules
+        self.vocabulary, self.rules, self.domain = game.vocabularies[side], game.rules, game.domain
         self.contexts = game.contexts[side]
-        """(B, 6) int64: count and own value of each item in turn."""
+        """(B, 2K) int64: count and own value of each item in turn."""
         self.tokens = game.tokens[side]
-        """(B, T) int64: the dialogue so far, own turns marked `YOU:`."""
+        """(B, T) int64: the dialogue so far in ids of `vocabulary`, own turns marked `YOU:`; it lacks what is `<unk>`."""
         self.num_tokens = game.num_tokens
         """(B,) int64: how many of `tokens` have been said."""
         self.num_turns = game.num_turns
@@ -269,6 +325,14 @@ class SideView:
     def __len__(self) -> int:
         return len(self._game)
 
+    def turns(self, row: int) -> list[tuple[bool, str]]:
+        """One dialogue so far as text: whether a turn is one's own, and its words, whatever one's vocabulary."""
+        return [(side == self.side, " ".join(words)) for side, words in self._game.transcript(row)]
+
+    def encode(self, text: str) -> list[int]:
+        """A text as an utterance in ids of one's own, its end included; any word can be said."""
+        return self._game.utterance(self.side, split_text(text, self.vocabulary))
+
     def generator(self, row: int) -> np.random.Generator:
         """Random numbers for this side's next move in one dialogue, for agents that need more than one draw a token."""
         return stream(derive_seed(self._game.seeds[row], "side", self.side), int(self.num_tokens[row]))
@@ -278,8 +342,29 @@ class SideView:
         return SideView(self._game, 1 - self.side)
 
     def selections(self, row: int) -> np.ndarray:
-        """The legal selections (m, 6) of one dialogue as item token ids, m <= `MAX_SELECTIONS`."""
-        return selection_table(self._game.scenarios[row].counts)
+        """The legal selections (m, H) of one dialogue as tokens of the domain, m <= `domain.max_selections`."""
+        return self._game.scenarios[row].selections.table
+
+
+def require_game(game: str, scenarios: Sequence[Scenario], who: str = "an agent", where: str | None = None) -> None:
+    """Checks that somebody plays the game that scenarios are of.
+
+    Args:
+        game: that is played.
+        scenarios: of one game or of several.
+        who: plays it, for messages.
+        where: what named that agent.
+
+    Raises:
+        ConfigError: a scenario is of another game.
+    """
+    for other in {scenario.game for scenario in scenarios} - {game}:
+        raise ConfigError(
+            f"{who} plays another game than the scenarios are of",
+            where=where,
+            got=f"{game!r}, and scenarios of {other!r}",
+            fix=f"name an agent that was trained on a corpus of {other!r}, or scenarios of {game!r} (parley list)",
+        )
 
 
 def play(game: NegotiationGame, agents: tuple[Agent, Agent]) -> NegotiationGame:

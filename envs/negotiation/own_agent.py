@@ -1,24 +1,57 @@
 """An agent of a user's own, named as `path/file.py:Name`: made, checked and played so that its mistakes are named as its own.
 
 It is a class or a function; what calling it gives has `join(view)`, which gives an object with `speak(rows)` and `choose(rows)`
-(`envs.core.play.Session`). It may take the vocabulary of the game as its one argument.
+(`envs.core.play.Session`). It may take a vocabulary as its one argument, and `speak` may give texts instead of word ids. One
+call may take `time_limit_s` seconds, an attribute of the agent; an agent that raises or hangs loses the dialogue and no other.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
 import numpy as np
 
 from envs.core.errors import ConfigError
-from envs.core.own_code import own_code
+from envs.core.own_code import OutOfTimeError, own_code, time_limit
 from envs.core.play import Session, Utterances
 from envs.negotiation.game import SideView
 from envs.negotiation.vocabulary import Vocabulary
 
 EXAMPLE = "CONTRIBUTING.md shows an agent that runs"
+TIME_LIMIT_S = 60.0
+"""Seconds that one call of an agent may take which says nothing else."""
+MAX_HANGS = 3
+"""Calls in a row that may take too long, after which an agent is not asked again."""
+ItemT = TypeVar("ItemT")
+ResultT = TypeVar("ResultT")
+
+
+class AgentError(ConfigError):
+    """An agent of a user's own failed in a dialogue."""
+
+
+def play_apart(
+    play: Callable[[Sequence[ItemT]], ResultT], items: Sequence[ItemT]
+) -> tuple[list[ResultT], list[tuple[ItemT, AgentError]]]:
+    """Plays dialogues side by side; where an agent fails, each by itself, so that no more are lost than it fails in.
+
+    Args:
+        play: what is made of some dialogues.
+        items: all of them.
+
+    Returns:
+        What was made of them, and the dialogues that were lost, with the reason.
+    """
+    try:
+        return [play(items)], []
+    except AgentError as error:
+        if len(items) == 1:
+            return [], [(items[0], error)]
+    played, lost = zip(*(play_apart(play, [item]) for item in items), strict=True)
+    return [one for part in played for one in part], [one for part in lost for one in part]
 
 
 class OwnAgent:
@@ -27,49 +60,93 @@ class OwnAgent:
     Args:
         spec: `path/file.py:Name`; also what reports call it.
         maker: what is called that.
-        vocabulary: of the game.
+        vocabulary: in whose ids it reads the dialogue, and may speak, unless it has one of its own as an attribute.
 
     Raises:
         ConfigError: the user's code raised, or made something that cannot play.
     """
 
     def __init__(self, spec: str, maker: Any, vocabulary: Vocabulary) -> None:
-        self.name, self.vocabulary = spec, vocabulary
+        self.name = spec
         if not callable(maker):
             raise ConfigError("this makes no agent", where=spec, got=repr(maker), fix=f"name a class or a function; {EXAMPLE}")
         with own_code(spec):
             self._agent = called(maker, vocabulary)
         _require(self._agent, ("join",), "an agent", spec)
+        own = getattr(self._agent, "vocabulary", None)
+        self.vocabulary: Vocabulary = own if isinstance(own, Vocabulary) else vocabulary
+        self._limit_s = _seconds(self._agent, spec)
+        self._num_hangs = 0
 
     def join(self, view: SideView) -> Session:
-        """Takes a seat on one side of a batch of dialogues."""
-        with own_code(self.name):
+        """Takes a seat on one side of a batch of dialogues.
+
+        Raises:
+            AgentError: the user's code raised or took too long; so do `speak` and `choose` of the session.
+        """
+        with self.asked("join"):
             session = self._agent.join(view)
-        _require(session, ("speak", "choose"), "what join returns", self.name)
-        return _OwnSession(session, self.name)
+            _require(session, ("speak", "choose"), "what join returns", self.name)
+        return _OwnSession(session, self, view)
+
+    @contextmanager
+    def asked(self, what: str) -> Iterator[None]:
+        """A block that runs code of the agent."""
+        if self._num_hangs == MAX_HANGS:
+            what = f"the agent is not asked any more: {MAX_HANGS} times in a row a call took more than {self._limit_s:g} s"
+            raise AgentError(what, where=self.name)
+        try:
+            with own_code(self.name), time_limit(self._limit_s):
+                yield
+            # That it sits down says nothing of whether it answers.
+            self._num_hangs *= what == "join"
+        except OutOfTimeError:
+            self._num_hangs += 1
+            fix = "mend it, or give the agent an attribute time_limit_s"
+            raise AgentError(f"{what} took more than {self._limit_s:g} s", where=self.name, fix=fix) from None
+        except ConfigError as error:
+            raise AgentError(error.what, where=error.where, got=error.got, fix=error.fix) from error
 
 
 class _OwnSession:
     """A user's session whose moves are of the right type and number."""
 
-    def __init__(self, session: Session, spec: str) -> None:
-        self._session, self._spec = session, spec
+    def __init__(self, session: Session, agent: OwnAgent, view: SideView) -> None:
+        self._session, self._agent, self._view = session, agent, view
 
     def speak(self, rows: np.ndarray) -> Utterances:
-        with own_code(self._spec):
-            said = self._session.speak(rows)
-        if not isinstance(said, Utterances) or len(said.lengths) != len(rows):
-            fix = "return Utterances.of([word ids of each row])"
-            raise ConfigError("speak gives Utterances, one for each row", where=self._spec, got=_shown(said), fix=fix)
-        return said
+        with self._agent.asked("speak"):
+            said: Any = self._session.speak(rows)
+            if isinstance(said, list | tuple) and len(said) == len(rows) and all(isinstance(text, str) for text in said):
+                return Utterances.of([self._view.encode(text) for text in said])
+            self._require_utterances(said, len(rows))
+        return Utterances(said.tokens, said.lengths)
 
     def choose(self, rows: np.ndarray) -> np.ndarray:
-        with own_code(self._spec):
+        with self._agent.asked("choose"):
             chosen = np.asarray(self._session.choose(rows))
-        if chosen.shape != rows.shape or not np.issubdtype(chosen.dtype, np.integer):
-            fix = "return an array of whole numbers, each an index into view.selections(row)"
-            raise ConfigError("choose gives a whole number for each row", where=self._spec, got=_shown(chosen), fix=fix)
+            if chosen.shape != rows.shape or not np.issubdtype(chosen.dtype, np.integer):
+                fix = "return an array of whole numbers, each an index into view.selections(row)"
+                what = "choose gives a whole number for each row"
+                raise ConfigError(what, where=self._agent.name, got=_shown(chosen), fix=fix)
         return chosen
+
+    def _require_utterances(self, said: Any, count: int) -> None:
+        if not isinstance(said, Utterances) or len(said.lengths) != count:
+            fix = "return a list of texts, or Utterances.of([word ids of each row])"
+            raise ConfigError("speak gives utterances, one for each row", where=self._agent.name, got=_shown(said), fix=fix)
+        spoken = said.tokens[np.arange(said.tokens.shape[1]) < said.lengths[:, None]]
+        known = np.issubdtype(spoken.dtype, np.integer) and bool(((spoken >= 0) & (spoken < len(self._view.vocabulary))).all())
+        if not known:
+            fix = f"give ids from 0 to {len(self._view.vocabulary) - 1}, or texts"
+            raise ConfigError("speak gives ids of its vocabulary", where=self._agent.name, got=_shown(spoken), fix=fix)
+
+
+def _seconds(agent: Any, spec: str) -> float:
+    limit = getattr(agent, "time_limit_s", TIME_LIMIT_S)
+    if not isinstance(limit, int | float) or not limit > 0:
+        raise ConfigError("time_limit_s is a number of seconds above 0", where=spec, got=repr(limit), fix="such as 60")
+    return float(limit)
 
 
 def called(maker: Callable[..., Any], vocabulary: Vocabulary) -> Any:

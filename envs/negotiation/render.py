@@ -5,10 +5,7 @@ Pure: the same game gives the same text. Environments, reports and the command l
 
 from __future__ import annotations
 
-import numpy as np
-
 from envs.negotiation.game import OVER, NegotiationGame
-from envs.negotiation.scenario import ITEM_NAMES, NO_AGREEMENT_ID, Triple, picks_table, selection_table
 
 _HIDDEN = "?"
 
@@ -39,7 +36,7 @@ def render_dialogue(game: NegotiationGame, row: int, perspective: int | None = N
     chosen = [side for side in sides if game.selections[row, side] >= 0 and (perspective is None or over)]
     if chosen:
         lines.append("")
-    lines += [f"{names[side]} chose {_selection(counts, int(game.selections[row, side]))}" for side in chosen]
+    lines += [f"{names[side]} chose {game.domain.said(counts, int(game.selections[row, side]))}" for side in chosen]
     if over:
         earned = ", ".join(f"{names[side]} {game.points[row, side]}" for side in sides)
         lines.append(f"{'agreed' if game.agreed[row] else 'not agreed'}, points: {earned}")
@@ -49,7 +46,7 @@ def render_dialogue(game: NegotiationGame, row: int, perspective: int | None = N
 def _table(game: NegotiationGame, row: int, sides: tuple[int, int], names: list[str], shown: list[bool]) -> str:
     scenario = game.scenarios[row]
     cells = [["item", "count", *(f"value to {names[side]}" for side in sides)]]
-    for item, name in enumerate(ITEM_NAMES):
+    for item, name in enumerate(game.domain.items):
         values = [str(scenario.values[side][item]) if shown[side] else _HIDDEN for side in sides]
         cells.append([name, str(scenario.counts[item]), *values])
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -61,11 +58,3 @@ def _table(game: NegotiationGame, row: int, sides: tuple[int, int], names: list[
 
 def _turns(game: NegotiationGame, row: int) -> list[tuple[int, str]]:
     return [(side, " ".join(words) or "(says nothing)") for side, words in game.transcript(row)]
-
-
-def _selection(counts: Triple, selection: int) -> str:
-    picks = picks_table(counts)[selection]
-    if np.all(picks >= 0):
-        return ", ".join(f"{name} {pick}" for name, pick in zip(ITEM_NAMES, picks.tolist(), strict=True))
-    refused = selection_table(counts)[selection, 0] == NO_AGREEMENT_ID
-    return "no agreement" if refused else "to disconnect"

@@ -23,10 +23,17 @@ CHECKPOINT = "checkpoint"
 LOCK = "lock"
 """File of a run's folder that its writer holds a lock on."""
 _AT_ONCE = 16
+_handed: dict[str, Path] = {}
+"""Folders of models that another machine's disk holds under these names."""
+
+
+def hand_over(folders: Mapping[str, Path]) -> None:
+    """Makes names stand for folders in this process (`fetched_model`): in a worker, for copies of the driver's models."""
+    _handed.update(folders)
 
 
 def fetched_model(name: str | Path) -> Path:
-    """The local folder of what a name stands for as a model: a path itself, of a URI its copy.
+    """The local folder of what a name stands for as a model: what was handed over, a path itself, of a URI its copy.
 
     Of a run at a URI its model alone is copied, of any other folder its files. Nothing at the URI is no error: then nothing
     is in the copy either.
@@ -35,6 +42,8 @@ def fetched_model(name: str | Path) -> Path:
         StorageError: the URI cannot be read.
         ConfigError: a URI that `split_uri` refuses.
     """
+    if (handed := _handed.get(str(name))) is not None:
+        return handed
     folder = local_copy(name)
     if isinstance(name, Path) or not is_uri(name):
         return folder

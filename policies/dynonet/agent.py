@@ -1,10 +1,11 @@
-"""A DynoNet that plays: hundreds of chats at a time, event by event, by the functions that training runs through.
+"""A DynoNet that plays: hundreds of chats at a time, event by event, by weights that are laid out once (`inference.py`).
 
 What is kept between events: state, what nodes keep, their embeddings, and the products of their own parts with the weights
-that read these (`DynoNet.roots`), which are formed anew for the nodes that an event changes and no others. What a side has
-just chosen is not computed again when it hears itself.
+that read these (`DynoNetInference.roots`), which are formed anew for the nodes that an event changes and no others. Messages
+are passed when somebody reads them. What a side has just chosen is not computed again when it hears itself.
 
-Shapes: S rows of the game, k rows at work, N nodes, H hidden, C embedding of a node.
+Shapes: S rows of the game, k rows at work, N nodes, J nodes that change, H hidden, V width of a node's own part, C embedding of
+a node, M its messages, K message, L draws.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from envs.friends.events import ChatEvent, Mention, Token
 from envs.friends.game import Act, FriendsView
 from envs.friends.linker import EntityLinker
 from envs.storage.copies import CHECKPOINT, fetched_model
-from policies.dynonet.batches import Edges, Heard, heard_of, said_of
+from policies.dynonet.batches import TouchedNodes, heard_of, said_of, touched_of
 from policies.dynonet.checkpoints import load_dynonet
+from policies.dynonet.inference import DynoNetInference, GraphEdges
 from policies.dynonet.model import DynoNet, NodeContexts
-from policies.dynonet.reading import NO_NODE, ChatReader
+from policies.dynonet.reading import NO_NODE, ChatReader, EventReading
 from policies.dynonet.settings import FriendsDecoding
-from policies.dynonet.speaking import Chosen, Copyable, choose, num_draws
+from policies.dynonet.speaking import Copyable, choose, num_draws
 from policies.dynonet.vocabulary import SELECT_ID
 
 SPARE_NODES = 8
@@ -60,33 +62,40 @@ class DynoNetSession:
     Attributes:
         hidden_SH: states after what has been heard and said.
         cell_SH: their cells.
-        contexts: the nodes as they are now.
     """
 
     def __init__(self, agent: DynoNetAgent, view: FriendsView) -> None:
-        self._agent, self._view, self._model = agent, view, agent.model
+        self._agent, self._view, self._network = agent, view, DynoNetInference(agent.model)
         self._readers: dict[int, ChatReader] = {}
-        self._chosen: dict[int, Chosen] = {}
+        self._chosen: dict[int, tuple[Act, list[int], list[int]]] = {}
         self._described: dict[int, int] = {}
-        zeros, rows, sizes = agent.model.output.weight.new_zeros, len(view), agent.model.sizes
-        self.hidden_SH, self.cell_SH = zeros(rows, sizes.hidden), zeros(rows, sizes.hidden)
-        width = agent.model.key.in_features
-        own = width - sizes.rounds * sizes.message
-        self._own_SNV = zeros(rows, 0, own)
-        self._roots_SNJ = zeros(rows, 0, agent.model.roots(zeros(1, own)).shape[1])
-        self._words_SN = zeros(rows, 0, dtype=torch.int64)
-        self.contexts = NodeContexts(zeros(rows, 0, width), zeros(rows, 0, sizes.hidden))
+        self._stale: set[int] = set()
+        self._edges: tuple[list[int], GraphEdges] | None = None
+        zeros, rows, size = self._network.zeros, len(view), agent.model.sizes.hidden
+        self.hidden_SH, self.cell_SH, self._chosen_hidden_SH, self._chosen_cell_SH = (zeros(rows, size) for _ in range(4))
+        firsts, keys = self._network.roots(zeros(1, self._network.own))
+        self._nodes_SNC, self._firsts_SNK = zeros(rows, 0, self._network.width), zeros(rows, 0, firsts.shape[1])
+        self._keys_SNH, self._words_SN = zeros(rows, 0, keys.shape[1]), zeros(rows, 0).long()
+
+    @property
+    def nodes_SNC(self) -> Tensor:
+        """Embeddings of the nodes as they are now."""
+        self._spread(list(self._readers))
+        return self._nodes_SNC
 
     @torch.no_grad()
     def enter(self, rows: list[int]) -> None:
         """Builds the graphs of new chats."""
-        view, model, at = self._view, self._model, self._ids(rows)
+        view, model, at = self._view, self._agent.model, self._ids(rows)
         for row in rows:
             table, attributes = view.entities(row), view.attributes(row)
             self._readers[row] = ChatReader(table, attributes, model.vocabulary, model.sizes.max_items, self._agent.linker)
             self._chosen.pop(row, None)
             self._described.pop(row, None)
-        self.hidden_SH[at], self.cell_SH[at], self._own_SNV[at] = 0, 0, 0
+        for part in (self.hidden_SH, self.cell_SH, self._nodes_SNC):
+            part[at] = 0
+        self._stale.update(rows)
+        self._edges = None
         self._describe(rows)
 
     @torch.no_grad()
@@ -105,95 +114,129 @@ class DynoNetSession:
         view, agent, at = self._view, self._agent, self._ids(rows)
         # The last draw chooses forms.
         draws = np.stack([view.generator(row).random(num_draws(agent.decoding) + 1) for row in rows])
-        graphs = [self._readers[row].graph for row in rows]
-        bounds = zip(*((len(graph), graph.first_entity, graph.num_items) for graph in graphs), strict=True)
-        limits = [self._ids(each).unsqueeze(1) for each in bounds]
-        every = torch.arange(self._own_SNV.shape[1], device=at.device)
-        known = every < limits[0]
-        copyable = Copyable(self._words_SN[at], known, known & (every >= limits[1]), every < limits[2])
-        contexts = NodeContexts(*(part[at] for part in self.contexts))
+        readers = [self._readers[row] for row in rows]
+        bounds = [(len(each.graph), each.graph.first_entity, each.graph.num_items) for each in readers]
+        bounds_k3 = torch.tensor(bounds, device=at.device)
+        num_nodes = int(bounds_k3[:, 0].max())
+        every_N = torch.arange(num_nodes, device=at.device)
+        known_kN, named_kN, items_kN = every_N < bounds_k3[:, :1], every_N >= bounds_k3[:, 1:2], every_N < bounds_k3[:, 2:]
+        copyable = Copyable(self._words_SN[at, :num_nodes], known_kN & named_kN, items_kN)
+        attention = self._network.attention(self._keys(rows, num_nodes), known_kN, at * self._nodes_SNC.shape[1])
         state, draws_kL = (self.hidden_SH[at], self.cell_SH[at]), torch.from_numpy(draws).to(at.device)
-        chosen = choose(self._model, agent.decoding, state, contexts, copyable, draws_kL)
-        self._chosen.update(zip(rows, chosen, strict=True))
-        return [self._act(self._readers[row], each, draw) for row, each, draw in zip(rows, chosen, draws[:, -1], strict=True)]
+        chosen = choose(self._network, agent.decoding, state, self._nodes_SNC.flatten(0, 1), attention, copyable, draws_kL)
+        self._chosen_hidden_SH[at], self._chosen_cell_SH[at] = chosen.hidden_kH, chosen.cell_kH
+        said = zip(readers, chosen.words, chosen.nodes, draws[:, -1].tolist(), strict=True)
+        found = [self._act(*each) for each in said]
+        self._chosen.update(zip(rows, zip(found, chosen.words, chosen.nodes, strict=True), strict=True))
+        return found
 
-    def _act(self, reader: ChatReader, chosen: Chosen, draw: float) -> Act:
-        if chosen.words[0] == SELECT_ID:
-            return chosen.nodes[1]
-        entities, tokens = list(reader.graph.nodes), list[Token]()
-        for word, node in zip(chosen.words[:-1], chosen.nodes[:-1], strict=True):
-            if node == NO_NODE:
-                tokens.append(self._model.vocabulary.words[word])
-                continue
-            entity = entities[node - reader.graph.first_entity]
-            forms = self._agent.linker.forms(entity)
-            tokens.append(Mention(entity, forms[int(draw * len(forms)) if self._agent.decoding.forms else 0]))
+    def _act(self, reader: ChatReader, words: list[int], nodes: list[int], draw: float) -> Act:
+        if words[0] == SELECT_ID:
+            return nodes[1]
+        known, forms, first = self._network.vocabulary.words, self._agent.linker.forms, reader.graph.first_entity
+        tokens: list[Token] = [known[word] for word in words[:-1]]
+        named = [place for place, node in enumerate(nodes) if node != NO_NODE]
+        entities = list(reader.graph.nodes) if named else []
+        for place in named:
+            entity = entities[nodes[place] - first]
+            ways = forms(entity)
+            tokens[place] = Mention(entity, ways[int(draw * len(ways)) if self._agent.decoding.forms else 0])
         return tuple(tokens)
+
+    def _reading(self, row: int, event: ChatEvent) -> tuple[EventReading, bool]:
+        """An own event as it is read, and whether it is what was chosen: nothing is left to compute then."""
+        reader, (act, words, nodes) = self._readers[row], self._chosen.pop(row, ((), [], []))
+        # Words that were meant for no entity may still name one.
+        if event.selected == act or (event.tokens is act and max(nodes, default=NO_NODE) != NO_NODE):
+            return reader.read(words, nodes), True
+        reading = reader.own(event)
+        return reading, (reading.words, reading.nodes) == (words, nodes)
 
     def _listen(self, rows: list[int], events: Sequence[ChatEvent]) -> None:
         readings = [self._readers[row].hear(event) for row, event in zip(rows, events, strict=True)]
         self._describe(rows)
+        self._spread(rows)
         heard = heard_of(readings, rows).to(self.hidden_SH.device)
-        at = heard.rows_k
-        state = self._model.encode((self.hidden_SH[at], self.cell_SH[at]), heard, self.contexts.nodes_RNC[at])
-        self._keep(heard, *state, of_own=False)
+        state = self.hidden_SH[heard.rows_k], self.cell_SH[heard.rows_k]
+        state = self._network.read(state, heard, self._nodes_SNC.flatten(0, 1), self._nodes_SNC.shape[1])
+        self._keep(heard.rows_k, heard.touched, state, of_own=False)
 
     def _remember(self, rows: list[int], events: Sequence[ChatEvent]) -> None:
-        readings = [self._readers[row].own(event) for row, event in zip(rows, events, strict=True)]
-        chosen = [self._chosen.pop(row, None) for row in rows]
-        known, unknown = list[int](), list[int]()
-        for i, (reading, each) in enumerate(zip(readings, chosen, strict=True)):
-            same = each is not None and (each.words, each.nodes) == (reading.words, reading.nodes)
-            (known if same else unknown).append(i)
+        readings, chosen = zip(*map(self._reading, rows, events), strict=True)
+        known, unknown = ([i for i, each in enumerate(chosen) if each is wanted] for wanted in (True, False))
         if known:
-            said = said_of([readings[i] for i in known], [rows[i] for i in known], len(self._model.vocabulary))
-            heard, by_row = said.heard.to(self.hidden_SH.device), {rows[i]: chosen[i] for i in known}
-            ordered = [each for row in heard.rows_k.tolist() if (each := by_row[row]) is not None]
-            state = torch.stack([each.hidden_H for each in ordered]), torch.stack([each.cell_H for each in ordered])
-            self._keep(heard, *state, of_own=True)
+            at = self._ids([rows[i] for i in known])
+            touched = touched_of([readings[i] for i in known]).to(at.device)
+            self._keep(at, touched, (self._chosen_hidden_SH[at], self._chosen_cell_SH[at]), of_own=True)
         if unknown:
-            said = said_of([readings[i] for i in unknown], [rows[i] for i in unknown], len(self._model.vocabulary))
+            said = said_of([readings[i] for i in unknown], [rows[i] for i in unknown], len(self._network.vocabulary))
             said = said.to(self.hidden_SH.device)
             at = said.heard.rows_k
-            contexts = NodeContexts(*(part[at] for part in self.contexts))
-            written = self._model.decode((self.hidden_SH[at], self.cell_SH[at]), said, contexts)
-            self._keep(said.heard, written.hidden_RH, written.cell_RH, of_own=True)
+            keys_kNH = self._keys(at.tolist(), self._nodes_SNC.shape[1])
+            contexts = NodeContexts(self._nodes_SNC[at], keys_kNH)
+            written = self._agent.model.decode((self.hidden_SH[at], self.cell_SH[at]), said, contexts)
+            self._keep(at, said.heard.touched, (written.hidden_RH, written.cell_RH), of_own=True)
 
-    def _keep(self, heard: Heard, hidden_kH: Tensor, cell_kH: Tensor, *, of_own: bool) -> None:
-        """Notes the state after an event, and changes the nodes that it touches."""
-        at, touched, model = heard.rows_k, heard.touched, self._model
-        self.hidden_SH[at], self.cell_SH[at] = hidden_kH, cell_kH
-        if not model.sizes.dynamic or not len(touched.rows_J):
+    def _keep(self, at: Tensor, touched: TouchedNodes, state: tuple[Tensor, Tensor], *, of_own: bool) -> None:
+        """Notes the states (k, H) after an event, and changes the nodes that it touches; contexts wait till they are read."""
+        self.hidden_SH[at], self.cell_SH[at] = state
+        if not self._network.sizes.dynamic or not len(touched.rows_J):
             return
-        rows, nodes, size = at[touched.rows_J], touched.nodes_J, model.sizes.hidden
+        size, rows_J = self._network.hidden, at[touched.rows_J]
+        numbers_J = rows_J * self._nodes_SNC.shape[1] + touched.nodes_J
         part = slice(size, 2 * size) if of_own else slice(0, size)
-        own_JV = self._own_SNV[rows, nodes]
-        own_JV[:, part] = model.touched(own_JV[:, part], hidden_kH[touched.rows_J])
-        self._own_SNV[rows, nodes], self._roots_SNJ[rows, nodes] = own_JV, model.roots(own_JV)
-        self._spread(rows.unique())
+        own_JV = self._nodes_SNC.flatten(0, 1)[:, : self._network.own].index_select(0, numbers_J)
+        own_JV[:, part] = self._network.touched(own_JV[:, part], state[0].index_select(0, touched.rows_J))
+        self._note(numbers_J, own_JV)
+        self._stale.update(rows_J.tolist())
 
-    def _spread(self, at: Tensor) -> None:
-        """Forms the contexts of rows anew."""
-        edges = Edges.of([self._readers[row].graph.edges_E3 for row in at.tolist()], self._own_SNV.shape[1]).to(at.device)
-        for kept, new in zip(self.contexts, self._model.spread(self._own_SNV[at], self._roots_SNJ[at], edges), strict=True):
-            kept[at] = new
+    def _note(self, numbers_j: Tensor, own_jV: Tensor) -> None:
+        """Notes own parts of nodes, and their products."""
+        own_nV = self._nodes_SNC.flatten(0, 1)[:, : self._network.own]
+        parts = own_nV, self._firsts_SNK.flatten(0, 1), self._keys_SNH.flatten(0, 1)
+        for part, new in zip(parts, (own_jV, *self._network.roots(own_jV)), strict=True):
+            part.index_copy_(0, numbers_j, new)
+
+    def _spread(self, rows: list[int]) -> None:
+        """Forms the contexts of rows anew in which nodes have changed."""
+        rows = sorted(rows)
+        if self._stale.isdisjoint(rows):
+            return
+        if self._edges is None or self._edges[0] != rows:
+            graphs = [self._readers[row].graph.edges_E3 for row in rows]
+            self._edges = rows, self._network.edges(graphs, rows, self._nodes_SNC.shape[1])
+        self._network.spread(self._nodes_SNC.flatten(0, 1), self._firsts_SNK.flatten(0, 1), self._edges[1])
+        self._stale.difference_update(rows)
+
+    def _keys(self, rows: list[int], num_nodes: int) -> Tensor:
+        """What attention compares with (k, N, H), of the first nodes of rows as they are now."""
+        self._spread(rows)
+        at = self._ids(rows)
+        messages_SNM = self._nodes_SNC[:, :num_nodes, self._network.own :]
+        return self._network.keys(self._keys_SNH[:, :num_nodes][at], messages_SNM[at])
 
     def _describe(self, rows: list[int]) -> None:
-        """Makes room for nodes that are new in these rows, notes what they are, and forms their contexts."""
+        """Makes room for nodes that are new in these rows, and notes what they are; they have edges only in new chats."""
         graphs = {row: graph for row in rows if len(graph := self._readers[row].graph) > self._described.get(row, 0)}
         if not graphs:
             return
-        if (more := max(map(len, graphs.values())) - self._own_SNV.shape[1]) > 0:
-            kept = (self._own_SNV, self._roots_SNJ, self._words_SN, *self.contexts)
-            self._own_SNV, self._roots_SNJ, self._words_SN, *contexts = (_wider(part, more + SPARE_NODES) for part in kept)
-            self.contexts = NodeContexts(*contexts)
+        if (more := max(map(len, graphs.values())) - self._nodes_SNC.shape[1]) > 0:
+            kept = (self._nodes_SNC, self._firsts_SNK, self._keys_SNH, self._words_SN)
+            parts = (_wider(part, more + SPARE_NODES) for part in kept)
+            self._nodes_SNC, self._firsts_SNK, self._keys_SNH, self._words_SN = parts
+            self._edges = None
+        numbers, features, words = list[int](), [], list[int]()
         for row, graph in graphs.items():
-            new = slice(self._described.get(row, 0), len(graph))
-            self._own_SNV[row, new, 2 * self._model.sizes.hidden :] = torch.from_numpy(graph.features()[new]).to(self._own_SNV)
-            self._words_SN[row, new] = self._ids(graph.words[new])
-            self._roots_SNJ[row, new] = self._model.roots(self._own_SNV[row, new])
+            first, start = self._described.get(row, 0), row * self._nodes_SNC.shape[1]
+            numbers += range(start + first, start + len(graph))
+            features.append(graph.features(first))
+            words += graph.words[first:]
             self._described[row] = len(graph)
-        self._spread(self._ids(list(graphs)))
+        own_jV = self._network.zeros(len(numbers), self._network.own)
+        own_jV[:, 2 * self._network.hidden :] = torch.from_numpy(np.concatenate(features))
+        numbers_j = self._ids(numbers)
+        self._note(numbers_j, own_jV)
+        self._words_SN.view(-1)[numbers_j] = self._ids(words)
 
     def _ids(self, values: Sequence[int]) -> Tensor:
         return torch.tensor(values, dtype=torch.int64, device=self.hidden_SH.device)

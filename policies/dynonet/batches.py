@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import chain
 from typing import Any, Self
 
 import numpy as np
@@ -80,6 +81,15 @@ class Named(Moved):
 
 
 @dataclass(frozen=True)
+class TouchedNodes(Moved):
+    """Nodes that an event changes."""
+
+    rows_J: Tensor
+    """Rows of the event."""
+    nodes_J: Tensor
+
+
+@dataclass(frozen=True)
 class Heard(Moved):
     """An event that k rows hear, or one of their own that they remember."""
 
@@ -89,8 +99,7 @@ class Heard(Moved):
     """Ids, int64."""
     places: Places
     named: Named
-    touched: Named
-    """Nodes that change; their `places_J` are those of the rows' last words."""
+    touched: TouchedNodes
 
 
 @dataclass(frozen=True)
@@ -140,18 +149,25 @@ def _longest_first(readings: Sequence[EventReading]) -> list[int]:
 def _heard(
     words: Sequence[Sequence[int]], nodes: Sequence[Sequence[int]], readings: Sequence[EventReading], rows: Sequence[int]
 ) -> Heard:
-    lengths = [len(own) for own in words]
-    running = [sum(length > step for length in lengths) for step in range(lengths[0])]
-    starts = np.cumsum([0, *running]).tolist()
-    last = [starts[length - 1] + row for row, length in enumerate(lengths)]
-    every = ((step, row, node) for row, own in enumerate(nodes) for step, node in enumerate(own))
-    named = [(starts[step] + row, row, node) for step, row, node in every if node != NO_NODE]
-    touched = [(last[row], row, node) for row, each in enumerate(readings) for node in each.touched]
-    return Heard(_ids(rows), _ids(_flat(words)), Places(tuple(running), _ids(last)), _named(named), _named(touched))
+    lengths = np.array([len(own) for own in words])
+    running = np.bincount(lengths)[::-1].cumsum()[::-1][1:]
+    starts = running.cumsum() - running
+    row = np.repeat(np.arange(len(lengths)), lengths)
+    step = np.arange(len(row)) - np.repeat(lengths.cumsum() - lengths, lengths)
+    place = starts[step] + row
+    words_M, nodes_M = np.empty(len(row), np.int64), np.fromiter(chain.from_iterable(nodes), np.int64, len(row))
+    words_M[place] = np.fromiter(chain.from_iterable(words), np.int64, len(row))
+    named, last = np.flatnonzero(nodes_M != NO_NODE), starts[lengths - 1] + np.arange(len(lengths))
+    places = Places(tuple(running.tolist()), torch.from_numpy(last))
+    found = Named(*map(torch.from_numpy, (place[named], row[named], nodes_M[named])))
+    return Heard(_ids(rows), torch.from_numpy(words_M), places, found, touched_of(readings))
 
 
-def _named(triples: Sequence[tuple[int, int, int]]) -> Named:
-    return Named(*torch.tensor(triples, dtype=torch.int64).reshape(-1, 3).t())
+def touched_of(readings: Sequence[EventReading]) -> TouchedNodes:
+    """The nodes that events change, one event a row."""
+    counts = [len(each.touched) for each in readings]
+    rows = torch.from_numpy(np.repeat(np.arange(len(counts)), counts))
+    return TouchedNodes(rows, _ids([node for each in readings for node in each.touched]))
 
 
 def _flat(rows: Sequence[Sequence[int]]) -> list[int]:

@@ -76,6 +76,9 @@ class TableGraph:
         first_item = first_attribute + len(vocabulary.attributes)
         items, columns_kinds = range(first_item, first_item + len(table)), [first_attribute + number for number in numbers]
         self._kinds = [*items, *columns_kinds, *(self._kind(entity) for entity in self.nodes)]
+        self.words = [*([ITEM_ID] * len(table)), *([PAD_ID] * len(attributes))]
+        """What each node is read as when it is named: the word of its category, or `<item>`; attributes are never named."""
+        self.words += [vocabulary.type_word(entity.type) for entity in self.nodes]
 
     def __len__(self) -> int:
         """How many nodes there are."""
@@ -87,24 +90,19 @@ class TableGraph:
             self.nodes[entity] = len(self)
             self._kinds.append(self._kind(entity))
             self._degrees.append(0)
+            self.words.append(self._vocabulary.type_word(entity.type))
         return self.nodes[entity]
 
-    @property
-    def words(self) -> list[int]:
-        """What each node is read as when it is named: the word of its category, or `<item>`; attributes are never named."""
-        named = [self._vocabulary.type_word(entity.type) for entity in self.nodes]
-        return [*([ITEM_ID] * self.num_items), *([PAD_ID] * (self.first_entity - self.num_items)), *named]
-
-    def features(self) -> np.ndarray:
-        """One-hot features of all nodes (N, F) float32."""
-        degrees = np.array(self._degrees)
-        found = np.zeros((len(self), num_features(self._vocabulary, self._max_items)), np.float32)
+    def features(self, first: int = 0) -> np.ndarray:
+        """One-hot features (N, F) float32 of the nodes from the first one on."""
+        degrees = np.array(self._degrees[first:])
+        found = np.zeros((len(degrees), num_features(self._vocabulary, self._max_items)), np.float32)
         told = np.flatnonzero(degrees >= 0)
         shares = np.ceil(4 * degrees[told] / self.num_items).astype(int)
         found[told, np.minimum(degrees[told], self._max_items)] = 1
         full = degrees[told] >= self.num_items
         found[told, self._max_items + 1 + np.where(full, NUM_SHARES - 1, shares)] = 1
-        found[np.arange(len(self)), self._max_items + 1 + NUM_SHARES + np.array(self._kinds)] = 1
+        found[np.arange(len(degrees)), self._max_items + 1 + NUM_SHARES + np.array(self._kinds[first:])] = 1
         return found
 
     def _kind(self, entity: Entity) -> int:

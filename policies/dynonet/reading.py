@@ -78,18 +78,23 @@ class ChatReader:
             marked = any(isinstance(token, Mention) for token in event.tokens)
             tokens = event.tokens if marked else self._linker.link(event.words, self.graph.nodes)
             return self._reading([], tokens, new=False)
-        self._newest = [event.selected]
-        return EventReading([SELECT_ID, ITEM_ID, EOS_ID], [NO_NODE, event.selected, NO_NODE], self._newest, len(self.graph))
+        return self.read([SELECT_ID, ITEM_ID, EOS_ID], [NO_NODE, event.selected, NO_NODE])
 
     def _reading(self, words: list[int], tokens: Sequence[Token], *, new: bool) -> EventReading:
-        nodes, index = [NO_NODE] * len(words), self._vocabulary.index
+        nodes, index, graph = [NO_NODE] * len(words), self._vocabulary.index, self.graph
         for token in tokens:
-            if isinstance(token, Mention) and (new or token.entity in self.graph.nodes):
-                nodes.append(self.graph.node(token.entity))
-                words.append(self._vocabulary.type_word(token.entity.type))
-                continue
-            plain = (token,) if isinstance(token, str) else token.words
-            words += [index.get(word, UNK_ID) for word in plain]
-            nodes += [NO_NODE] * len(plain)
+            if isinstance(token, str):
+                words.append(index.get(token, UNK_ID))
+                nodes.append(NO_NODE)
+            elif new or token.entity in graph.nodes:
+                nodes.append(graph.node(token.entity))
+                words.append(graph.words[nodes[-1]])
+            else:
+                words += [index.get(word, UNK_ID) for word in token.words]
+                nodes += [NO_NODE] * len(token.words)
+        return self.read([*words, EOS_ID], [*nodes, NO_NODE])
+
+    def read(self, words: list[int], nodes: list[int]) -> EventReading:
+        """Reads what is in ids already, `</s>` at the end: of an entity the word of its category, and its node."""
         self._newest = sorted({node for node in nodes if node != NO_NODE}) or self._newest
-        return EventReading([*words, EOS_ID], [*nodes, NO_NODE], self._newest, len(self.graph))
+        return EventReading(words, nodes, self._newest, len(self.graph))

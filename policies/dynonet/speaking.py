@@ -9,40 +9,31 @@ Shapes: k rows at work, N nodes, C embedding of a node, H hidden, V words, L dra
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import linear
 
 from policies.drawing import drawn
-from policies.dynonet.attending import attend
-from policies.dynonet.model import DynoNet, NodeContexts
+from policies.dynonet.inference import DynoNetInference, NodeAttention
 from policies.dynonet.reading import NO_NODE
 from policies.dynonet.settings import FriendsDecoding
 from policies.dynonet.vocabulary import EOS_ID, GO_ID, ITEM_ID, SELECT_ID
-from policies.lstm import advance
 
 _FULL = 0.8
 """Share of the rows at work that still write, at least."""
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """What has been chosen in a chat.
+class Chosen(NamedTuple):
+    """What has been chosen in k chats."""
 
-    Args:
-        words: ids, `</s>` at the end; of an entity the word of its category.
-        nodes: what each names, or `NO_NODE`.
-        hidden_H: the state after reading it.
-        cell_H: the cell.
-    """
-
-    words: list[int]
-    nodes: list[int]
-    hidden_H: Tensor
-    cell_H: Tensor
+    words: list[list[int]]
+    """Ids, `</s>` at the end; of an entity the word of its category."""
+    nodes: list[list[int]]
+    """What each names, or `NO_NODE`."""
+    hidden_kH: Tensor
+    """States after reading it."""
+    cell_kH: Tensor
 
 
 class Copyable(NamedTuple):
@@ -50,8 +41,6 @@ class Copyable(NamedTuple):
 
     words_kN: Tensor
     """What each node is read as, int64: the word of a category, or `<item>`."""
-    known_kN: Tensor
-    """Where there is a node: what is attended to."""
     entities_kN: Tensor
     """Entities of the own table, and mentioned ones."""
     items_kN: Tensor
@@ -59,64 +48,71 @@ class Copyable(NamedTuple):
 
 
 def choose(
-    model: DynoNet,
+    network: DynoNetInference,
     decoding: FriendsDecoding,
     state: tuple[Tensor, Tensor],
-    contexts: NodeContexts,
+    nodes_nC: Tensor,
+    attention: NodeAttention,
     copyable: Copyable,
     draws_kL: Tensor,
-) -> list[Chosen]:
+) -> Chosen:
     """Chooses an event in each of k chats.
 
     Args:
-        model: in evaluation mode.
+        network: what computes.
         decoding: how words are chosen.
         state: state and cell (k, H).
-        contexts: of the nodes; not changed.
+        nodes_nC: embeddings of all nodes of the game.
+        attention: to the nodes of the chats; is changed.
         copyable: what may be copied.
         draws_kL: uniform numbers in [0, 1), float64, `num_draws` of them.
     """
-    found: list[Chosen | None] = [None] * len(draws_kL)
-    words: list[list[int]] = [[] for _ in found]
-    nodes: list[list[int]] = [[] for _ in found]
-    gates_V4H = linear(model.embedding.weight, model.decoder_words.weight, model.decoder_words.bias)
-    (hidden, cell), embedded, keys = state, contexts.nodes_RNC, contexts.keys_RNH.clone()
-    attended = attend(hidden, keys, embedded, copyable.known_kN, model.scorer)[0]
-    rows = torch.arange(len(draws_kL), device=hidden.device)
-    word, node, checked = torch.full_like(rows, GO_ID), torch.full_like(rows, NO_NODE), torch.zeros_like(copyable.known_kN)
-    step = 0
-    while len(rows):
-        gates = gates_V4H.index_select(0, word) + linear(hidden, model.decoder_state.weight)
-        gates += linear(attended, model.decoder_attended.weight)
+    (hidden, cell), num_words, last = state, len(network.vocabulary), num_draws(decoding) - 1
+    hidden_kH, cell_kH = torch.empty_like(hidden), torch.empty_like(cell)
+    rows = torch.arange(len(hidden), device=hidden.device)
+    word, node = torch.full_like(rows, GO_ID), torch.full_like(rows, NO_NODE)
+    words_kL, nodes_kL = (each.unsqueeze(1).repeat(1, last + 1) for each in (word, node))
+    going, checked, banned = rows >= 0, torch.zeros_like(copyable.items_kN), hidden
+    gates = network.first_gates(hidden, network.attend(hidden, attention, nodes_nC)[0])
+    for step in range(last + 1):
+        gates = gates + network.said_words_V4H.index_select(0, word)
         if len(named := (node != NO_NODE).nonzero().squeeze(1)):
-            gates[named] += linear(embedded[named, node[named]], model.decoder_nodes.weight)
-            fresh = named[~checked[named, node[named]]]
-            checked[fresh, node[fresh]] = True
-            keys[fresh, node[fresh]] += model.check
-        before, (cell, squashed, hidden) = cell, (torch.empty_like(cell) for _ in range(3))
-        advance(gates, before, cell, squashed, hidden)
-        attended, scores, _, _ = attend(hidden, keys, embedded, copyable.known_kN, model.scorer)
-        logits = _allowed(model, decoding, model.logits(hidden, attended, scores), word, copyable, step)
-        drawing = decoding.temperature > 0
-        chosen = drawn(logits / decoding.temperature, draws_kL[:, step]) if drawing else logits.argmax(1)
-        copied = chosen >= len(model.vocabulary)
-        node = torch.where(copied, chosen - len(model.vocabulary), NO_NODE)
-        word = torch.where(copied, copyable.words_kN.gather(1, node.clamp(min=0).unsqueeze(1)).squeeze(1), chosen)
-        step += 1
-        for at, (row, new_word, new_node) in enumerate(zip(rows.tolist(), word.tolist(), node.tolist(), strict=True)):
-            if found[row] is not None:
-                continue
-            words[row].append(new_word)
-            nodes[row].append(new_node)
-            if new_word == EOS_ID:
-                found[row] = Chosen(words[row], nodes[row], hidden[at].clone(), cell[at].clone())
-        going = [at for at, row in enumerate(rows.tolist()) if found[row] is None]
-        # To leave out a row costs a copy of all that others need.
-        if len(going) <= _FULL * len(rows):
-            kept = (rows, word, node, checked, hidden, cell, attended, embedded, keys, draws_kL)
-            rows, word, node, checked, hidden, cell, attended, embedded, keys, draws_kL = (part[going] for part in kept)
-            copyable = Copyable(*(part[going] for part in copyable))
-    return [each for each in found if each is not None]
+            own = node[named]
+            gates.index_add_(0, named, network.named_gates(nodes_nC.index_select(0, attention.starts_k[named] + own)))
+            fresh = ~checked[named, own]
+            checked[named, own] = True
+            network.check(attention, named[fresh], own[fresh])
+        hidden, cell = network.step(gates, cell)
+        if step == last:
+            # Nothing else may follow.
+            word, node = torch.full_like(rows, EOS_ID), torch.full_like(rows, NO_NODE)
+        else:
+            seen, scores = network.attend(hidden, attention, nodes_nC)
+            logits, gates = network.after(hidden, seen)
+            if step <= 2:
+                # An item is chosen at the second step, and what may follow a word is always the same.
+                banned = _banned(network, decoding, word, copyable, step)
+            logits = torch.cat([logits, scores], dim=1).add_(banned)
+            drawing = decoding.temperature > 0
+            chosen = drawn(logits / decoding.temperature, draws_kL[:, step]) if drawing else logits.argmax(1)
+            copied = chosen >= num_words
+            node = torch.where(copied, chosen - num_words, NO_NODE)
+            word = torch.where(copied, copyable.words_kN.gather(1, node.clamp(min=0).unsqueeze(1)).squeeze(1), chosen)
+        words_kL[rows, step], nodes_kL[rows, step] = word, node
+        if len(ended := ((word == EOS_ID) & going).nonzero().squeeze(1)):
+            hidden_kH[rows[ended]], cell_kH[rows[ended]], going[ended] = hidden[ended], cell[ended], False
+            kept = going.nonzero().squeeze(1)
+            if not len(kept):
+                break
+            # To leave out a row costs a copy of all that others need.
+            if len(kept) <= _FULL * len(rows):
+                parts = (rows, word, node, going, checked, cell, gates, banned, draws_kL)
+                rows, word, node, going, checked, cell, gates, banned, draws_kL = (part[kept] for part in parts)
+                attention, copyable = attention.of(kept), Copyable(*(part[kept] for part in copyable))
+    said, named_kL = words_kL.tolist(), nodes_kL.tolist()
+    lengths = [each.index(EOS_ID) + 1 for each in said]
+    words, nodes = ([each[:length] for each, length in zip(both, lengths, strict=True)] for both in (said, named_kL))
+    return Chosen(words, nodes, hidden_kH, cell_kH)
 
 
 def num_draws(decoding: FriendsDecoding) -> int:
@@ -124,20 +120,17 @@ def num_draws(decoding: FriendsDecoding) -> int:
     return max(decoding.max_tokens, 2) + 1
 
 
-def _allowed(
-    model: DynoNet, decoding: FriendsDecoding, logits_kJ: Tensor, word_k: Tensor, copyable: Copyable, step: int
-) -> Tensor:
-    """Logits (k, V + N) with minus infinity for what may not follow."""
-    num_words = len(model.vocabulary)
-    allowed = torch.zeros_like(logits_kJ, dtype=torch.bool)
+def _banned(network: DynoNetInference, decoding: FriendsDecoding, word_k: Tensor, copyable: Copyable, step: int) -> Tensor:
+    """What is added to logits (k, V + N): minus infinity for what may not follow, and what `<select>` costs."""
+    num_words = len(network.vocabulary)
+    allowed = copyable.items_kN.new_zeros(len(word_k), num_words + copyable.items_kN.shape[1])
     opened, done = word_k == SELECT_ID, (word_k == ITEM_ID) | (step >= decoding.max_tokens)
-    if step == 0:
-        logits_kJ[:, SELECT_ID] -= decoding.select_penalty
-        allowed[:, SELECT_ID] = True
-    else:
-        allowed[:, EOS_ID] = True
+    allowed[:, SELECT_ID if step == 0 else EOS_ID] = True
     free = (~opened & ~done).unsqueeze(1)
-    allowed[:, model.vocabulary.first_word : num_words] = free
+    allowed[:, network.vocabulary.first_word : num_words] = free
     allowed[:, num_words:] = torch.where(opened.unsqueeze(1), copyable.items_kN, copyable.entities_kN & free)
     allowed[:, EOS_ID] &= ~opened
-    return logits_kJ.masked_fill_(~allowed, -torch.inf)
+    banned = network.zeros(*allowed.shape).masked_fill_(~allowed, -torch.inf)
+    if step == 0:
+        banned[:, SELECT_ID] = -decoding.select_penalty
+    return banned

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from policies.negotiator.batches import by_length, make_batch
-from policies.negotiator.model import Negotiator, selection_loss, word_nll
+from policies.negotiator.model import UNREWARDED, Negotiator, selection_loss, word_nll
 
 if TYPE_CHECKING:
     from envs.negotiation.corpora.compiled import Split
@@ -70,8 +70,8 @@ def evaluate(model: Negotiator, dialogues: Split) -> NegotiatorFitness:
         predicted += float((batch.lengths_B - 1).sum())
         for choice, output in zip(choice_B6K.split(sizes), batch.outputs_B6.split(sizes), strict=True):
             selection_losses.append(float(selection_loss(choice, output)))
-        # `<disagree>` and `<disconnect>` (15 and 17) are outcomes nobody can predict and that no loss rewards.
-        choosable = ~((batch.outputs_B6[:, 0] == 15) | (batch.outputs_B6[:, 0] == 17))
+        unrewarded = torch.tensor(UNREWARDED, device=device) + len(model.domain.tokens)
+        choosable = ~torch.isin(batch.outputs_B6[:, 0], unrewarded)
         right += int(((choice_B6K.argmax(-1) == batch.outputs_B6).all(1) & choosable).sum())
         decided += int(choosable.sum())
     model.train(was_training)

@@ -17,10 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envs.negotiation.scenario import ITEM_TOKENS
 from policies.bfloat16 import clock_of, shortest_share
 from policies.negotiator.cells import ROWS, Attended, Cell, Products, Selection, running
-from policies.negotiator.model import NUM_HEADS, Negotiator
+from policies.negotiator.model import Negotiator
 from policies.negotiator.screening import of_machine
 
 MADE_UP = 2, 256
@@ -83,7 +82,7 @@ class Tables:
             Item logits (n, 6, 18), float32.
         """
         context_nC, _ = self.encode(contexts_n6)
-        logits = context_nC.new_empty(len(lengths_n), NUM_HEADS, len(ITEM_TOKENS))
+        logits = context_nC.new_empty(len(lengths_n), self.model.domain.num_heads, len(self.model.domain.tokens))
         order = np.argsort(-lengths_n, kind="stable")
         for start in range(0, len(order), ROWS[dtype]):
             rows = order[start : start + ROWS[dtype]]

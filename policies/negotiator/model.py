@@ -3,7 +3,8 @@
 Sizes, weight tying, dropout places and losses follow the authors' released code for the 2017 model; its word
 perplexity and selection perplexity are the figures to match. 1,631,277 parameters at the published sizes.
 
-Shapes: B dialogues, T tokens, V words, H language state, E word embedding, C context state, S selection state.
+Shapes: B dialogues, T tokens, V words, H language state, E word embedding, C context state, S selection state. 6 stands for the
+numbers of a context and for the heads of a selection, and 18 for their tokens, as in Deal or No Deal; other games have others.
 
 Departures:
   * # Released: the attention of the selection module is not masked, and the backward GRU starts on padding.
@@ -18,30 +19,31 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from envs.negotiation.scenario import DISAGREE_ID, DISCONNECT_ID, ITEM_TOKENS, NUM_ITEMS, TOTAL_VALUE
+from envs.negotiation.domain import DISAGREE, DISCONNECT, REFUSALS
 from envs.negotiation.vocabulary import Vocabulary
 from policies.gru import GRU, flip_by_length, recur
 from policies.negotiator.settings import NegotiatorSizes
 
-NUM_HEADS = 2 * NUM_ITEMS
+UNREWARDED = tuple(REFUSALS.index(token) - len(REFUSALS) for token in (DISAGREE, DISCONNECT))
+"""Tokens, counted from the last, of outcomes that nobody can predict and no loss rewards."""
 
 
 class Negotiator(nn.Module):
     """One negotiation agent's parameters.
 
     Args:
-        vocabulary: the words it knows.
+        vocabulary: the words it knows, of the game that it plays.
         sizes: widths of its layers.
     """
 
     def __init__(self, vocabulary: Vocabulary, sizes: NegotiatorSizes) -> None:
         super().__init__()
         self.vocabulary, self.sizes = vocabulary, sizes
-        s = sizes
+        s, self.domain = sizes, vocabulary.domain
         self.word_embedding = nn.Embedding(len(vocabulary), s.embed_word)
-        self.count_embedding = nn.Embedding(TOTAL_VALUE + 1, s.embed_context)
-        self.value_embedding = nn.Embedding(TOTAL_VALUE + 1, s.embed_context)
-        self.context_encoder = nn.Linear(NUM_ITEMS * s.embed_context, s.hidden_context)
+        self.count_embedding = nn.Embedding(self.domain.largest + 1, s.embed_context)
+        self.value_embedding = nn.Embedding(self.domain.largest + 1, s.embed_context)
+        self.context_encoder = nn.Linear(len(self.domain.items) * s.embed_context, s.hidden_context)
         # One set of weights reads and writes (the released reader and writer are tied).
         self.language = GRU(s.embed_word + s.hidden_context, s.hidden_language)
         self.decoder = nn.Linear(s.hidden_language, s.embed_word)
@@ -49,7 +51,7 @@ class Negotiator(nn.Module):
         self.attention_hidden = nn.Linear(2 * s.hidden_selection, s.hidden_attention)
         self.attention_score = nn.Linear(s.hidden_attention, 1)
         self.selection_encoder = nn.Linear(2 * s.hidden_selection + s.hidden_context, s.hidden_selection)
-        self.selection_heads = nn.Linear(s.hidden_selection, NUM_HEADS * len(ITEM_TOKENS))
+        self.selection_heads = nn.Linear(s.hidden_selection, self.domain.num_heads * len(self.domain.tokens))
         self.dropout = nn.Dropout(s.dropout)
 
     def initialise(self, generator: torch.Generator) -> None:
@@ -116,7 +118,7 @@ class Negotiator(nn.Module):
     def choice(self, attended_BX: Tensor) -> Tensor:
         """Item logits (B, 6, 18) from what was attended to and the encoded scenario side by side (B, 2S + C)."""
         encoded = torch.tanh(self.selection_encoder(self.dropout(attended_BX)))
-        return self.selection_heads(encoded).unflatten(-1, (NUM_HEADS, len(ITEM_TOKENS)))
+        return self.selection_heads(encoded).unflatten(-1, (self.domain.num_heads, len(self.domain.tokens)))
 
     def forward(self, contexts_B6: Tensor, tokens_BT: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
         """Teacher-forced pass over whole dialogues.
@@ -143,7 +145,7 @@ def word_nll(logits_BTV: Tensor, tokens_BT: Tensor) -> Tensor:
 def selection_loss(choice_B6K: Tensor, outputs_B6: Tensor) -> Tensor:
     """Mean cross-entropy over the six heads; `<disagree>` and `<disconnect>` weigh nothing (released loss)."""
     weights = choice_B6K.new_ones(choice_B6K.shape[-1])
-    weights[[DISAGREE_ID, DISCONNECT_ID]] = 0
+    weights[list(UNREWARDED)] = 0
     targets = outputs_B6.flatten()
     total = F.cross_entropy(choice_B6K.flatten(0, 1), targets, weight=weights, reduction="sum")
     # A batch of disagreements alone has no weight at all; its loss is zero, not 0 / 0.

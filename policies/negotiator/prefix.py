@@ -66,7 +66,7 @@ class Prefixes:
 
     @torch.no_grad()
     def __init__(self, tables: Tables, contexts_n6: np.ndarray, tokens_nP: np.ndarray, lengths_n: np.ndarray) -> None:
-        self._tables, self._model = tables, tables.model
+        self._tables, self._model, self.domain = tables, tables.model, tables.model.domain
         self.context_nC, self.context_gates_n3H = tables.encode(np.ascontiguousarray(contexts_n6))
         sizes = self._model.sizes
         rows, places = len(lengths_n), int(lengths_n.max())

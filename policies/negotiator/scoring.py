@@ -48,7 +48,7 @@ def utterance_nll(model: Negotiator, game: NegotiationGame, side: int) -> tuple[
 
     Args:
         model: the judge, such as the supervised agent.
-        game: finished dialogues in the model's vocabulary.
+        game: finished dialogues; words that the model does not know count as `<unk>`.
         side: whose words are scored, seen from its own perspective.
 
     Returns:
@@ -56,7 +56,7 @@ def utterance_nll(model: Negotiator, game: NegotiationGame, side: int) -> tuple[
         and forced words not.
     """
     mine = game.authors == side
-    nats = token_nll(model, game.contexts[side], game.tokens[side], game.num_tokens)
+    nats = token_nll(model, game.contexts[side], game.tokens_in(model.vocabulary, side), game.num_tokens)
     return (nats * mine).sum(1), mine.sum(1)
 
 

@@ -21,8 +21,8 @@ from torch import Tensor
 from envs.core.config import check
 from envs.core.errors import CheckpointError
 from envs.core.play import Utterances
+from envs.negotiation.domain import Domain
 from envs.negotiation.game import SideView
-from envs.negotiation.scenario import legal_selections
 from envs.negotiation.vocabulary import EOS_ID, SELECTION_ID, Vocabulary
 from envs.storage.copies import CHECKPOINT, fetched_model
 from policies.negotiator.checkpoints import load_model
@@ -30,6 +30,8 @@ from policies.negotiator.inference import Tables, by_step
 from policies.negotiator.model import Negotiator
 from policies.negotiator.screening import MARGIN
 
+LOOK_EVERY = 8
+"""Words that a GPU says between two looks at who has ended, for which this process waits for it; a CPU looks at each."""
 KEPT_TOKENS = 64
 """Language states for which a session has room at first, a dialogue."""
 
@@ -49,6 +51,7 @@ class NegotiatorAgent:
         check(self, "temperature", temperature >= 0, "at least 0")
         self.vocabulary: Vocabulary = model.vocabulary
         self.tables = Tables(model)
+        self.look_every = 1 if self.tables.word_bias_V.device.type == "cpu" else LOOK_EVERY
         sharpness = 1.0 / temperature if temperature > 0 else 1.0
         self.word_weight_HV = self.tables.word_weight_HV * sharpness
         self.word_bias_V = self.tables.word_bias_V * sharpness
@@ -61,8 +64,14 @@ class NegotiatorAgent:
         """Takes a seat; the vocabulary of the game must be the model's own.
 
         Raises:
-            CheckpointError: the vocabularies differ.
+            CheckpointError: the vocabularies differ, or what is negotiated about.
         """
+        if view.vocabulary.game != self.vocabulary.game:
+            raise CheckpointError(
+                f"{self.name} plays another game",
+                got=f"{self.vocabulary.game!r}, and the dialogues are of {view.vocabulary.game!r}",
+                fix=f"name an agent that was trained on a corpus of {view.vocabulary.game!r}",
+            )
         if view.vocabulary.digest != self.vocabulary.digest:
             raise CheckpointError(
                 f"{self.name} speaks another vocabulary than this game",
@@ -86,7 +95,8 @@ class NegotiatorAgent:
             states_nH: language states after `YOU:` has been read.
             context_gates_n3H: the scenarios' share of the language gates, from `Tables.encode`.
             draws_nL: uniform numbers in [0, 1), one per place of the utterance.
-            trace: is given, place by place, the language states (k, H) of the k rows that said a word there.
+            trace: is given, place by place, the language states of the rows that said a word there (k, H), and of those that
+                have ended since it was last looked; `_said` tells them apart.
 
         Returns:
             Token ids (n, L) int64 padded with `<eos>`, and how many of them were said (n,) int64 with the ending one counted.
@@ -96,13 +106,21 @@ class NegotiatorAgent:
         draws_Ln = torch.as_tensor(draws_nL).clamp(max=1 - 2.0**-24).to(device, torch.float32).t().contiguous()
         tokens_Ln = torch.full((width, count), EOS_ID, device=device)
         active, states, gates = torch.arange(count, device=device), states_nH, context_gates_n3H
-        for draws_n, tokens_n in zip(draws_Ln, tokens_Ln, strict=True):
+        going_on: Tensor | None = None
+        for place, (draws_n, tokens_n) in enumerate(zip(draws_Ln, tokens_Ln, strict=True), start=1):
             words = self._words(states, draws_n.index_select(0, active))
+            if going_on is not None:
+                words = words.masked_fill(~going_on, EOS_ID)
             tokens_n.index_copy_(0, active, words)
             states = self.tables.advance(words, gates, states)
             if trace is not None:
                 trace.append(states)
-            going = ((words != EOS_ID) & (words != SELECTION_ID)).nonzero().squeeze(1)
+            speaking = (words != EOS_ID) & (words != SELECTION_ID)
+            speaking = speaking if going_on is None else speaking & going_on
+            if place % self.look_every:
+                going_on = speaking
+                continue
+            going, going_on = speaking.nonzero().squeeze(1), None
             if len(going) < len(active):
                 active, states, gates = (kept.index_select(0, going) for kept in (active, states, gates))
                 if not len(active):
@@ -149,28 +167,30 @@ class NegotiatorSession:
         draws_nL = view.uniforms[rows[:, None], start[:, None] + 1 + np.arange(view.rules.max_words)]
         tokens_nL, lengths_n = self._agent.sample(states, gates, draws_nL, trace)
         spoken = lengths_n.cpu().numpy()
+        if self._agent.look_every > 1:
+            trace = [torch.cat(trace).index_select(0, _said(spoken, len(trace) - 1, self._agent.look_every).to(states.device))]
         self._keep(rows, start, 1 + spoken, trace)
         return Utterances(tokens_nL.cpu().numpy(), spoken)
 
     @torch.no_grad()
     def choose(self, rows: np.ndarray) -> np.ndarray:
         """The legal selection with the largest sum of head logits in each of the ended dialogues `rows`."""
-        view = self._view
+        view, domain = self._view, self._agent.model.domain
         contexts, tokens, lengths = view.contexts[rows], view.tokens[rows], view.num_tokens[rows]
         self._catch_up(rows)
         kept_at = self._kept_at[rows, 1:]
         screening = self._tables.screening
         if not screening.pays(len(rows)):
-            return best_selection(self._tables.decide(contexts, tokens, lengths, self._kept, kept_at), contexts)
+            return best_selection(self._tables.decide(contexts, tokens, lengths, self._kept, kept_at), contexts, domain)
         logits_n6K = self._tables.decide(contexts, tokens, lengths, self._kept, kept_at, torch.bfloat16)
-        nearly = shortfalls(selection_scores(logits_n6K, contexts))
+        nearly = shortfalls(selection_scores(logits_n6K, contexts, domain))
         chosen = nearly.argmin(1).cpu().numpy()
         second = nearly.topk(2, largest=False).values[:, 1]
         # Either may have been moved. What is not a number is behind nothing, so that float32 decides on it too.
         doubtful = ~(second > 2 * MARGIN)
         left = np.flatnonzero(doubtful.cpu().numpy())
         exactly_n6K = self._tables.decide(contexts[left], tokens[left], lengths[left], self._kept, kept_at[left])
-        exactly = selection_scores(exactly_n6K, contexts[left])
+        exactly = selection_scores(exactly_n6K, contexts[left], domain)
         chosen[left] = exactly.argmax(1).cpu().numpy()
         moved_too_far = bool(((nearly[doubtful] - shortfalls(exactly)).abs().nan_to_num(0) > MARGIN).any())
         screening.note(len(rows), len(left), moved_too_far)
@@ -212,14 +232,25 @@ class NegotiatorSession:
         torch.cat(trace, out=self._kept[first : self._num_kept])
 
 
-def best_selection(logits_n6K: Tensor, contexts_n6: np.ndarray) -> np.ndarray:
+def _said(lengths_n: np.ndarray, num_places: int, look_every: int) -> Tensor:
+    """The states of those that said a word, in a trace that begins with one of each of n rows and goes on over places."""
+    found, first = [np.arange(len(lengths_n))], len(lengths_n)
+    for place in range(num_places):
+        # Who had not ended when it was last looked has a state; of those, who had not ended since has said a word.
+        there = lengths_n[lengths_n > place - place % look_every]
+        found.append(first + np.flatnonzero(there > place))
+        first += len(there)
+    return torch.from_numpy(np.concatenate(found))
+
+
+def best_selection(logits_n6K: Tensor, contexts_n6: np.ndarray, domain: Domain) -> np.ndarray:
     """The legal selection (n,) with the largest sum of its six head logits, as an index into the legal ones."""
-    return selection_scores(logits_n6K, contexts_n6).argmax(1).cpu().numpy()
+    return selection_scores(logits_n6K, contexts_n6, domain).argmax(1).cpu().numpy()
 
 
-def selection_scores(logits_n6K: Tensor, contexts_n6: np.ndarray) -> Tensor:
-    """Sum of head logits (n, 38) of every legal selection; minus infinity past the legal ones."""
-    table, legal = legal_selections(contexts_n6[:, 0::2])
+def selection_scores(logits_n6K: Tensor, contexts_n6: np.ndarray, domain: Domain) -> Tensor:
+    """Sum of head logits (n, M) of every legal selection; minus infinity past the legal ones."""
+    table, legal = domain.legal_selections(contexts_n6[:, 0::2])
     table_n6M = torch.from_numpy(np.ascontiguousarray(table.transpose(0, 2, 1))).to(logits_n6K.device)
     scores = logits_n6K.gather(2, table_n6M).sum(1)
     return scores.masked_fill(~torch.from_numpy(legal).to(scores.device), -torch.inf)

@@ -11,6 +11,7 @@ import pytest
 from engine.jobs.job import Silent
 from engine.jobs.retrieval.matcher import TRAIN_MATCHER
 from engine.runtime.session import RaySession
+from engine.store.run_folder import RunFolder
 from envs.core.config import assign
 from envs.data.root import CACHE_VARIABLE, DATA_VARIABLE
 from tests.engine.jobs import made_up
@@ -87,7 +88,8 @@ def test_adversarial_training(tmp_path: Path, responder: str) -> None:
 @pytest.mark.ray
 def test_rl_attack(tmp_path: Path, negotiator: str, ray_session: RaySession) -> None:
     rule = f"reinforce.{RULE.format('reinforce')}"
-    _, value = first_trial("rl-attack", f"{negotiator} {rule}", 12, tmp_path)
+    _, value = first_trial("rl-attack", f"{negotiator} {rule} dialogues=6", 12, tmp_path)
+    assert RunFolder.load(tmp_path / "runs" / "0" / "attack").job == "attack-rl", "a match that it did not learn from"
     assert -10 <= value <= 10
 
 

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from engine.cli.flags import parse_job
@@ -23,7 +24,7 @@ from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ClusterError, ConfigError, RunError
 from tests.engine.runtime.apart import survives
 from tune.config import SweepConfig
-from tune.sweep import BEST, SWEEP
+from tune.sweep import AGAIN, BEST, SWEEP
 from tune.trial import TRIALS
 
 PLANS = Path(__file__).with_name("plans.py")
@@ -55,6 +56,11 @@ def test_rows_best_and_the_verb_that_takes_it(tmp_path: Path, ray_session: RaySe
         assert row["low"] <= row["value"] <= row["high"]
     best = max((row for row in rows if row["whole"]), key=lambda row: row["value"])
     assert result.metrics["best"].value == best["value"]
+    again = [RunFolder.load(path / AGAIN / name) for name in "012"]
+    assert result.metrics[AGAIN].value == pytest.approx(np.mean([run.metrics()["advantage"].value for run in again]))
+    known = {run.parent.name: RunFolder.load(run.parent).config["seed"] for run in (path / TRIALS).rglob("config.json")}
+    assert len({run.config["seed"] for run in again} | {*known.values()}) == 5, "three and two seeds"
+    assert {name: again[0].config[name] for name in ("adversary", "max_turns")} == json.loads(best["parameters"])
     verb = find_verb(["selfplay"])
     assert verb is not None
     command = parse_job(verb, SELFPLAY, ["scripted", "--config", str(path / BEST)])

@@ -10,15 +10,40 @@ import pytest
 
 from engine.runtime.session import RaySession
 from engine.store.lease import STALE_S
+from engine.store.run_folder import RunFolder
 from envs.data.root import CACHE_VARIABLE
 from envs.storage.files import put
 from envs.storage.places import local_copy
 from tests.tune.plans import SMALL
+from tune.plan import find_plan
+from tune.sweep import AGAIN
 from tune.trial import Setup, measure
 
-pytestmark = pytest.mark.ray
+
+def test_what_is_measured_again_shares_no_dialogue_with_what_chose(tmp_path: Path) -> None:
+    setup = Setup(plan=SMALL, base=SMALL.base("", 0), budgets=(6,), repeats=2, seed=1, run=str(tmp_path), folder=tmp_path)
+    parameters = {"adversary": "scripted", "max_turns": 8}
+    chose = measure(parameters, setup, 6, tmp_path / "chose")
+    again = measure(parameters, setup, 6, tmp_path / "again", stream=AGAIN)
+    runs = [RunFolder.load(tmp_path / kind / repeat) for kind in ("chose", "again") for repeat in "01"]
+    dialogues = [{(row["seed"], *row["counts"]) for row in run.read_rows().to_pylist()} for run in runs]
+    assert not dialogues[0] & dialogues[2]
+    assert not dialogues[1] & dialogues[3]
+    for found, two in ((chose, runs[:2]), (again, runs[2:])):
+        values = [run.metrics()["advantage"].value for run in two]
+        assert found.value == pytest.approx(sum(values) / 2)
+        assert (found.low < min(values), found.high > max(values), found.n) == (True, True, 2), "two runs say little"
 
 
+def test_attacks_are_swept_by_what_they_gain_in_matches() -> None:
+    assert {name: find_plan(name).metrics for name in ("rl-attack", "white-box")} == {
+        "rl-attack": ("exploitability",),
+        "white-box": ("advantage",),
+    }
+    assert find_plan("rl-attack").job == "evaluate-exploitability", "training updates are no match"
+
+
+@pytest.mark.ray
 def test_it_waits_on_another_machine_until_the_lease_of_a_lost_one_runs_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ray_session: RaySession
 ) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from engine.jobs.checkpoints import require_checkpoint
 from engine.jobs.weights import checkpoint_folder
 from envs.core.errors import ConfigError
-from envs.core.own_code import own_code
+from envs.core.own_code import made_by, own_code
 from envs.core.registry import Registry
 from envs.friends.compiled import FriendsCorpus
 from envs.friends.events import ChatEvent
@@ -48,7 +46,7 @@ def make_friends_agent(
     if ".py:" in spec:
         return OwnFriendsAgent(spec, corpus)
     if spec in friends_agents:
-        agent: FriendsAgent = _called(friends_agents.get(spec), corpus)
+        agent: FriendsAgent = made_by(friends_agents.get(spec), corpus)
         return agent
     folder = require_checkpoint(spec, "--model", MAKER)
     from policies.dynonet.agent import load_friends_agent
@@ -89,7 +87,7 @@ class OwnFriendsAgent:
         if not callable(maker):
             raise ConfigError("this makes no bot", where=spec, got=repr(maker), fix="name a class or a function")
         with own_code(spec):
-            self._agent = _called(maker, corpus)
+            self._agent = made_by(maker, corpus)
         self._require(self._agent, ("join",))
 
     def join(self, view: FriendsView) -> FriendsSession:
@@ -123,10 +121,3 @@ class _OwnFriendsSession:
     def act(self, rows: list[int]) -> Sequence[Act]:
         with own_code(self._spec):
             return self._session.act(rows)
-
-
-def _called(maker: Callable[..., Any], corpus: FriendsCorpus) -> Any:
-    """What a class or a function makes, which is given the corpus where it takes something without a default."""
-    given = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    parameters = inspect.signature(maker).parameters.values()
-    return maker(corpus) if any(each.kind in given and each.default is each.empty for each in parameters) else maker()

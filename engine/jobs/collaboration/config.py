@@ -6,25 +6,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from engine.collaboration.strategies import CONFUSING, KEPT, RANDOM, STRANGE, UNHEARD
+from engine.collaboration.strategies import STRANGE, UNHEARD
+from engine.jobs.collaboration.channels import NONE, label_of, strategy_list
 from engine.jobs.sharded import ShardedConfig
-from engine.metrics.collaboration.chats import NORMAL
-from engine.perturb import catalogue
+from engine.metrics.collaboration.chats import MODEL, NORMAL, TRAINED
 from engine.perturb.settings import PerturbSettings
 from envs.core.errors import ConfigError
 from envs.core.ranges import NumItems, PositiveInt
+from envs.friends.lies import LieRules
 from envs.friends.play import Remembers
 from envs.friends.scenario import ScenarioOptions
 from policies.dynonet.settings import FriendsDecoding
 
-ALL = (RANDOM, KEPT, CONFUSING)
-"""The paper's strategies, for "all"."""
 CONTROLS = (UNHEARD, STRANGE)
 """Ours, which say what those come to."""
 ONE_SIDED = "one-sided-"
 """Before the name of a strategy: what side 0 says is changed, and what side 1 says is not."""
-MODEL, SCRIPTED, MIXED, SELECTORS, BLIND = "model", "scripted", "mixed", "selectors", "blind"
-"""Pairs: the bot with itself or its partner, two scripted bots, one of each, and two that only select."""
+SCRIPTED, MIXED, SELECTORS, BLIND = "scripted", "mixed", "selectors", "blind"
+"""Pairs beside the one that was asked for: two scripted bots, one of each, and two that only select."""
 
 
 class Condition(NamedTuple):
@@ -59,7 +58,9 @@ class CollaborationConfig(ShardedConfig):
     """Bot on side 1 where it is another one."""
     strategies: str = "all"
     """Strategies separated by commas: all (random-inputs, random-inputs-kept-entities, confusing-entity), none, any of parley
-    perturb, or path/file.py:Name; normal inputs are there in any case."""
+    perturb, path/file.py:Name, liar:RUN (parley train liar), or random-lies; normal inputs are there in any case."""
+    trained: str = ""
+    """Runs of parley train dynonet --start (the model) --against, separated by commas: each plays with itself beside it."""
     controls: bool = True
     """Beside the bot: scripted bots, bots that only select, one that hears no words, strategies on one side alone."""
     scenarios: NumItems = 1000
@@ -78,26 +79,41 @@ class CollaborationConfig(ShardedConfig):
     """How scenarios are drawn."""
     decoding: FriendsDecoding = field(default_factory=FriendsDecoding)
     """How models choose words."""
+    lies: LieRules = field(default_factory=LieRules)
+    """What random-lies may do; a trained liar keeps to the rules of its training."""
     perturb: PerturbSettings = field(default_factory=PerturbSettings)
     """How the strategies of parley perturb change utterances."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if any(name in (NORMAL, *CONTROLS) for name in self.strategy_names):
+        named = strategy_list(self.strategies, NORMAL, NONE, *CONTROLS)
+        if any(name in (NORMAL, *CONTROLS) for name in named) or (NONE in named and self.strategies != NONE):
             fix = "leave it out: it is there in any case, or with --controls"
             raise ConfigError("this is no strategy to choose", where="--strategies", got=self.strategies, fix=fix)
-        catalogue.require_names(",".join(self.strategy_names))
+        if len({label_of(name) for name in named}) < len(named):
+            fix = "give their folders different names"
+            raise ConfigError("two liars have the same name", where="--strategies", got=self.strategies, fix=fix)
 
     @property
     def strategy_names(self) -> tuple[str, ...]:
-        """The strategies one by one, each once."""
-        named = (part.strip() for part in self.strategies.split(",")) if self.strategies != "none" else ()
-        return tuple(dict.fromkeys(name for part in named for name in (ALL if part == "all" else (part,))))
+        """The strategies one by one, each once, by the names that rows call them."""
+        return tuple(self.channel_names)
+
+    @property
+    def channel_names(self) -> Mapping[str, str]:
+        """The names of their channels by those of the strategies."""
+        return {label_of(name): name for name in strategy_list(self.strategies)} if self.strategies != NONE else {}
+
+    @property
+    def trained_runs(self) -> tuple[str, ...]:
+        """The runs of trained models one by one."""
+        return tuple(dict.fromkeys(part.strip() for part in self.trained.split(",") if part.strip()))
 
     @property
     def pairs(self) -> Mapping[str, tuple[str, str]]:
         """Who is on side 0 and side 1, by pair."""
         asked = {MODEL: (self.model, self.partner or self.model)}
+        asked |= {f"{TRAINED}{i}": (run, run) for i, run in enumerate(self.trained_runs, 1)}
         if not self.controls:
             return asked
         beside = {SCRIPTED: (SCRIPTED, SCRIPTED), MIXED: (self.model, SCRIPTED)}

@@ -2,25 +2,40 @@
 
 Source: He et al. 2017 (arXiv 1704.07130); the model is `policies/dynonet/model.py`. Beside perplexities a run reports how
 often the model finds the common friend with itself, on scenarios of the test split.
+
+A model may go on from a checkpoint (`--start`), with what it hears changed by strategies (`--against`): each chat of the
+training and of the validation split meets one of them, drawn by its key, on the way to both listeners. What sides said and
+did in it is learned as it was recorded; so the model learns to go on as if it had not been misled. Test chats stay as they are.
+
+  * # Paper (Niu & Bansal 2018): the collaborative task is attacked, and nobody trains against it. Ours: as its dialogue models
+    are trained against Should-Not-Change strategies, perturbed inputs with recorded replies; `--against none` trains as long.
 """
 
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engine.jobs.checkpoints import require_checkpoint
+from engine.jobs.collaboration.agents import MAKER
+from engine.jobs.collaboration.channels import NONE, Channels, label_of, liars_of, misheard, strategy_list
 from engine.jobs.device import require_device
 from engine.jobs.job import Reporter
 from engine.jobs.supervised import FitJob, Fitting, SupervisedConfig, estimates, require_splits
 from engine.metrics.collaboration.training import FRIENDS_TRAINING
 from engine.metrics.statistics import Estimate, mean, rate, ratio_of_sums
+from engine.perturb.settings import PerturbSettings
 from envs.core.config import check
+from envs.core.errors import ConfigError
 from envs.core.ranges import NonNegativeInt, PositiveInt
-from envs.core.seeds import derive_seed
+from envs.core.seeds import derive_seed, stream
 from envs.data.root import root_words
+from envs.friends.corpora import EMBEDDED_FRIENDS
+from envs.friends.lies import LieRules
 from envs.storage.places import display_path
 from policies.dynonet.settings import DynoNetSizes, FriendsDecoding, dynonet_demo, dynonet_fit, dynonet_small
 from policies.fitting.settings import FitConfig
@@ -40,22 +55,37 @@ PUBLISHED = "mutualfriends_scripted"
 class TrainDynoNetConfig(SupervisedConfig):
     """What a DynoNet is fitted to, and how."""
 
-    corpus: str = "friends"
-    """Registered corpus of chats between friends (parley data list), or path/file.py:NAME."""
+    corpus: str = ""
+    """Registered corpus of chats between friends (parley data list), or path/file.py:NAME; when empty that of --start, else the
+    built-in one."""
+    start: str = ""
+    """Run or checkpoint of a DynoNet to go on from, with its words and sizes."""
+    against: str = ""
+    """With --start: what changes utterances on their way to listeners while it trains, separated by commas: names as in parley
+    evaluate collaboration --strategies; none leaves its share of the chats as they are, alone it is the control."""
     least: PositiveInt = 1
     """Occurrences of a word in the training chats at least; rarer ones are unknown."""
     selfplay: NonNegativeInt = 200
     """Scenarios of the test split at most that the fitted model plays with itself."""
     decoding: FriendsDecoding = field(default_factory=FriendsDecoding)
     """How it speaks there."""
+    lies: LieRules = field(default_factory=LieRules)
+    """What random-lies may do."""
+    perturb: PerturbSettings = field(default_factory=PerturbSettings)
+    """How the strategies of parley perturb change utterances."""
     sizes: DynoNetSizes = field(default_factory=DynoNetSizes)
-    """The model."""
+    """A new model."""
     fit: FitConfig = field(default_factory=dynonet_fit)
     """The recipe."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check(self.fit, "precision", self.fit.precision == "float32", "float32 alone")
+        if bool(self.start) != bool(self.against):
+            given, lacking = ("--start", "--against") if self.start else ("--against", "--start")
+            fix = "--start RUN --against STRATEGY[,STRATEGY], or --against none for the control"
+            raise ConfigError(f"{given} needs {lacking}", got=self.start or self.against, fix=fix)
+        strategy_list(self.against or NONE, NONE)
 
 
 def small() -> TrainDynoNetConfig:
@@ -89,24 +119,31 @@ class TrainDynoNet(FitJob[TrainDynoNetConfig]):
 
     def prepare(self, config: TrainDynoNetConfig, path: Path, reporter: Reporter) -> Fitting:
         from envs.friends.compiled import load_friends
+        from policies.dynonet import checkpoints
         from policies.dynonet.batches import SideExamples
-        from policies.dynonet.checkpoints import DYNONET
         from policies.dynonet.fit import DynoNetFit
         from policies.dynonet.measuring import copied, linked
         from policies.dynonet.model import DynoNet
         from policies.dynonet.vocabulary import FriendsVocabulary
 
         require_device(config.device, "--device")
+        folder = require_checkpoint(config.start, "--start", MAKER) if config.start else None
+        config = replace(config, corpus=config.corpus or (checkpoints.corpus_of(folder) if folder else EMBEDDED_FRIENDS))
         corpus = load_friends(config.corpus, config.data_root)
         chats = {split: each[: config.limit or None] for split, each in corpus.splits.items()}
         require_splits(corpus.name, chats)
-        said = ([token for token in event.tokens if isinstance(token, str)] for chat in chats["train"] for event in chat.events)
-        vocabulary = FriendsVocabulary.build(corpus.schema, said, config.least)
-        model = DynoNet(vocabulary, config.sizes).to(config.device)
+        if folder is None:
+            utterances = (event.tokens for chat in chats["train"] for event in chat.events)
+            said = ([token for token in tokens if isinstance(token, str)] for tokens in utterances)
+            model = DynoNet(FriendsVocabulary.build(corpus.schema, said, config.least), config.sizes).to(config.device)
+        else:
+            model = checkpoints.load_dynonet(folder).to(config.device)
+        vocabulary, sizes = model.vocabulary, model.sizes
         reporter.say(f"reading {sum(map(len, chats.values())):,} chats of {corpus.name} as both sides see them")
         # The other chats are not needed again, and take more memory than their sides.
         tested = chats["test"]
-        splits = {split: SideExamples(each, vocabulary, config.sizes, corpus.linker) for split, each in chats.items()}
+        learned = _as_heard(config, corpus, chats, reporter)
+        splits = {split: SideExamples(each, vocabulary, sizes, corpus.linker) for split, each in learned.items()}
 
         def finish(test: Fitness) -> dict[str, Estimate]:
             told = copied(model, splits["test"])
@@ -114,22 +151,57 @@ class TrainDynoNet(FitJob[TrainDynoNetConfig]):
             found["test_linked"] = ratio_of_sums(*linked(tested, corpus.linker))
             return found | _selfplay(config, model, corpus, tested)
 
+        role = "supervised" if not config.start else "control" if config.against == NONE else "adversarial"
+        begun = {"base": config.start, "against": list(strategy_list(config.against, NONE))} if config.start else {}
         return Fitting(
             config=config,
             corpus=corpus,
             model=model,
             splits=splits,
-            fit=partial(DynoNetFit, model, splits["train"], splits["val"], config.fit, config.seed),
-            save=DYNONET.save,
-            provenance={"role": "supervised", "vocabulary": len(vocabulary)},
-            what="DynoNet" if config.sizes.dynamic else "StanoNet",
+            fit=partial(DynoNetFit, model, splits["train"], splits["val"], config.fit, config.seed, fresh=folder is None),
+            save=checkpoints.DYNONET.save,
+            provenance={"role": role, "vocabulary": len(vocabulary), **begun},
+            what=f"{'DynoNet' if sizes.dynamic else 'StanoNet'}{f' against {config.against}' if config.start else ''}",
             words=f"{len(vocabulary):,} words, {len(chats['train']):,} training chats",
             finish=finish,
         )
 
+    def models(self, config: TrainDynoNetConfig) -> Mapping[str, str]:
+        return {"start": config.start, **liars_of(strategy_list(config.against or NONE, NONE))}
+
     def next_commands(self, config: TrainDynoNetConfig, path: Path) -> tuple[str, ...]:
-        words = ["parley", "evaluate", "collaboration", "--model", display_path(path), *root_words(config.data_root)]
-        return (shlex.join(words),)
+        who = ["--model", display_path(path)]
+        if config.start:
+            who = ["--model", config.start, "--trained", display_path(path)]
+            heard = [name for name in strategy_list(config.against, NONE) if name != NONE]
+            who += ["--strategies", ",".join(heard)] if heard else []
+        return (shlex.join(["parley", "evaluate", "collaboration", *who, *root_words(config.data_root)]),)
+
+
+def _as_heard(
+    config: TrainDynoNetConfig, corpus: FriendsCorpus, splits: Mapping[str, Sequence[FriendsChat]], reporter: Reporter
+) -> Mapping[str, Sequence[FriendsChat]]:
+    """The splits, whose listeners hear what the strategies leave of what is said, but for those of the test split."""
+    names = strategy_list(config.against or NONE, NONE)
+    if names == (NONE,):
+        return splits
+    channels = Channels(corpus, config.perturb, config.data_root, config.lies, config.device)
+    found = dict(splits)
+    for split in ("train", "val"):
+        chats = splits[split]
+        drawn = [int(stream(config.seed, "strategy", chat.key).integers(len(names))) for chat in chats]
+        heard, told = list(chats), []
+        for number, name in enumerate(names):
+            own = [i for i, choice in enumerate(drawn) if choice == number]
+            seeds = [derive_seed(config.seed, "misheard", chats[i].key) for i in own]
+            for i, chat in zip(own, misheard([chats[i] for i in own], channels.named(name), seeds), strict=True):
+                heard[i] = chat
+            utterances = [pair for i in own for pair in zip(heard[i].events, heard[i].heard, strict=True)]
+            changed = sum(said.words != as_heard.words for said, as_heard in utterances)
+            told.append(f"{label_of(name)} {len(own):,} ({changed:,} utterances heard otherwise)")
+        reporter.say(f"{split} split, chats by what is heard: {', '.join(told)}")
+        found[split] = heard
+    return found
 
 
 def _selfplay(

@@ -11,17 +11,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from engine.collaboration.strategies import CONFUSING
 from engine.jobs.checkpoints import absolute_name
 from engine.jobs.collaboration.agents import MAKER, corpus_of, friends_agents
-from engine.jobs.collaboration.config import BLIND, MIXED, MODEL, SCRIPTED, SELECTORS, CollaborationConfig, Condition
+from engine.jobs.collaboration.channels import liars_of, located_strategy, tells_lies
+from engine.jobs.collaboration.config import BLIND, MIXED, SCRIPTED, SELECTORS, CollaborationConfig, Condition
 from engine.jobs.collaboration.rows import CHATS
 from engine.jobs.collaboration.worker import ChatWorker, PlayedChats, asked_chats
 from engine.jobs.job import Job, Reporter, Result, Summary
 from engine.jobs.sharded import RESUME_SAFE, work_off
 from engine.jobs.tables import TABLE_FILE
-from engine.metrics.collaboration.chats import by_condition, chat_metrics, condition_names, describe
-from engine.metrics.collaboration.table import allowed_table, lies_table, table_8
+from engine.metrics.collaboration.chats import MODEL, TRAINED, by_condition, chat_metrics, condition_names, describe
+from engine.metrics.collaboration.table import allowed_table, lies_table, table_8, trained_table
 from engine.metrics.rows import finished
 from engine.metrics.tables import TextTable
 from engine.perturb.settings import PerturbSettings
@@ -93,6 +93,8 @@ class EvaluateCollaboration(Job[CollaborationConfig, PlayedChats, PlayedChats]):
 
     def models(self, config: CollaborationConfig) -> dict[str, str]:
         named = {"model": config.model, "partner": config.partner}
+        named |= {f"{TRAINED}{i}": run for i, run in enumerate(config.trained_runs, 1)}
+        named |= liars_of(config.channel_names.values())
         return {option: spec for option, spec in named.items() if spec not in friends_agents}
 
     def num_rows(self, config: CollaborationConfig, path: Path) -> int:
@@ -114,10 +116,13 @@ class EvaluateCollaboration(Job[CollaborationConfig, PlayedChats, PlayedChats]):
         lies = {
             f"Who believes {each.strategy}": lies_table(metrics, *each, summary[ATTRIBUTES])
             for each in conditions
-            if each.pair == MODEL and each.hearing == CONFUSING
+            if each.pair == MODEL and tells_lies(each.hearing)
         }
+        trained = [each for each in conditions if each.pair.startswith(TRAINED)]
+        against = {"Trained against strategies": trained_table(metrics, trained, pairs)} if trained else {}
         return {
             "Completion and turns": table_8(metrics, conditions, pairs, run.config["published"] != "none"),
+            **against,
             "Completion by selections allowed": allowed_table(metrics, conditions, pairs),
             **{heading: table for heading, table in lies.items() if table is not None},
         }
@@ -138,16 +143,21 @@ def located(config: CollaborationConfig) -> CollaborationConfig:
         absolute_name(spec, option, MAKER) if spec and spec not in friends_agents else spec
         for spec, option in ((config.model, "--model"), (config.partner, "--partner"))
     )
+    trained = ",".join(absolute_name(run, "--trained", MAKER) for run in config.trained_runs)
+    heard = ",".join(map(located_strategy, config.channel_names.values())) or config.strategies
     corpus = config.corpus or corpus_of((model, partner)) or EMBEDDED_FRIENDS
-    return replace(config, model=model, partner=partner, corpus=corpus, data_root=data_root(config.data_root))
+    found = replace(config, model=model, partner=partner, trained=trained, strategies=heard)
+    return replace(found, corpus=corpus, data_root=data_root(config.data_root))
 
 
 def _pair_names(config: Mapping[str, object]) -> dict[str, str]:
     """What pairs are called, runs and files by the ends of their paths."""
     model, partner = (str(config[name]).rstrip("/").rpartition("/")[2] for name in ("model", "partner"))
     itself = model if not partner or partner == model else f"{model} with {partner}"
+    runs = [run.strip().rstrip("/").rpartition("/")[2] for run in str(config["trained"]).split(",")]
     return {
         MODEL: itself,
+        **{f"{TRAINED}{i}": run for i, run in enumerate(runs, 1)},
         SCRIPTED: "scripted bots",
         MIXED: f"{model} with a scripted bot",
         SELECTORS: "selectors",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -10,16 +11,20 @@ from engine.collaboration.strategies import ChatKnowledge
 from engine.store.schemas import list_of, ok_row, with_base
 from envs.friends.events import ChatEvent, FriendsChat, Mention
 from envs.friends.schema import Entity
+from envs.friends.scripted.phrases import is_question
 
 _MENTION = pa.struct(
     [
-        # Category of the entity; its value as it is said, and as it is heard: null where what is heard names none in its place.
+        # Category of the entity; its value as it is said, null where nothing such was; and as it is heard: null where what is
+        # heard names none in its place.
         pa.field("type", pa.string()),
         pa.field("said", pa.string()),
         pa.field("heard", pa.string()),
         # Of one that is heard as another: whether the listener next names that one or selects an item that has it; null where
         # the listener does not act any more.
         pa.field("believed", pa.bool_()),
+        # Whether the listener next asks something, or names an entity of that category; null where it does not act any more.
+        pa.field("again", pa.bool_()),
     ]
 )
 _EVENT = pa.struct(
@@ -93,22 +98,46 @@ def _event(chat: FriendsChat, place: int, said: list[list[Entity]]) -> dict[str,
     found: dict[str, Any] = {"side": event.side, "said": None, "heard": None, "selected": event.selected, "mentions": []}
     if event.selected is not None:
         return found
-    names = [token.entity for token in heard.tokens if isinstance(token, Mention)]
-    others: list[Entity | None] = list(said[place]) if heard.words == event.words else [*names]
-    if len(others) != len(said[place]):
-        others = [None] * len(said[place])
     answer = next((at for at in range(place + 1, len(chat.events)) if chat.events[at].side != event.side), None)
-    named = None if answer is None else {*said[answer], *_selected(chat, chat.events[answer])}
+    reaction = None if answer is None else (chat.events[answer], said[answer])
     found["mentions"] = [
-        {
-            "type": entity.type,
-            "said": entity.value,
-            "heard": other and other.value,
-            "believed": None if other in (None, entity) or named is None else other in named,
-        }
-        for entity, other in zip(said[place], others, strict=True)
+        _mention(entity, other, chat, reaction) for entity, other in _passed_on(said[place], event, heard)
     ]
     return found | {"said": " ".join(event.words), "heard": " ".join(heard.words)}
+
+
+def _mention(
+    entity: Entity | None, other: Entity | None, chat: FriendsChat, reaction: tuple[ChatEvent, list[Entity]] | None
+) -> dict[str, Any]:
+    """One entry of `_MENTION`.
+
+    Args:
+        entity: that was said; None where nothing such was.
+        other: what is heard in its place.
+        chat: they stand in.
+        reaction: what the listener does next, and the entities that it names.
+    """
+    (kind,) = {each.type for each in (entity, other) if each is not None}
+    found: dict[str, Any] = {"type": kind, "said": entity and entity.value, "heard": other and other.value}
+    found |= {"believed": None, "again": None}
+    if reaction is None:
+        return found
+    event, named = reaction
+    if other not in (None, entity):
+        found["believed"] = other in {*named, *_selected(chat, event)}
+    return found | {"again": is_question(event.words) or any(each.type == kind for each in named)}
+
+
+def _passed_on(said: list[Entity], event: ChatEvent, heard: ChatEvent) -> Iterator[tuple[Entity | None, Entity | None]]:
+    """What was said and what is heard in its place, then what is heard in the place of nothing."""
+    names = [token.entity for token in heard.tokens if isinstance(token, Mention)]
+    if heard.words == event.words:
+        names = said
+    if [each.type for each in names] == [each.type for each in said]:
+        yield from zip(said, names, strict=True)
+        return
+    yield from ((entity, entity if entity in names else None) for entity in said)
+    yield from ((None, entity) for entity in names if entity not in said)
 
 
 def _mentions(knowledge: ChatKnowledge, chat: FriendsChat, event: ChatEvent) -> list[Entity]:

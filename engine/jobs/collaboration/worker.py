@@ -4,30 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from engine.collaboration.strategies import (
-    CONFUSING,
-    KEPT,
-    RANDOM,
-    STRANGE,
-    UNHEARD,
-    ChatKnowledge,
-    ConfusedHearing,
-    PerturbedHearing,
-    RandomHearing,
-    StrangeHearing,
-    Unheard,
-)
 from engine.jobs.collaboration.agents import make_friends_agent
+from engine.jobs.collaboration.channels import Channels
 from engine.jobs.collaboration.config import CollaborationConfig, Condition
 from engine.jobs.collaboration.rows import chat_row
 from engine.jobs.sharded import Sharded, spread
-from engine.metrics.collaboration.chats import NORMAL
-from engine.perturb import catalogue
-from engine.perturb.resources import Resources
 from engine.runtime.record import Counts, Rows
 from engine.runtime.sharding import Shard
 from engine.store.schemas import OK
@@ -113,13 +97,15 @@ class ChatWorker:
     def __init__(self, config: CollaborationConfig) -> None:
         self.config = config
         self.corpus: FriendsCorpus = load_friends(config.corpus, config.data_root)
-        self.knowledge = ChatKnowledge(self.corpus.schema, self.corpus.linker, self.corpus.words)
+        channels = Channels(self.corpus, config.perturb, config.data_root, config.lies, config.device)
+        self.knowledge = channels.knowledge
         self.agents: dict[str, FriendsAgent] = {
             spec: make_friends_agent(spec, self.corpus, config.decoding, config.device)
             for spec in dict.fromkeys(spec for pair in config.pairs.values() for spec in pair)
         }
         names = dict.fromkeys(condition.hearing for condition in config.conditions)
-        self.channels: dict[str, Channel | None] = {name: self._channel(name) for name in names}
+        called = config.channel_names
+        self.channels: dict[str, Channel | None] = {name: channels.named(called.get(name, name)) for name in names}
 
     def run(self, shard: Shard[AskedChat]) -> list[dict[str, Any]]:
         """One row per chat, by `engine.jobs.collaboration.rows.CHATS`."""
@@ -148,25 +134,6 @@ class ChatWorker:
             chat_row(key, seed, condition, (first.name, second.name), chat, self.knowledge)
             for (key, _), seed, chat in zip(items, seeds, chats, strict=True)
         ]
-
-    def _channel(self, name: str) -> Channel | None:
-        if name in self._ours:
-            return self._ours[name]
-        resources = Resources(self.config.perturb, data_root=self.config.data_root, device=self.config.device)
-        (strategy,) = catalogue.build([name], self.config.perturb, resources)
-        return PerturbedHearing(strategy)
-
-    @cached_property
-    def _ours(self) -> dict[str, Channel | None]:
-        """The strategies that are given the scenario."""
-        return {
-            NORMAL: None,
-            RANDOM: RandomHearing(self.knowledge),
-            KEPT: RandomHearing(self.knowledge, keeps=True),
-            CONFUSING: ConfusedHearing(self.knowledge),
-            STRANGE: StrangeHearing(self.knowledge),
-            UNHEARD: Unheard(),
-        }
 
 
 def chat_seed(config: CollaborationConfig, number: int) -> int:

@@ -30,9 +30,8 @@ from envs.friends.corpora import friend_corpora
 from envs.friends.sources import ChatSource
 from envs.negotiation.corpora.catalogue import CorpusSource, FileCorpus, corpora
 from envs.negotiation.corpora.compiled import Split, open_corpus
-from envs.negotiation.corpora.dealornodeal import CONTEXT_WORDS
 from envs.negotiation.corpora.raw_dealornodeal import rebuild_train
-from envs.negotiation.scenario import DISAGREE_ID, DISCONNECT_ID, ITEM_TOKENS, NO_AGREEMENT_ID
+from envs.negotiation.domain import DISAGREE, DISCONNECT, NO_AGREEMENT, Domain
 from envs.negotiation.vocabulary import EOS_ID, UNK_ID, Vocabulary
 from envs.pairs.compiled import open_pairs
 from envs.pairs.corpora import find_pairs, is_path, pair_corpora
@@ -115,6 +114,8 @@ class CorpusInfo(Info):
 
     threshold: int
     """Words are kept that occur more often than this."""
+    game: str
+    """What is negotiated about."""
     num_item_tokens: int
     num_context_values: int
     splits: tuple[SplitInfo, ...]
@@ -261,12 +262,13 @@ def describe_corpus(name: str, data_root: Path | None = None) -> CorpusInfo | Pa
         compiled=str(corpus.folder),
         num_words=len(corpus.vocabulary),
         threshold=source.threshold,
-        num_item_tokens=len(ITEM_TOKENS),
-        num_context_values=len(CONTEXT_WORDS),
+        game=corpus.vocabulary.game,
+        num_item_tokens=len(corpus.vocabulary.domain.tokens),
+        num_context_values=corpus.vocabulary.domain.largest + 1,
         splits=tuple(_split_info(name, split, corpus.vocabulary) for name, split in corpus.splits.items()),
         num_selfplay=len(corpus.selfplay),
         num_selfplay_distinct=len(set(corpus.selfplay)),
-        selfplay_choices=_choices(np.array([scenario.counts for scenario in corpus.selfplay])),
+        selfplay_choices=_choices(corpus.vocabulary.domain, np.array([scenario.counts for scenario in corpus.selfplay])),
     )
 
 
@@ -355,8 +357,9 @@ def _split_info(name: str, split: Split, vocabulary: Vocabulary) -> SplitInfo:
     closing = values[turn_starts + turn_lengths - 1]
     counts = split.contexts[:, ::2]
     kinds = split.outputs[:, 0]
-    refusals = {"disagree": DISAGREE_ID, "no_agreement": NO_AGREEMENT_ID, "disconnect": DISCONNECT_ID}
-    outcomes = {kind: int((kinds == token).sum()) for kind, token in refusals.items()}
+    domain = vocabulary.domain
+    refusals = {"disagree": DISAGREE, "no_agreement": NO_AGREEMENT, "disconnect": DISCONNECT}
+    outcomes = {kind: int((kinds == domain.token_index[token]).sum()) for kind, token in refusals.items()}
     return SplitInfo(
         name=name,
         num_dialogues=len(split),
@@ -366,12 +369,12 @@ def _split_info(name: str, split: Split, vocabulary: Vocabulary) -> SplitInfo:
         tokens=spread(split.lengths),
         turns=spread(np.add.reduceat(is_marker, starts) if len(split) else starts),
         words=spread(turn_lengths[closing == EOS_ID] - 2),
-        outcomes={"items": int((kinds < DISAGREE_ID).sum()), **outcomes},
+        outcomes={"items": int((kinds < domain.disagree_id).sum()), **outcomes},
         num_scenarios=len(np.unique(np.hstack([split.contexts, split.partner_values]), axis=0)),
-        choices=_choices(counts),
+        choices=_choices(domain, counts),
     )
 
 
-def _choices(counts: np.ndarray) -> Spread:
-    """Legal selections for counts (n, 3): every allocation and two refusals."""
-    return spread((counts + 1).prod(axis=1) + 2)
+def _choices(domain: Domain, counts_nK: np.ndarray) -> Spread:
+    """Legal selections of scenarios with those counts: every deal and two refusals."""
+    return spread(np.array([len(domain.selections(tuple(counts))) for counts in counts_nK.tolist()], dtype=np.int64))

@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from engine.jobs.checkpoints import require_checkpoint, require_word_model
-from engine.jobs.composite import Beside, Composite, Stage, run_stages
+from engine.jobs.composite import Composite, Stage, run_stages
 from engine.jobs.generation.adversarial import EVALUATE_ADVERSARIAL
 from engine.jobs.generation.adversarial_config import AdversarialConfig, label_of, labels_of
 from engine.jobs.generation.discriminator import TRAIN_DISCRIMINATOR, TrainDiscriminatorConfig
 from engine.jobs.generation.minmax import MINMAX_REPLIES, MinMaxRepliesConfig
 from engine.jobs.generation.table_config import DECODERS, TrainedTableConfig, helpdesk_table, li2017_table
-from engine.jobs.job import Reporter, Result, Silent, Summary
+from engine.jobs.job import Reporter, Result, Summary
+from engine.jobs.repeated import run_beside
 from engine.jobs.responders.reply import HUMAN_FILE, MACHINE_FILE, REPLY, ReplyConfig
 from engine.jobs.responders.seq2seq import TRAIN_LM, TRAIN_SEQ2SEQ, TrainLMConfig, TrainSeq2SeqConfig
 from engine.jobs.sharded import session
@@ -155,12 +156,9 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
         """Does what is left of the stages; trainings side by side where there are trainers."""
         config, path = prepared, run.path
         run_stages(self._first(config, path), path, reporter)
-        chains = [{name: stage} for name, stage in self._trainings(config, path).items()]
-        with Beside(chains, path, config.trainers) as beside:
-            beside.wait(reporter, "trainings")
+        trainings = self._trainings(config, path)
+        run_beside(trainings, [[name] for name in trainings], path, config.trainers, reporter, "trainings")
         with session(config.workers, config.address) if config.workers else nullcontext():
-            # What was shown as it was done beside need not be told to be finished.
-            run_stages(self._trainings(config, path), path, Silent() if beside.has_done_all else reporter)
             for system in systems(config, path, config.row_names):
                 reporter.say(f"row {system.row}, {system.number}")
                 try:

@@ -1,31 +1,29 @@
-"""Agents by name: scripted bargainers, a person, or a checkpoint folder of a trained model."""
+"""Agents that settings name: their words, and what those must be that learn or are read."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
-from engine.jobs.checkpoints import _instead, require_checkpoint
+from engine.jobs.checkpoints import _instead, absolute_name, require_checkpoint
 from engine.jobs.weights import checkpoint_folder
 from envs.core.errors import CheckpointError, ConfigError
-from envs.core.registry import Registry, nearest
+from envs.core.registry import nearest
+from envs.negotiation.agents import HUMAN, agents
+from envs.negotiation.agents import make_agent as agent_of
+from envs.negotiation.domain import DEAL_OR_NO_DEAL, domain_of
 from envs.negotiation.game import Agent
-from envs.negotiation.own_agent import OwnAgent
 from envs.negotiation.vocabulary import Vocabulary
 from policies.negotiator.settings import KIND
 from policies.stored import read_words
 
-HUMAN = "human"
-BUILT_IN = ("scripted", "scripted-tough", HUMAN)
-"""Agents that compute nothing."""
-ANY_AGENT = "parley selfplay, parley play, and as --target of parley attack rl and attack transfer"
-"""Where an agent of any kind can be named."""
+ANY_AGENT = "parley selfplay, play, attack rl, attack transfer, train adversary, evaluate exploitability and minmax"
+"""Where an agent of any kind can be met."""
 
-agents = Registry("agent", "parley.agents")
-agents.register("scripted", "fair-minded scripted bargainer", "envs.negotiation.scripted.bargainers:scripted")
-agents.register("scripted-tough", "scripted bargainer that holds out", "envs.negotiation.scripted.bargainers:scripted_tough")
-agents.register(HUMAN, "you, at the terminal", "engine.jobs.negotiation.person:Person")
+
+def split_names(names: str) -> list[str]:
+    """The agents of a setting that names several, between commas."""
+    return [name.strip() for name in names.split(",") if name.strip()]
 
 
 def vocabulary_of(spec: str) -> Vocabulary | None:
@@ -38,8 +36,39 @@ def vocabulary_of(spec: str) -> Vocabulary | None:
     return None if folder is None else read_words(folder, KIND, Vocabulary)
 
 
-def shared_vocabulary(specs: dict[str, str]) -> Vocabulary:
-    """The one vocabulary in which agents can talk.
+def words_of(specs: Iterable[str], game: str = DEAL_OR_NO_DEAL) -> Vocabulary:
+    """The words of the first of some agents that brings any along; those of a game's scripted agents where none does.
+
+    Raises:
+        CheckpointError: a checkpoint lacks a part, is damaged or of another kind.
+    """
+    found = [vocabulary for spec in specs if spec and (vocabulary := vocabulary_of(spec)) is not None]
+    return found[0] if found else domain_of(game).vocabulary()
+
+
+def require_one_game(specs: Mapping[str, str]) -> None:
+    """Checks that agents play one game; those that play any do.
+
+    Args:
+        specs: agents by the option that named them; empty for none.
+
+    Raises:
+        CheckpointError: two play different games, or a checkpoint lacks a part, is damaged or of another kind.
+    """
+    found = {option: vocabulary for option, spec in specs.items() if spec and (vocabulary := vocabulary_of(spec)) is not None}
+    for option, vocabulary in found.items():
+        first_option, first = next(iter(found.items()))
+        if vocabulary.game != first.game:
+            raise CheckpointError(
+                f"{first_option} and {option} play different games",
+                where=f"{specs[first_option]} and {specs[option]}",
+                got=f"{first.game!r} and {vocabulary.game!r}",
+                fix=f"name agents that were trained on corpora of one game, such as of {first.game!r}",
+            )
+
+
+def shared_vocabulary(specs: Mapping[str, str]) -> Vocabulary:
+    """The one vocabulary of agents whose weights are learned from each other, or read by each other.
 
     Args:
         specs: agents by the option that named them.
@@ -47,13 +76,10 @@ def shared_vocabulary(specs: dict[str, str]) -> Vocabulary:
     Raises:
         CheckpointError: two checkpoints have different vocabularies, or one lacks a part, is damaged or of another kind.
     """
+    require_one_game(specs)
     found = {option: vocabulary for option, spec in specs.items() if (vocabulary := vocabulary_of(spec)) is not None}
-    if not found:
-        from envs.negotiation.scripted.wording import bargainer_vocabulary
-
-        return bargainer_vocabulary()
-    first_option, first = next(iter(found.items()))
     for option, vocabulary in found.items():
+        first_option, first = next(iter(found.items()))
         if vocabulary.digest != first.digest:
             raise CheckpointError(
                 f"{first_option} and {option} speak different vocabularies",
@@ -61,20 +87,25 @@ def shared_vocabulary(specs: dict[str, str]) -> Vocabulary:
                 got=f"{len(first)} words ({first.digest}) and {len(vocabulary)} words ({vocabulary.digest})",
                 fix="use agents trained on the same corpus",
             )
-    return first
+    return words_of(specs.values())
 
 
-def require_agents(config: object, options: Sequence[str]) -> Vocabulary:
-    """The vocabulary of the checkpoints that some settings name; those after the first may be empty.
+def require_learner(start: str, option: str, judge: str) -> Vocabulary:
+    """The vocabulary of the checkpoint that a learner starts from.
+
+    Args:
+        start: that checkpoint.
+        option: what named it.
+        judge: the checkpoint that judges fluency; empty for none.
 
     Raises:
-        CheckpointError: one of them is not there, or they speak different vocabularies.
+        CheckpointError: one of them is not there, or is damaged.
     """
-    named = {f"--{name}": str(getattr(config, name)) for name in options}
-    named = {option: spec for option, spec in named.items() if spec or option == f"--{options[0]}"}
-    for option, spec in named.items():
-        require_negotiator(spec, option)
-    return shared_vocabulary(named)
+    if judge:
+        require_negotiator(judge, "--judge")
+        words_of([judge])
+    require_negotiator(start, option)
+    return words_of([start])
 
 
 def require_negotiator(spec: str, option: str) -> Path:
@@ -87,43 +118,78 @@ def require_negotiator(spec: str, option: str) -> Path:
     Raises:
         CheckpointError: there is none; an agent of another kind is told which verbs take it.
     """
-    if ".py:" in spec or spec in agents:
+    if is_weightless(spec):
         raise CheckpointError(
             f"{option} needs a checkpoint of a negotiator that Parley trained: here its weights are read, or learned from",
             where=spec,
             got="an agent of your own" if ".py:" in spec else "an agent without weights",
-            fix=f"parley train negotiator makes one; any agent can play in {ANY_AGENT}",
+            fix=f"parley train negotiator makes one; any agent can be met in {ANY_AGENT}",
         )
     return require_checkpoint(spec, option)
 
 
-def make_agent(spec: str, vocabulary: Vocabulary, temperature: float = 0.5, device: str = "cpu") -> Agent:
-    """The agent that a name stands for.
+def is_weightless(spec: str) -> bool:
+    """Whether a name stands for an agent without weights that Parley could read or learn from: it can be met, and no more."""
+    return ".py:" in spec or spec in agents
+
+
+def weightless_name(spec: str) -> str:
+    """The name of such an agent for env runners, which may stand in other folders."""
+    return absolute_name(spec) if ".py:" in spec else spec
+
+
+def require_partner(spec: str, option: str) -> None:
+    """Checks that a name stands for an agent whom a learner can meet.
 
     Args:
-        spec: a checkpoint or run folder, a registered name, or `path/file.py:Name` (`own_agent.py`).
-        vocabulary: of the game.
-        temperature: of a model's word distribution.
-        device: that a model computes on.
+        spec: any agent.
+        option: what named it.
+
+    Raises:
+        CheckpointError: there is none, or it is damaged.
+        ConfigError: it is a person, or the file of a user's own makes no agent.
+    """
+    if spec == HUMAN:
+        what, fix = "a person cannot be met in thousands of dialogues", "name a run, scripted, or path/file.py:Name"
+        raise ConfigError(what, where=option, got=spec, fix=fix)
+    if is_weightless(spec):
+        make_agent(spec, words_of([]))
+    elif checkpoint_folder(spec) is None and (hint := nearest(spec, agents)):
+        fix = f"name a run, one of {', '.join(agents)}, or path/file.py:Name"
+        raise ConfigError(f"no agent is called {spec!r}{hint}", where=option, fix=fix)
+    else:
+        vocabulary_of(str(require_checkpoint(spec, option)))
+
+
+def start_of(named: str, target: str, option: str) -> str:
+    """The checkpoint that a learner starts from: the one that is named, or its target's own.
+
+    Args:
+        named: by the option; empty for the target's.
+        target: whom it learns to play with.
+        option: that names another.
+
+    Raises:
+        CheckpointError: none is named, and the target has no weights to start from.
+    """
+    if not named and is_weightless(target):
+        raise CheckpointError(
+            "the learner cannot start from its target, which has no weights",
+            where=target,
+            fix=f"name the checkpoint that it starts from with {option}; parley train negotiator makes one",
+        )
+    return named or target
+
+
+def make_agent(spec: str, vocabulary: Vocabulary, temperature: float = 0.5, device: str = "cpu") -> Agent:
+    """The agent that a name stands for, as `envs.negotiation.agents.make_agent`, which is told what is there instead.
 
     Raises:
         ConfigError: nothing is called that, or the file of a user's own makes no agent.
         CheckpointError: the checkpoint is damaged or of another kind, or what is called that holds none.
     """
-    folder = checkpoint_folder(spec)
-    if folder is not None:
-        from policies.negotiator.speaker import load_agent
-
-        return load_agent(folder, name=spec, temperature=temperature, device=device)
-    if ".py:" in spec:
-        return OwnAgent(spec, agents.get(spec), vocabulary)
-    if spec in agents:
-        factory: Any = agents.get(spec)
-        return factory(vocabulary)
-    if found := _instead(spec):
+    named = ".py:" in spec or spec in agents
+    if not named and checkpoint_folder(spec) is None and (found := _instead(spec)):
         got, fix = found
         raise CheckpointError("there is no checkpoint to make an agent of", where=spec, got=got, fix=fix)
-    raise ConfigError(
-        f"no agent is called {spec!r}{nearest(spec, agents)}",
-        fix=f"name a run or checkpoint folder, one of {', '.join(agents)}, or path/file.py:Name",
-    )
+    return agent_of(spec, vocabulary, temperature, device)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from engine.jobs.job import Reporter
-from engine.jobs.negotiation.agents import require_negotiator
+from engine.jobs.negotiation.agents import require_partner
 from engine.jobs.negotiation.match import MatchConfig, MatchJob, OneMatchConfig, Roster
 from engine.negotiation.transfer import PAPER_SENTENCE, PAPER_TURN, TransferAgent, last_sentences
 from engine.store.layout import CONFIG
@@ -156,8 +156,8 @@ class AttackRL(AttackJob[AttackConfig]):
     kind = "RL"
 
     def roster(self, config: AttackConfig, reporter: Reporter) -> Roster:
-        """The trained adversary, which must be a checkpoint, and the target."""
-        require_negotiator(config.speaker, "--speaker")
+        """The trained adversary, or any other agent, and the target."""
+        require_partner(config.speaker, "--speaker")
         return super().roster(config, reporter)
 
 

@@ -2,7 +2,10 @@
 
 A round trains an adversary against the target, then the target against the adversaries so far, then measures three things:
 what the round's adversary gains before and after, how the target plays with an ordinary partner, and its exploitability, the
-mean gain of fresh adversaries trained against the frozen target.
+mean gain of fresh adversaries trained against the frozen target. In policy-space response oracles (PSRO, Lanctot et al. 2017)
+each side learns against the other's mixture over the payoff matrix of all agents before the round.
+
+  # Paper: an oracle starts afresh. Ours: adversaries do; a target goes on from the last one, so that it keeps its language.
 
 Every phase and every measurement is a run of its own below the campaign's folder and resumes by itself, so a campaign that was
 killed loses the updates since the last saved state and nothing else. A phase that diverges is done again from its start at
@@ -20,12 +23,15 @@ from typing import Any, Literal
 from engine.jobs.composite import Beside, Stage
 from engine.jobs.job import Reporter, Result
 from engine.jobs.negotiation import exploitability, reinforce
+from engine.jobs.negotiation.agents import is_weightless
 from engine.jobs.negotiation.attack import ATTACK_RL, AttackConfig
 from engine.jobs.negotiation.exploitability import EVALUATE_EXPLOITABILITY, ExploitabilityConfig
 from engine.jobs.negotiation.judge import judge_of
 from engine.jobs.negotiation.language import validation_perplexity
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
+from engine.jobs.negotiation.oracles import Mixed, mixed
 from engine.jobs.negotiation.training import LearningConfig
+from engine.jobs.repeated import RepeatedConfig, nth_name
 from engine.jobs.rounds import StopRule, make_rounds
 from engine.metrics.negotiation.campaign import (
     AFTER,
@@ -50,6 +56,8 @@ from envs.core.ranges import NonNegativeFloat, NonNegativeInt, NumItems, Positiv
 from envs.core.seeds import derive_seed
 from envs.storage.places import display_path
 
+PAYOFFS = "payoffs"
+"""The stage of a round that plays all targets and adversaries before it."""
 ROLLED_BACK = "rolled_back"
 """Kind of the event that says that a phase diverged and is done again."""
 FINAL, CONTROL = "final", "control"
@@ -70,23 +78,25 @@ _WIDTHS = (5, 20, 20, 20, 20, 15, 10)
 
 
 @dataclass(frozen=True, kw_only=True)
-class MinMaxConfig(LearningConfig):
+class MinMaxConfig(LearningConfig, RepeatedConfig):
     """Who is hardened, how long, and how it is measured."""
 
     target: str = "runs/rl"
     """The target at the start: run or checkpoint folder."""
     adversary: str = ""
-    """Adversary that was trained against that target already, and that the target meets from the first round on."""
+    """Adversary that the target meets from the first round on: trained against it already, or any agent's name."""
     speaker: str = ""
     """Where adversaries start, and what their KL guard compares with: the target's start when empty."""
     partner: str = ""
-    """Ordinary partner of plain play, such as the supervised agent; the target's start when empty."""
+    """Ordinary partner of plain play, such as the supervised agent or scripted; the target's start when empty."""
     judge: str = ""
     """Checkpoint whose perplexity measures fluency; when empty, the target as it was before any reinforcement."""
     rounds: NumItems = 6
     """Rounds at most."""
-    adversaries: Literal["continued", "fresh"] = "continued"
-    """The adversary of a round is the last one trained on (paper), or the best responses that measured the round before."""
+    adversaries: Literal["continued", "fresh", "mixture"] = "continued"
+    """The last one trained on (paper), best responses that measured the round before, or one to the targets' mixture (PSRO)."""
+    meta: Literal["uniform", "prioritised", "nash"] = "nash"
+    """For mixture: how targets and adversaries so far are mixed by their payoffs; replaces opponents.sampling."""
     patience: PositiveInt = 3
     """Rounds without gain after which the campaign stops."""
     least_gain: NonNegativeFloat = 0.1
@@ -110,7 +120,8 @@ class MinMaxConfig(LearningConfig):
     workers: NonNegativeInt = 0
     """Ray actors that play the measured dialogues; 0 plays in this process."""
     trainers: NonNegativeInt = 0
-    """Ray actors on this machine that train fresh adversaries, and beside the rounds the control; 0 trains in this process."""
+    """Ray actors on this machine that train: campaigns if there are several --seeds, else fresh adversaries, and beside the
+    rounds the control; 0 trains in this process."""
     opponents: OpponentConfig = field(default_factory=OpponentConfig)
     """Whom the target meets."""
     attack: ReinforceConfig = field(default_factory=lambda: replace(reinforce.cheng2019().reinforce, dialogues=12_800))
@@ -130,10 +141,12 @@ class MeasuredTarget:
     Args:
         metrics: exploitability, plain play and perplexity, by name.
         gains: of each fresh adversary in each dialogue, by the dialogue's key.
+        best: what the best of them gains, in dialogues that did not choose it.
     """
 
     metrics: Mapping[str, Estimate]
     gains: dict[str, list[float]]
+    best: Estimate
 
 
 class Campaign:
@@ -158,14 +171,27 @@ class Campaign:
         return self._config.target if number == 0 else display_path(self._phase(number, "target"))
 
     def adversaries(self, number: int) -> list[str]:
-        """The adversaries that join in a round; the first of them measures it before and after."""
-        there = [self._config.adversary] if number == 1 and self._config.adversary else []
-        if self._config.adversaries == "fresh":
-            measured = self._phase(number - 1, EXPLOITABILITY)
-            count = self._config.num_final_adversaries if number == 1 else self._config.num_adversaries
-            names = (exploitability.stage(exploitability.ADVERSARY, k) for k in range(1, count + 1))
-            return there + [display_path(measured / name) for name in names]
-        return there or [display_path(self._phase(number, "adversary"))]
+        """The adversaries that join in a round, none before round 1; the first of them measures it before and after."""
+        config = self._config
+        there = [config.adversary] if number == 1 and config.adversary else []
+        if config.adversaries == "fresh":
+            return there + self._best_responses(number - 1)
+        return there if there and config.adversaries == "continued" else [display_path(self._phase(number, "adversary"))]
+
+    def _best_responses(self, number: int) -> list[str]:
+        """The fresh adversaries that measured the target after a round."""
+        measured = self._phase(number, EXPLOITABILITY)
+        count = self._config.num_adversaries if number else self._config.num_final_adversaries
+        names = (nth_name(exploitability.ADVERSARY, k) for k in range(1, count + 1))
+        return [display_path(measured / name) for name in names]
+
+    def _mixed(self, number: int) -> Mixed:
+        """What both sides learn against in a round, if that is the other's mixture."""
+        first = [self._config.adversary] if self._config.adversary else self._best_responses(0)
+        targets = [self.target(k) for k in range(number)]
+        adversaries = first + [name for k in range(1, number) for name in self.adversaries(k)]
+        known = [self._stage(k, PAYOFFS) for k in range(1, number)]
+        return mixed(targets, adversaries, self._config, self._seed, self._stage(number, PAYOFFS), known, self._reporter)
 
     def _stage(self, number: int, name: str) -> Path:
         return self._path / (name if name.partition("-")[0] in (FINAL, CONTROL) else f"{number:02d}-{name}")
@@ -224,19 +250,25 @@ class Campaign:
         }
 
     def _adversary_phase(self, number: int, rule: ReinforceConfig) -> Stage:
-        start = self._speaker if number == 1 else self.adversaries(number - 1)[0]
-        settings = reinforce.TrainReinforceConfig(
-            target=self.target(number - 1), learner=start, reference=self._speaker, **self._trained(number, rule)
-        )
+        last = self._speaker if number == 1 else self.adversaries(number - 1)[0]
+        # What has no weights cannot be trained on.
+        start = self._speaker if is_weightless(last) else last
+        met: dict[str, Any] = {"target": self.target(number - 1)}
+        if self._config.adversaries == "mixture":
+            start, met = self._speaker, self._mixed(number).for_adversary()
+        settings = reinforce.TrainReinforceConfig(learner=start, reference=self._speaker, **met, **self._trained(number, rule))
         return reinforce.TRAIN_ADVERSARY, settings
 
     def _target_phase(self, number: int, rule: ReinforceConfig) -> Stage:
+        names = (name for k in range(1, number + 1) for name in self.adversaries(k))
+        met: dict[str, Any] = {"adversaries": ",".join(names), "opponents": self._config.opponents}
+        if self._config.adversaries == "mixture":
+            met = self._mixed(number).for_target(self._config.opponents)
         settings = reinforce.TrainTargetConfig(
             target=self.target(number - 1),
-            adversaries=",".join(name for k in range(1, number + 1) for name in self.adversaries(k)),
             partner=self._partner,
             reference=self._config.target,
-            opponents=self._config.opponents,
+            **met,
             **self._trained(number, rule),
         )
         return reinforce.TRAIN_TARGET, settings
@@ -274,7 +306,7 @@ class Campaign:
             target=target,
             speaker=self._speaker,
             judge=self._judge,
-            num_adversaries=count,
+            seeds=count,
             dialogues=config.dialogues,
             workers=config.workers,
             trainers=config.trainers,
@@ -293,7 +325,7 @@ class Campaign:
             adversary = self.adversaries(number)[0]
             metrics[BEFORE] = self._attacked(number, "before", adversary, self.target(number - 1))
             metrics[AFTER] = self._attacked(number, "after", adversary, target)
-            # The same seed for all rounds, so that they differ by the target alone.
+            # The same seed for all rounds but the start, whose seed chooses no round: they differ by the target alone.
             measured = self._as_measured(number, "", target, self._seed, self._config.num_adversaries)
         else:
             measured = self._as_measured(0, "", target, self._last_seed, self._config.num_final_adversaries)
@@ -303,7 +335,9 @@ class Campaign:
         """The target after a round, by fresh adversaries and in dialogues that chose no round; the start was measured so."""
         count = self._config.num_final_adversaries
         if measured.number == 0:
-            return MeasuredTarget(measured.metrics, exploitability.gains(self._phase(0, EXPLOITABILITY), count))
+            attacked = self._phase(0, EXPLOITABILITY)
+            best = RunFolder.load(attacked).metrics()["advantage"]
+            return MeasuredTarget(measured.metrics, exploitability.gains(attacked, count), best)
         return self._as_measured(0, f"{FINAL}-", self.target(measured.number), self._last_seed, count)
 
     def control(self) -> MeasuredTarget:
@@ -324,7 +358,7 @@ class Campaign:
             PLAIN_AGREEMENT: plain["agreement"],
             PERPLEXITY: self._perplexity(target),
         }
-        return MeasuredTarget(metrics, exploitability.gains(attacked.run, count))
+        return MeasuredTarget(metrics, exploitability.gains(attacked.run, count), attacked.metrics["advantage"])
 
     def _best_response_rule(self) -> ReinforceConfig:
         return replace(self._config.attack, dialogues=self._config.budget)

@@ -34,7 +34,7 @@ def judge_of(named: str, sides: Sequence[str]) -> str:
     """
     if named:
         return named
-    model = next((side for side in sides if checkpoint_folder(side) is not None), "")
+    model = next((side for side in sides if side and checkpoint_folder(side) is not None), "")
     return model and _before_reinforcement(model)
 
 

@@ -12,6 +12,7 @@ from engine.metrics.statistics import Estimate, count
 from engine.negotiation.settings import ReinforceConfig
 from envs.core.errors import ConfigError
 from envs.data.root import root_words
+from envs.negotiation.corpora.catalogue import corpora
 from envs.negotiation.vocabulary import Vocabulary
 
 PUBLISHED = "dealornodeal"
@@ -27,12 +28,17 @@ class Language:
         base: the learner's model as it begins.
         rule: by which it learns.
         limit: as a multiple of the perplexity at the start; 0 for none.
+
+    Raises:
+        ConfigError: the corpus is of another game than the learner, or has other words where they guard its language.
+        DataError: the corpus is missing or broken.
     """
 
     def __init__(self, corpus: str, data_root: Path | None, base: Any, rule: ReinforceConfig, limit: float) -> None:
         from envs.negotiation.corpora.compiled import load_corpus
         from policies.negotiator.evaluation import evaluate
 
+        _require_same_game(corpus, base.vocabulary)
         found = load_corpus(corpus, data_root)
         fits = found.vocabulary.digest == base.vocabulary.digest
         if rule.supervised_weight > 0 or limit > 0:
@@ -73,6 +79,22 @@ class Language:
                 )
 
 
+def _require_same_game(corpus: str, words: Vocabulary) -> None:
+    """Checks that a corpus, whose files may be absent, is of the game that agents play.
+
+    Raises:
+        ConfigError: it is of another, or there is none of that name.
+    """
+    game = corpora.get(corpus).game
+    if game != words.game:
+        raise ConfigError(
+            "the corpus is of another game than the agents",
+            where=f"corpus {corpus}",
+            got=f"{game!r}, and the agents play {words.game!r}",
+            fix=f"name a corpus of {words.game!r} with --corpus, such as the one that the agents were trained on",
+        )
+
+
 def require_words(corpus: str, data_root: Path | None, words: Vocabulary, otherwise: str = "") -> None:
     """Checks that a corpus can guard the language of agents.
 
@@ -88,6 +110,7 @@ def require_words(corpus: str, data_root: Path | None, words: Vocabulary, otherw
     """
     from envs.negotiation.corpora.compiled import load_corpus
 
+    _require_same_game(corpus, words)
     found = load_corpus(corpus, data_root).vocabulary
     if found.digest != words.digest:
         raise ConfigError(

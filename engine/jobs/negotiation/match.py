@@ -11,43 +11,54 @@ are the same bit for bit where the size of shards is. It is chosen alike for few
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from traceback import format_exception
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
 from engine.jobs.job import Job, Reporter, Summary
-from engine.jobs.negotiation.agents import BUILT_IN, HUMAN, make_agent, require_negotiator, shared_vocabulary
+from engine.jobs.negotiation.agents import make_agent, require_negotiator, vocabulary_of, words_of
 from engine.jobs.negotiation.judge import NOBODY_JUDGES, judge_of, who_judges
 from engine.jobs.negotiation.person import tell_outcome
 from engine.jobs.negotiation.rows import DIALOGUES
 from engine.jobs.sharded import RESUME_SAFE, Sharded, ShardedConfig, ended_sessions, spread, work_off
 from engine.metrics.negotiation.dialogues import METRICS, negotiation_metrics
 from engine.metrics.statistics import NOTHING, Estimate, count
+from engine.runtime import logs
 from engine.runtime.record import Counts, Rows
 from engine.runtime.sharding import Shard
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
-from engine.store.schemas import OK, ok_row
+from engine.store.schemas import OK, error_row, ok_row
 from envs.core.errors import ConfigError
 from envs.core.play import Session, play_sessions
 from envs.core.ranges import NonNegativeFloat, NumItems, PositiveInt
 from envs.core.seeds import derive_seed, stream
 from envs.data.lines import read_lines
+from envs.negotiation.agents import BUILT_IN, HUMAN
+from envs.negotiation.corpora.catalogue import corpora
 from envs.negotiation.corpora.compiled import load_corpus
 from envs.negotiation.corpora.dealornodeal import parse_scenarios
-from envs.negotiation.game import NOBODY, Agent, NegotiationGame, Rules
-from envs.negotiation.scenario import ILLEGAL, ITEM_TOKENS, Scenario, random_scenario, selection_table
+from envs.negotiation.domain import DEAL_OR_NO_DEAL, domain_of
+from envs.negotiation.game import NOBODY, Agent, NegotiationGame, Rules, require_game
+from envs.negotiation.own_agent import play_apart
+from envs.negotiation.scenario import ILLEGAL, Scenario
 from envs.negotiation.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from policies.negotiator.model import Negotiator
 
+logger = logging.getLogger(__name__)
+
 RANDOM = "random"
+RANDOM_OF = "random:"
+"""Before the name of a game."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +68,8 @@ class PlayedConfig(ShardedConfig):
     dialogues: NumItems = 2000
     """Number of dialogues."""
     scenarios: str = RANDOM
-    """"random" for random legal scenarios, a corpus name for its self-play scenarios in turn, or a file of them."""
+    """"random" for random legal scenarios of the agents' game, random:GAME for those of a game (parley list), a corpus name for
+    its self-play scenarios in turn, or a file of them."""
     judge: str = ""
     """Checkpoint whose perplexity measures fluency; when empty the target (or else its partner), before any reinforcement."""
 
@@ -126,6 +138,9 @@ class Roster(Sharded[Scenario]):
     def worker(self) -> MatchWorker:
         return MatchWorker(self)
 
+    def checkpoints(self) -> tuple[str, ...]:
+        return self.config.adversary, self.config.target, self.config.judge
+
     def shard_size(self, num_items: int, num_workers: int) -> int:
         """The same for any number of workers that find two shards each; a person talks to one partner at a time."""
         if people(self.config):
@@ -138,47 +153,48 @@ class Roster(Sharded[Scenario]):
         played = [row for row in rows if row["status"] == OK]
         return Counter(dialogues=len(played), candidates=sum(row.get("reads", 0) for row in played))
 
-    def vocabulary(self) -> Vocabulary:
-        """What both sides speak.
-
-        Raises:
-            CheckpointError: they speak different vocabularies.
-        """
-        specs = {"the adversary": self.config.adversary, "the target": self.config.target}
-        return shared_vocabulary(specs | ({"the judge": self.config.judge} if self.config.judge else {}))
-
     def check(self) -> None:
         """Finds out before a run is made whether there are agents and scenarios to play.
 
         Raises:
             ConfigError: an agent or scenarios are not there, or cannot sit where they are wanted.
-            CheckpointError: a checkpoint is damaged or of another kind, or vocabularies differ.
+            CheckpointError: a checkpoint is damaged or of another kind.
             DataError: a file of scenarios or a corpus is missing or broken.
         """
         self.agents()
-        match_scenarios(self.config)
         if self.config.judge:
             require_negotiator(self.config.judge, "--judge")
+        scenarios = list(match_scenarios(self.config, self.game).values())
+        for role in ("adversary", "target", "judge"):
+            spec = getattr(self.config, role)
+            if spec and (words := vocabulary_of(spec)) is not None:
+                require_game(words.game, scenarios, f"the {role}", spec)
         if people(self.config) and self.config.workers:
-            raise ConfigError(
-                "a person plays at this terminal, where no worker is", got=f"{self.config.workers} workers", fix="--workers 0"
-            )
+            got = f"{self.config.workers} workers"
+            raise ConfigError("a person plays at this terminal, where no worker is", got=got, fix="--workers 0")
         self.config.require_device()
 
     def agents(self, device: str = "cpu") -> tuple[Agent, Agent]:
         """The adversary and the target; models compute on the device."""
-        vocabulary, temperature = self.vocabulary(), self.config.temperature
-        adversary, target = (
-            make_agent(spec, vocabulary, temperature, device) for spec in (self.config.adversary, self.config.target)
-        )
+        words, temperature = self._words(), self.config.temperature
+        adversary, target = (make_agent(spec, words, temperature, device) for spec in self.checkpoints()[:2])
         return adversary, target
+
+    @property
+    def game(self) -> str:
+        """What is negotiated about, where the scenarios do not say it."""
+        return self._words().game
+
+    def _words(self) -> Vocabulary:
+        """Of agents that bring none along."""
+        return words_of(self.checkpoints(), game_of(self.config.scenarios))
 
 
 class MatchWorker:
     """Plays shards of dialogues and returns their rows."""
 
     def __init__(self, roster: Roster) -> None:
-        self.config, self.vocabulary = roster.config, roster.vocabulary()
+        self.config = roster.config
         self.agents = roster.agents(self.config.device)
         self.judge: Negotiator | None = None
         if self.config.judge:
@@ -188,18 +204,32 @@ class MatchWorker:
 
     def run(self, shard: Shard[Scenario]) -> list[dict[str, Any]]:
         """One row per dialogue, by the schema of the roster."""
-        game = self.deal(shard)
+        played, lost = play_apart(self._play, list(zip(shard.keys, shard.items, strict=True)))
+        rows = {row["item_key"]: row for part in played for row in part}
+        for (key, _), error in lost:
+            rows[key] = error_row(key, dialogue_seed(self.config.seed, key), str(error))
+        if lost:
+            error = lost[0][1]
+            more = "\n" + "".join(format_exception(error)) if logs.is_debug() else ""
+            logger.warning("%d of %d dialogues are lost: %s%s", len(lost), len(shard), error.what, more)
+        return [rows[key] for key in shard.keys]
+
+    def _play(self, dialogues: Sequence[tuple[str, Scenario]]) -> list[dict[str, Any]]:
+        keys, scenarios = zip(*dialogues, strict=True)
+        game = self.deal(keys, scenarios)
         sessions = (self.agents[0].join(game.view(0)), self.agents[1].join(game.view(1)))
         played = play_sessions(game, sessions)
         if seats := people(self.config):
             tell_outcome(played, seats)
-        return self.rows(played, sessions, shard.keys)
+        return self.rows(played, sessions, keys)
 
-    def deal(self, shard: Shard[Scenario]) -> NegotiationGame:
-        """The shard's dialogues, not yet begun."""
-        seeds = [dialogue_seed(self.config.seed, key) for key in shard.keys]
+    def deal(self, keys: Sequence[str], scenarios: Sequence[Scenario]) -> NegotiationGame:
+        """Dialogues that have not yet begun."""
+        seeds = [dialogue_seed(self.config.seed, key) for key in keys]
         rules = Rules(max_turns=self.config.max_turns, complementary=self.config.complementary)
-        return NegotiationGame(shard.items, seeds, self.vocabulary, rules, self.first_speakers(len(seeds)))
+        adversary, target = self.agents
+        vocabularies = adversary.vocabulary, target.vocabulary
+        return NegotiationGame(scenarios, seeds, vocabularies, rules, self.first_speakers(len(seeds)))
 
     def first_speakers(self, count: int) -> list[int] | None:
         """Who begins each dialogue; None for a fair coin."""
@@ -231,9 +261,9 @@ def dialogue_row(game: NegotiationGame, row: int, key: str) -> dict[str, Any]:
     """A finished dialogue as a row of `engine.jobs.negotiation.rows.DIALOGUES`; likelihoods are left null."""
     scenario = game.scenarios[row]
     written = game.authors[row]
-    table = selection_table(scenario.counts)
+    table, tokens = scenario.selections.table, scenario.domain.tokens
     adversary, target = (
-        [ILLEGAL] if illegal else [ITEM_TOKENS[token] for token in table[selection]]
+        [ILLEGAL] if illegal else [tokens[token] for token in table[selection]]
         for selection, illegal in zip(game.selections[row], game.illegal_selections[row], strict=True)
     )
     return ok_row(key, game.seeds[row]) | {
@@ -257,19 +287,31 @@ def dialogue_row(game: NegotiationGame, row: int, key: str) -> dict[str, Any]:
     }
 
 
-def match_scenarios(config: MatchConfig) -> dict[str, Scenario]:
+def game_of(scenarios: str) -> str:
+    """The game that a setting of scenarios names, as "random:interview" or a corpus; Deal or No Deal where it names none."""
+    if scenarios.startswith(RANDOM_OF):
+        return scenarios.removeprefix(RANDOM_OF)
+    return str(corpora.get(scenarios).game) if scenarios in corpora or ".py:" in scenarios else DEAL_OR_NO_DEAL
+
+
+def match_scenarios(config: MatchConfig, game: str) -> dict[str, Scenario]:
     """The scenario of each dialogue by its key, "000000" onwards.
 
+    Args:
+        config: which ones.
+        game: of random ones and of those in a file, which name none.
+
     Raises:
-        ConfigError: `scenarios` names neither a corpus nor a file.
+        ConfigError: `scenarios` names neither a game, nor a corpus, nor a file.
         DataError: the file or corpus is missing or broken.
     """
     keys = [f"{number:06d}" for number in range(config.dialogues)]
-    if config.scenarios == RANDOM:
-        return {key: random_scenario(stream(config.seed, "scenario", key)) for key in keys}
+    if config.scenarios == RANDOM or config.scenarios.startswith(RANDOM_OF):
+        domain = domain_of(game if config.scenarios == RANDOM else game_of(config.scenarios))
+        return {key: domain.random_scenario(stream(config.seed, "scenario", key)) for key in keys}
     path = Path(config.scenarios)
     if path.is_file():
-        scenarios, errors = parse_scenarios(read_lines(path), str(path))
+        scenarios, errors = parse_scenarios(read_lines(path), str(path), game)
         if errors:
             raise errors[0]
     else:
@@ -321,7 +363,7 @@ class MatchJob(Job[OneMatchConfigT, Roster, Roster]):
         match = prepared.config
         if not match.judge:
             reporter.say(NOBODY_JUDGES)
-        work_off(run, prepared, match_scenarios(match), match, reporter, self.title(match))
+        work_off(run, prepared, match_scenarios(match, prepared.game), match, reporter, self.title(match))
         return prepared
 
     def measure(self, run: RunFolder, found: Roster) -> Summary:

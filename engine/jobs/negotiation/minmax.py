@@ -5,7 +5,7 @@ still plays well with an ordinary partner is the result. It is measured once mor
 round. A control, the start trained as long in ordinary play alone, says how much of the gain is owed to adversaries.
 
 The paper gives no schedule, rates or stopping rule: `cheng2019` keeps what it says (the latest adversary, trained on, and
-reward -(S_adv - S_ori)); `population` adds what the field found to help since.
+reward -(S_adv - S_ori)); `population` and `psro` add what the field found to help since.
 """
 
 from __future__ import annotations
@@ -17,13 +17,21 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.jobs.job import Job, Reporter, Steps, Summary
+from engine.jobs.job import Reporter, Steps, Summary
 from engine.jobs.negotiation import exploitability, reinforce, training
-from engine.jobs.negotiation.agents import require_agents, require_negotiator
+from engine.jobs.negotiation.agents import (
+    is_weightless,
+    require_learner,
+    require_negotiator,
+    require_one_game,
+    require_partner,
+    shared_vocabulary,
+)
 from engine.jobs.negotiation.campaign import CONTROL, FINAL, Campaign, MinMaxConfig
 from engine.jobs.negotiation.exploitability import NUM_TRAINED
 from engine.jobs.negotiation.language import PUBLISHED, corpus_words, require_words
-from engine.jobs.rounds import ROUND
+from engine.jobs.repeated import RepeatedJob
+from engine.jobs.rounds import ROUND, rounds_of
 from engine.jobs.sharded import session
 from engine.metrics.negotiation.campaign import (
     AFTER,
@@ -33,11 +41,14 @@ from engine.metrics.negotiation.campaign import (
     still_playing,
 )
 from engine.metrics.negotiation.dialogues import NEITHER
+from engine.metrics.repeats import crossed_difference
 from engine.metrics.rounds import Round, best_round
-from engine.metrics.statistics import Estimate, Metric, count, crossed_difference
+from engine.metrics.statistics import Estimate, Metric, count
 from engine.negotiation.opponents import OpponentConfig
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
+from envs.core.config import from_dict
+from envs.core.errors import CheckpointError
 from envs.storage.copies import CHECKPOINT
 from envs.storage.places import display_path
 
@@ -56,6 +67,10 @@ TARGETS = {BEFORE_TRAINING: ", before", AS_CONTROL: ", after plain play alone", 
 """The targets that are compared, by the ending of their metrics, and how these are told apart."""
 DROP, DROP_BEYOND_CONTROL = "exploitability_drop", "exploitability_drop_beyond_control"
 
+BEST_RESPONSE = "best_response"
+_BEST = Metric(
+    "exploitability by the best", "lower: target", "advantage of the best fresh adversary, in dialogues that did not choose it"
+)
 _COMPARED = {name: metric for name, metric in ROUND_METRICS.items() if name not in (BEFORE, AFTER)}
 _PAIRS = {
     name + ending: metric._replace(title=metric.title + told)
@@ -63,6 +78,7 @@ _PAIRS = {
     for ending, told in TARGETS.items()
 }
 LEGEND = _PAIRS | {
+    **{BEST_RESPONSE + ending: _BEST._replace(title=_BEST.title + told) for ending, told in TARGETS.items()},
     DROP: Metric("exploitability lost", "higher: target", "before less after in the same dialogues, mean", main=True),
     DROP_BEYOND_CONTROL: Metric(
         "  more than by plain play alone", "higher: target", "the control's less the result's in the same dialogues, mean"
@@ -72,8 +88,7 @@ LEGEND = _PAIRS | {
 
 
 def _cpus(config: MinMaxConfig) -> int:
-    learning = config.env_runners + 1 + config.threads * config.remote_learner
-    return max(learning, config.workers, config.trainers) + config.control
+    return max(config.num_learning_cpus, config.workers, config.trainers) + config.control
 
 
 def _outcome(
@@ -93,6 +108,7 @@ def _outcome(
         wait()
         measured[AS_CONTROL] = campaign.control()
     found = {name + ending: estimate for ending, one in measured.items() for name, estimate in one.metrics.items()}
+    found |= {BEST_RESPONSE + ending: one.best for ending, one in measured.items()}
     found[DROP] = _lost(measured[BEFORE_TRAINING].gains, measured[""].gains)
     if config.control:
         found[DROP_BEYOND_CONTROL] = _lost(measured[AS_CONTROL].gains, measured[""].gains)
@@ -104,6 +120,11 @@ def _lost(before: Mapping[str, Sequence[float]], after: Mapping[str, Sequence[fl
     """What adversaries gain less, from their gains by dialogue."""
     keys = sorted(before.keys() & after.keys())
     return crossed_difference(*(np.array([one[key] for key in keys]).T for one in (before, after)))
+
+
+def _chosen(rounds: Sequence[Round], config: MinMaxConfig) -> Round:
+    """The least exploitable of those that still play well with an ordinary partner."""
+    return best_round(still_playing(rounds, config.plain_loss), exploitability_of)
 
 
 def _store(campaign: Campaign, config: MinMaxConfig, path: Path, best: Round) -> None:
@@ -123,6 +144,11 @@ def latest() -> MinMaxConfig:
 def population() -> MinMaxConfig:
     """Fresh best responses, those that win drawn more often, and plain play (Lanctot et al. 2017, Vinyals et al. 2019)."""
     return MinMaxConfig(adversaries="fresh", opponents=OpponentConfig(sampling="prioritised", partner_share=0.25))
+
+
+def psro() -> MinMaxConfig:
+    """Policy-space response oracles: each side learns against the other's equilibrium mixture (Lanctot et al. 2017)."""
+    return MinMaxConfig(adversaries="mixture", opponents=OpponentConfig(partner_share=0.25))
 
 
 def demo() -> MinMaxConfig:
@@ -151,7 +177,8 @@ def demo() -> MinMaxConfig:
 def plan(config: MinMaxConfig) -> str:
     """What a campaign is going to do, at most, in one line: the dialogues of each phase, and the settings that say so."""
     phases = [
-        *([f"{config.attack.dialogues:,} for the adversary (attack.dialogues)"] if config.adversaries == "continued" else []),
+        *([f"{config.attack.dialogues:,} for the adversary (attack.dialogues)"] if config.adversaries != "fresh" else []),
+        *([f"{config.dialogues:,} for each new pair of the payoff matrix"] if config.adversaries == "mixture" else []),
         f"{config.defence.dialogues:,} for the target (defence.dialogues)",
         f"{config.num_adversaries:,} x {config.budget:,} for fresh adversaries (--num-adversaries, --budget)",
         f"{3 + config.num_adversaries:,} x {config.dialogues:,} to measure (--dialogues)",
@@ -166,13 +193,13 @@ def plan(config: MinMaxConfig) -> str:
     )
 
 
-class MinMax(Job[MinMaxConfig, MinMaxConfig, Summary]):
+class MinMax(RepeatedJob[MinMaxConfig, MinMaxConfig, Summary]):
     """`parley minmax`."""
 
     words = ("minmax",)
     run_name = "minmax"
     config = MinMaxConfig
-    presets = {"cheng2019": latest, "population": population, "demo": demo}
+    presets = {"cheng2019": latest, "population": population, "psro": psro, "demo": demo}
     legend = LEGEND
     files = (CHECKPOINT, SUMMARY)
     resume_safe = (*training.RESUME_SAFE, "workers", "trainers", "retries")
@@ -180,7 +207,19 @@ class MinMax(Job[MinMaxConfig, MinMaxConfig, Summary]):
 
     def prepare(self, config: MinMaxConfig, path: Path, reporter: Reporter) -> MinMaxConfig:
         """Finds out whether the agents can talk with each other, and the corpus guard them."""
-        words = require_agents(config, ("target", "adversary", "speaker", "partner", "judge"))
+        if is_weightless(config.target):
+            measured = shlex.join(["parley", "evaluate", "exploitability", "--target", config.target, "--speaker", "RUN"])
+            what, fix = "a target without weights cannot be hardened", f"{measured} tells how exploitable it is as it stands"
+            raise CheckpointError(what, where=config.target, fix=fix)
+        words = require_learner(config.target, "--target", config.judge)
+        for option in ("adversary", "partner"):
+            if spec := getattr(config, option):
+                require_partner(spec, f"--{option}")
+        if config.speaker:
+            require_negotiator(config.speaker, "--speaker")
+            shared_vocabulary({"--target": config.target, "--speaker": config.speaker})
+        names = ("target", "adversary", "partner", "speaker", "judge")
+        require_one_game({f"--{name}": getattr(config, name) for name in names})
         require_words(config.corpus, config.data_root, words)
         return config
 
@@ -190,7 +229,7 @@ class MinMax(Job[MinMaxConfig, MinMaxConfig, Summary]):
         reporter.say(plan(prepared))
         with session(_cpus(prepared), prepared.address), campaign.beside() as beside:
             rounds = campaign.rounds()
-            best = best_round(still_playing(rounds, prepared.plain_loss), exploitability_of)
+            best = _chosen(rounds, prepared)
             if best.number == 0:
                 reporter.say("no round made the target less exploitable and left its plain play: the result is the start")
             metrics = _outcome(campaign, prepared, rounds[0], best, lambda: beside.wait(reporter, "the control"))
@@ -202,13 +241,23 @@ class MinMax(Job[MinMaxConfig, MinMaxConfig, Summary]):
             metrics,
         )
 
+    def loss(self, run: RunFolder) -> float:
+        """The exploitability by which the campaign chose its result, not that by which it is measured at last."""
+        return exploitability_of(_chosen(rounds_of(run), from_dict(MinMaxConfig, run.config)))
+
+    def keep(self, best: Path, run: RunFolder) -> None:
+        training.keep_learner(best, run.path)
+
     def next_commands(self, config: MinMaxConfig, path: Path) -> tuple[str, ...]:
         """A talk with the result, and every attack on it."""
-        table = ["parley", "attack", "table", "--target", display_path(path), *corpus_words(config.corpus, config.data_root)]
+        corpus = corpus_words(config.corpus, config.data_root)
+        table = ["parley", "attack", "table", "--target", display_path(path), *corpus]
         table += ["--judge", config.judge] if config.judge else []
         table += ["--published", "hardened" if config.corpus == PUBLISHED else "none"]
         play = shlex.join(["parley", "play", display_path(path)])
-        return (*super().next_commands(config, path), play, shlex.join(table))
+        matrix = ["parley", "evaluate", "population", "psro", display_path(path), *corpus]
+        mixed = [shlex.join(matrix)] if config.adversaries == "mixture" else []
+        return (*super().next_commands(config, path), play, shlex.join(table), *mixed)
 
 
 MINMAX = MinMax()

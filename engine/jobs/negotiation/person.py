@@ -8,10 +8,8 @@ Ctrl-C.
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Sequence
-from operator import le
 from typing import Protocol
 
 import numpy as np
@@ -20,17 +18,13 @@ from envs.core.play import Utterances
 from envs.core.visible import visible
 from envs.negotiation.game import NegotiationGame, SideView
 from envs.negotiation.render import render_dialogue
-from envs.negotiation.scenario import ITEM_NAMES, NUM_ITEMS, selection_index
-from envs.negotiation.vocabulary import EOS, EOS_ID, SELECTION, SELECTION_ID, Vocabulary
+from envs.negotiation.vocabulary import SELECTION, SELECTION_ID, Vocabulary, split_text
 
 HELP = f"""Type what you say. Commands:
   /deal   end the dialogue and choose items (also {SELECTION})
   /help   this list
   /quit   leave"""
 NO_DEAL = "none"
-_PIECES = re.compile(r"<\w+>|[\w'-]+|[^\w\s]")
-_BETWEEN = re.compile(r"\s*,\s*|\s+")
-_WHOLE = re.compile(r"[0-9]{1,9}")
 
 
 class Terminal(Protocol):
@@ -120,28 +114,25 @@ class PersonSession:
                 self._terminal.show(HELP)
             elif line.startswith("/"):
                 self._terminal.show(f"there is no command {line.split()[0]}; /help lists them")
-            elif words := read_words(line, self._view.vocabulary):
+            elif words := split_text(line, self._view.vocabulary):
                 unknown = [word for word in words if word not in self._view.vocabulary.index]
                 if unknown:
-                    self._terminal.show(f"  (the other side does not know, and hears as <unk>: {', '.join(unknown)})")
-                return [*self._view.vocabulary.encode(words).tolist(), EOS_ID]
+                    self._terminal.show(f"  (a trained model does not know, and hears as <unk>: {', '.join(unknown)})")
+                return self._view.encode(line)
 
     def _selection(self, row: int) -> int:
         self._catch_up(row)
-        first, second, third = self._view.contexts[row, ::2].tolist()
-        counts = (first, second, third)
-        things = ", ".join(f"{name} 0..{count}" for name, count in zip(ITEM_NAMES, counts, strict=True))
+        counts, domain = tuple(self._view.contexts[row, ::2].tolist()), self._view.domain
         while True:
-            line = self._terminal.ask(f"you take ({things}; or {NO_DEAL}): ")
+            line = self._terminal.ask(f"you take ({domain.question(counts)}; or {NO_DEAL}): ")
             if line == "/quit":
                 raise KeyboardInterrupt
             if line == NO_DEAL:
                 return len(self._view.selections(row)) - 2
-            numbers = read_numbers(line)
-            if len(numbers) == NUM_ITEMS and all(map(le, numbers, counts)):
-                return selection_index(counts, numbers)
-            example = " ".join(map(str, counts))
-            self._terminal.show(f"give {NUM_ITEMS} whole numbers, {things}, such as {example}; or {NO_DEAL}")
+            chosen = domain.read_selection(counts, line)
+            if chosen is not None:
+                return chosen
+            self._terminal.show(f"give {domain.answer_form(counts)}; or {NO_DEAL}")
 
     def _catch_up(self, row: int) -> None:
         """Shows the scenario of a dialogue when it is another one than before, and what was said since."""
@@ -149,26 +140,14 @@ class PersonSession:
         if anew:
             self._last_row, self._num_shown[row] = row, 0
             self._terminal.show(_scenario(view, row))
-        ids = view.tokens[row, self._num_shown[row] : view.num_tokens[row]].tolist()
-        self._num_shown[row] = view.num_tokens[row]
-        for mine, words in _turns(ids, view.vocabulary):
+        new = view.turns(row)[self._num_shown[row] :]
+        self._num_shown[row] += len(new)
+        for mine, words in new:
             # What was typed stands on the screen already; what a limit of the game said does not.
             if anew or not mine or words == SELECTION:
                 self._terminal.show(f"{'you' if mine else 'partner'}: {words or '(says nothing)'}")
 
 
-def read_words(line: str, vocabulary: Vocabulary) -> list[str]:
-    """A typed line in words as the corpora write them: lower case, punctuation apart unless the vocabulary has it joined."""
-    words: list[str] = []
-    for piece in line.lower().split():
-        words += [piece] if piece in vocabulary.index else _PIECES.findall(piece)
-    return [word for word in words if word != EOS]
-
-
-def read_numbers(line: str) -> list[int]:
-    """The whole numbers of a line, with blanks or commas between them; none when anything else stands in it."""
-    parts = _BETWEEN.split(line)
-    return [int(part) for part in parts] if all(map(_WHOLE.fullmatch, parts)) else []
 
 
 def tell_outcome(game: NegotiationGame, people: Sequence[int], terminal: Terminal | None = None) -> None:
@@ -187,18 +166,9 @@ def tell_outcome(game: NegotiationGame, people: Sequence[int], terminal: Termina
 
 def _scenario(view: SideView, row: int) -> str:
     counts, values = view.contexts[row, ::2].tolist(), view.contexts[row, 1::2].tolist()
-    lines = ["item  count  value to you  value to partner"]
-    for name, count, value in zip(ITEM_NAMES, counts, values, strict=True):
-        lines.append(f"{name:<4}  {count:>5}  {value:>12}  {'?':>16}")
+    width = max(map(len, ("item", *view.domain.items)))
+    lines = [f"{'item':<{width}}  count  value to you  value to partner"]
+    for name, count, value in zip(view.domain.items, counts, values, strict=True):
+        lines.append(f"{name:<{width}}  {count:>5}  {value:>12}  {'?':>16}")
     return "\n".join([*lines, ""])
 
-
-def _turns(ids: list[int], vocabulary: Vocabulary) -> list[tuple[bool, str]]:
-    """Whether a turn is one's own, and its words."""
-    turns: list[tuple[bool, list[str]]] = []
-    for token in ids:
-        if token in (vocabulary.you_id, vocabulary.them_id):
-            turns.append((token == vocabulary.you_id, []))
-        elif token != EOS_ID:
-            turns[-1][1].append(vocabulary.words[token])
-    return [(mine, " ".join(words)) for mine, words in turns]

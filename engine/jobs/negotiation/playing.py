@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from engine.jobs.negotiation.match import MatchConfig, dialogue_row, dialogue_seed, match_scenarios
-from envs.core.errors import ConfigError
 from envs.negotiation.game import Agent, NegotiationGame, Rules, play
 
 
@@ -23,9 +22,9 @@ def play_dialogues(
 
     Args:
         adversary: on side 0.
-        target: on side 1; it speaks the same vocabulary.
+        target: on side 1; of what it says, and hears, each knows the words of its own vocabulary.
         dialogues: how many, at least 1.
-        scenarios: "random", the name of a corpus, or a file of scenarios.
+        scenarios: "random", "random:GAME", the name of a corpus, or a file of scenarios.
         complementary: the target alone chooses and the adversary gets the rest (the attacks' rule).
         max_turns: utterances after which the end of a dialogue is forced.
         seed: master seed; a dialogue depends on it and on its number alone.
@@ -34,18 +33,15 @@ def play_dialogues(
         A row per dialogue (`rows.DIALOGUES`) for `negotiation_metrics`; likelihoods are None, for nobody judges.
 
     Raises:
-        ConfigError: the agents speak different vocabularies, or a setting is out of range.
+        ConfigError: a setting is out of range.
         DataError: the scenarios are missing or broken.
     """
-    if adversary.vocabulary.digest != target.vocabulary.digest:
-        sizes = f"{len(adversary.vocabulary)} words and {len(target.vocabulary)} words"
-        fix = "make both agents with the same vocabulary"
-        raise ConfigError("two agents need one vocabulary", where="play_dialogues", got=sizes, fix=fix)
     config = MatchConfig(
         adversary=adversary.name, target=target.name, dialogues=dialogues, scenarios=scenarios, max_turns=max_turns, seed=seed
     )
-    chosen = match_scenarios(config)
+    chosen = match_scenarios(config, target.vocabulary.game)
     seeds = [dialogue_seed(seed, key) for key in chosen]
     rules = Rules(max_turns=max_turns, complementary=complementary)
-    game = play(NegotiationGame(list(chosen.values()), seeds, target.vocabulary, rules), (adversary, target))
+    vocabularies = adversary.vocabulary, target.vocabulary
+    game = play(NegotiationGame(list(chosen.values()), seeds, vocabularies, rules), (adversary, target))
     return [dialogue_row(game, row, key) for row, key in enumerate(chosen)]

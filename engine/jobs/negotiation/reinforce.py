@@ -11,9 +11,18 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from engine.jobs.job import Reporter
-from engine.jobs.negotiation.agents import require_negotiator, shared_vocabulary
+from engine.jobs.negotiation.agents import (
+    is_weightless,
+    require_negotiator,
+    require_partner,
+    shared_vocabulary,
+    split_names,
+    start_of,
+    weightless_name,
+)
 from engine.jobs.negotiation.language import corpus_words
 from engine.jobs.negotiation.training import LearnJob, PreparedTraining, TrainingConfig, lessons
 from engine.negotiation.opponents import Opponent, OpponentConfig, TrainingRoster
@@ -28,11 +37,13 @@ PARTNER = "partner"
 @dataclass(frozen=True, kw_only=True)
 class _Learner:
     target: str
-    """The frozen partner: run or checkpoint folder."""
+    """The frozen partner: run, checkpoint folder or any agent's name; or several between commas, drawn as `opponents` says."""
     learner: str = ""
-    """Where the learner starts: the target's own checkpoint when empty."""
+    """Where the learner starts: the (newest, so last) target's own checkpoint when empty, if it has one."""
     reference: str = ""
     """What the KL guard compares with: where the learner starts when empty."""
+    opponents: OpponentConfig = field(default_factory=OpponentConfig)
+    """How several targets are drawn, such as a mixture of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,9 +51,9 @@ class _Hardened:
     target: str = "runs/rl"
     """Who learns, and where it starts: run or checkpoint folder."""
     adversaries: str = "runs/adversary"
-    """The frozen adversaries, oldest first: run or checkpoint folders, separated by commas."""
+    """The frozen adversaries, oldest first: run or checkpoint folders, or any agents' names, separated by commas."""
     partner: str = ""
-    """Ordinary partner beside them, such as the supervised agent; the target's own checkpoint when empty."""
+    """Ordinary partner beside them, such as the supervised agent or scripted; the target's own checkpoint when empty."""
     reference: str = ""
     """What the KL guard compares with, such as the agent before any hardening; the target's start when empty."""
     opponents: OpponentConfig = field(default_factory=OpponentConfig)
@@ -64,6 +75,14 @@ def _folder(spec: str, option: str) -> str:
     folder = require_negotiator(spec, option)
     # Workers may have another working directory, and another cache.
     return display_path(folder) if is_uri(spec) else str(folder.resolve())
+
+
+def _opponent(name: str, spec: str, option: str, **facts: Any) -> Opponent:
+    """Whom a learner meets: a frozen checkpoint, or any other agent by its name."""
+    require_partner(spec, option)
+    if is_weightless(spec):
+        return Opponent(name=name, agent=weightless_name(spec), **facts)
+    return Opponent(name=name, checkpoint=_folder(spec, option), **facts)
 
 
 def lewis2017() -> TrainReinforceConfig:
@@ -122,15 +141,23 @@ class TrainRL(LearnJob[TrainReinforceConfig]):
     presets = {"lewis2017": lewis2017}
 
     def prepare(self, config: TrainReinforceConfig, path: Path, reporter: Reporter) -> PreparedTraining:
-        """Side 0, which learns, and its frozen partner."""
-        target = _folder(config.target, "--target")
-        learner = _folder(config.learner or config.target, "--learner")
-        reference = _folder(config.reference or learner, "--reference")
-        shared_vocabulary({"--learner": learner, "--target": target, "--reference": reference})
+        """Side 0, which learns, and whom it meets: one frozen partner, or several."""
+        names = split_names(config.target) or [""]
+        if config.opponents.partner_share:
+            fix = "leave it at 0: an adversary's targets are all it meets"
+            raise ConfigError("there is no partner beside targets", where="opponents.partner_share", fix=fix)
         rule, role = config.reinforce, self.words[-1]
-        met = Opponent(name="target", checkpoint=target, reward=rule.reward, complementary=rule.complementary)
-        roster = TrainingRoster(role="adversary", learner=learner, reference=reference, opponents=(met,))
-        origin = {"role": role, "target": config.target, "learner": config.learner or config.target}
+        paid: dict[str, Any] = {"reward": rule.reward, "complementary": rule.complementary}
+        called = [f"target-{k}" for k in range(1, len(names) + 1)] if len(names) > 1 else ["target"]
+        opponents = tuple(_opponent(name, spec, "--target", **paid) for name, spec in zip(called, names, strict=True))
+        start = start_of(config.learner, names[-1], "--learner")
+        learner = _folder(start, "--learner")
+        reference = _folder(config.reference or learner, "--reference")
+        shared_vocabulary({"--learner": learner, "--reference": reference})
+        roster = TrainingRoster(
+            role="adversary", learner=learner, reference=reference, opponents=opponents, drawing=config.opponents
+        )
+        origin = {"role": role, "target": config.target, "learner": start}
         return lessons(config, roster, f"{role} against {config.target}", origin)
 
     def next_commands(self, config: TrainReinforceConfig, path: Path) -> tuple[str, ...]:
@@ -163,22 +190,21 @@ class TrainTarget(LearnJob[TrainTargetConfig]):
     def prepare(self, config: TrainTargetConfig, path: Path, reporter: Reporter) -> PreparedTraining:
         """The target, which learns, and whom it meets: frozen adversaries, a partner, or that partner alone."""
         share = config.opponents.partner_share
-        names = [name.strip() for name in config.adversaries.split(",") if name.strip()] if share < 1 else []
+        names = split_names(config.adversaries) if share < 1 else []
         if not names and share < 1:
             fix = "parley train adversary makes one"
             raise ConfigError("there is no adversary to learn from", where="--adversaries", fix=fix)
         target = _folder(config.target, "--target")
-        folders = {f"adversary-{number}": _folder(name, "--adversaries") for number, name in enumerate(names, start=1)}
         reference = _folder(config.reference or config.target, "--reference")
-        partner = _folder(config.partner or config.target, "--partner")
-        shared_vocabulary({"--target": target, "--reference": reference, "--partner": partner} | folders)
+        shared_vocabulary({"--target": target, "--reference": reference})
         rule = config.reinforce
-        opponents = [
-            Opponent(name=name, checkpoint=folder, reward=rule.reward, complementary=rule.complementary)
-            for name, folder in folders.items()
-        ]
+        paid: dict[str, Any] = {"reward": rule.reward, "complementary": rule.complementary}
+        opponents = [_opponent(f"adversary-{k}", name, "--adversaries", **paid) for k, name in enumerate(names, start=1)]
+        partner = config.partner or config.target
+        require_partner(partner, "--partner")
         if share > 0:
-            plain = Opponent(name=PARTNER, checkpoint=partner, reward="points", complementary=False, ordinary=share < 1)
+            paid = {"reward": "points", "complementary": False, "ordinary": share < 1}
+            plain = _opponent(PARTNER, partner, "--partner", **paid)
             opponents = [plain, *opponents]
         roster = TrainingRoster(
             role="target", learner=target, reference=reference, opponents=tuple(opponents), drawing=config.opponents

@@ -8,14 +8,14 @@ from engine.store.schemas import list_of, with_base
 
 DIALOGUES = with_base(
     [
-        # The scenario: three counts, three points per item for each side.
+        # The scenario: the number of each item, its points for each side; `domain_recorded` knows the game.
         pa.field("counts", list_of(pa.int64())),
         pa.field("values_adversary", list_of(pa.int64())),
         pa.field("values_target", list_of(pa.int64())),
         # The dialogue: sides 0 (adversary) and 1 (target), words joined by blanks, `<eos>` left out.
         pa.field("first_speaker", pa.int64()),
         pa.field("turns", list_of(pa.struct([pa.field("side", pa.int8()), pa.field("words", pa.string())]))),
-        # The outcome: ended_by is the side that said `<selection>`, -1 when a limit did. A selection is six item tokens, or
+        # The outcome: ended_by is the side that said `<selection>`, -1 when a limit did. A selection is tokens of the game, or
         # `<illegal>` alone where it was out of range, which counts as no agreement.
         pa.field("agreed", pa.bool_()),
         pa.field("forced", pa.bool_()),
@@ -72,6 +72,18 @@ _ATTEMPT = pa.struct(
         pa.field("steps", list_of(_STEP)),
     ]
 )
+EXPLOITED = with_base(
+    [
+        # Which fresh adversary, from how many dialogues it had learned, and its advantage then, as an estimate over dialogues.
+        pa.field("adversary", pa.int64()),
+        pa.field("dialogues", pa.int64()),
+        pa.field("value", pa.float64()),
+        pa.field("low", pa.float64()),
+        pa.field("high", pa.float64()),
+        pa.field("n", pa.int64()),
+    ]
+)
+"""One fresh adversary after one budget per row."""
 ATTACKS = pa.schema(
     [
         *DIALOGUES,

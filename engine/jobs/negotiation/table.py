@@ -10,21 +10,30 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from engine.jobs import sharded
-from engine.jobs.composite import Composite, Stage, run_stages
+from engine.jobs.composite import Composite, Stage, run_side_by_side
 from engine.jobs.job import Reporter, Result, Summary
 from engine.jobs.negotiation import reinforce, whitebox
-from engine.jobs.negotiation.agents import require_agents
+from engine.jobs.negotiation.agents import (
+    is_weightless,
+    require_learner,
+    require_one_game,
+    require_partner,
+    shared_vocabulary,
+    start_of,
+)
 from engine.jobs.negotiation.attack import ATTACK_RL, ATTACK_TRANSFER, AttackConfig, TransferConfig, TransferSettings
 from engine.jobs.negotiation.judge import judge_of, who_judges
 from engine.jobs.negotiation.language import require_words
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig, PlayedConfig, seconds_per_dialogue
+from engine.jobs.repeated import RepeatedConfig, nth_name, nth_seed, run_beside
 from engine.jobs.tables import TABLE_FILE
 from engine.jobs.weights import checkpoint_folder
 from engine.metrics.negotiation.attack import ATTACK_METRICS
 from engine.metrics.negotiation.attack_table import ROWS, TABLE_2, TURNS, AttackLine, attack_table, table_lines
+from engine.metrics.repeats import TRAININGS, bounded, over_trainings, spread_of
 from engine.metrics.statistics import Estimate
 from engine.metrics.tables import TextTable
 from engine.negotiation.settings import ReinforceConfig, SearchConfig
@@ -36,10 +45,13 @@ from envs.core.config import shared
 from envs.core.errors import ConfigError, RunError
 from envs.core.ranges import NumItems
 from envs.core.registry import nearest
+from envs.negotiation.domain import DEAL_OR_NO_DEAL
 from envs.storage.places import display_path
 
 ADVERSARY = "adversary"
 """Name of the stage that trains one; also of its folder."""
+BLACK_BOX = ("none", "rl", "transfer")
+"""Rows that only play with the target."""
 BASELINE = "baseline"
 """Entry of the summary that holds the metrics of the other table that is shown beside."""
 
@@ -48,13 +60,13 @@ _SECONDS_PER_TRAINED_DIALOGUE = 0.0225
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableConfig(PlayedConfig):
-    """Who is attacked, through whom, and which rows are wanted."""
+class TableConfig(PlayedConfig, RepeatedConfig):
+    """Who is attacked, through whom, which rows are wanted; rl and transfer are of as many adversaries as seeds."""
 
     target: str = "runs/negotiator"
-    """The attacked agent: run or checkpoint folder."""
+    """The attacked agent: run or checkpoint folder, or any agent's name; the rows that read weights need some."""
     speaker: str = ""
-    """Checkpoint that speaks for the attacker wherever no attack does; the target's own when empty."""
+    """Checkpoint that speaks for the attacker wherever no attack does; the target's own when empty, if it has one."""
     adversary: str = ""
     """Trained adversary of the rows rl and transfer; one is trained below the table's folder when empty."""
     judge: str = ""
@@ -81,10 +93,17 @@ class TableConfig(PlayedConfig):
         for name in self.row_names():
             if name not in ROWS:
                 raise ConfigError(f"no row is called {name!r}{nearest(name, ROWS)}", fix=f"rows: {','.join(ROWS)}")
+        if self.seeds > 1 and self.adversary:
+            what, fix = "several seeds train several adversaries, and one is named", "leave out --adversary, or --seeds"
+            raise ConfigError(what, got=f"adversary={self.adversary}, seeds={self.seeds}", fix=fix)
 
     def row_names(self) -> list[str]:
         """The rows that are wanted."""
         return [name.strip() for name in self.rows.split(",")]
+
+    def left_out(self) -> list[str]:
+        """The wanted rows that cannot be measured: they read the weights of a target that has none."""
+        return [name for name in self.row_names() if name not in BLACK_BOX] if is_weightless(self.target) else []
 
 
 @dataclass(frozen=True)
@@ -102,10 +121,16 @@ class Planned:
     baseline: Mapping[str, Estimate]
 
 
-def _announcement(rule: ReinforceConfig) -> str:
-    minutes = max(1.0, rule.updates * rule.dialogues_per_update * _SECONDS_PER_TRAINED_DIALOGUE / 60)
+def _is_given(plugs: TransferSettings) -> bool:
+    """Whether it is said what transfer plugs in, so that no adversary is asked."""
+    return bool(plugs.source or plugs.sentence)
+
+
+def _announcement(rule: ReinforceConfig, seeds: int) -> str:
+    minutes = max(1.0, seeds * rule.updates * rule.dialogues_per_update * _SECONDS_PER_TRAINED_DIALOGUE / 60)
+    num = "one is" if seeds == 1 else f"{seeds} are"
     return (
-        f"no --adversary is named, so one is trained first: {rule.updates:,} updates of {rule.dialogues_per_update} dialogues, "
+        f"no --adversary is named, so {num} trained first: {rule.updates:,} updates of {rule.dialogues_per_update} dialogues, "
         f"about {minutes:.0f} minutes of one core"
     )
 
@@ -128,6 +153,12 @@ def _baseline_metrics(config: TableConfig) -> dict[str, Estimate]:
             fix="name the run folder of parley attack table",
         )
     return metrics
+
+
+def lines_of(metrics: Mapping[str, Estimate], config: Mapping[str, Any], summary: Mapping[str, Any]) -> list[AttackLine]:
+    """The lines of a table from its run's metrics, configuration and summary."""
+    baseline = {name: Estimate.from_json(parts) for name, parts in summary.get(BASELINE, {}).items()}
+    return table_lines(metrics, config["published"], baseline, spread_of(summary))
 
 
 def on_supervised() -> TableConfig:
@@ -170,12 +201,12 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
     }
     legend = {f"{row}.{name}": metric for row in ROWS for name, metric in ATTACK_METRICS.items()}
     files = (TABLE_FILE, SUMMARY)
-    resume_safe = (*sharded.RESUME_SAFE, "rows", "baseline")
+    resume_safe = (*sharded.RESUME_SAFE, "rows", "baseline", "trainers")
 
     def stages(self, config: TableConfig, path: Path) -> dict[str, Stage]:
-        wanted = set(config.row_names())
+        wanted = set(config.row_names()) - set(config.left_out())
         plugs = config.transfer
-        given = bool(plugs.source or plugs.sentence)
+        given = _is_given(plugs)
         if "transfer" in wanted and not given:
             wanted.add("rl")
         speaker, adversary = config.speaker or config.target, config.adversary or display_path(path / ADVERSARY)
@@ -196,25 +227,62 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
         attack, settings = rows[whitebox.REACTIVE]
         rows |= {name: (attack, replace(settings, turn=n)) for name, n in TURNS.items()}
         planned = {name: rows[name] for name in ROWS if name in wanted}
-        if "rl" in planned and not config.adversary:
-            training = reinforce.TrainReinforceConfig(
-                target=config.target,
-                corpus=config.corpus,
-                data_root=config.data_root,
-                seed=config.seed,
-                env_runners=config.workers,
-                address=config.address,
-                reinforce=config.reinforce,
-            )
-            planned = {ADVERSARY: (reinforce.TRAIN_ADVERSARY, training), **planned}
-        return planned
+        if "rl" not in planned or config.adversary:
+            return planned
+        first, *others = self._chains(config, path, planned)
+        return {ADVERSARY: first[ADVERSARY], **planned, **{name: stage for chain in others for name, stage in chain.items()}}
+
+    def _chains(self, config: TableConfig, path: Path, planned: Mapping[str, Stage]) -> list[dict[str, Stage]]:
+        """Each adversary's training, and its rows of the table: adversary-2, rl-2 and transfer-2 of the second one."""
+        training = reinforce.TrainReinforceConfig(
+            target=config.target,
+            learner=config.speaker if is_weightless(config.target) else "",
+            corpus=config.corpus,
+            data_root=config.data_root,
+            seed=config.seed,
+            env_runners=0 if config.trainers else config.workers,
+            address="" if config.trainers else config.address,
+            reinforce=config.reinforce,
+        )
+        chains = []
+        for number in range(1, config.seeds + 1):
+            trained, played, plugged = (nth_name(name, number) for name in (ADVERSARY, "rl", "transfer"))
+            seed = nth_seed(config.seed, number, ADVERSARY)
+            attack, settings = planned["rl"]
+            chain: dict[str, Stage] = {
+                trained: (reinforce.TRAIN_ADVERSARY, replace(training, seed=seed)),
+                played: (attack, replace(settings, speaker=display_path(path / trained))),
+            }
+            if "transfer" in planned and not _is_given(config.transfer):
+                attack, settings = planned["transfer"]
+                source = replace(settings.transfer, source=display_path(path / played))
+                chain[plugged] = (attack, replace(settings, transfer=source))
+            chains.append(chain)
+        return chains
 
     def finished(self, config: TableConfig, path: Path, weights: Mapping[str, str]) -> bool:
         """Rows that were measured under another `--rows` may have joined: the stages say themselves what is finished."""
         return False
 
     def prepare(self, config: TableConfig, path: Path, reporter: Reporter) -> Planned:
-        words = require_agents(config, ("target", "speaker", "adversary", "judge"))
+        require_partner(config.target, "--target")
+        speaker = start_of(config.speaker, config.target, "--speaker")
+        words = require_learner(speaker, "--speaker" if config.speaker else "--target", config.judge)
+        if config.adversary:
+            require_partner(config.adversary, "--adversary")
+        require_one_game({f"--{name}": getattr(config, name) for name in ("target", "speaker", "adversary", "judge")})
+        if words.game != DEAL_OR_NO_DEAL and config.published != "none":
+            got = f"--published {config.published}, and agents of {words.game!r}"
+            raise ConfigError(f"published figures are of {DEAL_OR_NO_DEAL!r}", got=got, fix="--published none")
+        left_out, reason = config.left_out(), f"{config.target} has no weights for them to read"
+        if len(left_out) == len(config.row_names()):
+            fix = f"ask for {', '.join(BLACK_BOX)}"
+            raise ConfigError("there is no row to measure", where="--rows", got=f"{config.rows}: {reason}", fix=fix)
+        if left_out:
+            reporter.say(f"left out: {', '.join(left_out)}; {reason}")
+        elif not set(config.row_names()) <= set(BLACK_BOX):
+            named = {"--target": config.target, "--speaker": speaker, "--judge": config.judge}
+            shared_vocabulary({option: spec for option, spec in named.items() if spec})
         baseline = _baseline_metrics(config)
         untrained = ADVERSARY in self.stages(config, path) and checkpoint_folder(display_path(path / ADVERSARY)) is None
         if untrained and config.reinforce.supervised_weight > 0:
@@ -224,27 +292,40 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
 
     def work(self, run: RunFolder, prepared: Planned, reporter: Reporter) -> Planned:
         if prepared.untrained:
-            reporter.say(_announcement(prepared.config.reinforce))
-        run_stages(self.stages(prepared.config, run.path), run.path, reporter)
+            reporter.say(_announcement(prepared.config.reinforce, prepared.config.seeds))
+        config, planned = prepared.config, self.stages(prepared.config, run.path)
+        chains = [list(chain) for chain in self._chains(config, run.path, planned)] if ADVERSARY in planned else []
+        # With trainers each training's rows are played where it was trained; with workers the others are side by side.
+        begun = [name for chain in chains for name in (chain if config.trainers else chain[:1])] if config.workers else planned
+        first = {name: planned.pop(name) for name in [*begun]}
+        run_beside(first, chains if config.trainers else [], run.path, config.trainers, reporter, "adversaries")
+        needs = {nth_name("transfer", number): [nth_name("rl", number)] for number in range(1, config.seeds + 1)}
+        run_side_by_side(planned, run.path, reporter, config, needs)
         return prepared
 
     def measure(self, run: RunFolder, found: Planned) -> Summary:
         """The metrics of every row that is finished, by "ROW.METRIC"."""
         config = found.config
         metrics: dict[str, Estimate] = {}
+        trainings: dict[str, list[float | None]] = {}
         for row in ROWS:
-            if (run.path / row / SUMMARY).is_file():
-                measured = RunFolder.load(run.path / row)
+            folders = [run.path / nth_name(row, number) for number in range(1, config.seeds + 1)]
+            runs = [RunFolder.load(folder) for folder in folders if (folder / SUMMARY).is_file()]
+            if runs:
                 # Matches without a search do not count their time among their metrics.
-                estimates = {"seconds": seconds_per_dialogue(measured), **measured.metrics()}
-                metrics |= {f"{row}.{name}": estimate for name, estimate in estimates.items()}
+                each = [{"seconds": seconds_per_dialogue(one), **one.metrics()} for one in runs]
+                over = {name: over_trainings([one[name] for one in each]) for name in each[0]}
+                metrics |= {f"{row}.{name}": bounded(over[name], ATTACK_METRICS.get(name)) for name in over}
+            if len(runs) > 1:
+                trainings[f"{row}.advantage"] = [one["advantage"].to_json()["value"] for one in each]
+        judge = judge_of(config.judge, (config.target, config.speaker))
         return Summary(
             f"attacks on {config.target}",
             f"{config.dialogues:,} dialogues a row on the same {config.scenarios} scenarios, "
-            f"seed {config.seed}; the target alone chooses; {who_judges(judge_of(config.judge, (config.target,)))}.",
+            f"seed {config.seed}; the target alone chooses; {who_judges(judge)}.",
             metrics,
             # The report shows them too, wherever the other table is by then.
-            {BASELINE: {name: estimate.to_json() for name, estimate in found.baseline.items()}},
+            {BASELINE: {name: estimate.to_json() for name, estimate in found.baseline.items()}, TRAININGS: trainings},
         )
 
     def next_commands(self, config: TableConfig, path: Path) -> tuple[str, ...]:
@@ -258,8 +339,7 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
 
     def lines(self, run: RunFolder) -> list[AttackLine]:
         """The lines of the table."""
-        baseline = {name: Estimate.from_json(parts) for name, parts in (run.summary() or {}).get(BASELINE, {}).items()}
-        return table_lines(run.metrics(), run.config["published"], baseline)
+        return lines_of(run.metrics(), run.config, run.summary() or {})
 
     def present(self, result: Result, run: RunFolder) -> Result:
         """With as much of the table as a screen holds."""

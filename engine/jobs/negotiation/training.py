@@ -7,20 +7,21 @@ from __future__ import annotations
 
 import gc
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from engine.jobs.device import threads
-from engine.jobs.job import Job, Reporter, Steps, Summary
+from engine.jobs.job import Reporter, Steps, Summary
 from engine.jobs.negotiation.language import PUBLISHED, Language
 from engine.jobs.placement import fitting_runners
+from engine.jobs.repeated import RepeatedConfig, RepeatedJob
 from engine.jobs.scalars import Scalars
 from engine.jobs.sharded import session
 from engine.jobs.supervised import STATE
-from engine.metrics.statistics import mean
-from engine.metrics.training import LEARNING
+from engine.metrics.statistics import count, mean
+from engine.metrics.training import LEARNING, LOST
 from engine.negotiation.opponents import TrainingRoster
 from engine.negotiation.settings import ReinforceConfig
 from engine.runtime.meters import Meters
@@ -30,6 +31,7 @@ from engine.store.run_folder import RunFolder
 from envs.core.config import check, from_dict, shared
 from envs.core.errors import ConfigError
 from envs.core.ranges import Configuration, NonNegativeFloat, NonNegativeInt, PositiveInt
+from envs.negotiation.agents import make_agent, require_same_game
 from envs.storage.copies import CHECKPOINT, fetched_model
 
 _FIGURES = ("reward", "advantage", "agreement", "dialogues", "seconds", "seconds_networks_speaking", "seconds_learning")
@@ -52,9 +54,13 @@ class LearningConfig(Configuration):
     env_runners: NonNegativeInt = 0
     """Ray actors that play while one side learns; 0 plays in this process."""
     remote_learner: bool = False
-    """Learn in a Ray actor of its own, such as on another machine, rather than in this process."""
+    """Learn in a Ray actor, such as on another machine, rather than in this process."""
     learner_gpus: NonNegativeFloat = 0.0
-    """GPUs, or a fraction of one, that learning computes with."""
+    """GPUs, or a fraction of one, that each learner computes with."""
+    learners: PositiveInt = 1
+    """Learners that share each update; several are Ray actors, with other last digits."""
+    runner_gpus: NonNegativeFloat = 0.0
+    """GPUs, or a fraction of one, that each env runner plays on."""
     threads: PositiveInt = 1
     """CPU threads that learning, and dialogues played in this process, compute with."""
     save_every: PositiveInt = 25
@@ -66,23 +72,37 @@ class LearningConfig(Configuration):
         """These settings by name, for the jobs that a job is made of."""
         return shared(self, LearningConfig)
 
+    @property
+    def num_learner_actors(self) -> int:
+        """Actors that learn; 0 where this process does."""
+        return self.learners if self.remote_learner or self.learners > 1 else 0
+
+    @property
+    def num_learning_cpus(self) -> int:
+        """CPUs of a session in which all of them, and the env runners, have room."""
+        return self.env_runners + 1 + self.threads * self.num_learner_actors
+
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingConfig(LearningConfig):
+class TrainingConfig(LearningConfig, RepeatedConfig):
     """How one side is trained, whoever it is."""
 
     perplexity_limit: float = 0.0
     """Perplexity, as a multiple of the learner's at its start, from which training counts as diverged; 0 for no limit."""
+    snapshots: NonNegativeInt = 0
+    """Checkpoints on the way, after a half, a quarter, ... of the updates, in the run's folders at-DIALOGUES."""
     reinforce: ReinforceConfig = field(default_factory=ReinforceConfig)
     """The learning rule."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check(self, "perplexity_limit", self.perplexity_limit == 0 or self.perplexity_limit > 1, "0, or above 1")
+        size = self.reinforce.dialogues_per_update
+        check(self, "learners", self.learners <= size, f"at most reinforce.dialogues_per_update ({size}), which they share")
 
 
 TrainingConfigT = TypeVar("TrainingConfigT", bound=TrainingConfig)
-RESUME_SAFE = ("env_runners", "remote_learner", "address", "data_root", "save_every")
+RESUME_SAFE = ("env_runners", "remote_learner", "address", "data_root", "save_every", "trainers")
 """Settings that change how learning is done and not what is learned; a resumed run may differ in them.
 
 The learner's threads and GPUs are none of them: sums may differ in the last digit, and a training carries that on.
@@ -120,16 +140,43 @@ def lessons(config: TrainingConfig, roster: TrainingRoster, title: str, provenan
         provenance: of the checkpoint.
 
     Raises:
-        CheckpointError: a checkpoint is damaged or of another kind, or they speak different vocabularies.
-        ConfigError: the corpus cannot guard the learner's language.
+        CheckpointError: a checkpoint is damaged or of another kind.
+        ConfigError: the corpus cannot guard the learner's language, or an opponent plays another game.
     """
     from policies.negotiator.checkpoints import load_model
 
     base = load_model(fetched_model(roster.learner))
-    for other in {roster.reference, *(opponent.checkpoint for opponent in roster.met)} - {roster.learner}:
-        load_model(fetched_model(other))
+    # What is damaged or mistaken is found before there is a run.
+    if roster.reference != roster.learner:
+        load_model(fetched_model(roster.reference))
+    for name in {opponent.checkpoint or opponent.agent for opponent in roster.met} - {roster.learner}:
+        require_same_game(make_agent(name, base.vocabulary), base.vocabulary)
     language = Language(config.corpus, config.data_root, base, config.reinforce, config.perplexity_limit)
     return PreparedTraining(config, roster, title, provenance, base, language)
+
+
+def snapshot_dialogues(rule: ReinforceConfig, snapshots: int) -> list[int]:
+    """The dialogues that were learned from at each snapshot, rising; a training of so many would have come to the same.
+
+    Args:
+        rule: whose dialogues are halved again and again.
+        snapshots: how often; those that fall together, or on the end, are one.
+    """
+    updates = {math.ceil(rule.updates / 2**power) for power in range(1, min(snapshots, rule.updates) + 1)} - {rule.updates}
+    return [number * rule.dialogues_per_update for number in sorted(updates)]
+
+
+def snapshot(path: Path, dialogues: int) -> Path:
+    """Where the learner is kept as it was after so many dialogues; the run's folder is `path`."""
+    return path / f"at-{dialogues}"
+
+
+def keep_learner(best: Path, path: Path) -> None:
+    """Stores the learner of a run as that of another one, which it is a stage of."""
+    from policies.negotiator.checkpoints import load_model, provenance, save_model
+
+    folder = best / CHECKPOINT
+    save_model(load_model(folder), path / CHECKPOINT, {**provenance(folder), "training": best.name})
 
 
 def _updates(config: Mapping[str, Any]) -> int | None:
@@ -140,13 +187,20 @@ def _updates(config: Mapping[str, Any]) -> int | None:
         return None
 
 
-class LearnJob(Job[TrainingConfigT, PreparedTraining, Summary]):
+class LearnJob(RepeatedJob[TrainingConfigT, PreparedTraining, Summary]):
     """A job in which one side learns; each says in `prepare` who that is."""
 
-    legend = LEARNING
+    legend = LEARNING | LOST
     files = (CHECKPOINT, SUMMARY)
     resume_safe = RESUME_SAFE
     steps = Steps("iteration", "updates", _updates)
+
+    def loss(self, run: RunFolder) -> float:
+        """What the learner was paid least for last; whoever plays it measures it in other dialogues."""
+        return -run.metrics()["training_reward"].value
+
+    def keep(self, best: Path, run: RunFolder) -> None:
+        keep_learner(best, run.path)
 
     def work(self, run: RunFolder, prepared: PreparedTraining, reporter: Reporter) -> Summary:
         """Trains, saving and resuming exactly, and stores the learner as `checkpoint`.
@@ -158,18 +212,23 @@ class LearnJob(Job[TrainingConfigT, PreparedTraining, Summary]):
         from policies.negotiator.checkpoints import save_model
 
         config, base, language = prepared.config, prepared.base, prepared.language
-        num_cpus = config.env_runners + 1 + config.threads * config.remote_learner
-        with threads(config.threads), session(num_cpus, config.address) as here:
-            history, weights = _Training(config, here, prepared.roster, base, language, run, reporter).finish()
+        with threads(config.threads), session(config.num_learning_cpus, config.address) as here:
+            about = {**prepared.provenance, "corpus": config.corpus, "seed": config.seed}
+
+            def keep(weights: Mapping[str, Any], folder: Path, updates: int) -> None:
+                base.load_state_dict(dict(weights))
+                save_model(base, folder / CHECKPOINT, {**about, "updates": updates})
+
+            history, weights = _Training(config, here, prepared.roster, base, language, run, reporter, keep).finish()
             perplexity = language.measured(weights)
             language.require_known(perplexity)
-            about = {**prepared.provenance, "corpus": config.corpus, "seed": config.seed, "updates": config.reinforce.updates}
-            base.load_state_dict(dict(weights))
-            save_model(base, run.path / CHECKPOINT, about)
+            keep(weights, run.path, config.reinforce.updates)
             tail = history[-max(1, len(history) // 10) :]
             metrics = {f"training_{name}": mean([step[name] for step in tail]) for name in ("reward", "advantage", "agreement")}
             metrics |= perplexity
         metrics["dialogues_per_s"] = mean([step["dialogues"] / step["seconds"] for step in history])
+        if lost := sum(step.get("lost", 0) for step in history):
+            metrics["dialogues_lost"] = count(lost, lost + int(sum(step["dialogues"] for step in history)))
         metrics["share_outside_networks"] = mean([_outside(step) for step in history])
         return Summary(prepared.title, f"{len(history)} updates, seed {config.seed}.", metrics)
 
@@ -186,7 +245,9 @@ class _Training:
         language: Language,
         folder: RunFolder,
         reporter: Reporter,
+        keep: Callable[[Mapping[str, Any], Path, int], None],
     ) -> None:
+        self._keep = keep
         self._config, self._session, self._roster, self._vocabulary = config, session, roster, base.vocabulary
         self._language, self._folder, self._reporter = language, folder, reporter
         self._saved = folder.path / STATE
@@ -224,8 +285,11 @@ class _Training:
 
         # After a loss a machine that takes the learner may still come.
         wait_s = self._session.start_timeout_s if self._num_lost else 0.0
-        num_runners = fitting_runners(self._config.env_runners, _learner(self._config), self._session, self._reporter, wait_s)
-        algorithm = _build(replace(self._config, env_runners=num_runners), self._roster, self._vocabulary)
+        config = self._config
+        num_runners = fitting_runners(
+            config.env_runners, _learner(config), self._session, self._reporter, wait_s, config.runner_gpus
+        )
+        algorithm = _build(replace(config, env_runners=num_runners), self._roster, self._vocabulary)
         try:
             if self._saved.exists():
                 self._reporter.say(f"resumed after update {state.restore(algorithm, self._saved)}")
@@ -252,6 +316,13 @@ class _Training:
         self._folder.event("iteration", **self._history[number])
         self._meters.add(dialogues=algorithm.last["dialogues"])
         scalars.add(number, algorithm.last)
+        if algorithm.lost:
+            name, reason = next(iter(algorithm.lost.values()))
+            self._folder.event("dialogues_lost", number=number, lost=len(algorithm.lost), opponent=name, reason=reason)
+            self._reporter.say(f"update {number}: dialogues lost to {name}: {len(algorithm.lost)}; {reason.splitlines()[0]}")
+        dialogues = number * self._config.reinforce.dialogues_per_update
+        if dialogues in snapshot_dialogues(self._config.reinforce, self._config.snapshots):
+            self._keep(state.learned_weights(algorithm), snapshot(self._folder.path, dialogues), number)
         if number % self._config.save_every == 0 or number == self._config.reinforce.updates:
             # A state that has lost its language is not saved: nothing could go on from it.
             self._check_language(number, state.learned_weights(algorithm), scalars)
@@ -288,9 +359,9 @@ def _build(config: TrainingConfig, roster: TrainingRoster, vocabulary: Any) -> A
         corpus=config.corpus,
         data_root=config.data_root,
     )
-    settings.env_runners(num_env_runners=config.env_runners)
+    settings.env_runners(num_env_runners=config.env_runners, num_gpus_per_env_runner=config.runner_gpus)
     settings.learners(
-        num_learners=int(config.remote_learner),
+        num_learners=config.num_learner_actors,
         num_cpus_per_learner=config.threads,
         num_gpus_per_learner=config.learner_gpus,
     )
@@ -298,8 +369,9 @@ def _build(config: TrainingConfig, roster: TrainingRoster, vocabulary: Any) -> A
 
 
 def _learner(config: TrainingConfig) -> dict[str, float]:
-    """What the learner reserves: nothing in this process."""
-    return {"CPU": config.threads * config.remote_learner, "GPU": config.learner_gpus * config.remote_learner}
+    """What learners reserve: nothing in this process."""
+    number = config.num_learner_actors
+    return {"CPU": config.threads * number, "GPU": config.learner_gpus * number}
 
 
 def _outside(step: Mapping[str, Any]) -> float:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import numpy as np
 
 from engine.jobs.job import Reporter
-from engine.jobs.negotiation.agents import require_negotiator
+from engine.jobs.negotiation.agents import require_negotiator, shared_vocabulary
 from engine.jobs.negotiation.attack import AttackConfig, AttackJob, TransferSettings, transfer_sentences
 from engine.jobs.negotiation.match import MatchConfig, MatchWorker, Roster, seconds_per_dialogue
 from engine.jobs.negotiation.rows import ATTACKS
@@ -107,9 +107,11 @@ class SearchRoster(Roster):
     transfer_turn: int = 0
 
     def check(self) -> None:
-        """As in a match; both sides must be models."""
+        """As in a match; both sides, and who judges, must be models of one vocabulary."""
         require_negotiator(self.config.target, "--target")
         require_negotiator(self.config.adversary, "--speaker")
+        judges = {"the judge": self.config.judge} if self.config.judge else {}
+        shared_vocabulary({"the adversary": self.config.adversary, "the target": self.config.target, **judges})
         super().check()
 
     def agents(self, device: str = "cpu") -> tuple[Agent, Agent]:

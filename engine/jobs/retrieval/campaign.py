@@ -36,7 +36,7 @@ from envs.core.ranges import (
 )
 from envs.core.seeds import derive_seed
 from envs.storage.places import display_path
-from policies.editor_settings import EditorLearning
+from policies.choosing_settings import ChoiceLearning
 from policies.matching.settings import MatcherFitConfig, SmnSizes
 from policies.stored import stored_kind
 
@@ -80,7 +80,7 @@ class HardenRankingConfig(Configuration):
     """How groups of candidates are made; policies learn on groups of the size of the test split's."""
     game: EditRules = field(default_factory=EditRules)
     """What edits may do."""
-    learning: EditorLearning = field(default_factory=EditorLearning)
+    learning: ChoiceLearning = field(default_factory=ChoiceLearning)
     """The learning rule of policies."""
     smn: SmnSizes = field(default_factory=SmnSizes)
     """Sizes of a ranker that is trained first."""

@@ -7,7 +7,6 @@ the wrong reply that the ranker likes best; it stays wrong, and shall come first
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from engine.jobs.checkpoints import require_checkpoint
+from engine.jobs.choices import START, UPDATE, learned_choices
 from engine.jobs.command import command_line
 from engine.jobs.device import threads
 from engine.jobs.job import Job, Reporter, Steps, Summary
@@ -24,9 +24,7 @@ from engine.jobs.limit import drawn
 from engine.jobs.retrieval.config import RankingAttackConfig, lexicon_of
 from engine.jobs.retrieval.editor_config import TrainEditorConfig
 from engine.jobs.retrieval.groups import Contexts, group_seed, lexicon_setting, shared_resources
-from engine.jobs.scalars import Scalars
 from engine.jobs.sharded import session
-from engine.jobs.supervised import STATE
 from engine.metrics.retrieval.editing import EDITING, EDITS, GAIN, QUERIES, RANDOM, SUCCESS, TRIED, UNTRAINED
 from engine.metrics.statistics import Estimate, clustered_rate, count, mean, paired_difference
 from engine.perturb.replies.resources import RuleResources
@@ -41,7 +39,7 @@ from envs.core.errors import DataError, RankerError
 from envs.data.root import data_root
 from envs.storage.copies import CHECKPOINT
 from envs.storage.places import display_path
-from policies.editor_settings import EditorLearning
+from policies.choosing_settings import ChoiceLearning
 
 if TYPE_CHECKING:
     from engine.perturb.replies.language import ReplyLanguage
@@ -49,12 +47,6 @@ if TYPE_CHECKING:
     from envs.candidates.compiled import CandidateCorpus
     from policies.editor import Editor
     from policies.ranker import Ranker
-
-UPDATE = "update"
-"""Kind of the event of an update."""
-START = "start"
-"""Folder of the policy that learning begins with."""
-
 
 @dataclass(frozen=True)
 class EditWorld:
@@ -149,7 +141,7 @@ def training_env(config: TrainEditorConfig) -> ResponseRankingEnv:
 
 def helpdesk() -> TrainEditorConfig:
     """One word, against TF-IDF on the built-in help desk, offline, in under a minute."""
-    return TrainEditorConfig(game=EditRules(edits=1), learning=EditorLearning(updates=60))
+    return TrainEditorConfig(game=EditRules(edits=1), learning=ChoiceLearning(updates=60))
 
 
 def li2019() -> TrainEditorConfig:
@@ -224,35 +216,20 @@ class TrainEditor(Job[TrainEditorConfig, EditWorld, Summary]):
 
 def _learned(run: RunFolder, config: TrainEditorConfig, reporter: Reporter) -> dict[str, Any]:
     """Makes what is left of the updates; the policy's weights."""
-    from engine.rllib import state
-    from engine.rllib.editing import EditorReinforceConfig
+    from engine.rllib.choosing import ChoiceReinforceConfig
+    from engine.rllib.editing import EditorModule, EditorRunner
 
-    saved, updates = run.path / STATE, config.learning.updates
-    settings = EditorReinforceConfig().editing(
+    settings = ChoiceReinforceConfig().choosing(
         learning=config.learning,
         make_env=partial(training_env, config),
+        runner=EditorRunner,
+        module=EditorModule,
         checkpoint=str(run.path / START),
         seed=config.seed,
     )
-    algorithm = settings.build_algo()
-    try:
-        if saved.exists():
-            reporter.say(f"resumed after update {state.restore(algorithm, saved)}")
-        reporter.stage("learning to edit", updates, "updates")
-        with Scalars(run.path, algorithm.training_iteration) as scalars:
-            while algorithm.training_iteration < updates:
-                algorithm.train()
-                number = algorithm.training_iteration
-                run.event(UPDATE, number=number, **algorithm.last)
-                scalars.add(number, algorithm.last)
-                if number % config.save_every == 0 or number == updates:
-                    state.save(algorithm, saved)
-                reporter.advance(number, f"success {algorithm.last['success']:.0%}, reward {algorithm.last['reward']:+.2f}")
-        return state.learned_weights(algorithm)
-    finally:
-        algorithm.stop()
-        # RLlib's modules stand in cycles of references, too few of them for Python to look before dozens of trainings.
-        gc.collect()
+    return learned_choices(
+        run, settings, config.save_every, reporter, "learning to edit", lambda last: f"success {last['success']:.0%}"
+    )
 
 
 def _figures(measured: Mapping[str, Sequence[AttackOutcome]], dialogues: Mapping[str, int]) -> dict[str, Estimate]:

@@ -10,7 +10,7 @@ from engine.jobs.retrieval.config import DEFAULT_CORPUS
 from envs.candidates.edit_game import EditRules
 from envs.candidates.options import CandidateOptions
 from envs.core.ranges import Configuration, NonNegativeInt, NumItemsOrAll, PositiveInt
-from policies.editor_settings import EditorLearning, EditorSizes
+from policies.choosing_settings import ChoiceLearning, ChoiceSizes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,7 @@ class TrainEditorConfig(Configuration):
     """How groups of candidates are made."""
     game: EditRules = field(default_factory=EditRules)
     """What edits may do."""
-    editor: EditorSizes = field(default_factory=EditorSizes)
+    editor: ChoiceSizes = field(default_factory=ChoiceSizes)
     """Widths of a new policy."""
-    learning: EditorLearning = field(default_factory=EditorLearning)
+    learning: ChoiceLearning = field(default_factory=ChoiceLearning)
     """The learning rule."""

@@ -55,7 +55,7 @@ from engine.store.run_folder import RunFolder
 from envs.candidates.edit_game import EditRules
 from envs.storage.copies import CHECKPOINT
 from envs.storage.places import display_path
-from policies.editor_settings import EditorLearning
+from policies.choosing_settings import ChoiceLearning
 from policies.matching.settings import MatcherFitConfig, SmnSizes
 
 OUTCOME, ROUNDS = "Before and after", "Rounds"
@@ -70,7 +70,7 @@ def helpdesk() -> HardenRankingConfig:
         limit=150,
         adversary_share=0.1,
         game=EditRules(edits=2),
-        learning=EditorLearning(updates=30),
+        learning=ChoiceLearning(updates=30),
         smn=SmnSizes(embed=48, turns=3, words=16, gru=32),
         fit=fit,
         hardening=replace(fit, max_epochs=2, learning_rate=1e-3),
@@ -145,9 +145,10 @@ class MinMaxRanking(Job[HardenRankingConfig, HardenRankingConfig, Summary]):
         return {"model": config.model}
 
     def tables(self, run: RunFolder) -> dict[str, TextTable]:
-        """Start, result and control side by side, and the rounds."""
+        """Start, result and control side by side, and the rounds so far."""
         metrics, rounds = run.metrics(), rounds_of(run)
-        return {OUTCOME: outcome_table(metrics), ROUNDS: rounds_table(rounds)} if metrics else {}
+        outcome = {OUTCOME: outcome_table(metrics)} if metrics else {}
+        return outcome | ({ROUNDS: rounds_table(rounds)} if rounds else {})
 
     def present(self, result: Result, run: RunFolder) -> Result:
         """With the tables in the place of the metrics."""

@@ -5,7 +5,9 @@ Sources: He et al. 2017 (success, selections) and Niu & Bansal 2018, table 8 (co
 Completion alone says little: selections are heard by both sides and tell an item each, so that two bots that hear nothing else
 may agree in the end. Beside it stand the selections of a chat, how often the first one is right, and completion where each
 side may select only so often: that of chats which agree before a side selects more often. Of Confusing Entity it is told
-which lies are believed: the listener's next move names the entity that was never said, or selects an item that has it.
+which lies are believed: the listener's next move names the entity that was never said, or selects an item that has it. And how
+often a lie is noticed, as far as behaviour tells: the listener asks, or speaks of that attribute again; how often it does so
+where nothing is changed stands beside, for who asks a lot notices nothing by it.
 
 Estimates are named KIND.PAIR.STRATEGY, those by attribute KIND.PAIR.STRATEGY.ATTRIBUTE.
 """
@@ -30,11 +32,15 @@ from engine.metrics.statistics import (
     rate,
 )
 
+MODEL, TRAINED = "model", "trained-"
+"""The pair that was asked for; before the number of a pair that was trained against strategies and is compared with it."""
 NORMAL = "normal"
 """The condition in which everybody hears what is said."""
 COMPLETION, TURNS, CHANGE, P_VALUE = "completion", "turns", "completion_change", "completion_p"
+GAIN, GAIN_P = "completion_gain", "completion_gain_p"
 SELECTIONS, FIRST, MENTIONING, TOUCHED = "selections", "first_selection", "mentioning", "touched"
 REPLACED, LEFT, BELIEVED, IF_REPLACED, IF_NORMAL = "replaced", "left", "believed", "completion_replaced", "completion_otherwise"
+AGAIN, AGAIN_NORMAL = "asks_again", "asks_again_otherwise"
 ALLOWED = (1, 2, 3)
 """Selections of a side that may be allowed."""
 WITHIN = {num: f"completion_{num}" for num in ALLOWED}
@@ -48,18 +54,27 @@ _METRICS: dict[str, Metric] = {
     TURNS: Metric("turns", LOWER_FOR_BOTH, "events, selections included, mean over all chats", main=True),
     CHANGE: Metric("change of completion", NEITHER, "completion less that of the same scenarios on normal inputs"),
     P_VALUE: Metric("p of the change of completion", "", "paired bootstrap over scenarios, two-sided"),
+    GAIN: Metric("gain of completion", FOR_BOTH, "completion less that of the model before such training, same condition"),
+    GAIN_P: Metric("p of the gain of completion", "", "paired bootstrap over scenarios, two-sided"),
     SELECTIONS: Metric("selections", LOWER_FOR_BOTH, "selections of both sides, mean over all chats"),
     FIRST: Metric("first selection right", FOR_BOTH, "share of the chats with a selection whose first one is right", "share"),
     MENTIONING: Metric("utterances with an entity", NEITHER, "share of all utterances", "share"),
     TOUCHED: Metric("utterances changed", NEITHER, "share of all utterances that are heard otherwise than said", "share"),
     REPLACED: Metric("entities replaced", NEITHER, "mentions that are heard as another entity, all chats", "count"),
-    LEFT: Metric("entities left", NEITHER, "mentions in whose place the listener has no other entity, all chats", "count"),
+    LEFT: Metric("entities left", NEITHER, "mentions that are heard as they are said, all chats", "count"),
     BELIEVED: Metric(
         "lies believed",
         LOWER_FOR_BOTH,
         "share of the replaced mentions whose listener next names the new entity, or selects an item that has it",
         "share",
     ),
+    AGAIN: Metric(
+        "asks again",
+        NEITHER,
+        "share of the replaced mentions whose listener next asks something, or names an entity of that attribute",
+        "share",
+    ),
+    AGAIN_NORMAL: Metric("asks again, normal", NEITHER, "the same of all mentions of the attribute on normal inputs", "share"),
     IF_REPLACED: Metric("completion where replaced", FOR_BOTH, "share of the chats in which such one was replaced", "share"),
     IF_NORMAL: Metric("the same scenarios, normal", FOR_BOTH, "completion of those scenarios on normal inputs", "share"),
     **{
@@ -105,6 +120,8 @@ def condition_names(conditions: Sequence[tuple[str, str]]) -> list[str]:
         kinds = [COMPLETION, TURNS, *WITHIN.values(), SELECTIONS, FIRST, MENTIONING, TOUCHED]
         if strategy != NORMAL and (pair, NORMAL) in conditions:
             kinds += [CHANGE, P_VALUE]
+        if pair.startswith(TRAINED) and (MODEL, strategy) in conditions:
+            kinds += [GAIN, GAIN_P]
         names += [of(kind, pair, strategy) for kind in kinds]
     return names
 
@@ -115,58 +132,76 @@ def chat_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
     Args:
         rows: chats, by `engine.jobs.collaboration.rows.CHATS`.
     """
-    conditions, found = by_condition(rows), {}
+    conditions, found = by_condition(rows), dict[str, Estimate]()
     for (pair, strategy), chats in conditions.items():
-        for kind, estimate in _of_condition(chats, conditions.get((pair, NORMAL), ()), strategy).items():
-            found[of(kind, pair, strategy)] = estimate
+        of_pair = _of_condition(chats)
+        if strategy != NORMAL:
+            of_pair |= _compared(chats, conditions.get((pair, NORMAL), ()), CHANGE, P_VALUE)
+        if pair.startswith(TRAINED):
+            of_pair |= _compared(chats, conditions.get((MODEL, strategy), ()), GAIN, GAIN_P)
+        found |= {of(kind, pair, strategy): estimate for kind, estimate in of_pair.items()}
         for kind, by_attribute in _lies(chats, conditions.get((pair, NORMAL), ())).items():
             found |= {of(kind, pair, strategy, attribute): estimate for attribute, estimate in by_attribute.items()}
     return found
 
 
-def _of_condition(chats: Sequence[Row], normal: Sequence[Row], strategy: str) -> dict[str, Estimate]:
+def _of_condition(chats: Sequence[Row]) -> dict[str, Estimate]:
     """What is measured of all chats of a condition."""
     needed = [max(row["num_selections"]) if row["agreed"] else None for row in chats]
     said = [(event, row["scenario"]) for row in chats for event in row["events"] if event["selected"] is None]
     whose = [scenario for _, scenario in said]
     selecting = [row for row in chats if sum(row["num_selections"])]
-    found = {
+    return {
         COMPLETION: _share(chats, _agreed),
         TURNS: mean([float(len(row["events"])) for row in chats]),
         **{name: rate(sum(each is not None and each <= num for each in needed), len(chats)) for num, name in WITHIN.items()},
         SELECTIONS: mean([float(sum(row["num_selections"])) for row in chats]),
         FIRST: _share(selecting, lambda row: row["first_selection_right"]),
-        MENTIONING: clustered_rate([bool(event["mentions"]) for event, _ in said], whose),
+        MENTIONING: clustered_rate([any(each["said"] for each in event["mentions"]) for event, _ in said], whose),
         TOUCHED: clustered_rate([event["said"] != event["heard"] for event, _ in said], whose),
     }
-    if strategy != NORMAL and normal:
-        before = {_scenario(row): float(row["agreed"]) for row in normal}
-        both = [row for row in chats if _scenario(row) in before]
-        tested = paired_bootstrap([float(row["agreed"]) for row in both], [before[_scenario(row)] for row in both])
-        found |= {CHANGE: tested.difference, P_VALUE: count(tested.p_value, len(both))}
-    return found
+
+
+def _compared(chats: Sequence[Row], others: Sequence[Row], change: str, p_value: str) -> dict[str, Estimate]:
+    """Completion less that of other chats on the same scenarios, and whether that is chance; nothing where there are none."""
+    before = {_scenario(row): float(row["agreed"]) for row in others}
+    both = [row for row in chats if _scenario(row) in before]
+    if not both:
+        return {}
+    tested = paired_bootstrap([float(row["agreed"]) for row in both], [before[_scenario(row)] for row in both])
+    return {change: tested.difference, p_value: count(tested.p_value, len(both))}
 
 
 def _lies(chats: Sequence[Row], normal: Sequence[Row]) -> dict[str, dict[str, Estimate]]:
-    """How often entities are replaced and believed, by attribute; nothing where none was replaced."""
-    heard = [(mention, row) for row in chats for event in row["events"] for mention in event["mentions"] if mention["heard"]]
+    """How often entities are replaced, believed and asked about, by attribute; nothing where none was replaced."""
+    heard, truly = (
+        [(mention, row) for row in of_rows for event in row["events"] for mention in event["mentions"] if mention["heard"]]
+        for of_rows in (chats, normal)
+    )
     replaced = [(mention, row) for mention, row in heard if mention["heard"] != mention["said"]]
     if not replaced:
         return {}
     otherwise = {_scenario(row): row for row in normal}
-    found: dict[str, dict[str, Estimate]] = {kind: {} for kind in (REPLACED, LEFT, BELIEVED, IF_REPLACED, IF_NORMAL)}
+    kinds = (REPLACED, LEFT, BELIEVED, AGAIN, AGAIN_NORMAL, IF_REPLACED, IF_NORMAL)
+    found: dict[str, dict[str, Estimate]] = {kind: {} for kind in kinds}
     for attribute in (ANY, *sorted({mention["type"] for mention, _ in replaced})):
         chosen = [(mention, row) for mention, row in replaced if attribute in (ANY, mention["type"])]
         met = {_scenario(row): row for _, row in chosen}
-        # Who said it in the last event was answered by nobody.
-        answered = [(mention["believed"], _scenario(row)) for mention, row in chosen if mention["believed"] is not None]
         found[REPLACED][attribute] = count(len(chosen), len(met))
         of_attribute = sum(attribute in (ANY, mention["type"]) for mention, _ in heard)
         found[LEFT][attribute] = count(of_attribute - len(chosen), len(chats))
-        found[BELIEVED][attribute] = clustered_rate([believed for believed, _ in answered], [key for _, key in answered])
+        found[BELIEVED][attribute] = _answered(chosen, "believed")
+        found[AGAIN][attribute] = _answered(chosen, "again")
+        found[AGAIN_NORMAL][attribute] = _answered([each for each in truly if attribute in (ANY, each[0]["type"])], "again")
         found[IF_REPLACED][attribute] = _share(list(met.values()), _agreed)
         found[IF_NORMAL][attribute] = _share([otherwise[key] for key in met if key in otherwise], _agreed)
     return found
+
+
+def _answered(mentions: Sequence[tuple[Row, Row]], how: str) -> Estimate:
+    """A share of mentions; what is said in the last event is answered by nobody, nor does an older run say how it was."""
+    answered = [(mention[how], _scenario(row)) for mention, row in mentions if mention.get(how) is not None]
+    return clustered_rate([found for found, _ in answered], [key for _, key in answered])
 
 
 def completed_by(chats: Sequence[Row], budgets: Iterable[int]) -> Points:

@@ -6,15 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from engine.metrics.collaboration.chats import (
+    AGAIN,
+    AGAIN_NORMAL,
     ANY,
     BELIEVED,
     CHANGE,
     COMPLETION,
     FIRST,
+    GAIN_P,
     IF_NORMAL,
     IF_REPLACED,
     LEFT,
     MENTIONING,
+    MODEL,
     NORMAL,
     P_VALUE,
     REPLACED,
@@ -53,12 +57,26 @@ _NOTE_ALLOWED = (
     "Share of chats that agree before a side selects more often than allowed; a bot does not know of the limit. Brackets: "
     "Wilson's 95 % intervals."
 )
-_NOTE_LIES = (
-    "Replaced: mentions that were heard as another entity of that attribute, over all chats; left: those in whose place the "
-    "listener has no other. Believed: share of those replaced whose listener next names the new entity or selects an item that "
-    "has it, interval over chats. Completion: of the chats in which such a mention was replaced, and of the same scenarios on "
-    "normal inputs."
+_NOTE_TRAINED = (
+    "N-train: the model as it is; A-train: trained further, with what it hears changed; A-test: under the strategy; N-test: "
+    "normal inputs, as on lines of that name. A bot plays with itself. Star: p < 0.05 against the "
+    "model as it is under the same condition, paired bootstrap over scenarios, two-sided, not corrected for their number. "
+    "Brackets: 95 % intervals."
 )
+_NOTE_LIES = (
+    "Replaced: mentions that were heard as another entity of that attribute, over all chats; left: those heard as they were "
+    "said, for confusing-entity because the listener has no other. Believed: share of those replaced whose listener next "
+    "names the new entity or selects an item that has it; asks again: whose listener next asks something or names an entity "
+    "of that attribute, beside it the same of all mentions on normal inputs; intervals over chats. Completion: of the chats in "
+    "which such a mention was replaced, and of the same scenarios on normal inputs."
+)
+_OF_LIES = {
+    BELIEVED: "believed",
+    AGAIN: "asks again",
+    AGAIN_NORMAL: "the same, normal",
+    IF_REPLACED: "completion",
+    IF_NORMAL: "completion, normal",
+}
 
 Metrics = Mapping[str, Estimate]
 Conditions = Sequence[tuple[str, str]]
@@ -106,6 +124,35 @@ def table_8(metrics: Metrics, conditions: Conditions, pairs: Mapping[str, str], 
     return TextTable(("condition", *columns), tuple(rows), note + few_note("chats") * few)
 
 
+def trained_table(metrics: Metrics, conditions: Conditions, pairs: Mapping[str, str]) -> TextTable:
+    """What training against strategies does under them and on normal inputs (N-train/A-test, A-train/A-test, A-train/N-test).
+
+    Args:
+        metrics: those of `chat_metrics`.
+        conditions: pair and strategy of the trained models.
+        pairs: what pairs are called.
+    """
+    found = {
+        "N-train/A-test": lambda pair, strategy: (MODEL, strategy),
+        "A-train/A-test": lambda pair, strategy: (pair, strategy),
+        "A-train/N-test": lambda pair, strategy: (pair, NORMAL),
+    }
+    rows = []
+    for pair, strategy in conditions:
+        cells = [cell for at in found.values() for cell in _trained_cells(metrics, at(pair, strategy))]
+        rows.append((f"{pairs[pair]}: {strategy}", *cells, num_measured(_of(metrics, COMPLETION, (pair, strategy)))))
+    few = any(row[-1].endswith(FEW_MARK) for row in rows)
+    columns = [f"{title} {what}" for title in found for what in ("completion", "turns")]
+    return TextTable(("trained: strategy", *columns, "n"), tuple(rows), _NOTE_TRAINED + few_note("chats") * few)
+
+
+def _trained_cells(metrics: Metrics, condition: tuple[str, str]) -> tuple[str, str]:
+    """Completion, with a star where it differs from that of the untrained model, and turns."""
+    shown, *below = number(_of(metrics, COMPLETION, condition)).split("\n")
+    star = "*" * (_of(metrics, GAIN_P, condition).value < SIGNIFICANT)
+    return above(shown + star, *below), number(_of(metrics, TURNS, condition))
+
+
 def allowed_table(metrics: Metrics, conditions: Conditions, pairs: Mapping[str, str]) -> TextTable:
     """Completion by the number of selections that are allowed to a side."""
     kinds = {**{f"{num}": name for num, name in WITHIN.items()}, "unlimited": COMPLETION}
@@ -138,13 +185,13 @@ def lies_table(metrics: Metrics, pair: str, strategy: str, names: Mapping[str, s
         (
             names.get(attribute, attribute),
             *(f"{estimate(kind, attribute).value:,.0f}" for kind in (REPLACED, LEFT)),
-            *(number(estimate(kind, attribute)) for kind in (BELIEVED, IF_REPLACED, IF_NORMAL)),
+            *(number(estimate(kind, attribute)) for kind in _OF_LIES),
             num_measured(estimate(REPLACED, attribute)),
         )
         for attribute in (*ranked, ANY)
     ]
     few = any(row[-1].endswith(FEW_MARK) for row in rows)
-    columns = ("attribute", "replaced", "left", "believed", "completion", "the same, normal", "chats")
+    columns = ("attribute", "replaced", "left", *_OF_LIES.values(), "chats")
     return TextTable(columns, tuple(rows), _NOTE_LIES + few_note("chats") * few)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from engine.metrics.generation.diversity import overlap, self_bleu
 from engine.metrics.generation.scenarios import ADVERSUC, MATCHED, RANDOM
 from engine.metrics.generation.tables import PUBLISHED_ADVERSUC
 from engine.metrics.generation.variety import DISTINCT, WORDS
+from engine.metrics.repeats import crossed_difference, crossed_mean, over_runs
 from engine.metrics.replies import distinct
 from engine.metrics.statistics import (
     NEITHER,
@@ -27,8 +28,6 @@ from engine.metrics.statistics import (
     Estimate,
     Metric,
     count,
-    crossed_difference,
-    crossed_mean,
     mean,
     ratio_of_sums,
 )
@@ -259,9 +258,7 @@ def _over_sources(shares: Sequence[Shares]) -> Estimate:
 
 
 def _over_trainings(told: Sequence[Estimate]) -> Estimate:
-    if len(told) == 1:
-        return told[0]
-    return replace(crossed_mean([[each.value] for each in told]), n=len(told))
+    return told[0] if len(told) == 1 else over_runs([each.value for each in told])
 
 
 def _difference(first: Sequence[Shares], second: Sequence[Shares]) -> Estimate:

@@ -47,6 +47,7 @@ _NOTE_PUBLISHED = (
     "an attack both sides choose there."
 )
 _NOTE_BASELINE = " Before: the same attack, measured alike, on the other target named below."
+_NOTE_TRAININGS = " Each training: the live advantage of each trained adversary; the row's figures are means over them."
 
 
 @dataclass(frozen=True)
@@ -59,12 +60,14 @@ class AttackLine:
             for an attack without a search.
         published: what was published of it; None where nothing was.
         baseline: what the same attack measured on another target, by name.
+        trainings: the live advantage of each adversary, where the line is of several that were trained.
     """
 
     title: str
     metrics: Mapping[str, Estimate] = field(default_factory=dict)
     published: PublishedAttack | None = None
     baseline: Mapping[str, Estimate] = field(default_factory=dict)
+    trainings: Sequence[float] = ()
 
 
 _Cell = Callable[[AttackLine], str]
@@ -79,7 +82,10 @@ class _Column(NamedTuple):
 
 
 def table_lines(
-    metrics: Mapping[str, Estimate], published: str, baseline: Mapping[str, Estimate] | None = None
+    metrics: Mapping[str, Estimate],
+    published: str,
+    baseline: Mapping[str, Estimate] | None = None,
+    trainings: Mapping[str, Sequence[float]] | None = None,
 ) -> list[AttackLine]:
     """The lines of a table from the metrics of all its attacks.
 
@@ -87,12 +93,17 @@ def table_lines(
         metrics: estimates by "ROW.METRIC", the row a name of `ROWS`.
         published: which figures to put beside them, a key of `published.ATTACKS`; any other name for none.
         baseline: metrics of all attacks on another target, by "ROW.METRIC".
+        trainings: what each of several adversaries came to, by "ROW.METRIC".
 
     Returns:
         One line per row with metrics, in the order of `ROWS`.
     """
-    known, others = ATTACKS.get(published, {}), _by_row(baseline or {})
-    return [AttackLine(ROWS[row], found, known.get(row), others[row]) for row, found in _by_row(metrics).items() if found]
+    known, others, spread = ATTACKS.get(published, {}), _by_row(baseline or {}), trainings or {}
+    return [
+        AttackLine(ROWS[row], found, known.get(row), others[row], spread.get(f"{row}.advantage", ()))
+        for row, found in _by_row(metrics).items()
+        if found
+    ]
 
 
 def _by_row(metrics: Mapping[str, Estimate]) -> dict[str, dict[str, Estimate]]:
@@ -124,6 +135,7 @@ def attack_table(lines: Sequence[AttackLine], brief: bool = False) -> TextTable:
         _NOTE: True,
         _NOTE_PUBLISHED: any(line.published for line in lines),
         _NOTE_BASELINE: any(line.baseline for line in lines),
+        _NOTE_TRAININGS: any(line.trainings for line in lines),
         few_note("dialogues"): any(_num(line).flagged for line in lines),
     }
     return TextTable(tuple(columns), rows, "".join(note for note, wanted in notes.items() if wanted))
@@ -179,6 +191,9 @@ def _has_baseline(line: AttackLine) -> bool:
 _COLUMNS: dict[str, _Column] = {
     "attack": _Column(lambda line: line.title),
     "advantage, live": _Column(_metric("advantage", number), brief="whole"),
+    "each training": _Column(
+        lambda line: " ".join(map(figure, line.trainings)), lambda line: bool(line.trainings), brief="whole"
+    ),
     "advantage, forced": _Column(_metric("forced_advantage", number), brief="whole"),
     "advantage, published": _Column(_published(lambda attack: figure(attack.advantage)), _has_published),
     "before, live": _Column(_baseline("advantage"), _has_baseline, brief="whole"),

@@ -9,9 +9,11 @@ import numpy as np
 from engine.metrics.retrieval.ranks import group_metrics, recall_at
 from engine.metrics.retrieval.searched import REACHED_REASON
 from engine.metrics.rounds import Round
+from engine.metrics.rounds import outcome_table as side_by_side
+from engine.metrics.rounds import rounds_table as rounds_in_lines
 from engine.metrics.rows import Row, finished
-from engine.metrics.statistics import NOTHING, Estimate, Metric, clustered_rate, mean, paired_difference
-from engine.metrics.tables import TextTable, with_interval
+from engine.metrics.statistics import Estimate, Metric, clustered_rate, mean, paired_difference
+from engine.metrics.tables import TextTable
 
 RANKER, HIGHER = "lower: ranker", "higher: ranker"
 POLICY_BEFORE, POLICY_AFTER, POLICY, SEARCH, HELD, FIRST = (
@@ -56,11 +58,7 @@ def lost(one: Round) -> float:
 
 def rounds_table(rounds: Sequence[Round]) -> TextTable:
     """One line per round."""
-    columns = ("round", *(metric.title for metric in ROUND_METRICS.values()))
-    rows = [
-        (str(one.number), *(with_interval(one.metrics.get(name, NOTHING)) for name in ROUND_METRICS)) for one in rounds
-    ]
-    return TextTable(columns, tuple(rows), _NOTE)
+    return rounds_in_lines(rounds, ROUND_METRICS, _NOTE)
 
 
 def outcome_table(metrics: Mapping[str, Estimate]) -> TextTable:
@@ -69,20 +67,13 @@ def outcome_table(metrics: Mapping[str, Estimate]) -> TextTable:
     Args:
         metrics: of a campaign.
     """
-    endings = {"before": BEFORE_HARDENING, "control": AS_CONTROL, "after": ""}
-    columns = {told: ending for told, ending in endings.items() if f"{HELD}{ending}" in metrics}
-    rows = [
-        (ROUND_METRICS[name].title, *(with_interval(metrics[f"{name}{ending}"]) for ending in columns.values()))
-        for name in MEASURED
-    ]
-    gains = {"before": GAIN, "control": GAIN_BEYOND_CONTROL}
-    more = [f"+ {with_interval(metrics[gains[told]])}" if told in gains else "" for told in columns]
-    rows.append((f"{ROUND_METRICS[HELD].title}: after, less this", *(each.replace("+ -", "-") for each in more)))
     note = (
         "Control: the start, trained as long on replies as they are. All on the test split, by fresh policies of one seed, "
         "which chose no round. Brackets: 95 % intervals."
     )
-    return TextTable(("ranker", *columns), tuple(rows), note)
+    gains = f"{ROUND_METRICS[HELD].title}: after, less this", {"before": GAIN, "control": GAIN_BEYOND_CONTROL}
+    endings = {"before": BEFORE_HARDENING, "control": AS_CONTROL, "after": ""}
+    return side_by_side(metrics, {name: ROUND_METRICS[name] for name in MEASURED}, endings, gains, note, "ranker")
 
 
 class UnderAttack:

@@ -8,13 +8,14 @@ from typing import ClassVar
 
 from markupsafe import Markup
 
-from engine.collaboration.strategies import CONFUSING
-from engine.jobs.collaboration.config import BLIND, MODEL, SELECTORS, Condition
+from engine.jobs.collaboration.channels import tells_lies
+from engine.jobs.collaboration.config import BLIND, SELECTORS, Condition
 from engine.jobs.collaboration.evaluate import ATTRIBUTES, CONDITIONS, EVALUATE_COLLABORATION, PAIRS
 from engine.metrics.collaboration.chats import (
     BELIEVED,
     CHANGE,
     COMPLETION,
+    MODEL,
     NORMAL,
     by_condition,
     completed_by,
@@ -171,7 +172,7 @@ def figures_of(evaluation: ShownCollaboration) -> list[Figure]:
             if (share := evaluation.estimates.get(of(BELIEVED, *each, kind), NOTHING)).n
         }
         for strategy, each in {visible(each.strategy): each for each in chats if each.pair == MODEL}.items()
-        if each.hearing == CONFUSING
+        if tells_lies(each.hearing)
     }
     if names := sorted({name for by_name in believed.values() for name in by_name}):
         title, unit = "Lies believed by attribute", "% of replaced entities"

@@ -7,14 +7,15 @@ from typing import ClassVar
 
 from markupsafe import Markup
 
-from engine.jobs.negotiation.exploitability import EVALUATE_EXPLOITABILITY, NUM_TRAINED
+from engine.jobs.negotiation.exploitability import EVALUATE_EXPLOITABILITY, NUM_TRAINED, budget_table, by_budget
 from engine.jobs.negotiation.minmax import AS_CONTROL, BEFORE_TRAINING, DROP, DROP_BEYOND_CONTROL, FINAL_STAGES, LEGEND, MINMAX
+from engine.jobs.negotiation.population import EVALUATE_POPULATION
 from engine.jobs.negotiation.rows import DIALOGUES
-from engine.jobs.negotiation.table import ATTACK_TABLE, BASELINE
+from engine.jobs.negotiation.table import ATTACK_TABLE, lines_of
 from engine.jobs.negotiation.whitebox import ATTACK_RA_PA_DA, ATTACK_RA_PA_TA
 from engine.jobs.rounds import rounds_of
 from engine.metrics.negotiation.attack import REACTIVE, budget_curves
-from engine.metrics.negotiation.attack_table import ROWS, AttackLine, attack_table, table_lines
+from engine.metrics.negotiation.attack_table import ROWS, AttackLine, attack_table
 from engine.metrics.negotiation.campaign import ROUND_METRICS, rounds_table
 from engine.metrics.statistics import NOTHING, Estimate, Points
 from engine.metrics.tables import TextTable, with_interval
@@ -22,9 +23,10 @@ from engine.report.content import Chapter, Item, Section, Stages, Verdict
 from engine.report.curves import CurveSource, curve_figure, read_curves
 from engine.report.figure import Figure, told_apart
 from engine.report.negotiation.dialogues import BEST_AND_WORST, dialogue_items
+from engine.report.negotiation.populations import populations
 from engine.report.negotiation.sections import PLAIN, Hardening, Match, Negotiation
 from engine.report.negotiation.verdict import ATTACKERS, verdict_on
-from engine.report.runs import Run, estimates
+from engine.report.runs import Run
 
 CURVES = (
     CurveSource(
@@ -50,7 +52,9 @@ _WITHOUT_CURVE = "preemptive attacks record no steps, combined ones only those t
 _COMBINED = (ATTACK_RA_PA_DA.name, ATTACK_RA_PA_TA.name)
 """Attacks that have only the searches on record that succeeded."""
 _ATTACK = "attack-"
-_JOBS = (PLAIN, MINMAX.name, EVALUATE_EXPLOITABILITY.name, ATTACK_TABLE.name, *ATTACKERS)
+_IN_TABLES = (ATTACK_TABLE.name, MINMAX.name, EVALUATE_POPULATION.name)
+"""Jobs whose figures stand in tables, and not beside those of matches."""
+_JOBS = (PLAIN, EVALUATE_EXPLOITABILITY.name, *_IN_TABLES, *ATTACKERS)
 _KEY = Markup(
     'one bubble per result, its area the number of dialogues: <span class="key tint">deals</span> <span class="key good">of '
     'them Pareto optimal</span> <span class="key dull">no deal</span> <span class="key mean">mean</span>; below the dashed '
@@ -62,9 +66,15 @@ class Negotiations(Chapter[Negotiation]):
     """The chapter of matches, attacks and campaigns."""
 
     name, title = "negotiation", "Negotiation"
-    stages: ClassVar = {ATTACK_TABLE.name: Stages(ROWS), MINMAX.name: Stages(FINAL_STAGES, others="hidden")}
+    stages: ClassVar = {
+        ATTACK_TABLE.name: Stages(ROWS),
+        MINMAX.name: Stages(FINAL_STAGES, others="hidden"),
+        EVALUATE_POPULATION.name: Stages(others="hidden"),
+    }
     terms: ClassVar = {
         r"\bside [01]\b": ("Side", "0 is the adversary, 1 the target; each speaks in turn and chooses items for itself."),
+        r"\bElo\b": ("Elo", "a rating of who earns more points: 400 more are odds of ten to one."),
+        r"equilibrium|\bnash\b": ("Equilibrium", "mixtures of agents that neither side gains by leaving (Nash)."),
         r"\bPAR\b|positive advantage rate": (
             "PAR",
             "positive advantage rate: share of dialogues in which the adversary earns no less than the target; 0 : 0 counts.",
@@ -86,12 +96,16 @@ class Negotiations(Chapter[Negotiation]):
 
     def collect(self, runs: Sequence[Run]) -> Negotiation | None:
         matches = [match for run in runs if run.shown and (match := _match(run))]
+        budgets = {run.heading: points for run in runs if len(points := _found_by_budget(run)) > 1}
         campaigns = [Hardening(name=run.heading, metrics=run.metrics, rounds=rounds_of(run.folder)) for run in _campaigns(runs)]
         curves = read_curves(CURVES, _campaigns(runs))
         tables = _tables(runs)
-        if not (matches or tables or curves):
+        matrices = populations(runs)
+        if not (matches or tables or curves or matrices):
             return None
-        return Negotiation(matches=matches, campaigns=campaigns, tables=tables, curves=curves)
+        return Negotiation(
+            matches=matches, campaigns=campaigns, tables=tables, curves=curves, budgets=budgets, populations=matrices
+        )
 
     def verdict(self, found: Negotiation) -> Verdict | None:
         return verdict_on(found)
@@ -113,9 +127,16 @@ class Negotiations(Chapter[Negotiation]):
                 chosen[f"{match.name}: worst for the adversary"] = shown[1]
         return Section(
             notes=[_NOTE_CHOSEN] if any(len(match.done) > len(shown) for match, shown in items) else [],
-            tables=found.tables,
-            measured=found.matches,
-            figures=[*curves[:1], *outcomes, *_budgets(played), *curves[1:]],
+            tables=[*found.tables, *(table for one in found.populations for table in one.tables.items())],
+            measured=[*found.matches, *found.populations],
+            figures=[
+                *_learned(found.budgets),
+                *curves[:1],
+                *(drawn for one in found.populations for drawn in one.figures),
+                *outcomes,
+                *_budgets(played),
+                *curves[1:],
+            ],
             items=[item for _, shown in items for item in shown],
             chosen=chosen,
         )
@@ -132,8 +153,7 @@ def _campaigns(runs: Sequence[Run]) -> list[Run]:
 
 
 def _match(run: Run) -> Match | None:
-    if run.job in (ATTACK_TABLE.name, MINMAX.name):
-        # Their figures stand in tables.
+    if run.job in _IN_TABLES:
         return None
     rows = run.rows if run.rows and set(DIALOGUES.names) <= set(run.rows[0]) else []
     if not run.metrics and not rows:
@@ -146,14 +166,15 @@ def _tables(runs: Sequence[Run]) -> list[tuple[str, TextTable]]:
     tables: list[tuple[str, TextTable]] = []
     lines = []
     for run in runs:
-        if run.job == MINMAX.name:
+        if run.job == EVALUATE_EXPLOITABILITY.name and len(by_budget(run.folder)) * run.config["seeds"] > 1:
+            tables.append((f"{run.heading}: by adversary and budget", budget_table(run.folder)))
+        elif run.job == MINMAX.name:
             found = _campaign_tables(run)
             if not run.name:
                 return found
             tables += [(f"{run.heading}: {title.lower()}", table) for title, table in found]
         elif run.job == ATTACK_TABLE.name and run.metrics:
-            baseline = estimates(run.summary.get(BASELINE, {}))
-            table = attack_table(table_lines(run.metrics, run.config["published"], baseline))
+            table = attack_table(lines_of(run.metrics, run.config, run.summary))
             if not run.name:
                 # The attacks below it are its rows, and the page bears its title.
                 return [("All attacks", table)]
@@ -167,7 +188,7 @@ def _campaign_tables(campaign: Run) -> list[tuple[str, TextTable]]:
     """What a campaign came to, and the table of its rounds."""
     rounds = rounds_of(campaign.folder)
     outcome = [("Before and after", _before_and_after(campaign.metrics))] if campaign.metrics else []
-    return [*outcome, *([("Rounds", rounds_table(rounds))] if rounds else [])]
+    return [*outcome, *campaign.trainings, *([("Rounds", rounds_table(rounds))] if rounds else [])]
 
 
 def _before_and_after(metrics: Mapping[str, Estimate]) -> TextTable:
@@ -186,6 +207,21 @@ def _before_and_after(metrics: Mapping[str, Estimate]) -> TextTable:
     who = f"By {trained.value:.0f} fresh adversaries each" if trained.n else "By a fresh adversary each"
     note = f"{who}, in dialogues that chose no round. {lost.title.capitalize()}: {lost.definition}. Brackets: 95 % intervals."
     return TextTable(("target", *columns), tuple(rows), note)
+
+
+def _found_by_budget(run: Run) -> Points:
+    return by_budget(run.folder) if run.job == EVALUATE_EXPLOITABILITY.name else []
+
+
+def _learned(budgets: Mapping[str, Points]) -> list[Figure]:
+    """What adversaries find that learn from so many dialogues, all targets in one drawing."""
+    from engine.report import plots
+
+    if not budgets:
+        return []
+    title, label = "Exploitability by budget", "dialogues that adversaries learned from"
+    caption = "mean over the adversaries of a target, each as it was after so many dialogues; bands are 95 % intervals"
+    return [Figure(title, caption, Markup(plots.budget_svg(title, label, budgets, "adversary's points ahead")))]
 
 
 def _budgets(matches: Sequence[Match]) -> list[Figure]:

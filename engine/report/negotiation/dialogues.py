@@ -12,17 +12,16 @@ from engine.metrics.negotiation.attack import Attempt
 from engine.metrics.rows import Row
 from engine.report.content import Item
 from engine.report.markup import fill, line
-from engine.report.negotiation.sections import Match
+from engine.report.negotiation.sections import Match, domain_of_row
 from envs.core.seeds import stable_hash
 from envs.core.visible import visible
-from envs.negotiation.scenario import ILLEGAL, ITEM_NAMES, ITEM_TOKEN_INDEX, MAX_COUNT, NUM_ITEMS
+from envs.negotiation.scenario import ILLEGAL
 from envs.negotiation.vocabulary import SELECTION
 
 SIDES = ("adversary", "target")
 BEST_AND_WORST = 20
 """Dialogues of a match that the viewer holds of each kind: the adversary's best, its worst, and others drawn by chance."""
 _PLUGGED_IN = "transfer"
-_NUM_ALLOCATED = NUM_ITEMS * (MAX_COUNT + 1)
 
 
 @dataclass(frozen=True)
@@ -219,16 +218,13 @@ def _story(attempt: Attempt) -> str:
     return ", ".join(parts)
 
 
-def _taken(selection: Sequence[str]) -> tuple[int, ...] | None:
-    """How many of each item the chooser takes for itself; None for a refusal."""
-    own = [ITEM_TOKEN_INDEX.get(token, _NUM_ALLOCATED) for token in selection[:NUM_ITEMS]]
-    if len(own) < NUM_ITEMS or any(token >= _NUM_ALLOCATED for token in own):
-        return None
-    return tuple(token % (MAX_COUNT + 1) for token in own)
+def _taken(row: Row, side: str) -> tuple[int, ...] | None:
+    """How many of each item a side takes for itself; None for a refusal."""
+    return domain_of_row(row).held(row["counts"], row[f"selection_{side}"])
 
 
 def _items(row: Row) -> tuple[ItemType, ...]:
-    taken = [_taken(row["selection_adversary"]), _taken(row["selection_target"])]
+    taken = [_taken(row, side) for side in SIDES]
     return tuple(
         ItemType(
             name=name,
@@ -236,7 +232,7 @@ def _items(row: Row) -> tuple[ItemType, ...]:
             values=(int(row["values_adversary"][i]), int(row["values_target"][i])),
             taken=(taken[0][i] if taken[0] else None, taken[1][i] if taken[1] else None),
         )
-        for i, name in enumerate(ITEM_NAMES)
+        for i, name in enumerate(domain_of_row(row).items)
     )
 
 
@@ -245,7 +241,7 @@ def _outcome(row: Row) -> str:
         return "deal"
     if illegal := [side for side in SIDES if row[f"selection_{side}"] == [ILLEGAL]]:
         return f"no deal: the {illegal[0]} chose out of range"
-    refusals = [side for side in SIDES if _taken(row[f"selection_{side}"]) is None]
+    refusals = [side for side in SIDES if _taken(row, side) is None]
     if len(refusals) == len(SIDES):
         return "no deal: both refused"
     if refusals:

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from engine.metrics.rows import Row
-from engine.report.negotiation.sections import TOTAL
+from engine.report.negotiation.sections import domain_of_row
 from engine.report.plots import DULL, GOOD, INK, MUTED, PAPER, TINT, svg
 
 _LARGEST_BUBBLE = 900.0
@@ -35,10 +35,11 @@ def draw_scatter(axes: Axes, rows: Sequence[Row]) -> None:
         GOOD: Counter(point for point, row in zip(points, rows, strict=True) if row["pareto"]),
         DULL: Counter(point for point, row in zip(points, rows, strict=True) if not row["agreed"]),
     }
+    best = domain_of_row(rows[0]).best
     scale = _LARGEST_BUBBLE / max(count for counts in layers.values() for count in counts.values())
     axes.grid(True)
     axes.set_axisbelow(True)
-    axes.plot([0, TOTAL], [0, TOTAL], color=MUTED, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
+    axes.plot([0, best], [0, best], color=MUTED, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
     for order, (colour, counts) in enumerate(layers.items(), start=2):
         cells = sorted(counts)
         if cells:
@@ -48,5 +49,6 @@ def draw_scatter(axes: Axes, rows: Sequence[Row]) -> None:
     mean_x, mean_y = np.mean(points, axis=0)
     for colour, width, size in ((PAPER, 4.5, 13), (INK, 2.0, 11)):
         axes.plot(mean_x, mean_y, marker="+", markersize=size, markeredgewidth=width, color=colour, zorder=5)
-    axes.set(xlim=(-1, TOTAL + 1), ylim=(-1, TOTAL + 1), xticks=range(0, 11, 2), yticks=range(0, 11, 2), aspect="equal")
+    limits, ticks = (-1, best + 1), range(0, best + 1, best // 5)
+    axes.set(xlim=limits, ylim=limits, xticks=ticks, yticks=ticks, aspect="equal")
     axes.set(xlabel="points of the adversary", ylabel="points of the target")

@@ -8,15 +8,21 @@ from dataclasses import dataclass, field
 
 from engine.metrics.negotiation.attack import ATTACK_METRICS
 from engine.metrics.rounds import Round
-from engine.metrics.statistics import NOTHING, Estimate, Metric
+from engine.metrics.rows import Row
+from engine.metrics.statistics import NOTHING, Estimate, Metric, Points
 from engine.metrics.tables import TextTable
 from engine.report.content import ShownRun
 from engine.report.curves import Curve
+from engine.report.negotiation.populations import ShownPopulation
+from envs.negotiation.domain import DEAL_OR_NO_DEAL, Domain, domain_of, domain_recorded
 
-TOTAL = 10
-"""Points that all items of a dialogue are worth to a side."""
 PLAIN = "selfplay"
 """The job of matches without an attack."""
+
+
+def domain_of_row(row: Row) -> Domain:
+    """What a finished dialogue is about."""
+    return domain_recorded(row["counts"], (row["values_adversary"], row["values_target"]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +63,11 @@ class Match(ShownRun):
         return any(row["turns"][attempt["turn"]]["words"] != attempt["base"] for row, attempt in edited)
 
     @property
+    def best(self) -> int:
+        """Points that the best deal of its game is worth to a side; of Deal or No Deal where no dialogue tells the game."""
+        return (domain_of_row(self.done[0]) if self.done else domain_of(DEAL_OR_NO_DEAL)).best
+
+    @property
     def points(self) -> tuple[tuple[str, int, int], ...]:
         """What both sides earned, dialogue by dialogue."""
         return tuple(sorted((str(row["item_key"]), row["points_adversary"], row["points_target"]) for row in self.done))
@@ -79,3 +90,5 @@ class Negotiation:
     campaigns: Sequence[Hardening] = ()
     tables: Sequence[tuple[str, TextTable]] = ()
     curves: Sequence[Curve] = ()
+    budgets: Mapping[str, Points] = field(default_factory=dict)
+    populations: Sequence[ShownPopulation] = ()

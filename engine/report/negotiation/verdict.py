@@ -10,7 +10,7 @@ from engine.jobs.negotiation.minmax import AS_CONTROL, BEFORE_TRAINING, DROP, DR
 from engine.metrics.negotiation.campaign import EXPLOITABILITY
 from engine.metrics.statistics import NOTHING, Estimate, Metric
 from engine.report.content import Verdict
-from engine.report.negotiation.sections import PLAIN, TOTAL, Hardening, Match, Negotiation
+from engine.report.negotiation.sections import PLAIN, Hardening, Match, Negotiation
 from engine.report.verdicts import MINUS, POINTS, caveat, certain_sign, listed, number
 
 _AHEAD = Metric("Points ahead", "higher: adversary", "the adversary's points less the target's, mean over all dialogues")
@@ -27,7 +27,7 @@ _MOST_MARKS = 12
 
 
 def verdict_on(found: Negotiation) -> Verdict | None:
-    """The sentences of a page: on its attacks or, without any, its plain matches; then on each campaign."""
+    """The sentences of a page: on its attacks or, without any, its plain matches; then on each campaign and each population."""
     attacks = [match for match in found.matches if match.is_attack]
     plain = [match for match in found.matches if match.job == PLAIN and math.isfinite(match.advantage.value)]
     sentences = [_attacked(attacks)] if attacks else [_played(plain)] if plain and not found.campaigns else []
@@ -36,6 +36,9 @@ def verdict_on(found: Negotiation) -> Verdict | None:
         sentence, measured = _hardened(campaign)
         sentences.append(sentence)
         marks |= measured
+    for matrix in found.populations:
+        sentences.append(matrix.sentence)
+        marks |= matrix.marks
     sentences += _without_effect(found.matches)
     marks = dict(list(marks.items())[:_MOST_MARKS])
     sentences = [sentence for sentence in sentences if sentence]
@@ -54,7 +57,7 @@ def _attacked(attacks: Sequence[Match]) -> str:
 def _points(match: Match) -> str:
     adversary, target = (match.metrics.get(f"score_{side}", NOTHING).value for side in ("adversary", "target"))
     if math.isfinite(adversary) and math.isfinite(target):
-        return f"takes {number(POINTS, adversary)} of {TOTAL} points and leaves the target {number(POINTS, target)}"
+        return f"takes {number(POINTS, adversary)} of {match.best} points and leaves the target {number(POINTS, target)}"
     return f"ends {number(POINTS, match.advantage.value)} points from the target"
 
 
@@ -64,7 +67,7 @@ def _played(matches: Sequence[Match]) -> str:
     deals = first.metrics.get("agreement", NOTHING)
     told = " to ".join(number(POINTS, side) for side in sides)
     more = f" {len(matches) - 1} more matches are below." if len(matches) > 1 else ""
-    said = f"{first.name}: {told} of {TOTAL} points, a deal in {100 * deals.value:.1f} % of the dialogues."
+    said = f"{first.name}: {told} of {first.best} points, a deal in {100 * deals.value:.1f} % of the dialogues."
     return said + caveat(first.advantage, unit="dialogues") + more
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import ClassVar
 
-from engine.metrics.statistics import Estimate, Metric
+from engine.metrics.statistics import NOTHING, Estimate, Metric
 from engine.report.content import Chapter, Section, Verdict
 from engine.report.runs import Run
 from engine.report.sweeps.sections import ShownSweep, Trial
@@ -33,7 +33,7 @@ class Sweeps(Chapter[list[ShownSweep]]):
         return [_sweep(run) for run in runs if run.done] or None
 
     def verdict(self, found: list[ShownSweep]) -> Verdict | None:
-        """The best trial of the first sweep, and that the best of many is too good."""
+        """The best trial of the first sweep, and what its settings are worth in runs that chose nothing."""
         first = found[0]
         ranked = first.ranked()
         best = ranked[0]
@@ -46,9 +46,10 @@ class Sweeps(Chapter[list[ShownSweep]]):
         more = f" {len(found) - 1} more sweeps are below." if len(found) > 1 else ""
         return Verdict(
             sentence=f"{said} has {first.objective} = {number(POINTS, best.value.value)} with {settings}.{caveat(best.value)} "
-            f"The best of many is too good on average: measure it again.{more}",
+            f"{_again(first)}{more}",
             metric=metric,
-            marks={f"trial {trial.number}": trial.value for trial in ranked[:SHOWN]},
+            marks=({"best, measured again": first.again} if first.again.n else {})
+            | {f"trial {trial.number}": trial.value for trial in ranked[:SHOWN]},
         )
 
     def render(self, found: list[ShownSweep]) -> Section:
@@ -57,6 +58,12 @@ class Sweeps(Chapter[list[ShownSweep]]):
             tables=[(f"Best trials, {sweep.name}", best_trials(sweep)) for sweep in found],
             figures=[figure for sweep in found for figure in figures_of(sweep)],
         )
+
+
+def _again(sweep: ShownSweep) -> str:
+    if not sweep.again.n:
+        return "The best of many is too good on average: measure it again."
+    return f"Measured again, from seeds that chose nothing, it has {number(POINTS, sweep.again.value)}.{caveat(sweep.again)}"
 
 
 def _sweep(run: Run) -> ShownSweep:
@@ -76,4 +83,5 @@ def _sweep(run: Run) -> ShownSweep:
             for row in run.done
         ],
         failures=len(run.failed),
+        again=run.metrics.get("again", NOTHING),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from engine.metrics.statistics import Estimate
+from engine.metrics.statistics import NOTHING, Estimate
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,7 @@ class ShownSweep:
         direction: "max" or "min".
         trials: those that worked, in the order in which they were started.
         failures: how many others failed.
+        again: the best settings in runs that chose nothing; `NOTHING` before the end.
     """
 
     name: str
@@ -44,6 +45,7 @@ class ShownSweep:
     direction: str
     trials: Sequence[Trial]
     failures: int = 0
+    again: Estimate = NOTHING
 
     def ranked(self) -> list[Trial]:
         """The trials, whole ones first, of these the best first; of two alike the earlier one, as the sweep itself has it."""

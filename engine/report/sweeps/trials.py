@@ -72,9 +72,10 @@ def best_trials(section: ShownSweep) -> TextTable:
         for trial in section.ranked()[:SHOWN]
         if trial.whole
     )
+    again = f"Measured again, from seeds that chose nothing, the best settings have {section.again}." if section.again.n else ""
     note = (
         "Trials with the whole budget, the best first; the runs of trial 7 lie in trials/00007. The best of many measured "
-        "values is too good on average: run its settings once more from another seed before you quote the number."
+        f"values is too good on average. {again or 'Run its settings from another seed before you quote the number.'}"
     )
     return TextTable(("trial", section.objective, *keys), rows, note)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from engine.metrics.statistics import Metric
+from engine.metrics.tables import TextTable
 from engine.report.content import Chapter, Section, ShownRun, Verdict
 from engine.report.curves import Curve, CurveSource, curve_figure, read_curves
 from engine.report.runs import Run
@@ -25,6 +26,7 @@ CURVES = (
     CurveSource(
         "epoch", "variety", "share", {"distinct-1": "distinct_1", "distinct-2": "distinct_2", "rare words": "rare_words"}
     ),
+    CurveSource("update", "reward of choices", "mean reward of an example", {"reward": "reward"}, smoothed=True),
     CurveSource("iteration", "reward", "mean reward", {"reward": "reward"}, smoothed=True),
     CurveSource("iteration", "agreement", "share of dialogues", {"agreement": "agreement"}, smoothed=True),
     CurveSource(
@@ -40,6 +42,7 @@ class ShownTraining:
 
     curves: Sequence[Curve]
     measured: Sequence[ShownRun]
+    tables: Sequence[tuple[str, TextTable]] = ()
 
 
 class Trainings(Chapter[ShownTraining]):
@@ -57,7 +60,8 @@ class Trainings(Chapter[ShownTraining]):
     def collect(self, runs: Sequence[Run]) -> ShownTraining | None:
         curves = read_curves(CURVES, runs)
         measured = [each for run in runs if run.shown and ((each := ShownRun.of(run)).metrics or each.failures)]
-        return ShownTraining(curves=curves, measured=measured) if curves or measured else None
+        tables = [table for run in runs for table in run.trainings]
+        return ShownTraining(curves=curves, measured=measured, tables=tables) if curves or measured else None
 
     def verdict(self, found: ShownTraining) -> Verdict | None:
         """What the first training came to, by the metrics that its job calls the main ones."""
@@ -78,4 +82,4 @@ class Trainings(Chapter[ShownTraining]):
 
     def render(self, found: ShownTraining) -> Section:
         drawn = [curve for curve in found.curves if any(curve.series.values())]
-        return Section(measured=found.measured, figures=[curve_figure(curve) for curve in drawn])
+        return Section(tables=found.tables, measured=found.measured, figures=[curve_figure(curve) for curve in drawn])

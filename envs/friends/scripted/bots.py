@@ -13,20 +13,18 @@ Departures:
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, islice
-from typing import TypeVar
 
 import numpy as np
 
-from envs.friends.events import ChatEvent, Mention, Token
+from envs.friends.events import ChatEvent, Mention
 from envs.friends.game import Act, FriendsView
 from envs.friends.linker import EntityLinker
 from envs.friends.schema import Entity
 from envs.friends.scripted import phrases
-from envs.friends.scripted.phrases import Phrase, Wordings
+from envs.friends.scripted.phrases import Phrase
+from envs.friends.scripted.wording import Draws, FriendsWording
 
 NUM_DRAWS = 20
 """Random numbers of one act."""
@@ -36,8 +34,6 @@ TALKATIVE = 0.3
 """How often a bot that is sure goes on talking instead of selecting (released: 0.7)."""
 SURE = 2.0
 """Above this weight a friend may be selected (released: 1, which one mention of any of its values reaches)."""
-SPELT_OTHERWISE = 0.3
-"""How often an entity is not said by its name."""
 BARE = 0.3
 """How often a negative answer names no entity."""
 _NOWHERE: list[int] = []
@@ -46,27 +42,6 @@ _MORE, _BESIDE, _ALIKE = math.exp(_HEARD), math.exp(2.0), math.exp(0.5)
 """By what shares grow of an entity that is heard, of those of the same friends, and of those of the same column."""
 _LESS, _BESIDE_DENIED, _OTHER = math.exp(_DENIED), math.exp(-1.0), math.exp(1.0)
 """The same where it is denied; the first also for what one has said oneself."""
-
-T = TypeVar("T")
-
-
-class _Draws:
-    """The random numbers of one act, one after the other."""
-
-    def __init__(self, uniforms: Sequence[float]) -> None:
-        self._left = iter(uniforms)
-
-    def below(self, chance: float) -> bool:
-        return next(self._left) < chance
-
-    def one(self, values: Sequence[T]) -> T:
-        return values[int(next(self._left) * len(values))]
-
-    def weighted(self, shares: dict[Entity, float]) -> Entity:
-        """An entity with a probability proportional to its share."""
-        bounds = list(accumulate(shares.values()))
-        at = bisect_right(bounds, next(self._left) * bounds[-1])
-        return next(islice(shares, min(at, len(bounds) - 1), None))
 
 
 @dataclass
@@ -125,7 +100,7 @@ class FriendsBotSession:
     """A scripted player in the rows of a game."""
 
     def __init__(self, view: FriendsView, linker: EntityLinker) -> None:
-        self._view, self._linker = view, linker
+        self._view, self._linker, self._wording = view, linker, FriendsWording(linker)
         self._minds: dict[int, _Mind] = {}
 
     def enter(self, rows: list[int]) -> None:
@@ -180,13 +155,13 @@ class FriendsBotSession:
         for entity in mentions:
             if entity in mind.shares:
                 mind.shares[entity] *= _LESS
-        mind.asked = mentions if _is_question(event.words) else ()
+        mind.asked = mentions if phrases.is_question(event.words) else ()
         mind.asked_by_partner = ()
 
     def _understand(self, mind: _Mind, event: ChatEvent) -> None:
         words = event.words
         mentions = self._mentions(mind, event)
-        if _is_question(words):
+        if phrases.is_question(words):
             mind.asked_by_partner = mentions
         denied = not phrases.NEGATIONS.isdisjoint(words)
         if denied and not mentions:
@@ -214,7 +189,7 @@ class FriendsBotSession:
         return tuple(dict.fromkeys([token.entity for token in tokens if type(token) is Mention]))
 
     def _act(self, mind: _Mind) -> Act:
-        draws = _Draws(mind.uniforms[mind.at : mind.at + NUM_DRAWS])
+        draws = Draws(mind.uniforms[mind.at : mind.at + NUM_DRAWS])
         if mind.matched is not None:
             return mind.matched
         if not mind.greeted and not mind.asked_by_partner:
@@ -233,58 +208,20 @@ class FriendsBotSession:
             chosen = (first, second) if mind.columns[first] != mind.columns[second] else chosen
         found = mind.having(chosen)
         if draws.below(0.5):
-            return self._phrase(draws.one(phrases.ASKS), chosen, 2, mind, draws)
+            return self._phrase(phrases.ASKS, chosen, 2, mind, draws)
         chosen = chosen if found else (first,)
-        return self._phrase(draws.one(phrases.INFORMS), chosen, len(mind.having(chosen)), mind, draws)
+        return self._phrase(phrases.INFORMS, chosen, len(mind.having(chosen)), mind, draws)
 
-    def _answer(self, mind: _Mind, entities: tuple[Entity, ...], draws: _Draws) -> Act:
+    def _answer(self, mind: _Mind, entities: tuple[Entity, ...], draws: Draws) -> Act:
         """Yes, with the number of friends who have all that was asked for; else no, to an entity that nobody has or to all."""
         if found := mind.having(entities):
-            return self._phrase(draws.one(phrases.YES), entities, len(found), mind, draws)
+            return self._phrase(phrases.YES, entities, len(found), mind, draws)
         if draws.below(BARE):
             return draws.one(phrases.BARE_NO)
         absent = [entity for entity in entities if entity not in mind.columns]
-        return self._phrase(draws.one(phrases.NO), tuple(absent[:1]) or entities, 2, mind, draws)
+        return self._phrase(phrases.NO, tuple(absent[:1]) or entities, 2, mind, draws)
 
-    def _phrase(self, template: Phrase, entities: tuple[Entity, ...], count: int, mind: _Mind, draws: _Draws) -> Act:
-        tokens: list[Token] = []
-        for word in template:
-            if word == "{n}":
-                tokens += phrases.number_words(count, len(mind.items), mind.spelt)
-            elif word == "{friends}":
-                tokens.append("friend" if count == 1 else "friends")
-            elif word == "{clause}":
-                tokens += self._clauses(entities, count, draws, verbs=False)
-            elif word == "{does}":
-                tokens += self._clauses(entities, count, draws, verbs=True)
-            elif word == "{x}":
-                tokens += _joined([(self._said(entity, draws),) for entity in entities])
-            else:
-                tokens.append(word)
-        return tuple(tokens)
-
-    def _clauses(self, entities: tuple[Entity, ...], count: int, draws: _Draws, verbs: bool) -> list[Token]:
-        said: list[tuple[Token, ...]] = []
-        for entity in entities:
-            wordings: Wordings = phrases.OF_TYPE.get(entity.type, phrases.ANY_TYPE)
-            spoken = wordings.one if count == 1 else wordings.many
-            clause = draws.one(spoken if verbs else (*spoken, *wordings.nouns))
-            relative = () if verbs or clause in wordings.nouns else (draws.one(phrases.WHO),)
-            said.append((*relative, *(self._said(entity, draws) if word == "{x}" else word for word in clause)))
-        return _joined(said)
-
-    def _said(self, entity: Entity, draws: _Draws) -> Mention:
-        forms = self._linker.forms(entity)
-        otherwise = len(forms) > 1 and draws.below(SPELT_OTHERWISE)
-        return Mention(entity, draws.one(forms[1:]) if otherwise else forms[0])
-
-
-def _joined(parts: Sequence[tuple[Token, ...]]) -> list[Token]:
-    tokens: list[Token] = []
-    for i, part in enumerate(parts):
-        tokens += ("and", *part) if i else part
-    return tokens
-
-
-def _is_question(words: Sequence[str]) -> bool:
-    return bool(words) and (words[-1] == "?" or words[0] in phrases.QUESTION_STARTS)
+    def _phrase(
+        self, templates: Sequence[Phrase], entities: tuple[Entity, ...], count: int, mind: _Mind, draws: Draws
+    ) -> Act:
+        return self._wording.phrase(draws.one(templates), entities, count, len(mind.items), mind.spelt, draws)

@@ -6,6 +6,7 @@ entity as it is.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 Phrase = tuple[str, ...]
@@ -119,6 +120,11 @@ def all_words() -> frozenset[str]:
     clauses = (clause for wordings in (*OF_TYPE.values(), ANY_TYPE) for clauses in wordings for clause in clauses)
     words = {word for phrase in (*acts, *others, *clauses) for word in phrase}
     return frozenset(word for word in words if not word.startswith("{"))
+
+
+def is_question(words: Sequence[str]) -> bool:
+    """Whether an utterance asks something."""
+    return bool(words) and (words[-1] == "?" or words[0] in QUESTION_STARTS)
 
 
 def number_words(count: int, total: int, spelt: int) -> Phrase:

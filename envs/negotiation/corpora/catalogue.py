@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Protocol
 
@@ -17,12 +18,14 @@ from envs.core.registry import Registry
 from envs.data.lines import data_command, read_lines, require_none_broken
 from envs.data.root import UNNAMED, missing_files, read_file, require_files
 from envs.data.sources import SPLITS, CorpusFile, Described, Source, content_digest, fingerprint
-from envs.negotiation import scripted
 from envs.negotiation.corpora.dealornodeal import READER_VERSION, DialogueRecord, parse_lines, parse_scenarios
+from envs.negotiation.domain import DEAL_OR_NO_DEAL
 from envs.negotiation.scenario import Scenario
 
 SELFPLAY = "selfplay"
 PUBLISHED_NAMES = tuple(f"{part}.txt" for part in (*SPLITS, SELFPLAY))
+
+SCRIPTED = "envs.negotiation.scripted"
 
 corpora = Registry("negotiation corpus", "parley.corpora")
 
@@ -52,6 +55,10 @@ class CorpusSource(Source, Protocol):
     """What the registry holds: a corpus of negotiations."""
 
     @property
+    def game(self) -> str:
+        """What is negotiated about (`domain.py`)."""
+
+    @property
     def threshold(self) -> int:
         """Words of the training split that occur more often than this make the vocabulary."""
 
@@ -77,6 +84,8 @@ class FileCorpus(Described):
     """Web folder that `parley data get` downloads from; none when it cannot be downloaded."""
     raw: str | None = None
     """File at the address from which train.txt can be rebuilt (see `raw_dealornodeal.py`); none when there is none."""
+    game: str = DEAL_OR_NO_DEAL
+    """What is negotiated about (`domain.py`)."""
     threshold: int = 20
     """Words of the training split that occur more often than this make the vocabulary (20: Lewis et al. 2017)."""
     files: tuple[CorpusFile, ...] = tuple(CorpusFile(name=name) for name in PUBLISHED_NAMES)
@@ -100,7 +109,9 @@ class FileCorpus(Described):
         """
         folder = self.folder(root)
         require_files(self.name, folder, [file.name for file in self.files], self.remedy)
-        return fingerprint("files", READER_VERSION, *(content_digest(folder / file.name) for file in self.files))
+        contents = (content_digest(folder / file.name) for file in self.files)
+        # Of the first game there are compiled corpora whose key does not name it.
+        return fingerprint("files", READER_VERSION, *contents, *([] if self.game == DEAL_OR_NO_DEAL else [self.game]))
 
     def read(self, root: Path) -> CorpusText:
         """Reads every file that is there; a missing one is among the errors."""
@@ -109,13 +120,17 @@ class FileCorpus(Described):
         broken = [DataError("a file is missing", where=folder / name, fix=self.remedy) for name in missing]
         paths = {part: folder / f"{part}.txt" for part in (*SPLITS, SELFPLAY)}
         lines = {part: read_lines(path) if path.is_file() else [] for part, path in paths.items()}
-        return _parsed(lines, lambda part: str(paths[part]), broken)
+        return _parsed(lines, lambda part: str(paths[part]), broken, self.game)
 
 
 @dataclass(frozen=True, kw_only=True)
 class GeneratedCorpus(Described):
-    """The corpus that Parley writes itself, so that everything runs on a fresh machine offline."""
+    """A corpus that Parley writes itself, so that everything runs on a fresh machine offline."""
 
+    game: str = DEAL_OR_NO_DEAL
+    """What is negotiated about."""
+    writer: str = SCRIPTED
+    """The package of the scripted agents; its module `corpus` writes their dialogues."""
     num_dialogues: int
     """Dialogues to generate, all splits together, each seen from both sides."""
     seed: int = 0
@@ -130,16 +145,17 @@ class GeneratedCorpus(Described):
 
     def fingerprint(self, root: Path) -> str:
         """Digest of the reader's version, the generator's source, the size and the seed."""
-        # The source of the whole package stands for a version number that somebody would have to remember to raise.
-        sources = sorted(Path(scripted.__path__[0]).glob("*.py"))
+        # The source of the packages stands for a version number that somebody would have to remember to raise.
+        packages = dict.fromkeys((SCRIPTED, self.writer))
+        sources = [path for package in packages for path in sorted(Path(import_module(package).__path__[0]).glob("*.py"))]
         generator = hashlib.sha256(b"".join(read_file(path) for path in sources)).hexdigest()
         return fingerprint("generated", READER_VERSION, generator, self.num_dialogues, self.seed)
 
     def read(self, root: Path) -> CorpusText:
         """Generates the dialogues and the scenarios."""
-        from envs.negotiation.scripted.corpus import embedded_corpus
-
-        return _parsed(embedded_corpus(self.num_dialogues, self.seed), lambda part: f"{self.name} {part}", [])
+        writer = import_module(f"{self.writer}.corpus")
+        written: dict[str, list[str]] = writer.embedded_corpus(self.num_dialogues, self.seed)
+        return _parsed(written, lambda part: f"{self.name} {part}", [], self.game)
 
 
 corpora.register("dealornodeal", "human negotiations, Lewis et al. 2017")(
@@ -194,12 +210,25 @@ corpora.register("embedded", "scripted negotiations, generated")(
     )
 )
 
+corpora.register("embedded-interview", "scripted job interviews, generated")(
+    GeneratedCorpus(
+        name="embedded-interview",
+        summary="job interviews between two scripted sides who settle four issues, generated on this machine",
+        licence="Apache-2.0, as Parley itself",
+        game="interview",
+        writer="envs.negotiation.interview",
+        num_dialogues=4_000,
+    )
+)
 
-def _parsed(lines: Mapping[str, Sequence[str]], place: Callable[[str], str], broken: list[DataError]) -> CorpusText:
+
+def _parsed(
+    lines: Mapping[str, Sequence[str]], place: Callable[[str], str], broken: list[DataError], game: str
+) -> CorpusText:
     """The text of the lines of each part; `place` says in messages where a part stands, `broken` what is wrong already."""
     splits: dict[str, list[DialogueRecord]] = {}
     for split in SPLITS:
-        splits[split], errors = parse_lines(lines[split], place(split))
+        splits[split], errors = parse_lines(lines[split], place(split), game)
         broken += errors
-    selfplay, errors = parse_scenarios(lines[SELFPLAY], place(SELFPLAY))
+    selfplay, errors = parse_scenarios(lines[SELFPLAY], place(SELFPLAY), game)
     return CorpusText(splits=splits, selfplay=selfplay, broken=broken + errors)

@@ -3,9 +3,11 @@
 A compiled corpus is a folder as `envs/data/arrow.py` keeps them; its key names the versions of compiler and reader, the
 content of the source and the vocabulary's threshold.
 
-    train.arrow, val.arrow, test.arrow   context (6 int64), partner_values (3 int64), output (6 int64), tokens (list of int16)
-    selfplay.arrow                       context (6 int64), partner_values (3 int64)
-    vocabulary.json                      the words of the training split
+    train.arrow, val.arrow, test.arrow   context (2K int64), partner_values (K int64), output (H int64), tokens (list of int16)
+    selfplay.arrow                       context (2K int64), partner_values (K int64)
+    vocabulary.json                      the words of the training split, and what game they are of
+
+of a game of K items whose selections have H tokens (`domain.py`); of Deal or No Deal 3 and 6.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ from envs.data.root import data_root as resolve_data_root
 from envs.data.sources import SPLITS
 from envs.negotiation.corpora.catalogue import CorpusSource, CorpusText, corpora
 from envs.negotiation.corpora.dealornodeal import DialogueRecord
-from envs.negotiation.scenario import NUM_ITEMS, Scenario
+from envs.negotiation.domain import Domain
+from envs.negotiation.scenario import Scenario
 from envs.negotiation.vocabulary import UNK_ID, Vocabulary
 
 COMPILER_VERSION = 1
@@ -41,9 +44,9 @@ class Split:
     """One split of a corpus as read-only arrays over the mapped file; N views of dialogues, T tokens in all.
 
     Args:
-        contexts: (N, 6) int64, count and own value of each item in turn.
-        partner_values: (N, 3) int64.
-        outputs: (N, 6) int64 item token ids, own three items then the partner's, or a refusal six times.
+        contexts: (N, 2K) int64, count and own value of each item in turn.
+        partner_values: (N, K) int64.
+        outputs: (N, H) int64 token ids of the outcome, or a refusal on each head.
         token_values: (T,) int16 vocabulary ids of all dialogues, end to end, markers included.
         offsets: (N + 1,) int32; dialogue i is `token_values[offsets[i] : offsets[i + 1]]`.
     """
@@ -123,7 +126,7 @@ def open_corpus(
     folder = compiled_folder(cache, source.name, COMPILER_VERSION, source.name, source.fingerprint(root), kept)
     if not is_whole(folder, _FILES):
         text = source.read(root).require_whole()
-        _compile(text, Vocabulary.build((record.tokens for record in text.splits["train"]), kept), folder)
+        _compile(text, Vocabulary.build((record.tokens for record in text.splits["train"]), kept, source.game), folder)
     return _open(source.name, folder)
 
 
@@ -141,8 +144,9 @@ def _open(name: str, folder: Path) -> Corpus:
         )
     played = map_batch(folder / f"{_SELFPLAY}.arrow")
     rows = zip(_matrix(played, "context").tolist(), _matrix(played, "partner_values").tolist(), strict=True)
-    selfplay = [Scenario(tuple(own[::2]), (tuple(own[1::2]), tuple(partner))) for own, partner in rows]
-    return Corpus(name, folder, Vocabulary.load(folder / _VOCABULARY), splits, selfplay)
+    vocabulary = Vocabulary.load(folder / _VOCABULARY)
+    selfplay = [Scenario(tuple(own[::2]), (tuple(own[1::2]), tuple(partner)), vocabulary.game) for own, partner in rows]
+    return Corpus(name, folder, vocabulary, splits, selfplay)
 
 
 def _matrix(batch: pa.RecordBatch, column: str) -> np.ndarray:
@@ -154,7 +158,8 @@ def _compile(text: CorpusText, vocabulary: Vocabulary, folder: Path) -> None:
     def write(draft: Path) -> None:
         for split in SPLITS:
             write_batch(draft / f"{split}.arrow", _split_batch(text.splits[split], vocabulary))
-        write_batch(draft / f"{_SELFPLAY}.arrow", pa.RecordBatch.from_pydict(_scenario_columns(text.selfplay)))
+        played = _scenario_columns(text.selfplay, vocabulary.domain)
+        write_batch(draft / f"{_SELFPLAY}.arrow", pa.RecordBatch.from_pydict(played))
         vocabulary.save(draft / _VOCABULARY)
 
     publish(folder, write)
@@ -170,16 +175,17 @@ def _split_batch(records: Sequence[DialogueRecord], vocabulary: Vocabulary) -> p
     encoded = [[vocabulary.index.get(word, UNK_ID) for word in record.tokens] for record in records]
     offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
     values = np.fromiter((i for ids in encoded for i in ids), dtype=_TOKEN_TYPE, count=int(offsets[-1]))
-    columns = _scenario_columns([record.scenario for record in records])
-    columns["output"] = _fixed([record.output for record in records], 2 * NUM_ITEMS)
+    columns = _scenario_columns([record.scenario for record in records], vocabulary.domain)
+    columns["output"] = _fixed([record.output for record in records], vocabulary.domain.num_heads)
     columns["tokens"] = pa.ListArray.from_arrays(pa.array(offsets), pa.array(values))
     return pa.RecordBatch.from_pydict(columns)
 
 
-def _scenario_columns(scenarios: Sequence[Scenario]) -> dict[str, pa.Array]:
+def _scenario_columns(scenarios: Sequence[Scenario], domain: Domain) -> dict[str, pa.Array]:
+    num_items = len(domain.items)
     return {
-        "context": _fixed([scenario.context(0) for scenario in scenarios], 2 * NUM_ITEMS),
-        "partner_values": _fixed([scenario.values[1] for scenario in scenarios], NUM_ITEMS),
+        "context": _fixed([scenario.context(0) for scenario in scenarios], 2 * num_items),
+        "partner_values": _fixed([scenario.values[1] for scenario in scenarios], num_items),
     }
 
 

@@ -1,4 +1,4 @@
-"""Reader of the Deal or No Deal corpus (Lewis et al. 2017): dialogues and self-play scenarios as published.
+"""Reader of the format of the Deal or No Deal corpus (Lewis et al. 2017): dialogues and self-play scenarios as published.
 
 A dialogue line is one side's view, its parts separated by single spaces:
 
@@ -10,6 +10,8 @@ last turn is its speaker's `<selection>` alone. The output is the own three item
 `<disagree>`, `<no_agreement>` and `<disconnect>` six times. A self-play file holds pairs of lines of six numbers, the two
 sides of one scenario. Every rule here holds for every published line; a line that breaks one is reported with file and
 line number. The raw release, a different format, is read by `raw_dealornodeal.py`.
+
+Corpora of other games have lines of the same form, with as many numbers and tokens of a selection as the game has.
 """
 
 from __future__ import annotations
@@ -21,14 +23,12 @@ from typing import NamedTuple
 
 from envs.core.errors import DataError, ParleyError
 from envs.data.lines import broken_rule, located, require_utf8
-from envs.negotiation.scenario import DISAGREE_ID, ITEM_TOKEN_INDEX, ITEM_TOKENS, TOTAL_VALUE, Scenario, Triple, selection_table
+from envs.negotiation.domain import DEAL_OR_NO_DEAL, DISAGREE, Domain, Numbers, domain_of
+from envs.negotiation.scenario import Scenario
 from envs.negotiation.vocabulary import EOS, SELECTION, SPECIALS, THEM, YOU
 
 READER_VERSION = 1
 """Grows when the same file would be read differently; compiled corpora are keyed by it."""
-
-CONTEXT_WORDS = {str(number): number for number in range(TOTAL_VALUE + 1)}
-"""The published context dictionary: counts and values share the numbers 0 to 10."""
 
 _SECTIONS = ("input", "dialogue", "output", "partner_input")
 _RESERVED = frozenset((*SPECIALS, YOU, THEM, *(f"<{tag}>" for tag in _SECTIONS), *(f"</{tag}>" for tag in _SECTIONS)))
@@ -50,7 +50,7 @@ class DialogueRecord:
     Args:
         scenario: side 0 is the side whose view this is.
         turns: alternating, the last one `<selection>` alone.
-        output: six item token ids, own three items then the partner's, or one refusal six times.
+        output: token ids of the outcome (of Deal or No Deal own three items then the partner's), or one refusal on each head.
         line: where it was read, counted from 1; 0 for a record that was not read. Records are equal without it.
 
     Raises:
@@ -59,7 +59,7 @@ class DialogueRecord:
 
     scenario: Scenario
     turns: tuple[Turn, ...]
-    output: tuple[int, ...]
+    output: Numbers
     line: int = field(default=0, compare=False)
 
     def __post_init__(self) -> None:
@@ -76,10 +76,11 @@ class DialogueRecord:
         for before, after in zip(self.turns, self.turns[1:], strict=False):
             if before.is_you == after.is_you:
                 raise broken_rule("the speakers alternate", f"two turns of {_marker(after)} in a row")
-        if self.output not in _legal_outputs(self.scenario.counts):
-            shown = " ".join(ITEM_TOKENS[i] if 0 <= i < len(ITEM_TOKENS) else str(i) for i in self.output)
+        domain = self.scenario.domain
+        if self.output not in _legal_outputs(domain, self.scenario.counts):
+            shown = " ".join(domain.tokens[i] if 0 <= i < len(domain.tokens) else str(i) for i in self.output)
             raise broken_rule(
-                "the output is the own items and the partner's rest, or one refusal six times",
+                f"the output is a deal that can be chosen, or one refusal {domain.num_heads} times",
                 f"{shown} of {self.scenario.counts}",
             )
 
@@ -92,21 +93,23 @@ class DialogueRecord:
         return [*tokens, _marker(self.turns[-1]), SELECTION]
 
 
-def parse_line(text: str, source: str = "line", line: int = 1) -> DialogueRecord:
+def parse_line(text: str, source: str = "line", line: int = 1, game: str = DEAL_OR_NO_DEAL) -> DialogueRecord:
     """Reads one dialogue line.
 
     Args:
         text: the line without its line end.
         source: the file it stands in, for messages.
         line: its number, counted from 1.
+        game: what is negotiated about.
 
     Raises:
         DataError: the line breaks a rule; the message names file, line, rule and what was found.
     """
     try:
         bodies = _sections(text)
-        scenario = Scenario.from_contexts(parse_context(bodies[0]), parse_context(bodies[3]))
-        return DialogueRecord(scenario, parse_turns(bodies[1]), _parse_output(bodies[2]), line)
+        domain = domain_of(game)
+        scenario = Scenario.from_contexts(parse_context(bodies[0], domain), parse_context(bodies[3], domain), game)
+        return DialogueRecord(scenario, parse_turns(bodies[1]), _parse_output(bodies[2], domain), line)
     except ParleyError as error:
         raise located(error, source, line) from None
 
@@ -114,17 +117,20 @@ def parse_line(text: str, source: str = "line", line: int = 1) -> DialogueRecord
 def format_line(record: DialogueRecord) -> str:
     """The record as a line of the published format, without a line end; `parse_line` gives it back."""
     own, partner = (" ".join(map(str, record.scenario.context(side))) for side in (0, 1))
-    output = " ".join(ITEM_TOKENS[i] for i in record.output)
+    output = " ".join(record.scenario.domain.tokens[i] for i in record.output)
     bodies = (own, " ".join(record.tokens), output, partner)
     return " ".join(f"<{tag}> {body} </{tag}>" for tag, body in zip(_SECTIONS, bodies, strict=True))
 
 
-def parse_lines(lines: Iterable[str], source: str) -> tuple[list[DialogueRecord], list[DataError]]:
+def parse_lines(
+    lines: Iterable[str], source: str, game: str = DEAL_OR_NO_DEAL
+) -> tuple[list[DialogueRecord], list[DataError]]:
     """Reads dialogue lines, going on after a broken one.
 
     Args:
         lines: without line ends.
         source: the file they stand in, for messages.
+        game: what is negotiated about.
 
     Returns:
         The records of the good lines and one error per broken line, both in file order.
@@ -133,44 +139,46 @@ def parse_lines(lines: Iterable[str], source: str) -> tuple[list[DialogueRecord]
     broken: list[DataError] = []
     for line, text in enumerate(lines, 1):
         try:
-            records.append(parse_line(text, source, line))
+            records.append(parse_line(text, source, line, game))
         except DataError as error:
             broken.append(error)
     return records, broken
 
 
-def parse_scenarios(lines: Sequence[str], source: str) -> tuple[list[Scenario], list[DataError]]:
-    """Reads self-play lines, pairs of six numbers, going on after a broken pair.
+def parse_scenarios(
+    lines: Sequence[str], source: str, game: str = DEAL_OR_NO_DEAL
+) -> tuple[list[Scenario], list[DataError]]:
+    """Reads self-play lines, pairs of both sides' numbers, going on after a broken pair.
 
     Returns:
         One scenario per good pair (side 0 is its first line) and one error per broken pair, both in file order.
     """
     scenarios: list[Scenario] = []
     broken: list[DataError] = []
+    domain = domain_of(game)
     for first in range(0, len(lines), 2):
         line = first + 1
         try:
-            sides = [parse_context(lines[first])]
+            own = parse_context(lines[first], domain)
             if first + 1 == len(lines):
                 raise broken_rule("every scenario is a pair of lines", "an odd number of lines")
             line += 1
-            sides.append(parse_context(lines[first + 1]))
-            scenarios.append(Scenario.from_contexts(*sides))
+            scenarios.append(Scenario.from_contexts(own, parse_context(lines[first + 1], domain), game))
         except ParleyError as error:
             broken.append(located(error, source, line))
     return scenarios, broken
 
 
-def parse_context(text: str) -> tuple[int, ...]:
-    """The six numbers that a side sees.
+def parse_context(text: str, domain: Domain) -> Numbers:
+    """The numbers that a side sees: count and own value of each item.
 
     Raises:
-        DataError: not six numbers from 0 to 10, separated by single spaces.
+        DataError: not as many numbers in the game's range, separated by single spaces.
     """
-    words = text.split(" ")
-    if len(words) != 6 or not all(word in CONTEXT_WORDS for word in words):
-        raise broken_rule(f"a context is six numbers 0..{TOTAL_VALUE}", text)
-    return tuple(CONTEXT_WORDS[word] for word in words)
+    words, known, width = text.split(" "), _context_words(domain.largest), 2 * len(domain.items)
+    if len(words) != width or not all(word in known for word in words):
+        raise broken_rule(f"a context is {width} numbers 0..{domain.largest}", text)
+    return tuple(known[word] for word in words)
 
 
 def parse_turns(text: str) -> tuple[Turn, ...]:
@@ -219,14 +227,20 @@ def _sections(text: str) -> list[str]:
     return bodies
 
 
-def _parse_output(text: str) -> tuple[int, ...]:
-    words = text.split(" ")
-    if len(words) != 6 or not all(word in ITEM_TOKEN_INDEX for word in words):
-        raise broken_rule(f"the output is six of the {len(ITEM_TOKENS)} item tokens", text)
-    return tuple(ITEM_TOKEN_INDEX[word] for word in words)
+def _parse_output(text: str, domain: Domain) -> Numbers:
+    words, known = text.split(" "), domain.token_index
+    if len(words) != domain.num_heads or not all(word in known for word in words):
+        raise broken_rule(f"the output is {domain.num_heads} of the {len(known)} item tokens", text)
+    return tuple(known[word] for word in words)
 
 
 @cache
-def _legal_outputs(counts: Triple) -> frozenset[tuple[int, ...]]:
-    choices = map(tuple, selection_table(counts).tolist())
-    return frozenset((*choices, (DISAGREE_ID,) * 6))
+def _context_words(largest: int) -> dict[str, int]:
+    """The context dictionary: counts and values share the numbers."""
+    return {str(number): number for number in range(largest + 1)}
+
+
+@cache
+def _legal_outputs(domain: Domain, counts: Numbers) -> frozenset[Numbers]:
+    choices = map(tuple, domain.selections(counts).table.tolist())
+    return frozenset((*choices, domain.refusal_tokens(DISAGREE)))

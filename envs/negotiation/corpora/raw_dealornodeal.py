@@ -21,6 +21,7 @@ from envs.negotiation.corpora.dealornodeal import DialogueRecord, Turn, format_l
 from envs.negotiation.scenario import (
     DISAGREE_ID,
     DISCONNECT_ID,
+    DIVISION,
     ITEM_TOKEN_INDEX,
     MAX_COUNT,
     NO_AGREEMENT_ID,
@@ -87,9 +88,8 @@ def _parse(text: str, source: str, line: int) -> _RawLine:
         choice, rest = _until_eos(words[end:-_CONTEXT_WIDTH])
         if not rest or rest[-1] not in (_AGREE, _DISAGREE) or not rest[0].startswith("reward="):
             raise DataError(f"reward=R and {_AGREE} or {_DISAGREE} follow the choice", got=" ".join(rest))
-        scenario = Scenario.from_contexts(
-            parse_context(" ".join(words[:_CONTEXT_WIDTH])), parse_context(" ".join(words[-_CONTEXT_WIDTH:]))
-        )
+        own, partner = " ".join(words[:_CONTEXT_WIDTH]), " ".join(words[-_CONTEXT_WIDTH:])
+        scenario = Scenario.from_contexts(parse_context(own, DIVISION), parse_context(partner, DIVISION))
         return _RawLine((scenario, parse_turns(" ".join(words[_CONTEXT_WIDTH:end]))), choice, rest[-1] == _AGREE)
     except ParleyError as error:
         raise located(error, source, line) from None

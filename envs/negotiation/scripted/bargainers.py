@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from envs.core.config import check
-from envs.core.errors import ConfigError
+from envs.core.errors import ConfigError, DataError
 from envs.core.play import Utterances
 from envs.core.registry import nearest
-from envs.negotiation.game import SideView
+from envs.negotiation.game import Agent, SideView
 from envs.negotiation.scenario import NUM_ITEMS, TOTAL_VALUE, Triple, picks_table, selection_index
 from envs.negotiation.scripted.listening import Meaning
 from envs.negotiation.scripted.phrasing import Act, Move, Phrasebook
@@ -328,14 +328,22 @@ class BargainerSession:
         return talks
 
 
-def scripted(vocabulary: Vocabulary) -> Bargainer:
-    """The fair-minded bargainer; raises `DataError` like `Bargainer`."""
-    return Bargainer.named("scripted", vocabulary)
+def scripted(vocabulary: Vocabulary) -> Agent:
+    """The fair-minded scripted agent of a vocabulary's game, in those words, or in its own where they are too few."""
+    return _able("scripted", vocabulary)
 
 
-def scripted_tough(vocabulary: Vocabulary) -> Bargainer:
-    """The bargainer that holds out; raises `DataError` like `Bargainer`."""
-    return Bargainer.named("scripted-tough", vocabulary)
+def scripted_tough(vocabulary: Vocabulary) -> Agent:
+    """The scripted agent that holds out, in such words too."""
+    return _able("scripted-tough", vocabulary)
+
+
+def _able(name: str, vocabulary: Vocabulary) -> Agent:
+    domain = vocabulary.domain
+    try:
+        return domain.scripted(name, vocabulary)
+    except DataError:
+        return domain.scripted(name, domain.vocabulary())
 
 
 __all__ = [

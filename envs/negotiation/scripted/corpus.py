@@ -1,4 +1,4 @@
-"""The embedded corpus: dialogues of scripted bargainers in the line format of the published Deal-or-No-Deal files.
+"""Embedded corpora: dialogues of scripted agents in the line format of the published Deal-or-No-Deal files.
 
 It makes every verb work on a fresh machine, offline. Dialogue i depends on the seed and i alone, so that a larger corpus
 begins with the smaller one. Reading corpora is done in `envs/data`.
@@ -6,22 +6,15 @@ begins with the smaller one. Reading corpora is done in `envs/data`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from envs.core.errors import ConfigError
 from envs.core.seeds import derive_seed, stream
-from envs.negotiation.game import NegotiationGame, SideView, play
-from envs.negotiation.scenario import (
-    DISAGREE_ID,
-    ITEM_TOKENS,
-    NUM_ITEMS,
-    Scenario,
-    complement,
-    random_scenario,
-    selection_table,
-)
+from envs.negotiation.domain import DISAGREE
+from envs.negotiation.game import Agent, NegotiationGame, SideView, play
+from envs.negotiation.scenario import Scenario
 from envs.negotiation.scripted.bargainers import BargainerSession, Style
 from envs.negotiation.scripted.phrasing import Phrasebook
 from envs.negotiation.scripted.wording import bargainer_vocabulary
@@ -35,15 +28,26 @@ _BATCH = 500
 
 
 def embedded_corpus(num_dialogues: int, seed: int) -> dict[str, list[str]]:
-    """Generates the corpus.
+    """Generates the corpus of Deal or No Deal; arguments and errors as those of `corpus_lines`."""
+    phrasebook = Phrasebook(bargainer_vocabulary())
+    return corpus_lines(num_dialogues, seed, "embedded", phrasebook.vocabulary, lambda styles: _Crowd(phrasebook, styles))
+
+
+def corpus_lines(
+    num_dialogues: int, seed: int, name: str, vocabulary: Vocabulary, crowd: Callable[[Sequence[Style]], Agent]
+) -> dict[str, list[str]]:
+    """Generates a corpus of the game that a vocabulary is of.
 
     Args:
         num_dialogues: dialogues of all splits together, at least 0; each gives two successive lines, one a side.
         seed: master seed, at least 0.
+        name: of the streams that scenarios, styles and dialogues are drawn from.
+        vocabulary: of the game.
+        crowd: makes an agent with a style of its own in each dialogue.
 
     Returns:
         Lines without line ends under "train", "val" and "test", about 8 : 1 : 1, and under "selfplay": 500 fresh random
-        scenarios, two lines "c0 v0 c1 v1 c2 v2" each.
+        scenarios, two lines "c0 v0 c1 v1 ..." each.
 
     Raises:
         ConfigError: a negative number.
@@ -52,14 +56,13 @@ def embedded_corpus(num_dialogues: int, seed: int) -> dict[str, list[str]]:
         got = f"{num_dialogues} dialogues, seed {seed}"
         raise ConfigError("the embedded corpus takes no negative numbers", got=got, fix="give numbers of at least 0")
     lines: dict[str, list[str]] = {"train": [], "val": [], "test": [], "selfplay": []}
-    phrasebook = Phrasebook(bargainer_vocabulary())
     for start in range(0, num_dialogues, _BATCH):
         indices = range(start, min(start + _BATCH, num_dialogues))
-        game = _play(indices, seed, phrasebook)
+        game = _play(indices, seed, name, vocabulary, crowd)
         for row, i in enumerate(indices):
             lines[SPLITS_OF_TEN[i % len(SPLITS_OF_TEN)]] += [dialogue_line(game, row, side) for side in (0, 1)]
     for i in range(NUM_SELFPLAY):
-        scenario = random_scenario(stream(seed, "embedded-selfplay", i))
+        scenario = vocabulary.domain.random_scenario(stream(seed, f"{name}-selfplay", i))
         lines["selfplay"] += [_numbers(scenario, side) for side in (0, 1)]
     return lines
 
@@ -78,12 +81,12 @@ def random_style(rng: np.random.Generator) -> Style:
 
 def dialogue_line(game: NegotiationGame, row: int, side: int) -> str:
     """One side's view of a finished dialogue as a line of the published format."""
-    scenario, words = game.scenarios[row], game.vocabulary.words
+    scenario, words, domain = game.scenarios[row], game.vocabulary.words, game.domain
     own, others = (int(game.selections[row, who]) for who in (side, 1 - side))
-    fits = complement(scenario.counts, others) == own
-    output = selection_table(scenario.counts)[own].tolist() if fits else [DISAGREE_ID] * (2 * NUM_ITEMS)
+    fits = scenario.selections.fits[others] == own
+    output = scenario.selections.table[own].tolist() if fits else domain.refusal_tokens(DISAGREE)
     said = " ".join(words[token] for token in game.tokens[side, row, : game.num_tokens[row]].tolist())
-    chosen = " ".join(ITEM_TOKENS[token] for token in output)
+    chosen = " ".join(domain.tokens[token] for token in output)
     return (
         f"<input> {_numbers(scenario, side)} </input> <dialogue> {said} </dialogue> <output> {chosen} </output> "
         f"<partner_input> {_numbers(scenario, 1 - side)} </partner_input>"
@@ -108,17 +111,18 @@ class _Crowd:
         return BargainerSession(view, self._phrasebook, self._styles)
 
 
-def _play(indices: range, seed: int, phrasebook: Phrasebook) -> NegotiationGame:
+def _play(
+    indices: range, seed: int, name: str, vocabulary: Vocabulary, crowd: Callable[[Sequence[Style]], Agent]
+) -> NegotiationGame:
     scenarios: list[Scenario] = []
     styles: tuple[list[Style], list[Style]] = ([], [])
     for i in indices:
-        rng = stream(seed, "embedded", i)
-        scenarios.append(random_scenario(rng))
+        rng = stream(seed, name, i)
+        scenarios.append(vocabulary.domain.random_scenario(rng))
         for side in (0, 1):
             styles[side].append(random_style(rng))
-    seeds = [derive_seed(seed, "embedded", i) for i in indices]
-    game = NegotiationGame(scenarios, seeds, phrasebook.vocabulary)
-    return play(game, (_Crowd(phrasebook, styles[0]), _Crowd(phrasebook, styles[1])))
+    seeds = [derive_seed(seed, name, i) for i in indices]
+    return play(NegotiationGame(scenarios, seeds, vocabulary), (crowd(styles[0]), crowd(styles[1])))
 
 
 def _numbers(scenario: Scenario, side: int) -> str:

@@ -165,6 +165,6 @@ def test_everything_that_has_a_name_is_listed(parley: Parley) -> None:
     assert {"human", "scripted"} <= set(printed["agents"])
     assert "embedded" in printed["corpora"]
     assert printed["presets"]["train negotiator"] == ["fast", "lewis2017", "demo"]
-    games = ["parley/Negotiation-v1", "parley/ResponseRanking-v1", "parley/MutualFriends-v1", "parley/Reply-v1"]
-    assert printed["environments"] == games
+    names = ("Negotiation", "NegotiationText", "ResponseRanking", "MutualFriends", "Reply")
+    assert printed["environments"] == [f"parley/{name}-v1" for name in names]
     assert printed["metrics"]["advantage"]["direction"] == "higher: adversary"

@@ -10,7 +10,7 @@ from engine.cli.play import read_scenario
 from engine.jobs.negotiation.negotiator import demo as preset
 from engine.store.run_folder import RunFolder
 from envs.core.errors import ConfigError, ScenarioError
-from envs.negotiation.scenario import Scenario
+from envs.negotiation.scenario import DIVISION, Scenario
 from tests.engine.cli.conftest import Parley, Typed
 
 SCENARIO = "1,2,3/0,2,2/4,0,2"
@@ -54,12 +54,12 @@ def test_leaving_is_no_error(parley: Parley, typed: Typed, lines: tuple[str, ...
 def test_a_scenario_is_read_as_its_key() -> None:
     scenario = Scenario((1, 2, 3), ((0, 2, 2), (4, 0, 2)))
     assert scenario.key == SCENARIO
-    assert read_scenario(SCENARIO) == scenario
+    assert read_scenario(SCENARIO, DIVISION) == scenario
     for broken in ("", "1,2,3", "1,2/3,4/5,6", "1,2,3/0,2,2/4,0,two"):
-        with pytest.raises(ConfigError, match="three times three numbers"):
-            read_scenario(broken)
+        with pytest.raises(ConfigError, match="three times 3 numbers"):
+            read_scenario(broken, DIVISION)
     with pytest.raises(ScenarioError, match="worth 10"):
-        read_scenario("1,2,3/0,2,2/4,0,3")
+        read_scenario("1,2,3/0,2,2/4,0,3", DIVISION)
 
 
 def test_an_unknown_agent_is_named(parley: Parley) -> None:

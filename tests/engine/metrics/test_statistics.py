@@ -16,8 +16,6 @@ from engine.metrics import statistics
 from engine.metrics.statistics import (
     Estimate,
     count,
-    crossed_difference,
-    crossed_mean,
     mean,
     paired_bootstrap,
     paired_difference,
@@ -72,39 +70,6 @@ def test_coverage_is_near_95_percent() -> None:
     rng = np.random.default_rng(11)
     hits = sum(e.low <= 3.0 <= e.high for e in (mean(rng.normal(3.0, 1.0, size=60)) for _ in range(300)))
     assert 0.90 <= hits / 300 <= 0.985
-
-
-def trainings(rng: np.random.Generator, spread: float, dialogues: np.ndarray) -> np.ndarray:
-    """Three trainings (3, G) around 0: each has an effect of its own, each dialogue has one, and the rest is noise."""
-    return spread * rng.normal(size=(3, 1)) + dialogues + 2 * rng.normal(size=(3, len(dialogues)))
-
-
-@pytest.mark.parametrize("spread", [0.0, 0.2, 1.0], ids=["dialogues alone", "both", "trainings above all"])
-def test_the_interval_over_trainings_and_dialogues_covers(spread: float) -> None:
-    rng, hits, narrow = np.random.default_rng(3), np.zeros(2), 0
-    for _ in range(300):
-        dialogues = 3 * rng.normal(size=150)
-        before, after = trainings(rng, spread, dialogues), trainings(rng, spread, dialogues)
-        alone = mean(before.mean(axis=0))
-        narrow += alone.low <= 0 <= alone.high
-        hits += [one.low <= 0 <= one.high for one in (crossed_mean(before), crossed_difference(before, after))]
-    assert hits.min() / 300 >= 0.91
-    if spread == 1.0:
-        assert narrow / 300 < 0.7, "over dialogues alone it is too narrow"
-
-
-def test_one_training_has_the_interval_over_its_dialogues() -> None:
-    first, second = np.random.default_rng(4).normal(size=(2, 1, 60))
-    assert crossed_mean(first) == mean(first[0])
-    assert crossed_difference(first, second) == paired_difference(first[0], second[0])
-
-
-def test_trainings_in_no_dialogue_or_without_spread() -> None:
-    assert math.isnan(crossed_mean(np.empty((3, 0))).value)
-    assert crossed_mean(np.full((3, 5), 2.0)) == Estimate(2.0, 2.0, 2.0, 5)
-    two = crossed_mean([[1.0, 1.0], [3.0, 3.0]])
-    half = scipy.stats.t.ppf(0.975, 1)
-    assert (two.value, two.low, two.high) == pytest.approx((2.0, 2 - half, 2 + half)), "as the mean of two numbers"
 
 
 def test_repeated_values_do_not_narrow_a_clustered_interval() -> None:

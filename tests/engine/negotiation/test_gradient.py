@@ -12,7 +12,7 @@ from torch import Tensor
 
 from engine.negotiation.gradient import word_changes
 from engine.negotiation.objective import Values, end_gaps, losses
-from envs.negotiation.scenario import random_scenario
+from envs.negotiation.scenario import DIVISION, random_scenario
 from envs.negotiation.vocabulary import PAD_ID, Vocabulary
 from policies.negotiator.model import Negotiator
 from policies.negotiator.speaker import selection_scores
@@ -46,12 +46,15 @@ def asked(size: int) -> Asked:
     tokens = np.full((size, int(made.lengths.max())), PAD_ID, dtype=np.int64)
     for row, words in enumerate(made.words):
         tokens[row, : len(words)] = words
-    return Asked(contexts[1], tokens, made.lengths, Values.of(contexts))
+    return Asked(contexts[1], tokens, made.lengths, Values.of(contexts, DIVISION))
 
 
 def choice_loss(question: Asked) -> LossOf:
     """How far the target is from a favourable choice."""
-    return lambda words, items: losses(selection_scores(items, question.contexts), question.values, "hinge", float("inf"))
+    def loss(words: torch.Tensor, items: torch.Tensor) -> torch.Tensor:
+        return losses(selection_scores(items, question.contexts, DIVISION), question.values, "hinge", float("inf"))
+
+    return loss
 
 
 def both_losses(question: Asked) -> LossOf:

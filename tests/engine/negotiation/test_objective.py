@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from engine.negotiation.objective import Loss, Values, bounds, end_gaps, losses
-from envs.negotiation.scenario import MAX_SELECTIONS, Scenario, complement, points, random_scenario, selection_table
+from envs.negotiation.scenario import (
+    DIVISION,
+    MAX_SELECTIONS,
+    Scenario,
+    complement,
+    points,
+    random_scenario,
+    selection_table,
+)
 from envs.negotiation.vocabulary import SELECTION_ID
 
 SEEDS = st.integers(0, 2**32)
@@ -25,7 +33,7 @@ def scenarios(seed: int, count: int) -> list[Scenario]:
 
 
 def stakes_of(played: list[Scenario]) -> Values:
-    return Values.of(np.array([[scenario.context(side) for scenario in played] for side in (0, 1)], dtype=np.int64))
+    return Values.of(np.array([[scenario.context(side) for scenario in played] for side in (0, 1)], dtype=np.int64), DIVISION)
 
 
 def earned(scenario: Scenario) -> list[tuple[int, int]]:

@@ -13,7 +13,8 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.negotiation.opponents import LEAST_WEIGHT, MEMORY, Opponent, OpponentConfig, OpponentDraw, TrainingRoster
+from engine.negotiation.opponents import MEMORY, Opponent, OpponentConfig, OpponentDraw, TrainingRoster
+from engine.negotiation.populations import LEAST_WEIGHT
 from envs.core.config import from_dict
 from envs.core.errors import ConfigError
 
@@ -169,3 +170,25 @@ def test_values_out_of_range_are_named(field: str, value: Any) -> None:
     with pytest.raises(ConfigError, match=field) as caught:
         from_dict(OpponentConfig, {field: value})
     assert repr(value) in str(caught.value)
+
+
+def test_weighted_draws_as_a_mixture_says_and_meets_nobody_of_weight_0() -> None:
+    drawing = draw(sampling="weighted", weights=(0.25, 0.0, 0.75))
+    assert_drawn_like(drawing, {"a": 1, "c": 3})
+    assert [one.name for one in roster(partner=True, sampling="weighted", weights=(0.0, 0.0, 1.0)).met] == ["partner", "c"]
+
+
+@pytest.mark.parametrize(
+    "drawing",
+    [
+        {"sampling": "weighted"},
+        {"sampling": "weighted", "weights": (0.0, 0.0, 0.0)},
+        {"sampling": "weighted", "weights": (1.0, -1.0, 1.0)},
+        {"sampling": "uniform", "weights": (1.0, 1.0, 1.0)},
+        {"sampling": "weighted", "weights": (1.0, 1.0)},
+    ],
+    ids=["none", "all 0", "below 0", "for another sampling", "too few"],
+)
+def test_weights_fit_the_opponents(drawing: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="weights"):
+        roster(**drawing)

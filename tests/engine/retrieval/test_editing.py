@@ -19,8 +19,8 @@ from envs.candidates.goals import RankGoal
 from envs.candidates.groups import CandidateGroup, CandidateKind
 from envs.core.conformance import promises
 from envs.core.errors import RankerError
+from policies.choosing_settings import ChoiceSizes
 from policies.editor import FEATURES, FORMAT, Editor, new_editor
-from policies.editor_settings import EditorSizes
 from policies.ranker import scores_of
 from tests.engine.retrieval.fakes import Sum, Toy
 
@@ -39,7 +39,7 @@ GROUP = CandidateGroup(
 
 def leaning(feature: str, weight: float = 1.0) -> Editor:
     """A policy that goes by one thing that it sees, and stops by nothing else."""
-    editor = new_editor([GROUP.context], EditorSizes(hidden=1), seed=1)
+    editor = new_editor([GROUP.context], ChoiceSizes(hidden=1), seed=1)
     first, last = editor.layers[0], editor.layers[2]
     with torch.no_grad():
         for parameter in editor.parameters():
@@ -138,7 +138,7 @@ def test_a_rule_that_an_attack_makes_edits_one_wrong_reply_and_leaves_the_rest()
 
 
 def test_a_policy_is_stored_with_its_words(tmp_path: Path) -> None:
-    editor = new_editor([GROUP.context, (("na", "vc"),)], EditorSizes(), seed=3)
+    editor = new_editor([GROUP.context, (("na", "vc"),)], ChoiceSizes(), seed=3)
     FORMAT.save(editor, tmp_path / "editor", {})
     again = FORMAT.load(tmp_path / "editor")
     assert again.vocabulary.words == ("na", "nb", "the", "va", "vc")

@@ -40,3 +40,36 @@ def survives(script: str, folder: Path, timeout_s: float) -> str:
     )
     assert found.stdout.splitlines()[-1:] == [SURVIVED], found.stdout[-2000:] + found.stderr[-4000:]
     return found.stderr
+
+
+BLIND = """
+import builtins, io, os
+
+def blind(call):
+    def asked(path, *args, **options):
+        known = isinstance(path, (str, os.PathLike))
+        if known and os.path.abspath(os.fspath(path)).startswith(os.environ["HIDDEN_FOLDER"]):
+            raise FileNotFoundError(2, "this machine has no such file", os.fspath(path))
+        return call(path, *args, **options)
+    return asked
+
+for name in ("stat", "lstat", "open", "scandir", "listdir", "mkdir"):
+    setattr(os, name, blind(getattr(os, name)))
+builtins.open = io.open = blind(io.open)
+"""
+"""What makes all Python processes of a machine see nothing of a folder."""
+
+
+def add_machine_apart(cluster: Cluster, hidden: Path, folder: Path, **rest: object) -> None:
+    """Adds a machine with a disk of its own.
+
+    Args:
+        cluster: that it joins.
+        hidden: the folder that lies on other machines' disks alone.
+        folder: where the machine has its cache.
+        rest: as `Cluster.add_node` takes it.
+    """
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(BLIND)
+    variables = {"PYTHONPATH": str(folder), CACHE_VARIABLE: str(folder / "cache"), "HIDDEN_FOLDER": str(hidden)}
+    cluster.add_node(env_vars=variables, **rest)

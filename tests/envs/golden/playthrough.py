@@ -107,6 +107,10 @@ def _negotiator(*lines: str, selection: int) -> Policy:
     return act
 
 
+def _writer(*texts: str) -> Policy:
+    return lambda step, observation: texts[step]
+
+
 def _random(step: int, observation: Mapping[str, Any]) -> Any:
     rng = np.random.default_rng([step, int(observation["num_tokens"])])
     utterance = rng.integers(len(VOCABULARY), size=RULES.max_words)
@@ -184,6 +188,13 @@ PLAYTHROUGHS = (
         arguments={"partner": Babbler(), "rules": RULES},
         policy=_random,
         seed=4,
+    ),
+    Playthrough(
+        name="negotiation_in_text",
+        environment="parley/NegotiationText-v1",
+        arguments={"partner": Reader(selection=SECOND), "scenarios": (SCENARIO,), "rules": RULES},
+        policy=_writer("I'd love the hats!", "no book", "<selection>", "2 hats, 0 books and 1 ball"),
+        seed=2,
     ),
     Playthrough(
         name="ranking_promoted",

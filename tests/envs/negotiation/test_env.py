@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
@@ -14,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envs.core.errors import ConfigError, ScenarioError
+from envs.negotiation.domain import domain_of
 from envs.negotiation.env import NegotiationEnv, choose_action, speak_action
 from envs.negotiation.game import OVER, SELECT, SPEAK, Rules
 from envs.negotiation.scenario import Scenario, complement, selection_index, selection_table
@@ -305,7 +307,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"scenarios": []}, "empty"),
     ({"side": 2}, "side 0 or 1"),
     ({"render_mode": "rgb_array"}, "unknown render mode"),
-    ({"vocabulary": Vocabulary((*VOCABULARY.words, "please"))}, "another vocabulary"),
+    ({"partner": "scriptd"}, "did you mean 'scripted'"),
+    ({"partner": "mine.py:Mine"}, "no such Python file"),
+    ({"vocabulary": domain_of("interview").vocabulary()}, r"the partner plays another game(.|\n)*not 'interview'"),
 ]
 
 
@@ -343,3 +347,20 @@ def test_actions_outside_the_space_are_refused() -> None:
         env.step(action)
     with pytest.raises(ScenarioError, match="too long"):
         speak(*["no"] * 9)
+
+
+def test_a_partner_is_named_and_other_words_arrive_as_text(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "class Mine:\n"
+        "    def join(self, view):\n        self.view = view\n        return self\n"
+        "    def speak(self, rows):\n        self.heard = self.view.turns(0)\n"
+        "        return ['Forsooth, the book?'] * len(rows)\n"
+        "    def choose(self, rows):\n        return rows * 0\n"
+    )
+    env: Any = gymnasium.make("parley/Negotiation-v1", partner=f"{tmp_path}/mine.py:Mine", vocabulary=VOCABULARY, rules=SHORT)
+    start(env)
+    observation, *_ = env.step(speak("i", "want", "the", "book", "<eos>"))
+    assert words_of(observation) == "YOU: i want the book <eos> THEM: <unk> <unk> the book <unk> <eos>"
+    assert env.unwrapped._game.transcript(0)[1] == (1, ["forsooth", ",", "the", "book", "?"])
+    assert env.unwrapped.partner._agent.heard == [(False, "i want the book")]
+    assert env.observation_space.contains(observation)

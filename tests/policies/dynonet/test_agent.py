@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.plain_collaboration import PlainDynoNetAgent
 from envs.core.errors import DataError
 from envs.friends.events import ChatEvent, Mention
 from envs.friends.game import FriendsGame
@@ -69,7 +70,7 @@ def test_what_is_chosen_is_remembered_as_if_it_was_read() -> None:
                 session.hear(rows, events)
                 session.hear(rows, heard)
             torch.testing.assert_close(writer.hidden_SH, reader.hidden_SH, atol=1e-5, rtol=0)
-            torch.testing.assert_close(writer.contexts.nodes_RNC, reader.contexts.nodes_RNC, atol=1e-5, rtol=0)
+            torch.testing.assert_close(writer.nodes_SNC, reader.nodes_SNC, atol=1e-5, rtol=0)
     assert kinds == {"select", "say", "mention"}
 
 
@@ -90,6 +91,15 @@ def test_chats_depend_on_no_other_chat_and_break_no_rule() -> None:
             assert 1 <= len(event.tokens) <= 20
             assert {token.entity for token in event.tokens if isinstance(token, Mention)} <= known[event.side]
             listener |= {token.entity for token in LINKER.link(heard.words, listener) if isinstance(token, Mention)}
+
+
+@pytest.mark.parametrize("scale", [1.0, 4.0])
+def test_chats_are_those_of_one_word_at_a_time(scale: float) -> None:
+    model = tiny(scale=scale)
+    model.output.bias.data[SELECT_ID] += 3
+    wanted, (ours, plain) = [(scenario(number), number) for number in range(7)], (DynoNetAgent, PlainDynoNetAgent)
+    found = play_friends(wanted, (ours(model, LINKER, "a"), ours(model, LINKER, "a")), num_rows=5)
+    assert found == play_friends(wanted, (plain(model, LINKER), plain(model, LINKER)), num_rows=1)
 
 
 def test_a_table_that_the_model_does_not_know_is_refused() -> None:

@@ -19,7 +19,7 @@ from envs.core.errors import CheckpointError, ConfigError
 from envs.core.play import Utterances
 from envs.core.seeds import derive_seed
 from envs.negotiation.game import NOBODY, SPEAK, NegotiationGame, Rules, play
-from envs.negotiation.scenario import random_scenario, selection_table
+from envs.negotiation.scenario import DIVISION, random_scenario, selection_table
 from envs.negotiation.vocabulary import EOS_ID, SELECTION_ID, UNK_ID, Vocabulary
 from policies.negotiator.checkpoints import save_model
 from policies.negotiator.inference import Tables
@@ -235,7 +235,7 @@ def test_the_choice_is_the_legal_selection_of_the_largest_sum(seed: int, size: i
     logits = head_logits(size, seed)
     # An illegal selection that outweighs every legal one must not be chosen.
     logits[:, :, 15] = 50.0
-    found, scores = best_selection(logits, contexts), selection_scores(logits, contexts)
+    found, scores = best_selection(logits, contexts, DIVISION), selection_scores(logits, contexts, DIVISION)
     for i, scenario in enumerate(scenarios):
         table = selection_table(scenario.counts)
         sums = [sum(float(logits[i, head, token]) for head, token in enumerate(selection)) for selection in table]
@@ -250,7 +250,7 @@ def test_the_choice_is_the_legal_selection_of_the_largest_sum(seed: int, size: i
 def test_shortfalls_are_shares_of_the_distance_from_best_to_worst(seed: int, size: int) -> None:
     rng = np.random.default_rng(seed)
     contexts = np.array([random_scenario(rng).context(0) for _ in range(size)])
-    scores = selection_scores(head_logits(size, seed), contexts)
+    scores = selection_scores(head_logits(size, seed), contexts, DIVISION)
     for row, found in zip(scores, shortfalls(scores), strict=True):
         legal = row > -torch.inf
         best, worst = float(row.max()), float(row[legal].min())
@@ -354,7 +354,7 @@ def test_both_sides_choose_by_their_own_networks_and_contexts() -> None:
             contexts = game.contexts[side, [i]]
             with torch.no_grad():
                 choice = model(torch.from_numpy(contexts), tokens, torch.tensor([tokens.shape[1]]))[1]
-            assert game.selections[i, side] == best_selection(choice, contexts)[0]
+            assert game.selections[i, side] == best_selection(choice, contexts, DIVISION)[0]
 
 
 def test_another_vocabulary_is_refused_at_the_table() -> None:

@@ -7,13 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from engine.jobs.collaboration.channels import Channels, label_of, misheard, strategy_list
 from engine.jobs.collaboration.dynonet import TRAIN_DYNONET, TrainDynoNetConfig, he2017, stanonet
 from engine.jobs.job import Silent
 from engine.metrics.collaboration.training import FRIENDS_TRAINING
+from engine.perturb.settings import PerturbSettings
 from engine.store.run_folder import RunFolder
-from envs.core.errors import ConfigError, OutOfRangeError
-from policies.dynonet.checkpoints import corpus_of, load_dynonet
+from envs.core.errors import CheckpointError, ConfigError, OutOfRangeError
+from envs.friends.compiled import load_friends
+from envs.friends.lies import LieRules, num_lies
+from policies.dynonet.checkpoints import DYNONET, corpus_of, load_dynonet
 from policies.dynonet.settings import DynoNetSizes, dynonet_fit
+from tests.engine.jobs.made_up import Notes
 
 SIZES = DynoNetSizes(embed=8, hidden=8, message=4, edge=4)
 FIT = replace(dynonet_fit(), max_epochs=2, decay_epochs=1)
@@ -40,3 +45,58 @@ def test_presets_and_mistakes(tmp_path: Path) -> None:
         replace(ASKED, fit=replace(FIT, precision="bfloat16"))
     with pytest.raises(ConfigError, match="friends"):
         TRAIN_DYNONET.run(replace(ASKED, corpus="freinds"), tmp_path / "run", Silent())
+
+
+def test_a_model_goes_on_against_what_it_hears_and_the_control_makes_as_many_steps(tmp_path: Path) -> None:
+    TRAIN_DYNONET.run(ASKED, tmp_path / "run", Silent())
+    recipe = replace(FIT, max_epochs=1, decay_epochs=0, keep="last")
+    asked = replace(ASKED, start=str(tmp_path / "run"), against="none", fit=recipe)
+    notes, nets = Notes(), {}
+    for name in ("none", "random-inputs,none"):
+        folder = tmp_path / name
+        result = TRAIN_DYNONET.run(replace(asked, against=name), folder, notes)
+        nets[name] = load_dynonet(folder)
+        assert nets[name].vocabulary == load_dynonet(tmp_path / "run").vocabulary
+        assert [event["number"] for event in RunFolder.load(folder).events() if event["kind"] == "epoch"] == [1]
+        assert DYNONET.provenance(folder / "checkpoint")["base"] == str(tmp_path / "run")
+    assert result.next_commands == (
+        f"parley evaluate collaboration --model {tmp_path / 'run'} --trained {tmp_path / name} --strategies random-inputs",
+    )
+    assert DYNONET.provenance(tmp_path / "none")["role"] == "control"
+    assert DYNONET.provenance(tmp_path / name)["against"] == ["random-inputs", "none"]
+    told = [said for said in notes.said if said.startswith("train split, chats by what is heard")]
+    assert len(told) == 1
+    assert "none " in told[0]
+    assert "none 0 " not in told[0]
+    weights = [net.state_dict()["output.weight"] for net in (load_dynonet(tmp_path / "run"), *nets.values())]
+    assert not any((weights[i] == weights[i - 1]).all() for i in range(3))
+
+
+def test_recorded_chats_are_heard_otherwise_and_said_as_they_were() -> None:
+    corpus = load_friends("friends")
+    chats = list(corpus.splits["val"][:6])
+    channels = Channels(corpus, PerturbSettings(lexicon="built-in"), None, LieRules(lies=2))
+    for name in strategy_list("all,random-lies,random-swap"):
+        heard = misheard(chats, channels.named(name), range(6))
+        assert [chat.events for chat in heard] == [chat.events for chat in chats]
+        assert sum(num_lies(heard)) > 0, name
+        assert misheard(chats[2:3], channels.named(name), [2]) == heard[2:3]
+        if name == "random-lies":
+            assert max(num_lies(heard)) <= 4, "two of each side"
+    assert misheard(chats, None, range(6)) == misheard(heard, channels.named("none"), range(6))
+
+
+def test_names_of_strategies() -> None:
+    assert strategy_list("all, random-lies,liar:runs/a/checkpoint")[2:] == (
+        "confusing-entity", "random-lies", "liar:runs/a/checkpoint",
+    )
+    assert label_of("liar:runs/a/checkpoint/") == label_of("liar:a") == "liar:a"
+    with pytest.raises(ConfigError, match="did you mean 'random-lies'"):
+        strategy_list("random-lie")
+    asked = replace(ASKED, start="runs/x", against="none,liar:runs/a")
+    assert TRAIN_DYNONET.models(asked) == {"start": "runs/x", "liar:a": "runs/a"}
+    for given in ({"start": "runs/x"}, {"against": "none"}):
+        with pytest.raises(ConfigError, match="needs --"):
+            replace(ASKED, **given)
+    with pytest.raises(CheckpointError, match="--start"):
+        TRAIN_DYNONET.run(replace(ASKED, start="runs/nothing", against="all"), Path("nowhere"), Silent())

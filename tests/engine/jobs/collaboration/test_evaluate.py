@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,11 @@ from safetensors.torch import save_file
 
 from engine.collaboration.strategies import UNHEARD
 from engine.jobs.collaboration import worker
-from engine.jobs.collaboration.config import BLIND, MIXED, MODEL, SCRIPTED, SELECTORS, CollaborationConfig
+from engine.jobs.collaboration.config import BLIND, MIXED, SCRIPTED, SELECTORS, CollaborationConfig
 from engine.jobs.collaboration.evaluate import EVALUATE_COLLABORATION, demo, located
 from engine.jobs.collaboration.worker import AskedChat, ChatWorker, PlayedChats
 from engine.jobs.job import Silent
-from engine.metrics.collaboration.chats import COMPLETION, FIRST, NORMAL, TURNS, of
+from engine.metrics.collaboration.chats import COMPLETION, FIRST, GAIN, MODEL, NORMAL, TURNS, of
 from engine.runtime.session import RaySession
 from engine.runtime.sharding import Shard
 from envs.core.errors import CheckpointError, ConfigError, RunError
@@ -219,3 +220,20 @@ def test_a_first_selection_is_nothing_where_there_is_none(own: str, tmp_path: Pa
     result = run(replace(SMALL, model=f"{own}:Mute"), tmp_path / "run", Silent())
     assert result.metrics[of(FIRST, MODEL, NORMAL)].n == 0
     assert result.metrics[of(COMPLETION, MODEL, NORMAL)].value == 0
+
+
+def test_trained_models_stand_beside_the_model_that_they_began_with(dynonet: Path, tmp_path: Path) -> None:
+    again = tmp_path / "again"
+    shutil.copytree(dynonet, again)
+    config = replace(SMALL, model=str(dynonet), trained=str(again), strategies="random-lies", scenarios=3, max_events=8)
+    result = run(config, tmp_path / "run", Silent())
+    found = {(row["pair"], row["strategy"]) for row in rows(tmp_path / "run")}
+    assert found == {(pair, strategy) for pair in (MODEL, "trained-1") for strategy in (NORMAL, "random-lies")}
+    assert result.metrics[of(GAIN, "trained-1", "random-lies")].value == 0, "equal weights"
+    table = result.tables["Trained against strategies"]
+    assert [row[0] for row in table.rows] == [f"again: {NORMAL}", "again: random-lies"]
+    assert set(EVALUATE_COLLABORATION.models(config)) == {"model", "partner", "trained-1"}
+    with pytest.raises(CheckpointError, match="--trained"):
+        run(replace(config, trained="runs/none"), tmp_path / "other", Silent())
+    with pytest.raises(ConfigError, match="the same name"):
+        replace(config, strategies="liar:a/x,liar:b/x")

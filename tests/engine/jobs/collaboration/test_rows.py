@@ -7,7 +7,8 @@ from typing import Any
 from engine.collaboration.strategies import ChatKnowledge, ConfusedHearing, RandomHearing, Unheard
 from engine.jobs.collaboration.rows import CHATS, chat_row
 from engine.store.parts import to_table
-from envs.friends.events import Mention
+from envs.friends.events import ChatEvent, Mention
+from envs.friends.game import FriendsGame
 from envs.friends.linker import EntityLinker
 from envs.friends.play import Channel, play_friends
 from envs.friends.schema import Entity
@@ -30,7 +31,7 @@ def test_a_row_holds_the_scenario_the_events_and_the_outcome() -> None:
     by_side = [[event for event in row["events"] if event["side"] == side] for side in (0, 1)]
     assert [event["selected"] for event in by_side[0]][:3] == [None, 0, 2]
     assert by_side[0][0]["said"] == by_side[0][0]["heard"] == "any chess ?"
-    assert by_side[0][0]["mentions"] == [{"type": "hobby", "said": "chess", "heard": "chess", "believed": None}]
+    assert by_side[0][0]["mentions"] == [{"type": "hobby", "said": "chess", "heard": "chess", "believed": None, "again": False}]
     assert [mention["said"] for mention in by_side[1][0]["mentions"]] == ["upper nib"], "plain words name entities as well"
     assert (by_side[0][1]["said"], by_side[0][1]["mentions"]) == (None, [])
 
@@ -59,3 +60,25 @@ def test_an_entity_that_is_not_heard_became_none() -> None:
         row = played(Told([("any", CHESS, "?")]), Told([("no",)]), channel)
         mentions = [mention for event in row["events"] for mention in event["mentions"]]
         assert {(each["said"], each["heard"], each["believed"]) for each in mentions} == {("chess", None, None)}
+
+
+def test_a_listener_asks_again_where_it_asks_or_names_an_entity_of_the_category() -> None:
+    answers: dict[tuple[Any, ...] | int, bool] = {
+        ("why", "?"): True, ("chess",): True, ("hello",): False, ("in", "nib"): False, 0: False
+    }
+    for answer, again in answers.items():
+        row = played(Told([("any", CHESS)]), Told([answer]), ConfusedHearing(KNOWLEDGE))
+        lies = [mention for event in row["events"] if event["side"] == 0 for mention in event["mentions"]]
+        assert {lie["again"] for lie in lies} <= {again, None}
+
+
+def test_a_claim_in_the_place_of_something_else_was_never_said() -> None:
+    def lying(game: FriendsGame, rows: list[int], events: list[ChatEvent]) -> list[ChatEvent]:
+        return [ChatEvent(event.side, ("two", "like", Mention(Entity("knitting", "hobby"), ("knitting",)))) for event in events]
+
+    row = played(Told([("in", "nib", "?")]), Told([("knitting", "?")]), lying)
+    event = next(event for event in row["events"] if event["side"] == 0)
+    told = [(each["type"], each["said"], each["heard"]) for each in event["mentions"]]
+    assert told == [("town", "nib", None), ("hobby", None, "knitting")]
+    lies = [each for event in row["events"] for each in event["mentions"] if each["heard"] and event["side"] == 0]
+    assert {lie["believed"] for lie in lies} <= {True, None}

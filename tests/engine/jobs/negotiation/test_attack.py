@@ -56,7 +56,9 @@ def test_sentences_come_from_the_best_dialogues_of_an_attack(tmp_path: Path) -> 
 
 def test_mistakes_are_named_and_no_run_is_made(tmp_path: Path, target: Path) -> None:
     with pytest.raises(CheckpointError, match="--speaker needs a checkpoint"):
-        ATTACK_RL.run(AttackConfig(target=str(target), speaker="scripted"), tmp_path / "run", Silent())
+        ATTACK_RL.run(AttackConfig(target=str(target), speaker=str(tmp_path / "nothing")), tmp_path / "run", Silent())
+    with pytest.raises(ConfigError, match="a person cannot be met"):
+        ATTACK_RL.run(AttackConfig(target=str(target), speaker="human"), tmp_path / "run", Silent())
     with pytest.raises(ConfigError, match=r"one source of sentences(.|\n)*--set transfer\.source=RUN"):
         ATTACK_TRANSFER.run(transfer(), tmp_path / "run", Silent())
     with pytest.raises(ConfigError, match=r"one source of sentences(.|\n)*--set transfer\.source= to keep the sentence"):

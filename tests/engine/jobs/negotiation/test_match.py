@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from engine.jobs.job import Silent
+from engine.jobs.negotiation.agents import words_of
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
 from engine.runtime.session import RaySession
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError, DataError, RunError
-from tests.engine.jobs.made_up import Notes, corpus_vocabulary, rows, save_negotiator, start_parley
+from tests.engine.jobs.made_up import Notes, rows, save_negotiator, start_parley
 from tests.engine.runtime.metered import watch
 
 run = SELFPLAY.run
@@ -158,9 +159,16 @@ def test_broken_scenarios_are_named_with_their_line(tmp_path: Path) -> None:
         run(replace(SCRIPTED, scenarios=str(file)), tmp_path / "run", Silent())
 
 
-def test_agents_of_two_vocabularies_cannot_meet(tmp_path: Path, target: Path, trainee: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"the adversary and the target speak different vocabularies(.|\n)*words"):
-        run(replace(SCRIPTED, adversary=str(trainee), target=str(target)), tmp_path / "run", Silent())
+def test_agents_of_two_vocabularies_meet_in_words(tmp_path: Path, target: Path, trainee: Path) -> None:
+    played = run(replace(SCRIPTED, adversary=str(trainee), target=str(target), max_turns=4), tmp_path / "run", Silent())
+    assert played.failure == ""
+    words = [set(words_of([str(spec)]).words) for spec in (trainee, target)]
+    said: list[set[str]] = [set(), set()]
+    for row in rows(tmp_path / "run"):
+        for turn in row["turns"]:
+            said[turn["side"]] |= set(turn["words"].split())
+    assert all(said[side] <= words[side] for side in (0, 1)), "each says its own words"
+    assert said[1] - words[0], "and the target some that the adversary does not know"
 
 
 def test_a_checkpoint_of_another_kind_is_named(tmp_path: Path) -> None:
@@ -191,10 +199,10 @@ def test_a_cluster_without_workers_is_no_silent_run_on_this_machine() -> None:
         replace(SCRIPTED, address="10.0.0.1:6379")
 
 
-def test_a_scripted_bargainer_needs_its_words(tmp_path: Path, root: Path) -> None:
-    talker = save_negotiator(tmp_path / "talker" / "checkpoint", vocabulary=corpus_vocabulary(root))
-    with pytest.raises(DataError):
-        run(replace(SCRIPTED, target=str(talker)), tmp_path / "run", Silent())
+def test_a_scripted_bargainer_brings_its_words_where_its_partner_has_too_few(tmp_path: Path, trainee: Path) -> None:
+    assert run(replace(SCRIPTED, target=str(trainee), max_turns=4), tmp_path / "run", Silent()).failure == ""
+    turns = [turn for row in rows(tmp_path / "run") for turn in row["turns"] if turn["side"] == 0]
+    assert {word for turn in turns for word in turn["words"].split()} - set(words_of([str(trainee)]).words)
 
 
 def test_an_agent_of_the_users_own(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from engine.jobs.job import Result, Silent
 from engine.jobs.negotiation import exploitability
 from engine.jobs.negotiation.judge import judge_of
 from engine.jobs.negotiation.minmax import BEFORE_TRAINING, DROP, DROP_BEYOND_CONTROL, FINAL_STAGES, LEGEND, MINMAX
+from engine.jobs.repeated import nth_name
 from engine.jobs.rounds import ROUND, rounds_of
 from engine.metrics.negotiation.campaign import (
     AFTER,
@@ -25,7 +26,7 @@ from engine.metrics.negotiation.campaign import (
     ROUND_METRICS,
     rounds_table,
 )
-from engine.metrics.statistics import crossed_difference
+from engine.metrics.repeats import crossed_difference
 from engine.negotiation.opponents import OpponentConfig
 from engine.runtime.session import RaySession
 from engine.store.run_folder import RunFolder
@@ -137,7 +138,7 @@ def test_best_responses_start_afresh(continued: tuple[Result, Notes], fresh: Res
 def test_best_responses_are_the_next_rounds_adversaries(fresh: Result, trainee: Path, partner: Path) -> None:
     path = fresh.run
     assert not any(name.endswith("-adversary") for name in phases(path)), "none is trained along"
-    names = [exploitability.stage(exploitability.ADVERSARY, number) for number in (1, 2, 3)]
+    names = [nth_name(exploitability.ADVERSARY, number) for number in (1, 2, 3)]
     first, second = ([str(path / f"0{k}-exploitability" / name) for name in names[: 3 - k]] for k in (0, 1))
     assert asked_of(path / "01-target", "target", "adversaries") == {"target": str(trainee), "adversaries": ",".join(first)}
     assert asked_of(path / "02-target", "target", "adversaries") == {
@@ -148,7 +149,7 @@ def test_best_responses_are_the_next_rounds_adversaries(fresh: Result, trainee: 
     for number in (1, 2):
         hardened = RunFolder.load(path / f"0{number}-target")
         assert (hardened.config["partner"], hardened.config["reference"]) == (str(partner), str(trainee))
-        assert hardened.config["opponents"] == {"sampling": "prioritised", "pool": 8, "partner_share": 0.5}
+        assert hardened.config["opponents"] == {"sampling": "prioritised", "pool": 8, "partner_share": 0.5, "weights": []}
         assert all("plain_score" in event for event in hardened.events() if event["kind"] == "iteration")
         assert asked_of(path / f"0{number}-plain", "adversary") == {"adversary": str(partner)}
 
@@ -247,6 +248,10 @@ def test_what_was_lost_counts_every_adversary(fresh: Result) -> None:
     assert fresh.metrics[DROP].to_json() == pytest.approx(crossed_difference(before, after).to_json())
     assert fresh.metrics[DROP_BEYOND_CONTROL].to_json() == pytest.approx(crossed_difference(control, after).to_json())
     assert fresh.metrics[exploitability.NUM_TRAINED].value == 3
+    for ending, stage in ((BEFORE_TRAINING, "00"), ("", "final"), ("_control", "control")):
+        best = fresh.run / f"{stage}-exploitability" / exploitability.BEST
+        assert metrics(fresh)[f"best_response{ending}"] == summary(best)["advantage"]
+        assert asked_of(best, "seed") != asked_of(fresh.run / f"{stage}-exploitability", "seed"), "it chose that one"
     assert set(fresh.metrics) == set(LEGEND)
 
 
@@ -254,7 +259,7 @@ def test_the_control_is_the_start_trained_as_long_in_ordinary_play_alone(fresh: 
     path = fresh.run
     control, hardened = (RunFolder.load(path / name) for name in ("control-target", "02-target"))
     roles = {name: control.config[name] for name in ("target", "partner", "opponents")}
-    alone = {"sampling": "latest", "pool": 8, "partner_share": 1.0}
+    alone = {"sampling": "latest", "pool": 8, "partner_share": 1.0, "weights": []}
     assert roles == {"target": str(trainee), "partner": str(partner), "opponents": alone}
     asked = {**hardened.config["reinforce"], "dialogues": 2 * hardened.config["reinforce"]["dialogues"]}
     assert control.config["reinforce"] == asked, "by the same rule, for as many dialogues as both rounds had"

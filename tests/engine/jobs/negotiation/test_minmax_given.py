@@ -14,6 +14,7 @@ from engine.jobs.negotiation.campaign import Campaign, MinMaxConfig
 from engine.jobs.negotiation.minmax import DROP, MINMAX
 from engine.jobs.rounds import STOPPED, rounds_of
 from engine.negotiation.opponents import OpponentConfig
+from engine.report.collect import collect_run, report_from_run
 from engine.runtime.session import RaySession
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError, DataError, RunError
@@ -113,6 +114,21 @@ def test_the_seed_is_all_that_decides(tmp_path: Path, short: Result, root: Path,
     assert metrics(other) != metrics(short)
 
 
+@pytest.mark.slow
+def test_campaigns_of_several_seeds_are_one_run(
+    tmp_path: Path, short: Result, root: Path, trainee: Path, adversary: Path
+) -> None:
+    result = run(given(root, trainee, adversary, seeds=2), tmp_path / "run", Silent())
+    first, second = (RunFolder.load(result.run / f"training-{number}") for number in (1, 2))
+    assert {name: estimate.to_json() for name, estimate in first.metrics().items()} == metrics(short), "the first is as alone"
+    assert result.metrics[DROP].value == pytest.approx((first.metrics()[DROP].value + second.metrics()[DROP].value) / 2)
+    chosen = min((first, second), key=MINMAX.loss)
+    assert_equal_weights(result.run, chosen.path)
+    titles = [title for title, _ in collect_run(result.run).found["negotiation"].tables]
+    assert titles == ["Before and after", "Each training"]
+    assert Path(result.run, "report.html") == report_from_run(result.run)
+
+
 def test_the_control_is_done_beside_the_rounds_and_comes_out_the_same(
     tmp_path: Path, root: Path, trainee: Path, adversary: Path, ray_session: RaySession
 ) -> None:
@@ -146,10 +162,15 @@ def test_mistakes_are_named_and_no_run_is_made(tmp_path: Path, root: Path, train
             run(asked, tmp_path / "run", Silent())
 
     fails(CheckpointError, "--target needs a checkpoint", campaign(root, tmp_path / "nothing"))
-    for option in ("adversary", "speaker", "partner", "judge"):
+    told = r"cannot be hardened(.|\n)*evaluate exploitability --target scripted"
+    fails(CheckpointError, told, campaign(root, Path("scripted")))
+    for option in ("speaker", "judge"):
         fails(CheckpointError, f"--{option} needs a checkpoint", campaign(root, trainee, **{option: "scripted"}))
-        other = campaign(root, trainee, **{option: str(target)})
-        fails(CheckpointError, f"--target and --{option} speak different vocabularies", other)
+    for option in ("adversary", "partner"):
+        fails(CheckpointError, f"--{option} needs a checkpoint", campaign(root, trainee, **{option: "nothing"}))
+        fails(ConfigError, f"a person cannot be met(.|\n)*--{option}", campaign(root, trainee, **{option: "human"}))
+    other = campaign(root, trainee, speaker=str(target))
+    fails(CheckpointError, "--target and --speaker speak different vocabularies", other)
     fails(ConfigError, "supervised guard has another vocabulary", campaign(root, target))
     fails(DataError, "parley data get", campaign(tmp_path, trainee, corpus="dealornodeal"))
     assert not (tmp_path / "run").exists()

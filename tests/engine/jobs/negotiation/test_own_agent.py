@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from engine.jobs.job import Silent
-from engine.jobs.negotiation.agents import agents, make_agent, require_negotiator
+from engine.jobs.negotiation.agents import make_agent, require_negotiator
 from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
 from engine.perturb.catalogue import strategies
 from envs.core.errors import CheckpointError, ConfigError
+from envs.negotiation.agents import agents
 from envs.negotiation.scripted.wording import bargainer_vocabulary
 from envs.pairs.corpora import pair_corpora
 from tests.engine.jobs.made_up import ROOT, rows
@@ -75,8 +76,24 @@ def test_a_mistake_names_the_file_and_the_line(tmp_path: Path, text: str) -> Non
         ("class Mine:\n    def join(self, view): return 3", "what join returns has no method speak or choose"),
         (
             "class Mine(Session):\n    def __init__(self): pass\n    def join(self, view): return self\n"
-            "    def speak(self, rows): return ['deal'] * len(rows)",
-            "speak gives Utterances, one for each row",
+            "    def speak(self, rows): return [3] * len(rows)",
+            "speak gives utterances, one for each row",
+        ),
+        (
+            "class Mine(Session):\n    def __init__(self): pass\n    def join(self, view): return self\n"
+            "    def speak(self, rows): return ['deal'] * (len(rows) + 1)",
+            "speak gives utterances, one for each row",
+        ),
+        (
+            "class Mine(Session):\n    def __init__(self): pass\n    def join(self, view): return self\n"
+            "    def speak(self, rows): return Utterances.of([[10 ** 6]] * len(rows))",
+            "speak gives ids of its vocabulary",
+        ),
+        (
+            "import time\nclass Mine(Session):\n    time_limit_s = 0.05\n    def __init__(self): pass\n"
+            "    def join(self, view): return self\n    def speak(self, rows):\n        while True:\n"
+            "            try: time.sleep(1)\n            except Exception: pass",
+            "took more than 0.05 s",
         ),
         (
             "class Mine(Session):\n    def __init__(self): pass\n    def join(self, view): return Session(view)\n"
@@ -119,3 +136,60 @@ def test_a_file_that_raises_is_told_wherever_it_is_named(tmp_path: Path) -> None
     for registry in (agents, pair_corpora, strategies):
         with pytest.raises(ConfigError, match=r"boom\.py:2\n.*RuntimeError: boom"):
             registry.get(f"{tmp_path}/boom.py:X")
+
+
+TALKER = """
+import time
+class Talker:
+    time_limit_s = 0.3
+    def join(self, view):
+        self.view = view
+        return self
+    def speak(self, rows): return [self.reply(row) for row in rows.tolist()]
+    def choose(self, rows): return np.zeros(len(rows), dtype=int)
+    def reply(self, row):
+        turns = self.view.turns(row)
+        {what}
+        return "Perchance the balls, milord?" if len(turns) < 3 else "<selection>"
+"""
+FAULTS = {
+    "raises": ("if self.view.contexts[row, 1] == {value}: raise RuntimeError('lost')", "RuntimeError: lost"),
+    "hangs": ("while self.view.contexts[row, 1] == {value}: time.sleep(0.01)", "speak took more than 0.3 s"),
+}
+
+
+def talker(folder: Path, what: str) -> str:
+    return saved(folder, TALKER.replace("{what}", what)).replace(":Mine", ":Talker")
+
+
+def test_an_agent_says_texts_of_any_words(tmp_path: Path) -> None:
+    result = SELFPLAY.run(match(talker(tmp_path, "assert all(word for _, word in turns)")), tmp_path / "run", Silent())
+    assert result.failure == ""
+    said = {turn["words"] for row in rows(tmp_path / "run") for turn in row["turns"] if turn["side"] == 0}
+    assert said == {"perchance the balls , milord ?", "<selection>"}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_an_agent_loses_the_dialogues_that_it_fails_in_and_no_others(tmp_path: Path, fault: str) -> None:
+    what, told = FAULTS[fault]
+    whole = match(talker(tmp_path, "pass"))
+    SELFPLAY.run(whole, tmp_path / "whole", Silent())
+    good = rows(tmp_path / "whole")
+    value = good[0]["values_adversary"][0]
+    hit = {row["item_key"] for row in good if row["values_adversary"][0] == value}
+    assert 0 < len(hit) < len(good)
+    SELFPLAY.run(match(talker(tmp_path, what.replace("{value}", str(value)))), tmp_path / "run", Silent())
+    for before, after in zip(good, rows(tmp_path / "run"), strict=True):
+        if before["item_key"] in hit:
+            assert after["status"] == "error"
+            assert told in after["error"]
+        else:
+            assert after == before
+
+
+def test_an_agent_that_always_hangs_is_not_asked_for_ever(tmp_path: Path) -> None:
+    spec = talker(tmp_path, "time.sleep(60)")
+    SELFPLAY.run(match(spec), tmp_path / "run", Silent())
+    told = [row["error"].splitlines()[0] for row in rows(tmp_path / "run")]
+    assert "took more than" in told[0]
+    assert "not asked any more" in told[-1]

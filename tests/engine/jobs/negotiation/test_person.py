@@ -8,13 +8,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from engine.jobs.negotiation.agents import agents
-from engine.jobs.negotiation.person import HELP, Person, StandardTerminal, read_numbers, read_words, tell_outcome
+from engine.jobs.negotiation.person import HELP, Person, StandardTerminal, tell_outcome
+from envs.negotiation.agents import agents
 from envs.negotiation.game import NegotiationGame, Rules, play
-from envs.negotiation.scenario import Scenario, picks_table
+from envs.negotiation.scenario import Scenario, picks_table, read_numbers
 from envs.negotiation.scripted.bargainers import scripted
 from envs.negotiation.scripted.wording import bargainer_vocabulary
-from envs.negotiation.vocabulary import UNK_ID
+from envs.negotiation.vocabulary import UNK_ID, split_text
 
 SCENARIO = Scenario((1, 2, 3), ((0, 2, 2), (4, 0, 2)))
 VOCABULARY = bargainer_vocabulary()
@@ -70,6 +70,7 @@ def test_unknown_words_are_heard_as_unknown_and_announced() -> None:
     (notice,) = [line for line in typist.shown if "<unk>" in line and not line.startswith("you")]
     assert "flibber, zounds" in notice
     assert (game.tokens[0, 0, :6] == UNK_ID).sum() == 2
+    assert game.transcript(0)[0][1] == ["flibber", "the", "hats", ",", "zounds"]
 
 
 @pytest.mark.parametrize(
@@ -83,7 +84,7 @@ def test_unknown_words_are_heard_as_unknown_and_announced() -> None:
     ],
 )
 def test_typed_lines_become_words_as_the_corpora_write_them(line: str, words: list[str]) -> None:
-    assert read_words(line, VOCABULARY) == words
+    assert split_text(line, VOCABULARY) == words
 
 
 def test_commands_and_mistakes_are_answered_and_asked_again() -> None:

@@ -12,9 +12,11 @@ from engine.jobs.job import Silent
 from engine.jobs.negotiation.judge import judge_of
 from engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY, TRAIN_RL
 from engine.metrics.training import LEARNING
+from engine.report.collect import collect_run
 from engine.runtime.session import RaySession
 from engine.store.run_folder import RunFolder
 from envs.core.errors import CheckpointError, ConfigError, RunError
+from envs.negotiation.domain import domain_of
 from envs.negotiation.vocabulary import Vocabulary
 from policies.checkpoint import Checkpoint
 from policies.negotiator.settings import KIND
@@ -47,6 +49,22 @@ def test_it_leaves_a_learner_that_has_moved(tmp_path: Path, root: Path, trainee:
     (following,) = result.next_commands
     attack = ["parley", "attack", "rl", "--target", str(trainee), "--speaker", str(tmp_path / "run")]
     assert shlex.split(following) == [*attack, "--data-root", str(root)]
+
+
+def test_trainings_of_several_seeds_are_one_run(tmp_path: Path, root: Path, trainee: Path, ray_session: RaySession) -> None:
+    alone = TRAIN_ADVERSARY.run(training(root, trainee), tmp_path / "alone", Silent())
+    result = TRAIN_ADVERSARY.run(training(root, trainee, seeds=2), tmp_path / "run", Silent())
+    first, second = (RunFolder.load(result.run / f"training-{number}") for number in (1, 2))
+    assert_equal_weights(first.path, alone.run)
+    rewards = [one.metrics()["training_reward"].value for one in (first, second)]
+    assert result.metrics["training_reward"].value == pytest.approx(sum(rewards) / 2)
+    best = max((first, second), key=lambda one: one.metrics()["training_reward"].value)
+    assert_equal_weights(result.run, best.path)
+    assert judge_of("", [str(result.run)]) == str(trainee), "it can be named as one training can"
+    assert Checkpoint.load(result.run / "checkpoint", KIND, Vocabulary).provenance["training"] == best.path.name
+    shown = collect_run(result.run).found["training"]
+    assert [title for title, _ in shown.tables] == ["Each training"]
+    assert len(shown.measured) == 2
 
 
 def test_a_finished_training_needs_no_ray(tmp_path: Path, root: Path, trainee: Path, ray_session: RaySession) -> None:
@@ -92,8 +110,14 @@ def test_mistakes_are_named_and_no_run_is_made(tmp_path: Path, root: Path, train
 
     fails(CheckpointError, "--target needs a checkpoint", training(root, tmp_path / "nothing"))
     fails(CheckpointError, "--learner needs a checkpoint", training(root, trainee, learner="scripted"))
-    fails(CheckpointError, "--learner and --target speak different vocabularies", training(root, trainee, learner=str(target)))
+    fails(CheckpointError, r"no weights(.|\n)*--learner", training(root, Path("scripted")))
+    fails(ConfigError, "a person cannot be met", training(root, Path("human"), learner=str(trainee)))
+    fails(ConfigError, "did you mean 'scripted'", training(root, Path("scriptd"), learner=str(trainee)))
+    fails(CheckpointError, "--learner and --reference speak different", training(root, trainee, reference=str(target)))
+    fails(ConfigError, "supervised guard has another vocabulary", training(root, trainee, learner=str(target)))
     fails(ConfigError, "supervised guard has another vocabulary", training(root, target))
+    seeker = save_negotiator(tmp_path / "seeker" / "checkpoint", vocabulary=domain_of("interview").vocabulary())
+    fails(ConfigError, "the partner plays another game", training(root, seeker, learner=str(trainee)))
     ranker = save_negotiator(tmp_path / "ranker" / "checkpoint", kind="ranker", vocabulary=None)
     fails(CheckpointError, "another kind", training(root, ranker, reinforce=replace(REINFORCE, supervised_weight=0.0)))
     assert not (tmp_path / "run").exists()

@@ -17,7 +17,8 @@ from engine.jobs.tables import TABLE_FILE
 from engine.metrics.negotiation.attack import ATTACK_METRICS
 from engine.metrics.negotiation.attack_table import ROWS, TABLE_2, TURNS
 from engine.metrics.negotiation.dialogues import METRICS
-from engine.metrics.tables import TextTable
+from engine.metrics.repeats import over_trainings
+from engine.metrics.tables import TextTable, figure
 from engine.negotiation.settings import ReinforceConfig, SearchConfig
 from engine.negotiation.transfer import PAPER_SENTENCE
 from engine.report.collect import collect_run
@@ -146,6 +147,33 @@ def test_an_adversary_is_trained_first_and_said_so(tmp_path: Path, target: Path,
     assert "trained first" not in again.said[0]
 
 
+def test_several_adversaries_make_a_row_of_their_mean(
+    tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def train(config: reinforce.TrainReinforceConfig, path: Path, reporter: Any) -> None:
+        save_negotiator(path / "checkpoint", seed=config.seed % 1000)
+
+    monkeypatch.setattr(reinforce.TRAIN_ADVERSARY, "run", train)
+    config = table(target, rows="none,rl,transfer", seeds=3, transfer=TransferSettings())
+    config = dataclasses.replace(config, reinforce=dataclasses.replace(config.reinforce, supervised_weight=0))
+    names = [f"{name}-{number}" for number in (2, 3) for name in (ADVERSARY, "rl", "transfer")]
+    planned = stages(config, tmp_path)
+    assert list(planned) == [ADVERSARY, "none", "rl", "transfer", *names]
+    assert list(stages(dataclasses.replace(config, seeds=1), tmp_path).items()) == list(planned.items())[:4]
+    assert len({planned[name][1].seed for name in (ADVERSARY, f"{ADVERSARY}-2", f"{ADVERSARY}-3")}) == 3
+    assert planned["transfer-3"][1].transfer.source == str(tmp_path / "rl-3")
+    result = run(dataclasses.replace(config, rows="none,rl"), tmp_path, Silent())
+    runs = [tmp_path / name for name in ("rl", "rl-2", "rl-3")]
+    assert len({str([(row["seed"], row["counts"]) for row in rows(run)]) for run in runs}) == 1, "in the same dialogues"
+    each = [RunFolder.load(run).metrics()["advantage"] for run in runs]
+    assert result.metrics["rl.advantage"].to_json() == pytest.approx(over_trainings(each).to_json())
+    assert column(result, "each training") == ["", " ".join(figure(one.value) for one in each)]
+    assert "Each training:" in (tmp_path / TABLE_FILE).read_text()
+    assert [row[2] for row in on_page(tmp_path).rows] == column(result, "each training")
+    with pytest.raises(ConfigError, match="several seeds train several adversaries, and one is named"):
+        dataclasses.replace(config, adversary="runs/adversary")
+
+
 def test_a_corpus_that_cannot_guard_the_adversary_leaves_no_folder(tmp_path: Path, target: Path, root: Path) -> None:
     config = table(target, rows="none,rl", corpus=CORPUS, data_root=root)
     with pytest.raises(ConfigError, match=r"another vocabulary(.|\n)*--corpus, or a trained adversary with --adversary"):
@@ -270,6 +298,8 @@ def test_mistakes_are_named_and_no_run_is_made(tmp_path: Path, target: Path) -> 
         with pytest.raises(CheckpointError, match=f"--{option} needs a checkpoint"):
             run(table(target, **{option: str(tmp_path / "nothing")}), tmp_path / "run", Silent())
     with pytest.raises(CheckpointError, match="--target needs a checkpoint"):
+        run(table(tmp_path / "nothing"), tmp_path / "run", Silent())
+    with pytest.raises(CheckpointError, match=r"no weights(.|\n)*--speaker"):
         run(TableConfig(target="scripted"), tmp_path / "run", Silent())
     assert not (tmp_path / "run").exists()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from engine.metrics.negotiation.attack import ATTACK_METRICS
 from engine.negotiation.settings import AttackKind, SearchConfig
 from engine.negotiation.transfer import PAPER_SENTENCE
 from engine.runtime.session import RaySession
-from engine.runtime.sharding import Shard
 from engine.store.run_folder import RunFolder
 from envs.core.config import from_dict
 from envs.negotiation.game import NegotiationGame
@@ -233,9 +232,9 @@ def test_a_killed_attack_loses_no_finished_shard(
     played: list[str] = []
     deal = AttackWorker.deal
 
-    def watched(worker: AttackWorker, shard: Shard[Scenario]) -> NegotiationGame:
-        played.extend(shard.keys)
-        return deal(worker, shard)
+    def watched(worker: AttackWorker, keys: Sequence[str], scenarios: Sequence[Scenario]) -> NegotiationGame:
+        played.extend(keys)
+        return deal(worker, keys, scenarios)
 
     monkeypatch.setattr(AttackWorker, "deal", watched)
     resumed = attack("reactive", config, tmp_path / "run")

@@ -57,7 +57,7 @@ def clouded(monkeypatch: pytest.MonkeyPatch) -> None:
     def clouded_gaps(logits: Tensor) -> Tensor:
         return gaps(logits).sign() * (1 + torch.rand(len(logits), generator=generator))
 
-    monkeypatch.setattr(choices, "selection_scores", lambda logits, contexts: scrambled(scores(logits, contexts)))
+    monkeypatch.setattr(choices, "selection_scores", lambda *asked: scrambled(scores(*asked)))
     monkeypatch.setattr(replacement, "end_gaps", clouded_gaps)
     monkeypatch.setattr(replacement, "word_changes", lambda *_: pytest.fail("a gradient was asked for"))
     # Which choices are plain is told from all scores, so nothing is decided roughly first.

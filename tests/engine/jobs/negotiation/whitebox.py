@@ -13,7 +13,6 @@ from envs.negotiation.scenario import NO_AGREEMENT_ID
 from envs.negotiation.scripted.wording import bargainer_vocabulary
 from envs.negotiation.vocabulary import EOS_ID, SELECTION_ID
 from policies.checkpoint import Checkpoint
-from policies.negotiator.model import NUM_HEADS
 from policies.negotiator.settings import KIND
 from tests.engine.jobs.made_up import TINY, rows
 from tests.engine.negotiation.speakers import leaning
@@ -26,7 +25,7 @@ def save_leaning(folder: Path, seed: int, ending: float, refusing: float = 0.0) 
     """Stores a random negotiator that speaks briefly and leans towards `<selection>`, and refusals, by so many logits."""
     words = bargainer_vocabulary()
     model = leaning(words, TINY, seed, {EOS_ID: 3.0, SELECTION_ID: ending})
-    model.selection_heads.bias.data.view(NUM_HEADS, -1)[:, NO_AGREEMENT_ID] += refusing
+    model.selection_heads.bias.data.view(model.domain.num_heads, -1)[:, NO_AGREEMENT_ID] += refusing
     Checkpoint(KIND, asdict(TINY), {"role": "made up"}, words, model.state_dict()).save(folder)
     return folder
 

@@ -10,24 +10,26 @@ import numpy as np
 import pytest
 import torch
 
+from engine.jobs.choices import UPDATE
 from engine.jobs.job import Silent
 from engine.jobs.retrieval import editor
 from engine.jobs.retrieval.attack import ATTACK_RANKING
 from engine.jobs.retrieval.config import RankingAttackConfig
-from engine.jobs.retrieval.editor import TRAIN_EDITOR, UPDATE, training_env
+from engine.jobs.retrieval.editor import TRAIN_EDITOR, training_env
 from engine.jobs.retrieval.editor_config import TrainEditorConfig
 from engine.jobs.retrieval.pool import asked_name, training_names, training_rules
 from engine.metrics.retrieval.editing import EDITING, SUCCESS
 from engine.perturb.replies.resources import RuleResources
 from engine.perturb.replies.settings import ReplySettings
 from engine.retrieval.catalogue import attack_names
-from engine.rllib.editing import EDITOR, EditorReinforceConfig, EditorRunner, rewards_to_go
+from engine.rllib.choosing import CHOOSER, ChoiceReinforceConfig, rewards_to_go
+from engine.rllib.editing import EditorModule, EditorRunner
 from engine.store.run_folder import RunFolder
 from envs.candidates.edit_game import EditRules
 from envs.candidates.options import CandidateOptions
 from envs.core.errors import CheckpointError, ConfigError
+from policies.choosing_settings import ChoiceLearning, ChoiceSizes
 from policies.editor import FORMAT, new_editor
-from policies.editor_settings import EditorLearning, EditorSizes
 from tests.engine.jobs.made_up import Notes
 from tests.engine.retrieval.fakes import Toy
 
@@ -59,7 +61,7 @@ def asked(corpus: str, **changes: Any) -> TrainEditorConfig:
         "lexicon": "built-in",
         "candidates": CandidateOptions(size=4, train_size=4),
         "game": EditRules(edits=2, num_places=10, num_proposals=4),
-        "learning": EditorLearning(updates=6, examples_per_update=16, learning_rate=0.05),
+        "learning": ChoiceLearning(updates=6, examples_per_update=16, learning_rate=0.05),
         "save_every": 2,
     }
     return TrainEditorConfig(**{**settings, **changes})
@@ -108,9 +110,10 @@ def test_it_goes_on_exactly_where_it_was(
 def test_what_an_example_is_depends_on_its_index_alone(tmp_path: Path, corpus: str) -> None:
     config = asked(corpus)
     env = training_env(config)
-    FORMAT.save(new_editor([group.context for group in env.groups], EditorSizes(), 1), tmp_path / "start", {})
-    settings = EditorReinforceConfig().editing(
-        learning=config.learning, make_env=lambda: env, checkpoint=str(tmp_path / "start"), seed=3
+    FORMAT.save(new_editor([group.context for group in env.groups], ChoiceSizes(), 1), tmp_path / "start", {})
+    settings = ChoiceReinforceConfig().choosing(
+        learning=config.learning, make_env=lambda: env, runner=EditorRunner, module=EditorModule,
+        checkpoint=str(tmp_path / "start"), seed=3,
     )
     runner = EditorRunner(config=settings)
     both = runner.sample(indices=[5, 90])
@@ -120,7 +123,7 @@ def test_what_an_example_is_depends_on_its_index_alone(tmp_path: Path, corpus: s
         assert np.array_equal(alone["taken"], both["taken"][rows])
         assert alone["rewards"].tolist() == both["rewards"][rows].tolist()
     assert all(both["action_mask"][step, action] for step, action in enumerate(both["taken"].tolist()))
-    module = runner.module[EDITOR]
+    module = runner.module[CHOOSER]
     observation, _ = env.reset(seed=1)
     batch = {"obs": {name: torch.as_tensor(value)[None] for name, value in observation.items()}}
     scores = module.forward_inference(batch)["action_dist_inputs"][0].softmax(0)

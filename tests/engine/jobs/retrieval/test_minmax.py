@@ -21,7 +21,7 @@ from engine.store.run_folder import RunFolder
 from envs.candidates.edit_game import EditRules
 from envs.candidates.options import CandidateOptions
 from envs.core.errors import CheckpointError
-from policies.editor_settings import EditorLearning
+from policies.choosing_settings import ChoiceLearning
 from policies.matching.settings import MatcherFitConfig, SmnSizes
 from policies.stored import WEIGHTS, read_header
 from tests.engine.jobs.made_up import Notes
@@ -37,7 +37,7 @@ CONFIG = HardenRankingConfig(
     lexicon="built-in",
     candidates=CandidateOptions(size=3),
     game=EditRules(edits=1, num_places=8, num_proposals=3),
-    learning=EditorLearning(updates=2, examples_per_update=8),
+    learning=ChoiceLearning(updates=2, examples_per_update=8),
     smn=SmnSizes(embed=8, turns=2, words=8, gru=6, maps=3, match=5, session=4),
     fit=FIT,
     hardening=FIT,

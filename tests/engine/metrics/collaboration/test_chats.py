@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from engine.metrics.collaboration.chats import (
+    AGAIN,
+    AGAIN_NORMAL,
     ANY,
     BELIEVED,
     CHANGE,
@@ -35,11 +37,13 @@ from engine.metrics.collaboration.table import PUBLISHED, allowed_table, lies_ta
 from engine.metrics.statistics import mean, rate
 
 CONFUSING = "confusing-entity"
+AGAINS = {("chess", "chess"): True, ("ada", "ada"): True, ("chess", "golf"): True, ("nib", "oslo"): False}
+"""Whether the listener asks again, by what was said and heard."""
 
 
 def said(words: str, heard: str | None = None, *mentions: tuple[str, str, str | None, bool | None]) -> dict[str, Any]:
-    keys = ("type", "said", "heard", "believed")
-    found = [dict(zip(keys, mention, strict=True)) for mention in mentions]
+    keys = ("type", "said", "heard", "believed", "again")
+    found = [dict(zip(keys, (*mention, AGAINS.get(mention[1:3])), strict=True)) for mention in mentions]
     return {"side": 0, "said": words, "heard": heard or words, "selected": None, "mentions": found}
 
 
@@ -110,6 +114,8 @@ def test_lies_are_counted_by_attribute_and_those_that_nobody_answers_are_not_bel
     assert [found[of(BELIEVED, "model", CONFUSING, kind)].value for kind in ("hobby", "town", ANY)] == [1, 0, 0.5]
     assert found[of(IF_REPLACED, "model", CONFUSING, "hobby")] == rate(1, 2)
     assert found[of(IF_NORMAL, "model", CONFUSING, "hobby")] == rate(2, 2)
+    assert [found[of(AGAIN, "model", CONFUSING, kind)].value for kind in ("hobby", "town", ANY)] == [1, 0, 0.5]
+    assert [found[of(AGAIN_NORMAL, "model", CONFUSING, kind)].n for kind in ("hobby", "town", ANY)] == [1, 0, 1]
     assert not any(name.startswith(f"{REPLACED}.model.{NORMAL}") for name in found)
 
 
@@ -139,6 +145,7 @@ def test_tables_stand_in_the_layout_of_the_paper() -> None:
     lies = lies_table(metrics, "model", CONFUSING, {"hobby": "Hobby"})
     assert lies is not None
     assert [row[0] for row in lies.rows] == ["Hobby", "town", ANY]
+    assert [row[lies.columns.index("asks again")].split("\n")[0] for row in lies.rows] == ["1.00", "0.00", "0.50"]
     assert lies_table(metrics, "model", NORMAL, {}) is None
     assert set(PUBLISHED) == {NORMAL, "random-inputs", "random-inputs-kept-entities", CONFUSING}
 

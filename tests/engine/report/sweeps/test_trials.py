@@ -88,4 +88,7 @@ def said(*sweeps: ShownSweep) -> str:
 def test_the_verdict_names_the_best_trial_and_warns_of_it() -> None:
     best = "The best of 4 whole trials has gain = 9.00 with rate = 5, kind = b."
     assert said(section()) == f"{best} The best of many is too good on average: measure it again."
+    again = section(again=Estimate(1.25, 1.0, 1.5, 40))
+    assert said(again) == f"{best} Measured again, from seeds that chose nothing, it has 1.25."
+    assert "Measured again, from seeds that chose nothing, the best settings have 1.25 [1, 1.5]" in best_trials(again).note
     assert "gain = 2.00 with rate = 1" in said(section("min"))

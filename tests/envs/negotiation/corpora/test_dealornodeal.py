@@ -89,10 +89,10 @@ BROKEN = [
     (LINE.removesuffix(" </partner_input>"), "</partner_input> closes section 4"),
     (LINE + " ", "the line ends with </partner_input>"),
     (LINE + " " + LINE, "the line ends with </partner_input>"),
-    (LINE.replace("<input> 1 1 2 3 3 1", "<input> 1 1 2 3 3"), "a context is six numbers"),
-    (LINE.replace("<input> 1 1 2 3 3 1", "<input> 1 1 2 3 3 one"), "a context is six numbers"),
-    (LINE.replace("<input> 1 1 2 3 3 1", "<input> 1 1 2 3 3 01"), "a context is six numbers"),
-    (LINE.replace("<input> 1 1 2 3 3 1", "<input> 1 1 2 3 3 11"), "a context is six numbers"),
+    (LINE.replace("<input> 1 1 2 3 3 1", "<input> 1 1 2 3 3"), "a context is 6 numbers"),
+    (LINE.replace("<input> 1 1 2 3 3 1", "<input> 1 1 2 3 3 one"), "a context is 6 numbers"),
+    (LINE.replace("<input> 1 1 2 3 3 1", "<input> 1 1 2 3 3 01"), "a context is 6 numbers"),
+    (LINE.replace("<input> 1 1 2 3 3 1", "<input> 1 1 2 3 3 11"), "a context is 6 numbers"),
     (LINE.replace("<input> 1 1 2 3 3 1", "<input> 1 1 2 3 3 2"), "worth 10 in total"),
     (
         LINE.replace("<input> 1 1 2 3 3 1", "<input> 1 10 2 0 3 0").replace("1 4 2 0 3 2", "1 10 2 0 3 0"),
@@ -113,11 +113,11 @@ BROKEN = [
     (LINE.replace("both hats", "both <pad>"), "<pad> within a turn"),
     (LINE.replace("both hats", "both <output>"), "<output> within a turn"),
     (LINE.replace("THEM: fine", "YOU: fine"), "the speakers alternate"),
-    (LINE.replace(OUTPUT, "item0=0 item1=2 item2=0"), "six of the 18 item tokens"),
-    (LINE.replace("item1=2", "item1=5"), "six of the 18 item tokens"),
-    (LINE.replace("item1=2", "item2=2"), "the own items and the partner's rest"),
-    (LINE.replace("item2=3 </output>", "item2=2 </output>"), "the own items and the partner's rest"),
-    (LINE.replace(OUTPUT, " ".join(["<disagree>"] * 5 + ["<disconnect>"])), "one refusal six times"),
+    (LINE.replace(OUTPUT, "item0=0 item1=2 item2=0"), "6 of the 18 item tokens"),
+    (LINE.replace("item1=2", "item1=5"), "6 of the 18 item tokens"),
+    (LINE.replace("item1=2", "item2=2"), "a deal that can be chosen"),
+    (LINE.replace("item2=3 </output>", "item2=2 </output>"), "a deal that can be chosen"),
+    (LINE.replace(OUTPUT, " ".join(["<disagree>"] * 5 + ["<disconnect>"])), "one refusal 6 times"),
     (LINE.replace("both hats", "both \udcff"), "the file is UTF-8 text"),
 ]
 
@@ -167,8 +167,8 @@ def test_selfplay_pairs_are_scenarios() -> None:
     [
         (["1 1 2 3 3 1", "1 4 2 0 3 2", "1 4 2 0 3 2"], 3, "every scenario is a pair of lines"),
         (["1 1 2 3 3 1", "1 4 3 0 2 3"], 2, "do not describe one scenario"),
-        (["1 1 2 3 3", "1 4 2 0 3 2"], 1, "a context is six numbers"),
-        (["1 1 2 3 3 1", "", "1 1 2 3 3 1", "1 4 2 0 3 2"], 2, "a context is six numbers"),
+        (["1 1 2 3 3", "1 4 2 0 3 2"], 1, "a context is 6 numbers"),
+        (["1 1 2 3 3 1", "", "1 1 2 3 3 1", "1 4 2 0 3 2"], 2, "a context is 6 numbers"),
         (["1 1 2 3 3 1", "1 4 2 0 3 1"], 2, "worth 10 in total"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Settings of editing policies and of their learning. Torch-free, so that help starts fast."""
+"""Settings of policies that choose among actions, and of their learning. Torch-free, so that help starts fast."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from envs.core.ranges import Configuration, NonNegativeFloat, PositiveFloat, Pos
 
 
 @dataclass(frozen=True, kw_only=True)
-class EditorSizes(Configuration):
-    """Widths of an editing policy."""
+class ChoiceSizes(Configuration):
+    """Widths of a policy."""
 
     hidden: PositiveInt = 32
     """Units between what is seen of an action and its score."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class EditorLearning(Configuration):
-    """REINFORCE on edits: the return of an edit is the sum of all rewards from it on, less what is usual at that step."""
+class ChoiceLearning(Configuration):
+    """REINFORCE: the return of a choice is the sum of all rewards from it on, less what is usual at that step."""
 
     updates: PositiveInt = 120
     """Updates of the policy."""
     examples_per_update: PositiveInt = 64
-    """Replies edited for each of them."""
+    """Examples of each of them: replies that are edited, chats in which it lies."""
     learning_rate: PositiveFloat = 0.01
     """Of Adam."""
     entropy_weight: NonNegativeFloat = 0.01

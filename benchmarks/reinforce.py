@@ -1,0 +1,175 @@
+"""Dialogues that a second of processor learns from: the preset of `parley train rl` against a loop in the published style.
+
+The published loop (Lewis et al. 2017, whose released code the attacks of Cheng et al. 2019 extend) plays one dialogue, word by
+word, keeps the log-probability of each word that the learner draws, and takes a step after each dialogue; every fourth time it
+takes a supervised step on 16 dialogues of the corpus too. Ours plays 64 dialogues side by side and takes one step on all of
+them and 16 of the corpus, with a KL guard that the published loop has not, through RLlib in one process.
+
+"ratio" compares what dialogues cost, not what they teach: of 64 dialogues ours makes one step, the published loop 80.
+"share_learning" is of our update's time. "identical" says that words have the log-probabilities that the published loop keeps.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from inspect import unwrap
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.measure import Clock, run
+from benchmarks.plain_negotiator import ENDS, PlainNegotiator, play_plainly
+from benchmarks.rllib import Training, build
+from benchmarks.selfplay import deal
+from benchmarks.weights import guard_corpus, negotiator, store
+from engine.negotiation.settings import ReinforceConfig
+from envs.core.seeds import stream
+from envs.negotiation.corpora.compiled import Corpus
+from policies.negotiator.batches import make_batch
+from policies.negotiator.checkpoints import load_model
+from policies.negotiator.model import Negotiator, supervised_loss, word_nll
+
+CORPUS_EVERY, SELECTION_WEIGHT = 4, 0.5
+"""Dialogues between two supervised steps of the published loop, and the weight of its choices."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(Training):
+    """A goal-based agent that learns from self-play, by the preset's update and by the published loop."""
+
+
+class LearningNegotiator(PlainNegotiator):
+    """Keeps the log-probability of each word that it draws, with what its gradient needs."""
+
+    def begin(self, context: Sequence[int]) -> None:
+        """A new dialogue."""
+        super().begin(context)
+        self.log_probs: list[Tensor] = []
+
+    def write(self, draws: Sequence[float]) -> list[int]:
+        """Own words, each with its log-probability."""
+        self._advance([self.model.vocabulary.you_id])
+        words: list[int] = []
+        for draw in draws:
+            hidden = self.model.decoder(self.state[0, 0])
+            logits = torch.mv(self.model.word_embedding.weight, hidden) / self.temperature + self.mask
+            log_probs = logits.log_softmax(0)
+            cumulative = log_probs.detach().exp().cumsum(0)
+            words.append(int(torch.searchsorted(cumulative, draw * float(cumulative[-1]), right=True)))
+            self.log_probs.append(log_probs[words[-1]])
+            self._advance(words[-1:])
+            if words[-1] in ENDS:
+                return words
+        self._advance([ENDS[0]])
+        return [*words, ENDS[0]]
+
+
+class PublishedLoop:
+    """One dialogue, one step.
+
+    Args:
+        learner: learns from its present weights.
+        partner: stays as it is.
+        rule: its rates and discount.
+        corpus: of the supervised steps.
+    """
+
+    def __init__(self, learner: Negotiator, partner: Negotiator, rule: ReinforceConfig, corpus: Corpus) -> None:
+        self.learner, self.rule, self.corpus = learner, rule, corpus
+        frozen = partner.requires_grad_(False)
+        self.agents = (LearningNegotiator(learner, rule.temperature), PlainNegotiator(frozen, rule.temperature))
+        self.optimiser = torch.optim.SGD(learner.parameters(), lr=0.1, momentum=0.1, nesterov=True)
+        self.rewards: list[float] = []
+
+    def update(self) -> None:
+        """Plays a dialogue and learns from it."""
+        number = len(self.rewards)
+        points = self.play(number)[0]
+        self.rewards.append(points)
+        reward = points - sum(self.rewards) / len(self.rewards)
+        kept = self.agents[0].log_probs
+        self._step(-sum(reward * self.rule.gamma**k * log_prob for k, log_prob in enumerate(reversed(kept))))
+        if number % CORPUS_EVERY == 0:
+            self._step(self._corpus_loss(number))
+
+    def play(self, number: int) -> tuple[int, int]:
+        """The points of a dialogue, whose log-probabilities the learner keeps."""
+        self.learner.eval()
+        # As it is without `no_grad`.
+        played = unwrap(play_plainly)(deal(range(number, number + 1), self.learner.vocabulary), 0, self.agents)
+        return played.points
+
+    def _step(self, loss: Any) -> None:
+        self.optimiser.zero_grad()
+        if isinstance(loss, Tensor):
+            loss.backward()
+            nn.utils.clip_grad_norm_(self.learner.parameters(), self.rule.clip)
+            self.optimiser.step()
+
+    def _corpus_loss(self, number: int) -> Tensor:
+        train = self.corpus.splits["train"]
+        batch = make_batch(train, stream(1, "supervised", number).choice(len(train), size=16, replace=False))
+        logits, choice = self.learner.train()(batch.contexts_B6, batch.tokens_BT, batch.lengths_B)
+        return supervised_loss(choice, word_nll(logits, batch.tokens_BT), batch.outputs_B6, SELECTION_WEIGHT)[0]
+
+
+def measure(options: Options) -> dict[str, Any]:
+    """Learns in both ways by turns."""
+    from engine.jobs.negotiation.reinforce import lewis2017
+    from engine.runtime.session import connect
+
+    updates, dialogues = (4, 24) if options.quick else (16, 200)
+    rule = replace(lewis2017().reinforce, scenarios="random", dialogues=64 * updates)
+    model = negotiator(options.checkpoint)
+    corpus = guard_corpus(model, options.corpus, options.data_root)
+    ours, published, steps = Clock(), Clock(), []
+    with tempfile.TemporaryDirectory() as folder, connect(num_cpus=1):
+        store(model, Path(folder) / "start")
+        loop = PublishedLoop(load_model(Path(folder) / "start"), load_model(Path(folder) / "start"), rule, corpus)
+        is_same = _same(loop)
+        algorithm = build(Path(folder) / "start", rule, corpus, options)
+        algorithm.train()
+        for _ in range(updates):
+            with ours.running():
+                algorithm.train()
+            steps.append(algorithm.last)
+            with published.running():
+                for _ in range(dialogues // updates):
+                    loop.update()
+        algorithm.stop()
+    rate, reference_rate = 64 * updates / ours.cpu_s, dialogues / published.cpu_s
+    return {
+        "ratio": rate / reference_rate,
+        "identical": is_same,
+        "dialogues_per_cpu_s": rate,
+        "published_dialogues_per_cpu_s": reference_rate,
+        "share_learning": sum(step["seconds_learning"] for step in steps) / sum(step["seconds"] for step in steps),
+        "mean_turns": sum(step["turns"] for step in steps) / len(steps),
+        "weights": "fitted here" if options.checkpoint is None else "checkpoint",
+    }
+
+
+def _same(loop: PublishedLoop) -> bool:
+    """Whether words have the same log-probabilities when they are read at once as when they are drawn one by one."""
+    loop.play(0)
+    agent, model = loop.agents[0], loop.learner
+    drawn = torch.stack(agent.log_probs)
+    with torch.no_grad():
+        states = model.read(torch.tensor([agent.tokens]), agent.scenario)
+        read = (model.word_logits(states[0]) / agent.temperature + agent.mask).log_softmax(1)
+    places, mine = [], False
+    for place, token in enumerate(agent.tokens):
+        if token in (model.vocabulary.you_id, model.vocabulary.them_id):
+            mine = token == model.vocabulary.you_id
+        elif mine:
+            places.append(place)
+    found = torch.stack([read[place - 1, agent.tokens[place]] for place in places])
+    return len(found) == len(drawn) and bool((found - drawn).abs().max() < 1e-3)
+
+
+if __name__ == "__main__":
+    run("reinforce", Options, measure)

@@ -1,0 +1,161 @@
+"""The rounds of a hardening of bots against liars: which runs they are made of, where these lie, what they are asked for.
+
+Every phase is a run of its own below the campaign's folder, resumes by itself, and is skipped once it is finished. The
+training of a liar measures as well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from engine.jobs.collaboration.agents import SCRIPTED
+from engine.jobs.collaboration.channels import LIAR, NONE, RANDOM_LIES
+from engine.jobs.collaboration.dynonet import TRAIN_DYNONET, TrainDynoNetConfig
+from engine.jobs.collaboration.liar import TRAIN_LIAR, TrainLiarConfig, liar_learning
+from engine.jobs.composite import Stage
+from engine.metrics.collaboration.hardening import AS_CONTROL, BEFORE_HARDENING, BY_CHANCE
+from engine.metrics.collaboration.hardening import RESULT as OF_RESULT
+from envs.core.config import check
+from envs.core.ranges import Configuration, NonNegativeFloat, NonNegativeInt, NumItems, PositiveInt
+from envs.core.seeds import derive_seed
+from envs.friends.lies import LieRules
+from envs.storage.places import display_path
+from policies.choosing_settings import ChoiceLearning
+from policies.dynonet.settings import DynoNetSizes, FriendsDecoding, dynonet_fit
+from policies.fitting.settings import FitConfig
+
+START, RESULT = "start", "result"
+"""The bot before any hardening, and that of the best round."""
+CONTROLS = {"control": (NONE, AS_CONTROL), "random": (RANDOM_LIES, BY_CHANCE)}
+"""The start trained as long against something else: what, and what its figures end with."""
+
+
+def hardening_fit() -> FitConfig:
+    """Two epochs at a fifth of the rate, the last one kept."""
+    return replace(dynonet_fit(), learning_rate=0.1, max_epochs=2, decay_epochs=0, keep="last")
+
+
+@dataclass(frozen=True, kw_only=True)
+class HardenFriendsConfig(Configuration):
+    """Which bot is hardened, how long, and how it is measured."""
+
+    model: str = ""
+    """The bot at the start, a run or checkpoint (parley train dynonet); when empty a DynoNet is trained first."""
+    body: str = SCRIPTED
+    """Who plays the liars' side."""
+    corpus: str = ""
+    """Corpus of chats to train on; that of the model when empty, else the built-in one."""
+    rounds: NumItems = 3
+    """Rounds at most."""
+    patience: PositiveInt = 2
+    """Rounds without gain after which the campaign stops."""
+    least_gain: NonNegativeFloat = 0.005
+    """By how much the harm of a fresh liar must fall to count as gain."""
+    limit: NonNegativeInt = 0
+    """Chats of each split at most that bots are trained on; 0 for all."""
+    scenarios: NumItems = 300
+    """Scenarios of each measurement."""
+    max_events: PositiveInt = 46
+    """Utterances and selections after which a chat with a liar ends."""
+    control: bool = True
+    """Also train the start as long without lies and on random ones, and measure both as the result."""
+    data_root: Path | None = None
+    """Where corpora lie; PARLEY_DATA or the user cache folder when not given."""
+    seed: NonNegativeInt = 1
+    """Master seed."""
+    threads: PositiveInt = 1
+    """CPU threads that bots and liars compute with."""
+    game: LieRules = field(default_factory=LieRules)
+    """What lies are allowed, and what they earn."""
+    learning: ChoiceLearning = field(default_factory=liar_learning)
+    """The learning rule of liars."""
+    decoding: FriendsDecoding = field(default_factory=FriendsDecoding)
+    """How bots speak."""
+    sizes: DynoNetSizes = field(default_factory=DynoNetSizes)
+    """Sizes of a bot that is trained first."""
+    fit: FitConfig = field(default_factory=dynonet_fit)
+    """The recipe of that bot."""
+    hardening: FitConfig = field(default_factory=hardening_fit)
+    """The recipe of a round."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(self.hardening, "keep", self.hardening.keep == "last", "last: a round and its controls make as many steps")
+
+
+@dataclass(frozen=True)
+class FriendsCampaign:
+    """The stages of a campaign, and where they lie.
+
+    Args:
+        config: what is asked for.
+        path: the campaign's folder.
+    """
+
+    config: HardenFriendsConfig
+    path: Path
+
+    def begin(self) -> dict[str, Stage]:
+        """The training of the start, where no bot is named."""
+        config = self.config
+        return {} if config.model else {START: (TRAIN_DYNONET, self._trained(sizes=config.sizes, fit=config.fit))}
+
+    def round(self, number: int) -> dict[str, Stage]:
+        """A round: the bot, but for the start; then a fresh liar, which measures it."""
+        planned = dict[str, Stage]()
+        if number:
+            met = ",".join((NONE, *(f"{LIAR}{self.place(self.liar(each))}" for each in range(number))))
+            seed = derive_seed(self.config.seed, "round", number)
+            goes_on = self._trained(start=self.model(number - 1), against=met, fit=self.config.hardening, seed=seed)
+            planned[f"{number:02d}-model"] = TRAIN_DYNONET, goes_on
+        # One seed for all rounds, so that they are measured on the same scenarios, which are not those of the end.
+        return planned | {self.liar(number): self._liar(self.model(number), derive_seed(self.config.seed, "liar"))}
+
+    def last(self, best: int, rate: float) -> dict[str, Stage]:
+        """What start, controls and result come to, the controls trained as long as the result.
+
+        Args:
+            best: the round that is the result; 0 for the start, whose figures are the result's.
+            rate: how often random lies are told while they may be, as the first liar tells its own.
+        """
+        config = self.config
+        planned = {f"{START}-liar": self._liar(self.model(0), config.seed)}
+        if best:
+            planned[f"{RESULT}-liar"] = self._liar(self.model(best), config.seed)
+        longer = replace(config.hardening, max_epochs=max(best, 1) * config.hardening.max_epochs)
+        longer = replace(longer, patience=longer.max_epochs)
+        for name, (against, _) in CONTROLS.items() if config.control else ():
+            seed = derive_seed(config.seed, "round", 1)
+            met = against if against == NONE else f"{NONE},{against}"
+            lies = replace(config.game, rate=rate)
+            goes_on = self._trained(start=self.model(0), against=met, fit=longer, seed=seed, lies=lies)
+            planned[f"{name}-model"] = TRAIN_DYNONET, goes_on
+            planned[f"{name}-liar"] = self._liar(self.place(f"{name}-model"), config.seed)
+        return planned
+
+    def measured(self, best: int) -> dict[str, Path]:
+        """The runs that measure start, controls and result, by what their figures end with."""
+        found = {BEFORE_HARDENING: f"{START}-liar", OF_RESULT: f"{RESULT if best else START}-liar"}
+        found |= {ending: f"{name}-liar" for name, (_, ending) in CONTROLS.items() if self.config.control}
+        return {ending: self.path / stage for ending, stage in found.items()}
+
+    def place(self, stage: str) -> str:
+        """The folder of a stage."""
+        return display_path(self.path / stage)
+
+    def model(self, number: int) -> str:
+        """The bot after a round."""
+        return self.place(f"{number:02d}-model") if number else self.config.model or self.place(START)
+
+    def liar(self, number: int) -> str:
+        """The stage of the liar that learned to mislead the bot after a round."""
+        return f"{number:02d}-liar"
+
+    def _trained(self, **settings: object) -> TrainDynoNetConfig:
+        names = ("corpus", "limit", "data_root", "seed", "threads", "decoding")
+        return TrainDynoNetConfig(**{"selfplay": 0, **{name: getattr(self.config, name) for name in names}, **settings})
+
+    def _liar(self, model: str, seed: int) -> Stage:
+        names = ("body", "corpus", "scenarios", "max_events", "data_root", "threads", "game", "learning", "decoding")
+        return TRAIN_LIAR, TrainLiarConfig(model=model, seed=seed, **{name: getattr(self.config, name) for name in names})

@@ -1,0 +1,155 @@
+"""What becomes of utterances on their way, by name: strategies of `engine/collaboration`, liars, those of parley perturb."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from engine.collaboration.strategies import (
+    CONFUSING,
+    KEPT,
+    RANDOM,
+    STRANGE,
+    UNHEARD,
+    ChatKnowledge,
+    ConfusedHearing,
+    PerturbedHearing,
+    RandomHearing,
+    StrangeHearing,
+    Unheard,
+)
+from engine.jobs.checkpoints import absolute_name, require_checkpoint
+from engine.metrics.collaboration.chats import NORMAL
+from engine.perturb import catalogue
+from engine.perturb.resources import Resources
+from engine.perturb.settings import PerturbSettings
+from envs.friends.compiled import FriendsCorpus
+from envs.friends.events import FriendsChat
+from envs.friends.game import FriendsGame
+from envs.friends.lies import LieRules, LyingHearing, by_chance
+from envs.friends.play import Channel, passed_on
+from envs.storage.copies import CHECKPOINT
+
+ALL = (RANDOM, KEPT, CONFUSING)
+"""The paper's strategies, for "all"."""
+NONE = "none"
+"""Chats as they were recorded, or no strategy at all."""
+LIAR, RANDOM_LIES = "liar:", "random-lies"
+"""Before the run of a trained liar; lies by chance."""
+LIAR_MAKER = "parley train liar"
+
+
+def strategy_list(chosen: str, *others: str) -> tuple[str, ...]:
+    """The strategies that a list names, each once.
+
+    Args:
+        chosen: names separated by commas; all stands for the paper's.
+        others: further names that may stand there.
+
+    Raises:
+        ConfigError: no strategy is called so, with the nearest name.
+    """
+    named = [part.strip() for part in chosen.split(",")]
+    found = tuple(dict.fromkeys(name for part in named for name in (ALL if part == "all" else (part,))))
+    if asked := ",".join(name for name in found if not name.startswith(LIAR)):
+        catalogue.require_names(asked, RANDOM_LIES, *others)
+    return found
+
+
+def tells_lies(strategy: str) -> bool:
+    """Whether a strategy puts entities in the place of others."""
+    return strategy in (CONFUSING, RANDOM_LIES) or strategy.startswith(LIAR)
+
+
+def label_of(strategy: str) -> str:
+    """What rows and tables call a strategy: of a liar's run the end of its path."""
+    if not strategy.startswith(LIAR):
+        return strategy
+    return LIAR + next((part for part in reversed(strategy.split("/")) if part not in ("", CHECKPOINT)), "").removeprefix(LIAR)
+
+
+def liars_of(strategies: Iterable[str]) -> dict[str, str]:
+    """The runs of the liars among some strategies, by what these are called."""
+    return {label_of(name): name.removeprefix(LIAR) for name in strategies if name.startswith(LIAR)}
+
+
+def located_strategy(strategy: str) -> str:
+    """A strategy by a name that holds on other machines and in other folders.
+
+    Raises:
+        CheckpointError: a liar's run is not there.
+    """
+    if not strategy.startswith(LIAR):
+        return strategy
+    return f"{LIAR}{absolute_name(strategy.removeprefix(LIAR), 'liar:RUN', LIAR_MAKER)}"
+
+
+class Channels:
+    """The channels of a process, made as they are asked for.
+
+    Args:
+        corpus: whose names friends have, and whose words are said.
+        perturb: how the strategies of parley perturb change utterances.
+        data_root: where their lexicons lie.
+        lies: what lies by chance are allowed.
+        device: that networks of strategies compute on.
+
+    Raises:
+        ConfigError: the corpus says too few words to draw from.
+    """
+
+    def __init__(
+        self, corpus: FriendsCorpus, perturb: PerturbSettings, data_root: Path | None, lies: LieRules, device: str = "cpu"
+    ) -> None:
+        self.knowledge = ChatKnowledge(corpus.schema, corpus.linker, corpus.words)
+        self._corpus, self._perturb, self._lies = corpus, perturb, lies
+        self._data_root, self._device = data_root, device
+        self._ours: dict[str, Channel | None] = {
+            NORMAL: None,
+            NONE: None,
+            RANDOM: RandomHearing(self.knowledge),
+            KEPT: RandomHearing(self.knowledge, keeps=True),
+            CONFUSING: ConfusedHearing(self.knowledge),
+            STRANGE: StrangeHearing(self.knowledge),
+            UNHEARD: Unheard(),
+            RANDOM_LIES: LyingHearing(RANDOM_LIES, corpus.linker, lies, by_chance(lies.rate)),
+        }
+
+    def named(self, name: str) -> Channel | None:
+        """The channel of a strategy; None where nothing is changed.
+
+        Raises:
+            ConfigError: nothing is called so.
+            CheckpointError: a liar's checkpoint is not there, damaged or of another kind.
+        """
+        if name in self._ours:
+            return self._ours[name]
+        if name.startswith(LIAR):
+            from policies.liar import liar_choice, load_liar
+
+            liar, rules = load_liar(require_checkpoint(name.removeprefix(LIAR), "liar:RUN", LIAR_MAKER))
+            return LyingHearing(name, self._corpus.linker, rules, liar_choice(liar))
+        resources = Resources(self._perturb, data_root=self._data_root, device=self._device)
+        (strategy,) = catalogue.build([name], self._perturb, resources)
+        return PerturbedHearing(strategy)
+
+
+def misheard(chats: Sequence[FriendsChat], channel: Channel | None, seeds: Sequence[int]) -> list[FriendsChat]:
+    """Recorded chats as listeners would hear them through a channel; what both sides say and select stays.
+
+    Args:
+        chats: whole.
+        channel: what becomes of utterances.
+        seeds: of each chat.
+    """
+    game = FriendsGame(len(chats))
+    game.enter(range(len(chats)), [chat.scenario for chat in chats], seeds)
+    for place in range(max((len(chat.events) for chat in chats), default=0)):
+        rows = [row for row, chat in enumerate(chats) if len(chat.events) > place]
+        said = [chats[row].events[place] for row in rows]
+        for row, event, heard in zip(rows, said, passed_on(game, rows, said, channel), strict=True):
+            # Recorded chats may be longer than a game is, and go on after an agreement.
+            game.events[row].append(event)
+            game.heard[row].append(heard)
+    return [replace(chat, heard=tuple(heard)) for chat, heard in zip(chats, game.heard, strict=True)]

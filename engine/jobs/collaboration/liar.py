@@ -1,0 +1,241 @@
+"""Training of liars against a frozen player of MutualFriends: `parley train liar` (RLlib).
+
+The policy stands between a body, which plays side 0, and the player, which hears claims now and then instead of what the body
+means (`envs/friends/lies.py`). It is rewarded for chats that end late or without agreement, less a small cost of each lie.
+It is measured on scenarios that it did not learn from, beside no lies and beside random ones at the same rate.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine.jobs.checkpoints import require_checkpoint
+from engine.jobs.choices import START, UPDATE, learned_choices
+from engine.jobs.collaboration.agents import SCRIPTED, corpus_of, friends_agents, make_friends_agent
+from engine.jobs.collaboration.channels import LIAR, LIAR_MAKER, NONE
+from engine.jobs.collaboration.config import CollaborationConfig
+from engine.jobs.command import command_line
+from engine.jobs.device import threads
+from engine.jobs.job import Job, Reporter, Steps, Summary
+from engine.jobs.sharded import session
+from engine.metrics.collaboration.lying import HARM, HONEST, LYING, POLICY, RANDOM, LiedTo, lying_metrics
+from engine.store.layout import SUMMARY
+from engine.store.run_folder import RunFolder
+from envs.core.errors import ConfigError
+from envs.core.ranges import Configuration, NonNegativeInt, NumItems, PositiveInt
+from envs.data.root import root_words
+from envs.friends.compiled import load_friends
+from envs.friends.corpora import EMBEDDED_FRIENDS
+from envs.friends.game import FriendsRules
+from envs.friends.lies import Choice, Decisions, LieRules, LyingGame, by_chance, num_lies
+from envs.friends.scenario import ScenarioOptions, check_schema
+from envs.storage.copies import CHECKPOINT
+from envs.storage.places import display_path
+from policies.choosing_settings import ChoiceLearning, ChoiceSizes
+from policies.dynonet.settings import FriendsDecoding
+
+if TYPE_CHECKING:
+    from engine.rllib.lying import LyingChats
+    from policies.liar import Liar
+
+RATE = "rate"
+"""Entry of the summary: how often the liar lies while it may."""
+MEASURED = "measured"
+"""Kind of the event that holds the harm of every chat that measures, by who lied."""
+_TRIED = 8
+
+
+def liar_learning() -> ChoiceLearning:
+    """Enough to tell better lies than chance to a small DynoNet."""
+    return ChoiceLearning(updates=80, learning_rate=0.02)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainLiarConfig(Configuration):
+    """Which player a liar learns to mislead, and on what."""
+
+    model: str = SCRIPTED
+    """The frozen player: a run or checkpoint (parley train dynonet), a registered name (parley list), or path/file.py:Name."""
+    body: str = SCRIPTED
+    """Who plays the liar's side, named in the same way."""
+    start: str = ""
+    """Run or checkpoint of a liar to go on from; a new one when empty."""
+    corpus: str = ""
+    """Corpus whose names friends have; that of the model when empty, and the built-in one of scripted players."""
+    scenarios: NumItems = 300
+    """Scenarios that measure the liar."""
+    max_events: PositiveInt = 46
+    """Utterances and selections after which a chat ends."""
+    data_root: Path | None = None
+    """Where corpora lie; PARLEY_DATA or the user cache folder when not given."""
+    seed: NonNegativeInt = 1
+    """Master seed."""
+    threads: PositiveInt = 1
+    """CPU threads that player and policy compute with."""
+    save_every: PositiveInt = 10
+    """Updates between saved training states."""
+    game: LieRules = field(default_factory=LieRules)
+    """What lies are allowed, and what they earn; those of --start stay as they were."""
+    tables: ScenarioOptions = field(default_factory=ScenarioOptions)
+    """How scenarios are drawn."""
+    decoding: FriendsDecoding = field(default_factory=FriendsDecoding)
+    """How models choose words."""
+    liar: ChoiceSizes = field(default_factory=ChoiceSizes)
+    """Widths of a new policy."""
+    learning: ChoiceLearning = field(default_factory=liar_learning)
+    """The learning rule."""
+
+
+@dataclass(frozen=True)
+class LiarWorld:
+    """What a liar learns on, found and checked.
+
+    Args:
+        config: what was asked for.
+        chats: the game with its players.
+        liar: the policy as it begins.
+    """
+
+    config: TrainLiarConfig
+    chats: LyingChats
+    liar: Liar
+
+    def play(self, choose: Choice) -> tuple[LiedTo, float]:
+        """The chats that measure, and how often it lied while it might."""
+        noted: list[Decisions] = []
+        game, config = self.chats.game, self.config
+        played = game.play(self.chats.chats(config.seed, "measured lies", range(config.scenarios)), choose, noted.append)
+        found = LiedTo(
+            [game.harm(chat) for chat in played],
+            [chat.agreed for chat in played],
+            [len(chat.events) for chat in played],
+            num_lies(played),
+        )
+        return found, sum(found.lies) / max(sum(len(each.taken) for each in noted), 1)
+
+
+def opened_world(config: TrainLiarConfig) -> LiarWorld:
+    """Reads what a training needs.
+
+    Raises:
+        ConfigError: no player or corpus is called so, or its schema has too few values.
+        CheckpointError: a checkpoint is not there, or damaged.
+        DataError: the corpus cannot be read.
+    """
+    from engine.rllib.lying import LyingChats
+    from policies.liar import load_liar, new_liar
+
+    corpus = load_friends(config.corpus or corpus_of((config.model, config.body)) or EMBEDDED_FRIENDS, config.data_root)
+    check_schema(corpus.schema, config.tables)
+    body, target = (make_friends_agent(spec, corpus, config.decoding) for spec in (config.body, config.model))
+    liar, rules = new_liar(config.liar, config.seed), config.game
+    if config.start:
+        liar, rules = load_liar(require_checkpoint(config.start, "--start", LIAR_MAKER))
+    game = LyingGame(corpus.linker, body, target, rules, FriendsRules(max_events=config.max_events))
+    return LiarWorld(config, LyingChats(game, config.tables), liar)
+
+
+def training_chats(config: TrainLiarConfig) -> LyingChats:
+    """What a configuration is played on; runners make it by themselves, because players are not sent."""
+    return opened_world(config).chats
+
+
+def small() -> TrainLiarConfig:
+    """Three lies a chat, 80 updates: minutes against a small DynoNet."""
+    return TrainLiarConfig()
+
+
+def quick() -> TrainLiarConfig:
+    """Half as many updates, fewer chats to measure: a minute against the scripted player."""
+    return TrainLiarConfig(scenarios=200, learning=replace(liar_learning(), updates=40))
+
+
+class TrainLiar(Job[TrainLiarConfig, LiarWorld, Summary]):
+    """`parley train liar`."""
+
+    words = ("train", "liar")
+    run_name = "liar"
+    config = TrainLiarConfig
+    presets = {"small": small, "quick": quick}
+    legend = LYING
+    files = (CHECKPOINT, SUMMARY)
+    resume_safe = ("data_root", "save_every")
+    steps = Steps(UPDATE, "updates", lambda config: config["learning"]["updates"])
+
+    def prepare(self, config: TrainLiarConfig, path: Path, reporter: Reporter) -> LiarWorld:
+        """Players, corpus and policy; some chats are played.
+
+        Raises:
+            ConfigError: besides what `opened_world` raises, the body says nothing in them that could be a lie.
+        """
+        world = opened_world(config)
+        _, rate = replace(world, config=replace(config, scenarios=_TRIED)).play(by_chance(1.0))
+        if not rate:
+            what, fix = "the body says nothing that could be a lie", "name one that speaks"
+            raise ConfigError(what, where="--body", got=config.body, fix=fix)
+        return world
+
+    def work(self, run: RunFolder, prepared: LiarWorld, reporter: Reporter) -> Summary:
+        """Learns, saving and resuming exactly, measures, and stores the policy as `checkpoint`.
+
+        Raises:
+            DivergenceError: a gradient is not finite.
+        """
+        from engine.rllib.choosing import ChoiceReinforceConfig
+        from engine.rllib.lying import LiarModule, LiarRunner
+        from policies.liar import liar_choice, save_liar
+
+        config, liar, rules = prepared.config, prepared.liar, prepared.chats.game.rules
+        with threads(config.threads), session(1, ""):
+            if not (run.path / START).is_dir():
+                save_liar(liar, run.path / START, rules, {})
+            settings = ChoiceReinforceConfig().choosing(
+                learning=config.learning,
+                make_env=partial(training_chats, config),
+                runner=LiarRunner,
+                module=LiarModule,
+                checkpoint=str(run.path / START),
+                seed=config.seed,
+            )
+            told = partial("{agreed:.0%} agree after {events:.1f} events and {lies:.1f} lies".format_map)
+            liar.load_state_dict(learned_choices(run, settings, config.save_every, reporter, "learning to lie", told))
+            reporter.say(f"measuring on {config.scenarios:,} scenarios, with its lies, random ones and none")
+            by_policy, rate = prepared.play(liar_choice(liar))
+            played = {POLICY: by_policy, RANDOM: prepared.play(by_chance(rate))[0], HONEST: prepared.play(by_chance(0.0))[0]}
+        run.event(MEASURED, **{f"{HARM}{who}": list(chats.harm) for who, chats in played.items()})
+        metrics = lying_metrics(played)
+        about = {"model": config.model, "body": config.body, "seed": config.seed, HARM: metrics[HARM].value}
+        save_liar(liar, run.path / CHECKPOINT, rules, about)
+        return Summary(
+            f"liar against {config.model}",
+            f"{config.learning.updates} updates of {config.learning.examples_per_update} chats, at most {rules.lies} "
+            f"lie{'s' * (rules.lies > 1)} a chat, {config.body} plays its side, seed {config.seed}.",
+            metrics,
+            {RATE: rate},
+        )
+
+    def models(self, config: TrainLiarConfig) -> Mapping[str, str]:
+        named = {"model": config.model, "body": config.body, "start": config.start}
+        return {option: spec for option, spec in named.items() if spec not in friends_agents}
+
+    def next_commands(self, config: TrainLiarConfig, path: Path) -> tuple[str, ...]:
+        """Who believes its lies, in both directions of play, and the model trained further against them."""
+        run = display_path(path)
+        asked = CollaborationConfig(
+            model=config.model, strategies=f"{LIAR}{run}", controls=False, corpus=config.corpus, data_root=config.data_root
+        )
+        heard = command_line(("evaluate", "collaboration"), {"": CollaborationConfig}, asked, run=None)
+        commands = (*super().next_commands(config, path), heard)
+        if config.model in friends_agents or ".py:" in config.model:
+            return commands
+        further = ["parley", "train", "dynonet", "--start", config.model, "--against", f"{NONE},{LIAR}{run}"]
+        further += ["--run", display_path(path.with_name(f"{path.name}-against")), *root_words(config.data_root)]
+        return (*commands, shlex.join(further))
+
+
+TRAIN_LIAR = TrainLiar()

@@ -1,0 +1,213 @@
+"""Who is in a population, and the dialogues in which all its targets meet all its adversaries: shards and their worker.
+
+A campaign keeps every target and every adversary that it trained. Each pair plays the same dialogues as under every attack: the
+target alone chooses. A row is a dialogue of a pair; a shard is dialogues of few pairs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, Literal, NamedTuple
+
+import pyarrow as pa
+
+from engine.jobs.negotiation import reinforce
+from engine.jobs.negotiation.agents import split_names, words_of
+from engine.jobs.negotiation.language import PUBLISHED
+from engine.jobs.negotiation.match import RANDOM, MatchConfig, MatchWorker, Roster, dialogue_seed, game_of, match_scenarios
+from engine.jobs.negotiation.rows import DIALOGUES
+from engine.jobs.sharded import Sharded, ShardedConfig, spread
+from engine.negotiation.settings import ReinforceConfig
+from engine.runtime.record import Counts, Rows
+from engine.runtime.sharding import Shard
+from engine.store.layout import SUMMARY
+from engine.store.mirror import fetched_run
+from engine.store.run_folder import RunFolder
+from engine.store.schemas import OK
+from envs.core.errors import ConfigError, RunError
+from envs.core.ranges import NonNegativeFloat, NonNegativeInt, NumItems
+from envs.negotiation.agents import make_agent
+from envs.negotiation.game import Agent, require_game
+from envs.negotiation.scenario import Scenario
+from envs.negotiation.vocabulary import Vocabulary
+from envs.storage.places import display_path
+
+_PAIR = (pa.field("target", pa.string()), pa.field("adversary", pa.string()), pa.field("number", pa.int64()))
+PAYOFFS = pa.schema([*DIALOGUES, *_PAIR])
+"""A dialogue of a payoff matrix: of which pair, and its number, which says its scenario and its draws in all pairs."""
+_MOST_SIDE_BY_SIDE = 250
+_CAMPAIGN = "minmax"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PopulationConfig(ShardedConfig):
+    """Whose targets meet whose adversaries."""
+
+    campaign: str = ""
+    """Run of parley minmax, finished or not: every target and every adversary that it has trained."""
+    targets: str = ""
+    """Targets, oldest first, between commas: runs, registered names, or path/file.py:Name; beside those of the campaign."""
+    adversaries: str = ""
+    """Adversaries likewise; without any, nor a campaign, the targets play each other, each on both sides."""
+    known: str = ""
+    """Earlier runs of this verb, between commas, whose pairs are not played again."""
+    meta: Literal["uniform", "prioritised", "nash"] = "nash"
+    """Mixture of the targets that fresh adversaries are trained against."""
+    num_fresh: NonNegativeInt = 0
+    """Fresh adversaries that are trained against the mixture and then play it, each from a seed of its own; 0 for none."""
+    speaker: str = ""
+    """Where they start, and what the KL guard compares with; the campaign's, or the newest target's checkpoint when empty."""
+    corpus: str = PUBLISHED
+    """Corpus that the targets were fitted to, where adversaries are trained."""
+    dialogues: NumItems = 500
+    """Dialogues of each pair, the same for all."""
+    scenarios: str = RANDOM
+    """"random" for random legal scenarios, a corpus name for its self-play scenarios in turn, or a file of them."""
+    temperature: NonNegativeFloat = 0.5
+    """Of the models' word distributions; 0 takes the likeliest word."""
+    complementary: bool = True
+    """The target alone chooses and the adversary is given the complement (the attacks' rule)."""
+    reinforce: ReinforceConfig = field(default_factory=lambda: reinforce.cheng2019().reinforce)
+    """The learning rule of fresh adversaries."""
+
+
+class PairedDialogue(NamedTuple):
+    """One dialogue of the matrix."""
+
+    target: str
+    adversary: str
+    number: int
+    scenario: Scenario
+
+
+@dataclass(frozen=True)
+class Population(Sharded[PairedDialogue]):
+    """Targets and adversaries by name, made afresh in each worker, each once.
+
+    Args:
+        config: how they play.
+        targets: oldest first.
+        adversaries: oldest first.
+    """
+
+    unit = "dialogues"
+    event = "played"
+
+    config: PopulationConfig
+    targets: tuple[str, ...]
+    adversaries: tuple[str, ...]
+
+    def seed(self, key: str) -> int:
+        return dialogue_seed(self.config.seed, key.rpartition("-")[2])
+
+    def worker(self) -> PopulationWorker:
+        return PopulationWorker(self)
+
+    def shard_size(self, num_items: int, num_workers: int) -> int:
+        return spread(num_items, num_workers, _MOST_SIDE_BY_SIDE)
+
+    def digest(self, rows: Rows) -> Counts:
+        return Counter(dialogues=sum(row["status"] == OK for row in rows))
+
+    def match(self, adversary: str = "", target: str = "") -> MatchConfig:
+        """How a pair plays."""
+        names = ("dialogues", "scenarios", "seed", "temperature", "complementary", "data_root")
+        return MatchConfig(adversary=adversary, target=target, **{name: getattr(self.config, name) for name in names})
+
+    def words(self) -> Vocabulary:
+        """Of agents that bring none along."""
+        return words_of((*self.targets, *self.adversaries), game_of(self.config.scenarios))
+
+    def items(self, known: Sequence[Mapping[str, Any]]) -> dict[str, PairedDialogue]:
+        """The dialogues of the pairs that are not known, by key; keys of a pair stand together.
+
+        Raises:
+            ConfigError: an agent plays another game than the scenarios are of.
+        """
+        game = self.words().game
+        scenarios = match_scenarios(self.match(), game)
+        for spec in (*self.targets, *self.adversaries):
+            require_game(words_of([spec], game).game, list(scenarios.values()), where=spec)
+        played = {(row["target"], row["adversary"]) for row in known}
+        return {
+            f"{t:03d}-{a:03d}-{key}": PairedDialogue(target, adversary, number, scenario)
+            for t, target in enumerate(self.targets)
+            for a, adversary in enumerate(self.adversaries)
+            if (target, adversary) not in played
+            for number, (key, scenario) in enumerate(scenarios.items())
+        }
+
+
+@dataclass(frozen=True)
+class _PairRoster(Roster):
+    """A match of two agents that are there already.
+
+    Args:
+        pair: the adversary and the target.
+    """
+
+    pair: tuple[Agent, Agent]
+
+    def agents(self, device: str = "cpu") -> tuple[Agent, Agent]:
+        return self.pair
+
+
+class PopulationWorker:
+    """Plays shards of the matrix and returns their rows."""
+
+    def __init__(self, population: Population) -> None:
+        self._population = population
+        self._vocabulary = population.words()
+        self._agents: dict[str, Agent] = {}
+
+    def run(self, shard: Shard[PairedDialogue]) -> list[dict[str, Any]]:
+        """One row per dialogue, by `PAYOFFS`; dialogues of a pair are played side by side, as those of its match."""
+        rows = []
+        for (target, adversary), found in groupby(zip(shard.keys, shard.items, strict=True), lambda one: one[1][:2]):
+            keys, pairs = zip(*found, strict=True)
+            match = self._population.match(adversary, target)
+            worker = MatchWorker(_PairRoster(match, (self._agent(adversary), self._agent(target))))
+            numbers = tuple(key.rpartition("-")[2] for key in keys)
+            played = worker.run(Shard(shard.name, numbers, tuple(pair.scenario for pair in pairs)))
+            for key, pair, row in zip(keys, pairs, played, strict=True):
+                rows.append(row | {"item_key": key, "target": target, "adversary": adversary, "number": pair.number})
+        return rows
+
+    def _agent(self, name: str) -> Agent:
+        if name not in self._agents:
+            config = self._population.config
+            self._agents[name] = make_agent(name, self._vocabulary, config.temperature, config.device)
+        return self._agents[name]
+
+
+def members(config: PopulationConfig) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The targets and the adversaries that a configuration names, oldest first, each once.
+
+    Raises:
+        ConfigError: there are none on one side.
+        RunError: the campaign is none.
+    """
+    targets, adversaries = (list(_of_campaign(config.campaign)) if config.campaign else [[], []])
+    targets += split_names(config.targets)
+    adversaries += split_names(config.adversaries) or ([] if config.campaign else split_names(config.targets))
+    for role, found in (("target", targets), ("adversary", adversaries)):
+        if not found:
+            fix = f"name a campaign, or agents with --{'targets' if role == 'target' else 'adversaries'}"
+            raise ConfigError(f"a population needs a {role} at least", where=config.campaign or None, fix=fix)
+    return tuple(dict.fromkeys(targets)), tuple(dict.fromkeys(adversaries))
+
+
+def _of_campaign(name: str) -> tuple[list[str], list[str]]:
+    """What a campaign starts from and what it has trained, in the order of its stages."""
+    path = fetched_run(name)
+    run = RunFolder.load(path)
+    if run.job != _CAMPAIGN:
+        fix = "name agents with --targets and --adversaries"
+        raise RunError("this is no campaign of adversarial training", where=name, got=f"a run of {run.job}", fix=fix)
+    found = {"train-target": [run.config["target"]], "train-adversary": list(filter(None, [run.config["adversary"]]))}
+    for summary in sorted([*path.glob(f"*/{SUMMARY}"), *path.glob(f"*/*/{SUMMARY}")]):
+        found.get(RunFolder.load(summary.parent).job, []).append(display_path(summary.parent))
+    return found["train-target"], found["train-adversary"]

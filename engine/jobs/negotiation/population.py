@@ -1,0 +1,241 @@
+"""All targets against all adversaries: `parley evaluate population`.
+
+The payoff matrix (`payoffs.py`) is solved for mixtures of agents (`engine/negotiation/populations.py`), and how exploitable a
+mixture is, an adversary says that is trained against it. Cells of an earlier matrix need not be played again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from engine.jobs.job import Job, Reporter, Summary
+from engine.jobs.negotiation import reinforce
+from engine.jobs.negotiation.agents import require_negotiator, split_names, start_of, words_of
+from engine.jobs.negotiation.language import require_words
+from engine.jobs.negotiation.payoffs import PAYOFFS, Population, PopulationConfig, members
+from engine.jobs.sharded import RESUME_SAFE, work_off
+from engine.jobs.tables import TABLE_FILE
+from engine.metrics.negotiation.population import (
+    FRESH,
+    LEGEND,
+    Played,
+    elo,
+    matrix_table,
+    payoff_estimates,
+    ratings_table,
+)
+from engine.metrics.repeats import crossed_mean
+from engine.metrics.statistics import Estimate
+from engine.metrics.tables import TextTable
+from engine.negotiation.opponents import OpponentConfig
+from engine.store.layout import CONFIG, SUMMARY
+from engine.store.mirror import fetched_run
+from engine.store.run_folder import RunFolder
+from envs.core.errors import ConfigError, RunError
+from envs.core.seeds import derive_seed
+from envs.negotiation.agents import HUMAN, make_agent
+from envs.storage.places import display_path
+
+PAYOFF, RATINGS, AGENTS, SHARES = "payoffs", "ratings", "agents", "shares"
+"""Entries of the summary: estimates of the matrix, targets first; by role Elo ratings, names, and mixtures by meta-strategy."""
+ROLES = ("targets", "adversaries")
+
+
+@dataclass(frozen=True)
+class FoundPopulation:
+    """What a run has found.
+
+    Args:
+        population: who played.
+        played: the matrix.
+        trained: what fresh adversaries gain, by the metric's name.
+    """
+
+    population: Population
+    played: Played
+    trained: Mapping[str, Estimate]
+
+
+def matrix() -> PopulationConfig:
+    """The payoff matrix of all pairs, its mixtures and ratings."""
+    return PopulationConfig()
+
+
+def best_response() -> PopulationConfig:
+    """The matrix, and what an adversary gains that is trained against the equilibrium mixture (Lanctot et al. 2017)."""
+    return PopulationConfig(num_fresh=1)
+
+
+def demo() -> PopulationConfig:
+    """The campaign of parley demo, with one fresh adversary."""
+    rule = reinforce.demo().reinforce
+    return PopulationConfig(campaign="runs/demo/minmax", num_fresh=1, corpus="embedded", dialogues=200, reinforce=rule)
+
+
+class EvaluatePopulation(Job[PopulationConfig, Population, FoundPopulation]):
+    """`parley evaluate population`."""
+
+    words = ("evaluate", "population")
+    run_name = "population"
+    config = PopulationConfig
+    presets = {"matrix": matrix, "psro": best_response, "demo": demo}
+    argument = "campaign"
+    schema = PAYOFFS
+    legend = LEGEND
+    files = (TABLE_FILE, SUMMARY, "rows")
+    resume_safe = RESUME_SAFE
+
+    def prepare(self, config: PopulationConfig, path: Path, reporter: Reporter) -> Population:
+        """Who plays; a run that was begun keeps to those that there were then."""
+        targets, adversaries = _begun(path) or members(config)
+        names = dict.fromkeys((*targets, *adversaries))
+        words = words_of(names)
+        for name in names:
+            # Before anything is played, so that a misspelt one is an error and no rows.
+            make_agent(name, words, config.temperature)
+        if HUMAN in names:
+            raise ConfigError("a person does not play whole matrices", got=HUMAN, fix="parley play lets you negotiate")
+        if config.num_fresh:
+            start = start_of(config.speaker, targets[0], "--speaker")
+            require_negotiator(start, "--speaker" if config.speaker else "--targets")
+            if config.reinforce.supervised_weight > 0:
+                otherwise = "or set reinforce.supervised_weight=0"
+                require_words(config.corpus, config.data_root, words_of([start]), otherwise)
+        config.require_device()
+        return Population(config, targets, adversaries)
+
+    def work(self, run: RunFolder, prepared: Population, reporter: Reporter) -> FoundPopulation:
+        """Plays what is left of the matrix, then trains the fresh adversaries and plays them."""
+        if _begun(run.path) is None:
+            run.event(AGENTS, targets=prepared.targets, adversaries=prepared.adversaries)
+        known = _known(prepared)
+        title = f"{len(prepared.targets)} targets against {len(prepared.adversaries)} adversaries"
+        work_off(run, prepared, prepared.items(known), prepared.config, reporter, title)
+        rows = [*known, *run.read_rows().to_pylist()]
+        played = Played.of(rows, prepared.targets, prepared.adversaries)
+        if not len(played.gains_GTA):
+            what, fix = "no dialogue came to its end in every pair", "the rows say why; the same command plays them again"
+            raise RunError(what, where=display_path(run.path), fix=fix)
+        return FoundPopulation(prepared, played, self._trained(run.path, prepared, played, reporter))
+
+    def _trained(self, path: Path, population: Population, played: Played, reporter: Reporter) -> dict[str, Estimate]:
+        """What fresh adversaries gain from the mixture that they are trained against; nothing without any."""
+        config, targets = population.config, population.targets
+        if not config.num_fresh:
+            return {}
+        shares_T = played.mixtures()[config.meta].targets
+        names = []
+        for number in range(1, config.num_fresh + 1):
+            settings = reinforce.TrainReinforceConfig(
+                target=",".join(targets),
+                opponents=by_weights(shares_T.tolist(), OpponentConfig()),
+                learner=config.speaker or targets[0],
+                corpus=config.corpus,
+                data_root=config.data_root,
+                seed=derive_seed(config.seed, FRESH, number),
+                env_runners=config.workers,
+                address=config.address,
+                reinforce=config.reinforce,
+            )
+            folder = path / f"{FRESH}-{number}"
+            reinforce.TRAIN_ADVERSARY.run(settings, folder, reporter)
+            names.append(display_path(folder))
+        of_fresh = replace(config, campaign="", known="", num_fresh=0, targets=",".join(targets), adversaries=",".join(names))
+        matrix = self.run(of_fresh, path / f"{FRESH}-payoffs", reporter)
+        gains_GTA = Played.of(RunFolder.load(matrix.run).read_rows().to_pylist(), targets, names).gains_GTA
+        return {FRESH: crossed_mean(np.einsum("gta,t->ag", gains_GTA, shares_T))}
+
+    def measure(self, run: RunFolder, found: FoundPopulation) -> Summary:
+        """Mixtures, ratings and payoffs stand beside the metrics."""
+        played, config = found.played, found.population.config
+        ratings = dict(zip(ROLES, elo(played.gains_GTA), strict=True))
+        shares = {
+            meta: {role: getattr(mixture, role).tolist() for role in ROLES} for meta, mixture in played.mixtures().items()
+        }
+        ruled = "the target alone chooses" if config.complementary else "both choose"
+        return Summary(
+            f"{len(played.targets)} targets against {len(played.adversaries)} adversaries",
+            f"{config.dialogues:,} dialogues a pair on the same {config.scenarios} scenarios, seed {config.seed}; {ruled}.",
+            {**played.metrics(), **found.trained},
+            {
+                AGENTS: {role: labels(getattr(played, role), config.campaign) for role in ROLES},
+                SHARES: shares,
+                RATINGS: {role: [estimate.to_json() for estimate in ratings[role]] for role in ROLES},
+                PAYOFF: [[estimate.to_json() for estimate in line] for line in payoff_estimates(played)],
+            },
+        )
+
+    def models(self, config: PopulationConfig) -> dict[str, str]:
+        return {name: name for side in members(config) for name in side}
+
+    def num_rows(self, config: PopulationConfig, path: Path) -> int:
+        """Those of the pairs that were not known."""
+        targets, adversaries = _begun(path) or ((), ())
+        population = Population(config, targets, adversaries)
+        return len(population.items(_known(population))) if targets else -1
+
+    def tables(self, run: RunFolder) -> dict[str, TextTable]:
+        return shown_tables(run.summary() or {})
+
+
+def shown_tables(summary: Mapping[str, Any]) -> dict[str, TextTable]:
+    """The tables of a finished run, by heading."""
+    names, shares = summary[AGENTS], summary[SHARES]
+    sides = {
+        f"{role.capitalize()}, rated": ratings_table(
+            one, names[role], estimates_of(summary[RATINGS][role]), {meta: shares[meta][role] for meta in shares}
+        )
+        for role, one in zip(ROLES, ("target", "adversary"), strict=True)
+    }
+    cells_TA = [estimates_of(line) for line in summary[PAYOFF]]
+    return {"Payoffs": matrix_table(names["targets"], names["adversaries"], cells_TA), **sides}
+
+
+def estimates_of(parts: Sequence[Mapping[str, Any]]) -> list[Estimate]:
+    """Estimates as a summary keeps them."""
+    return [Estimate.from_json(one) for one in parts]
+
+
+def by_weights(shares: Sequence[float], drawing: OpponentConfig) -> OpponentConfig:
+    """Opponents drawn as often as a mixture plays them, otherwise as `drawing` says."""
+    return replace(drawing, sampling="weighted", weights=tuple(round(share, 6) for share in shares))
+
+
+def labels(names: Sequence[str], campaign: str) -> list[str]:
+    """What agents are called in tables: those of a campaign by their stage."""
+    folder = f"{display_path(fetched_run(campaign))}/" if campaign else ""
+    return [name.removeprefix(folder) for name in names]
+
+
+def _begun(path: Path) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    """The targets and adversaries that a run began with; None where there is no run."""
+    if not (path / CONFIG).is_file():
+        return None
+    found = [event for event in RunFolder.load(path).events({AGENTS: dict.fromkeys(ROLES, list)}) if event["kind"] == AGENTS]
+    return (tuple(found[0]["targets"]), tuple(found[0]["adversaries"])) if found else None
+
+
+def _known(population: Population) -> list[dict[str, Any]]:
+    """The dialogues of earlier runs in which pairs of a population played.
+
+    Raises:
+        RunError: one is no such run, or its dialogues were others.
+    """
+    config, found = population.config, []
+    pairs = {(target, adversary) for target in population.targets for adversary in population.adversaries}
+    for name in split_names(config.known):
+        run = RunFolder.load(fetched_run(name))
+        alike = ("dialogues", "scenarios", "seed", "temperature", "complementary")
+        if run.job != EVALUATE_POPULATION.name or any(run.config[key] != getattr(config, key) for key in alike):
+            what = "--known needs a run of parley evaluate population with the same " + ", ".join(alike)
+            raise RunError(what, where=name, got=f"a run of {run.job}", fix="name another, or leave it out")
+        found += [row for row in run.read_rows().to_pylist() if (row["target"], row["adversary"]) in pairs]
+    return found
+
+
+EVALUATE_POPULATION = EvaluatePopulation()

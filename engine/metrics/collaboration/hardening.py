@@ -1,0 +1,49 @@
+"""Hardening of bots against liars by rounds: what a round is measured by, and what a campaign comes to."""
+
+from __future__ import annotations
+
+from engine.metrics.collaboration.lying import COMPLETION, HARM, HONEST, LYING, RANDOM, TURNS
+from engine.metrics.rounds import Round
+from engine.metrics.statistics import Metric
+
+BOT, HIGHER = "lower: bot", "higher: bot"
+ROUND_METRICS = {
+    HARM: Metric("fresh liar", BOT, "harm of a liar that learned to mislead this bot", "rate"),
+    f"{HARM}{RANDOM}": Metric("random lies", BOT, "harm of as many random lies", "rate"),
+    f"{HARM}{HONEST}": Metric("no lies", BOT, "harm of chats without lies: the time that they take", "rate"),
+    COMPLETION: Metric("completion, fresh liar", HIGHER, LYING[COMPLETION].definition, "rate"),
+    f"{COMPLETION}{HONEST}": Metric("completion, no lies", HIGHER, LYING[COMPLETION].definition, "rate"),
+    TURNS: Metric("turns, fresh liar", BOT, LYING[TURNS].definition),
+}
+"""What a bot is measured by after a round, and start, controls and result at the end."""
+BEFORE_HARDENING, AS_CONTROL, BY_CHANCE, RESULT = "_before", "_control", "_by_chance", ""
+ENDINGS = {"before": BEFORE_HARDENING, "no lies": AS_CONTROL, "random lies": BY_CHANCE, "after": RESULT}
+"""Endings of the metrics of start, of the controls by what they were trained against, and of the result, by column."""
+GAIN, GAIN_OVER_CONTROL, GAIN_OVER_CHANCE = "gain", "gain_over_control", "gain_over_chance"
+GAINS = {"before": GAIN, "no lies": GAIN_OVER_CONTROL, "random lies": GAIN_OVER_CHANCE}
+CAMPAIGN = {
+    **{
+        f"{name}{ending}": metric._replace(title=f"{metric.title}{told}", main=name == HARM)
+        for name, metric in ROUND_METRICS.items()
+        for ending, told in (
+            (BEFORE_HARDENING, ", before"), (AS_CONTROL, ", control"), (BY_CHANCE, ", random control"), (RESULT, "")
+        )
+    },
+    GAIN: Metric("less harm", HIGHER, "harm of a fresh liar to the start less that to the result, same scenarios", main=True),
+    GAIN_OVER_CONTROL: Metric("  than the control", HIGHER, "of the bot that was trained as long without lies", main=True),
+    GAIN_OVER_CHANCE: Metric("  than by random lies", HIGHER, "of the bot that was trained as long on random ones", main=True),
+}
+"""What a campaign comes to."""
+NOTE = (
+    "Round 0 is the bot before any hardening. Harm: 1 for a chat that ends without agreement, else `game.delay` times its "
+    "share of the events that are allowed. All on scenarios that choose the result's round. Brackets: 95 % intervals."
+)
+NOTE_OUTCOME = (
+    "No lies, random lies: the start, trained as long on chats as they are, and on random lies. Each is met by a fresh liar, "
+    "all of one seed, on scenarios that chose no round. Brackets: 95 % intervals."
+)
+
+
+def harmed(one: Round) -> float:
+    """What is to fall from round to round: the harm of a fresh liar."""
+    return one.metrics[HARM].value

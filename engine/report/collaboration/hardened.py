@@ -1,0 +1,50 @@
+"""Campaigns that harden bots against liars, from run folders to what their report shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from engine.jobs.collaboration.minmax import MINMAX_FRIENDS
+from engine.metrics.collaboration.hardening import ENDINGS, GAINS
+from engine.metrics.collaboration.lying import COMPLETION, HARM, HONEST, LYING, RANDOM
+from engine.metrics.statistics import Estimate
+from engine.report.content import Stages, Verdict
+from engine.report.curves import CurveSource
+from engine.report.hardening import Hardenings, certainly
+from engine.report.verdicts import caveat, number
+
+
+class HardenedFriends(Hardenings):
+    """The chapter of campaigns."""
+
+    name, title = "hardened-friends", "Hardened against liars"
+    job = MINMAX_FRIENDS
+    sources: ClassVar = (
+        CurveSource(
+            "round", "harm", "mean over chats",
+            {"fresh liar": HARM, "random lies": f"{HARM}{RANDOM}", "no lies": f"{HARM}{HONEST}"},
+        ),
+        CurveSource(
+            "round", "common friend found", "share of chats",
+            {"fresh liar": COMPLETION, "no lies": f"{COMPLETION}{HONEST}"},
+        ),
+    )
+    stages: ClassVar = {MINMAX_FRIENDS.name: Stages({}, others="hidden")}
+    terms: ClassVar = {
+        r"\bliars?\b": ("Liar", "a network that chooses when a side claims a friend that nobody of its table is, and which."),
+        r"\bharm\b": ("Harm", "1 for a chat without agreement, else less, the sooner it agrees."),
+    }
+
+    def verdict_of(self, metrics: Mapping[str, Estimate]) -> Verdict:
+        """The harm of fresh liars to start, controls and result."""
+        marks = {told: metrics[f"{HARM}{ending}"] for told, ending in ENDINGS.items() if f"{HARM}{ending}" in metrics}
+        told = [f"{number(LYING[HARM], marks['after'].value)} after the hardening"]
+        names = {"before": "before it", "no lies": "after as much training without lies", "random lies": "on random lies"}
+        told += [
+            f"{number(LYING[HARM], marks[column].value)} {names[column]}{certainly(metrics[gain], 'more', 'less')}"
+            for column, gain in GAINS.items()
+            if gain in metrics
+        ]
+        sentence = f"A fresh liar's harm is {', '.join(told)}.{caveat(*marks.values(), unit='chats')}"
+        return Verdict(sentence=sentence, metric=LYING[HARM]._replace(title="Harm of a fresh liar"), marks=marks)

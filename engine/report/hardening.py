@@ -1,0 +1,74 @@
+"""Campaigns that harden models by rounds, from run folders to what their report shows; a system says which job is its own."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from engine.jobs.job import Job
+from engine.metrics.statistics import Estimate
+from engine.metrics.tables import TextTable
+from engine.report.content import Chapter, Section, Verdict
+from engine.report.curves import Curve, CurveSource, curve_figure, read_curves
+from engine.report.runs import Run
+from engine.report.verdicts import certain_sign
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownCampaign:
+    """One campaign.
+
+    Args:
+        heading: what it is called on the page.
+        metrics: of its end; empty before.
+        tables: with their headings.
+        curves: by round.
+    """
+
+    heading: str
+    metrics: Mapping[str, Estimate]
+    tables: Sequence[tuple[str, TextTable]]
+    curves: Sequence[Curve]
+
+
+class Hardenings(Chapter[Sequence[ShownCampaign]]):
+    """A chapter of campaigns."""
+
+    job: ClassVar[Job[Any, Any, Any]]
+    sources: ClassVar[Sequence[CurveSource]]
+    """What the rounds of a campaign tell."""
+
+    @abstractmethod
+    def verdict_of(self, metrics: Mapping[str, Estimate]) -> Verdict:
+        """What a campaign that has ended comes to."""
+
+    def owns(self, job: str) -> bool:
+        return job == self.job.name
+
+    def collect(self, runs: Sequence[Run]) -> Sequence[ShownCampaign] | None:
+        return [each for run in runs if (each := self._campaign(run)).tables or each.curves] or None
+
+    def verdict(self, found: Sequence[ShownCampaign]) -> Verdict | None:
+        """On the first campaign."""
+        ended = [each.metrics for each in found if each.metrics]
+        return self.verdict_of(ended[0]) if ended else None
+
+    def render(self, found: Sequence[ShownCampaign]) -> Section:
+        return Section(
+            tables=[table for each in found for table in each.tables],
+            figures=[curve_figure(curve) for each in found for curve in each.curves],
+        )
+
+    def _campaign(self, run: Run) -> ShownCampaign:
+        tables = self.job.tables(run.folder).items()
+        named = [(f"{run.heading}: {title.lower()}" if run.name else title, table) for title, table in tables]
+        return ShownCampaign(
+            heading=run.heading, metrics=run.metrics, tables=named, curves=read_curves(self.sources, [run])
+        )
+
+
+def certainly(gain: Estimate, less: str, more: str) -> str:
+    """How sure a gain of the result is, of what stood before: " (certainly LESS)", " (certainly MORE)" or nothing."""
+    return {1: f" (certainly {less})", 0: "", -1: f" (certainly {more})"}[certain_sign(gain)]

@@ -1,0 +1,110 @@
+"""Callbacks of RLlib's env runners: dialogues that were played side by side, told one after another as RLlib's episodes.
+
+`on_episode_created`, `_start`, `_step` and `_end` and `on_sample_end` hear of a dialogue once it is over, because hundreds of
+them are played at a time; what they log by `metrics_logger` reaches the results. Nothing is made where nobody listens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from ray.rllib.callbacks.callbacks import RLlibCallback
+from ray.rllib.callbacks.utils import make_callback
+from ray.rllib.env.multi_agent_episode import MultiAgentEpisode
+from ray.rllib.utils import force_list
+
+from engine.rllib.env import AGENTS, NegotiationMultiAgentEnv
+from envs.negotiation.env import choose_action, speak_action
+from envs.negotiation.game import SELECT, SPEAK, NegotiationGame
+from envs.negotiation.vocabulary import EOS
+
+_OF_DIALOGUES = ("on_episode_created", "on_episode_start", "on_episode_step", "on_episode_end", "on_sample_end")
+
+
+class EpisodeTeller:
+    """Calls the callbacks of a configuration.
+
+    Args:
+        runner: the env runner that plays; its logger takes what callbacks log.
+    """
+
+    def __init__(self, runner: Any) -> None:
+        self._runner = runner
+        self._objects: list[RLlibCallback] = [kind() for kind in force_list(runner.config.callbacks_class)]
+        self.is_heard = any(self._hears(event) for event in _OF_DIALOGUES)
+        """Whether anybody wants to be told of dialogues."""
+        self._call("on_environment_created", env=runner.env, env_context=runner.config.env_config)
+
+    def tell(self, game: NegotiationGame, side: int, modules: tuple[str, str], reward: str) -> list[MultiAgentEpisode]:
+        """Tells of dialogues that are over, each from its first word to its last.
+
+        Args:
+            game: the dialogues.
+            side: the learner's, in whose words they are told.
+            modules: who was on side 0 and side 1.
+            reward: what the learner is paid for; an algorithm's own `rewards` are not known here.
+
+        Returns:
+            The episodes, for `tell_end`.
+        """
+        if not self.is_heard:
+            return []
+        vocabulary = game.view(side).vocabulary
+        env = NegotiationMultiAgentEnv({"vocabulary": vocabulary, "rules": game.rules, "reward": reward})
+        of = dict(zip(AGENTS, modules, strict=True))
+        episodes = []
+        for row in range(len(game)):
+            episode = MultiAgentEpisode(
+                observation_space=env.observation_spaces,
+                action_space=env.action_spaces,
+                agent_to_module_mapping_fn=lambda agent, *_, **__: of[agent],
+            )
+            about = {"episode": episode, "env": env, "env_index": 0, "rl_module": self._runner.module}
+            self._call("on_episode_created", **about)
+            again = NegotiationGame(
+                [game.scenarios[row]], [game.seeds[row]], vocabulary, game.rules, first_speakers=[game.first_speakers[row]]
+            )
+            observations, infos = env.start(again)
+            episode.add_env_reset(observations=observations, infos=infos)
+            self._call("on_episode_start", **about)
+            for action in _actions(game, row, side, again):
+                (agent,) = observations
+                observations, rewards, terminated, truncated, infos = env.step({agent: action})
+                episode.add_env_step(
+                    observations, {agent: action}, rewards, infos, terminateds=terminated, truncateds=truncated
+                )
+                self._call("on_episode_step", **about)
+            self._call("on_episode_end", **about, prev_episode_chunks=[])
+            episodes.append(episode)
+        return episodes
+
+    def tell_end(self, episodes: list[MultiAgentEpisode]) -> None:
+        """Tells that a runner has played all that it was dealt."""
+        if self.is_heard:
+            self._call("on_sample_end", samples=episodes)
+
+    def _hears(self, event: str) -> bool:
+        own = any(getattr(type(each), event) is not getattr(RLlibCallback, event) for each in self._objects)
+        return own or bool(getattr(self._runner.config, f"callbacks_{event}"))
+
+    def _call(self, event: str, **about: Any) -> None:
+        functions = getattr(self._runner.config, f"callbacks_{event}")
+        about |= {"env_runner": self._runner, "metrics_logger": self._runner.metrics}
+        make_callback(event, self._objects, functions, kwargs=about)
+
+
+def _actions(game: NegotiationGame, row: int, side: int, again: NegotiationGame) -> Iterator[dict[str, Any]]:
+    """The actions of a finished dialogue, in order, while it is played again."""
+    vocabulary, width = again.vocabulary, game.rules.max_words
+    ids = game.tokens[side, row, : game.num_tokens[row]]
+    starts = np.flatnonzero(np.isin(ids, (vocabulary.you_id, vocabulary.them_id)))
+    for start, end in zip(starts, [*starts[1:], len(ids)], strict=True):
+        if again.phase[0] != SPEAK:  # the last word was forced, and is so again
+            break
+        words = vocabulary.decode(ids[start + 1 : end].tolist())
+        yield speak_action(vocabulary, game.rules, words[:-1] if len(words) > width and words[-1] == EOS else words)
+    while again.phase[0] == SELECT:
+        chooser = next(each for each in (0, 1) if again.rows_to_choose(each).size)
+        yield choose_action(game.rules, int(game.selections[row, chooser]))

@@ -1,0 +1,66 @@
+"""Agents by name: scripted bargainers, a person, a file of a user's own, or a checkpoint of a trained model.
+
+An entry names where an agent is made and imports nothing until it is: what computes is in rooms that this one does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from envs.core.errors import ConfigError
+from envs.core.registry import Registry, nearest
+from envs.negotiation.game import Agent
+from envs.negotiation.own_agent import OwnAgent
+from envs.negotiation.vocabulary import Vocabulary
+from envs.storage.copies import fetched_model
+
+HUMAN = "human"
+BUILT_IN = ("scripted", "scripted-tough", HUMAN)
+"""Agents that compute nothing."""
+
+agents = Registry("agent", "parley.agents")
+agents.register("scripted", "fair-minded scripted bargainer", "envs.negotiation.scripted.bargainers:scripted")
+agents.register("scripted-tough", "scripted bargainer that holds out", "envs.negotiation.scripted.bargainers:scripted_tough")
+agents.register(HUMAN, "you, at the terminal", "engine.jobs.negotiation.person:Person")
+
+_trained = Registry("trained agent", "parley.trained-agents")
+_trained.register("checkpoint", "networks that speak", "policies.negotiator.speaker:load_agent")
+
+
+def make_agent(spec: str, vocabulary: Vocabulary | None = None, temperature: float = 0.5, device: str = "cpu") -> Agent:
+    """The agent that a name stands for.
+
+    Args:
+        spec: a checkpoint or run folder, or a URI of one; a registered name; or `path/file.py:Name` (`own_agent.py`).
+        vocabulary: in whose ids an agent reads and speaks that has none of its own; the scripted bargainers' when not given.
+        temperature: of a model's word distribution.
+        device: that a model computes on.
+
+    Raises:
+        ConfigError: nothing is called that, or the file of a user's own makes no agent.
+        CheckpointError: the checkpoint is damaged or of another kind.
+    """
+    if ".py:" not in spec and spec not in agents:
+        if not fetched_model(spec).is_dir():
+            raise ConfigError(
+                f"no agent is called {spec!r}{nearest(spec, agents)}",
+                fix=f"name a run or checkpoint folder, one of {', '.join(agents)}, or path/file.py:Name",
+            )
+        load: Callable[..., Agent] = _trained.get("checkpoint")
+        return load(spec, name=spec, temperature=temperature, device=device)
+    if vocabulary is None:
+        # Imported here because the bargainers' wording tables are not needed by those who bring their own words.
+        from envs.negotiation.scripted.wording import bargainer_vocabulary
+
+        vocabulary = bargainer_vocabulary()
+    if spec not in BUILT_IN:
+        return OwnAgent(spec, agents.get(spec), vocabulary)
+    make: Callable[[Vocabulary], Agent] = agents.get(spec)
+    return make(vocabulary)
+
+
+def require_same_game(agent: Agent, words: Vocabulary) -> None:
+    """Checks that an agent plays the game that some words are of; raises a `ConfigError` where it does not."""
+    if agent.vocabulary.game != words.game:
+        got, fix = f"{agent.vocabulary.game!r}, not {words.game!r}", "name one that was trained on a corpus of that game"
+        raise ConfigError("the partner plays another game", where=agent.name, got=got, fix=fix)

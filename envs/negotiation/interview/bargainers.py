@@ -1,0 +1,240 @@
+"""Scripted sides of an interview: they propose whole deals, come down from what they aim at, insist, accept or break off.
+
+Like the bargainers over goods (`envs/negotiation/scripted`), whose styles they share, they are pure functions of what they see:
+a dialogue is replayed from its words, so that one can take over at any point and against anybody. They yield to insistence too:
+that weakness for words is meant, for a model fitted on these dialogues learns it, and an adversary can learn to use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from envs.core.errors import ConfigError, DataError
+from envs.core.play import Utterances
+from envs.core.registry import nearest
+from envs.negotiation.domain import Numbers
+from envs.negotiation.game import SideView
+from envs.negotiation.interview.domain import BEST, ISSUES, OPTIONS, STARTS, deals
+from envs.negotiation.interview.wording import PHRASES, SLOT, HeardOffer, understand, ways_to_name
+from envs.negotiation.scripted.bargainers import STYLES, Style
+from envs.negotiation.vocabulary import EOS_ID, SELECTION_ID, Vocabulary
+
+SCALE = BEST / 10
+"""Points here for one of Deal or No Deal, which styles are written in."""
+
+
+@dataclass
+class InterviewStanding:
+    """Where an interview stands, as one side sees it."""
+
+    table: Numbers | None = None
+    """The latest whole deal proposed, which nobody has turned down."""
+    table_is_mine: bool = False
+    agreed: Numbers | None = None
+    my_last: Numbers | None = None
+    their_last: Numbers | None = None
+    their_wishes: list[int] = field(default_factory=lambda: [0] * len(OPTIONS))
+    """How often the other side has named each option."""
+    num_turns: int = 0
+    pressure: int = 0
+    """How often the other side has insisted."""
+    parted: bool = False
+    i_ended: bool = False
+
+    def hear(self, mine: bool, heard: HeardOffer) -> None:
+        """Takes in one utterance; what it leaves unsaid of a deal stays as it was on the table."""
+        before = self.table or (-1,) * len(ISSUES)
+        proposed = tuple(old if new < 0 else new for old, new in zip(before, heard.named, strict=True))
+        names = any(item >= 0 for item in heard.named)
+        self.num_turns += mine
+        self.parted |= heard.parts
+        if not mine:
+            for item in heard.named:
+                if item >= 0:
+                    self.their_wishes[item] += 1
+            self.pressure += heard.firm or (names and proposed == self.their_last)
+        theirs = self.table is not None and self.table_is_mine != mine
+        if theirs and not heard.parts and (proposed == self.table if names else heard.accepts):
+            self.agreed = self.table
+        elif heard.parts:
+            self.table = self.agreed = None
+        elif names and min(proposed) >= 0:
+            self.table, self.table_is_mine, self.agreed = proposed, mine, None
+            if mine:
+                self.my_last = proposed
+            else:
+                self.their_last = proposed
+
+
+class Applicant:
+    """A scripted agent.
+
+    Args:
+        vocabulary: the words it may use.
+        style: how it bargains.
+        name: what results call it.
+
+    Raises:
+        DataError: the vocabulary lacks words that it needs.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, style: Style | Sequence[Style], name: str = "applicant") -> None:
+        self.name, self.vocabulary, self._style = name, vocabulary, style
+        known = {kind: [p.split() for p in phrases if _known(p, vocabulary)] for kind, phrases in PHRASES.items()}
+        self.phrases = known
+        self.options = [[p.split() for p in ways_to_name(item) if _known(p, vocabulary)] for item in range(len(OPTIONS))]
+        lacking = [kind for kind, phrases in known.items() if not phrases]
+        lacking += [OPTIONS[item][1] for item, ways in enumerate(self.options) if not ways]
+        if lacking:
+            raise DataError(
+                "the vocabulary lacks words that a scripted side of an interview cannot do without",
+                where=f"a vocabulary of {len(vocabulary)} words",
+                got=f"no way left to say: {', '.join(lacking[:8])}",
+                fix="take the vocabulary of a corpus of interviews",
+            )
+
+    @classmethod
+    def named(cls, name: str, vocabulary: Vocabulary) -> Applicant:
+        """The scripted agent of that name; raises `ConfigError` where there is none."""
+        if name not in STYLES:
+            what = f"no scripted side of an interview is called {name!r}{nearest(name, STYLES)}"
+            raise ConfigError(what, got=name, fix=f"known: {', '.join(STYLES)}")
+        return cls(vocabulary, STYLES[name], name)
+
+    def join(self, view: SideView) -> ApplicantSession:
+        """Takes a seat on one side of a batch of dialogues.
+
+        Raises:
+            ConfigError: the dialogues are held in another vocabulary.
+        """
+        if view.vocabulary.digest != self.vocabulary.digest:
+            raise ConfigError(
+                "a scripted side of an interview was seated in dialogues of another vocabulary",
+                got=f"{len(view.vocabulary)} words of {view.vocabulary.game!r}, it knows {len(self.vocabulary)}",
+                fix="make it with the vocabulary of the game",
+            )
+        styles = [self._style] * len(view) if isinstance(self._style, Style) else self._style
+        return ApplicantSession(view, self, styles)
+
+
+class ApplicantSession:
+    """Scripted sides of a batch of interviews.
+
+    Args:
+        view: what the side sees.
+        agent: its wording.
+        styles: one per dialogue.
+    """
+
+    def __init__(self, view: SideView, agent: Applicant, styles: Sequence[Style]) -> None:
+        self._view, self._agent, self._styles = view, agent, styles
+        self._read: dict[int, tuple[InterviewStanding, int]] = {}
+
+    def speak(self, rows: np.ndarray) -> Utterances:
+        """The next utterance in each of the dialogues `rows` (n,)."""
+        return Utterances.of([self._say(row) for row in rows.tolist()])
+
+    def choose(self, rows: np.ndarray) -> np.ndarray:
+        """The selection (n,) in each of the dialogues `rows`."""
+        return np.array([self._settle(row) for row in rows.tolist()], dtype=np.int64)
+
+    def _say(self, row: int) -> list[int]:
+        standing, rng = self._standing(row), self._view.generator(row)
+        kind, deal = self._decide(row, standing, rng)
+        if kind == "end":
+            return [SELECTION_ID]
+        words: list[str] = []
+        if standing.num_turns == 0 and kind in ("open", "counter") and rng.random() < 0.8 * self._styles[row].chattiness:
+            words += _pick(self._agent.phrases["greeting"], rng)
+        for word in _pick(self._agent.phrases[kind], rng):
+            words += self._named(deal, rng) if word == SLOT else [word]
+        return [*self._view.vocabulary.encode(words).tolist(), EOS_ID]
+
+    def _decide(self, row: int, standing: InterviewStanding, rng: np.random.Generator) -> tuple[str, Numbers]:
+        """What kind of phrase to say, and about which deal."""
+        style, deal = self._styles[row], standing.table or ()
+        if standing.agreed is not None or standing.parted:
+            return "end", deal
+        aim = SCALE * style.aim(standing.num_turns, standing.pressure)
+        offered = standing.table is not None and not standing.table_is_mine
+        if offered and self._worth(row, deal) >= aim:
+            return "accept", deal
+        if standing.num_turns >= style.patience + 1:
+            return "part", deal
+        planned = self._plan(row, standing, aim, rng)
+        if planned == standing.my_last:
+            return "insist", planned
+        if standing.my_last is not None and self._worth(row, planned) < self._worth(row, standing.my_last):
+            return "concede", planned
+        return "counter" if offered else "open", planned
+
+    def _plan(self, row: int, standing: InterviewStanding, aim: float, rng: np.random.Generator) -> Numbers:
+        """The deal to propose: worth what is aimed at, of those the one that the other side seems to like best."""
+        own = self._values(row)[deals()].sum(1)
+        enough = own >= min(aim, BEST)
+        if standing.my_last is not None:
+            no_more = enough & (own <= self._worth(row, standing.my_last))
+            enough = no_more if no_more.any() else enough
+        wishes = np.array(standing.their_wishes)
+        if standing.their_last is not None:
+            wishes[list(standing.their_last)] += 1
+        appeal = np.minimum(wishes, 3)[deals()].sum(1) + 0.1 * own + 0.5 * rng.random(len(own))
+        return tuple(deals()[np.where(enough, appeal, -np.inf).argmax()].tolist())
+
+    def _settle(self, row: int) -> int:
+        """What to choose: the deal that was struck, or that the other side answered by ending; now and then a slip."""
+        standing, style, rng = self._standing(row), self._styles[row], self._view.generator(row)
+        deal = standing.agreed
+        if deal is None and standing.table is not None:
+            mine_stands = standing.table_is_mine and not standing.i_ended
+            aim = SCALE * style.aim(standing.num_turns, standing.pressure)
+            good = not standing.table_is_mine and self._worth(row, standing.table) >= aim
+            deal = standing.table if mine_stands or good else None
+        if deal is None:
+            return len(self._view.selections(row)) - 2
+        chosen = list(deal)
+        if rng.random() < style.slip:
+            issue = int(rng.integers(len(ISSUES)))
+            chosen[issue] = int(rng.integers(STARTS[issue], STARTS[issue + 1]))
+        return int(np.flatnonzero((deals() == chosen).all(axis=1))[0])
+
+    def _named(self, deal: Numbers, rng: np.random.Generator) -> list[str]:
+        """A list such as "60k , 25 days off , the lima office and a job as engineer"."""
+        words: list[str] = []
+        for place, item in enumerate(deal):
+            if place:
+                words.append("and" if place == len(deal) - 1 else ",")
+            words += _pick(self._agent.options[item], rng)
+        return words
+
+    def _values(self, row: int) -> np.ndarray:
+        return np.asarray(self._view.contexts[row, 1::2])
+
+    def _worth(self, row: int, deal: Numbers) -> int:
+        return int(self._values(row)[list(deal)].sum())
+
+    def _standing(self, row: int) -> InterviewStanding:
+        """Where the dialogue stands, from its words."""
+        standing, num_read = self._read.get(row) or (InterviewStanding(), 0)
+        num_tokens, vocabulary = int(self._view.num_tokens[row]), self._view.vocabulary
+        ids = self._view.tokens[row, num_read:num_tokens].tolist()
+        starts = [k for k, token in enumerate(ids) if token in (vocabulary.you_id, vocabulary.them_id)]
+        for start, end in zip(starts, [*starts, len(ids)][1:], strict=True):
+            mine, said = ids[start] == vocabulary.you_id, ids[start + 1 : end]
+            if said == [SELECTION_ID]:
+                standing.i_ended = mine
+            else:
+                standing.hear(mine, understand(vocabulary.decode(said)))
+        self._read[row] = standing, num_tokens
+        return standing
+
+
+def _pick(ways: Sequence[list[str]], rng: np.random.Generator) -> list[str]:
+    return ways[int(rng.random() * len(ways))]
+
+
+def _known(phrase: str, vocabulary: Vocabulary) -> bool:
+    return all(word in vocabulary.index for word in phrase.split() if word != SLOT)

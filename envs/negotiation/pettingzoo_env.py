@@ -1,0 +1,161 @@
+"""Both sides of the negotiation game as a PettingZoo environment in which agents act in turn (AEC).
+
+Spaces, observations and rewards are those of `env.py`; what belongs here is PettingZoo's contract. The library is an extra:
+`pip install "parley[pettingzoo]"`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from gymnasium import spaces
+from gymnasium.utils import seeding
+from pettingzoo import AECEnv
+
+from envs.core.errors import ConfigError, ScenarioError
+from envs.negotiation.env import (
+    act,
+    action_space,
+    check_arguments,
+    draw_scenario,
+    observation_space,
+    observe,
+    outcome,
+    side_reward,
+)
+from envs.negotiation.game import NegotiationGame, Rules
+from envs.negotiation.render import render_dialogue
+from envs.negotiation.scenario import Scenario
+from envs.negotiation.scripted.wording import bargainer_vocabulary
+from envs.negotiation.vocabulary import Vocabulary
+
+PLAYERS = ("player_0", "player_1")
+"""The agents' names; an agent's index is its side of the game."""
+
+
+class NegotiationAEC(AECEnv[str, dict[str, Any], dict[str, Any]]):
+    """Two agents divide items by talking, one utterance or selection a step.
+
+    The agent to act is `agent_selection`: whoever's turn it is to speak, then side 0 and side 1 to choose, unseen by the other.
+    Both are paid when both have chosen. `infos` are empty until then, and say afterwards how it ended (`env.outcome`).
+
+    Args:
+        vocabulary: the words that both share; the scripted bargainers' when not given.
+        scenarios: the list that scenarios are drawn from; None draws from all legal ones.
+        reward: "points" or "advantage".
+        rules: limits and options of the game.
+        render_mode: "ansi" returns text from `render()`; "human" writes it to standard error after every move.
+
+    Raises:
+        ConfigError: an argument is out of range.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {
+        "name": "negotiation_v1",
+        "render_modes": ["ansi", "human"],
+        "render_fps": 1,
+        "is_parallelizable": False,
+    }
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary | None = None,
+        scenarios: Sequence[Scenario] | None = None,
+        reward: str = "points",
+        rules: Rules | None = None,
+        render_mode: str | None = None,
+    ) -> None:
+        super().__init__()
+        check_arguments("NegotiationAEC", reward, scenarios)
+        if render_mode not in (None, *self.metadata["render_modes"]):
+            raise ConfigError("unknown render mode", where="NegotiationAEC", got=repr(render_mode), fix="ansi, human or None")
+        self.vocabulary = vocabulary or bargainer_vocabulary()
+        self.scenarios, self.reward, self.rules, self.render_mode = scenarios, reward, rules or Rules(), render_mode
+        self.possible_agents = list(PLAYERS)
+        # One object for each agent and all its life: samples are seeded by it.
+        self.observation_spaces = {agent: observation_space(self.vocabulary, self.rules) for agent in PLAYERS}
+        self.action_spaces = {agent: action_space(self.vocabulary, self.rules) for agent in PLAYERS}
+        self._rng, _ = seeding.np_random()
+        self._game: NegotiationGame | None = None
+
+    def observation_space(self, agent: str) -> spaces.Dict:
+        """What an agent sees."""
+        return self.observation_spaces[agent]
+
+    def action_space(self, agent: str) -> spaces.Dict:
+        """What an agent may do; `speak_action` and `choose_action` of `env.py` write such actions."""
+        return self.action_spaces[agent]
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
+        """Starts a dialogue.
+
+        Args:
+            seed: starts the generator that this dialogue and all later ones draw from.
+            options: ignored.
+        """
+        if seed is not None:
+            self._rng, _ = seeding.np_random(seed)
+        dialogue_seed = int(self._rng.integers(2**63))
+        scenario = draw_scenario(self._rng, self.scenarios, self.vocabulary.domain)
+        self._game = NegotiationGame([scenario], [dialogue_seed], self.vocabulary, self.rules)
+        self.agents = list(PLAYERS)
+        self.rewards = dict.fromkeys(PLAYERS, 0.0)
+        self._cumulative_rewards = dict.fromkeys(PLAYERS, 0.0)
+        self.terminations, self.truncations = dict.fromkeys(PLAYERS, False), dict.fromkeys(PLAYERS, False)
+        self.infos: dict[str, dict[str, Any]] = {agent: {} for agent in PLAYERS}
+        self.agent_selection = self._to_act() or PLAYERS[0]
+
+    def observe(self, agent: str) -> dict[str, Any]:
+        """What an agent sees now, from its own perspective.
+
+        Raises:
+            ScenarioError: there has been no dialogue yet.
+        """
+        return observe(self._open(), PLAYERS.index(agent))
+
+    def step(self, action: dict[str, Any] | None) -> None:
+        """Carries out the action of `agent_selection`; None once it has ended.
+
+        Raises:
+            ScenarioError: the action lies outside the agent's space, or there is no dialogue.
+        """
+        game, agent = self._open(), self.agent_selection
+        if self.terminations[agent]:
+            self._was_dead_step(action)
+            return
+        self._cumulative_rewards[agent] = 0.0
+        act(game, PLAYERS.index(agent), action or {}, self.action_spaces[agent])
+        following = self._to_act()
+        if following is None:
+            self.terminations = dict.fromkeys(PLAYERS, True)
+            self.rewards = {player: side_reward(game, side, self.reward) for side, player in enumerate(PLAYERS)}
+            self.infos = {player: outcome(game) for player in PLAYERS}
+        self.agent_selection = following or PLAYERS[0]
+        self._accumulate_rewards()
+        if self.render_mode == "human":
+            self.render()
+
+    def render(self) -> str | None:
+        """The dialogue so far as text, with nothing hidden."""
+        text = render_dialogue(self._open(), 0)
+        if self.render_mode == "ansi":
+            return text
+        sys.stderr.write(text + "\n\n")
+        return None
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+    def _open(self) -> NegotiationGame:
+        if self._game is None:
+            raise ScenarioError("there has been no dialogue yet", where="NegotiationAEC", fix="call reset() first")
+        return self._game
+
+    def _to_act(self) -> str | None:
+        game = self._open()
+        for side, player in enumerate(PLAYERS):
+            if game.rows_to_speak(side).size or game.rows_to_choose(side).size:
+                return player
+        return None

@@ -1,0 +1,54 @@
+"""Plays both sides of the game through PettingZoo: one asks for its best kind of item, the other agrees and takes the rest.
+
+Any PettingZoo learner takes a player's place in this loop. `pip install "parley[pettingzoo]"` first.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from envs.negotiation.env import choose_action, speak_action
+from envs.negotiation.game import SELECT
+from envs.negotiation.pettingzoo_env import NegotiationAEC
+from envs.negotiation.scenario import selection_index
+
+KINDS = ("books", "hats", "balls")
+
+
+def asking(env: NegotiationAEC, seen: dict[str, Any]) -> dict[str, Any]:
+    """Says which kind it wants, ends the talk when it has been answered, and chooses all of that kind."""
+    counts, values = seen["context"][::2], seen["context"][1::2]
+    wanted = int(np.argmax(counts * values))
+    if seen["phase"] == SELECT:
+        own = [int(count) if kind == wanted else 0 for kind, count in enumerate(counts)]
+        return choose_action(env.rules, selection_index(tuple(counts.tolist()), own))
+    said = env.vocabulary.decode(seen["tokens"][: seen["num_tokens"]].tolist())
+    words = ["<selection>"] if "YOU:" in said else ["i", "want", "the", KINDS[wanted], "<eos>"]
+    return speak_action(env.vocabulary, env.rules, words)
+
+
+def agreeing(env: NegotiationAEC, seen: dict[str, Any]) -> dict[str, Any]:
+    """Agrees to whatever is asked for, and chooses the rest."""
+    said = env.vocabulary.decode(seen["tokens"][: seen["num_tokens"]].tolist())
+    if seen["phase"] == SELECT:
+        counts = tuple(seen["context"][::2].tolist())
+        own = [0 if kind in said else count for kind, count in zip(KINDS, counts, strict=True)]
+        return choose_action(env.rules, selection_index(counts, own))
+    return speak_action(env.vocabulary, env.rules, ["deal", "<eos>"])
+
+
+if __name__ == "__main__":
+    env = NegotiationAEC(render_mode="ansi")
+    players = dict(zip(env.possible_agents, (asking, agreeing), strict=True))
+    points = dict.fromkeys(players, 0.0)
+    for dialogue in range(100):
+        env.reset(seed=dialogue)
+        for agent in env.agent_iter():
+            seen, reward, terminated, truncated, _ = env.last()
+            points[agent] += reward
+            env.step(None if terminated or truncated else players[agent](env, seen))
+    print(env.render())
+    for agent, total in points.items():
+        print(f"{agent}, {players[agent].__name__}: {total / 100:.2f} points a dialogue")

@@ -1,0 +1,144 @@
+"""Training of liars as a run: that they learn, go on exactly, and are heard in evaluations and in trainings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from engine.jobs.choices import UPDATE
+from engine.jobs.collaboration.channels import Channels
+from engine.jobs.collaboration.config import CollaborationConfig
+from engine.jobs.collaboration.evaluate import EVALUATE_COLLABORATION, demo
+from engine.jobs.collaboration.liar import MEASURED, TRAIN_LIAR, TrainLiarConfig, training_chats
+from engine.jobs.job import Silent
+from engine.metrics.collaboration.chats import MODEL, REPLACED, of
+from engine.metrics.collaboration.lying import LYING, LiedTo, lying_metrics
+from engine.perturb.settings import PerturbSettings
+from engine.rllib.choosing import ChoiceReinforceConfig
+from engine.rllib.lying import LiarModule, LiarRunner
+from engine.store.run_folder import RunFolder
+from envs.core.errors import CheckpointError, ConfigError
+from envs.data.words import WordList
+from envs.friends.compiled import load_friends
+from envs.friends.lies import FEATURES, LieRules, LyingHearing
+from policies.choosing_settings import ChoiceLearning, ChoiceSizes
+from policies.liar import LIAR, Liar, liar_choice, load_liar, new_liar, save_liar
+from tests.engine.jobs.made_up import Notes, rows
+
+ASKED = TrainLiarConfig(
+    scenarios=12,
+    max_events=20,
+    game=LieRules(lies=4, claims=6),
+    learning=ChoiceLearning(updates=4, examples_per_update=12, learning_rate=0.05),
+    save_every=2,
+)
+
+
+def test_claims_are_chosen_by_the_policy(tmp_path: Path) -> None:
+    liar = new_liar(ChoiceSizes(hidden=1), 1)
+    with torch.no_grad():
+        for parameter in liar.parameters():
+            parameter.zero_()
+        liar.layers[0].weight[0, 1] = 3.0
+        liar.layers[2].weight[0, 0] = 20.0
+    save_liar(liar, tmp_path, LieRules(lies=2), {})
+    found, rules = load_liar(tmp_path)
+    assert rules == LieRules(lies=2)
+    seen = np.zeros((50, 4, len(FEATURES)), dtype=np.float32)
+    seen[:, 2, 1] = 1
+    masks = np.ones((50, 4), dtype=np.int8)
+    uniforms = np.linspace(0.01, 0.99, 50)
+    assert (liar_choice(found)(seen, masks, uniforms) == 2).all(), "what the partner has just named"
+    masks[:, 2] = 0
+    assert set(liar_choice(found)(seen, masks, uniforms).tolist()) == {0, 1, 3}, "what is not allowed is never said"
+    other = Liar(WordList(FEATURES[:-1]), ChoiceSizes())
+    LIAR.save(other, tmp_path / "other", {"rules": {}})
+    with pytest.raises(CheckpointError, match="something else"):
+        load_liar(tmp_path / "other")
+
+
+def test_figures_of_liars_are_counted_on_the_same_scenarios() -> None:
+    honest = LiedTo([0.2, 0.4, 0.3], [True, True, True], [8, 16, 12], [0, 0, 0])
+    random, policy = honest._replace(lies=[1, 2, 3]), LiedTo([1.0, 0.5, 0.3], [False, True, True], [40, 20, 12], [3, 3, 0])
+    found = lying_metrics({"": policy, "_random": random, "_honest": honest})
+    assert list(found) == list(LYING)
+    assert (found["completion"].value, found["completion_honest"].value) == (pytest.approx(2 / 3), 1)
+    assert found["gain"].value == found["gain_over_random"].value == pytest.approx(0.3)
+    assert (found["lies"].value, found["lies_random"].value) == (2, 2)
+
+
+def test_a_chat_that_is_learned_from_depends_on_its_index_alone(tmp_path: Path) -> None:
+    save_liar(new_liar(ChoiceSizes(), 1), tmp_path / "start", ASKED.game, {})
+    settings = ChoiceReinforceConfig().choosing(
+        learning=ASKED.learning, make_env=lambda: training_chats(ASKED), runner=LiarRunner, module=LiarModule,
+        checkpoint=str(tmp_path / "start"), seed=3,
+    )
+    runner = LiarRunner(config=settings)
+    both = runner.sample(indices=[5, 90])
+    for number, index in enumerate((5, 90)):
+        alone, own = runner.sample(indices=[index]), both["example"] == number
+        assert np.array_equal(alone["actions"], both["actions"][own])
+        assert np.array_equal(alone["taken"], both["taken"][own])
+        assert alone["rewards"].tolist() == both["rewards"][own].tolist()
+        assert alone["step"].tolist() == list(range(own.sum()))
+        lies, (agreed,), (events,) = int((alone["taken"] > 0).sum()), alone["agreed"], alone["events"]
+        assert alone["lies"].tolist() == [lies]
+        worth = ASKED.game.delay * events / 20 if agreed else 1.0
+        assert alone["rewards"].sum() == pytest.approx(worth - ASKED.game.cost * lies)
+    assert all(both["action_mask"][step, action] for step, action in enumerate(both["taken"].tolist()))
+    space = runner.env.observation_space
+    assert space.contains({name: both[name][0] for name in ("actions", "action_mask")})
+
+
+@pytest.mark.ray
+def test_a_liar_goes_on_exactly_where_it_was_and_is_heard_elsewhere(tmp_path: Path, ray_session: object) -> None:
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    result = TRAIN_LIAR.run(ASKED, whole, Silent())
+    assert list(result.metrics) == list(LYING)
+    events = list(RunFolder.load(whole).events())
+    assert [event["number"] for event in events if event["kind"] == UPDATE] == [1, 2, 3, 4]
+    assert [len(event["harm_random"]) for event in events if event["kind"] == MEASURED] == [12]
+
+    class Interrupted(Notes):
+        def advance(self, done: float, note: str = "") -> None:
+            if done == 3:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        TRAIN_LIAR.run(ASKED, parts, Interrupted())
+    notes = Notes()
+    TRAIN_LIAR.run(ASKED, parts, notes)
+    assert "resumed after update 2" in notes.said
+    first, second = (load_liar(path)[0].state_dict() for path in (whole, parts))
+    assert all(torch.equal(value, second[name]) for name, value in first.items())
+    begun = new_liar(ChoiceSizes(), ASKED.seed).state_dict()
+    assert not all(torch.equal(value, begun[name]) for name, value in first.items())
+    assert RunFolder.load(parts).metrics() == result.metrics
+
+    heard = replace(demo(), strategies=f"liar:{whole}", scenarios=6)
+    found = EVALUATE_COLLABORATION.run(heard, tmp_path / "heard", Silent())
+    assert {row["strategy"] for row in rows(tmp_path / "heard")} == {"normal", "liar:whole"}
+    assert found.metrics[of(REPLACED, MODEL, "liar:whole", "any")].value > 0
+    assert "Who believes liar:whole" in found.tables
+    assert EVALUATE_COLLABORATION.models(heard)["liar:whole"] == str(whole)
+    corpus = load_friends("friends")
+    channel = Channels(corpus, PerturbSettings(), None, LieRules()).named(f"liar:{whole}")
+    assert isinstance(channel, LyingHearing)
+
+
+def test_mistakes_are_named(tmp_path: Path) -> None:
+    for changes, error, words in (
+        ({"start": "runs/nothing"}, CheckpointError, "--start"),
+        ({"model": "runs/nothing"}, CheckpointError, "parley train dynonet"),
+        ({"corpus": "frends"}, ConfigError, "friends"),
+        ({"body": "selector"}, ConfigError, "says nothing that could be a lie"),
+    ):
+        with pytest.raises(error, match=words):
+            TRAIN_LIAR.run(replace(ASKED, **changes), tmp_path / "run", Silent())
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(CheckpointError, match="parley train liar"):
+        EVALUATE_COLLABORATION.run(CollaborationConfig(strategies="liar:runs/nothing"), tmp_path / "run", Silent())

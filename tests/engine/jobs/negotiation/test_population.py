@@ -1,0 +1,154 @@
+"""The payoff matrix as a run: who is in it, what is played, and that nothing is played twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.jobs.job import Job, Silent
+from engine.jobs.negotiation.campaign import MinMaxConfig
+from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
+from engine.jobs.negotiation.minmax import MINMAX
+from engine.jobs.negotiation.population import AGENTS, EVALUATE_POPULATION, SHARES, PopulationConfig, members
+from engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY, TRAIN_TARGET, TrainReinforceConfig, TrainTargetConfig
+from engine.metrics.negotiation.population import FRESH, LEGEND
+from engine.negotiation.settings import ReinforceConfig
+from engine.report.chapters import CHAPTERS
+from engine.report.collect import collect_run
+from engine.report.page import render
+from engine.runtime.session import RaySession
+from engine.store.run_folder import RunFolder
+from envs.core.errors import CheckpointError, ConfigError, RunError
+from tests.engine.jobs.made_up import asked_of, campaign, rows, save_negotiator
+
+run = EVALUATE_POPULATION.run
+SCRIPTED = "scripted,scripted-tough"
+LEARNERS = {"adversary": ("target", "learner", "opponents"), "target": ("adversaries", "opponents")}
+"""What is asked of the training of each side."""
+
+
+def matrix(**changes: Any) -> PopulationConfig:
+    return PopulationConfig(**{"targets": SCRIPTED, "dialogues": 6, **changes})
+
+
+def played(path: Path, target: str, adversary: str) -> list[list[Any]]:
+    """What came of a pair, dialogue by dialogue."""
+    found = [row for row in rows(path) if row["target"] == target and row["adversary"] == adversary]
+    return [[row[name] for name in ("seed", "turns", "points_adversary", "points_target")] for row in found]
+
+
+def test_agents_of_a_list_play_each_other_on_both_sides(tmp_path: Path) -> None:
+    result = run(matrix(), tmp_path / "run", Silent())
+    assert len(rows(tmp_path / "run")) == 2 * 2 * 6
+    assert set(result.metrics) == set(LEGEND) - {FRESH}
+    text = (tmp_path / "run" / "table.md").read_text()
+    assert "| adversary | scripted | scripted-tough |" in text
+    assert "| target | Elo | uniform | prioritised | nash |" in text
+
+
+def test_dialogues_of_a_pair_are_those_of_its_match(tmp_path: Path) -> None:
+    run(matrix(), tmp_path / "run", Silent())
+    match = MatchConfig(adversary="scripted-tough", target="scripted", complementary=True, dialogues=6)
+    SELFPLAY.run(match, tmp_path / "match", Silent())
+    alone = [[row[name] for name in ("seed", "turns", "points_adversary", "points_target")] for row in rows(tmp_path / "match")]
+    assert played(tmp_path / "run", "scripted", "scripted-tough") == alone
+
+
+def test_shards_change_no_row_and_known_pairs_are_not_played_again(tmp_path: Path) -> None:
+    whole = run(matrix(shard_size=5), tmp_path / "whole", Silent())
+    run(matrix(targets="scripted", adversaries=SCRIPTED), tmp_path / "part", Silent())
+    joined = run(matrix(known=str(tmp_path / "part")), tmp_path / "joined", Silent())
+    assert {row["target"] for row in rows(tmp_path / "joined")} == {"scripted-tough"}
+    assert joined.metrics == whole.metrics
+    assert run(matrix(known=str(tmp_path / "part")), tmp_path / "joined", Silent()).metrics == whole.metrics
+    with pytest.raises(RunError, match="the same dialogues"):
+        run(matrix(known=str(tmp_path / "part"), dialogues=7), tmp_path / "other", Silent())
+
+
+def stage(path: Path, job: Job[Any, Any, Any], config: Any) -> str:
+    """A finished run of a job that has a checkpoint, as far as its folder tells; returns its name."""
+    with RunFolder.open(path, config, job=job.name) as folder:
+        save_negotiator(path / "checkpoint")
+        folder.write_summary({})
+    return str(path)
+
+
+def test_members_of_a_campaign_are_its_start_and_what_it_trained(tmp_path: Path) -> None:
+    path = tmp_path / "minmax"
+    with RunFolder.open(path, MinMaxConfig(target="runs/t", adversary="runs/a"), job=MINMAX.name) as folder:
+        folder.event("started")
+    hardened = [stage(path / f"0{k}-target", TRAIN_TARGET, TrainTargetConfig(target="runs/t")) for k in (1, 2)]
+    fresh = stage(path / "00-exploitability" / "adversary", TRAIN_ADVERSARY, TrainReinforceConfig(target="runs/t"))
+    with RunFolder.open(path / "03-target", TrainTargetConfig(target="runs/t"), job=TRAIN_TARGET.name) as unfinished:
+        unfinished.event("started")
+    found = members(PopulationConfig(campaign=str(path)))
+    assert found == (("runs/t", *hardened), ("runs/a", fresh))
+    more = members(PopulationConfig(campaign=str(path), targets="scripted", adversaries="runs/a,human"))
+    assert more == ((*found[0], "scripted"), (*found[1], "human"))
+
+
+def test_what_is_no_campaign_and_a_population_of_nobody_are_errors(tmp_path: Path) -> None:
+    run(matrix(), tmp_path / "run", Silent())
+    with pytest.raises(RunError, match="no campaign"):
+        members(PopulationConfig(campaign=str(tmp_path / "run")))
+    with pytest.raises(ConfigError, match="needs a target"):
+        members(PopulationConfig())
+    with pytest.raises(ConfigError, match="no agent is called"):
+        run(matrix(targets="scripted,scriptd"), tmp_path / "wrong", Silent())
+    with pytest.raises(ConfigError, match="a person"):
+        run(matrix(adversaries="human"), tmp_path / "wrong", Silent())
+    assert not (tmp_path / "wrong").exists()
+
+
+def test_fresh_adversaries_learn_from_the_mixture_and_play_it(
+    tmp_path: Path, target: Path, speaker: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def train(config: TrainReinforceConfig, path: Path, reporter: Any) -> None:
+        asked.append(config)
+        save_negotiator(path / "checkpoint", seed=len(asked))
+
+    monkeypatch.setattr(TRAIN_ADVERSARY, "run", train)
+    rule = ReinforceConfig(supervised_weight=0)
+    config = matrix(targets=f"{target},{speaker}", num_fresh=2, reinforce=rule)
+    result = run(config, tmp_path / "run", Silent())
+    assert [one.target for one in asked] == [f"{target},{speaker}"] * 2
+    assert asked[0].seed != asked[1].seed
+    summary = RunFolder.load(tmp_path / "run").summary()
+    assert summary is not None
+    assert asked[0].opponents.sampling == "weighted"
+    assert asked[0].opponents.weights == pytest.approx(summary[SHARES]["nash"]["targets"], abs=1e-6)
+    assert summary[AGENTS] == {"targets": [str(target), str(speaker)], "adversaries": [str(target), str(speaker)]}
+    assert result.metrics[FRESH].n == 6
+    assert len(rows(tmp_path / "run" / "fresh-payoffs")) == 2 * 2 * 6
+    with pytest.raises(CheckpointError, match="no weights"):
+        run(matrix(num_fresh=1), tmp_path / "scripted", Silent())
+
+
+def test_page_shows_the_matrix_and_the_ratings(tmp_path: Path) -> None:
+    run(matrix(), tmp_path / "run", Silent())
+    page = render(collect_run(tmp_path / "run"), CHAPTERS)
+    for words in ("Payoff matrix", "Elo ratings", "Targets, rated", "at the equilibrium of the matrix", "scripted (target)"):
+        assert words in page
+
+
+@pytest.mark.ray
+def test_each_side_of_a_round_learns_against_the_others_mixture(
+    tmp_path: Path, root: Path, trainee: Path, ray_session: RaySession
+) -> None:
+    path = tmp_path / "psro"
+    MINMAX.run(campaign(root, trainee, adversaries="mixture"), path, Silent())
+    start, first = str(trainee), path / "00-exploitability" / "adversary"
+    shares = {k: RunFolder.load(path / f"0{k}-payoffs").summary()[SHARES]["nash"] for k in (1, 2)}  # type: ignore[index]
+    adversary, target = (asked_of(path / f"02-{role}", *names) for role, names in LEARNERS.items())
+    assert adversary["target"] == f"{start},{path / '01-target'}"
+    assert adversary["learner"] == start
+    assert adversary["opponents"]["weights"] == pytest.approx(shares[2]["targets"], abs=1e-6)
+    assert target["adversaries"] == f"{first},{path / '01-adversary'}"
+    assert target["opponents"]["weights"] == pytest.approx(shares[2]["adversaries"], abs=1e-6)
+    assert shares[1] == {"targets": [1.0], "adversaries": [1.0]}
+    # One pair is known from the first round.
+    assert len(rows(path / "02-payoffs")) == 3 * len(rows(path / "01-payoffs"))

@@ -1,0 +1,67 @@
+"""Jobs whose models lie on the driver's disk alone: the machines of the cluster get them with the work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.engine.runtime.apart import survives
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
+
+BEGIN = """
+import sys
+from pathlib import Path
+from engine.jobs.job import Silent
+from tests.engine.runtime.apart import add_machine_apart, start_cluster
+folder = Path(sys.argv[1])
+driver = folder / "driver"
+driver.mkdir()
+cluster = start_cluster(0)
+for name in ("one", "another"):
+    add_machine_apart(cluster, driver, folder / name, num_cpus=1)
+"""
+TRAINS_AND_PLAYS = BEGIN + """
+from dataclasses import replace
+from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
+from engine.jobs.negotiation.reinforce import TRAIN_ADVERSARY
+from tests.engine.jobs.made_up import rows
+from tests.engine.rllib.test_training_lost import assert_equal_results, config
+from tests.engine.rllib.trainings import World
+asked = replace(config(World(driver)), address=cluster.address)
+TRAIN_ADVERSARY.run(asked, driver / "whole", Silent())
+TRAIN_ADVERSARY.run(replace(asked, env_runners=1, remote_learner=True), driver / "apart", Silent())
+assert_equal_results(driver / "apart", driver / "whole")
+played = MatchConfig(adversary=str(driver / "apart"), target=str(driver / "target"), judge=str(driver / "target"), dialogues=8)
+SELFPLAY.run(replace(played, shard_size=2), driver / "here", Silent())
+SELFPLAY.run(replace(played, shard_size=2, workers=2, address=cluster.address), driver / "there", Silent())
+found = rows(driver / "there")
+assert found == rows(driver / "here") and {row["status"] for row in found} == {"ok"}, found
+kept = [len([*(folder / name / "cache" / "carried").iterdir()]) for name in ("one", "another")]
+assert min(kept) >= 2, kept
+cluster.shutdown()
+print("survived")
+"""
+HARDENS = BEGIN + """
+from engine.jobs.negotiation.minmax import MINMAX
+from tests.engine.jobs.made_up import assert_equal_weights, campaign, corpus_vocabulary, data_root, save_negotiator
+(driver / "data").mkdir()
+root = data_root(driver / "data")
+trainee = save_negotiator(driver / "trainee", seed=3, vocabulary=corpus_vocabulary(root))
+whole = MINMAX.run(campaign(root, trainee, rounds=1, address=cluster.address), driver / "whole", Silent())
+asked = campaign(root, trainee, rounds=1, env_runners=2, workers=2, address=cluster.address)
+found = MINMAX.run(asked, driver / "apart", Silent())
+assert {name: estimate.value for name, estimate in found.metrics.items()} == {
+    name: estimate.value for name, estimate in whole.metrics.items()
+}
+assert_equal_weights(driver / "apart", driver / "whole")
+cluster.shutdown()
+print("survived")
+"""
+
+
+@pytest.mark.timeout(1300)
+@pytest.mark.parametrize("script", [TRAINS_AND_PLAYS, HARDENS], ids=["train and selfplay", "minmax"])
+def test_machines_that_do_not_see_the_drivers_disk_give_the_same(script: str, tmp_path: Path) -> None:
+    survives(script, tmp_path, timeout_s=1200)

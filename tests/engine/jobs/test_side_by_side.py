@@ -1,0 +1,49 @@
+"""Stages side by side over one pool: the same runs as one after another, and none waits but for those that it needs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine.jobs.composite import Stage, run_side_by_side
+from engine.jobs.negotiation.attack import ATTACK_TRANSFER, TransferConfig, TransferSettings
+from engine.jobs.negotiation.match import SELFPLAY, MatchConfig
+from engine.runtime.session import RaySession
+from envs.core.errors import ConfigError
+from tests.engine.jobs.made_up import Notes, rows
+
+
+def stages(path: Path, workers: int, source: str = "first") -> dict[str, Stage]:
+    """Two matches of scripted agents, and one that plugs in what was said in the first."""
+    how = {"target": "scripted", "dialogues": 12, "shard_size": 3, "workers": workers, "judge": ""}
+    plugs = TransferSettings(source=str(path / source), min_advantage=-10)
+    return {
+        "late": (ATTACK_TRANSFER, TransferConfig(speaker="scripted", transfer=plugs, **how)),
+        "first": (SELFPLAY, MatchConfig(adversary="scripted-tough", complementary=True, **how)),
+        "other": (SELFPLAY, MatchConfig(adversary="scripted", **how)),
+    }
+
+
+@pytest.mark.ray
+def test_stages_side_by_side_have_the_rows_of_stages_one_after_another(ray_session: RaySession, tmp_path: Path) -> None:
+    notes, how = Notes(), MatchConfig(adversary="", target="", workers=2)
+    run_side_by_side(stages(tmp_path / "pool", 2), tmp_path / "pool", notes, how, {"late": ["first"]})
+    alone = stages(tmp_path / "alone", 0)
+    for name in ("first", "other", "late"):
+        job, config = alone[name]
+        job.run(config, tmp_path / "alone" / name, Notes())
+        assert rows(tmp_path / "pool" / name) == rows(tmp_path / "alone" / name)
+    assert notes.steps[-1] == 3, "all stages are done"
+    assert any(line.startswith("late: to plug in") for line in notes.said)
+
+
+@pytest.mark.ray
+def test_a_stage_that_fails_is_told_of_when_the_others_have_ended(ray_session: RaySession, tmp_path: Path) -> None:
+    how = MatchConfig(adversary="", target="", workers=2)
+    planned = stages(tmp_path, 2)
+    planned["first"] = (SELFPLAY, MatchConfig(adversary="nobody", target="scripted", dialogues=3, workers=2))
+    with pytest.raises(ConfigError, match="no agent is called 'nobody'"):
+        run_side_by_side(planned, tmp_path, Notes(), how, {"late": ["first"]})
+    assert len(rows(tmp_path / "other")) == 12
+    assert not (tmp_path / "late").exists()
