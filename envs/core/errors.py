@@ -65,6 +65,10 @@ class JudgeError(ParleyError):
     """A judge of generated replies did not give one finite score for each pair."""
 
 
+class ModelError(ParleyError):
+    """A chat model gave no answer: its server cannot be reached, refused, or said what its protocol does not know."""
+
+
 class RunError(ParleyError):
     """A run folder cannot be created, resumed, read or written."""
 

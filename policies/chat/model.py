@@ -1,0 +1,143 @@
+"""What a chat model is: messages in, an answer out; more where its makers give more.
+
+How much of a model can be seen is its `Access`. A server of text gives text alone; one in this process gives how likely a reply
+is as well, and gradients. Who needs more than a model gives says so before anything is asked.
+
+An answer follows from the messages, the decoding and the seed: not from what else is asked with it, nor from the order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Protocol
+
+from envs.core.errors import ConfigError
+from envs.core.ranges import Configuration, NonNegativeFloat, PositiveInt
+
+ROLES = ("system", "user", "assistant")
+"""Who can have written a message."""
+
+
+class Access(IntEnum):
+    """How much of a model can be seen; each includes those before it."""
+
+    TEXT = 1
+    """What it answers."""
+    SCORES = 2
+    """How likely a given reply is."""
+    GRADIENTS = 3
+    """Its logits and their gradients, for its weights are in this process."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """What somebody said.
+
+    Args:
+        role: one of `ROLES`.
+        content: the text.
+    """
+
+    role: str
+    content: str
+
+
+Chat = tuple[Message, ...]
+"""Messages, oldest first; the model answers the last."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChatDecoding(Configuration):
+    """How a chat model chooses an answer."""
+
+    temperature: NonNegativeFloat = 0.0
+    """Of the distribution of tokens; 0 takes the likeliest."""
+    max_tokens: PositiveInt = 128
+    """Tokens of an answer at most."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a chat model answered.
+
+    Args:
+        text: the answer, without the tokens that end it.
+        ended: whether the model came to its end; False where it was cut at `max_tokens`.
+        num_prompt_tokens: that were read; None where nobody says.
+        num_tokens: that were written; None where nobody says.
+        known: whether it was answered before, so that nothing was asked.
+    """
+
+    text: str
+    ended: bool = True
+    num_prompt_tokens: int | None = None
+    num_tokens: int | None = None
+    known: bool = False
+
+
+@dataclass(frozen=True)
+class ReplyScore:
+    """How likely a reply is.
+
+    Args:
+        nats: its log probability, at most 0, the end of the reply left out.
+        num_tokens: its tokens.
+    """
+
+    nats: float
+    num_tokens: int
+
+
+class ChatModel(Protocol):
+    """A model that answers messages."""
+
+    name: str
+    """Its address, without any key."""
+    access: Access
+    """How much of it can be seen."""
+
+    def answer(self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()) -> list[Answer]:
+        """Answers, one to each chat.
+
+        Args:
+            chats: at least one message each.
+            decoding: how an answer is chosen.
+            seeds: one for each chat where the temperature is above 0.
+
+        Raises:
+            ModelError: the model did not answer, after as many attempts as it allows.
+            ConfigError: messages do not fit: a role that the model's template lacks, more tokens than it reads.
+        """
+
+
+class ScoringChatModel(ChatModel, Protocol):
+    """A chat model whose access is `SCORES` or more."""
+
+    def score(self, chats: Sequence[Chat], replies: Sequence[str]) -> list[ReplyScore]:
+        """How likely each reply is as the answer to its chat.
+
+        Raises:
+            ConfigError: a reply has no tokens, or messages do not fit.
+        """
+
+
+def require_access(model: ChatModel, needed: Access, what: str) -> None:
+    """Checks that enough of a model can be seen.
+
+    Args:
+        model: any.
+        needed: at least.
+        what: who needs it, for the message.
+
+    Raises:
+        ConfigError: it shows less.
+    """
+    if model.access < needed:
+        raise ConfigError(
+            f"{what} needs {needed.name.lower()} of a model",
+            where=model.name,
+            got=f"it gives {model.access.name.lower()}",
+            fix="name a model whose weights are here: hf:FOLDER or gguf:FILE",
+        )
