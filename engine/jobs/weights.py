@@ -12,6 +12,7 @@ from pathlib import Path
 
 from envs.core.disk import file_digest
 from envs.storage.copies import CHECKPOINT, fetched_model
+from policies.chat.addresses import is_chat_address
 from policies.stored import WEIGHTS
 
 
@@ -33,6 +34,8 @@ def _files(spec: str) -> list[Path]:
     checkpoint = checkpoint_folder(spec)
     if checkpoint is not None:
         return [checkpoint / WEIGHTS]
+    if is_chat_address(spec):
+        spec = spec.partition(":")[2]
     path = Path(spec.rpartition(":")[0] if ".py:" in spec else spec).expanduser()
     return [path] if path.is_file() else sorted(each for each in path.glob("*") if each.is_file())
 
@@ -46,6 +49,8 @@ def _digest(files: list[Path]) -> str:
 
 def checkpoint_folder(spec: str) -> Path | None:
     """The checkpoint that a name stands for: a checkpoint folder, or a run that holds one; None for anything else."""
+    if is_chat_address(spec):
+        return None
     path = fetched_model(spec)
     for folder in (path, path / CHECKPOINT):
         if (folder / WEIGHTS).is_file():

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pyarrow as pa
 
 from engine.store.schemas import list_of, with_base
+from policies.chat.negotiator import ChatMoves
 
+_CHAT = pa.struct([pa.field(each.name, pa.int64()) for each in fields(ChatMoves)])
 DIALOGUES = with_base(
     [
         # The scenario: the number of each item, its points for each side; `domain_recorded` knows the game.
@@ -32,6 +36,9 @@ DIALOGUES = with_base(
         pa.field("num_words_target", pa.int64()),
         pa.field("nll_adversary", pa.float64()),
         pa.field("nll_target", pa.float64()),
+        # What a chat model's part took, and where it broke the form (`ChatMoves`); null for agents of another kind.
+        pa.field("chat_adversary", _CHAT),
+        pa.field("chat_target", _CHAT),
     ]
 )
 """One negotiation dialogue per row."""
