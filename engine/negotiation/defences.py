@@ -72,18 +72,24 @@ class PerplexityFilter:
 
 
 def admissible(
-    fluency: PerplexityFilter, exchanges: ExchangeBatch, tokens_nT: np.ndarray, lengths_n: np.ndarray, candidates: Candidates
+    fluency: PerplexityFilter | None,
+    exchanges: ExchangeBatch,
+    tokens_nT: np.ndarray,
+    lengths_n: np.ndarray,
+    candidates: Candidates,
 ) -> np.ndarray:
     """Which candidates (r,) of a search pass a filter, as the target reads them.
 
     Args:
-        fluency: the filter.
+        fluency: the filter; None for none, which all pass.
         exchanges: where the sentences would be said.
         tokens_nT: the dialogues with the sentences as they stand, in the target's view.
         lengths_n: words of each sentence.
         candidates: one changed word each.
     """
     passed = np.ones(len(candidates), dtype=bool)
+    if fluency is None:
+        return passed
     for start in range(0, len(candidates), CANDIDATES_PER_PASS):
         part = candidates[start : start + CANDIDATES_PER_PASS]
         starts, tokens = exchanges.lengths[part.dialogues] + 1, tokens_nT[part.dialogues]

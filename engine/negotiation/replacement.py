@@ -6,8 +6,7 @@ candidate with the lowest key, as long as the key falls. They differ in what a s
   * preemptive (eq. 8): the target replies, the adversary ends the talk, and the target chooses; the loss is the mean over
     sampled replies. All candidates of a search meet the same draws, so that none wins by luckier ones; whether the sentence
     found reaches its goal is judged on other draws.
-Where fluency is a constraint too, as for a target behind a perplexity filter, candidates that are too perplexing are left out
-before anything is asked about them; padding, which finds the place, is no candidate.
+Where fluency is a constraint too, no candidate that is too perplexing is asked about; padding, which finds places, is none.
 A key is (constraint broken, loss, -advantage), compared in this order; where the constraint is broken, the gap stands for
 the loss. Candidates of many dialogues are judged together.
 
@@ -262,8 +261,6 @@ class _Search:
 
     def _admissible(self, candidates: Candidates) -> np.ndarray:
         """Which candidates (r,) are no more perplexing than they may be."""
-        if self.fluency is None:
-            return np.ones(len(candidates), dtype=bool)
         return admissible(self.fluency, self.exchanges, self.tokens, self.lengths, candidates)
 
     def _everywhere(self, active: np.ndarray, places: Sequence[np.ndarray]) -> Candidates:

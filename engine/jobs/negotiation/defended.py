@@ -96,9 +96,10 @@ def defend(target: Agent, defence: DefenceConfig, judge: str, device: str = "cpu
     return DefendedAgent(target, perplexity_filter(judge, limit, device) if limit else None, defence.own_demand)
 
 
-def defended_row(session: Session, row: int) -> Mapping[str, Any]:
-    """What a defended target did in one dialogue, for its row."""
-    return {"stopped": session.stopped[row], "refused": session.refused[row]}  # type: ignore[attr-defined]  # a DefendedSession
+def defended_row(session: Session, row: int, defence: DefenceConfig) -> Mapping[str, Any]:
+    """What a defended target did in one dialogue, for its row; None for a defence that it does not have."""
+    stopped, refused = session.stopped[row], session.refused[row]  # type: ignore[attr-defined]  # a DefendedSession
+    return {"stopped": stopped if defence.max_perplexity else None, "refused": refused if defence.own_demand else None}
 
 
 @dataclass(frozen=True)

@@ -242,7 +242,8 @@ class MatchWorker:
         """The finished dialogues as rows (`engine.jobs.negotiation.rows.DIALOGUES`)."""
         rows = [dialogue_row(game, row, key) for row, key in enumerate(keys)]
         if self.config.defence.wanted:
-            rows = [{**row, **defended_row(sessions[1], number)} for number, row in enumerate(rows)]
+            defence = self.config.defence
+            rows = [{**row, **defended_row(sessions[1], number, defence)} for number, row in enumerate(rows)]
         if self.judge is not None:
             from policies.negotiator.scoring import utterance_nll
 

@@ -88,7 +88,7 @@ class TableConfig(PlayedConfig, RepeatedConfig):
     published: Literal["sv", "rl", "hardened", "turns", "none"] = "none"
     """Figures of Cheng et al. 2019 to show: of their supervised, RL or hardened target; turns: of the RL one, table 7."""
     defences: str = ""
-    """Defences to measure beside each row, separated by commas: filter, which searches then also mind, and own-demand."""
+    """Defences to measure beside each row: filter (a search that knows it is measured too), own-demand; separated by commas."""
     false_alarms: PositiveShare = 0.05
     """Share of the corpus' training sentences that the filter may stop, which decides its limit under the judge."""
     baseline: str = ""

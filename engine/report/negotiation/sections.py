@@ -58,7 +58,7 @@ class Match(ShownRun):
     @property
     def defended(self) -> bool:
         """Whether its target had a defence around it."""
-        return any(row.get("stopped") is not None for row in self.done)
+        return any(row.get(name) is not None for row in self.done for name in ("stopped", "refused"))
 
     @property
     def changed_words(self) -> bool:

@@ -122,7 +122,7 @@ def test_a_filter_needs_somebody_who_judges() -> None:
 def test_a_scripted_target_refuses_too(tmp_path: Path) -> None:
     match = MatchConfig(adversary="scripted-tough", target="scripted", dialogues=40, defence=DefenceConfig(own_demand=True))
     result = SELFPLAY.run(match, tmp_path, Silent())
-    assert [row["stopped"] for row in rows(tmp_path)] == [[]] * 40
+    assert [row["stopped"] for row in rows(tmp_path)] == [None] * 40
     assert result.metrics["refused_share"].n == 40
     for row in rows(tmp_path):
         for turn in row["refused"]:
