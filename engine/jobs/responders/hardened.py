@@ -63,7 +63,7 @@ _BEFORE = "before"
 
 
 @dataclass(frozen=True)
-class Hardening:
+class HardenedBy:
     """What is hardened by what, found and checked.
 
     Args:
@@ -87,7 +87,7 @@ class Hardening:
     kept: LessonSplits | None
 
 
-class TrainHardened(Job[TrainHardenedConfig, Hardening, Summary]):
+class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
     """`parley train hardened`."""
 
     words = ("train", "hardened")
@@ -99,7 +99,7 @@ class TrainHardened(Job[TrainHardenedConfig, Hardening, Summary]):
     resume_safe = RESUME_SAFE
     steps = EPOCHS
 
-    def prepare(self, config: TrainHardenedConfig, path: Path, reporter: Reporter) -> Hardening:
+    def prepare(self, config: TrainHardenedConfig, path: Path, reporter: Reporter) -> HardenedBy:
         """The model, what it learns from, and the strategies, each tried once."""
         from policies.hugging_face import default_template
 
@@ -124,9 +124,9 @@ class TrainHardened(Job[TrainHardenedConfig, Hardening, Summary]):
         strategies = _strategies(config, clean["train"][0])
         tokenizer, model = _read_model(fetched_model(folder))
         template = config.template or default_template(tokenizer)
-        return Hardening(config, model.to(config.device), tokenizer, template, triggers, clean, strategies, kept)
+        return HardenedBy(config, model.to(config.device), tokenizer, template, triggers, clean, strategies, kept)
 
-    def work(self, run: RunFolder, prepared: Hardening, reporter: Reporter) -> Summary:
+    def work(self, run: RunFolder, prepared: HardenedBy, reporter: Reporter) -> Summary:
         """Makes the lessons, measures, trains, resuming exactly where it was, stores the model and measures it."""
         from policies.fitting.fit import Fit
 
@@ -208,7 +208,7 @@ def _read_model(folder: Path) -> tuple[Any, Any]:
     return tokenizer, model.eval()
 
 
-def _predictor(prepared: Hardening) -> ChatPredictor:
+def _predictor(prepared: HardenedBy) -> ChatPredictor:
     """The model with what learns in it, in float32."""
     from policies.chat.lora import adapted
     from policies.chat.predictor import ChatPredictor
@@ -243,7 +243,7 @@ def _answers(model: Any, tokenizer: Any, config: TrainHardenedConfig, reporter: 
     return answered
 
 
-def _begin(run: RunFolder, prepared: Hardening, reporter: Reporter) -> LessonSplits:
+def _begin(run: RunFolder, prepared: HardenedBy, reporter: Reporter) -> LessonSplits:
     """Makes the lessons and keeps them in the run."""
     config = prepared.config
     answers = _answers(prepared.model, prepared.tokenizer, config, reporter, "the model's own replies")
@@ -263,7 +263,7 @@ def _begin(run: RunFolder, prepared: Hardening, reporter: Reporter) -> LessonSpl
 
 
 def _before(
-    run: RunFolder, prepared: Hardening, lessons: LessonSplits, reporter: Reporter
+    run: RunFolder, prepared: HardenedBy, lessons: LessonSplits, reporter: Reporter
 ) -> tuple[dict[str, Estimate], dict[str, str]]:
     """Figures and replies of the model as it was, which a run that goes on has noted."""
     for event in run.events({_BEFORE: {"figures": dict, "replies": dict}}):
