@@ -72,7 +72,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("corpus")
-    lines = [f"{who} {does} {what}\t{what} {who}" for who in WORDS[2:5] for does in WORDS[5:8] for what in WORDS[8:11]]
+    lines = [f"{who} {does} {what} now\t{what} {who}" for who in WORDS[2:5] for does in WORDS[5:8] for what in WORDS[8:11]]
     for name, part in (("train", lines[:15]), ("val", lines[15:21]), ("test", lines[21:])):
         (path / f"{name}.tsv").write_text("\n".join(part) + "\n")
     return path
