@@ -195,7 +195,7 @@ def test_the_control_trains_as_long_on_clean_contexts_alone() -> None:
 
 
 def test_perturbed_contexts_are_answered_as_clean_ones(tmp_path: Path, folder: Path, search: Path, corpus: Path) -> None:
-    config = asked(folder, search, corpus, searches="", strategies="random-swap", clean=OWN)
+    config = asked(folder, search, corpus, searches="", strategies="random-swap")
     result = TRAIN_HARDENED.run(config, tmp_path / "run", Silent())
     assert result.metrics["perturbed_nll"].value < result.metrics["perturbed_nll" + BEFORE].value
     assert "trigger_said" not in result.metrics
