@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from engine.metrics.statistics import NOTHING, Estimate, Metric
 from engine.metrics.tables import TextTable, few_note, num_measured, with_interval
@@ -14,8 +13,6 @@ START, CONTROL = "start", "control"
 """The model that the rounds begin with, and that model trained as long on clean contexts alone."""
 ADAPTIVE = "adaptive"
 """Share of targets for which a search of this very model found a trigger."""
-KEPT = ("trigger_said", "trigger_nll", "clean_nll", "clean_kept", "clean_refused")
-"""Figures of a training that the table shows."""
 _NOTE = (
     "Found anew: share of the targets for which a search of this very model found a trigger. The others are of held-out "
     "triggers that earlier searches found, and of held-out clean contexts. Control: trained as long on clean contexts alone."
@@ -27,19 +24,17 @@ def round_name(number: int) -> str:
     return f"round-{number}"
 
 
-class _Column(NamedTuple):
-    title: str
-    name: str
-
-
-_COLUMNS = (
-    _Column("found anew", ADAPTIVE),
-    _Column("targets said", "trigger_said"),
-    _Column("loss of wanted answers", "trigger_nll"),
-    _Column("loss on clean contexts", "clean_nll"),
-    _Column("clean replies kept", "clean_kept"),
-    _Column("clean contexts refused", "clean_refused"),
-)
+_COLUMNS = {
+    ADAPTIVE: "found anew",
+    "trigger_said": "targets said",
+    "trigger_nll": "loss of wanted answers",
+    "clean_nll": "loss on clean contexts",
+    "clean_kept": "clean replies kept",
+    "clean_refused": "clean contexts refused",
+}
+"""Headings of the table by figure."""
+_SHOWN = tuple(name for name in _COLUMNS if name != ADAPTIVE)
+"""Those of a training."""
 
 
 def hardening_figures(
@@ -57,9 +52,9 @@ def hardening_figures(
         found[f"{model}.{ADAPTIVE}"] = metrics.get(f"{HIT_RATE}{hit}", NOTHING)
         # What the start was is measured before each training on the same held-out triggers as after it; the last counts.
         own: Mapping[str, Estimate | None] = (
-            {name: trained[CONTROL].get(name + BEFORE) for name in KEPT} if model == START else trained[model]
+            {name: trained[CONTROL].get(name + BEFORE) for name in _SHOWN} if model == START else trained[model]
         )
-        found |= {f"{model}.{name}": figure for name in KEPT if (figure := own.get(name)) is not None}
+        found |= {f"{model}.{name}": figure for name in _SHOWN if (figure := own.get(name)) is not None}
     return found
 
 
@@ -73,10 +68,10 @@ def hardening_legend(name: str, hit: str) -> Metric:
 def hardening_table(figures: Mapping[str, Estimate]) -> TextTable:
     """The table of those figures, a model a line."""
     models = list(dict.fromkeys(name.partition(".")[0] for name in figures))
-    shown = [column for column in _COLUMNS if any(f"{model}.{column.name}" in figures for model in models)]
+    shown = [name for name in _COLUMNS if any(f"{model}.{name}" in figures for model in models)]
     rows = []
     for model in models:
-        estimates = [figures.get(f"{model}.{column.name}", NOTHING) for column in shown]
+        estimates = [figures.get(f"{model}.{name}", NOTHING) for name in shown]
         rows.append((model, *map(with_interval, estimates), num_measured(estimates[0])))
     few = any(estimate.flagged for estimate in figures.values() if estimate.n)
-    return TextTable(("model", *(column.title for column in shown), "targets"), tuple(rows), _NOTE + few * few_note("targets"))
+    return TextTable(("model", *(_COLUMNS[name] for name in shown), "targets"), tuple(rows), _NOTE + few * few_note("targets"))
