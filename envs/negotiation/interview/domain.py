@@ -92,7 +92,7 @@ class Interview(Domain):
     def random_scenario(self, rng: np.random.Generator) -> Scenario:
         """A side's issues differ in weight, in an order of its own; each issue is opposed or alike by a fair coin.
 
-        Drawn again are scenarios without an opposed issue, and those in which no deal is worth more to both together than another.
+        Scenarios without an opposed issue are drawn again, and those in which all deals are worth the same to both together.
         """
         while True:
             first, opposed = rng.integers(2, size=(2, len(ISSUES))).astype(bool)
