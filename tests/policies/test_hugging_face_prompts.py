@@ -67,7 +67,7 @@ def test_inputs_that_give_other_tokens_when_they_are_typed_are_told_apart(parts:
     for ok, ids in zip(allowed, rows.tolist(), strict=True):
         typed = own_prompt(victim.tokenizer, [("user", victim.tokenizer.decode(ids))])
         assert ok == (typed == [*before, *ids, *after]) == victim.retokenises(ids)
-    assert 20 < sum(allowed) < 280, "some are, and some are not"
+    assert 0 < sum(allowed) < 300, "some are, and some are not"
     assert bool(victim_of(parts, rules=InputRules(typed=False)).allows(rows).all())
 
 

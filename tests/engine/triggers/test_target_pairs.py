@@ -113,7 +113,9 @@ def test_signs_of_refusal_are_the_users_own(tmp_path: Path) -> None:
         Success(SuccessSettings(by="no-refusal", refusals=str(path)), end=False)
 
 
-@pytest.mark.parametrize("settings", [{"by": "pattern"}, {"pattern": "a"}, {"by": "pattern", "pattern": "("}, {"by": "classifier"}])
+@pytest.mark.parametrize(
+    "settings", [{"by": "pattern"}, {"pattern": "a"}, {"by": "pattern", "pattern": "("}, {"by": "classifier"}]
+)
 def test_settings_of_success_that_do_not_fit_are_refused(settings: dict[str, str]) -> None:
     with pytest.raises(ConfigError):
         SuccessSettings(**settings)

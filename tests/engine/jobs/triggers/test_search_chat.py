@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engine.jobs.job import Silent
-from engine.jobs.triggers.config import HuggingFaceSettings, TriggerConfig
+from engine.jobs.triggers.config import HuggingFaceSettings, TriggerConfig, TriggerEngineSettings
 from engine.jobs.triggers.search import SEARCH
 from engine.metrics.triggers.hits import REFUSED, SAMPLED, VERIFIED
 from engine.triggers.settings import SearchSettings
@@ -91,10 +91,12 @@ def test_without_the_filter_claims_do_not_hold(tmp_path: Path, folder: Path) -> 
     assert not all(row["retokenised"] for row in found[False])
 
 
-def test_one_and_two_workers_and_a_resumed_search_give_equal_rows(tmp_path: Path, folder: Path) -> None:
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=[pytest.mark.ray, pytest.mark.slow])])
+def test_rows_do_not_depend_on_what_is_searched_side_by_side(tmp_path: Path, folder: Path, workers: int) -> None:
     config = asked(folder, tmp_path, success=SuccessSettings(samples=3, temperature=2.0))
     result = run(config, tmp_path / "one", Silent())
-    run(replace(config, workers=2, shard_size=1), tmp_path / "two", Silent())
+    changed = replace(config, workers=workers, shard_size=1, engine=TriggerEngineSettings(batch_size=1))
+    run(changed, tmp_path / "two", Silent())
     assert rows(tmp_path / "one") == rows(tmp_path / "two")
     assert all(row["samples"] == 3 for row in rows(tmp_path / "one"))
     assert 0 <= result.metrics[SAMPLED].value <= 1
