@@ -13,7 +13,9 @@ from typing import Any
 
 from envs.core.errors import CheckpointError, ConfigError
 from policies.chat.model import Chat
-from policies.hugging_face_victims import ANY, HuggingFaceCausal, HuggingFaceSeq2Seq, InputRules
+from policies.hugging_face_tokens import ANY, InputRules
+from policies.hugging_face_victims import HuggingFaceCausal, HuggingFaceSeq2Seq
+from policies.stored import model_inside
 
 EXTRA = "hugging-face"
 """The optional extra of this package."""
@@ -65,7 +67,7 @@ def read_pretrained(
     """The tokenizer and the model of a folder as `save_pretrained` wrote it; nothing is downloaded, no code in it is run.
 
     Args:
-        folder: model and tokenizer, weights as safetensors.
+        folder: model and tokenizer, weights as safetensors, or a run that holds them as its checkpoint.
         kind: the name of the automatic class of transformers that the model is read by, from its configuration.
         gguf_file: a file of the folder that holds all of them, in the place of what `save_pretrained` writes.
         options: of the reader of the model, such as `dtype`.
@@ -79,10 +81,11 @@ def read_pretrained(
     except ImportError:
         fix = f"pip install 'parley[{EXTRA}]'"
         raise ConfigError("Hugging Face models need the package transformers, which is not installed", fix=fix) from None
+    folder = folder if gguf_file else model_inside(folder)
     if gguf_file is None and not (folder / "config.json").is_file():
         fix = "name a folder that save_pretrained wrote"
         raise CheckpointError("a Hugging Face model needs a config.json and there is none", where=folder, fix=fix)
-    with _readable(folder), _without_progress_bars():
+    with _readable(folder), without_progress_bars():
         # Said in so many words, or transformers asks whoever sits at the terminal whether it may.
         source: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
         # Other formats than safetensors and GGUF are pickles, which can run anything.
@@ -114,7 +117,7 @@ def longest_input(tokenizer: Any, model: Any) -> int | float:
 
 
 @contextmanager
-def _without_progress_bars() -> Iterator[None]:
+def without_progress_bars() -> Iterator[None]:
     """Keeps transformers from drawing over what the caller shows; its own setting stays as it was."""
     from transformers.utils import logging
 

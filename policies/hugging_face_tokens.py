@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -21,6 +22,26 @@ from policies.hugging_face_slots import written
 _BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
 _CONTROLS = ("Cc", "Cf", "Cs", "Co", "Cn")
 _SAID = "where-the-model-speaks"
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputRules:
+    """Which inputs are searched among.
+
+    Args:
+        typed: only those whose text, tokenised where it stands, gives the same tokens again.
+        ascii: only tokens of ASCII characters.
+        forbidden: texts that stand in no input, whatever their case.
+        start: text that a search starts from; drawn at random when empty.
+    """
+
+    typed: bool = True
+    ascii: bool = False
+    forbidden: tuple[str, ...] = ()
+    start: str = ""
+
+
+ANY = InputRules()
 
 
 def ends_of(tokenizer: Any, model: Any) -> tuple[int, ...]:
@@ -77,25 +98,22 @@ def unknown_words(tokenizer: Any, text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(word for word in text.split() if lost(word))) or (text,)
 
 
-def searchable(
-    tokenizer: Any, num_tokens: int, *, only_ascii: bool = False, forbidden: Sequence[str] = ()
-) -> Tensor:
+def searchable(tokenizer: Any, num_tokens: int, rules: InputRules = ANY) -> Tensor:
     """Which tokens (V,) are text on their own: no special ones, no single bytes of characters, no control characters.
 
     Args:
         tokenizer: it may know fewer tokens than the model has embeddings; the rest was never trained.
         num_tokens: V.
-        only_ascii: leave out tokens with other characters.
-        forbidden: texts that stand in no token, whatever their case.
+        rules: which tokens are left out beside these.
     """
-    banned = [text.lower() for text in forbidden]
+    banned = [text.lower() for text in rules.forbidden]
     known = min(len(tokenizer), num_tokens)
     marks = _special_ids(tokenizer)
     allowed_V = torch.zeros(num_tokens, dtype=torch.bool)
     names, texts = tokenizer.convert_ids_to_tokens(range(known)), tokenizer.batch_decode([[i] for i in range(known)])
     for i, (name, text) in enumerate(zip(names, texts, strict=True)):
         typed = i not in marks and not _BYTE.fullmatch(name) and _is_text(text)
-        allowed_V[i] = typed and (text.isascii() or not only_ascii) and not any(each in text.lower() for each in banned)
+        allowed_V[i] = typed and (text.isascii() or not rules.ascii) and not any(each in text.lower() for each in banned)
     return allowed_V
 
 

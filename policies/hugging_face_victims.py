@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
@@ -24,29 +23,9 @@ from envs.core.config import check
 from envs.core.errors import CheckpointError, ConfigError, DataError
 from policies.chat.model import Chat
 from policies.hugging_face_slots import SLOT, SlottedPrompt, default_template
-from policies.hugging_face_tokens import ends_of, marks_around, reply_end, searchable, unknown_words
+from policies.hugging_face_tokens import ANY, InputRules, ends_of, marks_around, reply_end, searchable, unknown_words
 
 _SAMPLE = "a"
-
-
-@dataclass(frozen=True, kw_only=True)
-class InputRules:
-    """Which inputs are searched among.
-
-    Args:
-        typed: only those whose text, tokenised where it stands, gives the same tokens again.
-        ascii: only tokens of ASCII characters.
-        forbidden: texts that stand in no input, whatever their case.
-        start: text that a search starts from; drawn at random when empty.
-    """
-
-    typed: bool = True
-    ascii: bool = False
-    forbidden: tuple[str, ...] = ()
-    start: str = ""
-
-
-ANY = InputRules()
 
 
 class HuggingFaceVictim:
@@ -81,7 +60,7 @@ class HuggingFaceVictim:
         embedding = model.get_input_embeddings()
         # The module and not its weights: some models scale what they look up.
         self.embedding_VE: Tensor = embedding(torch.arange(embedding.num_embeddings, device=embedding.weight.device))
-        allowed_V = searchable(tokenizer, embedding.num_embeddings, only_ascii=rules.ascii, forbidden=rules.forbidden)
+        allowed_V = searchable(tokenizer, embedding.num_embeddings, rules)
         if not bool(allowed_V.any()):
             fix = "allow more characters, or forbid fewer words"
             raise ConfigError("no token may stand in an input", got=repr(rules), fix=fix)

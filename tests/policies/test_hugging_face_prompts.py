@@ -15,7 +15,8 @@ from policies.chat.model import Message
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 
 from policies.hugging_face_slots import template_of
-from policies.hugging_face_victims import HuggingFaceCausal, InputRules
+from policies.hugging_face_tokens import InputRules
+from policies.hugging_face_victims import HuggingFaceCausal
 from tests.policies.byte_pairs import BEGIN_ID, END_ID, TURN_ID, byte_model
 from tests.policies.test_hugging_face import t5
 

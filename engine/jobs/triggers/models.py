@@ -100,7 +100,7 @@ class HuggingFaceFolder:
         """
         from policies.hugging_face import load_hugging_face
         from policies.hugging_face_slots import template_of
-        from policies.hugging_face_victims import InputRules
+        from policies.hugging_face_tokens import InputRules
 
         if self._loaded is None:
             asked, name = self.settings, self.name.partition(":")[2]
