@@ -53,10 +53,12 @@ class RuledScorer:
 
     @property
     def victim(self) -> Victim:
+        """The model."""
         return self.inner.victim
 
     @property
     def objective(self) -> TriggerObjective:
+        """What is minimised."""
         return self.inner.objective
 
     def refused(self, target: Tensor) -> int:
@@ -74,6 +76,7 @@ class RuledScorer:
         ]
 
     def slopes(self, incumbents: Sequence[Incumbent], positions_B: Tensor) -> Tensor:
+        """Those of the inner scorer."""
         return self.inner.slopes(incumbents, positions_B)
 
     def best_swap(self, incumbents: Sequence[Incumbent], swaps: Swaps, beat_B: Tensor) -> tuple[Tensor, Tensor]:
