@@ -103,7 +103,7 @@ class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
         """The model, what it learns from, and the strategies, each tried once."""
         from policies.hugging_face import default_template
 
-        folder = config.folder
+        folder = config.require_folder()
         require_device(config.device, "--device")
         if not config.search_runs and not config.strategies:
             fix = "--searches RUN of parley search, or --strategies random-swap,character-noise"
