@@ -25,7 +25,6 @@ from engine.runtime.sharding import Shard
 from engine.runtime.worker import TurnResult, TurnWorker, UnderWay
 from engine.store.schemas import ok_row
 from engine.triggers.catalogue import make_method
-from engine.triggers.prompted import ByPrompt
 from engine.triggers.settings import L1_WEIGHT_MALICIOUS, SearchSettings
 from engine.triggers.target_pairs import has_prompts
 from engine.triggers.targets import Target, target_seed
@@ -176,6 +175,8 @@ class SearchWorker(TurnWorker[Target, Rows]):
         self.drop()
 
     def drop(self) -> None:
+        from engine.triggers.prompted import ByPrompt
+
         self._by_prompt: dict[str, SideBySide] = {}
         self._side_by_side: SideBySide = (
             ByPrompt(self._searches_of, self.config.engine.batch_size)
