@@ -15,7 +15,7 @@ from engine.jobs.job import Silent
 from engine.jobs.responders.found import FoundTrigger, split_by_target
 from engine.jobs.responders.hardened import REPLIES, TRAIN_HARDENED
 from engine.jobs.responders.hardened_config import OWN, TrainHardenedConfig, hardening_recipe
-from engine.jobs.responders.lessons import CLEAN, TRIGGER, HardeningLesson, training_lessons
+from engine.jobs.responders.lessons import CLEAN, TRIGGER, HardeningLesson, prompts_of, training_lessons
 from engine.jobs.triggers.config import TriggerConfig
 from engine.jobs.triggers.rows import TRIGGERS
 from engine.jobs.weights import weights_digests
@@ -181,6 +181,16 @@ def test_an_own_reply_is_that_to_the_prompt_without_the_trigger(tmp_path: Path, 
     triggers = [each for split in lessons.values() for each in split if each["kind"] == TRIGGER]
     assert {each["reply"] for each in triggers} == {own}
     assert all(each["prompt"] == TEMPLATE.replace("{}", each["said"]) for each in triggers)
+
+
+def test_slots_and_requests_of_a_search_are_filled_as_it_filled_them(folder: Path) -> None:
+    tokenizer, _ = read_gpt2(folder)
+    behind = FoundTrigger("0", "cat now", "who", "suffix", "the dog eats")
+    assert prompts_of(behind, tokenizer, "") == (f"the dog eats cat now{EOS}", f"the dog eats {EOS}")
+    both = FoundTrigger("1", "cat\nnow", "who", "{} sees {} fish")
+    assert prompts_of(both, tokenizer, "") == ("cat sees now fish", " sees  fish")
+    with pytest.raises(ConfigError, match="1 texts for 2 slots"):
+        prompts_of(FoundTrigger("2", "cat now", "who", "{} sees {} fish"), tokenizer, "")
 
 
 def test_triggers_of_a_target_are_in_one_split() -> None:
