@@ -236,7 +236,9 @@ def _answers(model: Any, tokenizer: Any, config: TrainHardenedConfig, reporter: 
 
     def answered(prompts: Sequence[str]) -> list[tuple[str, bool]]:
         reporter.stage(title, len(prompts), "prompts")
-        return greedy_replies(model, tokenizer, prompts, config.max_tokens, reporter.advance)
+        return greedy_replies(
+            model, tokenizer, prompts, config.max_tokens, batch_size=config.batch_size, advance=reporter.advance
+        )
 
     return answered
 

@@ -47,6 +47,8 @@ class HardeningSettings(Configuration):
     """Share of the targets whose triggers are not learned from but measured; half as many more choose the best epoch."""
     max_tokens: PositiveInt = 24
     """Tokens of a reply at most."""
+    batch_size: PositiveInt = 16
+    """Prompts that the model answers side by side."""
     template: str = ""
     """Prompt that triggers stand in, as hugging_face.template of parley search; that of each search when empty."""
     method: Literal["lora", "full"] = "lora"
