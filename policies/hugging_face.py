@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 import re
+import struct
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -217,12 +218,16 @@ def load_hugging_face(
     return HuggingFaceSeq2Seq(model.to(device), tokenizer, length)
 
 
-def read_pretrained(folder: Path, kind: Callable[[Any], str]) -> tuple[Any, Any]:
+def read_pretrained(
+    folder: Path, kind: Callable[[Any], str], *, gguf_file: str | None = None, **options: Any
+) -> tuple[Any, Any]:
     """The tokenizer and the model of a folder as `save_pretrained` wrote it; nothing is downloaded, no code in it is run.
 
     Args:
         folder: model and tokenizer, weights as safetensors.
         kind: the name of the automatic class of transformers that the model is read by, from its configuration.
+        gguf_file: a file of the folder that holds all of them, in the place of what `save_pretrained` writes.
+        options: of the reader of the model, such as `dtype`.
 
     Raises:
         ConfigError: transformers is not installed.
@@ -233,15 +238,18 @@ def read_pretrained(folder: Path, kind: Callable[[Any], str]) -> tuple[Any, Any]
     except ImportError:
         fix = f"pip install 'parley[{EXTRA}]'"
         raise ConfigError("Hugging Face models need the package transformers, which is not installed", fix=fix) from None
-    if not (folder / "config.json").is_file():
+    if gguf_file is None and not (folder / "config.json").is_file():
         fix = "name a folder that save_pretrained wrote"
         raise CheckpointError("a Hugging Face model needs a config.json and there is none", where=folder, fix=fix)
     with _readable(folder), _without_progress_bars():
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
+        # Said in so many words, or transformers asks whoever sits at the terminal whether it may.
+        source: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+        # Other formats than safetensors and GGUF are pickles, which can run anything.
+        source |= {"use_safetensors": True} if gguf_file is None else {"gguf_file": gguf_file}
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **source)
+        config = transformers.AutoConfig.from_pretrained(folder, **source)
         reader = getattr(transformers, kind(config))
-        # Other formats than safetensors are pickles, which can run anything.
-        model, read = reader.from_pretrained(folder, local_files_only=True, use_safetensors=True, output_loading_info=True)
+        model, read = reader.from_pretrained(folder, **source, **options, output_loading_info=True)
     # transformers draws what the files do not hold. Base models often come without their pooler, and nothing here reads it.
     if missing := sorted(key for key in read["missing_keys"] if not key.startswith("pooler.")):
         raise CheckpointError(
@@ -324,7 +332,10 @@ def _readable(folder: Path) -> Iterator[None]:
     """Turns what transformers raises over a folder into an error that says what to do."""
     try:
         yield
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, IndexError, struct.error) as error:
+        if "trust_remote_code" in str(error):
+            fix = "take a model of a kind that transformers itself knows"
+            raise CheckpointError("the folder wants code of its own to be run, and none is", where=folder, fix=fix) from None
         raise CheckpointError(
             "the folder holds no Hugging Face model that can be read",
             where=folder,
