@@ -26,6 +26,7 @@ from torch import Tensor
 
 from envs.core.config import check
 from envs.core.errors import CheckpointError, ConfigError, DataError
+from policies.stored import model_inside
 
 EXTRA = "hugging-face"
 """The optional extra of this package."""
@@ -173,7 +174,7 @@ class HuggingFaceCausal(HuggingFaceVictim):
 
     def __init__(self, model: Any, tokenizer: Any, length: int, template: str | None = None) -> None:
         super().__init__(model, tokenizer, length)
-        self.template = _default_template(tokenizer) if template is None else template
+        self.template = default_template(tokenizer) if template is None else template
         if self.template.count(PLACE) != 1:
             raise ConfigError(
                 "a template has one place for the input", got=repr(self.template), fix=f"write {PLACE} there, once"
@@ -224,7 +225,7 @@ def read_pretrained(
     """The tokenizer and the model of a folder as `save_pretrained` wrote it; nothing is downloaded, no code in it is run.
 
     Args:
-        folder: model and tokenizer, weights as safetensors.
+        folder: model and tokenizer, weights as safetensors, or a run that holds them as its checkpoint.
         kind: the name of the automatic class of transformers that the model is read by, from its configuration.
         gguf_file: a file of the folder that holds all of them, in the place of what `save_pretrained` writes.
         options: of the reader of the model, such as `dtype`.
@@ -238,10 +239,11 @@ def read_pretrained(
     except ImportError:
         fix = f"pip install 'parley[{EXTRA}]'"
         raise ConfigError("Hugging Face models need the package transformers, which is not installed", fix=fix) from None
+    folder = folder if gguf_file is not None else model_inside(folder)
     if gguf_file is None and not (folder / "config.json").is_file():
         fix = "name a folder that save_pretrained wrote"
         raise CheckpointError("a Hugging Face model needs a config.json and there is none", where=folder, fix=fix)
-    with _readable(folder), _without_progress_bars():
+    with _readable(folder), without_progress_bars():
         # Said in so many words, or transformers asks whoever sits at the terminal whether it may.
         source: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
         # Other formats than safetensors and GGUF are pickles, which can run anything.
@@ -314,7 +316,7 @@ def _special_ids(tokenizer: Any) -> set[int]:
 
 
 @contextmanager
-def _without_progress_bars() -> Iterator[None]:
+def without_progress_bars() -> Iterator[None]:
     """Keeps transformers from drawing over what the caller shows; its own setting stays as it was."""
     from transformers.utils import logging
 
@@ -359,7 +361,8 @@ def _marks(tokenizer: Any, **sample: str) -> tuple[list[int], list[int]]:
     return marked[:start], marked[start + len(plain) :]
 
 
-def _default_template(tokenizer: Any) -> str:
+def default_template(tokenizer: Any) -> str:
+    """The prompt of a causal model, `PLACE` in the user's turn: its chat template, else the turn and an end, as DialoGPT's."""
     if not tokenizer.chat_template:
         return f"{PLACE}{tokenizer.eos_token}"
     turn = [{"role": "user", "content": PLACE}]
