@@ -83,12 +83,10 @@ class ChatPrompts:
         return ids
 
     def _written(self, messages: list[dict[str, str]]) -> str:
-        from jinja2 import TemplateError
-
         try:
             written: str = self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-        # A template says so itself where it refuses messages, such as two of one role; filters raise what Python raises.
-        except (TemplateError, TypeError, ValueError, KeyError) as error:
+        # A template is a program of its makers, which says so itself where it refuses messages, such as two of one role.
+        except Exception as error:
             got = (str(error).splitlines() or [type(error).__name__])[0][:200]
             fix = "ask in roles that the model's makers provide for"
             raise ConfigError("the chat template does not take these messages", where=self._where, got=got, fix=fix) from None

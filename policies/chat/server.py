@@ -10,8 +10,8 @@ import email.utils
 import json
 import math
 import os
-import random
 import re
+import secrets
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -37,6 +37,8 @@ _SECRET = 12
 """Characters of the shortest key that is blotted out."""
 _PATH = "/chat/completions"
 _BUSY = frozenset({408, 409, 425, 429, *range(500, 600)})
+# No answer follows from when it was asked.
+_JITTER = secrets.SystemRandom()
 _LIMITS = ("max_tokens", "max_completion_tokens")
 
 
@@ -121,7 +123,7 @@ class ServedChatModel:
                     self.usage.failed_attempts += 1
                 if attempt == settings.max_attempts:
                     raise _after(again.error, attempt) from None
-                wait_s = min(settings.first_wait_s * 2 ** (attempt - 1), settings.longest_wait_s) * random.uniform(0.5, 1)
+                wait_s = min(settings.first_wait_s * 2 ** (attempt - 1), settings.longest_wait_s) * _JITTER.uniform(0.5, 1)
                 if again.wait_s is not None and again.wait_s > settings.longest_wait_s:
                     got = f"{again.error.got}; it asks for {again.wait_s:.0f} s of patience"
                     fix = "resume later, or raise longest_wait_s"
