@@ -40,7 +40,7 @@ def test_a_run_that_was_broken_off_asks_nothing_twice_and_ends_alike(
 
     def broken_off(self: ChatResponder, contexts: Any, **more: Any) -> Any:
         calls.append(contexts)
-        if len(calls) == 4:
+        if len(calls) == 5:
             raise KeyboardInterrupt
         return respond(self, contexts, **more)
 
