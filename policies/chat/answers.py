@@ -21,6 +21,8 @@ from envs.core.errors import RunError
 from policies.chat.model import Access, Answer, Chat, ChatDecoding, ChatModel, ReplyScore
 from policies.chat.usage import ChatUsage
 
+ANSWERS_FOLDER = "answers"
+"""The folder of a run in which its answers lie."""
 ANSWERS = "answers.jsonl"
 """The file of a folder of answers."""
 
@@ -143,6 +145,11 @@ class RememberedChatModel:
         if isinstance(self.inner, ArrivingChatModel):
             return self.inner.arriving(chats, **asked)
         return iter(enumerate(self.inner.answer(chats, **asked)))
+
+
+def kept_answers(model: ChatModel, folder: Path | None) -> ChatModel:
+    """A chat model that keeps its answers in a folder; the model itself where there is none."""
+    return model if folder is None else RememberedChatModel(model, ChatAnswers(folder))
 
 
 def answer_key(name: str, chat: Chat, decoding: ChatDecoding, seed: int | None) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from envs.core.errors import ConfigError
 from envs.storage.places import HUGGING_FACE
 from policies.chat.addresses import CHAT, GGUF, OPENAI
-from policies.chat.answers import ChatAnswers, RememberedChatModel
+from policies.chat.answers import kept_answers
 from policies.chat.model import ChatModel
 from policies.chat.own import chat_models, load_own
 from policies.chat.settings import DEFAULT, ChatModelSettings
@@ -39,8 +39,7 @@ def load_chat_model(name: str, settings: ChatModelSettings = DEFAULT, *, answers
         CheckpointError: no model is there, or none that can be read without running its code.
         RunError: the folder of answers cannot be written.
     """
-    model = _found(name, settings)
-    return model if answers is None else RememberedChatModel(model, ChatAnswers(answers))
+    return kept_answers(_found(name, settings), answers)
 
 
 def _found(name: str, settings: ChatModelSettings) -> ChatModel:

@@ -82,6 +82,11 @@ def load_own(name: str) -> OwnChatModel:
     return OwnChatModel(name, made_chat_model(name, chat_models.get(name)))
 
 
+def answers_chats(part: Any) -> bool:
+    """Whether an object, or a function, is a chat model of a user's own."""
+    return inspect.isfunction(part) or any(callable(getattr(part, name, None)) for name in ("answer", "reply"))
+
+
 def made_chat_model(name: str, named: Any) -> Any:
     """An object of a class, what a function without arguments makes, or the part itself."""
     makes = inspect.isclass(named) or (inspect.isfunction(named) and not inspect.signature(named).parameters)

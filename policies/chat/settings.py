@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from envs.core.config import shared
 from envs.core.ranges import Configuration, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 Precision = Literal["float32", "bfloat16", "float16", "auto"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChatModelSettings(Configuration):
-    """How a chat model is loaded (`hf:`, `gguf:`) or asked (`openai:`)."""
+class ChatAsking(Configuration):
+    """How a chat model is loaded (hf:, gguf:) or asked (openai:); which device it computes on is said elsewhere."""
 
-    device: str = "cpu"
-    """Torch device of a model whose weights are here."""
     dtype: Precision = "float32"
     """Precision of its weights; auto takes that of its file."""
     device_map: str = ""
@@ -37,6 +36,18 @@ class ChatModelSettings(Configuration):
     """What 1,000 tokens that a server reads cost, in any currency."""
     price_per_1k_out: NonNegativeFloat = 0.0
     """What 1,000 tokens that it writes cost."""
+
+    def on(self, device: str) -> ChatModelSettings:
+        """The same with a torch device."""
+        return ChatModelSettings(device=device, **shared(self, ChatAsking))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChatModelSettings(ChatAsking):
+    """How a chat model is loaded or asked, and where it computes."""
+
+    device: str = "cpu"
+    """Torch device of a model whose weights are here."""
 
 
 DEFAULT = ChatModelSettings()
