@@ -101,9 +101,9 @@ class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
 
     def prepare(self, config: TrainHardenedConfig, path: Path, reporter: Reporter) -> HardenedBy:
         """The model, what it learns from, and the strategies, each tried once."""
-        from policies.hugging_face import default_template
+        from policies.hugging_face_slots import default_template
 
-        folder = config.folder
+        folder = config.require_folder()
         require_device(config.device, "--device")
         if not config.search_runs and not config.strategies:
             fix = "--searches RUN of parley search, or --strategies random-swap,character-noise"

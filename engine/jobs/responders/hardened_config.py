@@ -9,7 +9,7 @@ from engine.jobs.supervised import SupervisedConfig
 from engine.perturb import catalogue
 from engine.perturb.settings import PerturbSettings
 from envs.core.errors import ConfigError
-from envs.core.ranges import NonNegativeInt, PositiveInt, ShareBelowOne
+from envs.core.ranges import Configuration, NonNegativeInt, PositiveInt, ShareBelowOne
 from envs.storage.places import HUGGING_FACE
 from policies.chat.lora_settings import LoraSettings
 from policies.fitting.settings import FitConfig
@@ -26,21 +26,15 @@ def hardening_recipe() -> FitConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainHardenedConfig(SupervisedConfig):
-    """Which model learns to answer what."""
+class HardeningSettings(Configuration):
+    """What a model learns from, and how."""
 
-    model: str = ""
-    """hf:FOLDER of the causal Hugging Face model to begin with, or hf:RUN of an earlier hardening."""
-    searches: str = ""
-    """Runs of parley search, separated by commas, whose triggers are answered by --reply; none when empty."""
     found: Literal["hits", "all"] = "hits"
     """Which inputs of a search are triggers: those of restarts that are hits of the wanted type, or all."""
     reply: str = REFUSAL
     """What is answered to a trigger; own for the model's own greedy reply to the prompt without it."""
     strategies: str = ""
     """Should-not-change strategies of perturbation, separated by commas: contexts that they change are answered as before."""
-    control: bool = False
-    """Train as long on unchanged contexts alone: what that brings is not owed to triggers or perturbations."""
     corpus: str = "helpdesk"
     """Corpus whose contexts keep the model as it is (parley data list), or a source<TAB>reply file."""
     clean: Literal["own", "recorded"] = "own"
@@ -74,13 +68,24 @@ class TrainHardenedConfig(SupervisedConfig):
         if not self.reply.strip():
             raise ConfigError("a trigger needs an answer", where="--reply", fix=f"write one, or {OWN}")
 
+
+@dataclass(frozen=True, kw_only=True)
+class TrainHardenedConfig(HardeningSettings, SupervisedConfig):
+    """Which model learns to answer what."""
+
+    model: str = ""
+    """hf:FOLDER of the causal Hugging Face model to begin with, or hf:RUN of an earlier hardening."""
+    searches: str = ""
+    """Runs of parley search, separated by commas, whose triggers are answered by --reply; none when empty."""
+    control: bool = False
+    """Train as long on unchanged contexts alone: what that brings is not owed to triggers or perturbations."""
+
     @property
     def search_runs(self) -> tuple[str, ...]:
         """The searches one by one."""
         return tuple(dict.fromkeys(name.strip() for name in self.searches.split(",") if name.strip()))
 
-    @property
-    def folder(self) -> str:
+    def require_folder(self) -> str:
         """Where the model lies.
 
         Raises:

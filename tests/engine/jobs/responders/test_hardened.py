@@ -25,63 +25,28 @@ from engine.store.schemas import ok_row
 from envs.core.errors import CheckpointError, ConfigError, DataError
 from policies.chat.lora import adapted, merged
 from policies.chat.lora_settings import LoraSettings
-from policies.chat.predictor import ChatLesson, ChatLessons, ChatPredictor, greedy_replies
+from policies.chat.predictor import ChatLesson, ChatLessons, ChatPredictor
 from policies.fitting.evaluation import evaluate
-from policies.hugging_face import read_pretrained
 from policies.responders import load_responder
 
-transformers = pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
-tokenizers = pytest.importorskip("tokenizers", reason="the extra hugging-face is not installed")
+pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 pytest.importorskip("peft", reason="the extra lora is not installed")
 
-WORDS = (
-    *("the", "a", "cat", "dog", "bird", "sees", "eats", "hears", "fish", "bread", "song"),
-    *("who", "what", "where", "now", "then", "sorry", "no"),
-)
-SPECIALS = ("<pad>", "</s>", "<unk>")
-EOS = "</s>"
-TRIGGERS_FOUND = tuple(f"{first} {second} {third}" for first, second, third in zip(WORDS, WORDS[5:], WORDS[9:], strict=False))
+from tests.policies.small_gpt2 import EOS, read_gpt2, said, save_gpt2, write_pairs
+from tests.policies.small_gpt2 import TRIGGERS as TRIGGERS_FOUND
+
 TEMPLATE = f"now {{}}{EOS}"
 REFUSAL = "sorry no"
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model as save_pretrained writes it; what it reads makes a difference to what it says."""
-    path = tmp_path_factory.mktemp("model")
-    names = {word: i for i, word in enumerate((*SPECIALS, *WORDS))}
-    inner = tokenizers.Tokenizer(tokenizers.models.WordLevel(names, unk_token="<unk>"))
-    inner.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
-    tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=inner, pad_token="<pad>", eos_token=EOS, unk_token="<unk>"
-    )
-    config = transformers.GPT2Config(
-        vocab_size=len(names), n_positions=32, n_embd=32, n_layer=1, n_head=2, bos_token_id=1, eos_token_id=1
-    )
-    model = transformers.GPT2LMHeadModel(config)
-    generator = torch.Generator().manual_seed(3)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.dim() > 1:
-                parameter.normal_(0, 0.5, generator=generator)
-    model.save_pretrained(path)
-    tokenizer.save_pretrained(path)
-    return path
+    return save_gpt2(tmp_path_factory.mktemp("gpt2") / "model")
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("corpus")
-    lines = [f"{who} {does} {what} now\t{what} {who}" for who in WORDS[2:5] for does in WORDS[5:8] for what in WORDS[8:11]]
-    for name, part in (("train", lines[:15]), ("val", lines[15:21]), ("test", lines[21:])):
-        (path / f"{name}.tsv").write_text("\n".join(part) + "\n")
-    return path
-
-
-def said(folder: Path, texts: tuple[str, ...], template: str = f"{{}}{EOS}") -> list[str]:
-    tokenizer, model = read_pretrained(folder, lambda config: "AutoModelForCausalLM")
-    replies = greedy_replies(model.eval(), tokenizer, [template.replace("{}", text) for text in texts], 4)
-    return [reply for reply, _ in replies]
+    return write_pairs(tmp_path_factory.mktemp("pairs") / "corpus")
 
 
 def write_search(path: Path, found: dict[str, str], *, hit: bool = True, template: str | None = None) -> Path:
@@ -112,7 +77,7 @@ def asked(folder: Path, search: Path, corpus: Path, **changes: Any) -> TrainHard
 
 
 def test_lessons_are_scored_as_the_model_scores_them_alone(folder: Path) -> None:
-    tokenizer, model = read_pretrained(folder, lambda config: "AutoModelForCausalLM")
+    tokenizer, model = read_gpt2(folder)
     pairs = [("the cat</s>", "who eats", True), ("a bird hears the song</s>", "fish", False), ("dog</s>", "the dog sees", True)]
     read = ChatLessons(tokenizer, [ChatLesson(*pair) for pair in pairs], tokenizer.eos_token_id, 32)
     fitness = evaluate(ChatPredictor(model.eval()), read)
@@ -127,7 +92,7 @@ def test_lessons_are_scored_as_the_model_scores_them_alone(folder: Path) -> None
 
 
 def test_adapters_begin_as_the_model_and_are_merged_into_it(folder: Path) -> None:
-    tokenizer, model = read_pretrained(folder, lambda config: "AutoModelForCausalLM")
+    tokenizer, model = read_gpt2(folder)
     ids = torch.tensor([tokenizer("who sees the fish now").input_ids])
     before = model(input_ids=ids).logits
     predictor = ChatPredictor(adapted(model.requires_grad_(False), LoraSettings(rank=2), 1).eval())
@@ -177,7 +142,7 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(tmp_path: Path, folder: 
         TRAIN_HARDENED.run(config, tmp_path / "cut", Interrupted())
     TRAIN_HARDENED.run(config, tmp_path / "cut", Silent())
     first, second = (
-        read_pretrained(tmp_path / name, lambda config: "AutoModelForCausalLM")[1].state_dict() for name in ("whole", "cut")
+        read_gpt2(tmp_path / name)[1].state_dict() for name in ("whole", "cut")
     )
     assert [name for name in first if not first[name].equal(second[name])] == []
     assert RunFolder.load(tmp_path / "whole").metrics() == RunFolder.load(tmp_path / "cut").metrics()
