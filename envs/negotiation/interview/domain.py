@@ -20,6 +20,7 @@ from envs.negotiation.scenario import Scenario
 
 if TYPE_CHECKING:
     from envs.negotiation.game import Agent
+    from envs.negotiation.game_acts import GameActs
     from envs.negotiation.vocabulary import Vocabulary
 
 NAME = "interview"
@@ -121,6 +122,11 @@ class Interview(Domain):
         from envs.negotiation.interview.bargainers import Applicant
 
         return Applicant.named(name, vocabulary)
+
+    def acts(self, vocabulary: Vocabulary) -> GameActs:
+        from envs.negotiation.interview.acts import InterviewActs
+
+        return InterviewActs(vocabulary)
 
     def question(self, counts: Numbers) -> str:
         return ", ".join(f"{issue} {'|'.join(options)}" for issue, options in ISSUES.items())
