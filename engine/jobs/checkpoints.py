@@ -10,8 +10,8 @@ from engine.jobs.weights import checkpoint_folder
 from engine.store.head import read_head
 from envs.core.errors import CheckpointError, ConfigError, RunError
 from envs.storage.copies import CHECKPOINT, fetched_model
-from envs.storage.places import display_path, is_uri
-from policies.chat.addresses import is_chat_address
+from envs.storage.places import display_path
+from policies.chat.addresses import absolute_address, is_chat_address
 from policies.decoders import MAKERS, DecoderSettings
 from policies.stored import WEIGHTS, reads_pieces
 
@@ -57,7 +57,7 @@ def absolute_name(name: str, option: str = "--model", maker: str = "parley train
     """The name of a response model for workers, which may stand in other folders.
 
     Args:
-        name: a run or checkpoint, the address of a chat model, or path/file.py:Name.
+        name: a run or checkpoint, hf:FOLDER, gguf:FILE, openai:URL#MODEL or path/file.py:Name.
         option: what named it.
         maker: the command that makes such a checkpoint.
 
@@ -65,8 +65,7 @@ def absolute_name(name: str, option: str = "--model", maker: str = "parley train
         CheckpointError: there is no checkpoint of that name.
     """
     if is_chat_address(name):
-        kind, _, place = name.partition(":")
-        return name if is_uri(place) else f"{kind}:{Path(place).expanduser().absolute()}"
+        return absolute_address(name)
     if ".py:" in name:
         path, _, part = name.rpartition(":")
         return f"{Path(path).expanduser().absolute()}:{part}"

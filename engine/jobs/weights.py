@@ -12,21 +12,21 @@ from pathlib import Path
 
 from envs.core.disk import file_digest
 from envs.storage.copies import CHECKPOINT, fetched_model
-from policies.chat.addresses import is_chat_address
-from policies.stored import WEIGHTS
+from policies.chat.addresses import is_chat_address, weights_of
+from policies.stored import WEIGHTS, model_inside
 
 
 def weights_digests(models: Mapping[str, str]) -> dict[str, str]:
     """Digests of the models that are there.
 
     Args:
-        models: what names each, such as "model", and its name: a run or checkpoint folder, another folder, or
-            path/file.py:Name.
+        models: what names each, such as "model", and its name: a run or checkpoint folder, another folder, the address
+            of a chat model (of a server nothing can be kept to), or path/file.py:Name.
 
     Returns:
         SHA-256, its first 12 digits, by what named the model.
     """
-    files = {option: _files(spec) for option, spec in models.items() if spec}
+    files = {option: _files(spec) for option, name in models.items() if (spec := weights_of(name))}
     return {option: _digest(found) for option, found in files.items() if found}
 
 
@@ -34,10 +34,9 @@ def _files(spec: str) -> list[Path]:
     checkpoint = checkpoint_folder(spec)
     if checkpoint is not None:
         return [checkpoint / WEIGHTS]
-    if is_chat_address(spec):
-        spec = spec.partition(":")[2]
     path = Path(spec.rpartition(":")[0] if ".py:" in spec else spec).expanduser()
-    return [path] if path.is_file() else sorted(each for each in path.glob("*") if each.is_file())
+    # Of a run that holds a model of another kind its model alone.
+    return [path] if path.is_file() else sorted(each for each in model_inside(path).glob("*") if each.is_file())
 
 
 def _digest(files: list[Path]) -> str:
