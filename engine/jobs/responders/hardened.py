@@ -53,6 +53,7 @@ from envs.data.root import data_root
 from envs.pairs.turns import Example
 from envs.storage.copies import CHECKPOINT
 from envs.storage.places import HUGGING_FACE, display_path
+from policies.chat.addresses import GGUF
 
 if TYPE_CHECKING:
     from policies.chat.predictor import ChatLessons, ChatPredictor
@@ -195,7 +196,7 @@ def _read_model(config: TrainHardenedConfig) -> tuple[Any, Any]:
 
     Raises:
         CheckpointError: there is none.
-        ConfigError: it is no causal model, nothing ends its replies, or a package is missing.
+        ConfigError: it is no causal model, nothing ends its replies, it is quantized, or a package is missing.
     """
     from policies.chat.reading import load_local
     from policies.chat.settings import ChatModelSettings
@@ -204,8 +205,11 @@ def _read_model(config: TrainHardenedConfig) -> tuple[Any, Any]:
     if found.tokenizer.eos_token_id is None:
         fix = "set its eos_token to the token that the model ends its replies with"
         raise ConfigError("the tokenizer has no token that ends a reply", where=config.model, fix=fix)
-    # transformers takes what it has read from a GGUF file, plain numbers by now, for quantized weights that cannot be saved.
-    found.model.hf_quantizer = None
+    if config.model.startswith(GGUF):
+        # What was read from a file of llama.cpp is plain numbers by now, which transformers would not save.
+        found.model.hf_quantizer.remove_quantization_config(found.model)
+    if getattr(found.model, "is_quantized", False):
+        raise ConfigError("quantized weights do not learn", where=config.model, fix="name the model before it was quantized")
     return found.tokenizer, found.model
 
 
