@@ -184,6 +184,15 @@ class HuggingFaceCausal(HuggingFaceVictim):
     def _num_before_reply(self) -> int:
         return len(self._before) + self.input_length + len(self._after)
 
+    def prompt(self, target_T: Tensor) -> tuple[Sequence[int], Sequence[int]]:
+        """What is read before a reply: all tokens (S,), any in the searched places, and these places (N,) in rising order.
+
+        Args:
+            target_T: the reply's tokens.
+        """
+        ids = [*self._before, *[self.end_id] * self.input_length, *self._after]
+        return ids, range(len(self._before), len(self._before) + self.input_length)
+
     def reply_logits(self, embedded_BNE: Tensor, replies_BT: Tensor) -> Tensor:
         """Logits (B, T, V) of each token of the replies given those before it; differentiable in the embeddings."""
         prompt = [self._embedded(self._before, embedded_BNE), embedded_BNE, self._embedded(self._after, embedded_BNE)]
