@@ -6,9 +6,9 @@
     early end   each word's nats are at least 0 (times a weight of at least 0). So what a candidate's first words cost is a
                 lower bound of its loss, and candidates that cost more than the best one already end there, exactly
 
-A list is read in two stages: for all candidates up to the first word of the reply, then for those left word by word. Where
-nothing is to be beaten, as in gcg, the few of the cheapest first words are read to their ends first. Candidates that are listed
-twice are read once.
+A list is read in stages: for all candidates up to the first word of the reply, then for those left some words more, as long as
+stages end enough of them. Where nothing is to be beaten, as in gcg, the few of the cheapest first words are read to their ends
+first. Candidates that are listed twice are read once.
 
 What a search is told does not depend on other searches: they are not batched together, because sums of floats depend on what
 shares their product. A list is batch enough: 100 candidates of 20 tokens are 2,000 rows.
@@ -34,8 +34,12 @@ from engine.triggers.scorer import Incumbent, InputModel, PlainScorer, Swaps, Vi
 
 PROMPTS = 64
 """Prompts that are remembered; those asked for last."""
+WORTH = 0.2
+"""Share of candidates that a stage has to end, so that another stage is worth its pass."""
 FIRST = 8
 """Candidates that are read to their ends first where nothing is to be beaten."""
+PASS, PASS_GPU = 64, 2048
+"""What a pass through a model costs beside its tokens, in tokens: on a CPU to fetch the weights from memory, on a GPU to start."""
 _ROUNDING = 1e-5
 """Share of a loss by which a bound has to exceed it, so that rounding ends nothing that is as good."""
 
@@ -233,9 +237,9 @@ class _SwapList:
         reading = self._first_words(torch.tensor(piece, device=self.words_G.device))
         require_numbers(reading.nll_BT)
         choice, loss = self.best_choice, self.best_loss
-        waiting = [reading]
-        if loss == math.inf and len(piece) > FIRST:
-            cheapest_B = self._bound(reading).argsort(stable=True)
+        waiting, bound_B = [reading], self._bound(reading)
+        if loss == math.inf and len(piece) > FIRST and _share(bound_B > self.incumbent.loss) >= WORTH:
+            cheapest_B = bound_B.argsort(stable=True)
             waiting = [reading.of(cheapest_B[:FIRST].sort().values), reading.of(cheapest_B[FIRST:].sort().values)]
         for part in waiting:
             ended = self._to_the_end(part, loss)
@@ -262,24 +266,23 @@ class _SwapList:
         return _Reading(candidates_B, shared, one_below_the_other(groups), torch.cat(nats), torch.cat(likeliest))
 
     def _groups(self, candidates_B: Tensor) -> Iterator[tuple[int, Tensor]]:
-        """Candidates in order, and the first position that each group of them changes.
-
-        A CPU takes as long as there are tokens, so each position has a group; on a GPU few large products are faster.
-        """
-        positions = self.positions_G[candidates_B].tolist()
-        if candidates_B.is_cuda:
-            yield positions[0], candidates_B
-            return
-        done = 0
-        for position, num in sorted(Counter(positions).items()):
-            yield position, candidates_B[done : done + num]
+        """The first position that each group of candidates changes, and the group; candidates come in order of positions."""
+        num_at = Counter(self.positions_G[candidates_B].tolist())
+        ends = {position: self.ids_GS.shape[1] - self.prompt.places[position] for position in sorted(num_at)}
+        pass_cost, done = PASS_GPU if candidates_B.is_cuda else PASS, 0
+        for group in cheapest_groups([(num_at[position], length) for position, length in ends.items()], pass_cost):
+            positions = list(ends)[group.start : group.stop]
+            num = sum(num_at[position] for position in positions)
+            yield positions[0], candidates_B[done : done + num]
             done += num
 
     def _to_the_end(self, reading: _Reading, loss: float) -> _Reading:
         """Those whose replies were read to the end, because what was known of them did not exceed a loss."""
         num_read, stage = 1, 1
         while num_read < len(self.target):
-            left_b = (self._bound(reading) <= loss + _ROUNDING * max(1.0, loss)).nonzero()[:, 0]
+            left_b = self._left(reading, loss)
+            if 1 - len(left_b) / max(1, len(reading.candidates)) < WORTH:
+                stage = len(self.target)
             if len(left_b) < len(reading.candidates):
                 reading = reading.of(left_b)
             if not len(left_b):
@@ -301,6 +304,10 @@ class _SwapList:
             stage = num_read
         return reading
 
+    def _left(self, reading: _Reading, loss: float) -> Tensor:
+        """The rows that may still cost less than a loss."""
+        return (self._bound(reading) <= loss + _ROUNDING * max(1.0, loss)).nonzero()[:, 0]
+
     def _bound(self, reading: _Reading) -> Tensor:
         """What candidates (B,) cost at least: the loss, were the words not read yet certain."""
         unread = len(self.target) - reading.nll_BT.shape[1]
@@ -313,6 +320,23 @@ class _SwapList:
         """The language model's term (G,) of the candidates; None where it weighs nothing."""
         nll_G = self.scorer.input_nll(self.tried_GN)
         return None if nll_G is None else self.scorer.objective.input_weight(nll_G) * nll_G
+
+
+def cheapest_groups(parts: Sequence[tuple[int, int]], pass_cost: int) -> list[range]:
+    """Which neighbours are read together, so that all cost least.
+
+    Args:
+        parts: rows and tokens of each, the tokens falling; a group reads all its rows from where its first part begins.
+        pass_cost: of one more group, in tokens of a row.
+    """
+    best: list[tuple[float, list[range]]] = [(0.0, [])]
+    for stop in range(1, len(parts) + 1):
+        options = []
+        for start in range(stop):
+            tokens = sum(rows for rows, _ in parts[start:stop]) * parts[start][1]
+            options.append((best[start][0] + tokens + pass_cost, [*best[start][1], range(start, stop)]))
+        best.append(min(options, key=lambda option: option[0]))
+    return best[-1][1]
 
 
 def is_causal(victim: Victim) -> bool:
@@ -333,6 +357,10 @@ def said(logits_BTV: Tensor, target_T: Tensor) -> tuple[Tensor, Tensor]:
         nats.append(logits_BV.logsumexp(-1) - said_B)
         likeliest.append(said_B >= logits_BV.amax(-1))
     return torch.stack(nats, dim=1).clamp_min(0), torch.stack(likeliest, dim=1)
+
+
+def _share(which_B: Tensor) -> float:
+    return float(which_B.float().mean())
 
 
 def _repeated(known: KeysValues, num: int) -> KeysValues:

@@ -12,7 +12,7 @@ from torch import Tensor
 from engine.triggers.attack import TriggerSearch
 from engine.triggers.batch import Outcome, tasks_of
 from engine.triggers.catalogue import searches
-from engine.triggers.causal.scorer import CausalScorer, is_causal
+from engine.triggers.causal.scorer import CausalScorer, cheapest_groups, is_causal
 from engine.triggers.goal import Goal
 from engine.triggers.objective import TriggerObjective
 from engine.triggers.scorer import Incumbent, PlainScorer, Scorer, Swaps
@@ -210,3 +210,10 @@ def test_the_model_stays_as_it_was() -> None:
     scorer = CausalScorer(MadeUpVictim(model), TriggerObjective(kind="likelihood"))
     scorer.losses([torch.tensor([2])], torch.tensor([[3, 4, 5, 6, 7]]))
     assert not any("forward" in vars(module) for module in model.modules())
+
+
+def test_neighbours_are_read_together_where_a_pass_costs_more_than_their_tokens() -> None:
+    parts = [(3, 10), (2, 9), (50, 4), (50, 3)]
+    assert cheapest_groups(parts, 0) == [range(0, 1), range(1, 2), range(2, 3), range(3, 4)]
+    assert cheapest_groups(parts, 20) == [range(0, 2), range(2, 3), range(3, 4)]
+    assert cheapest_groups(parts, 1000) == [range(0, 4)]
