@@ -25,6 +25,7 @@ from torch import Tensor
 
 from envs.core.config import check
 from envs.core.errors import CheckpointError, ConfigError, DataError
+from policies.stored import model_inside
 
 EXTRA = "hugging-face"
 """The optional extra of this package."""
@@ -172,7 +173,7 @@ class HuggingFaceCausal(HuggingFaceVictim):
 
     def __init__(self, model: Any, tokenizer: Any, length: int, template: str | None = None) -> None:
         super().__init__(model, tokenizer, length)
-        self.template = _default_template(tokenizer) if template is None else template
+        self.template = default_template(tokenizer) if template is None else template
         if self.template.count(PLACE) != 1:
             raise ConfigError(
                 "a template has one place for the input", got=repr(self.template), fix=f"write {PLACE} there, once"
@@ -183,15 +184,6 @@ class HuggingFaceCausal(HuggingFaceVictim):
     @property
     def _num_before_reply(self) -> int:
         return len(self._before) + self.input_length + len(self._after)
-
-    def prompt(self, target_T: Tensor) -> tuple[Sequence[int], Sequence[int]]:
-        """What is read before a reply: all tokens (S,), any in the searched places, and these places (N,) in rising order.
-
-        Args:
-            target_T: the reply's tokens.
-        """
-        ids = [*self._before, *[self.end_id] * self.input_length, *self._after]
-        return ids, range(len(self._before), len(self._before) + self.input_length)
 
     def reply_logits(self, embedded_BNE: Tensor, replies_BT: Tensor) -> Tensor:
         """Logits (B, T, V) of each token of the replies given those before it; differentiable in the embeddings."""
@@ -230,7 +222,7 @@ def read_pretrained(folder: Path, kind: Callable[[Any], str]) -> tuple[Any, Any]
     """The tokenizer and the model of a folder as `save_pretrained` wrote it; nothing is downloaded, no code in it is run.
 
     Args:
-        folder: model and tokenizer, weights as safetensors.
+        folder: model and tokenizer, weights as safetensors, or a run that holds them as its checkpoint.
         kind: the name of the automatic class of transformers that the model is read by, from its configuration.
 
     Raises:
@@ -242,10 +234,11 @@ def read_pretrained(folder: Path, kind: Callable[[Any], str]) -> tuple[Any, Any]
     except ImportError:
         fix = f"pip install 'parley[{EXTRA}]'"
         raise ConfigError("Hugging Face models need the package transformers, which is not installed", fix=fix) from None
+    folder = model_inside(folder)
     if not (folder / "config.json").is_file():
         fix = "name a folder that save_pretrained wrote"
         raise CheckpointError("a Hugging Face model needs a config.json and there is none", where=folder, fix=fix)
-    with _readable(folder), _without_progress_bars():
+    with _readable(folder), without_progress_bars():
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
         config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
         reader = getattr(transformers, kind(config))
@@ -315,7 +308,7 @@ def _special_ids(tokenizer: Any) -> set[int]:
 
 
 @contextmanager
-def _without_progress_bars() -> Iterator[None]:
+def without_progress_bars() -> Iterator[None]:
     """Keeps transformers from drawing over what the caller shows; its own setting stays as it was."""
     from transformers.utils import logging
 
@@ -357,7 +350,8 @@ def _marks(tokenizer: Any, **sample: str) -> tuple[list[int], list[int]]:
     return marked[:start], marked[start + len(plain) :]
 
 
-def _default_template(tokenizer: Any) -> str:
+def default_template(tokenizer: Any) -> str:
+    """The prompt of a causal model, `PLACE` in the user's turn: its chat template, else the turn and an end, as DialoGPT's."""
     if not tokenizer.chat_template:
         return f"{PLACE}{tokenizer.eos_token}"
     turn = [{"role": "user", "content": PLACE}]

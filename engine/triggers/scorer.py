@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, Protocol
 
 import torch
@@ -185,15 +186,18 @@ class PlainScorer:
     def slopes(self, incumbents: Sequence[Incumbent], positions_B: Tensor) -> Tensor:
         """The one-hot gradient at a position: through both embeddings, and as a word that the language model predicts."""
         rows = []
-        for incumbent, position in zip(incumbents, positions_B.tolist(), strict=True):
-            slope: _Slope = incumbent.cache
-            row_V = self.victim.embedding_VE @ slope.gradient_NE[position]
+        # Positions of one incumbent in one product.
+        for _, group in groupby(zip(incumbents, positions_B.tolist(), strict=True), key=lambda pair: id(pair[0])):
+            asked = list(group)
+            slope: _Slope = asked[0][0].cache
+            at = [position for _, position in asked]
+            rows_bV = slope.gradient_NE[at] @ self.victim.embedding_VE.T
             if slope.input_gradient_NE is not None and slope.input_pull_NV is not None:
                 assert self.input_model is not None
-                row_V = row_V + self.input_model.embedding_VE @ slope.input_gradient_NE[position]
-                row_V = row_V - slope.input_pull_NV[position]
-            rows.append(row_V)
-        return torch.stack(rows)
+                rows_bV = rows_bV + slope.input_gradient_NE[at] @ self.input_model.embedding_VE.T
+                rows_bV = rows_bV - slope.input_pull_NV[at]
+            rows.append(rows_bV)
+        return torch.cat(rows)
 
     def best_swap(self, incumbents: Sequence[Incumbent], swaps: Swaps, beat_B: Tensor) -> tuple[Tensor, Tensor]:
         """The argmin over the losses of the whole lists."""

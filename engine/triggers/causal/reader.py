@@ -124,7 +124,7 @@ class CausalReader:
             yield
             return
         for module in self._dense:
-            module.forward = partial(_forward, module)
+            setattr(module, "forward", partial(_forward, module))  # noqa: B010  # types know methods as fixed
         try:
             yield
         finally:
@@ -160,7 +160,7 @@ def _layer_class() -> Any:
     """The kind of layer of such a cache; made when it is first asked for, because it derives from one of transformers."""
     from transformers.cache_utils import DynamicLayer
 
-    class PartLayer(DynamicLayer):  # type: ignore[misc]  # transformers has no types
+    class PartLayer(DynamicLayer):
         """Keys and values of what was read before, and of the part that is read; keeps no copy of the former."""
 
         def __init__(self, shared: tuple[Tensor, Tensor] | None, own: tuple[Tensor, Tensor] | None) -> None:

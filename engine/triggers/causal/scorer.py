@@ -39,7 +39,7 @@ WORTH = 0.2
 FIRST = 8
 """Candidates that are read to their ends first where nothing is to be beaten."""
 PASS, PASS_GPU = 64, 2048
-"""What a pass through a model costs beside its tokens, in tokens: on a CPU to fetch the weights from memory, on a GPU to start."""
+"""What a pass costs beside its tokens, in tokens: on a CPU to fetch the weights from memory, on a GPU to start."""
 _ROUNDING = 1e-5
 """Share of a loss by which a bound has to exceed it, so that rounding ends nothing that is as good."""
 

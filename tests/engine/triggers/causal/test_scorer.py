@@ -214,6 +214,6 @@ def test_the_model_stays_as_it_was() -> None:
 
 def test_neighbours_are_read_together_where_a_pass_costs_more_than_their_tokens() -> None:
     parts = [(3, 10), (2, 9), (50, 4), (50, 3)]
-    assert cheapest_groups(parts, 0) == [range(0, 1), range(1, 2), range(2, 3), range(3, 4)]
-    assert cheapest_groups(parts, 20) == [range(0, 2), range(2, 3), range(3, 4)]
-    assert cheapest_groups(parts, 1000) == [range(0, 4)]
+    assert cheapest_groups(parts, 0) == [range(1), range(1, 2), range(2, 3), range(3, 4)]
+    assert cheapest_groups(parts, 20) == [range(2), range(2, 3), range(3, 4)]
+    assert cheapest_groups(parts, 1000) == [range(4)]
