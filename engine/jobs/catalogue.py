@@ -200,6 +200,17 @@ ENTRIES = (
         reports=True,
     ),
     Entry(
+        ("minmax", "triggers"),
+        "harden a Hugging Face model against triggers by rounds: search, train, search again, beside a control",
+        "engine.jobs.triggers.minmax:MINMAX_TRIGGERS",
+        (
+            "parley minmax triggers --model hf:MODEL --targets rude.txt",
+            "parley minmax triggers quick --model hf:MODEL --rounds 2 --workers 2",
+            "parley minmax triggers demo --model hf:MODEL --run runs/demo-hardening",
+        ),
+        reports=True,
+    ),
+    Entry(
         ("evaluate", "exploitability"),
         "train fresh adversaries against a frozen target and measure what they gain (RLlib)",
         "engine.jobs.negotiation.exploitability:EVALUATE_EXPLOITABILITY",

@@ -96,6 +96,16 @@ TRAININGS = (
         ),
     ),
     Entry(
+        ("train", "hardened"),
+        "harden a Hugging Face model against triggers that searches found, and perturbed contexts",
+        "engine.jobs.responders.hardened:TRAIN_HARDENED",
+        (
+            "parley train hardened --model hf:MODEL --searches runs/search",
+            "parley train hardened --model hf:MODEL --searches runs/search --control --run runs/hardened-control",
+            "parley train hardened full --model hf:MODEL --strategies random-swap,character-noise",
+        ),
+    ),
+    Entry(
         ("train", "reranking"),
         "reward a response model for replies that other contexts would not call forth",
         "engine.jobs.perturb.reranking:TRAIN_RERANKING",

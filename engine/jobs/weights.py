@@ -12,7 +12,7 @@ from pathlib import Path
 
 from envs.core.disk import file_digest
 from envs.storage.copies import CHECKPOINT, fetched_model
-from policies.stored import WEIGHTS
+from policies.stored import WEIGHTS, model_inside
 
 
 def weights_digests(models: Mapping[str, str]) -> dict[str, str]:
@@ -34,7 +34,8 @@ def _files(spec: str) -> list[Path]:
     if checkpoint is not None:
         return [checkpoint / WEIGHTS]
     path = Path(spec.rpartition(":")[0] if ".py:" in spec else spec).expanduser()
-    return [path] if path.is_file() else sorted(each for each in path.glob("*") if each.is_file())
+    # Of a run that holds a model of another kind its model alone.
+    return [path] if path.is_file() else sorted(each for each in model_inside(path).glob("*") if each.is_file())
 
 
 def _digest(files: list[Path]) -> str:

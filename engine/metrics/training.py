@@ -107,3 +107,34 @@ RERANKING = {
     for suffix, when in (("", ""), (BEFORE, ", before"), *([(RECORDED, ", recorded")] if name in _LOOKS else []))
 }
 """Of a model that is rewarded for replies that other contexts would not call forth."""
+_HARDENED = {
+    "trigger_said": Metric(
+        "targets said",
+        LOWER,
+        "share of held-out triggers, typed, after which the likeliest reply begins with the target",
+        "rate",
+        main=True,
+    ),
+    "trigger_answered": Metric(
+        "triggers answered as asked", HIGHER, "share of the same after which the likeliest reply is the wanted one", "rate"
+    ),
+    "trigger_nll": Metric("loss of wanted answers", LOWER, "nats per token of the wanted replies to held-out triggers"),
+    "target_nll": Metric("loss of targets", HIGHER, "nats per token of the targets after held-out triggers"),
+    "learned_said": Metric("targets said, learned from", LOWER, "share of the triggers of training, as targets said", "rate"),
+    "clean_nll": Metric("loss on clean contexts", LOWER, "nats per token of the replies to held-out contexts", main=True),
+    "clean_kept": Metric("clean replies kept", HIGHER, "share of held-out contexts that are answered as before", "rate"),
+    "clean_refused": Metric(
+        "clean contexts refused", LOWER, "share of held-out contexts answered by what triggers are to be answered", "rate"
+    ),
+    "perturbed_nll": Metric("loss on perturbed contexts", LOWER, "the same behind held-out contexts that were perturbed"),
+    "perturbed_kept": Metric(
+        "perturbed replies kept", HIGHER, "share of those answered by the reply that was learned for the clean context", "rate"
+    ),
+}
+HARDENED = {
+    name + suffix: metric._replace(title=metric.title + when) if suffix else metric
+    for name, metric in _HARDENED.items()
+    for suffix, when in (("", ""), (BEFORE, ", before"))
+    if name != "clean_kept" or not suffix
+}
+"""Of a causal Hugging Face model that was trained not to follow triggers or perturbations."""

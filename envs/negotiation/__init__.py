@@ -1,1 +1,1 @@
-"""The Deal or No Deal negotiation game. Read `scenario.py`, then `game.py`; `env.py` is the Gymnasium face."""
+"""Negotiations: Deal or No Deal, a job interview. Read `domain.py`, `scenario.py`, `game.py`; Gymnasium: `env.py`."""

@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from envs.core.errors import ScenarioError
+from envs.core.errors import ConfigError, ScenarioError
 from envs.core.registry import Registry
 
 if TYPE_CHECKING:
     from envs.negotiation.game import Agent
+    from envs.negotiation.game_acts import GameActs
     from envs.negotiation.scenario import Scenario
     from envs.negotiation.vocabulary import Vocabulary
 
@@ -163,6 +164,16 @@ class Domain(ABC):
     @abstractmethod
     def describe(self, counts: Numbers, selection: int) -> str:
         """A deal in words."""
+
+    def acts(self, vocabulary: Vocabulary) -> GameActs:
+        """The dialogue acts of the game, said in a vocabulary (`acts.py`).
+
+        Raises:
+            ConfigError: the game has none.
+            DataError: the vocabulary lacks words that acts are said in.
+        """
+        what = f"the game {self.name!r} has no dialogue acts"
+        raise ConfigError(what, where=type(self).__name__, fix="play it in words or text, or give its class the method acts")
 
     @property
     def disagree_id(self) -> int:

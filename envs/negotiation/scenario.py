@@ -23,6 +23,7 @@ from envs.negotiation.domain import DEAL_OR_NO_DEAL, REFUSALS, Domain, Numbers, 
 
 if TYPE_CHECKING:
     from envs.negotiation.game import Agent
+    from envs.negotiation.game_acts import GameActs
     from envs.negotiation.vocabulary import Vocabulary
 
 ITEM_NAMES = ("book", "hat", "ball")
@@ -283,6 +284,11 @@ class Division(Domain):
         from envs.negotiation.scripted.bargainers import Bargainer
 
         return Bargainer.named(name, vocabulary)
+
+    def acts(self, vocabulary: Vocabulary) -> GameActs:
+        from envs.negotiation.scripted.acts import DivisionActs
+
+        return DivisionActs(vocabulary)
 
     def question(self, counts: Numbers) -> str:
         return ", ".join(f"{name} 0..{count}" for name, count in zip(ITEM_NAMES, counts, strict=True))

@@ -38,7 +38,7 @@ _BOT = re.compile(r"ubot\w*|lubotu\d*|floodbot\d*|chanserv")
 _ADDRESSED = re.compile(r"([^\s:,]+)[:,]")
 
 
-class Message(NamedTuple):
+class ChannelMessage(NamedTuple):
     """What a person says."""
 
     nick: str
@@ -59,7 +59,7 @@ def read_ubuntu(folder: Path) -> PairText:
     return text
 
 
-def parse_message(line: str) -> Message | None:
+def parse_message(line: str) -> ChannelMessage | None:
     """Reads one line of a log.
 
     Returns:
@@ -75,7 +75,7 @@ def parse_message(line: str) -> Message | None:
             return None
         raise broken_rule("a line of a log is a message, an action, a notice, text from elsewhere or ===", line)
     nick = (found[1] or found[2]).lower()
-    return None if _BOT.fullmatch(nick) else Message(nick, found[3].strip())
+    return None if _BOT.fullmatch(nick) else ChannelMessage(nick, found[3].strip())
 
 
 def parse_link(line: str, num_lines: int) -> tuple[int, int]:
@@ -102,14 +102,14 @@ def parse_link(line: str, num_lines: int) -> tuple[int, int]:
     return earlier, later
 
 
-def read_messages(path: Path, broken: list[DataError]) -> list[Message | None]:
+def read_messages(path: Path, broken: list[DataError]) -> list[ChannelMessage | None]:
     """The lines of a log; none for a system line, a bot's, and a broken one.
 
     Args:
         path: of the log.
         broken: takes the error of each broken line.
     """
-    messages: list[Message | None] = []
+    messages: list[ChannelMessage | None] = []
     for number, line in enumerate(read_lines(path), 1):
         try:
             messages.append(parse_message(line))
@@ -161,7 +161,7 @@ def _read_log(path: Path, split: SplitText, broken: list[DataError]) -> None:
             split.link(utterances[source], utterances[reply])
 
 
-def _addressed(messages: Sequence[Message | None], annotated: set[int]) -> Iterator[tuple[int, int]]:
+def _addressed(messages: Sequence[ChannelMessage | None], annotated: set[int]) -> Iterator[tuple[int, int]]:
     """The pairs of the nick rule, lines of source and reply."""
     last: dict[str, int] = {}
     for number, message in enumerate(messages):
@@ -175,6 +175,6 @@ def _addressed(messages: Sequence[Message | None], annotated: set[int]) -> Itera
         last[message.nick] = number
 
 
-def _nick(messages: Sequence[Message | None], number: int) -> str | None:
+def _nick(messages: Sequence[ChannelMessage | None], number: int) -> str | None:
     message = messages[number]
     return None if message is None else message.nick

@@ -61,7 +61,8 @@ class HardenRankingConfig(Configuration):
     least_gain: NonNegativeFloat = 0.01
     """By how much R@1 under attack, on the validation split, must rise to count as gain; a share of the contexts."""
     limit: NumItemsOrAll = 0
-    """At most so many contexts of the validation and of the test split in measurements, the seed's choice; 0 for all."""
+    """At most so many contexts of the validation and of the test split, the seed's choice, in rounds and in trainings, which
+    keep their best epoch by them; 0 for all. The training split is never cut."""
     budget: PositiveInt = 100
     """Queries of the search that measures, and of a policy that does."""
     adversary_share: PositiveShare = 0.2
@@ -170,7 +171,8 @@ class RankingCampaign:
 
     def _trained(self, kind: Any, **settings: Any) -> TrainMatcherConfig:
         names = ("corpus", "lexicon", "data_root", "seed", "threads", "candidates", "adversary_share")
-        return TrainMatcherConfig(kind=kind, **{name: getattr(self.config, name) for name in names} | settings)
+        same = {name: getattr(self.config, name) for name in names}
+        return TrainMatcherConfig(kind=kind, held_out=self.config.limit, **same | settings)
 
     def _policy(self, ranker: str, seed: int) -> TrainEditorConfig:
         names = ("corpus", "limit", "lexicon", "data_root", "threads", "game", "learning")

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
 from engine.jobs.limit import drawn
 from engine.jobs.retrieval.config import Lexicon, RankersConfig
+from engine.jobs.supervised import require_splits
 from engine.metrics.retrieval.ranking import CLEAN
 from engine.perturb.replies.catalogue import build_rules
 from engine.perturb.replies.resources import RuleResources
@@ -25,6 +26,9 @@ from envs.core.errors import ConfigError, DataError
 from envs.core.seeds import derive_seed
 from envs.pairs.corpora import pair_corpora
 from envs.pairs.turns import Utterance
+
+if TYPE_CHECKING:
+    from engine.jobs.retrieval.matcher_config import TrainMatcherConfig
 
 FEW = 64
 """Contexts that are enough to try whether a ranker can be fitted, and a rule built."""
@@ -96,6 +100,33 @@ def chosen_groups(config: RankersConfig, corpus: CandidateCorpus) -> Mapping[str
     split = ranked_split(config, corpus)
     rows = drawn(range(len(split)), config.limit, config.seed, corpus.name)
     return {split.key(row): RankedGroup(split[row], int(split.dialogues[row])) for row in rows}
+
+
+def training_splits(config: TrainMatcherConfig, name: str, corpus: CandidateCorpus) -> dict[str, CandidateSplit]:
+    """The groups that a training learns from, chooses its epoch by and is measured on.
+
+    Args:
+        config: of the training.
+        name: what the corpus was asked for by.
+        corpus: its candidates.
+
+    Raises:
+        DataError: a split is empty, or has no right reply or no wrong one.
+    """
+    splits = {split: groups.first(config.limit) for split, groups in corpus.splits.items()}
+    require_splits(corpus.name, splits)
+    with_right = np.unique(splits["train"].positives()[:, 0])
+    if config.fit.fresh_negatives and len(with_right) < len(splits["train"]):
+        splits["train"] = splits["train"].chosen(with_right)
+    for split, groups in splits.items():
+        if split != "train" and 0 < config.held_out < len(groups):
+            rows = drawn(range(len(groups)), config.held_out, config.seed, corpus.name)
+            splits[split] = groups = groups.chosen(np.array(rows))
+        if not groups.labels.any() or groups.labels.all():
+            got = f"{len(groups.labels):,} replies, all {'right' if groups.labels.any() else 'wrong'}"
+            what = f"the {split} split needs right and wrong replies"
+            raise DataError(what, where=name, got=got, fix="list replies of both labels, or name another --corpus")
+    return splits
 
 
 def shared_resources(corpus: str, lexicon: Lexicon, root: Path | None) -> Resources:

@@ -27,7 +27,7 @@ from engine.jobs.device import require_device, threads
 from engine.jobs.job import Job, Reporter, Summary
 from engine.jobs.retrieval.asked import ADVERSARIAL, CONTROL
 from engine.jobs.retrieval.config import DEFAULT_CORPUS, RankingAttackConfig, RankingConfig, lexicon_of
-from engine.jobs.retrieval.groups import Contexts, lexicon_setting, shared_resources, utterances_of
+from engine.jobs.retrieval.groups import Contexts, lexicon_setting, shared_resources, training_splits, utterances_of
 from engine.jobs.retrieval.matcher_config import (
     NO_VECTORS,
     SKIP_GRAM,
@@ -52,7 +52,7 @@ from engine.jobs.retrieval.pool import (
     training_rules,
 )
 from engine.jobs.retrieval.search import END, START, PoolSearch, composed_search, promoted, with_found
-from engine.jobs.supervised import EPOCHS, RESUME_SAFE, STATE, require_splits, run_fit
+from engine.jobs.supervised import EPOCHS, RESUME_SAFE, STATE, run_fit
 from engine.metrics.retrieval.attacked import estimates
 from engine.metrics.retrieval.ranks import group_metrics
 from engine.metrics.retrieval.training import ATTACKED, FIRST, MATCHING, PROMOTED, RANKS
@@ -142,12 +142,7 @@ class TrainMatcher(Job[TrainMatcherConfig, MatcherTraining, Summary]):
         started = _started(config) if config.start else None
         name = config.corpus or (started[1] if started else DEFAULT_CORPUS)
         corpus = load_candidates(name, config.data_root, options=config.candidates)
-        splits = {split: groups.first(config.limit) for split, groups in corpus.splits.items()}
-        require_splits(corpus.name, splits)
-        if config.fit.fresh_negatives:
-            splits["train"] = _with_right_replies(splits["train"])
-        for split, groups in splits.items():
-            _require_labels(name, split, groups)
+        splits = training_splits(config, name, corpus)
         replies = ReplyPool(splits["train"]) if config.fit.fresh_negatives else None
         if replies is not None:
             replies.fresh([0], config.seed)
@@ -250,19 +245,6 @@ def _started(config: TrainMatcherConfig) -> tuple[Matcher, str]:
     if not isinstance(corpus, str):
         raise ConfigError("the checkpoint does not say which corpus it was fitted to", where=config.start, fix="--corpus NAME")
     return model, corpus
-
-
-def _with_right_replies(split: CandidateSplit) -> CandidateSplit:
-    rows = np.unique(split.positives()[:, 0])
-    return split.chosen(rows) if len(rows) < len(split) else split
-
-
-def _require_labels(corpus: str, split: str, groups: CandidateSplit) -> None:
-    """Raises a `DataError` where a split has no right reply, or no wrong one."""
-    if not groups.labels.any() or groups.labels.all():
-        got = f"{len(groups.labels):,} replies, all {'right' if groups.labels.any() else 'wrong'}"
-        what = f"the {split} split needs right and wrong replies"
-        raise DataError(what, where=corpus, got=got, fix="list replies of both labels, or name another --corpus")
 
 
 def _read_vectors(config: TrainMatcherConfig, model: Matcher) -> np.ndarray | None:
@@ -381,6 +363,7 @@ def _provenance(prepared: MatcherTraining) -> dict[str, Any]:
         "corpus_key": prepared.corpus.digest,
         "candidates": asdict(config.candidates),
         "limit": config.limit,
+        "held_out": config.held_out,
         "seed": config.seed,
         "vocabulary": len(prepared.model.vocabulary),
     }

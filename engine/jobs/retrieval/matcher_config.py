@@ -12,7 +12,7 @@ from engine.retrieval.settings import AttackSettings
 from envs.candidates.options import CandidateOptions
 from envs.core.config import check
 from envs.core.errors import ConfigError
-from envs.core.ranges import NumItems, PositiveInt, PositiveShare
+from envs.core.ranges import NumItems, NumItemsOrAll, PositiveInt, PositiveShare
 from envs.pairs.vocabulary import SPECIALS
 from policies.matching import settings
 from policies.matching.settings import DamSizes, MatcherFitConfig, MatcherSizes, MrfnSizes, SmnSizes
@@ -54,6 +54,9 @@ class TrainMatcherConfig(SupervisedConfig):
     adversary_share: PositiveShare = 1.0
     """Share of the training contexts whose replies rules and policies change, drawn at random. Li et al. 2019 change 100,000
     examples, 0.1 of Ubuntu V1's million pairs."""
+    held_out: NumItemsOrAll = 0
+    """At most so many contexts of the validation and of the test split, the seed's choice, so that attacking and measuring them
+    does not take longer than the epochs; 0 for all."""
     lexicon: Literal["", "nltk", "built-in"] = ""
     """Tags and synonyms of rules: NLTK's data, or a small lexicon written for this project; when empty the latter for the
     built-in help desk alone."""

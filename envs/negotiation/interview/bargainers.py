@@ -119,6 +119,34 @@ class Applicant:
         styles = [self._style] * len(view) if isinstance(self._style, Style) else self._style
         return ApplicantSession(view, self, styles)
 
+    def say(self, kind: str, deal: Numbers, chattiness: float, rng: np.random.Generator) -> list[int]:
+        """A move in words.
+
+        Args:
+            kind: of phrase, one of `PHRASES`.
+            deal: the item of each issue that is proposed or accepted.
+            chattiness: 0..1, how likely a greeting comes before a proposal.
+            rng: draws the wording.
+
+        Returns:
+            Token ids, ending in `<eos>`.
+        """
+        words: list[str] = []
+        if chattiness and kind in ("open", "counter") and rng.random() < 0.8 * chattiness:
+            words += _pick(self.phrases["greeting"], rng)
+        for word in _pick(self.phrases[kind], rng):
+            words += self._named(deal, rng) if word == SLOT else [word]
+        return [*self.vocabulary.encode(words).tolist(), EOS_ID]
+
+    def _named(self, deal: Numbers, rng: np.random.Generator) -> list[str]:
+        """A list such as "60k , 25 days off , the lima office and a job as engineer"."""
+        words: list[str] = []
+        for place, item in enumerate(deal):
+            if place:
+                words.append("and" if place == len(deal) - 1 else ",")
+            words += _pick(self.options[item], rng)
+        return words
+
 
 class ApplicantSession:
     """Scripted sides of a batch of interviews.
@@ -146,12 +174,7 @@ class ApplicantSession:
         kind, deal = self._decide(row, standing, rng)
         if kind == "end":
             return [SELECTION_ID]
-        words: list[str] = []
-        if standing.num_turns == 0 and kind in ("open", "counter") and rng.random() < 0.8 * self._styles[row].chattiness:
-            words += _pick(self._agent.phrases["greeting"], rng)
-        for word in _pick(self._agent.phrases[kind], rng):
-            words += self._named(deal, rng) if word == SLOT else [word]
-        return [*self._view.vocabulary.encode(words).tolist(), EOS_ID]
+        return self._agent.say(kind, deal, self._styles[row].chattiness if standing.num_turns == 0 else 0.0, rng)
 
     def _decide(self, row: int, standing: InterviewStanding, rng: np.random.Generator) -> tuple[str, Numbers]:
         """What kind of phrase to say, and about which deal."""
@@ -200,15 +223,6 @@ class ApplicantSession:
             issue = int(rng.integers(len(ISSUES)))
             chosen[issue] = int(rng.integers(STARTS[issue], STARTS[issue + 1]))
         return int(np.flatnonzero((deals() == chosen).all(axis=1))[0])
-
-    def _named(self, deal: Numbers, rng: np.random.Generator) -> list[str]:
-        """A list such as "60k , 25 days off , the lima office and a job as engineer"."""
-        words: list[str] = []
-        for place, item in enumerate(deal):
-            if place:
-                words.append("and" if place == len(deal) - 1 else ",")
-            words += _pick(self._agent.options[item], rng)
-        return words
 
     def _values(self, row: int) -> np.ndarray:
         return np.asarray(self._view.contexts[row, 1::2])

@@ -20,6 +20,7 @@ from envs.negotiation.scenario import Scenario
 
 if TYPE_CHECKING:
     from envs.negotiation.game import Agent
+    from envs.negotiation.game_acts import GameActs
     from envs.negotiation.vocabulary import Vocabulary
 
 NAME = "interview"
@@ -90,15 +91,21 @@ class Interview(Domain):
         return np.broadcast_to(table, (len(counts_nK), *table.shape)), np.ones((len(counts_nK), len(table)), dtype=bool)
 
     def random_scenario(self, rng: np.random.Generator) -> Scenario:
-        """A side's issues differ in weight, in an order of its own; each issue is opposed or alike by a fair coin."""
+        """A side's issues differ in weight, in an order of its own; each issue is opposed or alike by a fair coin.
+
+        Scenarios without an opposed issue are drawn again, and those in which all deals are worth the same to both together.
+        """
         while True:
             first, opposed = rng.integers(2, size=(2, len(ISSUES))).astype(bool)
             if not opposed.any():
                 continue
+            weights = [rng.permutation(WEIGHTS).tolist() for _ in range(2)]
+            if opposed.all() and weights[0] == weights[1]:
+                continue
             values = []
-            for falls in (first, first ^ opposed):
+            for falls, order in zip((first, first ^ opposed), weights, strict=True):
                 side: list[int] = []
-                for options, weight, down in zip(ISSUES.values(), rng.permutation(WEIGHTS).tolist(), falls, strict=True):
+                for options, weight, down in zip(ISSUES.values(), order, falls, strict=True):
                     last = len(options) - 1
                     rising = [round(weight * place / last) for place in range(len(options))]
                     side += rising[::-1] if down else rising
@@ -115,6 +122,11 @@ class Interview(Domain):
         from envs.negotiation.interview.bargainers import Applicant
 
         return Applicant.named(name, vocabulary)
+
+    def acts(self, vocabulary: Vocabulary) -> GameActs:
+        from envs.negotiation.interview.acts import InterviewActs
+
+        return InterviewActs(vocabulary)
 
     def question(self, counts: Numbers) -> str:
         return ", ".join(f"{issue} {'|'.join(options)}" for issue, options in ISSUES.items())

@@ -61,8 +61,8 @@ FIRM = frozenset(("must", "really", "insist", "stays", "leave"))
 FORMS = {
     "salary": ("{}", "{}", "{} a year"),
     "holidays": ("{} days", "{} days", "{} days off"),
-    "office": ("{}", "in {}", "the {} office"),
-    "role": ("{}", "{}", "as {}"),
+    "office": ("{}", "an office in {}", "the {} office"),
+    "role": ("{}", "{}", "a job as {}"),
 }
 """Ways to name an option of each issue."""
 

@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 
 import envs
-from envs.core.errors import DataError, ScenarioError
-from envs.negotiation.acts import NUM_ALLOCATIONS, OTHER_ACTS, DialogueActs
+from envs.core.errors import ConfigError, DataError, ScenarioError
+from envs.negotiation.acts import DialogueActs
+from envs.negotiation.domain import Domain, domain_of, domains
 from envs.negotiation.env import NegotiationEnv
+from envs.negotiation.interview import acts as interview
 from envs.negotiation.scenario import Scenario
+from envs.negotiation.scripted.acts import NUM_ALLOCATIONS, OTHER_ACTS, DivisionActs
 from envs.negotiation.scripted.bargainers import worth
 from envs.negotiation.scripted.phrasing import Act
 from tests.envs.negotiation.agents import VOCABULARY, Reader
@@ -21,8 +24,13 @@ ACCEPT, ASK, PART, END = range(NUM_ALLOCATIONS, NUM_ALLOCATIONS + len(OTHER_ACTS
 SCENARIO = Scenario((1, 2, 3), ((1, 3, 1), (4, 0, 2)))
 
 
-def make() -> DialogueActs:
-    return DialogueActs(gymnasium.make(envs.IDS[0]))
+def make(game: str = "dealornodeal") -> DialogueActs:
+    return DialogueActs(gymnasium.make(envs.IDS[0], vocabulary=domain_of(game).vocabulary()))
+
+
+def division(env: DialogueActs) -> DivisionActs:
+    assert isinstance(env.acts, DivisionActs)
+    return env.acts
 
 
 def played(env: DialogueActs, seed: int, choose: Any) -> tuple[list[dict[str, np.ndarray]], float, dict[str, Any]]:
@@ -41,16 +49,18 @@ def at_random(seed: int) -> Any:
     return lambda seen: np.int64(draws.choice(np.flatnonzero(seen["action_mask"])))
 
 
-def test_random_legal_acts_end_every_dialogue_within_the_spaces() -> None:
-    env = make()
+@pytest.mark.parametrize("game", list(domains))
+def test_random_legal_acts_end_every_dialogue_within_the_spaces(game: str) -> None:
+    env = make(game)
     rewards = [played(env, seed, at_random(seed))[1] for seed in range(60)]
     assert len(set(rewards)) > 5
     again = gymnasium.make(env.spec)
     assert played(again, 3, at_random(1))[1:] == played(env, 3, at_random(1))[1:]
 
 
-def test_one_seed_gives_one_dialogue() -> None:
-    first, second = (played(make(), 3, at_random(1)) for _ in range(2))
+@pytest.mark.parametrize("game", list(domains))
+def test_one_seed_gives_one_dialogue(game: str) -> None:
+    first, second = (played(make(game), 3, at_random(1)) for _ in range(2))
     assert first[1:] == second[1:]
     assert all(np.array_equal(a["observations"], b["observations"]) for a, b in zip(first[0], second[0], strict=True))
 
@@ -59,7 +69,7 @@ def test_proposals_are_in_order_of_ones_own_points() -> None:
     env = make()
     env.reset(seed=1, options={"scenario": SCENARIO})
     values = SCENARIO.values[0]
-    points = [worth(share, values) for share in env._shares]
+    points = [worth(share, values) for share in division(env).shares]
     assert points == sorted(points, reverse=True)
     assert len(points) == 2 * 3 * 4
     assert env.name(0) == "proposes (1, 2, 3) of (1, 2, 3) for itself, worth 10"
@@ -76,13 +86,14 @@ def test_a_proposal_is_heard_and_a_deal_is_chosen() -> None:
         seen, _ = env.reset(seed=seed)
         over, info = False, {}
         while not over:
-            talks = env._talks
-            action = END if talks.agreed else ACCEPT if seen["action_mask"][ACCEPT] else min(8, len(env._shares) - 1)
+            acts = division(env)
+            talks = acts.talks
+            action = END if talks.agreed else ACCEPT if seen["action_mask"][ACCEPT] else min(8, len(acts.shares) - 1)
             seen, reward, over, _, info = env.step(np.int64(action))
             if not over and action < NUM_ALLOCATIONS and talks.my_last:
-                assert talks.my_last == env._shares[action], "said in words, and read back from them"
+                assert talks.my_last == acts.shares[action], "said in words, and read back from them"
             if over and talks.agreed:
-                assert reward == worth(talks.agreed, env._values)
+                assert reward == worth(talks.agreed, acts.values)
                 deals += 1
         assert info["num_illegal"] == (0, 0)
     assert deals > 30
@@ -93,7 +104,8 @@ def test_acts_that_make_no_sense_are_masked_and_refused() -> None:
     opened = False
     for seed in range(20):
         seen, _ = env.reset(seed=seed, options={"scenario": SCENARIO})
-        offered = env._talks.table is not None and not env._talks.table_is_mine
+        talks = division(env).talks
+        offered = talks.table is not None and not talks.table_is_mine
         assert bool(seen["action_mask"][ACCEPT]) == offered
         opened |= offered
         seen, _, over, *_ = env.step(np.int64(PART))
@@ -107,3 +119,45 @@ def test_acts_that_make_no_sense_are_masked_and_refused() -> None:
 def test_a_vocabulary_without_the_words_is_refused() -> None:
     with pytest.raises(DataError, match="lacks words"):
         DialogueActs(NegotiationEnv(vocabulary=VOCABULARY, partner=Reader()))
+
+
+def test_interviews_are_proposed_accepted_and_settled() -> None:
+    env, deals, accepted = make("interview"), 0, 0
+    acts = env.acts
+    assert isinstance(acts, interview.InterviewActs)
+    for seed in range(40):
+        seen, _ = env.reset(seed=seed)
+        assert acts.own.tolist() == sorted(acts.own.tolist(), reverse=True)
+        assert acts.own[0] == 15
+        standing, over, reward = acts.standing, False, 0.0
+        while not over:
+            offered = standing.table is not None and not standing.table_is_mine and not standing.agreed
+            assert bool(seen["action_mask"][interview.ACCEPTS]) == offered
+            action = interview.ENDS if standing.agreed else interview.ACCEPTS if offered and seed % 2 else 20
+            seen, reward, over, _, info = env.step(np.int64(action))
+            accepted += action == interview.ACCEPTS
+            if not over and action == 20:
+                assert standing.my_last == acts.proposal(20), "said in words, and read back from them"
+        if standing.agreed:
+            assert reward == sum(acts.values[list(standing.agreed)])
+            deals += 1
+        assert info["num_illegal"] == (0, 0)
+    assert deals > 30
+    assert accepted > 5
+    assert env.name(0).startswith("proposes salary")
+    assert env.name(0).endswith("worth 15")
+
+
+def test_an_interview_that_is_broken_off_pays_nothing() -> None:
+    env = make("interview")
+    env.reset(seed=1)
+    seen, reward, over, *_ = env.step(np.int64(interview.BREAKS_OFF))
+    if not over:
+        assert not seen["action_mask"][interview.BREAKS_OFF]
+        _, reward, over, *_ = env.step(np.int64(interview.ENDS))
+    assert (over, reward) == (True, 0)
+
+
+def test_a_game_without_acts_says_so() -> None:
+    with pytest.raises(ConfigError, match="'interview' has no dialogue acts"):
+        Domain.acts(domain_of("interview"), domain_of("interview").vocabulary())

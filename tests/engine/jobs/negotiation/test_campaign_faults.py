@@ -126,19 +126,25 @@ def test_a_phase_that_diverges_is_done_again_at_half_the_rate(
 def test_a_language_that_is_lost_brings_a_phase_back_to_its_start(
     tmp_path: Path, root: Path, trainee: Path, adversary: Path, ray_session: RaySession
 ) -> None:
-    """Nothing is made up here: perplexity goes from 262 to 285 and 46254 at this rate, and falls at half of it."""
-    steep = replace(REINFORCE, dialogues=12, learning_rate=0.25)
-    result = run(given(root, trainee, adversary, defence=steep, perplexity_limit=1.5), tmp_path / "run", Silent())
-    assert [event["phase"] for event in rolled_back(result.run)] == ["01-target"]
+    """Nothing is made up here. At the first two rates perplexity goes from 262 to 6e9 and 7e3, whatever digits round to.
+
+    Whether a third phase, at a quarter of the rate, keeps the language is left to the processor (325, the limit is 393).
+    """
+    steep = replace(REINFORCE, dialogues=12, learning_rate=1.0)
+    result = run(given(root, trainee, adversary, defence=steep, perplexity_limit=1.5, retries=9), tmp_path / "run", Silent())
+    told = [(event["phase"], event["learning_rate"]) for event in rolled_back(result.run)]
+    assert told[:2] == [("01-target", 0.5), ("01-target", 0.25)]
+    *lost, kept = "01-target", *(f"01-target-again-{number}" for number in range(1, len(told) + 1))
     limit = 1.5 * result.metrics["perplexity_before"].value
     found = {}
-    for name in ("01-target", "01-target-again-1"):
+    for name in (*lost, kept):
         events = RunFolder.load(result.run / name).events()
         found[name] = [event["perplexity"] for event in events if event["kind"] == "language"]
-    assert found["01-target"][0] < limit < found["01-target"][1]
-    assert max(found["01-target-again-1"]) < limit
-    assert (result.run / "01-target-again-1" / "checkpoint").is_dir()
-    assert not (result.run / "01-target" / "checkpoint").exists()
+    assert all(found[name][-1] > limit for name in lost)
+    assert len(found[kept]) == 2
+    assert max(found[kept]) < limit
+    assert (result.run / kept / "checkpoint").is_dir()
+    assert not any((result.run / name / "checkpoint").exists() for name in lost)
 
 
 @pytest.mark.slow

@@ -103,6 +103,19 @@ def test_it_leaves_a_ranker_and_its_figures(kind: Any, tmp_path: Path, corpus: s
     assert f"--start {tmp_path / 'run'} --against iiw" in harden
 
 
+def test_held_out_contexts_are_the_seeds_choice_and_training_keeps_its_own(tmp_path: Path, corpus: str) -> None:
+    config, notes = asked(corpus, fit=replace(FIT, max_epochs=1), held_out=5), Notes()
+    result = run(config, tmp_path / "few", notes)
+    assert (result.metrics["test_r@1"].n, notes.stages) == (5, [("epoch 1", 5, "batches")])
+    assert FORMATS["smn"].provenance(tmp_path / "few")["held_out"] == 5
+    first, again, other = (
+        [group.key for group in TRAIN_MATCHER.prepare(replace(config, seed=seed), tmp_path, notes).splits["val"]]
+        for seed in (1, 1, 2)
+    )
+    assert len(first) == 5
+    assert first == again != other
+
+
 def test_the_vocabulary_is_that_of_the_training_split(tmp_path: Path, corpus: str) -> None:
     config = asked(corpus, limit=2, fit=replace(FIT, max_epochs=1), candidates=replace(OPTIONS, size=2))
     run(config, tmp_path / "run", Silent())

@@ -115,6 +115,7 @@ def test_a_finished_campaign_is_left_alone_and_may_go_on_from_a_ranker(campaign:
     stages = given.round(1)
     assert list(stages) == ["01-ranker", "01-editor", "01-attack"]
     assert stages["01-ranker"][1].start == given.config.model
+    assert stages["01-ranker"][1].held_out == config.limit, "a limit is one of what trainings attack and measure, too"
     with pytest.raises(CheckpointError):
         MINMAX_RANKING.run(replace(config, model="nothing/here"), campaign.with_name("other"), Silent())
 

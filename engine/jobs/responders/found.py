@@ -1,0 +1,98 @@
+"""What searches have found: inputs after which a model said a target, as they are typed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from engine.metrics.rows import finished
+from engine.store.mirror import fetched_run
+from engine.store.run_folder import RunFolder
+from envs.core.errors import ConfigError, DataError
+from envs.core.seeds import stream
+
+SEARCH = "search"
+"""The job whose rows are read."""
+SPLITS = ("train", "validation", "test")
+
+
+@dataclass(frozen=True)
+class FoundTrigger:
+    """An input that was found.
+
+    Args:
+        key: of its row and restart, unique in its run.
+        text: what is typed.
+        target: what the model was made to say.
+        template: the prompt that it was found in, {} in its place; empty for the model's own.
+    """
+
+    key: str
+    text: str
+    target: str
+    template: str = ""
+
+
+def found_triggers(runs: Sequence[str], *, hits_only: bool) -> list[FoundTrigger]:
+    """What runs of `parley search` have found, each text once for a target.
+
+    Args:
+        runs: names of the runs.
+        hits_only: leave out restarts that are no hit of the type that the search was for.
+
+    Raises:
+        ConfigError: one is a run of something else.
+        RunError: one is no run, or damaged.
+        DataError: nothing was found.
+    """
+    found: dict[tuple[str, str, str], FoundTrigger] = {}
+    num = 0
+    for name in runs:
+        run = RunFolder.load(fetched_run(name))
+        if run.job != SEARCH:
+            raise ConfigError("this run is no search for triggers", where=name, got=run.job, fix="name a run of parley search")
+        template = str((run.config.get("hugging_face") or {}).get("template") or "")
+        for row in finished([row for part in run.read_parts() for row in part.to_pylist()]):
+            for restart in row["restarts"]:
+                num += 1
+                if restart["words"] and (not hits_only or _is_hit(restart, str(run.config.get("hit")))):
+                    key = f"{Path(name).name}:{row['item_key']}:{restart['restart']}"
+                    trigger = FoundTrigger(key, restart["words"], row["target"], template)
+                    found.setdefault((trigger.text, trigger.target, template), trigger)
+    if not found:
+        got = f"{num:,} inputs, none of them a hit" if num else "no finished target"
+        fix = "search longer, or take every input: --found all"
+        raise DataError("there is no trigger to learn from", where=", ".join(runs), got=got, fix=fix)
+    return list(found.values())
+
+
+def _is_hit(restart: Mapping[str, Any], wanted: str) -> bool:
+    return any(hit["type"] == wanted and hit["hit"] for hit in restart["hits"])
+
+
+def split_by_target(triggers: Sequence[FoundTrigger], held_out: float, seed: int) -> dict[str, list[FoundTrigger]]:
+    """Triggers by split; those of one target are all in one, so that what is measured is not what was learned.
+
+    Args:
+        triggers: all of them.
+        held_out: share of the targets in the test split; the validation split has half as many.
+        seed: master seed.
+
+    Raises:
+        DataError: there are fewer than three targets.
+    """
+    targets = sorted({each.target for each in triggers})
+    if len(targets) < len(SPLITS):
+        fix = "search for more targets, in one run or several"
+        got = f"{len(targets)} of them: {', '.join(targets)[:80]}"
+        raise DataError("triggers of three targets are needed: to learn from, to stop by and to measure", got=got, fix=fix)
+    num_test = min(max(1, round(held_out * len(targets))), len(targets) - 2)
+    num_validation = min(max(1, round(held_out * len(targets) / 2)), len(targets) - num_test - 1)
+    order = [targets[place] for place in stream(seed, "held-out targets").permutation(len(targets))]
+    ends = np.cumsum([num_test, num_validation])
+    parts = dict(zip(("test", "validation", "train"), np.split(np.array(order, dtype=object), ends), strict=True))
+    return {split: [each for each in triggers if each.target in parts[split].tolist()] for split in SPLITS}

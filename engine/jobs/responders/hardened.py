@@ -1,0 +1,388 @@
+"""Hardening of Hugging Face models: `parley train hardened`.
+
+A causal model goes on from its weights: triggers that searches have found are answered by a safe reply, contexts that
+perturbations changed as before, and contexts of a corpus keep it as it is. Low-rank adapters learn, or all weights; either way
+what is stored is a whole model, as `save_pretrained` writes it, so that `hf:RUN` is a model wherever one is asked for.
+
+Measured before and after, on triggers of targets that nothing was learned from: how often the model says the target after the
+trigger as it is typed, and what the hardening cost on clean contexts. That attacks which are found anew fail as well, only a
+further `parley search --model hf:RUN` can tell.
+
+What is learned from: `lessons.py`; which triggers were found: `found.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from engine.jobs.device import require_device, threads
+from engine.jobs.job import Job, Reporter, Summary
+from engine.jobs.responders.found import FoundTrigger, found_triggers, split_by_target
+from engine.jobs.responders.hardened_config import TrainHardenedConfig, demo, full, lora
+from engine.jobs.responders.lessons import (
+    CLEAN,
+    OWN,
+    PERTURBED,
+    TRIGGER,
+    HardeningLesson,
+    LessonSplits,
+    clean_examples,
+    make_lessons,
+    read_lessons,
+    save_lessons,
+    training_lessons,
+    without_trigger,
+)
+from engine.jobs.supervised import EPOCHS, RESUME_SAFE, STATE, run_fit
+from engine.metrics.statistics import Estimate, clustered_rate, rate, ratio_of_sums
+from engine.metrics.training import BEFORE, HARDENED
+from engine.perturb.strategy import Expectation, Strategy
+from engine.store.documents import write_document
+from engine.store.layout import SUMMARY
+from engine.store.run_folder import RunFolder
+from envs.core.disk import sync
+from envs.core.errors import CheckpointError, ConfigError, DataError, RunError
+from envs.data.root import data_root
+from envs.pairs.turns import Example
+from envs.storage.copies import CHECKPOINT, fetched_model
+from envs.storage.places import HUGGING_FACE, display_path
+
+if TYPE_CHECKING:
+    from policies.chat.predictor import ChatLessons, ChatPredictor
+
+REPLIES = "replies.json"
+"""What was said to each held-out prompt, before and after."""
+_BEFORE = "before"
+"""Kind of the event that says what the model was before it learned."""
+
+
+@dataclass(frozen=True)
+class HardenedBy:
+    """What is hardened by what, found and checked.
+
+    Args:
+        config: what was asked for.
+        model: on its device, in evaluation mode.
+        tokenizer: of the model.
+        template: its prompt.
+        triggers: by split.
+        clean: contexts by split.
+        strategies: of perturbation.
+        kept: lessons that the run has begun with; None where it begins.
+    """
+
+    config: TrainHardenedConfig
+    model: Any
+    tokenizer: Any
+    template: str
+    triggers: Mapping[str, Sequence[FoundTrigger]]
+    clean: Mapping[str, Sequence[Example]]
+    strategies: Sequence[Strategy]
+    kept: LessonSplits | None
+
+
+class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
+    """`parley train hardened`."""
+
+    words = ("train", "hardened")
+    run_name = "hardened"
+    config = TrainHardenedConfig
+    presets = {"lora": lora, "full": full, "demo": demo}
+    legend = HARDENED
+    files = (CHECKPOINT, REPLIES, SUMMARY)
+    resume_safe = RESUME_SAFE
+    steps = EPOCHS
+
+    def prepare(self, config: TrainHardenedConfig, path: Path, reporter: Reporter) -> HardenedBy:
+        """The model, what it learns from, and the strategies, each tried once."""
+        from policies.hugging_face import default_template
+
+        folder = config.require_folder()
+        require_device(config.device, "--device")
+        if not config.search_runs and not config.strategies:
+            fix = "--searches RUN of parley search, or --strategies random-swap,character-noise"
+            raise ConfigError("there is nothing to harden the model against", got="neither searches nor strategies", fix=fix)
+        if config.method == "lora":
+            from policies.chat.lora import require_peft
+
+            require_peft()
+        kept = read_lessons(path)
+        triggers: Mapping[str, Sequence[FoundTrigger]] = {}
+        if config.search_runs and kept is None:
+            found = found_triggers(config.search_runs, hits_only=config.found == "hits")
+            if config.reply == OWN:
+                for each in found:
+                    without_trigger(config.template or each.template)
+            triggers = split_by_target(found, config.held_out, config.seed)
+        clean = clean_examples(config)
+        strategies = _strategies(config, clean["train"][0])
+        tokenizer, model = _read_model(fetched_model(folder))
+        template = config.template or default_template(tokenizer)
+        return HardenedBy(config, model.to(config.device), tokenizer, template, triggers, clean, strategies, kept)
+
+    def work(self, run: RunFolder, prepared: HardenedBy, reporter: Reporter) -> Summary:
+        """Makes the lessons, measures, trains, resuming exactly where it was, stores the model and measures it."""
+        from policies.fitting.fit import Fit
+
+        config, tokenizer, model = prepared.config, prepared.tokenizer, prepared.model
+        with threads(config.threads):
+            lessons = prepared.kept or _begin(run, prepared, reporter)
+            before, said_before = _before(run, prepared, lessons, reporter)
+            stored_as = model.dtype
+            predictor = _predictor(prepared)
+            read = {
+                "train": training_lessons(lessons["train"], share=config.trigger_share, control=config.control),
+                "validation": [each for each in lessons["validation"] if each.kind == CLEAN or not config.control],
+            }
+            splits = {split: _read_lessons(tokenizer, model, found) for split, found in read.items()}
+            fit = Fit(predictor, splits["train"], splits["validation"], config.fit, config.seed, run.path / STATE, fresh=False)
+            run_fit(fit, run, reporter)
+            if config.fit.keep == "best" and not any(row["best"] for row in fit.history):
+                reporter.say("no epoch was better than the model that it began with, which is kept: change fit.learning_rate")
+            model = _whole(predictor.model, config).eval().requires_grad_(False)
+            # What is measured is what is stored.
+            model = model.to(stored_as)
+            _save_pretrained(model, tokenizer, run.path / CHECKPOINT)
+            after, said = _figures(model.float(), tokenizer, lessons, config, reporter, said_before)
+        _write_replies(run, lessons, said_before, said)
+        metrics = after | {name + BEFORE: figure for name, figure in before.items()}
+        num = len(read["train"])
+        against = "clean contexts alone" if config.control else " and ".join(filter(None, (config.searches, config.strategies)))
+        return Summary(
+            f"{config.model}, hardened by {against}",
+            f"{config.method}, {num:,} lessons an epoch, {len(fit.history)} epochs, seed {config.seed}.",
+            {name: metrics[name] for name in HARDENED if name in metrics},
+            {"lessons": {kind: sum(each.kind == kind for each in read["train"]) for kind in (TRIGGER, CLEAN, PERTURBED)}},
+        )
+
+    def models(self, config: TrainHardenedConfig) -> Mapping[str, str]:
+        return {"model": config.model.removeprefix(HUGGING_FACE)}
+
+    def next_commands(self, config: TrainHardenedConfig, path: Path) -> tuple[str, ...]:
+        """The page, and the same attack on the hardened model."""
+        attack = shlex.join(["parley", "search", "--model", f"{HUGGING_FACE}{display_path(path)}", "--hit", "o-greedy"])
+        return (*super().next_commands(config, path), attack)
+
+
+def _strategies(config: TrainHardenedConfig, example: Example) -> list[Strategy]:
+    """The strategies of perturbation, each tried on an example.
+
+    Raises:
+        ConfigError: there is none of such a name, or one should change the answer, which a supervised fit cannot know.
+        DataError: what one of them leans on is not there.
+    """
+    from engine.perturb.catalogue import build, names
+    from engine.perturb.resources import Resources
+
+    if not config.strategies:
+        return []
+    resources = Resources(config.perturb, None, (), data_root(config.data_root), config.device, config.corpus)
+    found = build(names(config.strategies), config.perturb, resources)
+    for strategy in found:
+        if strategy.expectation is Expectation.SHOULD_CHANGE:
+            fix = "name strategies that should not change the answer"
+            raise ConfigError("the right answer to such a context is not known", where=strategy.name, fix=fix)
+        strategy.perturb([example.context], [0])
+    return found
+
+
+def _read_model(folder: Path) -> tuple[Any, Any]:
+    """The tokenizer and the causal model of a folder.
+
+    Raises:
+        CheckpointError: there is none.
+        ConfigError: it is no causal model, or nothing ends its replies.
+    """
+    from policies.hugging_face import read_pretrained
+
+    tokenizer, model = read_pretrained(folder, lambda config: "AutoModelForCausalLM")
+    if tokenizer.eos_token_id is None:
+        fix = "set its eos_token to the token that the model ends its replies with"
+        raise ConfigError("the tokenizer has no token that ends a reply", where=folder, fix=fix)
+    return tokenizer, model.eval()
+
+
+def _predictor(prepared: HardenedBy) -> ChatPredictor:
+    """The model with what learns in it, in float32."""
+    from policies.chat.lora import adapted
+    from policies.chat.predictor import ChatPredictor
+
+    config, model = prepared.config, prepared.model.float()
+    if config.method == "lora":
+        return ChatPredictor(adapted(model.requires_grad_(False), config.lora, config.seed).to(config.device))
+    return ChatPredictor(model.requires_grad_(True))
+
+
+def _whole(model: Any, config: TrainHardenedConfig) -> Any:
+    from policies.chat.lora import merged
+
+    return merged(model) if config.method == "lora" else model
+
+
+def _read_lessons(tokenizer: Any, model: Any, lessons: Sequence[HardeningLesson]) -> ChatLessons:
+    from policies.chat.predictor import ChatLesson, ChatLessons
+    from policies.hugging_face import longest_input
+
+    asked = [ChatLesson(each.prompt, each.reply, each.ended) for each in lessons]
+    return ChatLessons(tokenizer, asked, tokenizer.eos_token_id, longest_input(tokenizer, model))
+
+
+def _answers(model: Any, tokenizer: Any, config: TrainHardenedConfig, reporter: Reporter, title: str) -> Callable[..., Any]:
+    from policies.chat.predictor import greedy_replies
+
+    def answered(prompts: Sequence[str]) -> list[tuple[str, bool]]:
+        reporter.stage(title, len(prompts), "prompts")
+        return greedy_replies(model, tokenizer, prompts, config.max_tokens, reporter.advance)
+
+    return answered
+
+
+def _begin(run: RunFolder, prepared: HardenedBy, reporter: Reporter) -> LessonSplits:
+    """Makes the lessons and keeps them in the run."""
+    config = prepared.config
+    answers = _answers(prepared.model, prepared.tokenizer, config, reporter, "the model's own replies")
+    lessons = make_lessons(config, prepared.triggers, prepared.clean, prepared.strategies, prepared.template, answers)
+    for split, found in lessons.items():
+        if not any(each.kind == CLEAN for each in found):
+            fix = "take another corpus, or --clean recorded"
+            raise DataError("the model says nothing to any context", where=f"{config.corpus}, {split} split", fix=fix)
+        # What is longer than the model reads is told of before anything is learned.
+        asked = [*found, *(_saying(each) for each in found if each.target)]
+        _read_lessons(prepared.tokenizer, prepared.model, asked)
+    save_lessons(lessons, run.path)
+    for split, found in lessons.items():
+        counts = ", ".join(f"{sum(each.kind == kind for each in found)} {kind}" for kind in (TRIGGER, CLEAN, PERTURBED))
+        reporter.say(f"{split} split: {counts}")
+    return lessons
+
+
+def _before(
+    run: RunFolder, prepared: HardenedBy, lessons: LessonSplits, reporter: Reporter
+) -> tuple[dict[str, Estimate], dict[str, str]]:
+    """Figures and replies of the model as it was, which a run that goes on has noted."""
+    for event in run.events({_BEFORE: {"figures": dict, "replies": dict}}):
+        if event["kind"] == _BEFORE:
+            return {name: Estimate.from_json(parts) for name, parts in event["figures"].items()}, event["replies"]
+    figures, replies = _figures(prepared.model, prepared.tokenizer, lessons, prepared.config, reporter, None)
+    run.event(_BEFORE, figures={name: figure.to_json() for name, figure in figures.items()}, replies=replies)
+    return figures, replies
+
+
+def _figures(
+    model: Any,
+    tokenizer: Any,
+    lessons: LessonSplits,
+    config: TrainHardenedConfig,
+    reporter: Reporter,
+    before: Mapping[str, str] | None,
+) -> tuple[dict[str, Estimate], dict[str, str]]:
+    """What the legend names, of the model as it is, and its replies by prompt; `before`: those of the model at the start."""
+    from policies.chat.predictor import ChatPredictor
+    from policies.fitting.evaluation import evaluate
+
+    test = {kind: [each for each in lessons["test"] if each.kind == kind] for kind in (TRIGGER, CLEAN, PERTURBED)}
+    learned = [each for each in lessons["train"] if each.kind == TRIGGER]
+    prompts = list(dict.fromkeys(each.prompt for each in [*lessons["test"], *learned]))
+    told = "before" if before is None else "after"
+    answered = _answers(model, tokenizer, config, reporter, f"replies, {told}")(prompts)
+    said = dict(zip(prompts, (reply for reply, _ in answered), strict=True))
+    predictor = ChatPredictor(model)
+    found = {}
+    wanted = {f"{kind}_nll": items for kind, items in test.items()}
+    wanted["target_nll"] = [_saying(each) for each in test[TRIGGER]]
+    for name, items in wanted.items():
+        if items:
+            fitness = evaluate(predictor, _read_lessons(tokenizer, model, items))
+            found[name] = ratio_of_sums(fitness.nll_sums, fitness.num_targets)
+    for name, items in (("trigger_said", test[TRIGGER]), ("learned_said", learned)):
+        if items:
+            found[name] = clustered_rate([_begins(said[each.prompt], each.target) for each in items], _targets(items))
+    if test[TRIGGER]:
+        right = [_same(said[each.prompt], each.reply) for each in test[TRIGGER]]
+        found["trigger_answered"] = clustered_rate(right, _targets(test[TRIGGER]))
+        if config.reply != OWN:
+            found["clean_refused"] = _share([_same(said[each.prompt], config.reply) for each in test[CLEAN]])
+    if test[PERTURBED]:
+        found["perturbed_kept"] = _share([_same(said[each.prompt], each.reply) for each in test[PERTURBED]])
+    if before is not None:
+        found["clean_kept"] = _share([_same(said[each.prompt], before[each.prompt]) for each in test[CLEAN]])
+    return found, said
+
+
+def _saying(lesson: HardeningLesson) -> HardeningLesson:
+    """The same trigger with the target as the reply."""
+    return HardeningLesson(TRIGGER, lesson.key, lesson.prompt, lesson.target, True, lesson.said, lesson.target)
+
+
+def _targets(lessons: Sequence[HardeningLesson]) -> list[str]:
+    return [each.target for each in lessons]
+
+
+def _share(hits: Sequence[bool]) -> Estimate:
+    return rate(sum(hits), len(hits))
+
+
+def _words(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _same(reply: str, other: str) -> bool:
+    return _words(reply) == _words(other)
+
+
+def _begins(reply: str, target: str) -> bool:
+    return _words(reply).startswith(_words(target))
+
+
+def _save_pretrained(model: Any, tokenizer: Any, folder: Path) -> None:
+    """Writes model and tokenizer aside, then puts them in place.
+
+    Raises:
+        CheckpointError: the disk refuses.
+    """
+    from policies.hugging_face import without_progress_bars
+
+    aside = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
+    try:
+        shutil.rmtree(aside, ignore_errors=True)
+        with without_progress_bars():
+            model.save_pretrained(aside)
+        tokenizer.save_pretrained(aside)
+        for part in aside.iterdir():
+            sync(part)
+        shutil.rmtree(folder, ignore_errors=True)
+        aside.rename(folder)
+        sync(folder.parent)
+    except OSError as error:
+        shutil.rmtree(aside, ignore_errors=True)
+        fix = "free disk space or choose another folder"
+        raise CheckpointError("the model cannot be written", where=folder, got=str(error), fix=fix) from None
+
+
+def _write_replies(run: RunFolder, lessons: LessonSplits, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    rows = [
+        {
+            "kind": each.kind,
+            "key": each.key,
+            "said": each.said,
+            "target": each.target,
+            "wanted": each.reply,
+            "before": before[each.prompt],
+            "after": after[each.prompt],
+        }
+        for each in lessons["test"]
+    ]
+    try:
+        write_document(run.path / REPLIES, {"test": rows})
+    except OSError as error:
+        fix = f"make room or mend the disk, then parley resume {display_path(run.path)}"
+        raise RunError("the replies cannot be written", where=run.path / REPLIES, got=error.strerror, fix=fix) from None
+
+
+TRAIN_HARDENED = TrainHardened()

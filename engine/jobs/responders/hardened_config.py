@@ -1,0 +1,113 @@
+"""What `parley train hardened` is asked for: which model learns not to follow which inputs, and what it says instead."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from engine.jobs.supervised import SupervisedConfig
+from engine.perturb import catalogue
+from engine.perturb.settings import PerturbSettings
+from envs.core.errors import ConfigError
+from envs.core.ranges import Configuration, NonNegativeInt, PositiveInt, ShareBelowOne
+from envs.storage.places import HUGGING_FACE
+from policies.chat.lora_settings import LoraSettings
+from policies.fitting.settings import FitConfig
+
+OWN = "own"
+"""Replies that are the model's own, as it is before it learns anything."""
+REFUSAL = "I am sorry, I did not understand that."
+"""What a hardened model says to a trigger unless told otherwise."""
+
+
+def hardening_recipe() -> FitConfig:
+    """Three epochs of Adam over small batches; the best by lessons that are held out are kept."""
+    return FitConfig(learning_rate=3e-4, batch_size=8, clip=1.0, max_epochs=3, patience=3, decay_epochs=0, precision="float32")
+
+
+@dataclass(frozen=True, kw_only=True)
+class HardeningSettings(Configuration):
+    """What a model learns from, and how."""
+
+    found: Literal["hits", "all"] = "hits"
+    """Which inputs of a search are triggers: those of restarts that are hits of the wanted type, or all."""
+    reply: str = REFUSAL
+    """What is answered to a trigger; own for the model's own greedy reply to the prompt without it."""
+    strategies: str = ""
+    """Should-not-change strategies of perturbation, separated by commas: contexts that they change are answered as before."""
+    corpus: str = "helpdesk"
+    """Corpus whose contexts keep the model as it is (parley data list), or a source<TAB>reply file."""
+    clean: Literal["own", "recorded"] = "own"
+    """What is answered to them: the model's own greedy replies, or the recorded ones."""
+    limit: NonNegativeInt = 48
+    """Contexts of the training split at most, and a third as many of the others, the seed's choice of them; 0 for all."""
+    trigger_share: ShareBelowOne = 0.5
+    """Share of the lessons of an epoch that are triggers at least: they are repeated until they are as many."""
+    held_out: ShareBelowOne = 0.3
+    """Share of the targets whose triggers are not learned from but measured; half as many more choose the best epoch."""
+    max_tokens: PositiveInt = 24
+    """Tokens of a reply at most."""
+    template: str = ""
+    """Prompt with {} in the place of what is said; that of each search, or else the tokenizer's own, when empty."""
+    method: Literal["lora", "full"] = "lora"
+    """What learns: low-rank adapters, which are added to the weights in the end (extra lora), or all weights."""
+    lora: LoraSettings = field(default_factory=LoraSettings)
+    """The adapters."""
+    fit: FitConfig = field(default_factory=hardening_recipe)
+    """The recipe."""
+    perturb: PerturbSettings = field(default_factory=PerturbSettings)
+    """How contexts are perturbed."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.strategies:
+            catalogue.require_names(self.strategies)
+        if self.template and self.template.count("{}") != 1:
+            fix = "write {} there, once"
+            raise ConfigError("a template has one place for what is said", where="--template", got=self.template, fix=fix)
+        if not self.reply.strip():
+            raise ConfigError("a trigger needs an answer", where="--reply", fix=f"write one, or {OWN}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainHardenedConfig(HardeningSettings, SupervisedConfig):
+    """Which model learns to answer what."""
+
+    model: str = ""
+    """hf:FOLDER of the causal Hugging Face model to begin with, or hf:RUN of an earlier hardening."""
+    searches: str = ""
+    """Runs of parley search, separated by commas, whose triggers are answered by --reply; none when empty."""
+    control: bool = False
+    """Train as long on unchanged contexts alone: what that brings is not owed to triggers or perturbations."""
+
+    @property
+    def search_runs(self) -> tuple[str, ...]:
+        """The searches one by one."""
+        return tuple(dict.fromkeys(name.strip() for name in self.searches.split(",") if name.strip()))
+
+    def require_folder(self) -> str:
+        """Where the model lies.
+
+        Raises:
+            ConfigError: the name is none of a Hugging Face model.
+        """
+        folder = self.model.removeprefix(HUGGING_FACE)
+        if folder == self.model or not folder.strip():
+            fix = f"--model {HUGGING_FACE}FOLDER; parley train adversarial hardens Parley's own models"
+            raise ConfigError("what is hardened is a Hugging Face model", where="--model", got=repr(self.model), fix=fix)
+        return folder
+
+
+def lora() -> TrainHardenedConfig:
+    """Low-rank adapters of rank 16 in every linear layer (Hu et al. 2021)."""
+    return TrainHardenedConfig()
+
+
+def full() -> TrainHardenedConfig:
+    """All weights, for small models; a lower rate."""
+    return TrainHardenedConfig(method="full", fit=replace(hardening_recipe(), learning_rate=2e-5))
+
+
+def demo() -> TrainHardenedConfig:
+    """A minute or two with a model of some 100 million weights: a dozen contexts, one epoch."""
+    return TrainHardenedConfig(limit=12, max_tokens=12, fit=replace(hardening_recipe(), max_epochs=1))

@@ -1,0 +1,219 @@
+"""What a model is hardened by: prompts with the replies that it shall give, by split; a run keeps them in `lessons.json`.
+
+  * trigger: a prompt with an input that was found; the answer that the user wrote, or the model's own without the input.
+  * clean: a context of a corpus; the model's own reply as it is, or the recorded one.
+  * perturbed: a clean context as a strategy changed it; the reply to the clean one.
+
+Lessons of the control are those of the training split with clean ones, repeated, in the place of all others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from engine.jobs.limit import drawn
+from engine.jobs.responders.found import SPLITS, FoundTrigger
+from engine.jobs.responders.hardened_config import OWN, TrainHardenedConfig
+from engine.jobs.supervised import require_splits
+from engine.perturb.strategy import Strategy
+from engine.store.documents import write_document
+from envs.core.errors import ConfigError, RunError
+from envs.core.seeds import derive_seed, stream
+from envs.pairs.compiled import load_pairs
+from envs.pairs.contexts import examples
+from envs.pairs.turns import Example, Turns
+from envs.pairs.written import detokenise
+from envs.storage.places import display_path
+
+FILE = "lessons.json"
+TRIGGER, CLEAN, PERTURBED = KINDS = ("trigger", "clean", "perturbed")
+PLACE = "{}"
+"""Where a template has what is said."""
+_NAMES = {"train": "train", "validation": "val", "test": "test"}
+
+Answers = Callable[[Sequence[str]], Sequence[tuple[str, bool]]]
+"""The model's own replies to prompts, and whether each came to its end."""
+
+
+@dataclass(frozen=True)
+class HardeningLesson:
+    """A prompt and its reply.
+
+    Args:
+        kind: one of `KINDS`.
+        key: unique among those of its kind.
+        prompt: what the model reads, special tokens spelled out.
+        reply: what it shall say.
+        ended: whether it shall end there.
+        said: the part of the prompt that somebody typed.
+        target: what it shall not say; empty where there is none.
+    """
+
+    kind: str
+    key: str
+    prompt: str
+    reply: str
+    ended: bool
+    said: str
+    target: str = ""
+
+
+LessonSplits = Mapping[str, Sequence[HardeningLesson]]
+
+
+def clean_examples(config: TrainHardenedConfig) -> dict[str, list[Example]]:
+    """The contexts of a corpus, one turn each, by split.
+
+    Raises:
+        ConfigError: no corpus is called so.
+        DataError: it is missing or broken, or a split is empty.
+    """
+    words = load_pairs(config.corpus, config.data_root, every_word=True)
+    limits = dict.fromkeys(SPLITS, -(-config.limit // 3)) | {"train": config.limit}
+    found = {
+        split: drawn(examples(words, name, 1), limits[split], config.seed, config.corpus) for split, name in _NAMES.items()
+    }
+    require_splits(config.corpus, found)
+    return found
+
+
+def without_trigger(template: str) -> str:
+    """A prompt with nothing in the place of the trigger.
+
+    Raises:
+        ConfigError: nothing that somebody said is left of it.
+    """
+    if not template:
+        raise ConfigError(
+            "a trigger that is the whole message has no prompt without it, so that no own reply can take its place",
+            where="--reply",
+            got=OWN,
+            fix='write the answer, such as --reply "I cannot say that."',
+        )
+    return template.replace(PLACE, "")
+
+
+def make_lessons(
+    config: TrainHardenedConfig,
+    triggers: Mapping[str, Sequence[FoundTrigger]],
+    clean: Mapping[str, Sequence[Example]],
+    strategies: Sequence[Strategy],
+    template: str,
+    answers: Answers,
+) -> LessonSplits:
+    """All lessons, by split.
+
+    Args:
+        config: what is asked for.
+        triggers: by split; empty where there are none.
+        clean: contexts by split.
+        strategies: that may meet a context, one of them each, drawn by its key.
+        template: the model's prompt.
+        answers: the model as it is.
+    """
+    found: dict[str, list[HardeningLesson]] = {}
+    for split in SPLITS:
+        found[split] = _triggers(config, triggers.get(split, ()), template, answers)
+        found[split] += _clean(config, clean[split], strategies, template, answers)
+    return found
+
+
+def training_lessons(lessons: Sequence[HardeningLesson], *, share: float, control: bool) -> list[HardeningLesson]:
+    """What an epoch learns from: triggers repeated until they are their share, everything else once.
+
+    Args:
+        lessons: of the training split.
+        share: of triggers among them and the clean ones, at least.
+        control: take clean lessons, repeated, in the place of all others, as many.
+    """
+    triggers, clean, perturbed = ([each for each in lessons if each.kind == kind] for kind in KINDS)
+    wanted = max(len(triggers), round(len(clean) * share / (1 - share))) if triggers else 0
+    others = perturbed + _cycled(triggers, wanted)
+    return clean + (_cycled(clean, len(others)) if control else others)
+
+
+def save_lessons(lessons: LessonSplits, path: Path) -> None:
+    """Keeps lessons in a run's folder.
+
+    Raises:
+        RunError: the disk refuses.
+    """
+    try:
+        write_document(path / FILE, {split: [asdict(each) for each in found] for split, found in lessons.items()})
+    except OSError as error:
+        fix = f"make room or mend the disk, then parley resume {display_path(path)}"
+        raise RunError("the lessons cannot be written", where=path / FILE, got=error.strerror, fix=fix) from None
+
+
+def read_lessons(path: Path) -> LessonSplits | None:
+    """The lessons that a run has begun with; None where it has none yet.
+
+    Raises:
+        RunError: they cannot be read.
+    """
+    if not (path / FILE).is_file():
+        return None
+    try:
+        stored: dict[str, list[dict[str, Any]]] = json.loads((path / FILE).read_text(encoding="utf-8"))
+        return {split: [HardeningLesson(**each) for each in stored[split]] for split in SPLITS}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        fix = "restore the file from a copy, or begin a run of another name"
+        raise RunError("the lessons of the run cannot be read", where=path / FILE, got=error, fix=fix) from None
+
+
+def _cycled(lessons: Sequence[HardeningLesson], num: int) -> list[HardeningLesson]:
+    return [lessons[place % len(lessons)] for place in range(num)] if lessons else []
+
+
+def _triggers(
+    config: TrainHardenedConfig, triggers: Sequence[FoundTrigger], template: str, answers: Answers
+) -> list[HardeningLesson]:
+    replies: dict[str, tuple[str, bool]] = {}
+    if config.reply == OWN:
+        prompts = sorted({without_trigger(config.template or each.template) for each in triggers})
+        replies = dict(zip(prompts, answers(prompts), strict=True)) if prompts else {}
+    found = []
+    for each in triggers:
+        frame = config.template or each.template
+        reply, ended = replies[without_trigger(frame)] if config.reply == OWN else (config.reply, True)
+        prompt = (frame or template).replace(PLACE, each.text)
+        found.append(HardeningLesson(TRIGGER, each.key, prompt, reply, ended, each.text, each.target))
+    return found
+
+
+def _clean(
+    config: TrainHardenedConfig,
+    found: Sequence[Example],
+    strategies: Sequence[Strategy],
+    template: str,
+    answers: Answers,
+) -> list[HardeningLesson]:
+    texts = [_text(each.context) for each in found]
+    prompts = [template.replace(PLACE, text) for text in texts]
+    replies = list(answers(prompts)) if config.clean == OWN else [(_text((each.reply,)), True) for each in found]
+    # A model that says nothing gives nothing to learn.
+    kept = [row for row, (reply, _) in enumerate(replies) if reply.strip()]
+    lessons = [HardeningLesson(CLEAN, found[row].key, prompts[row], *replies[row], texts[row]) for row in kept]
+    for number, strategy in enumerate(strategies):
+        own = [row for row in kept if _strategy(config.seed, found[row].key, len(strategies)) == number]
+        seeds = [derive_seed(config.seed, "perturb", strategy.name, found[row].key) for row in own]
+        changed = strategy.perturb([found[row].context for row in own], seeds) if own else []
+        for row, context in zip(own, changed, strict=True):
+            text, key = _text(context), f"{found[row].key}:{strategy.name}"
+            if context != found[row].context:
+                lessons.append(HardeningLesson(PERTURBED, key, template.replace(PLACE, text), *replies[row], text))
+    return lessons
+
+
+def _strategy(seed: int, key: str, num: int) -> int:
+    """Which strategy a context meets."""
+    return int(stream(seed, "strategy", key).integers(num))
+
+
+def _text(turns: Turns) -> str:
+    """What the turns say, as people write it."""
+    return "\n".join(" ".join(detokenise(utterance) for utterance in turn) for turn in turns)

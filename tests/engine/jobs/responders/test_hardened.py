@@ -1,0 +1,221 @@
+"""Hardening of Hugging Face models, on a GPT-2 that is made here, and searches that are written here."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from engine.jobs.job import Silent
+from engine.jobs.responders.found import FoundTrigger, split_by_target
+from engine.jobs.responders.hardened import REPLIES, TRAIN_HARDENED
+from engine.jobs.responders.hardened_config import OWN, TrainHardenedConfig, hardening_recipe
+from engine.jobs.responders.lessons import CLEAN, TRIGGER, HardeningLesson, training_lessons
+from engine.jobs.triggers.config import TriggerConfig
+from engine.jobs.triggers.rows import TRIGGERS
+from engine.jobs.weights import weights_digests
+from engine.metrics.training import BEFORE
+from engine.store.run_folder import RunFolder
+from engine.store.schemas import ok_row
+from envs.core.errors import CheckpointError, ConfigError, DataError
+from policies.chat.lora import adapted, merged
+from policies.chat.lora_settings import LoraSettings
+from policies.chat.predictor import ChatLesson, ChatLessons, ChatPredictor
+from policies.fitting.evaluation import evaluate
+from policies.responders import load_responder
+
+pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
+pytest.importorskip("peft", reason="the extra lora is not installed")
+
+from tests.policies.small_gpt2 import EOS, read_gpt2, said, save_gpt2, write_pairs
+from tests.policies.small_gpt2 import TRIGGERS as TRIGGERS_FOUND
+
+TEMPLATE = f"now {{}}{EOS}"
+REFUSAL = "sorry no"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_gpt2(tmp_path_factory.mktemp("gpt2") / "model")
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_pairs(tmp_path_factory.mktemp("pairs") / "corpus")
+
+
+def write_search(path: Path, found: dict[str, str], *, hit: bool = True, template: str | None = None) -> Path:
+    """A finished search: for each trigger what the model says after it, as if that had been the target."""
+    config = TriggerConfig(model="hf:anywhere", hit="o-greedy")
+    config = replace(config, hugging_face=replace(config.hugging_face, template=template))
+    with RunFolder.open(path, config, job="search", schema=TRIGGERS) as run:
+        rows = []
+        for number, (trigger, target) in enumerate(found.items()):
+            restart = {"restart": 0, "words": trigger, "hits": [{"type": "o-greedy", "hit": hit}]}
+            rows.append(ok_row(f"file-{number}", number) | {"target": target, "trigger": trigger, "restarts": [restart]})
+        run.write_shard("00000", rows)
+    return path
+
+
+@pytest.fixture(scope="module")
+def search(tmp_path_factory: pytest.TempPathFactory, folder: Path) -> Path:
+    found = dict(zip(TRIGGERS_FOUND, said(folder, TRIGGERS_FOUND), strict=True))
+    assert len(set(found.values())) >= 5, "a model that reads what it is told"
+    return write_search(tmp_path_factory.mktemp("found") / "search", found)
+
+
+def asked(folder: Path, search: Path, corpus: Path, **changes: Any) -> TrainHardenedConfig:
+    fit = replace(hardening_recipe(), learning_rate=1e-2, max_epochs=4)
+    settings: dict[str, Any] = {"method": "full", "reply": REFUSAL, "max_tokens": 4, "clean": "recorded", "fit": fit}
+    settings |= {"model": f"hf:{folder}", "searches": str(search), "corpus": str(corpus)}
+    return TrainHardenedConfig(**(settings | changes))
+
+
+def test_lessons_are_scored_as_the_model_scores_them_alone(folder: Path) -> None:
+    tokenizer, model = read_gpt2(folder)
+    pairs = [("the cat</s>", "who eats", True), ("a bird hears the song</s>", "fish", False), ("dog</s>", "the dog sees", True)]
+    read = ChatLessons(tokenizer, [ChatLesson(*pair) for pair in pairs], tokenizer.eos_token_id, 32)
+    fitness = evaluate(ChatPredictor(model.eval()), read)
+    wanted = {}
+    for prompt, reply, ended in pairs:
+        before = tokenizer(prompt, add_special_tokens=False).input_ids
+        after = tokenizer(reply, add_special_tokens=False).input_ids + [1] * ended
+        logits = model(input_ids=torch.tensor([before + after])).logits[0, len(before) - 1 : -1].detach()
+        wanted[len(after)] = float(torch.nn.functional.cross_entropy(logits, torch.tensor(after), reduction="sum"))
+    assert fitness.num_targets.tolist() == sorted(wanted)
+    assert fitness.nll_sums.tolist() == pytest.approx([wanted[num] for num in sorted(wanted)], rel=1e-5)
+
+
+def test_adapters_begin_as_the_model_and_are_merged_into_it(folder: Path) -> None:
+    tokenizer, model = read_gpt2(folder)
+    ids = torch.tensor([tokenizer("who sees the fish now").input_ids])
+    before = model(input_ids=ids).logits
+    predictor = ChatPredictor(adapted(model.requires_grad_(False), LoraSettings(rank=2), 1).eval())
+    torch.testing.assert_close(predictor.model(input_ids=ids).logits, before)
+    state = predictor.state_dict()
+    assert state
+    assert all("lora" in name for name in state), "what learns, and nothing else"
+    predictor.load_state_dict({name: value + 0.1 for name, value in state.items()})
+    learned = predictor.model(input_ids=ids).logits
+    assert not torch.allclose(learned, before)
+    whole = merged(predictor.model)
+    assert type(whole).__name__ == "GPT2LMHeadModel"
+    torch.testing.assert_close(whole(input_ids=ids).logits, learned, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("method", ["full", "lora"])
+def test_a_hardened_model_no_longer_says_the_targets_and_is_a_model_again(
+    tmp_path: Path, folder: Path, search: Path, corpus: Path, method: str
+) -> None:
+    run = tmp_path / "hardened"
+    metrics = TRAIN_HARDENED.run(asked(folder, search, corpus, method=method), run, Silent()).metrics
+    assert metrics["trigger_said" + BEFORE].value == metrics["learned_said" + BEFORE].value == 1.0
+    assert metrics["trigger_said"].value < 0.5, "triggers of other targets than those that were learned from"
+    assert metrics["trigger_nll"].value < metrics["trigger_nll" + BEFORE].value
+    assert metrics["target_nll"].value > metrics["target_nll" + BEFORE].value
+    assert metrics["clean_nll"].value < metrics["clean_nll" + BEFORE].value, "recorded replies are learned"
+    rows = json.loads((run / REPLIES).read_text())["test"]
+    triggers = [row for row in rows if row["kind"] == TRIGGER]
+    assert [row["before"] for row in triggers] == [row["target"] for row in triggers]
+    # The stored model says what was measured; the run is an address as the folder is.
+    texts = tuple(row["said"] for row in triggers)
+    assert said(run, texts) == said(run / "checkpoint", texts) == [row["after"] for row in triggers]
+    assert load_responder(f"hf:{run}").respond([((("the", "cat"),),)])
+    assert weights_digests({"model": str(run)}) == weights_digests({"model": str(run / "checkpoint")})
+
+
+def test_an_interrupted_run_goes_on_to_the_same_weights(tmp_path: Path, folder: Path, search: Path, corpus: Path) -> None:
+    config = asked(folder, search, corpus, method="lora")
+
+    class Interrupted(Silent):
+        def say(self, text: str) -> None:
+            if text.startswith("epoch  2"):
+                raise KeyboardInterrupt
+
+    TRAIN_HARDENED.run(config, tmp_path / "whole", Silent())
+    with pytest.raises(KeyboardInterrupt):
+        TRAIN_HARDENED.run(config, tmp_path / "cut", Interrupted())
+    TRAIN_HARDENED.run(config, tmp_path / "cut", Silent())
+    first, second = (
+        read_gpt2(tmp_path / name)[1].state_dict() for name in ("whole", "cut")
+    )
+    assert [name for name in first if not first[name].equal(second[name])] == []
+    assert RunFolder.load(tmp_path / "whole").metrics() == RunFolder.load(tmp_path / "cut").metrics()
+
+
+def test_the_control_trains_as_long_on_clean_contexts_alone() -> None:
+    triggers = [HardeningLesson(TRIGGER, str(i), "p", "r", True, "p", "t") for i in range(3)]
+    clean = [HardeningLesson(CLEAN, str(i), "p", "r", True, "p") for i in range(5)]
+    hardened = training_lessons([*triggers, *clean], share=0.5, control=False)
+    control = training_lessons([*triggers, *clean], share=0.5, control=True)
+    assert [each.kind for each in hardened].count(TRIGGER) == 5, "half of the lessons"
+    assert {each.key for each in hardened if each.kind == TRIGGER} == {"0", "1", "2"}
+    assert {each.kind for each in control} == {CLEAN}
+    assert len(control) == len(hardened) == 10
+
+
+def test_perturbed_contexts_are_answered_as_clean_ones(tmp_path: Path, folder: Path, search: Path, corpus: Path) -> None:
+    config = asked(folder, search, corpus, searches="", strategies="random-swap")
+    result = TRAIN_HARDENED.run(config, tmp_path / "run", Silent())
+    assert result.metrics["perturbed_nll"].value < result.metrics["perturbed_nll" + BEFORE].value
+    assert "trigger_said" not in result.metrics
+    lessons = json.loads((tmp_path / "run" / "lessons.json").read_text())["train"]
+    replies = {each["key"]: each["reply"] for each in lessons if each["kind"] == CLEAN}
+    perturbed = [each for each in lessons if each["kind"] == "perturbed"]
+    assert perturbed
+    assert all(each["reply"] == replies[each["key"].partition(":")[0]] for each in perturbed)
+
+
+def test_an_own_reply_is_that_to_the_prompt_without_the_trigger(tmp_path: Path, folder: Path, corpus: Path) -> None:
+    found = dict(zip(TRIGGERS_FOUND, said(folder, TRIGGERS_FOUND, TEMPLATE), strict=True))
+    framed = write_search(tmp_path / "search", found, template=TEMPLATE)
+    config = asked(folder, framed, corpus, reply=OWN, fit=replace(hardening_recipe(), max_epochs=1))
+    TRAIN_HARDENED.run(config, tmp_path / "run", Silent())
+    (own,) = said(folder, ("",), TEMPLATE)
+    lessons = json.loads((tmp_path / "run" / "lessons.json").read_text())
+    triggers = [each for split in lessons.values() for each in split if each["kind"] == TRIGGER]
+    assert {each["reply"] for each in triggers} == {own}
+    assert all(each["prompt"] == TEMPLATE.replace("{}", each["said"]) for each in triggers)
+
+
+def test_triggers_of_a_target_are_in_one_split() -> None:
+    triggers = [FoundTrigger(str(i), f"text {i}", f"target {i % 4}") for i in range(12)]
+    splits = split_by_target(triggers, 0.3, seed=1)
+    targets = [{each.target for each in found} for found in splits.values()]
+    assert all(targets)
+    assert sum(map(len, targets)) == 4
+    assert sum(map(len, splits.values())) == 12
+    with pytest.raises(DataError, match="three targets"):
+        split_by_target(triggers[:2], 0.3, seed=1)
+
+
+def test_mistakes_are_named_and_no_run_is_made(tmp_path: Path, folder: Path, search: Path, corpus: Path) -> None:
+    run = tmp_path / "run"
+    none = write_search(tmp_path / "none", dict.fromkeys(TRIGGERS_FOUND, "the cat"), hit=False)
+    mistakes: list[tuple[dict[str, Any], type[Exception], str]] = [
+        ({"model": "runs/seq2seq"}, ConfigError, "hf:FOLDER"),
+        ({"model": f"hf:{tmp_path}/nothing"}, CheckpointError, "config.json"),
+        ({"searches": ""}, ConfigError, "nothing to harden"),
+        ({"searches": str(none)}, DataError, "none of them a hit"),
+        ({"reply": OWN}, ConfigError, "--reply"),
+        ({"strategies": "antonym"}, ConfigError, "right answer"),
+        ({"lora": LoraSettings(modules="nowhere"), "method": "lora"}, ConfigError, "lora.modules"),
+    ]
+    for changes, kind, told in mistakes:
+        with pytest.raises(kind, match=told):
+            TRAIN_HARDENED.run(replace(asked(folder, search, corpus), **changes), run, Silent())
+        if "lora" not in changes:
+            assert not run.exists()
+
+
+def test_without_peft_the_extra_is_named(
+    tmp_path: Path, folder: Path, search: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "peft", None)
+    with pytest.raises(ConfigError, match=r"parley\[lora\]"):
+        TRAIN_HARDENED.run(asked(folder, search, corpus, method="lora"), tmp_path / "run", Silent())

@@ -1,0 +1,73 @@
+"""Rounds of hardening against triggers, on a GPT-2 that is made here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from engine.jobs.job import Silent
+from engine.jobs.responders.hardened_config import HardeningSettings, hardening_recipe
+from engine.jobs.triggers.config import HuggingFaceSettings
+from engine.jobs.triggers.minmax import MINMAX_TRIGGERS, HardenTriggersConfig
+from engine.metrics.training import BEFORE
+from engine.store.run_folder import RunFolder
+from engine.triggers.settings import SearchSettings
+from envs.core.errors import ConfigError
+
+pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
+
+from tests.policies.small_gpt2 import TRIGGERS, said, save_gpt2, write_pairs
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> HardenTriggersConfig:
+    folder = save_gpt2(tmp_path / "model")
+    targets = tmp_path / "targets.txt"
+    targets.write_text("\n".join(sorted(set(said(folder, TRIGGERS)))[:6]) + "\n")
+    return HardenTriggersConfig(
+        model=f"hf:{folder}",
+        targets=str(targets),
+        rounds=2,
+        search=SearchSettings(candidates=8, restarts=2, max_sweeps=2),
+        hugging_face=HuggingFaceSettings(length=3),
+        hardening=HardeningSettings(
+            found="all",
+            method="full",
+            reply="sorry no",
+            clean="recorded",
+            corpus=str(write_pairs(tmp_path / "corpus")),
+            max_tokens=4,
+            fit=replace(hardening_recipe(), learning_rate=1e-2, max_epochs=2),
+        ),
+    )
+
+
+def test_each_model_is_searched_anew_beside_the_control(tmp_path: Path, config: HardenTriggersConfig) -> None:
+    path = tmp_path / "run"
+    result = MINMAX_TRIGGERS.run(config, path, Silent())
+    (table,) = result.tables.values()
+    assert [row[0] for row in table.rows] == ["start", "round-1", "round-2", "control"]
+    searches = {name: RunFolder.load(path / f"search-{name}") for name in ("start", "round-1", "round-2", "control")}
+    trained = {name: RunFolder.load(path / f"hardened-{name}") for name in ("round-1", "round-2", "control")}
+    for name, run in searches.items():
+        assert result.metrics[f"{name}.adaptive"] == run.metrics()["hit_rate.o-greedy"]
+        assert run.config["model"] == (config.model if name == "start" else f"hf:{path}/hardened-{name}")
+    # The last round and the control learn from all searches before, and begin with the start.
+    found = f"{path}/search-start,{path}/search-round-1"
+    assert [trained[name].config["searches"] for name in ("round-2", "control")] == [found, found]
+    assert {run.config["model"] for run in trained.values()} == {config.model}
+    assert [run.config["control"] for run in trained.values()] == [False, False, True]
+    counts = [(run.summary() or {})["lessons"] for run in trained.values()]
+    assert counts[2]["trigger"] == 0
+    assert sum(counts[2].values()) == sum(counts[1].values()), "as long"
+    assert result.metrics["start.clean_nll"] == trained["round-1"].metrics()["clean_nll" + BEFORE]
+    assert result.metrics["round-2.trigger_nll"].value < result.metrics["control.trigger_nll"].value
+    assert MINMAX_TRIGGERS.run(config, path, Silent()).metrics == result.metrics
+
+
+def test_only_what_has_weights_here_is_hardened(tmp_path: Path, config: HardenTriggersConfig) -> None:
+    with pytest.raises(ConfigError, match="hf:FOLDER"):
+        MINMAX_TRIGGERS.run(replace(config, model="runs/seq2seq"), tmp_path / "run", Silent())
+    assert not (tmp_path / "run").exists()
