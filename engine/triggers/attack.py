@@ -27,6 +27,7 @@ from engine.triggers.lstm.scorer import LstmScorer
 from engine.triggers.method import Method
 from engine.triggers.objective import TriggerObjective
 from engine.triggers.scorer import InputModel, PlainScorer, Victim
+from engine.triggers.typed import RuledScorer, RuledVictim, allowed_inputs
 from engine.triggers.victims import Seq2SeqVictim
 from envs.core.errors import ConfigError, DataError
 
@@ -98,6 +99,8 @@ class TriggerSearch:
             goal = Goal(CausalScorer(cast(CausalVictim, victim), objective, input_model), self.is_hit)
         else:
             goal = Goal(PlainScorer(victim, objective, input_model), self.is_hit)
+        if isinstance(victim, RuledVictim) and method.searches_words:
+            goal = Goal(RuledScorer(goal.scorer, victim), self.is_hit, allowed_inputs(victim))
         self.method = method.bind(goal)
         self.finder = BatchFinder(batch_size, "searches")
 

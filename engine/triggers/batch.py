@@ -50,7 +50,8 @@ def tasks_of(targets: Mapping[str, Tensor], restarts: int, seed: int) -> Iterato
     """
     for restart in range(restarts):
         for key, target in targets.items():
-            yield Task(key, target, restart, target_seed(seed, key))
+            # Of its own, so that a search is told apart by it.
+            yield Task(key, target.clone(), restart, target_seed(seed, key))
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,7 @@ class Outcome:
         loss_by_sweep: the best loss at the start and after each sweep, the last one possibly cut short.
         stopped: why it ended.
         projected: of a continuous input, how likely the target's words are after the words nearest to it.
+        refused: candidates among them that the victim's rules do not allow.
     """
 
     task: Task
@@ -82,6 +84,7 @@ class Outcome:
     loss_by_sweep: tuple[float, ...]
     stopped: Stop
     projected: Reading | None = None
+    refused: int = 0
 
 
 @dataclass(eq=False)
@@ -98,6 +101,7 @@ class SearchState:
     visits: int = 0
     accepted: int = 0
     candidates: int = 0
+    refused: int = 0
     loss_by_sweep: list[float] = field(default_factory=list)
     stopped: Stop | None = None
 
@@ -120,6 +124,7 @@ class SearchState:
             candidates=self.candidates,
             loss_by_sweep=tuple(self.loss_by_sweep),
             stopped=self.stopped,
+            refused=self.refused,
         )
 
 

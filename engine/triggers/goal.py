@@ -40,6 +40,11 @@ class Goal:
         """The model under test."""
         return self.scorer.victim
 
+    def refused(self, target: Tensor) -> int:
+        """How many candidates of a search the victim's rules refused since this was last asked; see `typed.RuledScorer`."""
+        counted = getattr(self.scorer, "refused", None)
+        return counted(target) if counted else 0
+
 
 def uniform_inputs(searchable_V: Tensor, length: int) -> Initial:
     """Inputs of words drawn uniformly from those that an input may hold, as the paper starts unless the input is judged."""

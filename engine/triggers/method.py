@@ -187,6 +187,9 @@ class WordMethod(Method, Generic[StateT]):
         device = self.victim.searchable_V.device
         words = [torch.tensor(words, device=device) for _, words in inputs]
         measured = self.measure([task for task, _ in inputs], words)
+        for task in tasks:
+            # Counted before it was saved.
+            self.goal.refused(task.target)
         states, rest = [], iter(measured)
         for task, each in zip(tasks, saved, strict=True):
             own = list(islice(rest, sum(1 for _ in words_in(each))))
@@ -207,7 +210,8 @@ class WordMethod(Method, Generic[StateT]):
 
     def ends(self, incumbent: Incumbent) -> bool:
         """Whether nothing better is wanted, or possible."""
-        return incumbent.loss == 0 or (self.settings.stop_on_hit and self.goal.satisfied(incumbent.reading))
+        wanted = self.settings.stop_on_hit and incumbent.allowed and self.goal.satisfied(incumbent.reading)
+        return incumbent.loss == 0 or wanted
 
     def keep(self, state: StateT, incumbent: Incumbent) -> None:
         """Remembers an input if it is the best so far, or one that ends the search."""
@@ -225,6 +229,7 @@ class WordMethod(Method, Generic[StateT]):
         """
         state.visits += 1
         state.candidates += tried
+        state.refused += self.goal.refused(state.task.target)
         most = self.settings.max_candidates or math.inf
         state.accepted += moved
         length = self.victim.input_length
@@ -260,7 +265,7 @@ class WordMethod(Method, Generic[StateT]):
             return []
         incumbents = self.scorer.measure([task.target for task in tasks], torch.stack(list(inputs)))
         for task, incumbent in zip(tasks, incumbents, strict=True):
-            _check_finite(math.isfinite(incumbent.loss), "loss", task.key)
+            _check_finite(math.isfinite(incumbent.loss) or not incumbent.allowed, "loss", task.key)
         return incumbents
 
     def steepest(self, incumbents: Sequence[Incumbent], positions_B: Tensor, num: int) -> Tensor:

@@ -90,6 +90,7 @@ class Incumbent:
         loss: the objective.
         reading: how likely the target's words and the input are.
         cache: what the scorer that measured it keeps with it.
+        allowed: whether the victim's rules allow it as a whole; otherwise its loss is infinite.
     """
 
     target: Tensor
@@ -97,6 +98,7 @@ class Incumbent:
     loss: float
     reading: Reading
     cache: Any = field(repr=False)
+    allowed: bool = True
 
 
 @dataclass(frozen=True, eq=False)

@@ -54,10 +54,12 @@ class Target:
     Args:
         key: names it among the targets of its list; keys sort in the list's order.
         words: its words, all of which the model can say.
+        prompt: the request that it comes with; None without one.
     """
 
     key: str
     words: tuple[str, ...]
+    prompt: str | None = None
 
 
 def target_seed(seed: int, key: str) -> int:

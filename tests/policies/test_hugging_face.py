@@ -16,7 +16,9 @@ from engine.triggers.objective import TriggerObjective
 from engine.triggers.scorer import PlainScorer
 from engine.triggers.settings import SearchSettings
 from envs.core.errors import CheckpointError, ConfigError, DataError
-from policies.hugging_face import HuggingFaceCausal, HuggingFaceSeq2Seq, HuggingFaceVictim, load_hugging_face, unknown_words
+from policies.hugging_face import load_hugging_face
+from policies.hugging_face_tokens import unknown_words
+from policies.hugging_face_victims import HuggingFaceCausal, HuggingFaceSeq2Seq, HuggingFaceVictim
 from tests.engine.triggers.made_up import bound, searched
 
 transformers = pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
@@ -253,10 +255,9 @@ def test_the_tokenizers_chat_template_is_the_default() -> None:
     assert gpt2().template == "{}</s>"
 
 
-@pytest.mark.parametrize("template", ["hello", "{} and {}"])
-def test_a_template_without_one_place_is_refused(template: str) -> None:
-    with pytest.raises(ConfigError, match="one place for the input"):
-        gpt2(template=template)
+def test_a_template_without_a_slot_is_refused() -> None:
+    with pytest.raises(ConfigError, match="a place for the input"):
+        gpt2(template="hello")
 
 
 @every_model
@@ -301,7 +302,7 @@ def test_weights_that_are_no_numbers_are_refused() -> None:
 
 def test_a_tokenizer_without_an_end_is_refused() -> None:
     victim = gpt2()
-    victim.tokenizer.eos_token = None
+    victim.tokenizer.eos_token, victim.model.generation_config.eos_token_id = None, None
     with pytest.raises(ConfigError, match="ends a reply"):
         HuggingFaceCausal(victim.model, victim.tokenizer, LENGTH)
 

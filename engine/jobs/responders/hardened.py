@@ -101,7 +101,7 @@ class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
 
     def prepare(self, config: TrainHardenedConfig, path: Path, reporter: Reporter) -> HardenedBy:
         """The model, what it learns from, and the strategies, each tried once."""
-        from policies.hugging_face import default_template
+        from policies.hugging_face_slots import default_template
 
         folder = config.require_folder()
         require_device(config.device, "--device")

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from engine.jobs.sharded import ShardedConfig
 from engine.triggers.catalogue import searches
 from engine.triggers.settings import SearchSettings
+from engine.triggers.success import SuccessSettings
 from envs.core.errors import ConfigError
 from envs.core.ranges import Configuration, NonPositiveFloat, NumItemsOrAll, PositiveFloat, PositiveInt, Share
 from envs.core.registry import nearest
 from envs.storage.places import HUGGING_FACE
+from policies.chat.addresses import GGUF
 
 NORMAL, NORMAL_SAMPLED, MAL, RANDOM = LISTS = ("normal", "normal-sampled", "mal", "random")
 """Targets that need no file."""
@@ -56,9 +58,21 @@ class HuggingFaceSettings(Configuration):
     """How a Hugging Face model is asked."""
 
     length: PositiveInt = 14
-    """Tokens of an input."""
+    """Tokens of an input; the slots of a template share them."""
     template: str | None = None
-    """Prompt of a causal model with {} in the place of the input; its tokenizer's own when not given."""
+    """user, prefix, suffix, system, a JSON file of messages, or a prompt, with {} and {prompt}; else a user's turn."""
+    end: bool = True
+    """Whether the model has to end its reply behind the target; false: targets are what its replies begin with."""
+    target_file: str = ""
+    """JSON of targets by BehaviorID, for a file of pairs without a column of targets (HarmBench)."""
+    typed: bool = True
+    """Refuse inputs whose text, typed into its place, gives other tokens, and count them."""
+    ascii: bool = False
+    """Only tokens of ASCII characters stand in inputs."""
+    forbidden: str = ""
+    """Texts that stand in no input, separated by commas."""
+    start: str = ""
+    """Text that every search starts from; drawn at random when empty."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,18 +104,26 @@ class TriggerConfig(SearchingConfig):
     """Which model is to say what."""
 
     model: str = "runs/seq2seq"
-    """Run or checkpoint folder of the searched model (parley train seq2seq), or hf:FOLDER of a Hugging Face one."""
+    """Run or checkpoint folder of the searched model (parley train seq2seq), hf:FOLDER of a Hugging Face one, or gguf:FILE."""
     targets: str = MAL
-    """normal (the model's greedy replies), normal-sampled, mal, random, or a file of sentences, one a line."""
+    """normal (the model's greedy replies), normal-sampled, mal, random, a file of sentences, or of pairs (CSV, JSONL)."""
     hit: str = "o-sample-min-k1"
     """Wanted hits: o-greedy, or o- or io-sample-avg or -min-kK, K = 1, 2, ...; the others are read off the same inputs."""
     strict: bool = False
     """Refuse targets that the model cannot say, for a word or their length, instead of skipping and counting them."""
     hugging_face: HuggingFaceSettings = field(default_factory=HuggingFaceSettings)
     """How a Hugging Face model is asked."""
+    success: SuccessSettings = field(default_factory=SuccessSettings)
+    """When the reply of a Hugging Face model to what was typed is a success."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.model.strip() == HUGGING_FACE:
-            fix = f"name a folder that save_pretrained wrote: --model {HUGGING_FACE}FOLDER"
-            raise ConfigError(f"{HUGGING_FACE!r} names no folder", where="--model", got=self.model, fix=fix)
+        if self.model.strip() in (HUGGING_FACE, GGUF):
+            kind = self.model.strip()
+            fix = f"name a folder that save_pretrained wrote: --model {HUGGING_FACE}FOLDER, or --model {GGUF}FILE"
+            raise ConfigError(f"{kind!r} names no folder", where="--model", got=self.model, fix=fix)
+
+    @property
+    def is_hugging_face(self) -> bool:
+        """Whether the model is one of Hugging Face's library."""
+        return self.model.startswith((HUGGING_FACE, GGUF))

@@ -1,7 +1,7 @@
 """The models of a trigger search: found and checked once by the driver, rebuilt as a victim by every worker.
 
 Parley's own networks travel as their weights: read-only arrays in Ray's object store, which the workers of a machine share.
-Hugging Face models, named "hf:FOLDER", are loaded once by each process that works.
+Hugging Face models, named "hf:FOLDER" or "gguf:FILE", are loaded once by each process that works.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ import numpy as np
 
 from engine.jobs.checkpoints import require_word_model
 from engine.jobs.responders.seq2seq import lm_command
-from engine.jobs.triggers.config import TriggerConfig
+from engine.jobs.triggers.config import HuggingFaceSettings, TriggerConfig
 from engine.metrics.triggers.hits import T_IN, T_OUT
 from engine.runtime.shared import SharedArrays
+from engine.triggers.target_pairs import has_prompts
 from envs.core.errors import CheckpointError, ConfigError
-from envs.storage.copies import fetched_model
+from envs.storage.copies import fetched_file, fetched_model
 from envs.storage.places import HUGGING_FACE
+from policies.chat.addresses import GGUF
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,7 +32,8 @@ if TYPE_CHECKING:
     from engine.triggers.scorer import TextVictim
     from envs.pairs.vocabulary import PairVocabulary
     from policies.checkpoint import ModelFormat
-    from policies.hugging_face import HuggingFaceCausal, HuggingFaceSeq2Seq
+    from policies.hugging_face_victims import HuggingFaceCausal, HuggingFaceSeq2Seq
+    from policies.reply_classifier import ReplyClassifier
     from policies.seq2seq.model import LanguageModel, Seq2Seq
 
 
@@ -73,20 +76,20 @@ class HuggingFaceFolder:
     """Where a Hugging Face model lies, and how it is asked; a process loads it once.
 
     Args:
-        name: the folder, or the URI of one.
-        length: tokens of an input.
-        template: the prompt of a causal model, see `policies.hugging_face`; None for its own.
+        name: "hf:FOLDER" or "gguf:FILE"; either may be a URI.
+        settings: how it is asked.
+        has_prompts: whether its targets come with prompts.
     """
 
     name: str
-    length: int
-    template: str | None
+    settings: HuggingFaceSettings
+    has_prompts: bool = False
     _loaded: HuggingFaceSeq2Seq | HuggingFaceCausal | None = field(default=None, init=False, repr=False)
 
     def shared(self) -> HuggingFaceFolder:
         """The same for workers, who load the model themselves; what this process has loaded is given back."""
         self._loaded = None
-        return HuggingFaceFolder(self.name, self.length, self.template)
+        return HuggingFaceFolder(self.name, self.settings, self.has_prompts)
 
     def load(self, device: str) -> HuggingFaceSeq2Seq | HuggingFaceCausal:
         """The model, on a device.
@@ -96,9 +99,22 @@ class HuggingFaceFolder:
             CheckpointError: the folder holds no model that can be read.
         """
         from policies.hugging_face import load_hugging_face
+        from policies.hugging_face_slots import template_of
+        from policies.hugging_face_tokens import InputRules
 
         if self._loaded is None:
-            self._loaded = load_hugging_face(fetched_model(self.name), self.length, template=self.template)
+            asked, name = self.settings, self.name.partition(":")[2]
+            file = fetched_file(name) if self.name.startswith(GGUF) else None
+            forbidden = tuple(text.strip() for text in asked.forbidden.split(",") if text.strip())
+            self._loaded = load_hugging_face(
+                file.parent if file else fetched_model(name),
+                asked.length,
+                template=template_of(asked.template, has_prompts=self.has_prompts),
+                prompt="" if self.has_prompts else None,
+                end=asked.end,
+                rules=InputRules(typed=asked.typed, ascii=asked.ascii, forbidden=forbidden, start=asked.start),
+                gguf_file=file.name if file else None,
+            )
         return self._loaded.to(device)
 
 
@@ -144,7 +160,8 @@ class Models:
 
 def models_of(config: TriggerConfig) -> dict[str, str]:
     """The models of a search by the setting that names each."""
-    return {"model": config.model.removeprefix(HUGGING_FACE), "lm": config.lm}
+    name = config.model.partition(":")[2] if config.is_hugging_face else config.model
+    return {"model": name, "lm": config.lm}
 
 
 def open_models(config: TriggerConfig) -> Models:
@@ -159,8 +176,11 @@ def open_models(config: TriggerConfig) -> Models:
     from engine.triggers.hits import Thresholds
     from policies.seq2seq.checkpoints import LANGUAGE_MODEL, SEQ2SEQ, load_language_model, load_seq2seq, threshold
 
-    if config.model.startswith(HUGGING_FACE):
+    if config.is_hugging_face:
         return _hugging_face(config)
+    if has_prompts(config.targets):
+        fix = "name a Hugging Face model, or a file with one sentence a line"
+        raise ConfigError("targets with prompts need a model that reads prompts", got=config.model, fix=fix)
     model, lm, t_out, t_in = config.model, config.lm, config.objective.t_out, config.objective.t_in
     folder = require_word_model(model, "--model", "parley train seq2seq")
     victim = _stored(searchable(load_seq2seq(folder), model), SEQ2SEQ)
@@ -209,8 +229,7 @@ def _judge_fix(victim: StoredNetwork, provenance: Mapping[str, Any], data_root: 
 def _hugging_face(config: TriggerConfig) -> Models:
     from engine.triggers.hits import HitType, Thresholds
 
-    settings = config.hugging_face
-    folder = HuggingFaceFolder(config.model.removeprefix(HUGGING_FACE), settings.length, settings.template)
+    folder = HuggingFaceFolder(config.model, config.hugging_face, has_prompts(config.targets))
     if config.lm or HitType.parse(config.hit).limits_input:
         raise ConfigError(
             "no language model of ours has the tokens of a Hugging Face model, so its inputs cannot be judged",
@@ -218,8 +237,28 @@ def _hugging_face(config: TriggerConfig) -> Models:
             fix="leave out --lm and take --hit o-greedy or one of o-sample-min-k1, o-sample-avg-k1, ...",
         )
     # What is wrong with it is said before a run is made.
-    folder.load("cpu")
+    if folder.load("cpu").rules.start:
+        # So is a start that does not fit.
+        _ = folder.load("cpu").start_ids
+    classifier(config)
     return Models(folder, None, Thresholds(t_out=config.objective.t_out), {})
+
+
+def classifier(config: TriggerConfig, device: str = "cpu") -> ReplyClassifier | None:
+    """What judges replies; None where no classifier does.
+
+    Raises:
+        ConfigError: its package is not installed, or it has no such label.
+        CheckpointError: there is no classifier.
+    """
+    from policies.reply_classifier import load_reply_classifier
+
+    name = config.success.classifier
+    if not name:
+        return None
+    if not name.startswith(HUGGING_FACE):
+        raise ConfigError("a classifier is named hf:FOLDER", where="success.classifier", got=name, fix=f"{HUGGING_FACE}FOLDER")
+    return load_reply_classifier(fetched_model(name.removeprefix(HUGGING_FACE)), config.success.label, device)
 
 
 def _stored(network: Seq2Seq | LanguageModel, kind: ModelFormat[PairVocabulary, Any, Any]) -> StoredNetwork:

@@ -21,6 +21,9 @@ _RESTART = pa.struct(
         pa.field("accepted", pa.int64()),
         pa.field("candidates", pa.int64()),
         pa.field("stopped", pa.string()),
+        # Candidates among those tried that the rules for inputs refused, and the ids of the words.
+        pa.field("refused", pa.int64()),
+        pa.field("ids", list_of(pa.int64())),
         pa.field("hits", list_of(_HIT)),
     ]
 )
@@ -37,6 +40,18 @@ TRIGGERS = with_base(
         pa.field("word_log_probability", list_of(pa.float64())),
         pa.field("likeliest", list_of(pa.bool_())),
         pa.field("input_log_probability", pa.float64()),
+        # The request that the target comes with, the ids of the input, what is typed into each slot of the prompt, and whether
+        # typing it gives these ids again; null where inputs have no text or targets no request.
+        pa.field("prompt", pa.string()),
+        pa.field("trigger_ids", list_of(pa.int64())),
+        pa.field("typed", list_of(pa.string())),
+        pa.field("retokenised", pa.bool_()),
+        # Of Hugging Face models: what is replied greedily to the typed input, whether that is a success, and of how many drawn
+        # replies how many are.
+        pa.field("reply", pa.string()),
+        pa.field("verified", pa.bool_()),
+        pa.field("samples", pa.int64()),
+        pa.field("sampled", pa.int64()),
         # Whether it is a hit, by type, and every restart that was needed.
         pa.field("hits", list_of(_HIT)),
         pa.field("restarts", list_of(_RESTART)),

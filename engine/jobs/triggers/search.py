@@ -18,14 +18,13 @@ from engine.jobs.triggers.rows import TRIGGERS
 from engine.jobs.triggers.targets import FILE, choose_targets, num_targets, open_targets, save_targets
 from engine.jobs.triggers.worker import Searching, effort, read_types
 from engine.metrics.statistics import NOTHING, Estimate, count
-from engine.metrics.triggers.hits import COST_METRICS, HIT_RATE, describe, search_metrics
+from engine.metrics.triggers.hits import COST_METRICS, HIT_RATE, REFUSED, SAMPLED, VERIFIED, describe, search_metrics
 from engine.store.layout import SUMMARY
 from engine.store.run_folder import RunFolder
 from engine.triggers import settings
 from engine.triggers.settings import SearchSettings
 from engine.triggers.targets import TargetList
 from envs.core.errors import ConfigError
-from envs.storage.places import HUGGING_FACE
 
 
 @dataclass(frozen=True)
@@ -148,11 +147,14 @@ class Search(Job[TriggerConfig, Wanted, Wanted]):
         return len(choose_targets(config, models).targets)
 
     def metrics_of(self, config: TriggerConfig) -> list[str]:
+        from engine.triggers.catalogue import make_method
         from engine.triggers.hits import HitType
 
-        sampled = not config.model.startswith(HUGGING_FACE) or config.objective.t_out is not None
+        sampled = not config.is_hugging_face or config.objective.t_out is not None
         kinds = read_types(HitType.parse(config.hit), sampled=sampled, judged=bool(config.lm))
-        return [*(f"{HIT_RATE}{kind.name}" for kind in kinds), *COST_METRICS]
+        typed = [VERIFIED, REFUSED] if config.is_hugging_face and make_method(config.method).searches_words else []
+        typed += [SAMPLED] if typed and config.success.samples else []
+        return [*(f"{HIT_RATE}{kind.name}" for kind in kinds), *typed, *COST_METRICS]
 
     def present(self, result: Result, run: RunFolder) -> Result:
         return replace(result, legend={name: describe(name) for name in result.metrics})

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from engine.jobs.triggers.config import LISTS, MAL, NORMAL, NORMAL_SAMPLED, RANDOM, TriggerConfig
 from engine.jobs.triggers.models import HuggingFaceFolder, Models
 from engine.store.documents import plain, write_document
+from engine.triggers.target_pairs import read_pairs
 from engine.triggers.targets import Skipped, Target, TargetList, beyond, from_file, malicious, normal, outside, random_targets
 from envs.core.config import difference
 from envs.core.errors import CheckpointError, ConfigError, DataError, RunError
@@ -112,7 +113,8 @@ def _make(config: TriggerConfig, models: Models) -> TargetList:
 
 def _of_tokens(config: TriggerConfig, folder: HuggingFaceFolder) -> TargetList:
     """Targets for a model whose words are tokens; those of a file as they are written."""
-    from policies.hugging_face import unknown_words
+    from policies.hugging_face_tokens import unknown_words
+    from policies.hugging_face_victims import HuggingFaceCausal
 
     if config.targets in LISTS and config.targets != MAL:
         fix = "--targets mal, or a file with one sentence a line"
@@ -127,6 +129,19 @@ def _of_tokens(config: TriggerConfig, folder: HuggingFaceFolder) -> TargetList:
 
     if config.targets == MAL:
         return malicious(unknown, too_long=too_long)
+    if folder.has_prompts:
+        assert isinstance(victim, HuggingFaceCausal), "others take no prompts"
+        prompted: HuggingFaceCausal = victim
+
+        def refused(prompt: str, target: str) -> Skipped | None:
+            if lacking := unknown_words(victim.tokenizer, target):
+                return Skipped(target, lacking)
+            longest = prompted.behind(prompt).longest_reply
+            is_long = longest is not None and len(victim.target(target)) > longest
+            return Skipped(target, (), too_long=True) if is_long else None
+
+        target_file = Path(config.hugging_face.target_file) if config.hugging_face.target_file else None
+        return read_pairs(_file(config), refused, target_file=target_file, strict=config.strict)
     return from_file(_file(config), unknown, too_long=too_long, words_of=_as_written, strict=config.strict)
 
 
@@ -188,6 +203,8 @@ def _plain(targets: TargetList) -> dict[str, Any]:
             "skipped": [skipped._asdict() for skipped in targets.skipped],
         }
     )
+    if prompts := {target.key: target.prompt for target in targets.targets if target.prompt is not None}:
+        found["prompts"] = prompts
     return found
 
 
@@ -198,7 +215,7 @@ def _read(path: Path) -> TargetList | None:
         found = json.loads(path.read_text(encoding="utf-8"))
         return TargetList(
             found["name"],
-            tuple(Target(key, tuple(words)) for key, words in found["targets"].items()),
+            tuple(Target(key, tuple(words), found.get("prompts", {}).get(key)) for key, words in found["targets"].items()),
             tuple(
                 Skipped(entry["sentence"], tuple(entry["unknown"]), entry.get("too_long", False)) for entry in found["skipped"]
             ),

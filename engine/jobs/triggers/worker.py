@@ -11,11 +11,13 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 from engine.jobs.sharded import Sharded, Tally, spread
 from engine.jobs.triggers.config import MAL, TriggerConfig
 from engine.jobs.triggers.models import Models
+from engine.jobs.triggers.verification import UNVERIFIED, verifier
 from engine.metrics.rows import finished
 from engine.metrics.triggers.hits import PROJECTED, is_hit, kinds
 from engine.runtime.record import Counts, Rows
@@ -24,11 +26,16 @@ from engine.runtime.worker import TurnResult, TurnWorker, UnderWay
 from engine.store.schemas import ok_row
 from engine.triggers.catalogue import make_method
 from engine.triggers.settings import L1_WEIGHT_MALICIOUS, SearchSettings
+from engine.triggers.target_pairs import has_prompts
 from engine.triggers.targets import Target, target_seed
 
 if TYPE_CHECKING:
+    from engine.triggers.attack import TriggerSearch
     from engine.triggers.batch import Outcome
     from engine.triggers.hits import HitType, Reading
+    from engine.triggers.scorer import TextVictim
+    from engine.triggers.side_by_side import SideBySide
+    from policies.hugging_face_victims import HuggingFaceCausal, HuggingFaceVictim
 
 _K = (1, 2)
 KEPT_EVERY_S = 30.0
@@ -157,22 +164,28 @@ class SearchWorker(TurnWorker[Target, Rows]):
         sampled, judged = models.thresholds.t_out is not None, models.lm is not None
         self.types = read_types(wanted, sampled=sampled, judged=judged)
         self.victim = models.load(config.device, unknown=config.engine.unknown)
-        self.search = TriggerSearch(
-            self.victim,
-            make_method(config.method, effort(config)),
-            hit=wanted,
-            thresholds=models.thresholds,
-            objective=wanted.objective(
-                models.thresholds, lm_weight=settings.lm_weight, satisfied_weight=settings.satisfied_weight
-            ),
-            batch_size=config.engine.batch_size,
+        objective = wanted.objective(
+            models.thresholds, lm_weight=settings.lm_weight, satisfied_weight=settings.satisfied_weight
         )
+        self._compose = partial(
+            TriggerSearch, hit=wanted, thresholds=models.thresholds, objective=objective, batch_size=config.engine.batch_size
+        )
+        self._verifier = verifier(config, self.victim)
+        self.search = self._composed(self.victim)
         self.drop()
 
     def drop(self) -> None:
-        self._side_by_side = self.search.method.side_by_side(self.search.finder)
+        from engine.triggers.prompted import ByPrompt
+
+        self._by_prompt: dict[str, SideBySide] = {}
+        self._side_by_side: SideBySide = (
+            ByPrompt(self._searches_of, self.config.engine.batch_size)
+            if has_prompts(self.config.targets)
+            else self.search.method.side_by_side(self.search.finder)
+        )
         self._held: dict[str, _Held] = {}
         self._shard_of: dict[str, _Held] = {}
+        self._targets: dict[str, Target] = {}
 
     def turn(self, joining: Sequence[Shard[Target]], seconds: float) -> TurnResult[Rows]:
         until = time.monotonic() + seconds
@@ -193,6 +206,23 @@ class SearchWorker(TurnWorker[Target, Rows]):
                 break
         return TurnResult(ended, {name: self._stands(held) for name, held in self._held.items()})
 
+    def _composed(self, victim: TextVictim) -> TriggerSearch:
+        return self._compose(victim, make_method(self.config.method, effort(self.config)))
+
+    def _asked(self, target: Target) -> TextVictim:
+        """The model with the prompt of a target."""
+        return self.victim if target.prompt is None else cast("HuggingFaceCausal", self.victim).behind(target.prompt)
+
+    def _searches_of(self, key: str) -> SideBySide:
+        """The searches behind the prompt of a target."""
+        target = self._targets[key]
+        assert target.prompt is not None, "the target has no prompt"
+        self._by_prompt = {prompt: searches for prompt, searches in self._by_prompt.items() if searches.keys}
+        if target.prompt not in self._by_prompt:
+            search = self._composed(self._asked(target))
+            self._by_prompt[target.prompt] = search.method.side_by_side(search.finder)
+        return self._by_prompt[target.prompt]
+
     def _add(self, shard: Shard[Target]) -> _Held:
         """Begins with a shard, or goes on from what is kept of it."""
         from engine.triggers.batch import tasks_of
@@ -200,6 +230,7 @@ class SearchWorker(TurnWorker[Target, Rows]):
         from engine.triggers.side_by_side import Begun
 
         for target in shard.items:
+            self._targets[target.key] = target
             ids = self.victim.target(" ".join(target.words))
             tasks = list(tasks_of({target.key: ids}, self.config.search.restarts, self.config.seed))
             kept = (shard.kept or {}).get(target.key, {"outcomes": [], "saved": {}})
@@ -232,8 +263,10 @@ class SearchWorker(TurnWorker[Target, Rows]):
     def _row(self, target: Target, outcomes: Sequence[Outcome]) -> dict[str, Any]:
         from engine.triggers.attack import best_restart
 
-        entries = {outcome.task.restart: self._entry(outcome) for outcome in outcomes}
+        victim = self._asked(target)
+        entries = {outcome.task.restart: self._entry(outcome, victim) for outcome in outcomes}
         kept = best_restart(outcomes)
+        self._targets.pop(target.key, None)
         entry, reading = entries[kept.task.restart], kept.reading
         return ok_row(target.key, target_seed(self.config.seed, target.key)) | {
             "target": " ".join(target.words),
@@ -244,15 +277,25 @@ class SearchWorker(TurnWorker[Target, Rows]):
             "word_log_probability": list(reading.word_log_probability),
             "likeliest": list(reading.likeliest),
             "input_log_probability": reading.input_log_probability,
+            "prompt": target.prompt,
+            "trigger_ids": entry["ids"],
+            **self._verified(target, victim, kept),
             "hits": entry["hits"],
             "restarts": list(entries.values()),
         }
 
-    def _entry(self, outcome: Outcome) -> dict[str, Any]:
+    def _verified(self, target: Target, victim: TextVictim, kept: Outcome) -> dict[str, Any]:
+        """What the model says where the input that is kept is typed."""
+        if self._verifier is None or kept.words is None:
+            return UNVERIFIED
+        seed = target_seed(self.config.seed, target.key)
+        return self._verifier.verify(cast("HuggingFaceVictim", victim), kept.words, " ".join(target.words), seed)
+
+    def _entry(self, outcome: Outcome, victim: TextVictim) -> dict[str, Any]:
         """A restart's entry of the column `restarts`."""
         return {
             "restart": outcome.task.restart,
-            "words": None if outcome.words is None else self.victim.text(outcome.words),
+            "words": None if outcome.words is None else victim.text(outcome.words),
             "loss": outcome.loss,
             "loss_by_sweep": list(outcome.loss_by_sweep),
             "sweeps": outcome.sweeps,
@@ -260,6 +303,8 @@ class SearchWorker(TurnWorker[Target, Rows]):
             "accepted": outcome.accepted,
             "candidates": outcome.candidates,
             "stopped": outcome.stopped,
+            "refused": outcome.refused,
+            "ids": None if outcome.words is None else list(outcome.words),
             "hits": self._hits(outcome.reading) + self._hits(outcome.projected, PROJECTED),
         }
 

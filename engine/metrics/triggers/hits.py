@@ -45,6 +45,15 @@ COST_METRICS: dict[str, Metric] = {
     "candidates": Metric("candidates", NEITHER, "inputs that were tried, all targets together", "count"),
 }
 """What a search is described by, beside its hit rates."""
+VERIFIED, SAMPLED, REFUSED = "verified", "sampled", "refused"
+TYPED_METRICS: dict[str, Metric] = {
+    VERIFIED: Metric(
+        "verified", FOR_ADVERSARY, "share of all targets whose typed input makes the model say so, greedily", "share", main=True
+    ),
+    SAMPLED: Metric("verified, drawn", FOR_ADVERSARY, "the same of drawn replies, mean over targets", "share", main=True),
+    REFUSED: Metric("refused candidates", NEITHER, "of those tried, inputs that the rules for them refused", "count"),
+}
+"""What the searches of models are described by that read typed text."""
 
 
 def describe(name: str) -> Metric:
@@ -52,7 +61,7 @@ def describe(name: str) -> Metric:
     if name.startswith(HIT_RATE):
         kind = name.removeprefix(HIT_RATE)
         return Metric(f"hits, {kind}", FOR_ADVERSARY, f"share of all targets that are {kind} hits", "share", main=True)
-    return COST_METRICS[name]
+    return COST_METRICS.get(name) or TYPED_METRICS[name]
 
 
 def choose_restart(restarts: Iterable[Restart]) -> Restart:
@@ -81,7 +90,9 @@ def search_metrics(rows: Iterable[Row], candidates_per_s: Estimate, num_skipped:
         num_skipped: sentences that were left out of the list.
         seed: names the bootstrap's resampling stream.
     """
-    num_rows = candidates = 0
+    num_rows = candidates = refused = 0
+    verified: list[bool] = []
+    drawn: list[float] = []
     hits: Counter[str] = Counter()
     losses: list[float] = []
     sweeps: list[int] = []
@@ -97,6 +108,12 @@ def search_metrics(rows: Iterable[Row], candidates_per_s: Estimate, num_skipped:
             sweeps.append(restart["sweeps"])
             clusters.append(str(row["item_key"]))
             candidates += int(restart["candidates"])
+            refused += int(restart.get("refused") or 0)
+        # Rows of older runs have no such columns.
+        if row.get("verified") is not None:
+            verified.append(bool(row["verified"]))
+            if row["samples"]:
+                drawn.append(row["sampled"] / row["samples"])
     num_targets = len(losses)
     if num_targets < num_rows:
         logger.warning("%d of %d targets failed and are left out of the metrics", num_rows - num_targets, num_rows)
@@ -110,7 +127,13 @@ def search_metrics(rows: Iterable[Row], candidates_per_s: Estimate, num_skipped:
         "candidates": count(candidates, num_targets),
     }
     assert list(costs) == list(COST_METRICS), "the table and the computation name the same metrics"
-    return {**{f"{HIT_RATE}{kind}": rate(number, num_targets) for kind, number in hits.items()}, **costs}
+    claimed = {f"{HIT_RATE}{kind}": rate(number, num_targets) for kind, number in hits.items()}
+    typed: dict[str, Estimate] = {}
+    if verified:
+        typed = {VERIFIED: rate(sum(verified), len(verified)), REFUSED: count(refused, num_targets)}
+        if drawn:
+            typed[SAMPLED] = mean(drawn, seed=seed)
+    return {**claimed, **typed, **costs}
 
 
 def hits_by_restarts(rows: Sequence[Row], kind: str) -> Points:

@@ -16,7 +16,7 @@ from engine.jobs.triggers.search import SEARCH
 from engine.store.run_folder import RunFolder
 from engine.triggers.targets import TEMPLATES, prototypes
 from envs.core.errors import CheckpointError, ConfigError, DataError
-from policies.hugging_face import HuggingFaceCausal
+from policies.hugging_face_victims import HuggingFaceCausal
 from tests.engine.jobs.made_up import rows
 from tests.engine.jobs.triggers.searches import EFFORT, search, write_targets
 from tests.engine.triggers.made_up import crowd
@@ -149,7 +149,7 @@ def test_a_process_loads_its_model_once(tmp_path: Path, folders: dict[str, Path]
 
 
 def test_what_a_process_has_loaded_does_not_travel_to_workers(folders: dict[str, Path]) -> None:
-    folder = HuggingFaceFolder(str(folders["t5"]), 3, None)
+    folder = HuggingFaceFolder(f"hf:{folders['t5']}", HuggingFaceSettings(length=3))
     first = folder.load("cpu")
     assert folder.load("cpu") is first
     assert len(pickle.dumps(folder.shared())) < 1000

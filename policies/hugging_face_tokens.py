@@ -1,0 +1,138 @@
+"""What a Hugging Face tokenizer makes of texts: what stands for nothing, what can be typed, and what ends a reply.
+
+V tokens
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from envs.core.errors import ConfigError
+from policies.chat.model import Message
+from policies.hugging_face_slots import written
+
+# SentencePiece vocabularies spell the 256 bytes like this; on their own they are no characters.
+_BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
+_CONTROLS = ("Cc", "Cf", "Cs", "Co", "Cn")
+_SAID = "where-the-model-speaks"
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputRules:
+    """Which inputs are searched among.
+
+    Args:
+        typed: only those whose text, tokenised where it stands, gives the same tokens again.
+        ascii: only tokens of ASCII characters.
+        forbidden: texts that stand in no input, whatever their case.
+        start: text that a search starts from; drawn at random when empty.
+    """
+
+    typed: bool = True
+    ascii: bool = False
+    forbidden: tuple[str, ...] = ()
+    start: str = ""
+
+
+ANY = InputRules()
+
+
+def ends_of(tokenizer: Any, model: Any) -> tuple[int, ...]:
+    """The tokens that end a reply: those that the model's `generation_config` names, and the tokenizer's own.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    named = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
+    ends = [*(named if isinstance(named, list | tuple) else [named]), tokenizer.eos_token_id]
+    found = tuple(dict.fromkeys(end for end in ends if end is not None))
+    if not found:
+        raise ConfigError(
+            "neither the tokenizer nor the model's generation_config has a token that ends a reply",
+            where=type(tokenizer).__name__,
+            fix="set eos_token of the tokenizer to the token that the model ends its replies with",
+        )
+    return found
+
+
+def reply_end(tokenizer: Any, end_ids: Sequence[int]) -> int:
+    """The token that is expected behind a reply: the one that the chat template writes there, else the tokenizer's own.
+
+    Args:
+        tokenizer: of the model.
+        end_ids: all that end a reply.
+    """
+    if tokenizer.chat_template:
+        text = written(tokenizer, (Message("user", "hello"), Message("assistant", _SAID)), asked=False)
+        behind = tokenizer(text.partition(_SAID)[2], add_special_tokens=False).input_ids
+        if found := next((word for word in behind if word in end_ids), None):
+            return found
+    return tokenizer.eos_token_id if tokenizer.eos_token_id in end_ids else end_ids[0]
+
+
+def unknown_words(tokenizer: Any, text: str) -> tuple[str, ...]:
+    """The words of a text that no tokens stand for: those that become the unknown token, another special one, or nothing.
+
+    Args:
+        tokenizer: of the model.
+        text: words between blanks.
+
+    Returns:
+        Each such word once; the whole text where its words are known one by one and not together.
+    """
+    marks = _special_ids(tokenizer)
+
+    def lost(piece: str) -> bool:
+        ids = tokenizer(piece, add_special_tokens=False).input_ids
+        return not ids or not marks.isdisjoint(ids)
+
+    if not lost(text):
+        return ()
+    return tuple(dict.fromkeys(word for word in text.split() if lost(word))) or (text,)
+
+
+def searchable(tokenizer: Any, num_tokens: int, rules: InputRules = ANY) -> Tensor:
+    """Which tokens (V,) are text on their own: no special ones, no single bytes of characters, no control characters.
+
+    Args:
+        tokenizer: it may know fewer tokens than the model has embeddings; the rest was never trained.
+        num_tokens: V.
+        rules: which tokens are left out beside these.
+    """
+    banned = [text.lower() for text in rules.forbidden]
+    known = min(len(tokenizer), num_tokens)
+    marks = _special_ids(tokenizer)
+    allowed_V = torch.zeros(num_tokens, dtype=torch.bool)
+    names, texts = tokenizer.convert_ids_to_tokens(range(known)), tokenizer.batch_decode([[i] for i in range(known)])
+    for i, (name, text) in enumerate(zip(names, texts, strict=True)):
+        typed = i not in marks and not _BYTE.fullmatch(name) and _is_text(text)
+        allowed_V[i] = typed and (text.isascii() or not rules.ascii) and not any(each in text.lower() for each in banned)
+    return allowed_V
+
+
+def _special_ids(tokenizer: Any) -> set[int]:
+    return set(tokenizer.all_special_ids) | {i for i, token in tokenizer.added_tokens_decoder.items() if token.special}
+
+
+def _is_text(text: str) -> bool:
+    """Whether somebody could type it: not empty, no half characters, no control characters."""
+    return (
+        bool(text) and "\N{REPLACEMENT CHARACTER}" not in text and not any(unicodedata.category(c) in _CONTROLS for c in text)
+    )
+
+
+def marks_around(tokenizer: Any, **sample: str) -> tuple[list[int], list[int]]:
+    """What the tokenizer puts before and after a text."""
+    marked = tokenizer(**sample).input_ids
+    plain = tokenizer(**sample, add_special_tokens=False).input_ids
+    start = next(i for i in range(len(marked)) if marked[i : i + len(plain)] == plain)
+    return marked[:start], marked[start + len(plain) :]
+
+

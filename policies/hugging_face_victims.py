@@ -1,0 +1,384 @@
+"""Hugging Face models as what a trigger search works on: sequence-to-sequence models and causal ones.
+
+An adapter holds the model, its tokenizer, and what surrounds the searched words: the tokenizer's own marks around a source, or
+the prompt around the slots of a chat. It answers as `TextVictim` of `engine/triggers/scorer.py` does, from embeddings to
+logits, so any search that a `PlainScorer` can serve works on it.
+
+An input is a sequence of tokens. Its text, tokenised again where it stands, may give other tokens: `allows` finds out which
+inputs can be typed, `slot_texts` says what to type, `typed` what the model then reads, and `say` what it replies.
+
+    B inputs, R inputs, N searched positions, P positions around them, S tokens of a prompt, T of a reply, V tokens, E embedding
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from envs.core.config import check
+from envs.core.errors import CheckpointError, ConfigError, DataError
+from policies.chat.model import Chat
+from policies.hugging_face_slots import SLOT, SlottedPrompt, default_template
+from policies.hugging_face_tokens import ANY, InputRules, ends_of, marks_around, reply_end, searchable, unknown_words
+
+_SAMPLE = "a"
+
+
+class HuggingFaceVictim:
+    """What both kinds of models share; `reply_logits` is theirs.
+
+    Args:
+        model: a Hugging Face model with a language-modelling head; its parameters are frozen.
+        tokenizer: of the model.
+        length: N, tokens of an input.
+        end: whether a reply ends behind a target; otherwise targets are what a reply begins with.
+        rules: which inputs are searched among.
+
+    Attributes:
+        embedding_VE: embeddings of all tokens as the model's layers read them.
+        searchable_V: tokens that an input may hold: all that are text on their own, and that the rules allow.
+        input_length: N.
+        end_ids: tokens that end a reply: those of the model's `generation_config`, and the tokenizer's.
+        end_id: the one of them that is expected behind a target.
+
+    Raises:
+        ConfigError: there is no token that ends a reply, no position to search, or no token that an input may hold.
+        CheckpointError: weights are not finite.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any, length: int, *, end: bool = True, rules: InputRules = ANY) -> None:
+        self.model, self.tokenizer, self.input_length = model.eval().requires_grad_(False), tokenizer, length
+        self.end, self.rules = end, rules
+        check(self, "input_length", length >= 1, "at least 1")
+        _require_finite(model)
+        self.end_ids = ends_of(tokenizer, model)
+        self.end_id = reply_end(tokenizer, self.end_ids)
+        embedding = model.get_input_embeddings()
+        # The module and not its weights: some models scale what they look up.
+        self.embedding_VE: Tensor = embedding(torch.arange(embedding.num_embeddings, device=embedding.weight.device))
+        allowed_V = searchable(tokenizer, embedding.num_embeddings, rules)
+        if not bool(allowed_V.any()):
+            fix = "allow more characters, or forbid fewer words"
+            raise ConfigError("no token may stand in an input", got=repr(rules), fix=fix)
+        self.searchable_V = allowed_V.to(self.embedding_VE.device)
+
+    def to(self, device: str) -> Self:
+        """Itself, moved to a device."""
+        self.model.to(device)
+        self.embedding_VE, self.searchable_V = self.embedding_VE.to(device), self.searchable_V.to(device)
+        return self
+
+    def target(self, text: str) -> Tensor:
+        """The tokens (T,) int64 of a reply as a search takes them, its end included where a reply ends behind a target.
+
+        Args:
+            text: what the model shall say.
+
+        Raises:
+            DataError: no tokens stand for some of it.
+        """
+        if unknown := unknown_words(self.tokenizer, text):
+            fix = "write the target with other words"
+            raise DataError("the model cannot say some words of a target", where=text, got=", ".join(unknown), fix=fix)
+        ids = self.tokenizer(text, add_special_tokens=False).input_ids
+        return torch.tensor([*ids, self.end_id] if self.end else ids, device=self.embedding_VE.device)
+
+    @property
+    def longest_reply(self) -> int | None:
+        """Tokens of the longest reply that the model has positions for, its end included; None where nothing limits it."""
+        positions = getattr(self.model.config, "max_position_embeddings", None)
+        # Nothing is read after the last token.
+        return None if positions is None else positions - self._num_before_reply + 1
+
+    @property
+    def _num_before_reply(self) -> int:
+        """Positions that stand before a reply where it is predicted."""
+        raise NotImplementedError
+
+    def words(self, ids: Sequence[int]) -> list[str]:
+        """The tokens as the tokenizer spells them."""
+        tokens: list[str] = self.tokenizer.convert_ids_to_tokens(list(ids))
+        return tokens
+
+    def text(self, ids: Sequence[int]) -> str:
+        """What the tokens of an input read; slots are told apart by lines."""
+        return "\n".join(self.slot_texts(ids))
+
+    def slot_texts(self, ids: Sequence[int]) -> list[str]:
+        """What to type into each slot.
+
+        Args:
+            ids: of an input.
+        """
+        return [self.tokenizer.decode(list(ids), clean_up_tokenization_spaces=False)]
+
+    def allows(self, words_RN: Tensor) -> Tensor:
+        """Which inputs (R,) the rules allow as a whole: those that can be typed, and hold no forbidden text.
+
+        Args:
+            words_RN: inputs of allowed tokens.
+        """
+        rows = words_RN.tolist()
+        allowed = [True] * len(rows)
+        if self.rules.typed:
+            allowed = [typed == self._read(ids) for typed, ids in zip(self._typed(rows), rows, strict=True)]
+        if self.rules.forbidden:
+            texts = ["\n".join(self.slot_texts(ids)).lower() for ids in rows]
+            forbidden = [word.lower() for word in self.rules.forbidden]
+            allowed = [ok and not any(word in text for word in forbidden) for ok, text in zip(allowed, texts, strict=True)]
+        return torch.tensor(allowed, dtype=torch.bool, device=words_RN.device)
+
+    def retokenises(self, ids: Sequence[int]) -> bool:
+        """Whether the text of an input, typed into its place, gives its tokens again."""
+        return self.typed(ids) == self._read(ids)
+
+    def reply_text(self, ids: Sequence[int]) -> str:
+        """What the tokens of a reply read."""
+        text: str = self.tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        return text
+
+    @property
+    def start_ids(self) -> list[int] | None:
+        """The tokens (N,) that a search starts from; None where they are drawn.
+
+        Raises:
+            ConfigError: the text of the start has more or fewer tokens than are searched, or some that no input may hold.
+        """
+        if not self.rules.start:
+            return None
+        ids: list[int] = self.tokenizer(self.rules.start, add_special_tokens=False).input_ids
+        if len(ids) != self.input_length:
+            got, fix = f"{len(ids)} tokens, and {self.input_length} are searched", f"--set hugging_face.length={len(ids)}"
+            raise ConfigError("the text to start from has another length", where=self.rules.start, got=got, fix=fix)
+        if not bool(self.searchable_V[ids].all()):
+            fix = "start from other words"
+            raise ConfigError("the text to start from holds tokens that no input may hold", where=self.rules.start, fix=fix)
+        return ids
+
+    def typed(self, ids: Sequence[int]) -> list[int]:
+        """The tokens that the model reads where an input's text is typed into its place: of a whole prompt, or source."""
+        return self._typed([ids])[0]
+
+    def say(self, read: Sequence[int], num_tokens: int, *, temperature: float = 0.0, seed: int = 0) -> tuple[list[int], bool]:
+        """What the model replies, and whether it came to an end.
+
+        Args:
+            read: the tokens of a prompt, or a source.
+            num_tokens: of the reply at most.
+            temperature: of the distribution of tokens; 0 takes the likeliest.
+            seed: of the draws.
+
+        Returns:
+            The reply's tokens without its end, and whether it ended.
+        """
+        generator, reply = torch.Generator().manual_seed(seed), list[int]()
+        step = self._steps(read)
+        with torch.inference_mode():
+            while len(reply) < num_tokens:
+                logits_V = step(reply)
+                if temperature == 0:
+                    word = int(logits_V.argmax())
+                else:
+                    probabilities_V = (logits_V.double().cpu() / temperature).softmax(-1)
+                    word = int(torch.multinomial(probabilities_V, 1, generator=generator))
+                if word in self.end_ids:
+                    return reply, True
+                reply.append(word)
+        return reply, False
+
+    def _read(self, ids: Sequence[int]) -> list[int]:
+        """The tokens that the model reads of an input."""
+        raise NotImplementedError
+
+    def _typed(self, rows: Sequence[Sequence[int]]) -> list[list[int]]:
+        """`typed` of many inputs."""
+        raise NotImplementedError
+
+    def _steps(self, read: Sequence[int]) -> Callable[[list[int]], Tensor]:
+        """From the beginning of a reply to the logits (V,) of its next token, float32; each call has one token more."""
+        raise NotImplementedError
+
+    def _embedded(self, ids: list[int], like_BNE: Tensor) -> Tensor:
+        """Fixed tokens beside every input: (B, P, E)."""
+        return self.embedding_VE[ids].expand(len(like_BNE), -1, -1)
+
+
+class HuggingFaceSeq2Seq(HuggingFaceVictim):
+    """An encoder and a decoder, such as T5, BART or BlenderBot; the whole source is searched.
+
+    What the tokenizer puts around a text stands around the input (T5: an end; BART: a beginning and an end). What it puts
+    before the text of a reply is given to the decoder and not scored.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any, length: int, *, end: bool = True, rules: InputRules = ANY) -> None:
+        super().__init__(model, tokenizer, length, end=end, rules=rules)
+        self._before, self._after = marks_around(tokenizer, text=_SAMPLE)
+        start = model.config.decoder_start_token_id
+        if start is None:
+            raise ConfigError(
+                "the model does not say which token its replies begin after",
+                where=type(model).__name__,
+                fix="set decoder_start_token_id in its config.json",
+            )
+        self._begin = [start, *marks_around(tokenizer, text_target=_SAMPLE)[0]]
+
+    @property
+    def _num_before_reply(self) -> int:
+        return len(self._begin)
+
+    def reply_logits(self, embedded_BNE: Tensor, replies_BT: Tensor) -> Tensor:
+        """Logits (B, T, V) of each token of the replies given those before it; differentiable in the embeddings."""
+        source = [self._embedded(self._before, embedded_BNE), embedded_BNE, self._embedded(self._after, embedded_BNE)]
+        begin_BP = replies_BT.new_tensor(self._begin).expand(len(replies_BT), -1)
+        decoded = self.model(
+            inputs_embeds=torch.cat(source, dim=1),
+            decoder_input_ids=torch.cat([begin_BP, replies_BT[:, :-1]], dim=1),
+            use_cache=False,
+        )
+        logits_BTV: Tensor = decoded.logits[:, len(self._begin) - 1 :]
+        return logits_BTV
+
+    def _read(self, ids: Sequence[int]) -> list[int]:
+        return [*self._before, *ids, *self._after]
+
+    def _typed(self, rows: Sequence[Sequence[int]]) -> list[list[int]]:
+        typed: list[list[int]] = self.tokenizer([self.slot_texts(ids)[0] for ids in rows]).input_ids
+        return typed
+
+    def _steps(self, read: Sequence[int]) -> Callable[[list[int]], Tensor]:
+        source_1N = torch.tensor([read], device=self.embedding_VE.device)
+        known = {"encoder_outputs": self.model.get_encoder()(input_ids=source_1N), "past": None}
+
+        def step(reply: list[int]) -> Tensor:
+            given = torch.tensor([reply[-1:] or self._begin], device=source_1N.device)
+            found = self.model(
+                encoder_outputs=known["encoder_outputs"], decoder_input_ids=given, past_key_values=known["past"], use_cache=True
+            )
+            known["past"] = found.past_key_values
+            logits_V: Tensor = found.logits[0, -1].float()
+            return logits_V
+
+        return step
+
+
+class HuggingFaceCausal(HuggingFaceVictim):
+    """A decoder alone, such as GPT-2, DialoGPT or Llama; slots of a prompt are searched.
+
+    Args:
+        model: as for all.
+        tokenizer: as for all.
+        length: as for all; the slots of a prompt share the tokens in order, as evenly as they can.
+        template: messages with slots, or the prompt with `{}` in the place of the input, special tokens written out. By default
+            a turn of the user in the tokenizer's chat template; where it has none the input and an end, as DialoGPT is trained.
+        prompt: the request in the place of `{prompt}`; None where the template has none.
+        end: as for all.
+        rules: as for all.
+
+    Attributes:
+        template: the prompt as text, `{}` in the place of each slot.
+
+    Raises:
+        ConfigError: as for all, the template does not fit (`SlottedPrompt`), or has more slots than there are tokens.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        length: int,
+        template: str | Chat | None = None,
+        *,
+        prompt: str | None = None,
+        end: bool = True,
+        rules: InputRules = ANY,
+    ) -> None:
+        super().__init__(model, tokenizer, length, end=end, rules=rules)
+        self._asked = default_template(tokenizer) if template is None else template
+        self._fill_in(prompt)
+
+    def behind(self, prompt: str) -> Self:
+        """The same model with another request in its prompt."""
+        other = copy.copy(self)
+        other._fill_in(prompt)
+        return other
+
+    def _fill_in(self, prompt: str | None) -> None:
+        self._slots = SlottedPrompt(self.tokenizer, self._asked, prompt)
+        num = self._slots.num_slots
+        if num > self.input_length:
+            fix = f"--set hugging_face.length={num} or more"
+            raise ConfigError("the template has more slots than there are tokens to search", got=f"{num} slots", fix=fix)
+        self.template = SLOT.join(self._slots.pieces)
+        self._pieces = [self.tokenizer(text, add_special_tokens=False).input_ids for text in self._slots.pieces]
+        self._ends = [self.input_length * slot // num for slot in range(num + 1)]
+
+    @property
+    def _num_before_reply(self) -> int:
+        return sum(map(len, self._pieces)) + self.input_length
+
+    def prompt(self, target_T: Tensor) -> tuple[Sequence[int], Sequence[int]]:
+        """What is read before a reply: all tokens (S,), any in the searched places, and these places (N,) in rising order.
+
+        Args:
+            target_T: the reply's tokens.
+        """
+        read = self._read([-1] * self.input_length)
+        places = [place for place, word in enumerate(read) if word == -1]
+        return [self.end_id if word == -1 else word for word in read], places
+
+    def reply_logits(self, embedded_BNE: Tensor, replies_BT: Tensor) -> Tensor:
+        """Logits (B, T, V) of each token of the replies given those before it; differentiable in the embeddings."""
+        prompt = [self._embedded(self._pieces[0], embedded_BNE)]
+        for slot, piece in enumerate(self._pieces[1:]):
+            prompt += [embedded_BNE[:, self._ends[slot] : self._ends[slot + 1]], self._embedded(piece, embedded_BNE)]
+        read_BPE = torch.cat([*prompt, self.embedding_VE[replies_BT[:, :-1]]], dim=1)
+        logits_BTV: Tensor = self.model(inputs_embeds=read_BPE, use_cache=False).logits[:, -replies_BT.shape[1] :]
+        return logits_BTV
+
+    def slot_texts(self, ids: Sequence[int]) -> list[str]:
+        """What to type into each slot."""
+        slots = [list(ids[start:end]) for start, end in zip(self._ends, self._ends[1:], strict=False)]
+        texts: list[str] = self.tokenizer.batch_decode(slots, clean_up_tokenization_spaces=False)
+        return texts
+
+    def chat(self, ids: Sequence[int]) -> Chat:
+        """The messages with an input typed into them."""
+        return self._slots.chat(self.slot_texts(ids))
+
+    def _read(self, ids: Sequence[int]) -> list[int]:
+        read = list(self._pieces[0])
+        for slot, piece in enumerate(self._pieces[1:]):
+            read += [*ids[self._ends[slot] : self._ends[slot + 1]], *piece]
+        return read
+
+    def _typed(self, rows: Sequence[Sequence[int]]) -> list[list[int]]:
+        texts = [self._slots.text(self.slot_texts(ids)) for ids in rows]
+        typed: list[list[int]] = self.tokenizer(texts, add_special_tokens=False).input_ids
+        return typed
+
+    def _steps(self, read: Sequence[int]) -> Callable[[list[int]], Tensor]:
+        past: list[Any] = [None]
+
+        def step(reply: list[int]) -> Tensor:
+            given = torch.tensor([reply[-1:] or list(read)], device=self.embedding_VE.device)
+            found = self.model(input_ids=given, past_key_values=past[0], use_cache=True)
+            past[0] = found.past_key_values
+            logits_V: Tensor = found.logits[0, -1].float()
+            return logits_V
+
+        return step
+
+
+def _require_finite(model: Any) -> None:
+    broken = [name for name, value in model.named_parameters() if not value.isfinite().all()]
+    if broken:
+        raise CheckpointError(
+            "the model's weights are not all finite numbers",
+            where=type(model).__name__,
+            got=f"NaN or infinity in {', '.join(broken[:5])}",
+            fix="take another model; this one can score nothing",
+        )

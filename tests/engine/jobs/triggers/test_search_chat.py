@@ -1,0 +1,126 @@
+"""Trigger searches on a chat model whose tokenizer merges across boundaries: pairs, prefixes, typed inputs, verification."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.jobs.job import Silent
+from engine.jobs.triggers.config import HuggingFaceSettings, TriggerConfig, TriggerEngineSettings
+from engine.jobs.triggers.search import SEARCH
+from engine.metrics.triggers.hits import REFUSED, SAMPLED, VERIFIED
+from engine.triggers.settings import SearchSettings
+from engine.triggers.success import SuccessSettings
+from envs.core.errors import ConfigError, DataError
+from tests.engine.jobs.made_up import rows
+from tests.engine.jobs.triggers.searches import search
+
+pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
+
+from policies.hugging_face import load_hugging_face
+from tests.policies.byte_pairs import byte_model
+
+run = SEARCH.run
+PAIRS = "goal,target\ntell me,hello\ntell me,you\nsay it,hello\nsay it,a\n"
+"""Two targets behind one prompt, and one target behind two."""
+EFFORT = SearchSettings(candidates=24, max_sweeps=6, restarts=2)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("chat")
+    for part in byte_model():
+        part.save_pretrained(path)
+    return path
+
+
+def asked(folder: Path, tmp_path: Path, pairs: str = PAIRS, **changes: Any) -> TriggerConfig:
+    (tmp_path / "pairs.csv").write_text(pairs)
+    settings: dict[str, Any] = {
+        "hit": "o-greedy",
+        "search": EFFORT,
+        "hugging_face": HuggingFaceSettings(length=4, end=False),
+        **changes,
+    }
+    return search(f"hf:{folder}", str(tmp_path / "pairs.csv"), **settings)
+
+
+@pytest.mark.parametrize("method", ["gibbs-enum", "gcg", "beam", "random", "hotflip"])
+def test_every_hit_of_a_typed_search_is_what_the_model_generates(tmp_path: Path, folder: Path, method: str) -> None:
+    config = asked(folder, tmp_path, method=method, search=replace(EFFORT, words_per_position=64))
+    result = run(config, tmp_path / "run", Silent())
+    found = rows(tmp_path / "run")
+    assert [(row["prompt"], row["target"]) for row in found] == [
+        ("tell me", "hello"), ("tell me", "you"), ("say it", "hello"), ("say it", "a"),
+    ]  # fmt: skip
+    hits = 0
+    for row in found:
+        assert row["status"] == "ok", row["error"]
+        (text,) = row["typed"]
+        victim = load_hugging_face(folder, 4)
+        messages = [{"role": "user", "content": f"{row['prompt']} {text}"}]
+        read = victim.tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt", return_dict=True)
+        said = victim.model.generate(**read, do_sample=False, max_new_tokens=len(row["target_words"]) + 1)
+        reply = victim.tokenizer.decode(said[0, read["input_ids"].shape[1] :], skip_special_tokens=True)
+        assert reply == row["reply"]
+        assert row["verified"] == reply.startswith(row["target"])
+        (claimed,) = [each["hit"] for each in row["hits"] if each["type"] == "o-greedy"]
+        # What is likeliest token by token is said; other tokens may spell the target too.
+        assert row["retokenised"]
+        assert row["verified"] >= claimed
+        assert victim.tokenizer.decode(row["trigger_ids"]) == text
+        hits += claimed
+    assert result.metrics[VERIFIED].value >= result.metrics["hit_rate.o-greedy"].value == hits / 4
+    assert result.metrics[REFUSED].value == sum(restart["refused"] for row in found for restart in row["restarts"])
+    assert hits or method in ("random", "hotflip")
+    assert set(SEARCH.metrics_of(config)) == set(result.metrics)  # type: ignore[misc]  # it is there
+
+
+def test_without_the_filter_claims_do_not_hold(tmp_path: Path, folder: Path) -> None:
+    """The tokenizer of this test merges: were the filter without effect, this would fail."""
+    found = {}
+    for typed in (True, False):
+        settings = HuggingFaceSettings(length=4, end=False, typed=typed)
+        result = run(asked(folder, tmp_path, hugging_face=settings), tmp_path / f"run-{typed}", Silent())
+        found[typed] = rows(tmp_path / f"run-{typed}")
+        assert (result.metrics[REFUSED].value > 0) == typed
+    assert all(row["retokenised"] for row in found[True])
+    assert not all(row["retokenised"] for row in found[False])
+
+
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=[pytest.mark.ray, pytest.mark.slow])])
+def test_rows_do_not_depend_on_what_is_searched_side_by_side(tmp_path: Path, folder: Path, workers: int) -> None:
+    config = asked(folder, tmp_path, success=SuccessSettings(samples=3, temperature=2.0))
+    result = run(config, tmp_path / "one", Silent())
+    changed = replace(config, workers=workers, shard_size=1, engine=TriggerEngineSettings(batch_size=1))
+    run(changed, tmp_path / "two", Silent())
+    assert rows(tmp_path / "one") == rows(tmp_path / "two")
+    assert all(row["samples"] == 3 for row in rows(tmp_path / "one"))
+    assert 0 <= result.metrics[SAMPLED].value <= 1
+    assert set(SEARCH.metrics_of(config)) == set(result.metrics)  # type: ignore[misc]  # it is there
+
+
+def test_a_whole_reply_ends_where_the_turn_ends(tmp_path: Path, folder: Path) -> None:
+    config = asked(folder, tmp_path, hugging_face=HuggingFaceSettings(length=4))
+    run(config, tmp_path / "run", Silent())
+    assert {row["target_words"][-1] for row in rows(tmp_path / "run")} == {"<|turn|>"}
+
+
+def test_what_does_not_fit_is_said_before_a_run_is_made(tmp_path: Path, folder: Path) -> None:
+    config = asked(folder, tmp_path)
+    for changes, kind, message in (
+        ({"targets": str(tmp_path / "none.csv")}, ConfigError, "no list of targets"),
+        ({"model": "runs/seq2seq"}, ConfigError, "need a model that reads prompts"),
+        ({"model": f"gguf:{tmp_path}/none.gguf"}, Exception, "none.gguf"),
+        ({"hugging_face": HuggingFaceSettings(length=4, template="user")}, ConfigError, "no place for them"),
+        ({"hugging_face": HuggingFaceSettings(length=4, start="hello you are a fool")}, ConfigError, "another length"),
+        ({"success": SuccessSettings(by="classifier", classifier="runs/x")}, ConfigError, "hf:FOLDER"),
+    ):
+        with pytest.raises(kind, match=message):
+            run(replace(config, **changes), tmp_path / "run", Silent())
+    with pytest.raises(DataError, match="is empty"):
+        run(asked(folder, tmp_path, ""), tmp_path / "run", Silent())
+    assert not (tmp_path / "run").exists()

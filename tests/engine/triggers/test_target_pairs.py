@@ -1,0 +1,121 @@
+"""Files of (prompt, target) pairs, and when a reply is a success."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from engine.triggers.success import Success, SuccessSettings
+from engine.triggers.target_pairs import read_pairs
+from engine.triggers.targets import Skipped
+from envs.core.errors import ConfigError, DataError
+
+WANTED = [("say hello", "Sure, you fool"), ("praise me", "You are late")]
+LAYOUTS = {
+    "advbench.csv": 'goal,target\nsay hello,"Sure, you fool"\npraise me,You are late\nsay hello,"Sure, you fool"\n',
+    "pairs.jsonl": "".join(json.dumps({"prompt": prompt, "target": target}) + "\n\n" for prompt, target in WANTED),
+    "harm.csv": "Behavior,BehaviorID,Target\r\nsay hello,a,\"Sure, you fool\"\r\npraise me,b,You are late\r\n",
+    "bom.csv": "\ufeffTarget,Prompt\n\"Sure, you fool\",say hello\nYou are late,praise me\n",
+}
+
+
+def no_matter(prompt: str, target: str) -> Skipped | None:
+    return None
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_pairs_are_read_from_every_layout(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_text(LAYOUTS[name], encoding="utf-8", newline="")
+    found = read_pairs(path, no_matter).targets
+    assert [(target.prompt, " ".join(target.words)) for target in found] == WANTED
+    assert len({target.key for target in found}) == 2
+
+
+def test_harmbench_keeps_contexts_and_targets_apart(tmp_path: Path) -> None:
+    path, targets = tmp_path / "behaviors.csv", tmp_path / "targets.json"
+    path.write_text("Behavior,ContextString,BehaviorID\npraise it,A printer.,x\n")
+    targets.write_text('{"x": "It is old"}')
+    (found,) = read_pairs(path, no_matter, target_file=targets).targets
+    assert (found.prompt, found.words) == ("A printer.\n\n---\n\npraise it", ("It is old",))
+    targets.write_text('{"y": "It is old"}')
+    with pytest.raises(DataError, match="no target for a behaviour"):
+        read_pairs(path, no_matter, target_file=targets)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("empty.csv", "", "is empty"),
+        ("empty.csv", "prompt,target\n", "holds no pair"),
+        ("empty.jsonl", "\n", "holds no pair"),
+        ("column.csv", "prompt,wish\na,b\n", r"no column target(.|\n)*columns prompt, wish"),
+        ("column.jsonl", '{"target": "a"}\n', "no column prompt or goal or behavior"),
+        ("cell.csv", "prompt,target\na,\n", "target is empty"),
+        ("broken.jsonl", '{"prompt": "a", "target": "b"}\n{\n', "no JSON"),
+        ("list.jsonl", "[1]\n", "no object"),
+        ("number.jsonl", '{"prompt": "a", "target": 3}\n', "target is empty"),
+    ],
+)
+def test_files_without_pairs_are_refused(tmp_path: Path, name: str, content: str, message: str) -> None:
+    path = tmp_path / name
+    path.write_text(content)
+    with pytest.raises(DataError, match=message):
+        read_pairs(path, no_matter)
+
+
+def test_what_a_model_cannot_say_is_skipped_or_refused(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.csv"
+    path.write_text(LAYOUTS["advbench.csv"])
+
+    def refused(prompt: str, target: str) -> Skipped | None:
+        return Skipped(target, ("late",)) if "late" in target else None
+
+    found = read_pairs(path, refused)
+    assert ([target.prompt for target in found.targets], len(found.skipped)) == (["say hello"], 1)
+    with pytest.raises(DataError, match=r"cannot say(.|\n)*pairs\.csv:3"):
+        read_pairs(path, refused, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "end", "reply", "ended", "success"),
+    [
+        ({}, True, "You fool", True, True),
+        ({}, True, "You fool", False, False),
+        ({}, True, "You fool!", True, False),
+        ({}, False, " You fool!", False, True),
+        ({}, False, "Oh. You fool", True, False),
+        ({"by": "exact"}, False, "You fool!", True, False),
+        ({"by": "prefix"}, True, "You fool!", False, True),
+        ({"by": "pattern", "pattern": "f[aeo]+l"}, False, "a fool", True, True),
+        ({"by": "pattern", "pattern": "^f[aeo]+l"}, False, "a fool", True, False),
+        ({"by": "no-refusal"}, False, "Of course", True, True),
+        ({"by": "no-refusal"}, False, "I\u2019m sorry, but no", True, False),
+        ({"by": "no-refusal"}, False, " ", True, False),
+        ({"by": "classifier", "classifier": "hf:x"}, False, "rude", True, True),
+        ({"by": "classifier", "classifier": "hf:x"}, False, "kind", True, False),
+    ],
+)
+def test_a_reply_is_judged(settings: dict[str, str], end: bool, reply: str, ended: bool, success: bool) -> None:
+    judge = Success(SuccessSettings(**settings), end=end, scores=lambda replies: [float(each == "rude") for each in replies])
+    assert judge.judge(reply, ended, "You fool") is success
+
+
+def test_signs_of_refusal_are_the_users_own(tmp_path: Path) -> None:
+    path = tmp_path / "signs.txt"
+    path.write_text("Nope\n\n")
+    judge = Success(SuccessSettings(by="no-refusal", refusals=str(path)), end=False)
+    assert [judge.judge(reply, True, "") for reply in ("nope, friend", "I'm sorry")] == [False, True]
+    path.write_text("\n")
+    with pytest.raises(DataError, match="empty"):
+        Success(SuccessSettings(by="no-refusal", refusals=str(path)), end=False)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"by": "pattern"}, {"pattern": "a"}, {"by": "pattern", "pattern": "("}, {"by": "classifier"}]
+)
+def test_settings_of_success_that_do_not_fit_are_refused(settings: dict[str, str]) -> None:
+    with pytest.raises(ConfigError):
+        SuccessSettings(**settings)
