@@ -100,7 +100,7 @@ class MatchConfig(OneMatchConfig):
     max_turns: PositiveInt = 20
     """Utterances after which the end of a dialogue is forced."""
     tactic: str = ""
-    """What a chat model on side 0 is told beside the rules; parley attack tactic finds some."""
+    """What a chat model on side 0 is told beside the rules."""
 
     @property
     def match(self) -> MatchConfig:
