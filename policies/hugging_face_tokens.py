@@ -5,6 +5,7 @@ V tokens
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from collections.abc import Sequence
@@ -75,6 +76,17 @@ def reply_end(tokenizer: Any, end_ids: Sequence[int]) -> int:
         if found := next((word for word in behind if word in end_ids), None):
             return found
     return tokenizer.eos_token_id if tokenizer.eos_token_id in end_ids else end_ids[0]
+
+
+def longest_input(tokenizer: Any, model: Any) -> int | float:
+    """Tokens that a model reads at most, special ones included; infinity where nothing limits them."""
+    positions: int | float = getattr(model.config, "max_position_embeddings", None) or math.inf
+    for name, layer in model.named_modules():
+        # RoBERTa and its kin count positions from behind their padding index.
+        if name.endswith("position_embeddings") and getattr(layer, "padding_idx", None) is not None:
+            positions = layer.num_embeddings - layer.padding_idx - 1
+    # A tokenizer that was saved without a limit has one of 10^30.
+    return min(tokenizer.model_max_length, positions)
 
 
 def unknown_words(tokenizer: Any, text: str) -> tuple[str, ...]:

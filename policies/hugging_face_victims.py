@@ -23,7 +23,16 @@ from envs.core.config import check
 from envs.core.errors import CheckpointError, ConfigError, DataError
 from policies.chat.model import Chat
 from policies.hugging_face_slots import SLOT, SlottedPrompt, default_template
-from policies.hugging_face_tokens import ANY, InputRules, ends_of, marks_around, reply_end, searchable, unknown_words
+from policies.hugging_face_tokens import (
+    ANY,
+    InputRules,
+    ends_of,
+    longest_input,
+    marks_around,
+    reply_end,
+    searchable,
+    unknown_words,
+)
 
 _SAMPLE = "a"
 
@@ -190,6 +199,28 @@ class HuggingFaceVictim:
                 reply.append(word)
         return reply, False
 
+    def read_text(self, text: str) -> list[int] | None:
+        """The tokens that the model reads of a text in the first slot, the others empty; None where they are too many."""
+        read = self._read_texts([text])
+        longest = longest_input(self.tokenizer, self.model)
+        return read if 0 < len(read) < longest else None
+
+    @torch.inference_mode()
+    def reply_nats(self, text: str, reply: str) -> list[float]:
+        """-log P of each token of a reply to a text, its end included where replies end; none where there is no room."""
+        if (read := self.read_text(text)) is None:
+            return []
+        ids: list[int] = self.tokenizer(reply, add_special_tokens=False).input_ids
+        ids = [*ids, self.end_id] if self.end else ids
+        if len(read) + len(ids) > longest_input(self.tokenizer, self.model):
+            return []
+        step = self._steps(read)
+        return [-float(step(ids[:place]).log_softmax(-1)[word]) for place, word in enumerate(ids)]
+
+    def _read_texts(self, texts: Sequence[str]) -> list[int]:
+        """The tokens that the model reads of texts in slots; slots without a text are empty."""
+        raise NotImplementedError
+
     def _read(self, ids: Sequence[int]) -> list[int]:
         """The tokens that the model reads of an input."""
         raise NotImplementedError
@@ -245,9 +276,12 @@ class HuggingFaceSeq2Seq(HuggingFaceVictim):
     def _read(self, ids: Sequence[int]) -> list[int]:
         return [*self._before, *ids, *self._after]
 
+    def _read_texts(self, texts: Sequence[str]) -> list[int]:
+        read: list[int] = self.tokenizer(texts[0]).input_ids
+        return read
+
     def _typed(self, rows: Sequence[Sequence[int]]) -> list[list[int]]:
-        typed: list[list[int]] = self.tokenizer([self.slot_texts(ids)[0] for ids in rows]).input_ids
-        return typed
+        return [self._read_texts(self.slot_texts(ids)) for ids in rows]
 
     def _steps(self, read: Sequence[int]) -> Callable[[list[int]], Tensor]:
         source_1N = torch.tensor([read], device=self.embedding_VE.device)
@@ -353,6 +387,11 @@ class HuggingFaceCausal(HuggingFaceVictim):
         read = list(self._pieces[0])
         for slot, piece in enumerate(self._pieces[1:]):
             read += [*ids[self._ends[slot] : self._ends[slot + 1]], *piece]
+        return read
+
+    def _read_texts(self, texts: Sequence[str]) -> list[int]:
+        text = self._slots.text([*texts, *[""] * (self._slots.num_slots - len(texts))])
+        read: list[int] = self.tokenizer(text, add_special_tokens=False).input_ids
         return read
 
     def _typed(self, rows: Sequence[Sequence[int]]) -> list[list[int]]:

@@ -125,9 +125,11 @@ def test_what_such_a_model_does_not_have_is_named(tmp_path: Path, folders: dict[
     config = asked(folders["gpt2"], write_targets(tmp_path))
     for changes, kind, message in (
         ({"lm": "runs/lm"}, ConfigError, "has the tokens of a Hugging Face model"),
+        ({"lm": f"hf:{folders['t5']}"}, ConfigError, "a model with an encoder"),
+        ({"targets": "normal-sampled"}, ConfigError, "no normal-sampled list"),
         ({"objective": ObjectiveSettings()}, ConfigError, r"objective\.t_out(.|\n)*--hit o-greedy"),
         ({"targets": "normal"}, ConfigError, "no normal list for a Hugging Face model"),
-        ({"hit": "io-sample-min-k1"}, ConfigError, "leave out --lm and take --hit o-greedy"),
+        ({"hit": "io-sample-min-k1"}, ConfigError, "name a language model with --lm"),
         ({"model": f"hf:{tmp_path}"}, CheckpointError, r"config\.json"),
     ):
         changed: Any = changes
